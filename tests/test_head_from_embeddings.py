@@ -116,6 +116,20 @@ def test_embeddings_that_do_not_fit_are_refused(embeddings, labels, options, mes
         random_tiny().head_from_embeddings(embeddings, labels, **options)
 
 
+@pytest.mark.parametrize("load_weights", [True, False])
+@pytest.mark.parametrize("num_classes", [0, 3])
+def test_another_head_has_no_unit_vectors(num_classes, load_weights, tmp_path):
+    """They belong to the words; features and a new head are those of the vision tower."""
+    model = random_tiny()
+    model.head_from_embeddings(normal(4, 16), "abcd", scale=2.0).save_to_preset(tmp_path / "words")
+    other = VisionTransformer.from_preset(
+        tmp_path / "words", num_classes=num_classes, load_weights=load_weights
+    )
+    assert not other.config.unit_pre_logits
+    same = VisionTransformer.from_preset(tmp_path / "words", num_classes=4)
+    assert same.config.unit_pre_logits
+
+
 def test_a_file_that_is_missing_is_named(tmp_path):
     from keras_vit.errors import CheckpointError
 

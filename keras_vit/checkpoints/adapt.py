@@ -26,11 +26,18 @@ _READING = ("dialect", "variant", "position_grid", "labels", "protocol")
 """Arguments of `load` that are no fields of the model's configuration."""
 
 
-def complete_numerics(stored: ViTConfig, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the caller's fields, with the stored values of numerics that its dict leaves out."""
-    if not isinstance(fields.get("numerics"), Mapping):
-        return dict(fields)
-    return {**fields, "numerics": {**stored.numerics.to_dict(), **fields["numerics"]}}
+def complete_fields(stored: ViTConfig, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the caller's fields, and the values of the model that follow from them.
+
+    Numerics that the caller's dict leaves out are the stored ones. Another number of classes means
+    another head, and pre_logits of length 1 belong to the old one.
+    """
+    follow: dict[str, Any] = {}
+    if fields.get("num_classes", stored.num_classes) != stored.num_classes:
+        follow["unit_pre_logits"] = False
+    if isinstance(fields.get("numerics"), Mapping):
+        fields = {**fields, "numerics": {**stored.numerics.to_dict(), **fields["numerics"]}}
+    return {**follow, **fields}
 
 
 def adapt_config(checkpoint: Checkpoint, arguments: Mapping[str, Any]) -> ViTConfig:
@@ -80,7 +87,7 @@ def adapt_config(checkpoint: Checkpoint, arguments: Mapping[str, Any]) -> ViTCon
                 *(size, stored.patch_size, rows, columns),
                 "the feature map" if stored.resnet else "pixels",
             )
-    config = stored.replace(**complete_numerics(stored, fields))
+    config = stored.replace(**complete_fields(stored, fields))
     for change in _changes(stored, config):
         log.info("%s: %s", path, change)
     return config

@@ -17,6 +17,11 @@ _VISION_CLASSES = {
 }
 """transformers' class for the encoder inside a larger model, by `model_type`."""
 
+_NORM_TWICE = ("blip_vision_model", "blip_2_vision_model", "instructblip_vision_model")
+"""Families of transformers whose pooled output has the last norm a second time."""
+_FIRST_PATCH = {"ijepa": 0, "idefics3_vision": 0, "smolvlm_vision": 0, "data2vec-vision": 1}
+"""Families of transformers whose feature is the mean of the patches: number of the first patch."""
+
 
 class LibraryUnavailableError(CheckpointError):
     """A library is not installed, or cannot run a checkpoint."""
@@ -78,10 +83,14 @@ def _transformers(path: Path, images: np.ndarray) -> np.ndarray:
     )
     # transformers gives a pooler that the file does not have random weights.
     has_pooler = not any("pooler" in name for name in info["missing_keys"])
-    return _run_torch(model, images, has_pooler)
+    has_pooler = has_pooler and kind not in _NORM_TWICE
+    first = _FIRST_PATCH.get(kind) if config.get("use_mean_pooling", True) else None
+    return _run_torch(model, images, has_pooler, first)
 
 
-def _run_torch(model: Any, images: np.ndarray, has_pooler: bool = True) -> np.ndarray:
+def _run_torch(
+    model: Any, images: np.ndarray, has_pooler: bool = True, first_patch: int | None = None
+) -> np.ndarray:
     import torch
 
     channels_first = np.ascontiguousarray(np.moveaxis(images, -1, 1))
@@ -93,7 +102,8 @@ def _run_torch(model: Any, images: np.ndarray, has_pooler: bool = True) -> np.nd
     for name in names:  # of a class of transformers
         if getattr(output, name, None) is not None:
             return getattr(output, name).numpy()
-    return output.last_hidden_state[:, 0].numpy()
+    tokens = output.last_hidden_state.numpy()
+    return tokens[:, 0] if first_patch is None else tokens[:, first_patch:].mean(axis=1)
 
 
 def _keras_hub(path: Path, images: np.ndarray) -> np.ndarray:

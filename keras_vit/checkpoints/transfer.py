@@ -16,7 +16,7 @@ from keras_vit.checkpoints.adapt import (
     adapt_array,
     adapt_config,
     adapt_dtype,
-    complete_numerics,
+    complete_fields,
     replaces_head,
 )
 from keras_vit.checkpoints.dialects import dialects_named
@@ -78,7 +78,7 @@ def load(
     if not load_weights:
         info = inspect(source, **{name: fields[name] for name in _OPEN if fields.get(name)})
         fields = {k: value for k, value in fields.items() if k not in ("dialect", "variant")}
-        config = info.config.replace(**complete_numerics(info.config, fields))
+        config = info.config.replace(**complete_fields(info.config, fields))
         return build(config, **{**_state_facts(source, info, config), **options})
     with open_source(source, checksum=checksum) as files:
         fields = {**source.defaults, **fields}

@@ -19,18 +19,21 @@ from keras_vit.model import VisionTransformer
 
 
 def rebuild(model: VisionTransformer, plan: ExportPlan, folder: Path) -> VisionTransformer:
-    """Returns the model in float32 at the size of the export.
+    """Returns the model in float32, for the size and the range of pixels of the export.
 
     Args:
-        model: a model of any policy; it is returned itself if it has the size and is float32.
+        model: a model of any policy; it is returned itself if it has both and is float32.
         plan: the plan of the export.
         folder: folder for a preset, from which the model is built again.
 
     Raises:
         ExportError: the model has to be built again, and its class is not `VisionTransformer`.
     """
-    same_size = model.config.image_size == plan.image_size
-    if same_size and model.dtype_policy.name == "float32":
+    same_images = (model.config.image_size, not model.config.rescale) == (
+        plan.image_size,
+        plan.scaled,
+    )
+    if same_images and model.dtype_policy.name == "float32":
         return model
     return _load(_preset(model, folder), plan, model.data_format)
 
@@ -89,7 +92,11 @@ def _preset(model: VisionTransformer, folder: Path) -> Path:
 
 def _load(preset: Path, plan: ExportPlan, data_format: str) -> VisionTransformer:
     return VisionTransformer.from_preset(
-        preset, image_size=plan.image_size, dtype="float32", data_format=data_format
+        preset,
+        image_size=plan.image_size,
+        rescale=not plan.scaled,
+        dtype="float32",
+        data_format=data_format,
     )
 
 

@@ -97,6 +97,8 @@ def export(
     choice(*FORMATS).check("format", format)
     form = load_format(format)
     config = model.config if image_size is None else model.config.replace(image_size=image_size)
+    # Readers that prepare images bring the pixels to the model's range before the graph.
+    config = config if form.prepares else config.replace(rescale=False)
     _check_arguments(format, form, config, outputs, batch, precision)
     notes = []
     if format == "transformers_js" and outputs == "probabilities":
@@ -132,9 +134,10 @@ def export(
     names = (form.model, *form.beside, *documents.FILES)
     weights = 4 * model.count_params()
     with folder_written_beside(folder, names, ExportError) as new, room_checked(new, weights):
+        rebuilt = child.rebuild(model, plan, new.parent)
         if form.describe is not None:
-            plan = form.describe(model, new, plan)
-        graph = ExportGraph(child.rebuild(model, plan, new.parent), plan)
+            plan = form.describe(rebuilt, new, plan)
+        graph = ExportGraph(rebuilt, plan)
         images = None if calibration is None else list(graph.inputs(calibration))
         if images == []:
             raise ConfigError("calibration: expected at least one image.")

@@ -107,6 +107,17 @@ class _Layerwise(keras.optimizers.Optimizer):
                 variable.assign(variable.constraint(variable))
         self.batches.assign_add(1)
 
+    def exclude_from_weight_decay(self, var_list: Any = None, var_names: Any = None) -> None:
+        """Refuses the call: `decays` chooses the variables that decay.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError(
+            f"{type(self).__name__} has no exclude_from_weight_decay; its argument decays= is a "
+            "pattern of the paths of the variables that decay, such as decays=r'mlp/.*kernel$'."
+        )
+
     def _average_over_devices(self, gradients: list[Any]) -> list[Any]:
         """Returns the gradients of all processes or replicas together."""
         if self.sum_over_processes:

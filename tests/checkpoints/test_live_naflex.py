@@ -1,6 +1,7 @@
 """timm and transformers load what is written for images of unequal shape, and compute the same."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -75,3 +76,28 @@ def test_a_tower_beside_its_text_reads_patches_of_any_shape(tmp_path):
     ours = checkpoints.load(tmp_path)
     batch = ours.preprocessor.pack(want["patches"], want["shapes"], want["mask"])
     assert relative_error(ours.predict(batch, verbose=0), features.numpy()) <= 1e-5
+
+
+@pytest.mark.parametrize("limit", [36, 10, 7])
+def test_the_limit_of_the_processor_is_that_of_the_model(limit, tmp_path):
+    """The processor may allow more or fewer patches than there are positions, 25 here."""
+    folder = shutil.copytree(FOLDER / "hf_siglip2", tmp_path / "theirs")
+    processor = json.loads((folder / "preprocessor_config.json").read_text())
+    processor["max_num_patches"] = limit
+    (folder / "preprocessor_config.json").write_text(json.dumps(processor))
+    _, pictures = expected("hf_siglip2")
+    theirs = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil")
+    given = theirs(images=pictures, return_tensors="pt")
+    with torch.no_grad():
+        want = transformers.AutoModel.from_pretrained(folder).eval()(**given).pooler_output
+    model = checkpoints.load(folder)
+    prepared = model.preprocessor(pictures)
+    assert prepared.shape[1] == limit
+    assert np.abs(prepared[..., :-2] - given["pixel_values"].numpy()).max() <= 1.01 * 2 / 255
+    packed = model.preprocessor.pack(
+        given["pixel_values"], given["spatial_shapes"], given["pixel_attention_mask"]
+    )
+    np.testing.assert_array_equal(prepared[..., -2:], packed[..., -2:])
+    assert relative_error(model.predict(packed, verbose=0), want.numpy()) <= 1e-5
+    checkpoints.save(model, tmp_path / "ours", checkpoints.inspect(folder).dialect)
+    assert checkpoints.load(tmp_path / "ours").config == model.config

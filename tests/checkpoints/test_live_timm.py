@@ -18,6 +18,7 @@ from tests.words import raises
 
 # The goldens of timm are compared on every backend; here files and arguments are.
 only_under("torch")
+torch = pytest.importorskip("torch")
 from tests import torchvision_shim  # noqa: E402, F401
 
 timm = pytest.importorskip("timm")
@@ -80,3 +81,44 @@ def test_timm_builds_every_variant_with_the_planned_names_and_shapes(name, tmp_p
     assert shapes_of(timm_model) == {move.name: move.file_shape for move in moves}
     assert timm_model.blocks[0].attn.num_heads == config.num_heads
     assert timm_model.patch_embed.img_size == config.image_size
+
+
+_SMALL = {"img_size": 8, "patch_size": 4, "embed_dim": 24, "depth": 1, "num_heads": 3}
+
+
+def saved(architecture, folder, **changed):
+    """A small model of timm, and its files as timm writes them."""
+    arguments = {**_SMALL, **changed}
+    model = timm.create_model(architecture, num_classes=3, **arguments).eval()
+    timm.models.save_for_hf(model, folder, model_args=arguments, safe_serialization=True)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("architecture", "changed"),
+    [
+        ("vit_base_patch16_clip_224", {"final_norm": False}),
+        ("vit_base_patch16_siglip_224", {"pre_norm": True}),
+        ("beit_base_patch16_224", {"use_rel_pos_bias": False}),
+    ],
+)
+def test_arrays_of_a_rotary_model_do_not_outweigh_the_architecture(architecture, changed, tmp_path):
+    """The Perception Encoder and EVA-02 have the same arrays, and rotary positions."""
+    saved(architecture, tmp_path, **changed)
+    assert checkpoints.inspect(tmp_path).config.rope is None
+
+
+def test_an_offset_of_rotary_positions_of_dinov3_is_refused(tmp_path):
+    """timm adds it before the coordinates are scaled; keras_vit has it for axial positions."""
+    saved("vit_small_patch16_dinov3", tmp_path, rope_grid_offset=1.0)
+    with raises(CheckpointError, "rope_type='dinov3'", "rope_grid_offset=1.0", "expected 0"):
+        checkpoints.load(tmp_path)
+
+
+def test_timm_runs_an_image_whose_last_pixels_fill_no_patch(tmp_path):
+    """Of the Perception Encoder, which is written as an architecture for images of any size."""
+    image = torch.zeros(1, 3, 10, 10)
+    saved("vit_pe_core_base_patch16_224", tmp_path / "theirs", img_size=10)(image)
+    checkpoints.save(checkpoints.load(tmp_path / "theirs"), tmp_path / "ours", "timm/eva")
+    again = timm.create_model(f"local-dir:{tmp_path / 'ours'}", pretrained=True).eval()
+    assert again(image).shape == (1, 3)

@@ -11,7 +11,7 @@ from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.translate import plan
 from keras_vit.variants import list_variants, variant
 from tests.golden import FOLDER
-from tests.helpers import only_under
+from tests.helpers import assert_close, only_under
 from tests.words import raises
 
 # The goldens of transformers are compared on every backend; here files and arguments are.
@@ -71,3 +71,69 @@ def test_transformers_builds_every_plain_variant_as_planned():
         planned = {move.name: move.file_shape for move in moves}
         assert {name: tuple(array.shape) for name, array in arrays.items()} == planned
         assert theirs.config.num_attention_heads == config.num_heads
+
+
+_SMALL = {
+    **{"hidden_size": 24, "intermediate_size": 40, "num_attention_heads": 3},
+    **{"num_hidden_layers": 1, "image_size": 8, "patch_size": 4},
+}
+
+
+def saved(class_name, folder, **fields):
+    """A small model of transformers with a random number in every array, and its files."""
+    kind = getattr(transformers, class_name)
+    torch.manual_seed(0)
+    model = kind(kind.config_class(**{**_SMALL, **fields})).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.normal_(std=0.2)
+    model.save_pretrained(folder)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("class_name", "key", "value"),
+    [
+        ("ViTModel", "pooler_act", "relu"),
+        ("DeiTModel", "pooler_act", "relu"),
+        ("DPTModel", "pooler_act", "relu"),
+        ("DINOv3ViTModel", "hidden_act", "silu"),
+    ],
+)
+def test_an_activation_that_we_do_not_compute_is_refused(class_name, key, value, tmp_path):
+    saved(class_name, tmp_path, **{key: value})
+    with raises(CheckpointError, f"{key}={value!r}", "expected"):
+        checkpoints.load(tmp_path)
+
+
+@pytest.mark.parametrize("class_name", ["ViTModel", "DeiTModel", "DPTModel"])
+def test_a_pooler_of_another_width_has_our_features(class_name, tmp_path):
+    """`pooler_output_size`; DPT is not written, since its decoder is missing."""
+    theirs = saved(class_name, tmp_path / "theirs", pooler_output_size=13)
+    images = np.random.default_rng(0).uniform(-1, 1, (2, 8, 8, 3)).astype("float32")
+    given = torch.from_numpy(np.moveaxis(images, -1, 1).copy())
+    with torch.no_grad():
+        want = theirs(given).pooler_output.numpy()
+    model = checkpoints.load(tmp_path / "theirs")
+    assert_close(model(images), want, 1e-5)
+    if class_name != "DPTModel":
+        checkpoints.save(model, tmp_path / "ours", checkpoints.inspect(tmp_path / "theirs").dialect)
+        again = type(theirs).from_pretrained(tmp_path / "ours").eval()
+        with torch.no_grad():
+            assert_close(again(given).pooler_output.numpy(), want, 1e-6)
+
+
+def test_a_dinov2_without_mask_token_is_written_as_one(tmp_path):
+    """transformers then reports no array as missing."""
+    saved("Dinov2Model", tmp_path / "theirs", use_mask_token=False)
+    checkpoints.convert(tmp_path / "theirs", tmp_path / "ours", "transformers")
+    kind = transformers.Dinov2Model
+    _, info = kind.from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not any(info.values()), info
+
+
+@pytest.mark.parametrize("class_name", ["BlipVisionModel", "IJepaModel", "Data2VecVisionModel"])
+def test_verify_reads_the_feature_that_we_have(class_name, tmp_path):
+    """BLIP has the last norm twice in its pooled output; the others have patches alone."""
+    saved(class_name, tmp_path)
+    assert checkpoints.verify(tmp_path).passed

@@ -83,6 +83,31 @@ def test_a_class_that_transformers_js_lacks_is_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("fields", [{"rescale": True}, {"image_size": (24, 16)}], ids=str)
+def test_the_processor_of_the_folder_prepares_images_for_the_graph(fields, tmp_path):
+    """Of a model that takes pixels in [0, 255], and of an export at another size."""
+    from tests import torchvision_shim  # noqa: F401
+
+    transformers = pytest.importorskip("transformers")
+    size = fields.get("image_size")
+    model = random_tiny(
+        image_size=16,
+        protocol="transformers",
+        numerics={"gelu": "exact"},
+        rescale=fields.get("rescale", False),
+    )
+    keras_vit.export(model, tmp_path / "x", "transformers_js", outputs="logits", image_size=size)
+    photo = Image.fromarray(photo_of((31, 20), 3))
+    processor = transformers.AutoImageProcessor.from_pretrained(tmp_path / "x", backend="pil")
+    given = processor(photo, return_tensors="np")["pixel_values"]
+    answer = onnx.session(tmp_path / "x" / "onnx" / "model.onnx")(given)
+    if size:
+        model.save_to_preset(tmp_path / "preset")
+        model = keras_vit.VisionTransformer.from_preset(tmp_path / "preset", image_size=size)
+    want = model.predict(model.preprocessor(photo), verbose=0)
+    assert relative_error(answer, want) <= 1e-5
+
+
 def node(script, folder, *arguments):
     """The lines that a script prints."""
     command = ["node", str(script), *map(str, arguments)]

@@ -75,6 +75,7 @@ def train_on(labels, model, **options):
         (lambda m: zero_head(tiny(num_classes=0)), "num_classes=0, so no head"),
         (lambda m: LayerwiseAdamW(amsgrad=True), r"amsgrad; use keras.optimizers.AdamW"),
         (lambda m: LayerwiseSGD(0.1, use_ema=True, ema_overwrite_frequency=2), "SwapEMAWeights"),
+        (lambda m: LayerwiseMuon().exclude_from_weight_decay(var_names=["query"]), "decays="),
         (lambda m: LayerwiseSGD(0.1, decays="("), "no regular expression"),
         (lambda m: LayerwiseMuon(matrices="("), "no regular expression"),
         (lambda m: LayerwiseMuon(matrices="bias").build(m.trainable_variables), "bias"),

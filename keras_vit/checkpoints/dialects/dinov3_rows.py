@@ -55,9 +55,11 @@ def dinov3_rows(
         return dict(zip(biases, own, strict=True))
 
     def read_mlp(content: Mapping[str, Any]) -> dict[str, Any]:
-        gate, gelu = _ACTIVATIONS[content.get(activation, "gelu")]
+        word = content.get(activation, "gelu")
         if content.get("use_gated_mlp"):
+            gate, gelu = one_of(_ACTIVATIONS).read(word)
             return {"mlp": "gated", "numerics.gate": gate, "numerics.gelu": gelu}
+        gelu = one_of(GELUS).read(word)
         return {"mlp": "plain", "numerics.gate": "silu", "numerics.gelu": gelu}
 
     return (

@@ -25,10 +25,13 @@ def stored_image_size(config: ViTConfig) -> tuple[int, int]:
 
 POSITIONS_OF_ANOTHER_GRID = {
     "positions stored for another grid than that of image_size": lambda config: (
-        config.grid not in (None, config.source_grid)
+        not config.native_aspect and config.grid not in (None, config.source_grid)
     )
 }
-"""A limit of timm and transformers, which resize positions on loading and not per call."""
+"""A limit of timm and transformers, which resize positions on loading and not per call.
+
+Their models for images at their own aspect ratio do resize positions per image.
+"""
 
 
 def relative_bias_of(content: Json, keys: tuple[str, str]) -> str | None:

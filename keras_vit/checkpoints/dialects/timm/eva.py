@@ -12,6 +12,7 @@ from typing import Any
 from keras_vit.checkpoints.dialects.base import Limits, one_of_several
 from keras_vit.checkpoints.dialects.json_fields import (
     HAS_POSITIONS,
+    LEFT_OUT,
     Json,
     JsonField,
     JsonFields,
@@ -27,6 +28,7 @@ from keras_vit.checkpoints.dialects.torch_conventions import (
     words_of_relative_bias,
 )
 from keras_vit.config import Numerics, Rope, ViTConfig
+from keras_vit.errors import shown
 
 _NO_KEY = (True, False, True)
 
@@ -91,6 +93,11 @@ def _rope_of(content: Json) -> dict[str, Any]:
         raise ValueError(
             f"with rope_type={kind!r} and rope_rotate_half={content.get('rope_rotate_half')!r}; "
             "keras_vit pairs channels half a head apart for 'dinov3', neighbours otherwise"
+        )
+    if kind == "dinov3" and content.get("rope_grid_offset"):
+        raise ValueError(
+            f"with rope_type='dinov3' and rope_grid_offset={shown(content['rope_grid_offset'])}, "
+            "expected 0"
         )
     grid = content.get("ref_feat_shape") if kind == "cat" else None
     return {
@@ -195,6 +202,8 @@ _ARGUMENTS: tuple[Row, ...] = (
         is_optional=True,
     ),
     JsonNote("qkv_fused", lambda facts: not _is_split(facts.config)),
+    # An architecture with images of any size refuses pixels that fill no patch.
+    JsonNote("dynamic_img_size", lambda facts: False if facts.config.crop_remainder else LEFT_OUT),
     JsonField("scale_attn_inner", "sub_norm_attention"),
     JsonFields(
         ("swiglu_mlp", "scale_mlp", "swiglu_align_to"),

@@ -32,10 +32,15 @@ _POSITIONS = Codec(
 
 
 def _architecture(content: Json) -> dict[str, Any]:
-    """Returns the facts that only the architecture's name tells: norms, epsilon, kind of MLP."""
+    """Returns the facts that only the architecture's name tells: norms, epsilon, kind of MLP.
+
+    No registered `VisionTransformer` has rotary positions, which the arrays alone may suggest.
+    """
     arguments = architectures.arguments_of(content)
     rows.warn_of_gelu(content, arguments)
     fields = architectures.norm_of(arguments)
+    if architectures.row_of(content.get("architecture")) is not None:
+        fields["rope"] = None  # no field of the row: a model with rope is not written
     if "mlp_layer" in arguments:
         fields["mlp"] = one_of(_MLPS).read(arguments["mlp_layer"])
     if "embed_norm_layer" in arguments:

@@ -10,7 +10,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import Dialect, Names
-from keras_vit.checkpoints.dialects.json_fields import Json, JsonField, JsonFields, Row, number
+from keras_vit.checkpoints.dialects.json_fields import (
+    Json,
+    JsonField,
+    JsonFields,
+    JsonNote,
+    Row,
+    number,
+)
 from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.transformers import common
 from keras_vit.config import ViTConfig
@@ -88,7 +95,7 @@ dinov2 = _dinov2(
     "dinov2",
     "Dinov2",
     {path: names for path, names in _WORDS.items() if not path.startswith("register_tokens/")},
-    (),
+    (JsonNote("use_mask_token", lambda facts: facts.config.mask_token),),
     reasons={"register_tokens/": "only dinov2_with_registers has registers"},
 )
 

@@ -8,6 +8,7 @@ from keras_vit.checkpoints.dialects.base import PreparationWords, per_channel, w
 from keras_vit.checkpoints.dialects.json_fields import Json, naming, number
 from keras_vit.checkpoints.dialects.torch_conventions import stored_image_size
 from keras_vit.config import ViTConfig
+from keras_vit.errors import shown
 from keras_vit.images.protocols import TENSOR_FILTERS, ProtocolSpec, complete
 
 FILE = "preprocessor_config.json"
@@ -50,8 +51,7 @@ def _form(processor: Mapping[str, Any]) -> str:
     which wrote most files; transformers 5 takes tensors for these files too.
     """
     kind = str(processor.get("image_processor_type") or "")
-    filters = dict(enumerate(_RESAMPLE))
-    if filters.get(processor.get("resample", 2)) not in TENSOR_FILTERS:
+    if _filter(processor) not in TENSOR_FILTERS:
         return "pillow"
     if kind.startswith("DINOv3"):
         return "float"
@@ -62,9 +62,6 @@ def _protocol(
     processor: Mapping[str, Any], name: str, crop_pct: float, **form: str
 ) -> ProtocolSpec:
     """Returns the protocol of a name with the filter, mean and std of a processor."""
-    resample = processor.get("resample", 2)
-    if resample not in range(len(_RESAMPLE)):
-        raise ValueError(f"{FILE} has resample={resample!r}, expected 0 to 5")
     # (x * factor - mean) / std of pixels in [0, 255], in terms of x / 255
     factor = (
         number(processor, "rescale_factor", 1 / 255) if processor.get("do_rescale", True) else 1
@@ -75,10 +72,17 @@ def _protocol(
         value = processor.get(key, 0.5) if normalizes else no_change
         with naming(key, value):
             scaled[ours] = _scaled(value, 255 * factor)
-    interpolation = _RESAMPLE[resample]
+    interpolation = _filter(processor)
     return complete(
         {"name": name, "interpolation": interpolation, "crop_pct": crop_pct, **scaled, **form}
     )
+
+
+def _filter(processor: Mapping[str, Any]) -> str:
+    resample = processor.get("resample", 2)
+    if resample not in range(len(_RESAMPLE)):
+        raise ValueError(f"{FILE} has resample={shown(resample)}, expected 0 to 5")
+    return _RESAMPLE[resample]
 
 
 def _shortest_edge(processor: Mapping[str, Any]) -> int | None:
@@ -160,7 +164,6 @@ def _write(protocol: dict[str, Any], config: ViTConfig) -> dict[str, Any]:
         preprocessor |= {
             "image_processor_type": f"Siglip2ImageProcessor{fast}",
             "patch_size": config.patch_size[0],
-            "max_num_patches": config.packed_shape[0],
         }
         del preprocessor["size"]
     return {FILE: preprocessor}

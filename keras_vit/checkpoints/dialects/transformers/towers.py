@@ -21,9 +21,11 @@ from keras_vit.checkpoints.dialects.json_fields import (
     JsonTable,
     Row,
     number,
+    object_at,
 )
 from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.transformers import common
+from keras_vit.checkpoints.dialects.transformers.processor import FILE as PROCESSOR
 from keras_vit.config import ViTConfig
 
 _TOWER = "vision_model."
@@ -48,6 +50,7 @@ class _Encoder:
         fields: fields of `ViTConfig` that every file has.
         more: further arguments of `common.dialect`.
         refusals: models that no file can hold.
+        limit: the row of the processor's limit of patches, if images keep their aspect ratio.
     """
 
     model_type: str
@@ -57,6 +60,7 @@ class _Encoder:
     fields: Mapping[str, Any]
     more: Mapping[str, Any]
     refusals: Limits = dataclasses.field(default_factory=dict)
+    limit: Row | None = None
 
 
 _CLIP = _Encoder(
@@ -87,6 +91,24 @@ def _patches_of_image(config: ViTConfig) -> dict[str, Any]:
     return {"num_patches": math.prod(config.source_grid)}
 
 
+def _image_of_limit(content: Json) -> dict[str, Any]:
+    """Returns an image of as many patches as the processor allows, and the grid of positions.
+
+    The image is square, or one row of patches if no square has this number.
+    """
+    if content.get("max_num_patches") is None:
+        return {}
+    most, patch = number(content, "max_num_patches"), number(content, "patch_size")
+    if most < 1:
+        raise ValueError("expected at least 1")
+    side, stored = math.isqrt(most), math.isqrt(number(content, "num_patches"))
+    grid = (side, side) if side * side == most else (1, most)
+    return {
+        "image_size": (grid[0] * patch, grid[1] * patch),
+        "position_grid": None if grid == (stored, stored) else (stored, stored),
+    }
+
+
 _SIGLIP_2 = dataclasses.replace(
     _SIGLIP,
     model_type="siglip2",
@@ -99,6 +121,12 @@ _SIGLIP_2 = dataclasses.replace(
     fields={**_SIGLIP.fields, "native_aspect": True},
     refusals={"positions of a grid that is no square": lambda c: len({*c.source_grid}) > 1},
     more={"gelu": "tanh", "resize": "bilinear_antialias", "needs_json": "patch_size"},
+    limit=JsonFields(
+        ("max_num_patches",),
+        ("image_size", "position_grid"),
+        _image_of_limit,
+        lambda config: {"max_num_patches": config.packed_shape[0]},
+    ),
 )
 """SigLIP 2 in its NaFlex form: patches come as rows of a matrix, which a convolution equals.
 
@@ -137,7 +165,7 @@ def _tower(
     """
     note = JsonNote("architectures", lambda facts: [class_name])
     own = more.pop("model_type", f"{encoder.model_type}_vision_model")
-    return common.dialect(
+    tower = common.dialect(
         own,
         {**encoder.words, **words},
         (note, *encoder.rows, *rows),
@@ -153,6 +181,18 @@ def _tower(
             "ignored": {**_OF_TEXT, **more.get("ignored", {})},
         },
     )
+    if encoder.limit is None:
+        return tower
+
+    def sizes_of(files: Json) -> Json:
+        """Returns the sizes of config.json for the row of the processor."""
+        place = ("vision_config",) if own == encoder.model_type else ()
+        content = object_at(files.get("config.json", {}), place)
+        stated = {key: content.get(key) for key in ("num_patches", "patch_size")}
+        return {key: encoder.sizes[key] if v is None else v for key, v in stated.items()}
+
+    limit = JsonTable(PROCESSOR, (encoder.limit,), beside=sizes_of)
+    return dataclasses.replace(tower, json=(*tower.json, limit))
 
 
 def _tower_inside(encoder: _Encoder, class_name: str, *arguments: Any, **more: Any) -> Dialect:

@@ -37,6 +37,13 @@ from keras_vit.errors import shown
 
 _MASK = "mask of masked image modelling"
 _POOLER = TORCH.names({"pre_logits": "pooler.dense"})
+_POOLER_ROWS: tuple[Row, ...] = (
+    JsonNote(
+        "pooler_output_size",
+        lambda facts: facts.config.representation_size or facts.config.hidden_size,
+    ),
+    JsonConstant("pooler_act", "tanh"),
+)
 _NO_POOLER = {"representation_size": None}
 """A classifier reads the class token itself, even if the file also has a pooler."""
 _NOT_BOTH: Limits = {
@@ -101,13 +108,7 @@ vit = dataclasses.replace(
         "vit.",
         ("ViTForImageClassification", "ViTModel"),
         {**_POOLER, **common.classifier_names(**_NO_POOLER)},
-        rows=(
-            JsonNote(
-                "pooler_output_size",
-                lambda facts: facts.config.representation_size or facts.config.hidden_size,
-            ),
-            JsonConstant("pooler_act", "tanh"),
-        ),
+        rows=_POOLER_ROWS,
         impossible=_NOT_BOTH,
     ),
     name="transformers",
@@ -128,6 +129,7 @@ deit = _family(
     {**_POOLER, **TORCH.names("transformers/deit"), **common.classifier_names(**_NO_POOLER)},
     classifiers=("token", "token_and_distillation"),
     fields={"distillation_token": True},
+    rows=_POOLER_ROWS,
     impossible=_NOT_BOTH,
 )
 
@@ -283,12 +285,16 @@ dpt = _family(
     "dpt",
     "dpt.",
     (None, "DPTModel"),
-    {},
+    _POOLER,
     ignored={
         r"(neck|head|auxiliary_head)\..*": "the decoder of depths or segments",
-        r"(dpt\.)?pooler\..*": "a layer that no class of DPT reads",
+        r"dpt\.pooler\..*": "a layer that no class with a decoder reads",
     },
-    rows=(JsonConstant("is_hybrid", False), JsonConstant("backbone_config", None)),
+    rows=(
+        *_POOLER_ROWS,
+        JsonConstant("is_hybrid", False),
+        JsonConstant("backbone_config", None),
+    ),
     only_read="an encoder without the decoder of DPT",
 )
 
