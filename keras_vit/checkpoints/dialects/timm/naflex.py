@@ -10,6 +10,7 @@ from keras_vit.checkpoints.dialects.base import Dialect, Identity, with_reasons
 from keras_vit.checkpoints.dialects.json_fields import Json, JsonField, JsonFields, JsonNote, Row
 from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.timm.architectures import names_of
+from keras_vit.checkpoints.dialects.timm.eva import POOL_SIZES
 from keras_vit.checkpoints.dialects.timm.images import images
 from keras_vit.checkpoints.dialects.timm.rows import IMPOSSIBLE, imagenet, tables
 from keras_vit.checkpoints.dialects.timm.vit import ARGUMENTS
@@ -63,6 +64,7 @@ _OTHERS = {"pos_embed", "no_embed_class", "scale_attn_norm"}
 
 _ARGUMENTS: tuple[Row, ...] = (
     *(row for row in ARGUMENTS if _OTHERS.isdisjoint(row.keys)),
+    POOL_SIZES,
     JsonField("scale_attn_inner_norm", "sub_norm_attention"),
     JsonFields(
         ("pos_embed",),
