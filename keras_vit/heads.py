@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_vit.checkpoints.containers import open_arrays
 from keras_vit.errors import CheckpointError, ConfigError, shown
+from keras_vit.images.inputs import as_array
 from keras_vit.labels import Labels
 from keras_vit.layers import blank_weights
 
@@ -145,7 +146,7 @@ def _read_embeddings(
     else:
         names = list(labels)
     try:
-        vectors = [np.atleast_2d(np.asarray(each, "float64")) for each in embeddings]
+        vectors = [np.atleast_2d(as_array(each).astype("float64")) for each in embeddings]
     except (TypeError, ValueError) as error:
         raise ConfigError(f"embeddings: expected vectors of numbers ({error}).") from error
     if len(vectors) != len(names) or len(set(names)) != len(names) or len(names) < 2:

@@ -1,5 +1,6 @@
 """Embeddings of words as a head: the zero-shot logits of transformers' CLIP and SigLIP."""
 
+import keras
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
@@ -66,7 +67,7 @@ def test_logits_equal_those_of_the_two_towers(kind, tmp_path):
     assert {label for label, _ in answer} < set(LABELS)
 
 
-@pytest.mark.parametrize("form", ["mapping", "npz", "safetensors", "array"])
+@pytest.mark.parametrize("form", ["mapping", "npz", "safetensors", "array", "variable"])
 def test_several_texts_of_a_class_are_averaged_as_unit_vectors(form, tmp_path):
     """Unit vectors, mean, unit vector, as CLIP's notebook of prompts does."""
     model = random_tiny()
@@ -84,6 +85,8 @@ def test_several_texts_of_a_class_are_averaged_as_unit_vectors(form, tmp_path):
         save_file(arrays, given)
     elif form == "array":
         given, labels = texts, ["a", "b", "c"]
+    elif form == "variable":  # torch's has a gradient
+        given = {name: keras.Variable(each).value for name, each in arrays.items()}
     ours = model.head_from_embeddings(given, labels, scale=3.0, bias=0.5)
     assert ours.labels == ("a", "b", "c")
     images = normal(2, 16, 16, 3)

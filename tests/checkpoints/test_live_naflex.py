@@ -101,3 +101,26 @@ def test_the_limit_of_the_processor_is_that_of_the_model(limit, tmp_path):
     assert relative_error(model.predict(packed, verbose=0), want.numpy()) <= 1e-5
     checkpoints.save(model, tmp_path / "ours", checkpoints.inspect(folder).dialect)
     assert checkpoints.load(tmp_path / "ours").config == model.config
+
+
+@pytest.mark.parametrize("changed", [{}, {"attn_pool_num_heads": 1, "attn_pool_mlp_ratio": 1.5}])
+def test_attention_pooling_of_other_sizes_gives_the_same_both_ways(changed, tmp_path):
+    """The arrays do not tell the number of heads."""
+    sizes = {"patch_size": 4, "embed_dim": 24, "depth": 1, "num_heads": 3, **changed}
+    arguments = {**sizes, "pos_embed_grid_size": (3, 3)}
+    theirs = timm.create_model("naflexvit_base_patch16_map", num_classes=3, **arguments).eval()
+    torch.nn.init.normal_(theirs.head.weight)
+    timm.models.save_for_hf(theirs, tmp_path / "a", model_args=arguments, safe_serialization=True)
+    places = np.argwhere(np.ones((2, 4)))[None]
+    patches = np.random.default_rng(0).standard_normal((1, 8, 48)).astype("float32")
+    inputs = {"patches": patches, "patch_coord": places, "patch_valid": np.ones((1, 8), bool)}
+    inputs = {name: torch.from_numpy(array) for name, array in inputs.items()}
+    with torch.no_grad():
+        want = theirs(inputs).numpy()
+    ours = checkpoints.load(tmp_path / "a", image_size=12)
+    packed = ours.preprocessor.pack(patches, [(2, 4)])
+    assert relative_error(ours.predict(packed, verbose=0), want) <= 1e-5
+    checkpoints.save(ours, tmp_path / "b", "timm/naflex")
+    again = timm.create_model(f"local-dir:{tmp_path / 'b'}", pretrained=True).eval()
+    with torch.no_grad():
+        assert relative_error(again(inputs).numpy(), want) <= 1e-6

@@ -157,6 +157,15 @@ def _words_of_pool(config: ViTConfig) -> dict[str, Any]:
     }
 
 
+POOL_SIZES = JsonFields(
+    ("attn_pool_num_heads", "attn_pool_mlp_ratio"),
+    ("map_num_heads", "map_mlp_dim"),
+    _pool_sizes,
+    _words_of_pool,
+)
+"""The row of attention pooling, which `Eva` and `NaFlexVit` have."""
+
+
 def _bias_of(content: Json) -> dict[str, Any]:
     kind = relative_bias_of(content, _BIAS_KEYS)
     is_stated = any(content.get(key) is not None for key in _BIAS_KEYS)
@@ -183,12 +192,7 @@ _ARGUMENTS: tuple[Row, ...] = (
         },
         _pooling,
     ),
-    JsonFields(
-        ("attn_pool_num_heads", "attn_pool_mlp_ratio"),
-        ("map_num_heads", "map_mlp_dim"),
-        _pool_sizes,
-        _words_of_pool,
-    ),
+    POOL_SIZES,
     *rows.BLOCKS,
     rows.pre_norm_row("use_pre_transformer_norm"),
     JsonFields(

@@ -17,6 +17,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
 )
 from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.timm import rows
+from keras_vit.checkpoints.dialects.timm.eva import POOL_SIZES
 from keras_vit.checkpoints.dialects.timm.vit import ARGUMENTS, ONE_BIAS
 from keras_vit.config import Numerics, ViTConfig
 from keras_vit.config.rules import pair
@@ -68,6 +69,7 @@ _OTHERS = {"pos_embed", "no_embed_class", "scale_attn_norm"}
 
 _ARGUMENTS: tuple[Row, ...] = (
     *(row for row in ARGUMENTS if _OTHERS.isdisjoint(row.keys)),
+    POOL_SIZES,
     JsonField("scale_attn_inner_norm", "sub_norm_attention"),
     JsonField(
         "pos_embed",
