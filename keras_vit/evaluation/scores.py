@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.many_labels import ManyLabels, bin_gaps, by_class
-from keras_vit.evaluation.targets import match_columns, predict_classes
+from keras_vit.evaluation.targets import acceptable, match_columns, predict_classes
 from keras_vit.model import VisionTransformer
 
 
@@ -29,6 +29,8 @@ class Evaluation:
         calibration_bins: number of these bins.
         class_counts: images per class; an image with several right classes counts for each.
         class_accuracy: share of each class's images that were right; None without images.
+        real: accuracy on `real_labels`, or None.
+        real_count: number of images with at least one class in `real_labels`.
         mean_average_precision: mean of `class_average_precision` over the classes with images, for
             a model with `thresholds`; None for other models.
         f1: mean of `class_f1` over the classes with images, for a model with `thresholds`.
@@ -47,6 +49,8 @@ class Evaluation:
     calibration_bins: int
     class_counts: tuple[int, ...]
     class_accuracy: tuple[float | None, ...]
+    real: float | None = None
+    real_count: int = 0
     mean_average_precision: float | None = None
     f1: float | None = None
     class_average_precision: tuple[float | None, ...] = ()
@@ -61,6 +65,7 @@ def evaluate(
     model: VisionTransformer,
     data: Any,
     *,
+    real_labels: Sequence[Sequence[int]] | None = None,
     classes: Sequence[int | str] | None = None,
     batch_size: int = 32,
     calibration_bins: int = 15,
@@ -82,6 +87,8 @@ def evaluate(
         data: batches of float images in the model's size and range, and labels: a pair of
             arrays, data of `keras_vit.data`, any `PyDataset`, `tf.data.Dataset` or iterable.
             If the data have an attribute `class_names`, they are matched to the model's labels.
+        real_labels: a second set of labels, one list of acceptable classes per image in the
+            order of the data, such as the published ReaL labels; scored as `real`.
         classes: the model's classes that compete, by number or label, for data sets of a part
             of ImageNet's classes (ImageNet-A and -R have 200); the logits of all other classes
             are ignored. Numeric labels are then indices into `classes`. None: all compete.
@@ -103,18 +110,30 @@ def evaluate(
     if calibration_bins < 1:
         raise ConfigError(f"calibration_bins={calibration_bins}, expected at least 1.")
     competing, places = match_columns(model, data, classes)
+    real = _Scores(len(competing), calibration_bins)
     scores: Any = _Scores(len(competing), calibration_bins)
     if model.thresholds is not None:
         scores = ManyLabels(np.asarray(model.thresholds)[competing], calibration_bins)
     seen = 0
     for logits, right in predict_classes(model, data, competing, places, batch_size):
         scores.add(logits, right)
+        if real_labels is not None:
+            lists = real_labels[seen : seen + len(logits)]
+            if len(lists) < len(logits):
+                raise ConfigError(f"real_labels has {len(real_labels)} lists; more images came.")
+            real.add(logits, acceptable(list(lists), len(competing), seen))
         seen += len(logits)
         if progress is not None:
             progress(len(logits))
+    if real_labels is not None and seen < len(real_labels):
+        raise ConfigError(f"real_labels has {len(real_labels)} lists for {seen} images.")
     if scores.count == 0:
         raise ConfigError(f"None of the {seen} images has a label that is a class of the model.")
-    return Evaluation(**scores.result())
+    result = Evaluation(**scores.result())
+    if real.count:
+        top1 = real.result()["top1"]
+        result = dataclasses.replace(result, real=top1, real_count=real.count)
+    return result
 
 
 class _Scores:

@@ -138,6 +138,9 @@ def test_lists_of_labels_are_scored_as_reassessed_labels(model, images, logits):
     mass = [softmax(logits)[k, classes].sum() for k, classes in enumerate(real) if classes]
     assert np.isclose(actual.loss, -np.log(mass).mean(), rtol=1e-5)
 
+    beside = evaluate(model, (images, predictions), real_labels=real, batch_size=8)
+    assert (beside.top1, beside.real, beside.real_count) == (1, np.mean(is_right), len(is_right))
+
 
 def test_classes_are_matched_by_name(model, images, classes, expected):
     """Data with the model's class names in another order give the same scores."""
@@ -187,11 +190,14 @@ def test_data_that_do_not_fit_are_refused(message, model, images, classes):
         evaluate(model, BAD[message](images, classes), batch_size=32)
 
 
-def test_models_and_bins_that_do_not_fit_are_refused(model, images, classes):
-    """A model without one prediction per image, no bins."""
+def test_models_lists_and_bins_that_do_not_fit_are_refused(model, images, classes):
+    """A model without one prediction per image, too few or too many lists, no bins."""
     for fields in ({"num_classes": 0}, {"classifier": "unpooled"}):
         with pytest.raises(ConfigError, match="one prediction per image"):
             evaluate(random_tiny(**fields), (images, classes))
+    for count, message in ((22, "22 lists; more images"), (24, "24 lists for 23 images")):
+        with pytest.raises(ConfigError, match=message):
+            evaluate(model, (images, classes), real_labels=[[0]] * count)
     with pytest.raises(ConfigError, match="calibration_bins=0"):
         evaluate(model, (images, classes), calibration_bins=0)
 
