@@ -291,7 +291,7 @@ def _present(*parts: Any) -> list[Any]:
 def _to_grid(
     config: ViTConfig, data_format: str, policy: Any, normalisation: tuple[Any, Any]
 ) -> list[Any]:
-    """The layers from images to the grid of patches, `(batch, rows, columns, hidden_size)`."""
+    """Returns the layers from images to the grid of patches `(batch, rows, columns, width)`."""
     rescale = layers.Rescale(*normalisation, data_format, dtype=policy, name="rescale")
     patch_embedding = layers.PatchEmbedding(
         config.hidden_size,
@@ -307,7 +307,7 @@ def _to_grid(
 
 
 def _stem(config: ViTConfig, data_format: str, policy: Any) -> list[Any]:
-    """The ResNet of a hybrid (section 3.1), from images to a feature map, stage by stage."""
+    """Returns the ResNet of a hybrid (section 3.1), from images to a feature map, by stage."""
     if config.resnet is None:
         return []
     resnet, numerics = config.resnet, config.numerics
@@ -333,7 +333,7 @@ def _norm(config: ViTConfig, policy: Any, name: str) -> Any:
 
 
 def _to_tokens(config: ViTConfig, policy: Any) -> list[Any]:
-    """The layers from the grid of patches to z_0, `(batch, tokens, hidden_size)` (Eq. 1)."""
+    """Returns the layers from patches to z_0, `(batch, tokens, hidden_size)` (Eq. 1)."""
     return _present(
         keras.layers.Reshape((-1, config.hidden_size), dtype=policy, name="patch_tokens"),
         _norm(config, policy, "patch_norm") if config.patch_norm else None,
@@ -345,7 +345,7 @@ def _to_tokens(config: ViTConfig, policy: Any) -> list[Any]:
 
 
 def _assembly(config: ViTConfig, policy: Any) -> list[Any]:
-    """The layers that add positions, registers and class token to the patches, in their order."""
+    """Returns the layers that add positions, registers and class token, in their order."""
     front = config.has_class_token + config.distillation_token
     add_positions = layers.AddPositionEmbs(
         config.source_grid,
@@ -375,7 +375,7 @@ def _registers(config: ViTConfig, policy: Any, after: int) -> Any:
 
 
 def _rotary_positions(config: ViTConfig, float32: Any) -> Any:
-    """The layer from the grid of patches to the angles of all blocks, or None."""
+    """Returns the layer from the grid of patches to the angles of all blocks, or None."""
     rope = config.rope
     if rope is None:
         return None
@@ -389,7 +389,7 @@ def _rotary_positions(config: ViTConfig, float32: Any) -> Any:
 
 
 def _position_bias(config: ViTConfig, float32: Any, name: str) -> Any:
-    """The layer with a table of biases for the distances between patches."""
+    """Returns the layer with a table of biases for the distances between patches."""
     if config.grid is None:
         raise ConfigError(
             f"relative_position_bias={config.relative_position_bias!r} has a table for the grid of "
@@ -432,7 +432,7 @@ def _block(config: ViTConfig, i: int, policy: Any, remat: bool, float32: Any) ->
 
 
 def _pool(config: ViTConfig, policy: Any) -> Any:
-    """The layer from encoded tokens to the input of the head."""
+    """Returns the layer from encoded tokens to the input of the head."""
     kind, skip = config.classifier, config.num_prefix_tokens
     if kind == "map":
         return layers.MAPHead(
@@ -454,7 +454,7 @@ def _pool(config: ViTConfig, policy: Any) -> Any:
 
 
 def _head_layers(config: ViTConfig, float32: Any) -> list[Any]:
-    """The layers from the pooled vector to the output; without classes, to the pre_logits."""
+    """Returns the layers from the pooled vector to the logits; without classes, to pre_logits."""
     parts: list[Any] = []
     if config.projection_dim is not None:  # the image embedding of CLIP
         projection = Dense(
@@ -487,7 +487,7 @@ def _head_layers(config: ViTConfig, float32: Any) -> list[Any]:
 
 
 def _head(config: ViTConfig, float32: Any) -> Any:
-    """The linear classifier, or two for a class token and a distillation token."""
+    """Returns the linear classifier, or two for a class token and a distillation token."""
     if config.classifier == "token_and_distillation":
         return layers.DistilledHead(
             config.num_classes, config.head_bias_init, dtype=float32, name="head"

@@ -213,7 +213,9 @@ def multi_hot(
     """
     for row, labels in enumerate(lists):
         if not np.iterable(labels) or None in tuple(labels):
-            raise ConfigError(f"{title}: image {row} has {shown(labels)}, expected its labels.")
+            raise ConfigError(
+                f"{title}: image {row} has {shown(labels)}, expected a list of its labels."
+            )
     keys = list(class_names or sorted({label for row in lists for label in row}))
     places: dict[Any, int] = {key: k for k, key in enumerate(keys)}
     if class_names:

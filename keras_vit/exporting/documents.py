@@ -71,7 +71,7 @@ def _pixels(plan: ExportPlan) -> str:
 
 
 def _images(plan: ExportPlan) -> str:
-    """The lines of the program that read a photograph."""
+    """Returns the lines of the program that read a photograph."""
     mode, axis = ("L", "[None, ..., None]") if plan.channels == 1 else ("RGB", "[None]")
     opened = f'Image.open("photo.jpg").convert("{mode}")'
     if plan.prepares != "resize":

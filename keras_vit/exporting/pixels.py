@@ -100,7 +100,7 @@ def _new_pixels(axis: Axis) -> Any:
 
 
 def _area(axis: Axis, old: Any) -> Any:
-    """The share of each old pixel in the area that a new one covers."""
+    """Returns the share of each old pixel in the area that a new one covers."""
     scale = axis.source / axis.target
     new, pixel = _new_pixels(axis), old[None] - axis.first
     covered = ops.minimum((new + 1.0) * scale, pixel + 1.0) - ops.maximum(new * scale, pixel)
@@ -108,7 +108,7 @@ def _area(axis: Axis, old: Any) -> Any:
 
 
 def _resample(axis: Axis, old: Any, method: str) -> Any:
-    """The weight of each old pixel; pixels that the crop leaves out have none."""
+    """Returns the weight of each old pixel; pixels that the crop leaves out have none."""
     pixel = old[None] - axis.first
     weights = resampling_weights(axis.source, axis.target, pixel, _new_pixels(axis), method, ops)
     if method == "bilinear_half_pixel":

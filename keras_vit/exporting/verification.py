@@ -62,7 +62,7 @@ def _compare(
     folder: Path,
     tolerance: float,
 ) -> Comparison:
-    """Compares for each shape of images.
+    """Compares the artefact with the model for each shape of images.
 
     Raises:
         ExportError: a difference is above the tolerance, or the artefact cannot be run.

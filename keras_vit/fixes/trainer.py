@@ -27,7 +27,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def shown_as(method: Any) -> Callable[[Method], Method]:
-    """Returns a decorator; `help` shows signature and docstring of `method` for its method."""
+    """Returns a decorator by which `help` shows the signature and docstring of `method`."""
     return cast(Callable[[Method], Method], functools.wraps(method))
 
 

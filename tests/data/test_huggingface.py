@@ -94,8 +94,8 @@ def test_unknown_columns_data_sets_and_types_are_refused_by_name(cache):
     ("tags", "message"),
     [
         (["a", None], "image 1 has the label None; expected a word or integer"),
-        ([["a"], None], "image 1 has None, expected its labels"),
-        ([["a"], ["b", None]], "image 1 has .*None.*, expected its labels"),
+        ([["a"], None], "image 1 has None, expected a list of its labels"),
+        ([["a"], ["b", None]], "image 1 has .*None.*, expected a list of its labels"),
     ],
 )
 def test_rows_without_a_label_are_refused_by_number(tags, message):
