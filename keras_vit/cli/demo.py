@@ -61,7 +61,7 @@ def run(folder: Path) -> None:
     difference = np.abs(reloaded.probabilities(images) - tuned.probabilities(images))
     console.print(f"   largest difference of a probability: {difference.max():.1e}")
 
-    _step("5. Explain", ": what the class token attends to")
+    _step("5. Explain", ": attention, and the parts of two images that decide")
     page = write_report(tuned, folder, list(test[:2]))
     console.print(f"   {page} written")
     console.rule(f"done in {time.perf_counter() - start:.0f} s")
