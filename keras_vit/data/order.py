@@ -24,6 +24,16 @@ def permutation(count: int, *key: int) -> np.ndarray:
     return order
 
 
+def count_labels(labels: np.ndarray, num_classes: int) -> np.ndarray:
+    """Returns the number of images of each class, `(num_classes,)`.
+
+    Args:
+        labels: classes of the images, `(images,)`, or zeros and ones `(images, num_classes)`.
+        num_classes: number of classes.
+    """
+    return labels.sum(axis=0) if labels.ndim == 2 else np.bincount(labels, minlength=num_classes)
+
+
 def stratify(labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Splits a data set with the same share of every class; both parts keep the images' order.
 
