@@ -161,12 +161,8 @@ class DenseProbe(PatchLayer):
         kernel, bias, gamma, beta, mean, variance = arrays
         scale = gamma / np.sqrt(variance + _BN_EPSILON)
         places = range(-count, 0) if blocks is None else blocks
-        return cls(
-            tuple(block_index(model, block) for block in places),
-            False,
-            scale[:, None] * kernel,
-            bias + (beta - mean * scale) @ kernel,
-        )
+        chosen = tuple(block_index(model, block) for block in places)
+        return cls(chosen, False, scale[:, None] * kernel, bias + (beta - mean * scale) @ kernel)
 
     def predict(
         self,
@@ -286,16 +282,12 @@ def dense_probe(
     name = ""
     if cache is not None:
         name = f"dense-{_hash_images(squash, sources)}-{'token-' * class_token}patches"
-    values, _ = gather(
-        model,
-        stages,
-        lambda outputs: _tokens(outputs, stages, model.config, class_token),
-        (images for _, images in squash.batches(sources, batch_size)),
-        batch_size,
-        cache,
-        progress,
-        name,
-    )
+
+    def tokens_of(outputs: dict[str, np.ndarray]) -> np.ndarray:
+        return _tokens(outputs, stages, model.config, class_token)
+
+    batches = (images for _, images in squash.batches(sources, batch_size))
+    values, _ = gather(model, stages, tokens_of, batches, batch_size, cache, progress, name)
     areas = (
         weights * areas_of(read_map(labels, k), grid, classes, ignore)
         for k, labels in enumerate(label_maps)

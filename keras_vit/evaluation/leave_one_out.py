@@ -235,12 +235,8 @@ def learning_curve(
         accuracies, count = [], 0
         for seed in range(3):
             rng = np.random.default_rng(seed)
-            rows = np.concatenate(
-                [
-                    order[: max(2, round(share * len(order)))]
-                    for order in map(rng.permutation, groups)
-                ]
-            )
+            orders = map(rng.permutation, groups)
+            rows = np.concatenate([each[: max(2, round(share * len(each)))] for each in orders])
             part, truth, count = features[rows], labels[rows], len(rows)
             strength = l2 * count / len(labels)
             solver = LeastSquares(part, truth, num_classes)

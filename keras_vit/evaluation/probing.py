@@ -140,11 +140,9 @@ class Probe:
     def summary(self) -> list[str]:
         """Returns the results in sentences."""
         low, high = self.interval
-        place = (
-            "the model's output"
-            if self.pooling is None
-            else (f"{_KINDS[self.pooling]} of block {self.block}")
-        )
+        place = "the model's output"
+        if self.pooling is not None:
+            place = f"{_KINDS[self.pooling]} of block {self.block}"
         more = max(100, len(self.probabilities) // 1000 * 100)
         measure = "accuracy" if self.thresholds is None else "mean average precision"
         gain = self.gain(more)

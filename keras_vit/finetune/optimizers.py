@@ -182,10 +182,7 @@ class _Layerwise(keras.optimizers.Optimizer):
             norm = ops.sqrt(sum(_sum_of_squares(gradient) for gradient in gradients))
             return [_shorten(gradient, norm, self.global_clipnorm) for gradient in gradients]
         if self.clipnorm:
-            return [
-                _shorten(gradient, ops.sqrt(_sum_of_squares(gradient)), self.clipnorm)
-                for gradient in gradients
-            ]
+            return [_shorten(g, ops.sqrt(_sum_of_squares(g)), self.clipnorm) for g in gradients]
         if self.clipvalue:
             return [ops.clip(g, -self.clipvalue, self.clipvalue) for g in gradients]
         return gradients
@@ -229,10 +226,8 @@ def _present(grads: Sequence[Any], variables: Sequence[Any]) -> tuple[list[Any],
         raise ValueError("No gradients provided for any variable.")
     if missing:
         warn(f"The loss has no gradient for the variables {missing}.")
-    return (
-        [gradient for gradient, _ in pairs if gradient is not None],
-        [variable for gradient, variable in pairs if gradient is not None],
-    )
+    present = [pair for pair in pairs if pair[0] is not None]
+    return [gradient for gradient, _ in present], [variable for _, variable in present]
 
 
 def _change_if(condition: Any, change: Callable[[], None], variables: Sequence[Any]) -> None:

@@ -221,10 +221,8 @@ def _recipe(
     if settings["warmup_steps"] is None and isinstance(settings["steps"], int):
         settings["warmup_steps"] = min(longest_warmup, settings["steps"] // 10)
     _check(settings)
-    compile_args = {
-        "optimizer": _optimizer(model, settings, kinds),
-        **_loss_and_metrics(model, settings),
-    }
+    optimizer = _optimizer(model, settings, kinds)
+    compile_args = {"optimizer": optimizer, **_loss_and_metrics(model, settings)}
     _choose_what_learns(model, settings)
     if settings["multi_label"] and model.thresholds is None:
         model.thresholds = 0.5
