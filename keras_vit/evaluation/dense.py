@@ -283,11 +283,11 @@ def dense_probe(
     if cache is not None:
         name = f"dense-{_hash_images(squash, sources)}-{'token-' * class_token}patches"
 
-    def tokens_of(outputs: dict[str, np.ndarray]) -> np.ndarray:
+    def reduce(outputs: dict[str, np.ndarray]) -> np.ndarray:
         return _tokens(outputs, stages, model.config, class_token)
 
     batches = (images for _, images in squash.batches(sources, batch_size))
-    values, _ = gather(model, stages, tokens_of, batches, batch_size, cache, progress, name)
+    values, _ = gather(model, stages, reduce, batches, batch_size, cache, progress, name)
     areas = (
         weights * areas_of(read_map(labels, k), grid, classes, ignore)
         for k, labels in enumerate(label_maps)
