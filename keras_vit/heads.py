@@ -35,13 +35,9 @@ def with_head(model: Any, head: keras.layers.Dense, labels: Labels | None) -> An
             "another layer has no place in the model."
         )
     activation = keras.activations.serialize(head.activation)
-    fields = {
-        "num_classes": head.units,
-        "classifier_activation": None if activation == "linear" else activation,
-        "labels": labels,
-    }
+    fields = {} if activation == "linear" else {"classifier_activation": activation}
     bias = np.zeros(head.units) if head.bias is None else head.bias
-    return copy_with_head(model, head.kernel, bias, fields)
+    return copy_with_head(model, head.kernel, bias, labels, fields)
 
 
 def read_head(model: Any, path: Any, labels: Labels | None, allow_pickle_weights: bool) -> Any:
@@ -59,7 +55,7 @@ def read_head(model: Any, path: Any, labels: Labels | None, allow_pickle_weights
             f"{shown(shapes or sorted(arrays)[:5], quoted=False)}."
         )
     config, width = model.config, model.get_layer("pre_logits").output.shape[-1]
-    fields = {"num_classes": weight[0], "classifier_activation": None, "labels": labels}
+    fields: dict[str, Any] = {}
     has_both = (
         config.classifier in ("token", "gap", "token_and_mean")
         and config.has_class_token
@@ -69,14 +65,14 @@ def read_head(model: Any, path: Any, labels: Labels | None, allow_pickle_weights
     )
     blocks = {2 * config.hidden_size: 1, 5 * config.hidden_size: 4}.get(weight[1], 0)
     if has_both and 0 < blocks <= config.num_layers:
-        fields |= {"classifier": "token_and_mean", "class_token_blocks": blocks}
+        fields = {"classifier": "token_and_mean", "class_token_blocks": blocks}
         fields |= {"class_token_in_mean": False}
     elif weight[1] != width or not config.is_pooled:
         raise CheckpointError(
             f"{path}: the head reads vectors of width {weight[1]}; the pre_logits of this model "
             f"have {width} and classifier={config.classifier!r}. It belongs to another encoder."
         )
-    return copy_with_head(model, arrays["weight"].T, arrays["bias"], fields)
+    return copy_with_head(model, arrays["weight"].T, arrays["bias"], labels, fields)
 
 
 def head_from_embeddings(
@@ -120,13 +116,8 @@ def head_from_embeddings(
             "logit_scale, so give the temperature of their training: exp(logit_scale) of the file "
             "of both towers, 100 for OpenAI's CLIP."
         )
-    fields = {
-        "num_classes": len(rows),
-        "classifier_activation": None,
-        "labels": tuple(labels),
-        "unit_pre_logits": True,
-    }
-    return copy_with_head(model, scale * np.stack(rows, axis=1), np.full(len(rows), bias), fields)
+    kernel, biases = scale * np.stack(rows, axis=1), np.full(len(rows), bias)
+    return copy_with_head(model, kernel, biases, tuple(labels), {"unit_pre_logits": True})
 
 
 def _read_embeddings(
@@ -163,13 +154,21 @@ def _read_arrays(path: Path, allow_pickle_weights: bool = False) -> dict[str, np
         return {name: reader.read(name) for name in reader.shapes}
 
 
-def copy_with_head(model: Any, kernel: Any, bias: Any, fields: dict[str, Any]) -> Any:
+def copy_with_head(
+    model: Any, kernel: Any, bias: Any, labels: Labels | None, fields: dict[str, Any]
+) -> Any:
     """Returns a copy of a model with other fields, its weights, and another head.
 
-    Thresholds and the scaling of the pre_logits to length 1 belong to the old head; the copy has
-    neither.
+    Activation, thresholds and the scaling of the pre_logits to length 1 belong to the old head; the
+    copy has those of `fields` alone.
     """
-    of_head = {"thresholds": None, "unit_pre_logits": False}
+    of_head = {
+        "num_classes": kernel.shape[-1],
+        "labels": labels,
+        "classifier_activation": None,
+        "thresholds": None,
+        "unit_pre_logits": False,
+    }
     with blank_weights():
         copy = type(model).from_config({**model.get_config(), **of_head, **fields})
     for layer in copy.layers:

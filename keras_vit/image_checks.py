@@ -68,11 +68,9 @@ class ImageChecks:
             raise ConfigError(reason)
 
     def _look_at(self, images: Any) -> None:
-        pixels = (
-            None
-            if self._has_warned
-            else _pixels_of(images[..., :-2] if self._config.native_aspect else images)
-        )
+        if self._has_warned:
+            return
+        pixels = _pixels_of(images[..., :-2] if self._config.native_aspect else images)
         if pixels is None:
             return
         self._has_seen_pixels = True

@@ -153,8 +153,8 @@ class ImageData(keras.utils.PyDataset):
         if shuffle is None:
             shuffle = changes is not None or steps_per_epoch is not None
         stream = order.Stream(len(records), batch_size, steps_per_epoch, shuffle, seed)
-        shard, stream = _divide(shard, stream)
-        self._serve(Pipeline(records, prepares, changes, one_hot, stream, shard, threads))
+        stream = _divide(stream, shard)
+        self._serve(Pipeline(records, prepares, changes, one_hot, stream, threads))
         self._pipeline.image(0, 0)  # an augmentation that fails on such images fails here
         if prepares is not preprocessor:
             self.check(preprocessor)
@@ -177,7 +177,7 @@ class ImageData(keras.utils.PyDataset):
     @property
     def shard(self) -> tuple[int, int]:
         """`(index, count)`: the data give the share `index` of `count` shares of every batch."""
-        return self._pipeline.shard
+        return self._pipeline.stream.shard
 
     @property
     def steps_per_epoch(self) -> int | None:
@@ -399,9 +399,9 @@ class ImageData(keras.utils.PyDataset):
     ) -> "ImageData":
         """Returns data of other records in another stream; `fields` change the pipeline."""
         data = copy.copy(self)
-        shard, stream = _divide(shard, dataclasses.replace(stream, count=len(records)))
-        fields |= {"records": records, "stream": stream, "shard": shard}
-        data._serve(dataclasses.replace(self._pipeline, **fields))
+        stream = _divide(dataclasses.replace(stream, count=len(records)), shard)
+        pipeline = dataclasses.replace(self._pipeline, records=records, stream=stream, **fields)
+        data._serve(pipeline)
         return data
 
     def _serve(self, pipeline: Pipeline, epoch: int = 0) -> None:
@@ -421,10 +421,8 @@ class ImageData(keras.utils.PyDataset):
         )
 
 
-def _divide(
-    shard: tuple[int, int] | None, stream: order.Stream
-) -> tuple[tuple[int, int], order.Stream]:
-    """Returns the shard, this process's for None, and a stream whose batches devices divide."""
+def _divide(stream: order.Stream, shard: tuple[int, int] | None) -> order.Stream:
+    """Returns the shard of a stream, this process's for None; devices divide its batches."""
     if shard is None:
         shard = data_shard() if stream.shuffle else (0, 1)
     index, count = shard
@@ -436,4 +434,4 @@ def _divide(
             f"batch_size={stream.batch_size}: {parts} devices or processes do not divide a batch. "
             f"Give a multiple of {parts}."
         )
-    return shard, dataclasses.replace(stream, divisor=parts)
+    return dataclasses.replace(stream, divisor=parts, shard=shard)

@@ -10,11 +10,6 @@ import functools
 import numpy as np
 
 
-def words(count: int, *key: int) -> np.ndarray:
-    """Returns `count` random 64-bit words that depend on the key alone."""
-    return np.random.PCG64(np.random.SeedSequence(key)).random_raw(count)
-
-
 @functools.lru_cache(maxsize=8)
 def permutation(count: int, *key: int) -> np.ndarray:
     """Returns the numbers below `count` in an order that the key determines; read-only.
@@ -23,9 +18,20 @@ def permutation(count: int, *key: int) -> np.ndarray:
     >>> sorted(permutation(5, 0)) == [0, 1, 2, 3, 4]
     True
     """
-    order = np.argsort(words(count, *key), kind="stable")
+    words = np.random.PCG64(np.random.SeedSequence(key)).random_raw(count)
+    order = np.argsort(words, kind="stable")
     order.flags.writeable = False
     return order
+
+
+def count_labels(labels: np.ndarray, num_classes: int) -> np.ndarray:
+    """Returns the number of images of each class, `(num_classes,)`.
+
+    Args:
+        labels: classes of the images, `(images,)`, or zeros and ones `(images, num_classes)`.
+        num_classes: number of classes.
+    """
+    return labels.sum(axis=0) if labels.ndim == 2 else np.bincount(labels, minlength=num_classes)
 
 
 def stratify(labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -91,6 +97,7 @@ class Stream:
         seed: seed of the orders.
         divisor: a number that divides all batches; batches that it does not divide are filled up
             with copies of their last image, whose sample weight is 0.
+        shard: number of the share of every batch that is given, and of all shares.
     """
 
     count: int
@@ -99,6 +106,7 @@ class Stream:
     shuffle: bool
     seed: int
     divisor: int = 1
+    shard: tuple[int, int] = (0, 1)
 
     @property
     def num_batches(self) -> int:
@@ -106,11 +114,19 @@ class Stream:
         return self.steps_per_epoch or -(-self.count // self.batch_size)
 
     def draws(self, epoch: int, batch: int) -> list[tuple[int, int]]:
-        """Returns (number of the draw since the start, index of the image), image by image."""
+        """Returns (number of the draw since the start, index of the image), image by image.
+
+        The draw before a shard comes first: mixing needs the image before, and a shard without
+        images needs an image's shape.
+        """
         length = self.steps_per_epoch * self.batch_size if self.steps_per_epoch else self.count
         start, size = epoch * length + batch * self.batch_size, self._size(batch)
         numbers = [*range(start, start + size), *[start + size - 1] * (-size % self.divisor)]
-        return [(draw, self._image(*divmod(draw, self.count))) for draw in numbers]
+        draws = [(draw, self._image(*divmod(draw, self.count))) for draw in numbers]
+        if self.shard[1] == 1:
+            return draws
+        rows = share(len(draws), self.shard)
+        return [draws[rows.start - 1], *(draws[k] for k in rows)]
 
     def weights(self, batch: int) -> np.ndarray | None:
         """Returns the sample weights of a batch, float32, or None if no batch is filled up.
@@ -123,11 +139,12 @@ class Stream:
         if additions == [0, 0] or (self.num_batches == 1 and not additions[1]):
             return None
         rows = size + -size % self.divisor
-        share = rows / size
+        weight = rows / size
         if not self.shuffle:
             others = self.num_batches - 1
-            share = 1 + (others * additions[0] + additions[1]) / (others * self.batch_size + last)
-        return np.where(np.arange(rows) < size, share, 0).astype("float32")
+            weight = 1 + (others * additions[0] + additions[1]) / (others * self.batch_size + last)
+        own = share(rows, self.shard)
+        return np.where(np.array(own) < size, weight, 0).astype("float32")
 
     def _size(self, batch: int) -> int:
         """Returns the number of images of a batch."""

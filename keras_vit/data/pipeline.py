@@ -40,8 +40,7 @@ class Pipeline:
         preprocessor: decodes, resizes and scales the images.
         augmentation: random changes for training; None for the preprocessor's protocol.
         one_hot: whether labels are one-hot rows, or rows of many labels.
-        stream: the images of each batch.
-        shard: number of the share of every batch that is prepared, and of all shares.
+        stream: the images of each batch, or of a shard of it.
         threads: threads of Grain that prepare images.
 
     Raises:
@@ -53,7 +52,6 @@ class Pipeline:
     augmentation: Augmentation | None
     one_hot: bool
     stream: order.Stream
-    shard: tuple[int, int]
     threads: int
 
     def __post_init__(self) -> None:
@@ -106,29 +104,25 @@ class Pipeline:
     def part(self, number: int) -> Part:
         """Returns a part of a batch by its number, counted from epoch 0 on."""
         batch, place = divmod(int(number), self.num_parts)
-        draws = self._draws(batch)
+        draws = self.stream.draws(*divmod(batch, self.stream.num_batches))
         rows = order.share(len(draws), (place, self.num_parts))
         return batch, [self.image(*draws[k]) for k in rows]
 
     def join(self, parts: Sequence[Part]) -> Batch:
         """Returns the batch of all its parts."""
-        number = parts[0][0]
-        epoch, index = divmod(number, self.stream.num_batches)
+        epoch, index = divmod(parts[0][0], self.stream.num_batches)
         images = self.preprocessor.stack(image for _, part in parts for image in part)
         records = self.records
-        labels = records.labels[[k for _, k in self._draws(number)]]
+        labels = records.labels[[k for _, k in self.stream.draws(epoch, index)]]
         if self.one_hot:
             if not records.is_multi_label:
                 labels = np.eye(len(records.class_names), dtype=bool)[labels]
             labels = labels.astype("float32")
             images, labels = self._mix(images, labels, epoch, index)
-        if self.shard[1] > 1:
+        if self.stream.shard[1] > 1:
             images, labels = images[1:], labels[1:]
         weights = self.stream.weights(index)
-        if weights is None:
-            return images, labels
-        rows = order.share(len(weights), self.shard)
-        return images, labels, weights[rows.start : rows.stop]
+        return (images, labels) if weights is None else (images, labels, weights)
 
     def image(self, draw: int, index: int) -> np.ndarray:
         """Returns one image in the model's size and range, `(height, width, channels)`."""
@@ -138,17 +132,6 @@ class Pipeline:
         else:
             pixels = self._augment(self.augmentation, pixels, draw)
         return self.preprocessor.scale(pixels)
-
-    def _draws(self, number: int) -> list[tuple[int, int]]:
-        """Returns the draws of a batch; of a shard, its draws and the draw before them.
-
-        Mixing needs the image before, and a shard without images needs an image's shape.
-        """
-        draws = self.stream.draws(*divmod(number, self.stream.num_batches))
-        if self.shard[1] == 1:
-            return draws
-        rows = order.share(len(draws), self.shard)
-        return [draws[rows.start - 1], *(draws[k] for k in rows)]
 
     def _decode(self, index: int) -> Any:
         if self.records.decoded is not None:

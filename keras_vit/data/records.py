@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit.data.order import count_labels
 from keras_vit.errors import ConfigError, listed, nearest, shown
 
 _AT_ONCE = 256
@@ -78,9 +79,7 @@ class Records:
     @property
     def counts(self) -> np.ndarray:
         """Images per class, `(classes,)`."""
-        if self.is_multi_label:
-            return self.labels.sum(axis=0)
-        return np.bincount(self.labels, minlength=len(self.class_names))
+        return count_labels(self.labels, len(self.class_names))
 
     @property
     def is_multi_label(self) -> bool:

@@ -90,8 +90,8 @@ def _read(data: Any, batch_size: int, start: int) -> Iterator[Any]:
             raise ConfigError(f"Expected (images, labels), found a tuple of {len(data)}.")
         if len(data[-1]) != len(data[0]):
             raise ConfigError(f"{len(data[0])} images and {len(data[1])} labels: expected as many.")
-        slices = (slice(k, k + batch_size) for k in range(0, len(data[0]), batch_size))
-        return itertools.islice(([array[part] for array in data] for part in slices), start, None)
+        first = range(start * batch_size, len(data[0]), batch_size)
+        return ([array[k : k + batch_size] for array in data] for k in first)
     if isinstance(data, Iterable) and not isinstance(data, (str, bytes, dict)):
         return itertools.islice(iter(data), start, None)
     raise ConfigError(

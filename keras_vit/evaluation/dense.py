@@ -157,17 +157,12 @@ class DenseProbe(PatchLayer):
             CheckpointError: the file cannot be read, is no linear head, or belongs to another
                 encoder.
         """
-        kernel, bias, *norm = read_head(path, "segmentation", allow_pickle_weights)
-        count = count_blocks(path, model, len(kernel), blocks, model.config.hidden_size)
-        gamma, beta, mean, variance = norm
+        count, arrays = read_head(path, "segmentation", model, blocks, allow_pickle_weights)
+        kernel, bias, gamma, beta, mean, variance = arrays
         scale = gamma / np.sqrt(variance + _BN_EPSILON)
         places = range(-count, 0) if blocks is None else blocks
-        return cls(
-            tuple(block_index(model, block) for block in places),
-            False,
-            scale[:, None] * kernel,
-            bias + (beta - mean * scale) @ kernel,
-        )
+        chosen = tuple(block_index(model, block) for block in places)
+        return cls(chosen, False, scale[:, None] * kernel, bias + (beta - mean * scale) @ kernel)
 
     def predict(
         self,
@@ -287,16 +282,12 @@ def dense_probe(
     name = ""
     if cache is not None:
         name = f"dense-{_hash_images(squash, sources)}-{'token-' * class_token}patches"
-    values, _ = gather(
-        model,
-        stages,
-        lambda outputs: _tokens(outputs, stages, model.config, class_token),
-        (images for _, images in squash.batches(sources, batch_size)),
-        batch_size,
-        cache,
-        progress,
-        name,
-    )
+
+    def reduce(outputs: dict[str, np.ndarray]) -> np.ndarray:
+        return _tokens(outputs, stages, model.config, class_token)
+
+    batches = (images for _, images in squash.batches(sources, batch_size))
+    values, _ = gather(model, stages, reduce, batches, batch_size, cache, progress, name)
     areas = (
         weights * areas_of(read_map(labels, k), grid, classes, ignore)
         for k, labels in enumerate(label_maps)
@@ -317,14 +308,26 @@ def _hash_images(preprocessor: Preprocessor, sources: Sequence[Any]) -> str:
 
 
 def read_head(
-    path: str | os.PathLike[str], task: str, allow_pickle_weights: bool
-) -> list[np.ndarray]:
-    """Returns the arrays of a linear head for `"segmentation"` or `"depth"` in float64.
+    path: str | os.PathLike[str],
+    task: str,
+    model: VisionTransformer,
+    blocks: Sequence[int] | None,
+    allow_pickle_weights: bool,
+) -> tuple[int, list[np.ndarray]]:
+    """Returns the number of blocks that a linear head reads, and its arrays in float64.
 
-    The first two are kernel `(width, outputs)` and bias of its convolution.
+    The first two arrays are kernel `(width, outputs)` and bias of its convolution.
+
+    Args:
+        path: a file.
+        task: `"segmentation"`, or `"depth"`, whose heads read class tokens too.
+        model: the encoder that the head was trained on.
+        blocks: blocks that were chosen, or None.
+        allow_pickle_weights: as for `keras_vit.checkpoints.load`.
 
     Raises:
-        CheckpointError: the file cannot be read, or is no linear head for the task.
+        CheckpointError: the file cannot be read, is no linear head for the task, or its width does
+            not fit the blocks.
     """
     expected = [_HEAD + name for name in _HEADS[task]]
     with open_arrays(path, allow_pickle_weights=allow_pickle_weights) as reader:
@@ -350,38 +353,18 @@ def read_head(
             f"{path}: {_HEAD}bn has arrays of shape {[array.shape for array in further]}, expected "
             f"{kernel.shape[1:2]}, the width of {expected[0]}."
         )
-    return [kernel[:, :, 0, 0].T, bias, *further]
-
-
-def count_blocks(
-    path: str | os.PathLike[str],
-    model: VisionTransformer,
-    width: int,
-    blocks: Sequence[int] | None,
-    width_of_block: int,
-) -> int:
-    """Returns the number of blocks that a head of a width reads.
-
-    Args:
-        path: a file, for the message.
-        model: the encoder that the head was trained on.
-        width: number of features that the head reads.
-        blocks: blocks that were chosen, or None.
-        width_of_block: number of features of each block, a multiple of the hidden_size.
-
-    Raises:
-        CheckpointError: the width does not fit the blocks.
-    """
-    count = width // width_of_block if blocks is None else len(blocks)
-    if width != count * width_of_block or not 0 < count <= model.config.num_layers:
+    hidden_size, width = model.config.hidden_size, kernel.shape[1]
+    of_block, tokens = hidden_size, ""
+    if task == "depth":
+        of_block, tokens = 2 * hidden_size, ", patch and class token"
+    count = width // of_block if blocks is None else len(blocks)
+    if width != count * of_block or not 0 < count <= model.config.num_layers:
         times = "a multiple of" if blocks is None else f"{count} times"
-        tokens = ", patch and class token" if width_of_block > model.config.hidden_size else ""
         raise CheckpointError(
-            f"{path}: the head reads {width} features; expected {times} {width_of_block} for "
-            f"hidden_size={model.config.hidden_size} of this model{tokens}. It belongs to another "
-            "encoder."
+            f"{path}: the head reads {width} features; expected {times} {of_block} for "
+            f"hidden_size={hidden_size} of this model{tokens}. It belongs to another encoder."
         )
-    return count
+    return count, [kernel[:, :, 0, 0].T, bias, *further]
 
 
 def _check_model(

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from keras_vit.errors import CheckpointError, ConfigError
-from keras_vit.evaluation.dense import PatchLayer, count_blocks, read_head, sources_of
+from keras_vit.evaluation.dense import PatchLayer, read_head, sources_of
 from keras_vit.evaluation.label_maps import resize_grid
 from keras_vit.model import VisionTransformer
 from keras_vit.tokens import block_index
@@ -76,11 +76,11 @@ class DepthProbe(PatchLayer):
                 another encoder.
             ConfigError: as for the constructor, or the model has no such block.
         """
-        kernel, bias = read_head(path, "depth", allow_pickle_weights)
+        count, arrays = read_head(path, "depth", model, blocks, allow_pickle_weights)
+        kernel, bias = arrays
         if len(bias) < 2:
             raise CheckpointError(f"{path}: {len(bias)} bin of depth, expected two or more.")
         hidden, depth = model.config.hidden_size, model.config.num_layers
-        count = count_blocks(path, model, len(kernel), blocks, 2 * hidden)
         places = [(k + 1) * depth // count - 1 for k in range(count)] if blocks is None else blocks
         if blocks is None and (count, depth) == (4, 24):
             places = _FOUR_OF_24_BLOCKS

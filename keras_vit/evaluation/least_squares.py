@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit.data.order import count_labels
+
 _CHUNK = 8192
 """Rows per step in float64: features may lie on the disk and be larger than memory."""
 
@@ -86,11 +88,6 @@ class LeastSquares:
         scaled = self.right / (self.values + l2)[:, None]
         kernel = (self._left @ scaled) / self._std[:, None]
         return kernel, self.target_mean - self._mean @ kernel
-
-
-def count_labels(labels: np.ndarray, num_classes: int) -> np.ndarray:
-    """Returns the number of images of each class, `(num_classes,)`."""
-    return labels.sum(axis=0) if labels.ndim == 2 else np.bincount(labels, minlength=num_classes)
 
 
 def make_targets(labels: np.ndarray, num_classes: int) -> np.ndarray:

@@ -13,13 +13,11 @@ from keras_vit.data import ImageData, from_name
 from keras_vit.errors import ConfigError, shown
 from keras_vit.evaluation.extraction import gather
 from keras_vit.evaluation.leave_one_out import (
-    Fit,
     choose,
     gain_of,
+    interval_of,
     learning_curve,
-    precision_interval,
     score,
-    wilson_interval,
 )
 from keras_vit.evaluation.many_labels import best_thresholds
 from keras_vit.heads import copy_with_head
@@ -135,19 +133,16 @@ class Probe:
                 f"has {model.config.num_layers} blocks and {width} such features. Give the model "
                 "that was probed."
             )
-        config = _config_of(model.config, self.block, self.pooling, len(self.class_names))
-        fields = {**config.to_dict(), "labels": self.class_names, "name": model.name}
+        fields = _fields_of(model.config, self.block, self.pooling)
         fields["thresholds"] = self.thresholds
-        return copy_with_head(model, self.kernel, self.bias, fields)
+        return copy_with_head(model, self.kernel, self.bias, self.class_names, fields)
 
     def summary(self) -> list[str]:
         """Returns the results in sentences."""
         low, high = self.interval
-        place = (
-            "the model's output"
-            if self.pooling is None
-            else (f"{_KINDS[self.pooling]} of block {self.block}")
-        )
+        place = "the model's output"
+        if self.pooling is not None:
+            place = f"{_KINDS[self.pooling]} of block {self.block}"
         more = max(100, len(self.probabilities) // 1000 * 100)
         measure = "accuracy" if self.thresholds is None else "mean average precision"
         gain = self.gain(more)
@@ -241,19 +236,17 @@ def probe(
         *parts[fit.name][:2],
         l2=fit.l2,
         accuracy=accuracy,
-        interval=precision_interval(accuracy, labels)
-        if fit.is_multi_label
-        else wilson_interval(accuracy * len(labels), len(labels)),
+        interval=interval_of(accuracy, labels),
         class_names=names,
         kernel=fit.kernel,
         bias=fit.bias,
         probabilities=fit.probabilities,
         curve=learning_curve(features, labels, len(names), fit.l2, accuracy),
-        suspects=_suspects(fit, labels, names, images),
+        suspects=_suspects(fit.probabilities, labels, names, images),
         pairs=_pairs(early, labels, names, images, similarity),
         tried=fit.errors,
         thresholds=best_thresholds(fit.probabilities, labels, [0.5] * len(names))
-        if fit.is_multi_label
+        if data.multi_label
         else None,
     )
 
@@ -296,61 +289,49 @@ def _reduce(outputs: Mapping[str, np.ndarray], config: ViTConfig) -> np.ndarray:
     return np.concatenate(columns, axis=1)
 
 
-def _config_of(
-    config: ViTConfig, block: int | None, pooling: str | None, num_classes: int
-) -> ViTConfig:
-    """Returns the configuration of the classifier on features of a block, or of the output."""
-    head = {"num_classes": num_classes, "classifier_activation": None, "unit_pre_logits": False}
+def _fields_of(config: ViTConfig, block: int | None, pooling: str | None) -> dict[str, Any]:
+    """Returns what differs in the classifier on features of a block; nothing for the output."""
     if block is None:
-        return config.replace(**head)
+        return {}
     before_norm = config.numerics.pool_before_norm
-    return config.replace(
-        **head,
-        num_layers=block + 1,
-        classifier=pooling,
-        class_token=config.has_class_token,
-        class_token_blocks=1,
-        class_token_in_mean=False,
-        representation_size=None,
-        projection_dim=None,
-        final_norm=config.final_norm and not before_norm,
-        numerics=dataclasses.replace(config.numerics, pool_before_norm=False),
-    )
+    return {
+        "num_layers": block + 1,
+        "classifier": pooling,
+        "class_token": config.has_class_token,
+        "class_token_blocks": 1,
+        "class_token_in_mean": False,
+        "representation_size": None,
+        "projection_dim": None,
+        "final_norm": config.final_norm and not before_norm,
+        "numerics": dataclasses.replace(config.numerics, pool_before_norm=False),
+    }
 
 
 def _suspects(
-    fit: Fit, labels: np.ndarray, names: Sequence[str], images: Sequence[str]
-) -> list[Suspect]:
-    probabilities = fit.probabilities
-    if fit.is_multi_label:
-        return _doubtful_labels(probabilities, labels, names, images)
-    likely = probabilities.argmax(axis=1)
-    surest = probabilities.max(axis=1)
-    chosen = np.flatnonzero((likely != labels) & (surest > 0.5))
-    return [
-        Suspect(images[k], names[labels[k]], names[likely[k]], float(surest[k]))
-        for k in chosen[np.argsort(-surest[chosen], kind="stable")][:_MOST]
-    ]
-
-
-def _doubtful_labels(
     probabilities: np.ndarray, labels: np.ndarray, names: Sequence[str], images: Sequence[str]
 ) -> list[Suspect]:
-    """Returns labels that look wrong, and classes that look forgotten.
+    """Returns labels that look wrong, and with many labels also classes that look forgotten.
 
-    A class looks forgotten if its probability is above one half. A label looks wrong if its
-    probability is below the share of the class in the data; labels of rare classes are seldom
-    above one half.
+    Another class looks right, or a class forgotten, if its probability is above one half. Among
+    many labels, a label looks wrong if its probability is below the share of the class in the data;
+    labels of rare classes are seldom above one half.
     """
-    is_doubtful = np.where(labels, probabilities < labels.mean(axis=0), probabilities > 0.5)
-    opposite = np.where(labels, 1 - probabilities, probabilities)
-    rows, columns = np.nonzero(is_doubtful)
-    order = np.argsort(-opposite[rows, columns], kind="stable")[:_MOST]
+    if labels.ndim == 1:
+        doubts = probabilities > 0.5
+        doubts[np.arange(len(labels)), labels] = False
+        opposite = probabilities
+    else:
+        doubts = np.where(labels, probabilities < labels.mean(axis=0), probabilities > 0.5)
+        opposite = np.where(labels, 1 - probabilities, probabilities)
+    rows, columns = np.nonzero(doubts)
     suspects = []
-    for row, k in zip(rows[order].tolist(), columns[order].tolist(), strict=True):
-        words = (names[k], f"not {names[k]}")
-        label, likely = words if labels[row, k] else words[::-1]
-        suspects.append(Suspect(images[row], label, likely, float(opposite[row, k])))
+    for k in np.argsort(-opposite[rows, columns], kind="stable")[:_MOST]:
+        row, column = rows[k], columns[k]
+        likely = names[column]
+        label = names[labels[row]] if labels.ndim == 1 else f"not {likely}"
+        if labels.ndim == 2 and labels[row, column]:
+            label, likely = likely, label
+        suspects.append(Suspect(images[row], label, likely, float(opposite[row, column])))
     return suspects
 
 

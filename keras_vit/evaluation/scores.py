@@ -129,11 +129,10 @@ def evaluate(
         raise ConfigError(f"real_labels has {len(real_labels)} lists for {seen} images.")
     if scores.count == 0:
         raise ConfigError(f"None of the {seen} images has a label that is a class of the model.")
-    result = Evaluation(**scores.result())
+    fields = scores.result()
     if real.count:
-        top1 = real.result()["top1"]
-        result = dataclasses.replace(result, real=top1, real_count=real.count)
-    return result
+        fields |= {"real": real.top1 / real.count, "real_count": real.count}
+    return Evaluation(**fields)
 
 
 class _Scores:

@@ -16,6 +16,11 @@ from keras_vit.errors import ConfigError
 from keras_vit.kernels.reference import at_least_float32
 from keras_vit.text import warn
 
+if keras.backend.backend() == "torch":
+    from keras_vit.finetune import torch_steps
+elif keras.backend.backend() == "tensorflow":
+    from keras_vit.finetune import tensorflow_steps
+
 
 @dataclasses.dataclass(frozen=True)
 class _Weights:
@@ -125,8 +130,6 @@ class _Layerwise(keras.optimizers.Optimizer):
 
             return mean_over_processes(gradients)
         if keras.backend.backend() == "tensorflow":
-            from keras_vit.finetune import tensorflow_steps
-
             return tensorflow_steps.sum_over_replicas(gradients)
         return gradients
 
@@ -147,8 +150,6 @@ class _Layerwise(keras.optimizers.Optimizer):
     def _update(self, gradients: list[Any], variables: Sequence[Any]) -> None:
         """Clips the gradients and moves the weights by them."""
         if keras.backend.backend() == "torch" and self.global_clipnorm:
-            from keras_vit.finetune import torch_steps
-
             gradients = torch_steps.clip(gradients, variables, self.global_clipnorm)
         else:
             gradients = self._clip(gradients)
@@ -157,11 +158,9 @@ class _Layerwise(keras.optimizers.Optimizer):
     def move_all(self, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
         """Moves the weights by gradients that are already clipped."""
         rate = self.learning_rate
-        if keras.backend.backend() == "torch":
-            from keras_vit.finetune import torch_steps
-
-            if torch_steps.update(self, gradients, variables, rate):
-                return
+        on_torch = keras.backend.backend() == "torch"
+        if on_torch and torch_steps.update(self, gradients, variables, rate):
+            return
         for gradient, variable in zip(gradients, variables, strict=True):
             self.update_step(gradient, variable, rate)
 
@@ -183,10 +182,7 @@ class _Layerwise(keras.optimizers.Optimizer):
             norm = ops.sqrt(sum(_sum_of_squares(gradient) for gradient in gradients))
             return [_shorten(gradient, norm, self.global_clipnorm) for gradient in gradients]
         if self.clipnorm:
-            return [
-                _shorten(gradient, ops.sqrt(_sum_of_squares(gradient)), self.clipnorm)
-                for gradient in gradients
-            ]
+            return [_shorten(g, ops.sqrt(_sum_of_squares(g)), self.clipnorm) for g in gradients]
         if self.clipvalue:
             return [ops.clip(g, -self.clipvalue, self.clipvalue) for g in gradients]
         return gradients
@@ -200,8 +196,6 @@ class _Layerwise(keras.optimizers.Optimizer):
         share = ops.where(ops.equal(batch % batches, 0), 1.0 - self.ema_momentum, 0.0)
         share = ops.where(batch <= batches, 1.0, share)
         if keras.backend.backend() == "torch":
-            from keras_vit.finetune import torch_steps
-
             torch_steps.average(self.averages, self.trained.variables, share)
             return
         for average, variable in zip(self.averages, self.trained.variables, strict=True):
@@ -232,10 +226,8 @@ def _present(grads: Sequence[Any], variables: Sequence[Any]) -> tuple[list[Any],
         raise ValueError("No gradients provided for any variable.")
     if missing:
         warn(f"The loss has no gradient for the variables {missing}.")
-    return (
-        [gradient for gradient, _ in pairs if gradient is not None],
-        [variable for gradient, variable in pairs if gradient is not None],
-    )
+    present = [pair for pair in pairs if pair[0] is not None]
+    return [gradient for gradient, _ in present], [variable for _, variable in present]
 
 
 def _change_if(condition: Any, change: Callable[[], None], variables: Sequence[Any]) -> None:
@@ -305,8 +297,6 @@ class LayerwiseSGD(_Layerwise):
         if self.momentum:
             trace = self.momentums[index]
             if keras.backend.backend() == "tensorflow":
-                from keras_vit.finetune import tensorflow_steps
-
                 tensorflow_steps.sgd(self, variable, gradient, trace, rate)
                 return
             step = self.momentum * trace + gradient
@@ -379,8 +369,6 @@ class LayerwiseAdamW(_Layerwise):
         if keras.backend.backend() == "tensorflow" and wide == keras.backend.standardize_dtype(
             variable.dtype
         ):
-            from keras_vit.finetune import tensorflow_steps
-
             tensorflow_steps.adam(self, variable, gradient, mean, variance, rate)
             return
         self.assign_add(mean, (gradient - mean) * (1 - self.beta_1))

@@ -20,12 +20,11 @@ from keras_vit.finetune.trainable import (
     zero_head,
 )
 from keras_vit.fixes.trainer import FreedGradients
+from keras_vit.labels import NAMED
 from keras_vit.losses import FirstLoss, many_labels_loss, many_labels_metrics
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
-
-IMAGENET21K_CLASSES = 21843
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,7 +180,7 @@ def augreg_recipe(
     (0.999, 9300)
     """
     if loss is None:
-        many = multi_label or model.config.num_classes == IMAGENET21K_CLASSES
+        many = multi_label or model.config.num_classes == NAMED["imagenet21k"]
         loss = "sigmoid" if many else "softmax"
     elif multi_label and loss != "sigmoid":
         raise ConfigError(f"loss={loss!r}: many labels per image need loss='sigmoid'.")
@@ -222,10 +221,8 @@ def _recipe(
     if settings["warmup_steps"] is None and isinstance(settings["steps"], int):
         settings["warmup_steps"] = min(longest_warmup, settings["steps"] // 10)
     _check(settings)
-    compile_args = {
-        "optimizer": _optimizer(model, settings, kinds),
-        **_loss_and_metrics(model, settings),
-    }
+    optimizer = _optimizer(model, settings, kinds)
+    compile_args = {"optimizer": optimizer, **_loss_and_metrics(model, settings)}
     _choose_what_learns(model, settings)
     if settings["multi_label"] and model.thresholds is None:
         model.thresholds = 0.5

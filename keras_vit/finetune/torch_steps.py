@@ -44,10 +44,9 @@ def update(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any], r
     Returns:
         True; or False, without an update, on devices where torch has no fused kernel.
     """
-    is_adam = hasattr(optimizer, "beta_1")
     if any(v.value.device.type not in _DEVICES for v in variables):
         return False
-    move = _adam if is_adam else _sgd
+    move = _adam if hasattr(optimizer, "beta_1") else _sgd
     groups = defaultdict(list)
     for gradient, variable in zip(gradients, variables, strict=True):
         index = optimizer.indices[id(variable)]

@@ -11,12 +11,11 @@ from keras_vit.evaluation.leave_one_out import (
     calibrating_scale,
     choose,
     gain_of,
+    interval_of,
     learning_curve,
     leave_one_out,
     platt_scaling,
-    precision_interval,
     score,
-    wilson_interval,
 )
 from keras_vit.losses import probabilities_of
 
@@ -106,7 +105,7 @@ def test_intervals_hold_the_true_mean_average_precision():
         fit = choose({"all": features, "some": features[:, :5]}, labels, 3)
         test, truth = draw_many(4000, 8, seed=5000 + seed, noise=2.0)
         test = test[:, :5] if fit.name == "some" else test
-        low, high = precision_interval(score(fit.unseen, labels), labels)
+        low, high = interval_of(score(fit.unseen, labels), labels)
         held += low <= score(test @ fit.kernel + fit.bias, truth) <= high
     assert held >= 90
 
@@ -145,7 +144,7 @@ def test_intervals_hold_the_true_accuracy():
         test, truth = draw(6000, 10, seed=5000 + seed)
         test = test[:, :5] if fit.name == "one" else test
         accuracy = ((test @ fit.kernel + fit.bias).argmax(axis=1) == truth).mean()
-        low, high = wilson_interval(120 * score(fit.unseen, labels), 120)
+        low, high = interval_of(score(fit.unseen, labels), labels)
         held += low <= accuracy <= high
     assert held >= 90
 
@@ -155,12 +154,12 @@ def test_a_learning_curve_rises_and_foresees_more_images():
     features, labels = draw(400, 20, noise=3.0)
     half, truth = features[:200], labels[:200]
     fit = choose({"x": half}, truth, 3)
-    accuracy = float((fit.scores.argmax(axis=1) == truth).mean())
+    accuracy = float((fit.probabilities.argmax(axis=1) == truth).mean())
     curve = learning_curve(half, truth, 3, fit.l2, accuracy)
     assert [round(count, -1) for count, _ in curve] == [50, 100, 150, 200]
     assert curve[0][1] < curve[-1][1]
     whole = choose({"x": features}, labels, 3)
-    measured = float((whole.scores.argmax(axis=1) == labels).mean()) - accuracy
+    measured = float((whole.probabilities.argmax(axis=1) == labels).mean()) - accuracy
     assert abs(gain_of(curve, 200) - measured) < 0.06
 
 
