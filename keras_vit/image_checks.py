@@ -42,8 +42,8 @@ class ImageChecks:
         Raises:
             ConfigError: the shape is not the model's; the message names the fix.
         """
-        shape = getattr(images, "shape", None)
-        self._check_shape(np.shape(images) if shape is None else shape)
+        images = images if hasattr(images, "shape") else np.asarray(images)
+        self._check_shape(images.shape)
         self._look_at(images)
 
     def check_call(self, inputs: Any) -> None:
