@@ -33,10 +33,9 @@ class Pool(ConfiguredLayer):
 
     def __init__(self, kind, skip=0, **kwargs):
         super().__init__(**kwargs)
+        self._keep(locals())
         if kind not in _KINDS:
             raise ConfigError(f"kind={kind!r} is not one of {', '.join(_KINDS)}.")
-        self.kind = kind
-        self.skip = skip
         self.supports_masking = True
 
     def call(self, inputs, mask=None):
@@ -103,11 +102,7 @@ class MAPHead(ConfiguredLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.num_heads = num_heads
-        self.mlp_dim = mlp_dim
-        self.gelu = gelu
-        self.layer_norm_epsilon = layer_norm_epsilon
-        self.skip = skip
+        self._keep(locals())
         self.supports_masking = True
 
     def build(self, input_shape):
