@@ -318,14 +318,12 @@ def _stem(config: ViTConfig, data_format: str, policy: Any) -> list[Any]:
         "data_format": data_format,
         "dtype": policy,
     }
-    stages: list[Any] = [layers.ResNetRoot(resnet.width, **common, name="root")]
-    for s, units in enumerate(resnet.num_layers, start=1):
-        for u in range(1, units + 1):
-            strides = 2 if s > 1 and u == 1 else 1
-            filters = resnet.width * 2 ** (s - 1)
-            name = f"stage{s}_unit{u}"
-            stages.append(layers.BottleneckUnit(filters, strides, **common, name=name))
-    return stages
+    root = layers.ResNetRoot(resnet.width, **common, name="root")
+    units = (
+        layers.BottleneckUnit(unit.filters, unit.strides, **common, name=unit.name)
+        for unit in resnet.units()
+    )
+    return [root, *units]
 
 
 def _norm(config: ViTConfig, policy: Any, name: str) -> Any:
