@@ -43,7 +43,7 @@ def _open(folder: Path, plan: ExportPlan) -> Run:
 
 
 def _refusal(plan: ExportPlan) -> str | None:
-    if plan.image_size is not None:
+    if plan.config.image_size is not None:
         return None
     return (
         "LiteRT cannot allocate a model of any size. Choose a size, image_size=224 for example, or "
