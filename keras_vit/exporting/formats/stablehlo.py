@@ -19,7 +19,7 @@ def _write(graph: Any, plan: ExportPlan, folder: Path) -> None:
     steps = plan.shape(1, *(plan.config.stride if plan.prepares != "resize" else (1, 1)))
     words, bounds = [], []
     for axis, size, unit in zip(axes, plan.input_shape, steps, strict=True):
-        words.append(str(size) if size is not None else axis if unit == 1 else f"{unit}*{axis}")
+        words.append(str(size or (axis if unit == 1 else f"{unit}*{axis}")))
         bounds += [] if size is not None else [f"{axis} >= 1"]
     shape = export.symbolic_shape(", ".join(words), constraints=bounds)
     program = export.export(jax.jit(graph), platforms=("cpu", "cuda", "tpu"))(
