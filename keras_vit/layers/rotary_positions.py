@@ -9,12 +9,11 @@ import math
 import keras
 from keras import ops
 
+from keras_vit.config.rope import ROPE_FORMS, ROPE_INDEXINGS
+from keras_vit.config.rules import choice
 from keras_vit.errors import ConfigError
 from keras_vit.kernels import sizes
 from keras_vit.layers.base import ConfiguredLayer
-
-FORMS = ("dinov3", "axial", "mixed")
-"""The forms that `RotaryPositions` and `Attention` know; `RotaryPositions` explains them."""
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -63,11 +62,8 @@ class RotaryPositions(ConfiguredLayer):
     ):
         super().__init__(**kwargs)
         self._keep(locals())
-        if form not in FORMS or indexing not in ("ij", "xy"):
-            raise ConfigError(
-                f"form={form!r}, indexing={indexing!r}: expected one of {', '.join(FORMS)}, and "
-                "'ij' or 'xy'."
-            )
+        choice(*ROPE_FORMS).check("form", form)
+        choice(*ROPE_INDEXINGS).check("indexing", indexing)
         if head_dim % 4:
             raise ConfigError(f"Rotary positions need a head_dim divisible by 4, found {head_dim}.")
         self.reference_grid = None if reference_grid is None else tuple(reference_grid)
