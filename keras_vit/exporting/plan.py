@@ -105,7 +105,7 @@ class Format:
     writes: dict[str, str]
     reads: dict[str, str]
     write: Callable[[Any, ExportPlan, Path], None]
-    open: Callable[[Path, ExportPlan], Run]
+    open: Callable[[Path], Run]
     program: str
     beside: tuple[str, ...] = ()
     backend: str = "torch"
@@ -113,7 +113,7 @@ class Format:
     precisions: tuple[str, ...] = ("float32",)
     quantises: dict[str, str] = dataclasses.field(default_factory=dict)
     takes_calibration: bool = False
-    open_int8: Callable[[Path, ExportPlan], Run] | None = None
+    open_int8: Callable[[Path], Run] | None = None
     describe: Callable[[Any, Path, ExportPlan], ExportPlan] = lambda model, folder, plan: plan
     finish: Callable[[Path, ExportPlan, list[np.ndarray] | None], None] = lambda *_: None
     refusal: Callable[[ExportPlan], str | None] = lambda plan: None

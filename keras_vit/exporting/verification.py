@@ -57,7 +57,7 @@ def verify(form: Format, graph: ExportGraph, folder: Path) -> Comparison:
 
 
 def _compare(
-    open_artefact: Callable[[Path, ExportPlan], Run],
+    open_artefact: Callable[[Path], Run],
     graph: ExportGraph,
     folder: Path,
     tolerance: float,
@@ -71,7 +71,7 @@ def _compare(
     batches = [_images(plan, shape) for shape in _shapes(plan)]
     answers = [graph.answers(images) for images in batches]
     try:
-        run = open_artefact(folder, plan)
+        run = open_artefact(folder)
         results = [run(images) for images in batches]
     except Exception as error:  # of the runtime, whose classes have no common base
         raise ExportError(

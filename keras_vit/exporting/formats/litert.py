@@ -26,7 +26,7 @@ def _write(graph: Any, plan: ExportPlan, folder: Path) -> None:
     (folder / "model.tflite").write_bytes(converter.convert())
 
 
-def _open(folder: Path, plan: ExportPlan) -> Run:
+def _open(folder: Path) -> Run:
     from ai_edge_litert.interpreter import Interpreter
 
     def run(images: np.ndarray) -> np.ndarray:

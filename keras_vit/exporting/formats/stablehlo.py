@@ -28,7 +28,7 @@ def _write(graph: Any, plan: ExportPlan, folder: Path) -> None:
     (folder / "model.stablehlo").write_bytes(program.serialize())
 
 
-def _open(folder: Path, plan: ExportPlan) -> Run:
+def _open(folder: Path) -> Run:
     import jax
 
     program = jax.export.deserialize(bytearray((folder / "model.stablehlo").read_bytes()))

@@ -62,7 +62,7 @@ def _write(graph: Any, plan: ExportPlan, folder: Path) -> None:
     (folder / "model.pt2").write_bytes(stored.getbuffer())
 
 
-def _open(folder: Path, plan: ExportPlan) -> Run:
+def _open(folder: Path) -> Run:
     import torch
 
     program = torch.export.load(folder / "model.pt2").module()
