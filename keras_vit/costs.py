@@ -115,13 +115,11 @@ def _cells(config: ViTConfig, size: tuple[int, int]) -> dict[str, int]:
     height, width = (-(-side // 2) for side in size)
     cells = {"root/conv/kernel": height * width}
     height, width = -(-height // 2), -(-width // 2)
-    for stage, units in enumerate(config.resnet.num_layers, start=1):
-        for unit in range(1, units + 1):
-            name, before = f"stage{stage}_unit{unit}", height * width
-            if unit == 1 and stage > 1:
-                height, width = -(-height // 2), -(-width // 2)
-            cells |= {f"{name}/{conv}/kernel": height * width for conv in _CONVOLUTIONS}
-            cells[f"{name}/conv1/kernel"] = before  # only the second convolution has the stride
+    for unit in config.resnet.units():
+        before = height * width
+        height, width = -(-height // unit.strides), -(-width // unit.strides)
+        cells |= {f"{unit.name}/{conv}/kernel": height * width for conv in _CONVOLUTIONS}
+        cells[f"{unit.name}/conv1/kernel"] = before  # only the second convolution has the stride
     return cells
 
 

@@ -61,10 +61,6 @@ class Stages:
         """Whether the call can stop, because every stage was computed."""
         return self.ends_call and len(self.values) == len(self.names)
 
-    def were_read(self, name: str) -> bool:
-        """Whether a stage was computed; True for a stage that was not chosen."""
-        return name in self.values or name not in self.names
-
     def touches(self, name: str) -> bool:
         """Whether a stage is kept or changed."""
         return name in self.names or name in self.changes
@@ -222,10 +218,11 @@ class Graph:
         }
 
     def _call_block(self, block: Any, z: Any, stages: Stages, **arguments: Any) -> Any:
-        reader = stages.reader(f"{block.name}/attention")
+        weights = f"{block.name}/attention"
+        reader = stages.reader(weights)
         _check_reader(block, reader)
         z = call_block(block, z, **arguments, **reader)
-        if reader and not stages.were_read(f"{block.name}/attention"):
+        if weights in stages.names and weights not in stages.values:
             raise ConfigError(_NO_WEIGHTS.format(block.name))
         return stages.keep(block.name, z)
 
@@ -318,14 +315,12 @@ def _stem(config: ViTConfig, data_format: str, policy: Any) -> list[Any]:
         "data_format": data_format,
         "dtype": policy,
     }
-    stages: list[Any] = [layers.ResNetRoot(resnet.width, **common, name="root")]
-    for s, units in enumerate(resnet.num_layers, start=1):
-        for u in range(1, units + 1):
-            strides = 2 if s > 1 and u == 1 else 1
-            filters = resnet.width * 2 ** (s - 1)
-            name = f"stage{s}_unit{u}"
-            stages.append(layers.BottleneckUnit(filters, strides, **common, name=name))
-    return stages
+    root = layers.ResNetRoot(resnet.width, **common, name="root")
+    units = (
+        layers.BottleneckUnit(unit.filters, unit.strides, **common, name=unit.name)
+        for unit in resnet.units()
+    )
+    return [root, *units]
 
 
 def _norm(config: ViTConfig, policy: Any, name: str) -> Any:

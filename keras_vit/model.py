@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from keras_vit.config import ViTConfig
+from keras_vit.config.rules import choice
 from keras_vit.config.variants import VARIANTS
 from keras_vit.errors import ConfigError
 from keras_vit.fixes import trainer
@@ -109,10 +110,7 @@ class VisionTransformer(keras.Model):
         else:
             raise ConfigError(answer_no_config(config, list(VARIANTS)))
         data_format = data_format or keras.config.image_data_format()
-        if data_format not in ("channels_last", "channels_first"):
-            raise ConfigError(
-                f"data_format={data_format!r} is not one of channels_last, channels_first."
-            )
+        choice("channels_last", "channels_first").check("data_format", data_format)
         kept_labels = shorten(labels, config.num_classes)
         preprocessor = Preprocessor(
             config.image_size,

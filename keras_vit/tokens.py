@@ -36,9 +36,7 @@ def tokens_of(
     model.config.refuse_packed("tokens()")
     several = [blocks] if isinstance(blocks, int) else list(blocks)
     chosen = [block_index(model, block) for block in several]
-    axes = (1, 2) if model.data_format == "channels_last" else (2, 3)
-    height, width = (images.shape[axis] for axis in axes)
-    grid = model.config.grid_of((height, width))
+    grid = grid_of(model, images)
     kind = "/norm" if norm else ""
     stages = [f"block_{block}{kind}" for block in chosen]
     values = run(model, images, stages, batch_size)
@@ -47,6 +45,17 @@ def tokens_of(
         for block, stage in zip(chosen, stages, strict=True)
     }
     return tokens[chosen[0]] if isinstance(blocks, int) else tokens
+
+
+def grid_of(model: Any, images: Any) -> tuple[int, int]:
+    """Returns rows and columns of the patches of a prepared batch."""
+    height, width = (images.shape[axis] for axis in image_axes(model))
+    return model.config.grid_of((height, width))
+
+
+def image_axes(model: Any) -> tuple[int, int]:
+    """Returns the axes of height and width in a batch of images."""
+    return (1, 2) if model.data_format == "channels_last" else (2, 3)
 
 
 def block_index(model: Any, block: int) -> int:

@@ -98,7 +98,7 @@ def test_a_variant_is_a_public_callable(name):
 
 def test_an_unknown_variant_is_refused_with_the_nearest_name():
     """The message lists all variants."""
-    with raises(ConfigError, "'vit_b61'", "mean 'vit_b16'", "vit_ti16", "r50_vit_l32"):
+    with raises(ConfigError, "'vit_b61'", "vit_ti16", "r50_vit_l32", "mean 'vit_b16'"):
         variant("vit_b61")
 
 

@@ -18,11 +18,10 @@ from sklearn.model_selection import train_test_split
 
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation import features, few_shot
-from keras_vit.explanation.attention import grid_of
 from keras_vit.explanation.gradients import compile_call, gradient
 from keras_vit.explanation.maps import check_batch
 from keras_vit.model import VisionTransformer
-from keras_vit.tokens import block_index
+from keras_vit.tokens import block_index, grid_of
 
 
 def block_similarity(

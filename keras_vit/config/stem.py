@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from keras_vit.config.fields import Fields, field
 from keras_vit.config.rules import Values, is_number, is_positive_int
@@ -17,6 +18,28 @@ MOST_UNITS = 1024
 
 _UNITS = Values(lambda units: isinstance(units, tuple | list), "the units per stage: (3, 4, 9)")
 _FACTOR = Values(lambda v: is_number(v) and 0 < v < 1000, "a positive number below 1000")
+
+
+class Unit(NamedTuple):
+    """A bottleneck unit of a stem.
+
+    Args:
+        stage, number: place of the unit; both count from 1.
+        channels: channels of its input; its output has `4 * filters`.
+        filters: channels inside the bottleneck.
+        strides: step of its second convolution in rows and columns.
+    """
+
+    stage: int
+    number: int
+    channels: int
+    filters: int
+    strides: int
+
+    @property
+    def name(self) -> str:
+        """Name of the unit's layer, with which the paths of its weights start."""
+        return f"stage{self.stage}_unit{self.number}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +85,16 @@ class ResNetStem(Fields):
     def width(self) -> int:
         """Channels of the root, and bottleneck channels of the first stage."""
         return int(64 * self.width_factor)
+
+    def units(self) -> Iterator[Unit]:
+        """Yields the bottleneck units, in the order of their calls."""
+        channels = self.width
+        for stage, count in enumerate(self.num_layers, start=1):
+            filters = self.width * 2 ** (stage - 1)
+            for number in range(1, count + 1):
+                strides = 2 if stage > 1 and number == 1 else 1
+                yield Unit(stage, number, channels, filters, strides)
+                channels = 4 * filters
 
     @property
     def out_channels(self) -> int:

@@ -7,9 +7,9 @@ Dosovitskiy et al. (2021), table 1; Steiner et al. (2022), table 1; dropout and 
 import dataclasses
 from typing import Any
 
+from keras_vit.config.rules import choice
 from keras_vit.config.stem import ResNetStem
 from keras_vit.config.vit import ViTConfig
-from keras_vit.errors import ConfigError, nearest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,9 +75,7 @@ def variant_named(name: str) -> Variant:
     Raises:
         ConfigError: the name is unknown; the message states the nearest name.
     """
-    if name not in VARIANTS:
-        hint, names = nearest(name, VARIANTS), ", ".join(VARIANTS)
-        raise ConfigError(f"Unknown variant {name!r}.{hint} Known: {names}.")
+    choice(*VARIANTS).check("variant", name)
     return VARIANTS[name]
 
 

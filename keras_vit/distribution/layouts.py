@@ -40,9 +40,7 @@ def data_parallel(devices: Sequence[str] | None = None) -> Any:
     Raises:
         ConfigError: the backend is not JAX.
     """
-    _check_backend()
-    names = list(devices or keras.distribution.list_devices())
-    return keras.distribution.DataParallel(devices=names, auto_shard_dataset=False)
+    return keras.distribution.DataParallel(devices=_devices(devices), auto_shard_dataset=False)
 
 
 def tensor_parallel(shards: int | None = None, devices: Sequence[str] | None = None) -> Any:
@@ -139,8 +137,7 @@ def _axes_of(path: str) -> list[str]:
 
 
 def _mesh(devices: Sequence[str] | None, shards: int | None) -> Any:
-    _check_backend()
-    names = list(devices or keras.distribution.list_devices())
+    names = _devices(devices)
     shards = len(names) if shards is None else shards
     if shards < 1 or len(names) % shards:
         raise ConfigError(
@@ -149,7 +146,8 @@ def _mesh(devices: Sequence[str] | None, shards: int | None) -> Any:
     return keras.distribution.DeviceMesh((len(names) // shards, shards), (BATCH, MODEL), names)
 
 
-def _check_backend() -> None:
+def _devices(devices: Sequence[str] | None) -> list[str]:
+    """Returns the given devices, or all; refuses other backends than JAX."""
     backend = keras.backend.backend()
     if backend != "jax":
         other = {
@@ -157,3 +155,4 @@ def _check_backend() -> None:
             "torch": "call keras_vit.distribution.ddp(model) under torchrun",
         }.get(backend, "choose it by KERAS_BACKEND")
         raise ConfigError(f"keras.distribution is for JAX alone; on {backend}, {other}.")
+    return list(devices or keras.distribution.list_devices())

@@ -9,7 +9,7 @@ from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError
 from keras_vit.inference import run
 from keras_vit.model import VisionTransformer
-from keras_vit.tokens import block_index
+from keras_vit.tokens import block_index, grid_of
 
 
 def attention_maps(
@@ -127,14 +127,3 @@ def probe_weights(model: VisionTransformer, images: Any, batch_size: int = 32) -
     weights = run(model, images, ["pool/attention"], batch_size)["pool/attention"][:, :, 0]
     skipped = model.get_layer("pool").skip
     return np.pad(weights, [(0, 0), (0, 0), (skipped, 0)])
-
-
-def grid_of(model: VisionTransformer, images: Any) -> tuple[int, int]:
-    """Returns rows and columns of the patches of a prepared batch."""
-    height, width = (images.shape[axis] for axis in image_axes(model))
-    return model.config.grid_of((height, width))
-
-
-def image_axes(model: VisionTransformer) -> tuple[int, int]:
-    """Returns the axes of height and width in a batch of images."""
-    return (1, 2) if model.data_format == "channels_last" else (2, 3)

@@ -8,12 +8,13 @@ import keras
 import numpy as np
 
 from keras_vit.config import ViTConfig
-from keras_vit.errors import ConfigError, nearest
-from keras_vit.explanation.attention import grid_of, image_axes
+from keras_vit.config.rules import choice
+from keras_vit.errors import ConfigError
 from keras_vit.explanation.methods import METHODS
 from keras_vit.inference import run
 from keras_vit.labels import class_index
 from keras_vit.model import VisionTransformer
+from keras_vit.tokens import grid_of, image_axes
 
 Target = int | str | np.ndarray | None
 
@@ -90,10 +91,7 @@ def explain(
     """
     model.config.refuse_packed("An explanation")
     images = check_batch(images, batch_size)
-    if method not in METHODS:
-        raise ConfigError(
-            f"method={method!r} is none of {', '.join(METHODS)}.{nearest(method, METHODS)}"
-        )
+    choice(*METHODS).check("method", method)
     make, asks_class, gives_pixels = METHODS[method]
     names = list(inspect.signature(make).parameters)[1:]
     if odd := [name for name in options if name not in names]:

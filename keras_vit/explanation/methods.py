@@ -15,8 +15,6 @@ from keras_vit.errors import ConfigError
 from keras_vit.explanation.attention import (
     attention_maps,
     attention_rollout,
-    grid_of,
-    image_axes,
     probe_weights,
     read_tokens,
     share_tokens,
@@ -25,7 +23,7 @@ from keras_vit.explanation.gradients import compile_call, gradient
 from keras_vit.graph import Stages
 from keras_vit.layers.quantisation import quantised_parts
 from keras_vit.model import VisionTransformer
-from keras_vit.tokens import block_index
+from keras_vit.tokens import block_index, grid_of, image_axes
 
 OneBatch = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(images, one-hot classes `(batch, num_classes)`) -> map `(batch, rows, columns)` or pixels."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from keras_vit.environment.extras import import_extra
 from keras_vit.errors import ConfigError
-from keras_vit.explanation.attention import attention_maps, grid_of, probe_weights, read_tokens
+from keras_vit.explanation.attention import attention_maps, probe_weights, read_tokens
 from keras_vit.explanation.curves import BASELINES, areas_below, blur, grey, replace_pixels
 from keras_vit.explanation.maps import explain
 from keras_vit.files import written_beside
@@ -24,6 +24,7 @@ from keras_vit.images.resampling import picture_of
 from keras_vit.labels import class_index, top_labels
 from keras_vit.model import VisionTransformer
 from keras_vit.text import visible
+from keras_vit.tokens import grid_of
 
 METHODS = ("relevance", "integrated_gradients", "gradcam", "rollout")
 """The methods that stand side by side, behind the first one."""

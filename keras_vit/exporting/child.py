@@ -29,11 +29,7 @@ def rebuild(model: VisionTransformer, plan: ExportPlan, folder: Path) -> VisionT
     Raises:
         ExportError: the model has to be built again, and its class is not `VisionTransformer`.
     """
-    same_images = (model.config.image_size, not model.config.rescale) == (
-        plan.image_size,
-        plan.scaled,
-    )
-    if same_images and model.dtype_policy.name == "float32":
+    if model.config == plan.config and model.dtype_policy.name == "float32":
         return model
     return _load(_preset(model, folder), plan, model.data_format)
 
@@ -93,8 +89,8 @@ def _preset(model: VisionTransformer, folder: Path) -> Path:
 def _load(preset: Path, plan: ExportPlan, data_format: str) -> VisionTransformer:
     return VisionTransformer.from_preset(
         preset,
-        image_size=plan.image_size,
-        rescale=not plan.scaled,
+        image_size=plan.config.image_size,
+        rescale=plan.config.rescale,
         dtype="float32",
         data_format=data_format,
     )

@@ -67,22 +67,24 @@ def _pixels(plan: ExportPlan) -> str:
         return "[0, 255], any size"
     if plan.prepares == "scale":
         return "[0, 255], resized before"
-    return "prepared: resized and normalised by the protocol" if plan.scaled else "[0, 255], floats"
+    if plan.config.rescale:
+        return "[0, 255], floats"
+    return "prepared: resized and normalised by the protocol"
 
 
 def _images(plan: ExportPlan) -> str:
     """Returns the lines of the program that read a photograph."""
-    mode, axis = ("L", "[None, ..., None]") if plan.channels == 1 else ("RGB", "[None]")
+    mode, axis = ("L", "[None, ..., None]") if plan.config.channels == 1 else ("RGB", "[None]")
     opened = f'Image.open("photo.jpg").convert("{mode}")'
     if plan.prepares != "resize":
-        height, width = plan.image_size or tuple(3 * side for side in plan.unit)
+        height, width = plan.config.image_size or tuple(3 * side for side in plan.config.stride)
         opened += f".resize(({width}, {height}), Image.Resampling.BILINEAR)"
     lines = [f"images = np.asarray({opened}){axis}"]
-    if plan.prepares == "nothing" and plan.scaled:
+    if plan.prepares == "nothing" and plan.config.rescale:
+        lines.append("images = images.astype(np.float32)")
+    elif plan.prepares == "nothing":
         mean, std = (complete(plan.protocol)[key] for key in ("mean", "std"))
         lines.append(f"images = ((images / 255 - {mean}) / {std}).astype(np.float32)")
-    elif plan.prepares == "nothing":
-        lines.append("images = images.astype(np.float32)")
     if plan.batch not in (None, 1):
         lines.append(f"images = np.repeat(images, {plan.batch}, axis=0)")
     return "\n".join(lines)

@@ -95,9 +95,9 @@ class ExportGraph:
             return ops.transpose(images, order)
         images = images if plan.channels_first else ops.transpose(images, (0, 3, 1, 2))
         images = ops.cast(images, "float32")
-        if plan.prepares == "resize" and plan.image_size is not None:
-            images = pixels.resize(images, plan.image_size, plan.protocol)
-        images = pixels.scale(images, plan.protocol) if plan.scaled else images
+        if plan.prepares == "resize" and plan.config.image_size is not None:
+            images = pixels.resize(images, plan.config.image_size, plan.protocol)
+        images = images if plan.config.rescale else pixels.scale(images, plan.protocol)
         return images if self._takes_channels_first else ops.transpose(images, (0, 2, 3, 1))
 
 

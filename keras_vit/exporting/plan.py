@@ -10,11 +10,12 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from keras_vit.config import ViTConfig
 from keras_vit.images.protocols import ProtocolSpec
 
 Run = Callable[[np.ndarray], np.ndarray]
 
-_Side = TypeVar("_Side", int, int | None)
+_Side = TypeVar("_Side", int, int | None, str)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,14 +27,11 @@ class ExportPlan:
         outputs: `"probabilities"`, `"logits"` or `"features"`.
         prepares: preparation of images in the graph: `"resize"` takes uint8 images of
             any size, `"scale"` uint8 images of the model's size, `"nothing"` prepared floats.
-        image_size: (height, width) of the model, or None for any.
-        channels: number of channels of the images.
+        config: configuration of the model, at the image size and for the pixels of the export.
         batch: images of each call, or None for any number.
         precision: `"float32"`, `"float16"` or `"int8"`.
         protocol: preparation of images.
-        scaled: whether the model takes pixels in the protocol's range; else in [0, 255].
         channels_first: whether the graph takes `(batch, channels, height, width)`.
-        unit: pixels of the smallest step of an image's side.
         input: name of the graph's input.
         stages: names of the graph's outputs, and the stages of the model that give them; empty for
             one output, which is called as `outputs` says.
@@ -42,14 +40,11 @@ class ExportPlan:
     format: str
     outputs: str
     prepares: Literal["resize", "scale", "nothing"]
-    image_size: tuple[int, int] | None
-    channels: int
+    config: ViTConfig
     batch: int | None
     precision: str
     protocol: ProtocolSpec
-    scaled: bool
     channels_first: bool
-    unit: tuple[int, int]
     input: str = "images"
     stages: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
@@ -61,21 +56,20 @@ class ExportPlan:
     @property
     def input_shape(self) -> tuple[int | None, ...]:
         """Shape of the graph's input, with the batch; None for what is open."""
-        if self.image_size is None or self.prepares == "resize":
+        if self.config.image_size is None or self.prepares == "resize":
             return self.shape(self.batch, None, None)
-        return self.shape(self.batch, *self.image_size)
+        return self.shape(self.batch, *self.config.image_size)
 
     def shape(self, batch: _Side, height: _Side, width: _Side) -> tuple[int | _Side, ...]:
-        """Returns the sizes in the order of the graph's input."""
+        """Returns the sizes, or the names, of the axes in the order of the graph's input."""
         if self.channels_first:
-            return batch, self.channels, height, width
-        return batch, height, width, self.channels
+            return batch, self.config.channels, height, width
+        return batch, height, width, self.config.channels
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "ExportPlan":
         """Returns the plan whose fields were written as JSON."""
-        pairs = {key: stored[key] and tuple(stored[key]) for key in ("image_size", "unit")}
-        return cls(**{**stored, **pairs})
+        return cls(**{**stored, "config": ViTConfig.from_dict(stored["config"])})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,9 +92,8 @@ class Format:
         open_int8: as `open`, for the int8 model that a folder holds beside the float32 one, or
             None.
         describe: function that writes the JSON of the format's readers beside the model, and
-            returns the plan with the outputs that they expect; or None.
-        finish: last step of writing, which needs no backend: `(folder, plan, calibration)`; or
-            None.
+            returns the plan with the outputs that they expect.
+        finish: last step of writing, which needs no backend: `(folder, plan, calibration)`.
         refusal: function that returns the reason why the format cannot hold a model, with another
             way, or None.
         channels_first: whether the format's readers give channels first.
@@ -112,7 +105,7 @@ class Format:
     writes: dict[str, str]
     reads: dict[str, str]
     write: Callable[[Any, ExportPlan, Path], None]
-    open: Callable[[Path, ExportPlan], Run]
+    open: Callable[[Path], Run]
     program: str
     beside: tuple[str, ...] = ()
     backend: str = "torch"
@@ -120,9 +113,9 @@ class Format:
     precisions: tuple[str, ...] = ("float32",)
     quantises: dict[str, str] = dataclasses.field(default_factory=dict)
     takes_calibration: bool = False
-    open_int8: Callable[[Path, ExportPlan], Run] | None = None
-    describe: Callable[[Any, Path, ExportPlan], ExportPlan] | None = None
-    finish: Callable[[Path, ExportPlan, list[np.ndarray] | None], None] | None = None
+    open_int8: Callable[[Path], Run] | None = None
+    describe: Callable[[Any, Path, ExportPlan], ExportPlan] = lambda model, folder, plan: plan
+    finish: Callable[[Path, ExportPlan, list[np.ndarray] | None], None] = lambda *_: None
     refusal: Callable[[ExportPlan], str | None] = lambda plan: None
     channels_first: bool = False
     input: str = "images"

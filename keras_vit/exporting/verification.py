@@ -57,7 +57,7 @@ def verify(form: Format, graph: ExportGraph, folder: Path) -> Comparison:
 
 
 def _compare(
-    open_artefact: Callable[[Path, ExportPlan], Run],
+    open_artefact: Callable[[Path], Run],
     graph: ExportGraph,
     folder: Path,
     tolerance: float,
@@ -71,7 +71,7 @@ def _compare(
     batches = [_images(plan, shape) for shape in _shapes(plan)]
     answers = [graph.answers(images) for images in batches]
     try:
-        run = open_artefact(folder, plan)
+        run = open_artefact(folder)
         results = [run(images) for images in batches]
     except Exception as error:  # of the runtime, whose classes have no common base
         raise ExportError(
@@ -98,11 +98,11 @@ def _compare(
 
 
 def _shapes(plan: ExportPlan) -> list[tuple[int, ...]]:
-    if plan.image_size is None:
-        rows, columns = plan.unit
+    if plan.config.image_size is None:
+        rows, columns = plan.config.stride
         sides = [(3 * rows, 3 * columns), (2 * rows, 4 * columns), (5 * rows, 3 * columns)]
     else:
-        height, width = plan.image_size
+        height, width = plan.config.image_size
         sides = [(height, width)] * 3
         if plan.prepares == "resize":
             sides = [(height, width), (2 * height + 7, width + 9), (height + 3, 2 * width)]
@@ -118,4 +118,4 @@ def _images(plan: ExportPlan, shape: tuple[int, ...]) -> np.ndarray:
     if plan.prepares != "nothing":
         return pixels_of_8_bits
     images = pixels_of_8_bits.astype("float32")
-    return images / np.float32(127.5) - 1 if plan.scaled else images
+    return images if plan.config.rescale else images / np.float32(127.5) - 1

@@ -113,14 +113,11 @@ def export(
         format=format,
         outputs=outputs,
         prepares=prepares,
-        image_size=config.image_size,
-        channels=config.channels,
+        config=config,
         batch=None if batch == "dynamic" else batch,
         precision=precision,
         protocol=protocol,
-        scaled=not config.rescale,
         channels_first=form.channels_first,
-        unit=config.stride,
         input=form.input,
     )
     if refusal := form.refusal(plan):
@@ -135,8 +132,7 @@ def export(
     weights = 4 * model.count_params()
     with folder_written_beside(folder, names, ExportError) as new, room_checked(new, weights):
         rebuilt = child.rebuild(model, plan, new.parent)
-        if form.describe is not None:
-            plan = form.describe(rebuilt, new, plan)
+        plan = form.describe(rebuilt, new, plan)
         graph = ExportGraph(rebuilt, plan)
         images = None if calibration is None else list(graph.inputs(calibration))
         if images == []:
@@ -146,8 +142,7 @@ def export(
                 form.write(graph, plan, new)
             else:
                 child.write_elsewhere(model, plan, new, form.backend)
-            if form.finish is not None:
-                form.finish(new, plan, images)
+            form.finish(new, plan, images)
         comparison = verification.verify(form, graph, new) if verify else None
         documents.write(new, folder.name, form, graph, comparison, notes)
         size = sum(file.stat().st_size for file in new.rglob("*") if file.is_file())

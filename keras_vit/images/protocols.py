@@ -89,10 +89,7 @@ def complete(protocol: ProtocolSpec) -> dict[str, Any]:
             "the name under 'name' and parameters beside it."
         )
     name = protocol["name"]
-    if name not in PROTOCOLS:
-        raise ConfigError(
-            f"Unknown protocol {name!r}.{nearest(name, PROTOCOLS)} Known: {', '.join(PROTOCOLS)}."
-        )
+    choice(*PROTOCOLS).check("protocol", name)
     values = {**PROTOCOLS[name], **_OF_ALL}
     for key, value in protocol.items():
         if key == "name":
@@ -102,12 +99,7 @@ def complete(protocol: ProtocolSpec) -> dict[str, Any]:
                 f"Protocol {name!r} has no parameter {key!r}.{nearest(str(key), values)} It has "
                 f"{', '.join(values)}."
             )
-        valid = _VALUES[key]
-        if not valid.include(value):
-            one_of = "one of " if valid.words else ""
-            raise ConfigError(
-                f"Protocol {name!r}: {key}={value!r}, expected {one_of}{valid.expected}."
-            )
+        _VALUES[key].check(f"Protocol {name!r}: {key}", value)
         values[key] = value
     if values.get("resize", "pillow") != "pillow" and values["interpolation"] not in TENSOR_FILTERS:
         raise ConfigError(

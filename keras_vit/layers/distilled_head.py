@@ -24,8 +24,7 @@ class DistilledHead(ConfiguredLayer):
 
     def __init__(self, num_classes, bias_init=0.0, **kwargs):
         super().__init__(**kwargs)
-        self.num_classes = num_classes
-        self.bias_init = bias_init
+        self._keep(locals())
 
     def build(self, input_shape):
         self.heads = []

@@ -62,21 +62,19 @@ class RandomNormal(_Drawn, keras.initializers.RandomNormal):
 
 
 class _Seeded(keras.initializers.Initializer):
-    """An initialiser that computes `draw` with its seed, or is skipped inside `blank_weights()`."""
+    """An initialiser that computes `draw` with its seed."""
 
     def __init__(self, seed: int | None) -> None:
         self.seed = seed
         self._generator = keras.random.SeedGenerator(seed) if seed is None else None
 
     def __call__(self, shape, dtype=None):
-        if _blank.get():
-            return _blank_weight(shape, dtype or "float32")
         seed = self.seed if self._generator is None else self._generator
         return ops.cast(self.draw(shape, seed), dtype or "float32")
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class XavierUniform(_Seeded):
+class XavierUniform(_Drawn, _Seeded):
     """Glorot and Bengio's uniform initialiser over a kernel of any rank.
 
     Flax flattens a kernel such as `(hidden_size, heads, head_dim)` to a matrix
@@ -103,7 +101,7 @@ class XavierUniform(_Seeded):
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class MixedFrequencies(_Seeded):
+class MixedFrequencies(_Drawn, _Seeded):
     """Frequencies of rotary positions, rotated by a random angle in every head.
 
     Shape `(2, heads, head_dim / 2)`; the first axis is the coordinate. Source:

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_vit.errors import ConfigError
+from keras_vit.config.rules import choice
 from keras_vit.layers.attention import Attention
 from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.initializers import XavierUniform
@@ -33,10 +33,8 @@ class Pool(ConfiguredLayer):
 
     def __init__(self, kind, skip=0, **kwargs):
         super().__init__(**kwargs)
-        if kind not in _KINDS:
-            raise ConfigError(f"kind={kind!r} is not one of {', '.join(_KINDS)}.")
-        self.kind = kind
-        self.skip = skip
+        self._keep(locals())
+        _KINDS.check("kind", kind)
         self.supports_masking = True
 
     def call(self, inputs, mask=None):
@@ -67,7 +65,7 @@ class Pool(ConfiguredLayer):
         return batch, 2 * hidden_size if self.kind == "token_and_mean" else hidden_size
 
 
-_KINDS = (
+_KINDS = choice(
     "token",
     "gap",
     "gap_without_first",
@@ -103,11 +101,7 @@ class MAPHead(ConfiguredLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.num_heads = num_heads
-        self.mlp_dim = mlp_dim
-        self.gelu = gelu
-        self.layer_norm_epsilon = layer_norm_epsilon
-        self.skip = skip
+        self._keep(locals())
         self.supports_masking = True
 
     def build(self, input_shape):

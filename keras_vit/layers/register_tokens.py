@@ -22,8 +22,7 @@ class RegisterTokens(ConfiguredLayer):
 
     def __init__(self, num_tokens, after=0, **kwargs):
         super().__init__(**kwargs)
-        self.num_tokens = num_tokens
-        self.after = after
+        self._keep(locals())
 
     def build(self, input_shape):
         self.tokens = self.add_weight(

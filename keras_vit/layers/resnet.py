@@ -41,11 +41,7 @@ class StdConv2D(ConfiguredLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.filters = filters
-        self.kernel_size = kernel_size
-        self.strides = strides
-        self.form = form
-        self.epsilon = epsilon
+        self._keep(locals())
         self.data_format = data_format or keras.config.image_data_format()
 
     def build(self, input_shape):
@@ -100,9 +96,7 @@ class _ResNetLayer(ConfiguredLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.std_conv = std_conv
-        self.std_conv_epsilon = std_conv_epsilon
-        self.group_norm_epsilon = group_norm_epsilon
+        self._keep(locals())
         self.data_format = data_format or keras.config.image_data_format()
 
     def _pair(self, suffix, input_shape, filters, kernel_size, strides=1, gamma="ones"):
@@ -147,7 +141,7 @@ class ResNetRoot(_ResNetLayer):
 
     def __init__(self, filters, **kwargs):
         super().__init__(**kwargs)
-        self.filters = filters
+        self._keep(locals())
 
     def build(self, input_shape):
         self.conv, self.norm, _ = self._pair("", input_shape, self.filters, 7, 2)
@@ -182,8 +176,7 @@ class BottleneckUnit(_ResNetLayer):
 
     def __init__(self, filters, strides=1, **kwargs):
         super().__init__(**kwargs)
-        self.filters = filters
-        self.strides = strides
+        self._keep(locals())
 
     def build(self, input_shape):
         channels = input_shape[-1 if self.data_format == "channels_last" else 1]

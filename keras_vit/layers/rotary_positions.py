@@ -9,12 +9,11 @@ import math
 import keras
 from keras import ops
 
+from keras_vit.config.rope import ROPE_FORMS, ROPE_INDEXINGS
+from keras_vit.config.rules import choice
 from keras_vit.errors import ConfigError
 from keras_vit.kernels import sizes
 from keras_vit.layers.base import ConfiguredLayer
-
-FORMS = ("dinov3", "axial", "mixed")
-"""The forms that `RotaryPositions` and `Attention` know; `RotaryPositions` explains them."""
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -62,20 +61,12 @@ class RotaryPositions(ConfiguredLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if form not in FORMS or indexing not in ("ij", "xy"):
-            raise ConfigError(
-                f"form={form!r}, indexing={indexing!r}: expected one of {', '.join(FORMS)}, and "
-                "'ij' or 'xy'."
-            )
+        self._keep(locals())
+        choice(*ROPE_FORMS).check("form", form)
+        choice(*ROPE_INDEXINGS).check("indexing", indexing)
         if head_dim % 4:
             raise ConfigError(f"Rotary positions need a head_dim divisible by 4, found {head_dim}.")
-        self.head_dim = head_dim
-        self.form = form
-        self.theta = theta
-        self.offset = offset
         self.reference_grid = None if reference_grid is None else tuple(reference_grid)
-        self.indexing = indexing
-        self.num_prefix_tokens = num_prefix_tokens
         # Numbers, because torch's compiler does not follow NumPy.
         self._frequencies = tuple(float(theta ** (-4 * k / head_dim)) for k in range(head_dim // 4))
 

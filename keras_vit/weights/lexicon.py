@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from keras_vit.config import SWITCHES, ViTConfig
+from keras_vit.config import SWITCHES, ResNetStem, ViTConfig
 from keras_vit.weights.axes import shape_of
 from keras_vit.weights.templates import PLACEHOLDERS, fill, placeholders
 
@@ -255,11 +255,10 @@ def weights(config: ViTConfig) -> Iterator[Weight]:
     for word in LEXICON:
         if not word.is_held_by(config):
             continue
-        if word.path.startswith("root"):
-            width = config.resnet.width  # type: ignore[union-attr]
-            yield Weight(word, {}, {"y": 7, "x": 7, "i": config.channels, "w": width})
-        elif word.path.startswith(UNIT):
-            yield from _unit_weights(word, config)
+        if config.resnet and word.path.startswith("root"):
+            yield Weight(word, {}, {"y": 7, "x": 7, "i": config.channels, "w": config.resnet.width})
+        elif config.resnet and word.path.startswith(UNIT):
+            yield from _unit_weights(word, config.resnet)
         else:
             names = placeholders(word.path)
             for values in itertools.product(*(PLACEHOLDERS[n].values(config) for n in names)):
@@ -276,20 +275,11 @@ def _sizes_of_pool(word: Word, config: ViTConfig) -> dict[str, int]:
     return {"h": heads, "d": config.hidden_size // heads, "f": config.map_mlp_dim or config.mlp_dim}
 
 
-def _unit_weights(word: Word, config: ViTConfig) -> Iterator[Weight]:
-    channels = config.resnet.width  # type: ignore[union-attr]
-    for s, units in enumerate(config.resnet.num_layers, start=1):  # type: ignore[union-attr]
-        width = config.resnet.width * 2 ** (s - 1)  # type: ignore[union-attr]
-        for u in range(1, units + 1):
-            kernel = 3 if "/conv2/" in word.path else 1
-            sizes = {
-                "y": kernel,
-                "x": kernel,
-                "a": channels,
-                "w": width,
-                "v": width,
-                "o": 4 * width,
-            }
-            channels = 4 * width
-            if u == 1 or "_proj/" not in word.path:  # only a stage's first unit projects
-                yield Weight(word, {"s": str(s), "u": str(u)}, sizes)
+def _unit_weights(word: Word, stem: ResNetStem) -> Iterator[Weight]:
+    kernel = 3 if "/conv2/" in word.path else 1
+    for unit in stem.units():
+        if unit.number == 1 or "_proj/" not in word.path:  # only a stage's first unit projects
+            binding = {"s": str(unit.stage), "u": str(unit.number)}
+            width = unit.filters
+            channels = {"a": unit.channels, "w": width, "v": width, "o": 4 * width}
+            yield Weight(word, binding, {"y": kernel, "x": kernel, **channels})

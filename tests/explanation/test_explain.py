@@ -238,7 +238,7 @@ def test_bad_arguments_of_explain_are_refused():
     refused("expected an index, a label or None", model, target=1.5)
     refused("one class for each image", model, target=np.array([1, 2]))
     refused("expected an index, a label or None", model, target=["x"])
-    refused("is none of relevance|is none of attention", model, method="relevence")
+    refused("is not one of attention", model, method="relevence")
     refused("has no option 'head'; it has none", model, head=1)
     refused(
         "there is no such head; block -1 has 2|block 0 has 2", model, method="attention", head=2

@@ -158,8 +158,8 @@ def test_float16_of_onnx_takes_prepared_images(tmp_path):
 
 def plan_of(precision, format="onnx"):
     fixed = {"outputs": "probabilities", "prepares": "resize", "protocol": "timm", "batch": None}
-    sizes = {"image_size": (16, 16), "channels": 3, "channels_first": False, "unit": (8, 8)}
-    return ExportPlan(format=format, precision=precision, scaled=True, **fixed, **sizes)
+    config = tiny().config
+    return ExportPlan(format, config=config, precision=precision, channels_first=False, **fixed)
 
 
 @torch_alone

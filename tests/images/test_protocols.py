@@ -192,13 +192,13 @@ def test_resize_small_scales_with_the_image_size():
 @pytest.mark.parametrize(
     ("protocol", "message"),
     [
-        ("tim", "Unknown protocol 'tim'. Did you mean 'timm'?"),
+        ("tim", "Did you mean 'timm'?"),
         ({"name": "timm", "crop": 1}, "no parameter 'crop'. Did you mean 'crop_pct'?"),
         ({"name": "paper", "crop_pct": 1}, "'paper' has no parameter 'crop_pct'"),
-        ({"name": "timm", "crop_pct": 1.2}, "crop_pct=1.2, expected a number above 0, at most 1"),
-        ({"name": "timm", "crop_pct": "1"}, "crop_pct='1', expected a number"),
-        ({"name": "timm", "interpolation": "cubic"}, "expected one of nearest, box"),
-        ({"name": "timm", "std": 0}, "std=0, expected a positive number"),
+        ({"name": "timm", "crop_pct": 1.2}, "crop_pct must be a number above 0, at most 1"),
+        ({"name": "timm", "crop_pct": "1"}, "at most 1, found '1'"),
+        ({"name": "timm", "interpolation": "cubic"}, "'cubic' is not one of nearest, box"),
+        ({"name": "timm", "std": 0}, "std must be a positive number"),
         ({"name": "timm", "mean": [0.5, 0.4]}, "mean has 2 numbers, expected one"),
         ({"name": "big_vision", "resize_small": 100}, "leaves less than the crop"),
         ({"crop_pct": 1}, "expected a name"),
@@ -214,8 +214,8 @@ def test_bad_protocols_are_refused(protocol, message):
 @pytest.mark.parametrize(
     ("protocol", "message"),
     [
-        ("tim", "Unknown protocol 'tim'. Did you mean 'timm'?"),
-        ({"name": "timm", "crop_pct": 2}, "crop_pct=2, expected a number above 0"),
+        ("tim", "Did you mean 'timm'?"),
+        ({"name": "timm", "crop_pct": 2}, "crop_pct must be a number above 0"),
         (1, "field 'protocol' is 1"),
     ],
 )

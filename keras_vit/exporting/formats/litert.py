@@ -26,7 +26,7 @@ def _write(graph: Any, plan: ExportPlan, folder: Path) -> None:
     (folder / "model.tflite").write_bytes(converter.convert())
 
 
-def _open(folder: Path, plan: ExportPlan) -> Run:
+def _open(folder: Path) -> Run:
     from ai_edge_litert.interpreter import Interpreter
 
     def run(images: np.ndarray) -> np.ndarray:
@@ -43,7 +43,7 @@ def _open(folder: Path, plan: ExportPlan) -> Run:
 
 
 def _refusal(plan: ExportPlan) -> str | None:
-    if plan.image_size is not None:
+    if plan.config.image_size is not None:
         return None
     return (
         "LiteRT cannot allocate a model of any size. Choose a size, image_size=224 for example, or "

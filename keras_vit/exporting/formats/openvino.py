@@ -49,7 +49,7 @@ def _preparation(nncf: Any, model: Any, input: str) -> Any:
     return nncf.Subgraph(inputs=[input], outputs=[first.get_friendly_name()])
 
 
-def _open(folder: Path, plan: ExportPlan) -> Run:
+def _open(folder: Path) -> Run:
     import openvino
 
     # Accelerators compute in fewer bits by themselves; the comparison is of float32.

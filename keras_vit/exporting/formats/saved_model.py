@@ -20,7 +20,7 @@ def write(graph: Any, plan: ExportPlan, folder: Path) -> None:
     archive.write_out(str(folder / "model"), verbose=False)
 
 
-def _open(folder: Path, plan: ExportPlan) -> Run:
+def _open(folder: Path) -> Run:
     import tensorflow as tf
 
     model = tf.saved_model.load(str(folder / "model"))

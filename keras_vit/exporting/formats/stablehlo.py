@@ -15,17 +15,11 @@ def _write(graph: Any, plan: ExportPlan, folder: Path) -> None:
     import jax
     from jax import export
 
-    sides = plan.unit if plan.prepares != "resize" else (1, 1)
-    names = dict(zip(("height", "width"), sides, strict=True))
-    axes = (
-        ("batch", "c", "height", "width")
-        if plan.channels_first
-        else ("batch", "height", "width", "c")
-    )
+    axes = plan.shape("batch", "height", "width")
+    steps = plan.shape(1, *(plan.config.stride if plan.prepares != "resize" else (1, 1)))
     words, bounds = [], []
-    for axis, size in zip(axes, plan.input_shape, strict=True):
-        unit = names.get(axis, 1)
-        words.append(str(size) if size is not None else axis if unit == 1 else f"{unit}*{axis}")
+    for axis, size, unit in zip(axes, plan.input_shape, steps, strict=True):
+        words.append(str(size or (axis if unit == 1 else f"{unit}*{axis}")))
         bounds += [] if size is not None else [f"{axis} >= 1"]
     shape = export.symbolic_shape(", ".join(words), constraints=bounds)
     program = export.export(jax.jit(graph), platforms=("cpu", "cuda", "tpu"))(
@@ -34,7 +28,7 @@ def _write(graph: Any, plan: ExportPlan, folder: Path) -> None:
     (folder / "model.stablehlo").write_bytes(program.serialize())
 
 
-def _open(folder: Path, plan: ExportPlan) -> Run:
+def _open(folder: Path) -> Run:
     import jax
 
     program = jax.export.deserialize(bytearray((folder / "model.stablehlo").read_bytes()))

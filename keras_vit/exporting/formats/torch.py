@@ -24,15 +24,14 @@ def trace_arguments(graph: Any, plan: ExportPlan) -> tuple[Any, tuple[Any, ...],
         def forward(self, images: Any) -> Any:
             return graph(images)
 
-    height, width = plan.image_size or tuple(3 * side for side in plan.unit)
     # No side may look like another one, or like a size that the model knows.
-    height, width = (height, width + plan.unit[1]) if plan.image_size is None else (height, width)
+    rows, columns = plan.config.stride
+    height, width = plan.config.image_size or (3 * rows, 4 * columns)
     if plan.prepares == "resize":
         height, width = 2 * height + 5, 3 * width + 2
     shape = plan.shape(plan.batch or 2, height, width)
     dtype = getattr(torch, plan.input_dtype)
-    first = plan.channels_first
-    names = ("batch", "rows", "height", "width") if first else ("batch", "height", "width", "rows")
+    names = plan.shape("batch", "height", "width")
     is_open = {k: names[k] for k, side in enumerate(plan.input_shape) if side is None}
     return Module().eval(), (torch.zeros(shape, dtype=dtype),), (is_open or None,)
 
@@ -63,7 +62,7 @@ def _write(graph: Any, plan: ExportPlan, folder: Path) -> None:
     (folder / "model.pt2").write_bytes(stored.getbuffer())
 
 
-def _open(folder: Path, plan: ExportPlan) -> Run:
+def _open(folder: Path) -> Run:
     import torch
 
     program = torch.export.load(folder / "model.pt2").module()

@@ -14,7 +14,7 @@ import numpy as np
 from keras_vit import checkpoints
 from keras_vit.errors import ExportError
 from keras_vit.exporting.formats import onnx
-from keras_vit.exporting.plan import ExportPlan, Format, Run
+from keras_vit.exporting.plan import ExportPlan, Format
 from keras_vit.files import write_json
 from keras_vit.model import VisionTransformer
 
@@ -101,10 +101,6 @@ def _finish(folder: Path, plan: ExportPlan, calibration: list[np.ndarray] | None
     onnx.quantise(path, _path(folder, "_quantized"), plan.input)
 
 
-def _open_int8(folder: Path, plan: ExportPlan) -> Run:
-    return onnx.session(_path(folder, "_quantized"))
-
-
 FORMAT = Format(
     model="onnx",
     beside=(_CONFIG, _PROCESSOR),
@@ -113,8 +109,8 @@ FORMAT = Format(
     write=onnx.write,
     describe=_describe,
     finish=_finish,
-    open=lambda folder, plan: onnx.session(_path(folder)),
-    open_int8=_open_int8,
+    open=lambda folder: onnx.session(_path(folder)),
+    open_int8=lambda folder: onnx.session(_path(folder, "_quantized")),
     channels_first=True,
     input="pixel_values",
     prepares=False,
