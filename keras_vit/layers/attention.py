@@ -62,7 +62,14 @@ class Attention(ConfiguredLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self._keep(locals())
+        self.num_heads = num_heads
+        self.dropout_rate = dropout_rate
+        self.qkv_bias = qkv_bias
+        self.projection_bias = projection_bias
+        self.sub_norm = sub_norm
+        self.norm_epsilon = norm_epsilon
+        self.rope = rope
+        self.rope_theta = rope_theta
         self.supports_masking = True
 
     def build(self, inputs_shape, context_shape=None, rotary_shape=None, bias_shape=None):

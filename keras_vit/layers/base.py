@@ -1,7 +1,6 @@
 """The base class of all layers: it derives the config from the constructor's signature."""
 
 import inspect
-from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -15,15 +14,6 @@ class ConfiguredLayer(keras.layers.Layer):
     Keras itself derives a config only if all arguments are plain JSON types; a dtype
     policy given as an object is not.
     """
-
-    def _keep(self, arguments: Mapping[str, Any]) -> None:
-        """Sets an attribute for every argument of a constructor, whose `locals()` these are.
-
-        The constructor calls it behind `super().__init__`, before it has variables of its own.
-        """
-        for name, value in arguments.items():
-            if name not in ("self", "kwargs", "__class__"):
-                setattr(self, name, value)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments; `from_config` is its inverse."""

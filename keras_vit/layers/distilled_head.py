@@ -24,7 +24,8 @@ class DistilledHead(ConfiguredLayer):
 
     def __init__(self, num_classes, bias_init=0.0, **kwargs):
         super().__init__(**kwargs)
-        self._keep(locals())
+        self.num_classes = num_classes
+        self.bias_init = bias_init
 
     def build(self, input_shape):
         self.heads = []

@@ -21,7 +21,7 @@ class LayerScale(ConfiguredLayer):
 
     def __init__(self, initial_value=1e-5, **kwargs):
         super().__init__(**kwargs)
-        self._keep(locals())
+        self.initial_value = initial_value
 
     def build(self, input_shape):
         self.gamma = self.add_weight(

@@ -41,7 +41,13 @@ class MLP(ConfiguredLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self._keep(locals())
+        self.mlp_dim = mlp_dim
+        self.dropout_rate = dropout_rate
+        self.gelu = gelu
+        self.gate_activation = gate_activation
+        self.sub_norm = sub_norm
+        self.norm_epsilon = norm_epsilon
+        self.use_bias = use_bias
 
     def build(self, input_shape):
         hidden_shape = (*input_shape[:-1], self.mlp_dim)

@@ -24,8 +24,9 @@ class UnpackPatches(ConfiguredLayer):
 
     def __init__(self, patch_size, channels, num_prefix_tokens=0, **kwargs):
         super().__init__(**kwargs)
-        self._keep(locals())
         self.patch_size = tuple(patch_size)
+        self.channels = channels
+        self.num_prefix_tokens = num_prefix_tokens
 
     def build(self, input_shape):
         pass

@@ -36,11 +36,13 @@ class PatchEmbedding(ConfiguredLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self._keep(locals())
+        self.hidden_size = hidden_size
         self.patch_size = (
             (patch_size, patch_size) if isinstance(patch_size, int) else tuple(patch_size)
         )
+        self.flatten = flatten
         self.data_format = data_format or keras.config.image_data_format()
+        self.use_bias = use_bias
 
     def build(self, input_shape):
         channels = input_shape[-1 if self.data_format == "channels_last" else 1]

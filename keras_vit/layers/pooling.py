@@ -33,8 +33,9 @@ class Pool(ConfiguredLayer):
 
     def __init__(self, kind, skip=0, **kwargs):
         super().__init__(**kwargs)
-        self._keep(locals())
         _KINDS.check("kind", kind)
+        self.kind = kind
+        self.skip = skip
         self.supports_masking = True
 
     def call(self, inputs, mask=None):
@@ -101,7 +102,11 @@ class MAPHead(ConfiguredLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self._keep(locals())
+        self.num_heads = num_heads
+        self.mlp_dim = mlp_dim
+        self.gelu = gelu
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.skip = skip
         self.supports_masking = True
 
     def build(self, input_shape):

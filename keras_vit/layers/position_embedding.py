@@ -52,8 +52,11 @@ class AddPositionEmbs(ConfiguredLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self._keep(locals())
         self.grid = None if grid is None else tuple(grid)
+        self.class_token = class_token
+        self.position = position
+        self.resize = resize
+        self.other_tokens = other_tokens
         self._prefix = int(class_token) + other_tokens
         self._others = f"class_token={class_token}, other_tokens={other_tokens}"
 

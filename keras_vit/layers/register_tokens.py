@@ -22,7 +22,8 @@ class RegisterTokens(ConfiguredLayer):
 
     def __init__(self, num_tokens, after=0, **kwargs):
         super().__init__(**kwargs)
-        self._keep(locals())
+        self.num_tokens = num_tokens
+        self.after = after
 
     def build(self, input_shape):
         self.tokens = self.add_weight(

@@ -30,8 +30,9 @@ class RelativePositionBias(ConfiguredLayer):
 
     def __init__(self, num_heads, grid, num_prefix_tokens=1, **kwargs):
         super().__init__(**kwargs)
-        self._keep(locals())
+        self.num_heads = num_heads
         self.grid = tuple(grid)
+        self.num_prefix_tokens = num_prefix_tokens
 
     def build(self, inputs_shape):
         rows, columns = self.grid

@@ -30,7 +30,7 @@ class Rescale(ConfiguredLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(autocast=False, **kwargs)  # 16 bits would round the pixels
-        self._keep(locals())
+        self.mean, self.std = mean, std
         self.data_format = data_format or keras.config.image_data_format()
 
     def call(self, inputs: Any) -> Any:

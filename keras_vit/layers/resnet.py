@@ -41,7 +41,11 @@ class StdConv2D(ConfiguredLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self._keep(locals())
+        self.filters = filters
+        self.kernel_size = kernel_size
+        self.strides = strides
+        self.form = form
+        self.epsilon = epsilon
         self.data_format = data_format or keras.config.image_data_format()
 
     def build(self, input_shape):
@@ -96,7 +100,9 @@ class _ResNetLayer(ConfiguredLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self._keep(locals())
+        self.std_conv = std_conv
+        self.std_conv_epsilon = std_conv_epsilon
+        self.group_norm_epsilon = group_norm_epsilon
         self.data_format = data_format or keras.config.image_data_format()
 
     def _pair(self, suffix, input_shape, filters, kernel_size, strides=1, gamma="ones"):
@@ -141,7 +147,7 @@ class ResNetRoot(_ResNetLayer):
 
     def __init__(self, filters, **kwargs):
         super().__init__(**kwargs)
-        self._keep(locals())
+        self.filters = filters
 
     def build(self, input_shape):
         self.conv, self.norm, _ = self._pair("", input_shape, self.filters, 7, 2)
@@ -176,7 +182,8 @@ class BottleneckUnit(_ResNetLayer):
 
     def __init__(self, filters, strides=1, **kwargs):
         super().__init__(**kwargs)
-        self._keep(locals())
+        self.filters = filters
+        self.strides = strides
 
     def build(self, input_shape):
         channels = input_shape[-1 if self.data_format == "channels_last" else 1]

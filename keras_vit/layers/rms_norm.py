@@ -21,7 +21,7 @@ class RMSNorm(ConfiguredLayer):
 
     def __init__(self, epsilon=1e-6, **kwargs):
         super().__init__(**kwargs)
-        self._keep(locals())
+        self.epsilon = epsilon
         self.autocast = False  # inputs keep their float type until `call`, as in LayerNorm
 
     def build(self, input_shape):

@@ -61,12 +61,17 @@ class RotaryPositions(ConfiguredLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self._keep(locals())
         choice(*ROPE_FORMS).check("form", form)
         choice(*ROPE_INDEXINGS).check("indexing", indexing)
         if head_dim % 4:
             raise ConfigError(f"Rotary positions need a head_dim divisible by 4, found {head_dim}.")
+        self.head_dim = head_dim
+        self.form = form
+        self.theta = theta
+        self.offset = offset
         self.reference_grid = None if reference_grid is None else tuple(reference_grid)
+        self.indexing = indexing
+        self.num_prefix_tokens = num_prefix_tokens
         # Numbers, because torch's compiler does not follow NumPy.
         self._frequencies = tuple(float(theta ** (-4 * k / head_dim)) for k in range(head_dim // 4))
 

@@ -24,9 +24,10 @@ class StochasticDepth(ConfiguredLayer):
 
     def __init__(self, rate, seed=None, **kwargs):
         super().__init__(**kwargs)
-        self._keep(locals())
         if not 0 <= rate < 1:
             raise ConfigError(f"rate must be in [0, 1), found {rate!r}.")
+        self.rate = rate
+        self.seed = seed
         self.seed_generator = None
         if rate > 0:  # with a name of its own, as in `Dropout`
             self.seed_generator = keras.random.SeedGenerator(seed, name=f"{self.name}_seed")

@@ -72,7 +72,25 @@ class TransformerBlock(ConfiguredLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self._keep(locals())
+        self.num_heads = num_heads
+        self.mlp_dim = mlp_dim
+        self.dropout_rate = dropout_rate
+        self.attention_dropout_rate = attention_dropout_rate
+        self.stochastic_depth_rate = stochastic_depth_rate
+        self.gelu = gelu
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.qkv_bias = qkv_bias
+        self.projection_bias = projection_bias
+        self.mlp_bias = mlp_bias
+        self.gate_activation = gate_activation
+        self.norm = norm
+        self.sub_norm_attention = sub_norm_attention
+        self.sub_norm_mlp = sub_norm_mlp
+        self.layer_scale = layer_scale
+        self.rope = rope
+        self.rope_theta = rope_theta
+        self.attention_bias = attention_bias
+        self.remat = remat
         self.supports_masking = True
 
     def build(self, inputs_shape, rotary_shape=None, bias_shape=None):
