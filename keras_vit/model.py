@@ -133,7 +133,7 @@ class VisionTransformer(keras.Model):
         self.data_format = data_format
         self.remat = remat
         self.dtype_policy = policy
-        self.inference = Inference(self)
+        self.inference = Inference()
         self._image_checks = ImageChecks(config, data_format)
         self._labels = kept_labels
         self.thresholds = thresholds

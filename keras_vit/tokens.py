@@ -36,10 +36,10 @@ def tokens_of(
     model.config.refuse_packed("tokens()")
     several = [blocks] if isinstance(blocks, int) else list(blocks)
     chosen = [block_index(model, block) for block in several]
-    grid = grid_of(model, images)
     kind = "/norm" if norm else ""
     stages = [f"block_{block}{kind}" for block in chosen]
     values = run(model, images, stages, batch_size)
+    grid = grid_of(model, images)
     tokens = {
         block: _split(values[stage], model, grid)
         for block, stage in zip(chosen, stages, strict=True)
@@ -49,7 +49,8 @@ def tokens_of(
 
 def grid_of(model: Any, images: Any) -> tuple[int, int]:
     """Returns rows and columns of the patches of a prepared batch."""
-    height, width = (images.shape[axis] for axis in image_axes(model))
+    shape = np.shape(images)
+    height, width = (shape[axis] for axis in image_axes(model))
     return model.config.grid_of((height, width))
 
 

@@ -32,6 +32,14 @@ def test_another_size_is_refused_by_every_function(function):
     assert np.isfinite(model.probabilities(normal(2, 16, 16, 3))).all()
 
 
+def test_nested_lists_are_images():
+    model, images = tiny(), normal(2, 16, 16, 3)
+    model.check_images(images.tolist())
+    assert np.array_equal(model.tokens(images.tolist()).patches, model.tokens(images).patches)
+    with pytest.raises(ConfigError, match="found"):
+        model.tokens([[0.0, 1.0]])
+
+
 def test_keras_refuses_another_size_in_a_call_and_in_predict():
     for call in (lambda model, images: model(images), keras.Model.predict):
         with pytest.raises(ValueError, match=r"\(None, 16, 16, 3\)|\(batch, 16, 16, 3\)"):

@@ -28,11 +28,10 @@ _BACKENDS = ("jax", "openvino", "tensorflow", "torch")
 class Inference:
     """The compiled calls of one model, which has one such object.
 
-    Args:
-        model: a built `keras.Model` with one tensor of images as its input.
+    The model is built and has one tensor of images as its input.
     """
 
-    def __init__(self, model: keras.Model) -> None:
+    def __init__(self) -> None:
         self.lock = threading.RLock()
         """Held while a compiled call is made, and while `fit` replaces weights on JAX."""
         self.trainer_lock = threading.RLock()
