@@ -40,7 +40,8 @@ class ImageChecks:
         """Refuses images of another shape, and warns once of pixels out of range.
 
         Raises:
-            ConfigError: the shape is not the model's; the message names the fix.
+            ConfigError: the shape is not the model's, and the message names the fix; or the images
+                are smaller than a patch.
         """
         images = images if hasattr(images, "shape") else np.asarray(images)
         self._check_shape(images.shape)
@@ -63,9 +64,14 @@ class ImageChecks:
             self._look_at(images)
 
     def _check_shape(self, shape: Any) -> None:
-        reason = refusal(tuple(shape), self._config, self._data_format)
+        config, shape = self._config, tuple(shape)
+        reason = refusal(shape, config, self._data_format)
         if reason is not None:
             raise ConfigError(reason)
+        size = shape[1:3] if self._data_format == "channels_last" else shape[2:4]
+        is_open = config.image_size is None and not config.native_aspect
+        if is_open and all(type(side) is int for side in size):  # exporters have symbols
+            config.grid_of(size)
 
     def _look_at(self, images: Any) -> None:
         if self._has_warned:

@@ -19,6 +19,13 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.parametrize("size", [(1, 16), (16, 3)])
+@pytest.mark.parametrize("function", [*FUNCTIONS.values(), lambda model, images: model(images)])
+def test_an_image_smaller_than_a_patch_is_refused_by_a_model_of_any_size(function, size):
+    with pytest.raises(ConfigError, match="larger than an image of"):
+        function(tiny(image_size=None), normal(2, *size, 3))
+
+
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_another_size_is_refused_by_every_function(function):
     """The message names both shapes and two fixes; the model still predicts afterwards."""
