@@ -12,7 +12,7 @@ from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.recognition import WRAPPERS, find_wrapper
 from keras_vit.checkpoints.translate import plan
 from tests.family_goldens import FOLDER
-from tests.helpers import random_tiny
+from tests.helpers import assert_same_arrays, random_tiny
 
 PLAIN = {"num_heads": 3}
 
@@ -66,10 +66,8 @@ def test_torchvision_files_are_read_and_written_bit_for_bit(tmp_path):
     """Files with the MLP names before release 0.13 are read too."""
     source = FOLDER / "px_torchvision.safetensors"
     checkpoints.convert(source, tmp_path / "x.safetensors", "torchvision", **PLAIN)
-    original, written = load_file(source), load_file(tmp_path / "x.safetensors")
-    assert original.keys() == written.keys()
-    for name, array in original.items():
-        np.testing.assert_array_equal(written[name], array)
+    original = load_file(source)
+    assert_same_arrays(original, load_file(tmp_path / "x.safetensors"))
     old = {
         re.sub(r"mlp\.([03])", lambda m: f"mlp.linear_{1 if m[1] == '0' else 2}", name): array
         for name, array in original.items()
