@@ -91,9 +91,8 @@ INEXPRESSIBLE = {
 def test_a_model_that_a_library_cannot_express_is_not_written(dialect, fields, reason, tmp_path):
     """The message gives the reason."""
     exact = EXACT if dialect == "keras_hub" else {}
-    with pytest.raises(CheckpointError) as caught:
+    with raises(CheckpointError, reason):
         checkpoints.save(tiny(**{**exact, **fields}), tmp_path / "x", dialect=dialect)
-    assert reason in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 

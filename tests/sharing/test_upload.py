@@ -9,7 +9,7 @@ from keras_vit import CheckpointError, PresetError, VisionTransformer, cli, uplo
 from keras_vit.sharing.model_card import model_card
 from tests.helpers import random_tiny
 from tests.sources.hub_server import TOKEN, connect, served
-from tests.words import edit_json
+from tests.words import edit_json, raises
 
 NAMES = {"config.json", "model.safetensors", "README.md"}
 
@@ -212,9 +212,8 @@ def damaged(folder, name):
 def test_a_damaged_preset_folder_is_refused_before_any_request(damage, error, message, hub, folder):
     """The message names the file and the fault."""
     damaged(folder, damage)
-    with pytest.raises(error) as caught:
+    with raises(error, message):
         upload_preset("hf://us/flowers", folder)
-    assert message in str(caught.value)
     assert not hub.requests
 
 
@@ -281,9 +280,8 @@ def test_the_card_names_the_base_model_and_its_license(hub, folder, tmp_path):
 )
 def test_bad_fields_of_a_card_are_refused_by_name(card, message, tmp_path):
     """No file is written."""
-    with pytest.raises(PresetError) as caught:
+    with raises(PresetError, message):
         random_tiny().save_to_preset(tmp_path / "mine", card=card)
-    assert message in str(caught.value)
     assert not list(tmp_path.iterdir())
 
 
