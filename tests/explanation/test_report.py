@@ -38,9 +38,12 @@ def report(tmp_path_factory):
 
 def opened(browser, page):
     browser.get(page.as_uri())
-    viewers = browser.find_elements("css selector", ".viewer")
-    eventually(lambda: all(v.get_dom_attribute("data-ready") == "yes" for v in viewers))
-    return viewers
+
+    def ready():
+        viewers = browser.find_elements("css selector", ".viewer")
+        return all(v.get_dom_attribute("data-ready") == "yes" for v in viewers) and viewers
+
+    return eventually(ready)
 
 
 def test_the_page_in_a_browser(browser, report):
