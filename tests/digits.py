@@ -1,5 +1,6 @@
 """scikit-learn's handwritten digits as image files: real data that needs no download."""
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +27,13 @@ def digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         images, data.target, test_size=360, stratify=data.target, random_state=0
     )
     return tuple(split)
+
+
+def encoded(array: np.ndarray, format: str = "PNG") -> bytes:
+    """An array of pixels as the bytes of an image file."""
+    file = io.BytesIO()
+    Image.fromarray(array).save(file, format)
+    return file.getvalue()
 
 
 def write_folders(

@@ -3,6 +3,8 @@
 import math
 
 import numpy as np
+from scipy import ndimage
+from scipy.special import ndtr, softmax
 
 from keras_vit.config import Numerics
 
@@ -14,14 +16,8 @@ def gelu(x: np.ndarray, form: str) -> np.ndarray:
     if form in ("quick", "silu"):
         return x / (1 + np.exp(-x * (1.702 if form == "quick" else 1.0)))
     if form == "exact":
-        return x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
+        return x * ndtr(x)
     return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-
-
-def softmax(x: np.ndarray) -> np.ndarray:
-    """Softmax over the last axis."""
-    e = np.exp(x - x.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1, keepdims=True)
 
 
 def layer_norm(x: np.ndarray, w: dict, name: str, epsilon: float = 1e-6) -> np.ndarray:
@@ -79,7 +75,7 @@ def attention_weights(x: np.ndarray, context: np.ndarray, w: dict, at: str = "")
         np.einsum("btm,mhd->bhtd", tokens, w[f"{at}{name}/kernel"]) + w[f"{at}{name}/bias"][:, None]
         for tokens, name in ((x, "query"), (context, "key"))
     )
-    return softmax(query @ key.swapaxes(-1, -2) / math.sqrt(query.shape[-1]))
+    return softmax(query @ key.swapaxes(-1, -2) / math.sqrt(query.shape[-1]), axis=-1)
 
 
 def attention(x: np.ndarray, context: np.ndarray, w: dict, at: str = "") -> np.ndarray:
@@ -156,8 +152,6 @@ def sincos2d(rows: int, columns: int, width: int) -> np.ndarray:
 
 def zoom(embedding: np.ndarray, source: tuple, target: tuple) -> np.ndarray:
     """The resize of positions in vit_jax: `(rows * columns, width)` to another grid."""
-    from scipy import ndimage
-
     factors = (target[0] / source[0], target[1] / source[1], 1)
     grid = embedding.reshape(*source, -1)
     return ndimage.zoom(grid, factors, order=1).reshape(target[0] * target[1], -1)

@@ -147,12 +147,38 @@ def random_tiny(**fields):
     return randomise(model)
 
 
+def assert_remat_trains_alike(model, images, labels, tolerance: float) -> None:
+    """Fails unless a step of SGD changes the weights as it does with `remat=True`."""
+    again = copy_weights(model, tiny(**model.config.to_dict(), remat=True))
+    for trained in (model, again):
+        trained.compile(keras.optimizers.SGD(0.05), "auto")
+        trained.fit(images, labels, verbose=0)
+    for one, other in zip(model.weights, again.weights, strict=True):
+        assert_close(other, numpy_of(one), tolerance)
+
+
 def assert_close(found, expected, tolerance: float = 1e-5) -> None:
     """Fails if a value differs by more than `tolerance` times the largest expected value."""
     found = found if isinstance(found, np.ndarray) else numpy_of(found)
     assert found.shape == expected.shape
     scale = np.abs(expected).max()
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * scale)
+
+
+def stored(path) -> dict[str, np.ndarray]:
+    """The arrays of a checkpoint file."""
+    from keras_vit.checkpoints.containers import open_arrays
+
+    with open_arrays(path) as reader:
+        return {name: reader.read(name) for name in reader.shapes}
+
+
+def assert_same_arrays(left, right) -> None:
+    """Fails unless two dicts have the same names, shapes, types and bits."""
+    assert left.keys() == right.keys()
+    for name, array in left.items():
+        assert (array.shape, array.dtype) == (right[name].shape, right[name].dtype), name
+        assert array.tobytes() == right[name].tobytes(), name
 
 
 def run_layer_test(layer_class, init_kwargs: dict, **expected) -> None:

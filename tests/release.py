@@ -52,7 +52,7 @@ def _compare_goldens() -> int:
         want = golden.expected(name)
         output = "logits" if "logits" in want else "encoded"
         got = golden.outputs(golden.load_case(name), want["image"], [output])[output]
-        error = np.abs(got - want[output]).max() / np.abs(want[output]).max()
+        error = golden.relative_error(got, want[output])
         assert error <= golden.CASES[name]["tolerance"], (name, error)
     return len(names)
 

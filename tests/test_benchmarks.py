@@ -3,7 +3,6 @@
 import json
 import sys
 
-import keras
 import numpy as np
 import pytest
 
@@ -28,7 +27,8 @@ def test_benchmark_sizes_equal_the_variants(name, variant):
     assert size.tokens == config.grid[0] * config.grid[1] + 1
 
 
-@pytest.mark.skipif(keras.backend.backend() != "jax", reason="runs once, under JAX")
+# Flax runs on JAX.
+@pytest.mark.on_one_backend("jax")
 def test_the_flax_peer_computes_the_logits_of_the_official_code(tmp_path):
     """A golden of the official code, whose weights the peer takes under the official names."""
     from benchmarks.peers.flax_vit import FlaxViT
@@ -80,7 +80,7 @@ def test_a_run_without_units_has_no_ratios():
     assert report.speed_rows(alone)[0]["of_fastest"] is None
 
 
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="libraries of products, once")
+@pytest.mark.on_one_backend("torch")
 @pytest.mark.parametrize("library", ["onednn", "openvino"])
 def test_every_library_computes_the_same_product(library):
     """A unit that computed less than the product would be the fastest."""

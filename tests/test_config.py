@@ -210,32 +210,18 @@ def test_a_position_grid_may_differ_from_the_grid_of_the_image():
 
 
 @pytest.mark.parametrize(
-    ("fields", "tokens", "positions"),
-    [
-        ({"classifier": "token"}, 17, 17),
-        ({"classifier": "token", "position_before_class": True}, 17, 16),
-        ({"classifier": "token_unpooled"}, 17, 17),
-        ({"classifier": "token_unpooled", "position_before_class": True}, 17, 16),
-        ({"classifier": "gap"}, 16, 16),
-        ({"classifier": "map"}, 16, 16),
-        ({"classifier": "unpooled"}, 16, 16),
-        ({"classifier": "gap", "class_token": True}, 17, 17),
-        ({"classifier": "map", "class_token": True, "position_before_class": True}, 17, 16),
-        ({"classifier": "unpooled", "class_token": False}, 16, 16),
-    ],
-    ids=str,
-)
-def test_classifier_and_class_token_determine_the_tokens_and_positions(fields, tokens, positions):
-    """The class token has a position unless `position_before_class` is set."""
-    made = config(**fields)
-    assert made.has_class_token == (tokens == 17)
-    assert made.has_class_position == (positions == 17)
-    assert (made.num_tokens, made.num_positions) == (tokens, positions)
-
-
-@pytest.mark.parametrize(
     ("fields", "prefix", "positions"),
     [
+        ({"classifier": "token"}, 1, 1),
+        ({"classifier": "token", "position_before_class": True}, 1, 0),
+        ({"classifier": "token_unpooled"}, 1, 1),
+        ({"classifier": "token_unpooled", "position_before_class": True}, 1, 0),
+        ({"classifier": "gap"}, 0, 0),
+        ({"classifier": "map"}, 0, 0),
+        ({"classifier": "unpooled"}, 0, 0),
+        ({"classifier": "gap", "class_token": True}, 1, 1),
+        ({"classifier": "map", "class_token": True, "position_before_class": True}, 1, 0),
+        ({"classifier": "unpooled", "class_token": False}, 0, 0),
         ({"num_registers": 4}, 5, 5),
         ({"num_registers": 4, "position_before_registers": True}, 5, 1),
         ({"num_registers": 4, "position_before_class": True}, 5, 0),
@@ -252,6 +238,9 @@ def test_tokens_before_the_patches_and_their_positions(fields, prefix, positions
     made = config(**fields)
     assert (made.num_prefix_tokens, made.num_tokens) == (prefix, 16 + prefix)
     assert (made.num_prefix_positions, made.num_positions) == (positions, 16 + positions)
+    if not made.num_registers:
+        assert made.has_class_token == (prefix > 0)
+        assert made.has_class_position == (positions > 0)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Costs against published figures, and against the counter and autograd of torch."""
 
-import keras
 import pytest
 
 from keras_vit import ConfigError, flops
@@ -71,7 +70,6 @@ MODELS = {
 }
 
 
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch has a counter")
 @pytest.mark.parametrize("name", MODELS)
 def test_forward_and_backward_costs_equal_the_counter_of_torch(name):
     """torch counts the operations that run.

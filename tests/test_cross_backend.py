@@ -3,10 +3,6 @@
 `KERAS_BACKEND=jax python -m tests.test_cross_backend` writes the logits that are compared with.
 """
 
-import json
-import os
-import subprocess
-import sys
 import zlib
 from pathlib import Path
 
@@ -14,9 +10,13 @@ import keras
 import numpy as np
 import pytest
 
+from keras_vit import checkpoints
+from keras_vit.checkpoints.transfer import weights_by_path
 from keras_vit.layers import blank_weights
 from keras_vit.variants import variant
-from tests.helpers import random_tiny
+from tests.golden import relative_error
+from tests.helpers import assert_close, normal, random_tiny
+from tests.processes import python
 
 NEXT = {"torch": "jax", "jax": "tensorflow", "tensorflow": "torch"}[keras.backend.backend()]
 """The backend that reads what this one writes. The suite runs on all three, so each reads once."""
@@ -25,11 +25,11 @@ LOGITS = Path(__file__).parent / "data" / "full_size_logits.npz"
 """The logits of the full-size models on JAX."""
 
 LOAD = """
-import json, sys
+import sys
 import numpy as np
 import keras, keras_vit
-folder, images = json.loads(sys.argv[1])
-images = np.load(images)
+folder = sys.argv[1]
+images = np.load(f"{folder}/images.npy")
 np.savez(
     f"{folder}/{keras.backend.backend()}.npz",
     keras=keras.saving.load_model(f"{folder}/model.keras").predict(images, verbose=0),
@@ -40,24 +40,13 @@ np.savez(
 """
 
 
-def in_backend(backend: str, code: str, argument: str) -> None:
-    """Runs code in a process of another backend."""
-    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
-    environment = {**os.environ, "KERAS_BACKEND": backend, **quiet}
-    command = [sys.executable, "-c", code, argument]
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-
-
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     """A model saved as .keras file, preset and official npz, and its logits."""
     folder = tmp_path_factory.mktemp("saved")
     model = random_tiny(image_size=(16, 24))
-    images = np.random.default_rng(0).uniform(-1, 1, (3, 16, 24, 3)).astype("float32")
+    images = normal(3, 16, 24, 3)
     np.save(folder / "images.npy", images)
-    from keras_vit import checkpoints
-
     model.save(folder / "model.keras")
     model.save_to_preset(folder / "preset")
     checkpoints.save(model, folder / "model.npz")
@@ -67,16 +56,16 @@ def saved(tmp_path_factory):
 def test_files_saved_on_one_backend_load_on_the_next(saved):
     """.keras file, preset and official npz give the same logits there."""
     folder, want = saved
-    in_backend(NEXT, LOAD, json.dumps([str(folder), str(folder / "images.npy")]))
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    process = python(LOAD, folder, KERAS_BACKEND=NEXT, **quiet)
+    assert process.returncode == 0, process.stderr
     with np.load(folder / f"{NEXT}.npz") as logits:
         for kind in ("keras", "preset", "npz"):
-            assert np.abs(logits[kind] - want).max() <= 1e-5 * np.abs(want).max(), kind
+            assert_close(logits[kind], want)
 
 
 def full_size_logits() -> dict[str, np.ndarray]:
     """Returns the logits of full-size models whose weights are seeded by their paths."""
-    from keras_vit.checkpoints.transfer import weights_by_path
-
     images = np.random.default_rng(0).uniform(-1, 1, (1, 224, 224, 3)).astype("float32")
     logits = {}
     for name in FULL_SIZE:
@@ -100,7 +89,7 @@ def test_full_size_models_agree_across_backends():
     with np.load(LOGITS) as want:
         for name in FULL_SIZE:
             assert np.abs(want[name]).max() > 0.1
-            error = np.abs(got[name] - want[name]).max() / np.abs(want[name]).max()
+            error = relative_error(got[name], want[name])
             print(f"{name}: jax against {keras.backend.backend()} {error:.1e}")
             assert error <= 1e-4, name
 

@@ -128,7 +128,7 @@ def test_second_derivatives_are_those_of_the_formulas(kind):
     np.testing.assert_allclose(results, expected, rtol=0, atol=1e-4 * np.abs(expected).max())
 
 
-@pytest.mark.skipif(BACKEND != "jax", reason="JAX's forward mode")
+@pytest.mark.on_one_backend("jax")
 @pytest.mark.parametrize("remat", [False, True])
 def test_forward_mode_of_jax_agrees_with_the_gradient(remat):
     """`jvp` and `jacfwd`, and `linearize` without remat."""
@@ -156,7 +156,7 @@ def test_forward_mode_of_jax_agrees_with_the_gradient(remat):
     np.testing.assert_allclose(forward, backward, rtol=1e-4)
 
 
-@pytest.mark.skipif(BACKEND != "torch", reason="torch's function transforms")
+@pytest.mark.on_one_backend("torch")
 @pytest.mark.parametrize("remat", [False, True])
 def test_function_transforms_of_torch_agree_with_autograd(remat):
     """`torch.func.grad`, `jvp`, `vmap`, their compositions, and dual tensors."""

@@ -104,7 +104,8 @@ def given(desk, published, monkeypatch):
         yield {}
 
 
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="README runs on every backend")
+# The code of README runs on every backend.
+@pytest.mark.on_one_backend("torch")
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
 def test_python_code_of_a_page_runs(page, given):
     """Every block marked `python` runs by itself; the files it names are small ones."""

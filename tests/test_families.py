@@ -11,13 +11,13 @@ from keras_vit.explanation import read_tokens
 from keras_vit.finetune import enable_lora, merge_lora
 from keras_vit.finetune.trainable import layer_decay_multipliers, train_last_blocks
 from keras_vit.inference import run
-from keras_vit.weights import lexicon
 from tests.families import FAMILIES
 from tests.helpers import (
     HYBRID,
     MIXED_POLICIES,
     ROUNDING,
     assert_close,
+    assert_remat_trains_alike,
     copy_weights,
     dtype_of,
     normal,
@@ -47,16 +47,6 @@ IMAGES = normal(2, 16, 16, 3)
 def random_family(fields, **others):
     """A model of 16 patches with `randomise`d weights, rotary frequencies included."""
     return random_tiny(**{"patch_size": 4, "num_classes": 3, **fields, **others})
-
-
-@pytest.mark.on_one_backend("torch")
-@families
-def test_the_lexicon_lists_every_weight_once(fields):
-    """With the path and shape that it has in the Keras model."""
-    model = random_family(fields)
-    listed = [(weight.path, weight.shape) for weight in lexicon.weights(model.config)]
-    assert len(dict(listed)) == len(listed)
-    assert {p: tuple(v.shape) for p, v in weights_by_path(model).items()} == dict(listed)
 
 
 @pytest.mark.on_one_backend("torch")
@@ -112,15 +102,7 @@ def test_a_training_step_with_remat_gives_the_same_weights(fields):
     """One step of SGD."""
     model = random_family({**fields, "num_classes": 3})
     images = normal(2, *model.config.image_size, model.config.channels)
-    again = copy_weights(model, tiny(**model.config.to_dict(), remat=True))
-    labels = np.array([0, 2])
-    for trained in (model, again):
-        trained.compile(
-            keras.optimizers.SGD(0.05), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        )
-        trained.fit(images, labels, verbose=0)
-    for one, other in zip(model.weights, again.weights, strict=True):
-        assert_close(one, numpy_of(other), 1e-4)
+    assert_remat_trains_alike(model, images, np.array([0, 2]), 1e-4)
 
 
 @pytest.mark.on_one_backend("torch")

@@ -4,7 +4,6 @@ import errno
 import os
 
 import h5py
-import keras
 import numpy as np
 import pytest
 
@@ -123,7 +122,8 @@ def test_what_a_caller_does_wrong_keeps_its_name(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == []
 
 
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch writes the format")
+# torch writes the format.
+@pytest.mark.on_one_backend("torch")
 def test_a_full_disk_leaves_no_export(full_disk, tmp_path, model):
     """torch's own writer would end the process."""
     full_disk()

@@ -89,7 +89,7 @@ def test_training_learns_with_and_without_remat(policy, remat):
         assert np.abs(one - other).max() <= (1e-4 if policy == "float32" else 2e-2)
 
 
-@pytest.mark.skipif(BACKEND != "torch", reason="a compiler of torch")
+@pytest.mark.on_one_backend("torch")
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 def test_torch_compile_changes_no_logits(policy):
     import torch

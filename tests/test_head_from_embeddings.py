@@ -7,11 +7,7 @@ from safetensors.numpy import save_file
 
 from keras_vit import ConfigError, VisionTransformer
 from tests.helpers import assert_close, normal, numpy_of, random_tiny
-
-torch = pytest.importorskip("torch")
-from tests import torchvision_shim  # noqa: E402, F401
-
-transformers = pytest.importorskip("transformers")
+from tests.live import torch, transformers
 
 SIZES = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2}
 TOWER = {**SIZES, "num_attention_heads": 2}

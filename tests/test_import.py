@@ -1,14 +1,11 @@
 """Importing keras_vit: the modules it loads, and the classes it registers with Keras."""
 
-import os
-import subprocess
-import sys
-
 import keras
 import pytest
 
 from tests.forks import Nursery
 from tests.helpers import tiny
+from tests.processes import python
 
 
 @pytest.fixture(scope="module")
@@ -22,11 +19,9 @@ def without_keras():
 def modules_after(code: str) -> set[str]:
     """Names of the modules that a fresh process holds after running the code."""
     code += "\nimport sys; print(' '.join(sys.modules))"
-    environment = {**os.environ, "KERAS_BACKEND": keras.backend.backend()}
-    result = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
-    return set(result.stdout.split())
+    process = python(code, KERAS_BACKEND=keras.backend.backend())
+    assert process.returncode == 0, process.stderr
+    return set(process.stdout.split())
 
 
 def test_one_backend_is_imported():
@@ -74,6 +69,4 @@ def test_saved_models_load_without_custom_objects(imports, tmp_path, without_ker
 def test_importing_keras_vit_installs_no_import_hook():
     """`sys.meta_path` stays the same."""
     code = "import sys; before = [*sys.meta_path]; import keras_vit; print(sys.meta_path == before)"
-    command = [sys.executable, "-c", code]
-    result = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "True"
+    assert python(code).stdout.strip() == "True"

@@ -103,13 +103,21 @@ def test_rotation_equals_its_reference(heads_of_table, neighbours, dtype):
     np.testing.assert_array_equal(numpy_of(x), numpy_of(unchanged))
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("with_bias", [True, False])
-@pytest.mark.parametrize(
+linear_shapes = pytest.mark.parametrize(
     ("x", "kernel", "axes"), [((2, 5, 6), (6, 3, 4), 1), ((2, 5, 3, 4), (3, 4, 6), 2)]
 )
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("with_bias", [True, False])
+@linear_shapes
 def test_linear_equals_its_reference(x, kernel, axes, with_bias, dtype):
     """From the width to heads and from heads to the width, with and without a bias."""
+    check_linear(x, kernel, axes, with_bias, dtype)
+
+
+def check_linear(x, kernel, axes, with_bias, dtype):
+    """Compares the products of kernels with those of the reference."""
     arrays = [normal(*x), normal(*kernel, seed=1)]
     arrays += [normal(*kernel[axes:], seed=2)] if with_bias else []
 
@@ -127,7 +135,8 @@ def test_patches_equal_their_reference(images, dtype):
     check(lambda forms: forms.patches, arrays, dtype)
 
 
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="the other forms are Keras's")
+# The other forms are Keras's.
+@pytest.mark.on_one_backend("torch")
 def test_images_smaller_than_a_patch_are_refused():
     """With the message of torch's convolution, as before an image is cut."""
     images, kernel = (keras.ops.convert_to_tensor(normal(*s)) for s in ((2, 3, 8, 3), (4, 4, 3, 5)))
@@ -178,7 +187,8 @@ def test_attention_of_many_tokens_equals_its_reference(bias, tokens, monkeypatch
     check(lambda forms: forms.attention, arrays, "float32")
 
 
-@pytest.mark.skipif(keras.backend.backend() != "jax", reason="JAX calls cuDNN")
+# JAX calls cuDNN.
+@pytest.mark.on_one_backend("jax")
 @pytest.mark.parametrize(("tokens", "others"), [(7, 7), (8, 6), (1, 4)])
 def test_the_token_that_cudnn_gets_in_addition_changes_nothing(tokens, others, monkeypatch):
     """XLA computes the same call here: values and gradients for odd and even numbers of tokens."""
@@ -199,9 +209,8 @@ def test_the_token_that_cudnn_gets_in_addition_changes_nothing(tokens, others, m
     assert set(called) == {(tokens + tokens % 2, "cudnn")}
 
 
-@pytest.mark.skipif(
-    keras.backend.backend() != "torch", reason="torch's form has a gradient of ours"
-)
+# torch's form has a gradient of ours.
+@pytest.mark.on_one_backend("torch")
 @pytest.mark.parametrize("bias", [(1, 2, 3, 3), (2, 1, 1, 3)])
 def test_attention_with_a_bias_has_second_derivatives(bias):
     """By queries, keys, values and bias."""
@@ -235,7 +244,7 @@ def test_uniform_draws_the_numbers_of_its_reference(seed):
         assert 0.1 < np.abs(found).max() <= 0.3
 
 
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="reads weights of torch")
+@pytest.mark.on_one_backend("torch")
 def test_a_weight_on_torch_has_the_value_that_a_scope_gives_it():
     """Casting, stateless calls, devices and subclasses; also after Keras forgot its state."""
 

@@ -78,7 +78,8 @@ def test_attention_is_one_kernel_per_block(programs):
             assert program.attention.count(" x 1") == (1 if task == "forward" else 2)
 
 
-@pytest.mark.skipif(BACKEND != "jax", reason="JAX donates")
+# JAX donates.
+@pytest.mark.on_one_backend("jax")
 def test_a_training_step_takes_the_memory_of_its_state(programs):
     """Each weight, its two moments, and few further numbers."""
     for (task, _), program in programs.items():

@@ -7,6 +7,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from scipy.special import log_softmax
 
 from keras_vit import ConfigError, VisionTransformer
 from tests.helpers import HYBRID, assert_close, normal, numpy_of, randomise, run, tiny
@@ -152,8 +153,7 @@ def test_colours_follow_the_range_and_layout_of_the_encoders_images():
 
 def cross_entropies(outputs):
     """The mean cross-entropy over the corrupted patches of each image, in float64."""
-    logits = outputs["predictions"].astype("float64")
-    log_probability = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    log_probability = log_softmax(outputs["predictions"].astype("float64"), axis=-1)
     chosen = np.take_along_axis(log_probability, outputs["targets"][..., None], axis=-1)[..., 0]
     pairs = zip(chosen, outputs["corrupted"], strict=True)
     return [-values[corrupted].mean() for values, corrupted in pairs]
@@ -314,7 +314,8 @@ def test_every_target_trains(target):
     assert ("accuracy" in history) == (target == "downsized")
 
 
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="920 steps, on one backend")
+# 920 steps, on one backend.
+@pytest.mark.on_one_backend("torch")
 @pytest.mark.skipif(
     not THOROUGH, reason="two minutes; test_docs.py runs the example with few steps"
 )

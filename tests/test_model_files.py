@@ -22,7 +22,7 @@ KINDS = {
     "native aspect": {"native_aspect": True, "position_grid": (3, 3), "num_registers": 1},
     **FAMILIES,
 }
-every_kind = pytest.mark.parametrize("kind", sample(KINDS, "map", "any size", "mixed"))
+every_kind = pytest.mark.parametrize("kind", sample(KINDS, "token", "map", "any size", "mixed"))
 
 
 def images_for(model):
@@ -47,6 +47,7 @@ def test_keras_files_and_presets_restore_class_config_and_logits(kind, tmp_path)
     for each in (loaded, preset):
         assert type(each) is VisionTransformer
         assert each.config == model.config
+        assert (each.labels, each.provenance) == (model.labels, model.provenance)
         assert each.config.source_grid == model.config.source_grid
         assert each.dtype_policy == model.dtype_policy
         assert [w.path for w in each.weights] == [w.path for w in model.weights]

@@ -10,9 +10,8 @@ import pytest
 from keras_vit import attention_maps
 from tests.helpers import HYBRID, assert_close, normal, numpy_of, random_tiny
 
-not_by_backend = pytest.mark.skipif(
-    keras.backend.backend() != "torch", reason="NumPy makes it of weights, tokens or attention"
-)
+# NumPy makes it of weights, tokens or attention.
+pytestmark = pytest.mark.on_one_backend("torch")
 FILE = Path(__file__).parents[1] / "examples" / "paper" / "model_figures.py"
 EXAMPLE = runpy.run_path(str(FILE))
 attention_distance = EXAMPLE["attention_distance"]
@@ -21,7 +20,6 @@ position_similarity = EXAMPLE["position_similarity"]
 token_norms = EXAMPLE["token_norms"]
 
 
-@not_by_backend
 def test_patch_filters_are_the_principal_components_of_scikit_learn():
     """Up to their sign."""
     from sklearn.decomposition import PCA
@@ -37,7 +35,6 @@ def test_patch_filters_are_the_principal_components_of_scikit_learn():
     assert (np.take_along_axis(kernels, np.abs(kernels).argmax(1)[:, None], 1) > 0).all()
 
 
-@not_by_backend
 def test_patch_filters_of_a_hybrid_are_the_kernels_of_its_root():
     """Standardised, as the convolution uses them."""
     found = patch_filters(random_tiny(**HYBRID), count=4)
@@ -46,7 +43,6 @@ def test_patch_filters_of_a_hybrid_are_the_kernels_of_its_root():
     np.testing.assert_allclose(found.kernels.std((1, 2, 3)), 1, atol=1e-4)
 
 
-@not_by_backend
 def test_position_similarity_is_the_cosine_of_position_embeddings():
     """Class token and registers are left out."""
     model = random_tiny(image_size=(24, 16), num_registers=2)
@@ -58,7 +54,6 @@ def test_position_similarity_is_the_cosine_of_position_embeddings():
     np.testing.assert_allclose(np.einsum("rcrc->rc", similar), 1, atol=1e-6)
 
 
-@not_by_backend
 def test_attention_distance_is_a_mean_weighted_by_attention():
     """In pixels between the centres of patches; registers are left out."""
     model = random_tiny(image_size=(16, 24), patch_size=(8, 4), num_registers=2)
@@ -75,7 +70,6 @@ def test_attention_distance_is_a_mean_weighted_by_attention():
     assert_close(found[0], total)
 
 
-@not_by_backend
 def test_token_norms_are_the_lengths_of_patch_tokens():
     """Also the share of tokens above three medians."""
     model, images = random_tiny(num_layers=2, num_registers=1), normal(3, 16, 16, 3)
@@ -86,7 +80,6 @@ def test_token_norms_are_the_lengths_of_patch_tokens():
     assert found.outlier_share[1] == np.float32((lengths > 1.2 * np.median(lengths)).mean())
 
 
-@not_by_backend
 def test_the_example_draws_every_figure_of_the_documentation(tmp_path):
     EXAMPLE["draw"](tmp_path)
     names = ("distances", "filters", "norms", "positions")

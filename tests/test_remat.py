@@ -89,13 +89,14 @@ def test_keras_files_store_remat_and_presets_do_not(tmp_path):
     assert VisionTransformer.from_preset(tmp_path / "preset", remat=True).remat
 
 
-@pytest.mark.skipif(keras.backend.backend() != "jax", reason="reads what XLA's compiler reserves")
+# The test reads what XLA's compiler reserves.
+@pytest.mark.on_one_backend("jax")
 def test_xla_does_not_merge_the_second_run_with_the_first():
     """A gradient through 8 functions of 4 arrays each needs less than half of its memory."""
     assert share_of_memory(lambda function: kernels.remat(function, None)) < 0.5
 
 
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch's ways to differentiate")
+@pytest.mark.on_one_backend("torch")
 def test_torch_gradients_of_a_remat_layer_equal_those_of_the_layer():
     """By inputs or weights alone, repeatedly on one graph, and of second order."""
     import torch

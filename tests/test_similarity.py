@@ -10,9 +10,8 @@ import pytest
 from keras_vit import ConfigError, few_shot
 from tests.helpers import normal, random_tiny
 
-not_by_backend = pytest.mark.skipif(
-    keras.backend.backend() != "torch", reason="NumPy makes it of tokens or features"
-)
+# NumPy makes it of tokens or features.
+not_by_backend = pytest.mark.on_one_backend("torch")
 FILE = Path(__file__).parents[1] / "examples" / "paper" / "similarity.py"
 EXAMPLE = runpy.run_path(str(FILE))
 block_similarity = EXAMPLE["block_similarity"]

@@ -4,10 +4,10 @@ import importlib.util
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import keras
@@ -18,6 +18,7 @@ from filelock import FileLock
 import keras_vit
 from tests.browser import chromium, resize
 from tests.helpers import KERAS_3_14
+from tests.processes import eventually
 from tests.test_docs import RUN_AS_NOTEBOOKS
 
 ROOT = Path(__file__).parents[1]
@@ -28,12 +29,8 @@ pytestmark = [
 
 
 def extension(name):
-    """Imports a file of docs/_extensions."""
-    path = ROOT / "docs" / "_extensions" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    """The functions of a file of docs/_extensions."""
+    return runpy.run_path(str(ROOT / "docs" / "_extensions" / f"{name}.py"))
 
 
 @pytest.fixture(scope="module")
@@ -77,11 +74,11 @@ def browser():
 
 def test_every_internal_link_leads_somewhere(site, tmp_path):
     """The checker of `make docs` finds none, and finds one that a page is given."""
-    links = extension("links")
-    assert links.dead_links(site) == []
+    dead_links = extension("links")["dead_links"]
+    assert dead_links(site) == []
     copy = shutil.copytree(site, tmp_path / "site")
     (copy / "broken.html").write_text('<a href="start.html#no-such-place">x</a><img src="no.png">')
-    assert len(links.dead_links(copy)) == 2
+    assert len(dead_links(copy)) == 2
 
 
 def test_every_public_name_has_an_entry(site):
@@ -162,22 +159,13 @@ def scroll_width(browser):
     return browser.execute_script("return document.documentElement.scrollWidth")
 
 
-def eventually(answer):
-    """Returns the first answer that is not empty, within ten seconds."""
-    for _ in range(100):
-        if value := answer():
-            return value
-        time.sleep(0.1)
-    raise AssertionError("nothing appeared")
-
-
 @pytest.mark.parametrize("name", RUN_AS_NOTEBOOKS)
 def test_a_notebook_of_the_gallery_runs(name, tmp_path):
     """The notebook that the page offers runs from top to bottom in a new kernel."""
     import nbformat
     from nbclient import NotebookClient
 
-    path = extension("gallery").notebook(
+    path = extension("gallery")["notebook"](
         ROOT / "examples" / f"{name}.py", tmp_path / f"{name}.ipynb"
     )
     notebook = nbformat.read(path, as_version=4)

@@ -1,8 +1,6 @@
 """Text from files is shown on terminals, in HTML and in figures, and never interpreted."""
 
 import io
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ import keras_vit
 from keras_vit import CheckpointError
 from keras_vit.cli.console import Screen
 from keras_vit.text import in_markdown, log, visible, warn
+from tests.processes import python
 
 pytestmark = pytest.mark.without_backend
 
@@ -72,9 +71,9 @@ def test_the_text_of_an_exception_has_no_control_characters():
     assert str(error) == "x\\x1b]0;owned\\x07: found \\u202egpj.exe,\n  expected a"
     assert error.args[0].count("\x1b") == 1
     code = "from keras_vit import PresetError; raise PresetError('\\x1b[2J')"
-    process = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
-    assert b"\x1b[2J" not in process.stderr
-    assert b"keras_vit.errors.PresetError: \\x1b[2J" in process.stderr
+    printed = python(code).stderr
+    assert "\x1b[2J" not in printed
+    assert "keras_vit.errors.PresetError: \\x1b[2J" in printed
 
 
 def printed(show, encoding: str = "utf-8") -> str:

@@ -10,9 +10,10 @@ import pytest
 from keras_vit import kernels
 from tests.families import FAMILIES
 from tests.helpers import HYBRID, assert_close, normal, numpy_of, one_graph, random_tiny
+from tests.test_torch_products import choose
 from tests.thorough import THOROUGH
 
-pytestmark = pytest.mark.skipif(keras.backend.backend() != "torch", reason="of torch")
+pytestmark = pytest.mark.on_one_backend("torch")
 if keras.backend.backend() == "torch":
     import torch
     from torch.autograd import forward_ad
@@ -35,9 +36,7 @@ IMAGES = normal(2, 16, 16, 3)
 @pytest.fixture(autouse=True)
 def as_on_amd(monkeypatch):
     """oneDNN computes all products outside of compiled programs."""
-    operation = torch_products._operation()
-    monkeypatch.setattr(torch_products, "_linear", operation)
-    monkeypatch.setattr(torch_products, "_linear_gelu", operation)
+    choose(monkeypatch, torch_products._operation(), torch_products._operation())
     torch._dynamo.reset()
 
 

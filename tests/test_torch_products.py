@@ -11,9 +11,9 @@ from keras_vit.environment.processor import Processor, products_of_torch
 from keras_vit.errors import ConfigError
 from keras_vit.kernels import reference
 from tests.helpers import assert_close, normal, numpy_of, random_tiny, randomise
-from tests.test_kernels import TOLERANCE, check
+from tests.test_kernels import TOLERANCE, check_linear, linear_shapes
 
-pytestmark = pytest.mark.skipif(keras.backend.backend() != "torch", reason="of torch")
+pytestmark = pytest.mark.on_one_backend("torch")
 if keras.backend.backend() == "torch":
     import torch
     from torch.autograd import forward_ad
@@ -111,18 +111,10 @@ def test_the_doctor_tells_where_bfloat16_is_slow(flags, is_slow, monkeypatch):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("with_bias", [True, False])
-@pytest.mark.parametrize(
-    ("x", "kernel", "axes"), [((2, 5, 6), (6, 3, 4), 1), ((2, 5, 3, 4), (3, 4, 6), 2)]
-)
+@linear_shapes
 def test_products_by_onednn_equal_the_reference(x, kernel, axes, with_bias, dtype, onednn):
     """Value and gradients, with and without a bias."""
-    arrays = [normal(*x), normal(*kernel, seed=1)]
-    arrays += [normal(*kernel[axes:], seed=2)] if with_bias else []
-
-    def of(module):
-        return lambda x, kernel, bias=None: module.linear(x, kernel, bias, axes)
-
-    check(of, arrays, dtype)
+    check_linear(x, kernel, axes, with_bias, dtype)
     assert len(onednn) == 3  # the product, and both products of its gradient
 
 

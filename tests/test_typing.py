@@ -8,7 +8,6 @@ import sysconfig
 import venv
 from pathlib import Path
 
-import keras
 import pytest
 
 import keras_vit
@@ -29,7 +28,8 @@ from_arrays([], [], model, sede=1)
 """A script of a user; its last line has a misspelt argument."""
 
 
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="types are those of any backend")
+# Types are those of any backend.
+@pytest.mark.on_one_backend("torch")
 def test_mypy_in_a_users_environment_sees_the_types(tmp_path):
     """The environment has keras_vit and NumPy, and no types of Keras."""
     pytest.importorskip("mypy")

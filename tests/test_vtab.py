@@ -4,7 +4,6 @@ import runpy
 import sys
 from pathlib import Path
 
-import keras
 import numpy as np
 import pytest
 
@@ -12,7 +11,8 @@ from tests.data.test_tfds import prepare
 from tests.digits import digits
 from tests.helpers import tiny
 
-pytestmark = pytest.mark.skipif(keras.backend.backend() != "torch", reason="one small training")
+# One small training needs no second backend.
+pytestmark = pytest.mark.on_one_backend("torch")
 FOLDER = Path(__file__).parents[1] / "examples" / "paper"
 
 

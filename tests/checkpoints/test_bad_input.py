@@ -9,6 +9,7 @@ import pytest
 from keras_vit import CheckpointError, ConfigError, KerasViTError, checkpoints
 from keras_vit.checkpoints.containers import write_npz
 from tests.golden import FOLDER
+from tests.words import raises
 
 SOURCE = FOLDER / "vit_token_published.npz"
 BLOCK = "Transformer/encoderblock_1"
@@ -108,12 +109,10 @@ def test_a_representation_layer_that_the_file_lacks_is_refused(tmp_path, arrays)
 
 def test_positions_that_are_no_square_need_an_image_size():
     """The message names the arguments; the size is not guessed."""
-    with pytest.raises(CheckpointError) as caught:
+    words = ("15 positions are no square grid", "image_size=(height, width)")
+    with raises(CheckpointError, *words, "position_grid=(rows, columns)"):
         checkpoints.load(FOLDER / "vit_gap.npz")
-    message = str(caught.value)
-    assert "15 positions are no square grid" in message
-    assert "image_size=(height, width)" in message and "position_grid=(rows, columns)" in message
-    with pytest.raises(CheckpointError, match="15 positions are no square grid"):
+    with raises(CheckpointError, words[0]):
         checkpoints.load(FOLDER / "vit_gap.npz", image_size=(40, 24))
     with pytest.raises(CheckpointError, match=r"position_grid=\(4, 4\) has 16 cells, the file 15"):
         checkpoints.load(FOLDER / "vit_gap.npz", position_grid=(4, 4))

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from keras_vit import VisionTransformer
 from keras_vit.checkpoints.adapt import adapt_config
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.dialects.names import TORCH
@@ -23,6 +22,8 @@ from keras_vit.variants import list_variants, variant
 from keras_vit.weights import lexicon
 from tests.checkpoints.headers import Headers
 from tests.checkpoints.homes import HOMES, beyond_library
+from tests.families import FAMILIES
+from tests.helpers import assert_same_arrays, tiny
 from tests.thorough import times
 
 dialects = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
@@ -97,13 +98,6 @@ def arrays_from(moves, weights) -> dict[str, np.ndarray]:
     return {move.name: move.to_array([weights[path] for path in move.paths]) for move in moves}
 
 
-def assert_bitwise_equal(left, right):
-    assert left.keys() == right.keys()
-    for name, array in left.items():
-        assert array.shape == right[name].shape, name
-        assert array.tobytes() == right[name].tobytes(), name
-
-
 @pytest.mark.without_backend
 @dialects
 def test_a_dialect_has_a_name_or_a_reason_for_every_word_of_the_lexicon(dialect):
@@ -119,6 +113,7 @@ def test_a_name_for_a_layer_that_the_lexicon_lacks_is_an_error():
         TORCH.names({"block_{l}/nrom": "norm1"})
 
 
+@pytest.mark.usefixtures("blank_models")
 @pytest.mark.parametrize(
     "fields",
     [
@@ -126,16 +121,15 @@ def test_a_name_for_a_layer_that_the_lexicon_lacks_is_an_error():
         {"classifier": "map", "position": "sincos2d"},
         {"classifier": "gap", "representation_size": 12, "num_classes": 0},
         {"resnet": {"num_layers": [2, 1], "width_factor": 0.5}, "patch_size": 1},
+        *FAMILIES.values(),
     ],
 )
-def test_the_lexicon_lists_every_trainable_weight_of_a_model_once(fields):
+def test_the_lexicon_lists_every_weight_of_a_model_once(fields):
     """With the path and shape that it has in the Keras model."""
-    sizes = {"patch_size": 4, "hidden_size": 8, "mlp_dim": 12, "num_heads": 2, "num_layers": 2}
-    config = ViTConfig(**{**sizes, "image_size": 16, "num_classes": 3, **fields})
-    listed = [(weight.path, weight.shape) for weight in lexicon.weights(config)]
+    model = tiny(**{"patch_size": 4, "num_layers": 2, **fields})
+    listed = [(weight.path, weight.shape) for weight in lexicon.weights(model.config)]
     assert len(dict(listed)) == len(listed)
-    model = VisionTransformer(config)
-    held = {path: tuple(v.shape) for path, v in weights_by_path(model).items() if v.trainable}
+    held = {path: tuple(v.shape) for path, v in weights_by_path(model).items()}
     assert held == dict(listed)
 
 
@@ -153,9 +147,9 @@ def test_reading_and_writing_are_inverse_bit_by_bit(dialect, config):
     weights = weights_from(moves, file_arrays)
     listed = {weight.path: weight.shape for weight in lexicon.weights(config)}
     assert {path: array.shape for path, array in weights.items()} == listed
-    assert_bitwise_equal(arrays_from(moves, weights), file_arrays)
+    assert_same_arrays(arrays_from(moves, weights), file_arrays)
     others = random_arrays(listed)
-    assert_bitwise_equal(weights_from(moves, arrays_from(moves, others)), others)
+    assert_same_arrays(weights_from(moves, arrays_from(moves, others)), others)
 
 
 @pytest.mark.without_backend

@@ -8,16 +8,11 @@ import pytest
 from keras_vit import checkpoints
 from tests import family_goldens, golden
 from tests.golden import relative_error
-from tests.helpers import only_under
+from tests.helpers import only_under, stored
 
 # The goldens are compared on every backend; here files are.
 only_under("torch")
-torch = pytest.importorskip("torch")
-from tests import torchvision_shim  # noqa: E402, F401
-
-timm = pytest.importorskip("timm")
-transformers = pytest.importorskip("transformers")
-from tests.live import channels_first, stored  # noqa: E402
+from tests.live import channels_first, timm, torch, transformers  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("offline")
 

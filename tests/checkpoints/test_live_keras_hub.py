@@ -14,7 +14,7 @@ from keras_vit import CheckpointError, checkpoints
 from tests import family_goldens, golden
 from tests.checkpoints.keras_hub_backbones import backbone_of
 from tests.family_goldens import CASES, FOLDER, cases_of, load_case, relative_error
-from tests.helpers import normal, numpy_of, only_under, random_tiny
+from tests.helpers import assert_same_arrays, normal, numpy_of, only_under, random_tiny
 
 # The goldens of keras-hub are compared on every backend; here files and arguments are.
 only_under("tensorflow")
@@ -36,14 +36,6 @@ def stored(folder) -> dict[str, np.ndarray]:
         with h5py.File(path) as file:
             file.visititems(add)
     return arrays
-
-
-def assert_same_arrays(left, right):
-    """Same names, shapes, types and bits."""
-    assert left.keys() == right.keys()
-    for name, array in left.items():
-        assert (array.shape, array.dtype) == (right[name].shape, right[name].dtype), name
-        assert array.tobytes() == right[name].tobytes(), name
 
 
 def test_a_hub_classifier_with_softmax_is_loaded_as_logits(tmp_path):

@@ -10,14 +10,11 @@ from keras_vit import checkpoints
 from tests.checkpoints.test_naflex import FOLDER, expected
 from tests.golden import relative_error
 from tests.helpers import only_under
+from tests.words import edit_json
 
 # The goldens are compared on every backend; here the libraries read files.
 only_under("torch")
-torch = pytest.importorskip("torch")
-from tests import torchvision_shim  # noqa: E402, F401
-
-timm = pytest.importorskip("timm")
-transformers = pytest.importorskip("transformers")
+from tests.live import timm, torch, transformers  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("offline")
 
@@ -82,9 +79,7 @@ def test_a_tower_beside_its_text_reads_patches_of_any_shape(tmp_path):
 def test_the_limit_of_the_processor_is_that_of_the_model(limit, tmp_path):
     """The processor may allow more or fewer patches than there are positions, 25 here."""
     folder = shutil.copytree(FOLDER / "hf_siglip2", tmp_path / "theirs")
-    processor = json.loads((folder / "preprocessor_config.json").read_text())
-    processor["max_num_patches"] = limit
-    (folder / "preprocessor_config.json").write_text(json.dumps(processor))
+    edit_json(folder / "preprocessor_config.json", max_num_patches=limit)
     _, pictures = expected("hf_siglip2")
     theirs = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil")
     given = theirs(images=pictures, return_tensors="pt")

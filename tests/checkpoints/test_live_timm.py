@@ -14,19 +14,15 @@ from keras_vit.variants import list_variants, variant
 from tests.checkpoints.headers import Headers
 from tests.golden import FOLDER
 from tests.helpers import only_under
-from tests.words import raises
+from tests.words import edit_json, raises
 
 # The goldens of timm are compared on every backend; here files and arguments are.
 only_under("torch")
-torch = pytest.importorskip("torch")
-from tests import torchvision_shim  # noqa: E402, F401
-
-timm = pytest.importorskip("timm")
-
-from tests.data.make_timm_registry import FILE, registry  # noqa: E402
-from tests.live import shapes_of  # noqa: E402
+from tests.live import shapes_of, timm, torch  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("offline", "blank_models")
+
+from tests.data.make_timm_registry import FILE, registry  # noqa: E402
 
 
 @pytest.mark.parametrize("form", [list, lambda names: dict(enumerate(names))], ids=["list", "dict"])
@@ -34,8 +30,7 @@ def test_labels_are_read_from_timm_and_written_to_timm(form, tmp_path):
     """From label_names, a list or an object by number, to `model.labels` and back."""
     names = ["tench", "goldfish", "crane", "crane, bird", "Ä", "f", "g"]
     folder = shutil.copytree(FOLDER / "timm_token", tmp_path / "x")
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "label_names": form(names)}))
+    edit_json(folder / "config.json", label_names=form(names))
     model = checkpoints.load(folder)
     assert model.labels == tuple(names)
     checkpoints.save(model, tmp_path / "saved", dialect="timm")

@@ -16,13 +16,11 @@ from tests.words import raises
 
 # The goldens of transformers are compared on every backend; here files and arguments are.
 only_under("torch")
-torch = pytest.importorskip("torch")
-from tests import torchvision_shim  # noqa: E402, F401
-
-transformers = pytest.importorskip("transformers")
-from transformers.core_model_loading import revert_weight_conversion  # noqa: E402
+from tests.live import channels_first, random_transformers, torch, transformers  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("offline", "blank_models")
+
+from transformers.core_model_loading import revert_weight_conversion  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -81,12 +79,7 @@ _SMALL = {
 
 def saved(class_name, folder, **fields):
     """A small model of transformers with a random number in every array, and its files."""
-    kind = getattr(transformers, class_name)
-    torch.manual_seed(0)
-    model = kind(kind.config_class(**{**_SMALL, **fields})).eval()
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.normal_(std=0.2)
+    model = random_transformers(class_name, **_SMALL, **fields)
     model.save_pretrained(folder)
     return model
 
@@ -111,7 +104,7 @@ def test_a_pooler_of_another_width_has_our_features(class_name, tmp_path):
     """`pooler_output_size`; DPT is not written, since its decoder is missing."""
     theirs = saved(class_name, tmp_path / "theirs", pooler_output_size=13)
     images = np.random.default_rng(0).uniform(-1, 1, (2, 8, 8, 3)).astype("float32")
-    given = torch.from_numpy(np.moveaxis(images, -1, 1).copy())
+    given = channels_first(images)
     with torch.no_grad():
         want = theirs(given).pooler_output.numpy()
     model = checkpoints.load(tmp_path / "theirs")

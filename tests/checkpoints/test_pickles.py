@@ -3,7 +3,6 @@
 import json
 import pickle
 
-import keras
 import numpy as np
 import pytest
 
@@ -11,9 +10,8 @@ from keras_vit import CheckpointError, VisionTransformer, checkpoints
 from keras_vit.cli import main
 from tests.helpers import normal, numpy_of, random_tiny
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "torch", reason="torch reads the files on every backend"
-)
+# torch reads the files on every backend.
+pytestmark = pytest.mark.on_one_backend("torch")
 IMAGES = normal(2, 16, 16, 3)
 
 

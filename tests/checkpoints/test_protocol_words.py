@@ -13,6 +13,7 @@ from keras_vit.images.protocols import complete
 from tests import torchvision_shim  # noqa: F401  before timm and transformers
 from tests.golden import FOLDER
 from tests.helpers import tiny
+from tests.words import edit_json
 
 pytestmark = pytest.mark.on_one_backend("torch")
 
@@ -42,16 +43,10 @@ def test_loading_sets_the_protocol_of_the_library(source, protocol):
 
 
 def with_json(tmp_path, golden, name, **changes):
-    """A copy of a golden folder with other values in a JSON file; None removes a key."""
-    folder = tmp_path / "copy"
-    shutil.copytree(FOLDER / golden, folder, dirs_exist_ok=True)
-    content = json.loads((folder / name).read_text())
-    inner = {"config.json": "pretrained_cfg", "image_converter.json": "config"}.get(name)
-    words = content[inner] if inner else content
-    words.update(changes)
-    for key in [key for key, value in words.items() if value is None]:
-        del words[key]
-    (folder / name).write_text(json.dumps(content))
+    """A copy of a golden folder with other values in a JSON file; `...` removes a key."""
+    folder = shutil.copytree(FOLDER / golden, tmp_path / "copy")
+    inner = {"config.json": ["pretrained_cfg"], "image_converter.json": ["config"]}.get(name, [])
+    edit_json(folder / name, *inner, **changes)
     return folder
 
 
@@ -60,7 +55,7 @@ STATED = {
     "timm_avg": (
         ({"crop_pct": 1.0, "crop_mode": "squash"}, {"crop_pct": 1.0, "crop_mode": "squash"}),
         ({"interpolation": "bilinear", **IMAGENET}, {"interpolation": "bilinear", **IMAGENET}),
-        ({"crop_pct": None, "mean": None, "std": None}, {"crop_pct": 0.875, **IMAGENET}),
+        ({"crop_pct": ..., "mean": ..., "std": ...}, {"crop_pct": 0.875, **IMAGENET}),
     ),
     "hf_classifier": (
         ({"size": 16, "resample": 3}, {"interpolation": "bicubic"}),
@@ -75,7 +70,7 @@ STATED = {
     "kh_classifier": (
         *(({word: value}, {word: value}) for word, value in
           (("crop_to_aspect_ratio", False), ("antialias", True))),
-        ({"scale": 1 / 255, "offset": None}, {"mean": 0.0, "std": 1.0}),
+        ({"scale": 1 / 255, "offset": ...}, {"mean": 0.0, "std": 1.0}),
         (
             {
                 "scale": [1 / 255 / s for s in IMAGENET["std"]],

@@ -4,13 +4,15 @@ import json
 import shutil
 
 import keras
+import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
 from keras_vit import CheckpointError, checkpoints
 from tests import family_goldens, golden
-from tests.helpers import HYBRID, tiny
-from tests.words import raises
+from tests.checkpoints.shards import INDEX, split
+from tests.helpers import HYBRID, normal, random_tiny, tiny
+from tests.words import edit_json, raises
 
 pytestmark = pytest.mark.on_one_backend("torch")
 
@@ -89,9 +91,8 @@ INEXPRESSIBLE = {
 def test_a_model_that_a_library_cannot_express_is_not_written(dialect, fields, reason, tmp_path):
     """The message gives the reason."""
     exact = EXACT if dialect == "keras_hub" else {}
-    with pytest.raises(CheckpointError) as caught:
+    with raises(CheckpointError, reason):
         checkpoints.save(tiny(**{**exact, **fields}), tmp_path / "x", dialect=dialect)
-    assert reason in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -181,11 +182,7 @@ def test_json_that_contradicts_the_arrays_is_refused(name, at, changes, message,
     source = source if source.exists() else family_goldens.FOLDER / name
     folder = shutil.copytree(source, tmp_path / "copy")
     file, *keys = at if at[:1] == ("task.json",) else ("config.json", *at)
-    content = place = json.loads((folder / file).read_text())
-    for key in keys:
-        place = place[key]
-    place |= changes
-    (folder / file).write_text(json.dumps(content))
+    edit_json(folder / file, *keys, **changes)
     assert message in refused(folder)
 
 
@@ -251,3 +248,58 @@ def test_a_keras_file_is_refused_by_the_class_of_its_model(tmp_path):
     for name, kind in (("vit", "keras_vit>VisionTransformer"), ("sequential", "Sequential")):
         with pytest.raises(CheckpointError, match=f"whole model of the class {kind}"):
             checkpoints.load(tmp_path / f"{name}.keras")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A copy of a transformers checkpoint, which the tests damage."""
+    return shutil.copytree(golden.FOLDER / "hf_classifier", tmp_path / "copy")
+
+
+def test_an_array_of_integers_is_refused(folder):
+    """The message names the array, the type found and the type expected."""
+    arrays = load_file(folder / "model.safetensors")
+    arrays["classifier.bias"] = arrays["classifier.bias"].astype("int32")
+    save_file(arrays, folder / "model.safetensors")
+    assert "classifier.bias is int32, expected a float" in refused(folder)
+
+
+def test_a_folder_with_several_files_of_weights_is_refused(tmp_path):
+    """The message names the files."""
+    for name in ("a.npz", "b.npz"):
+        shutil.copy(golden.FOLDER / "vit_rep.npz", tmp_path / name)
+    with pytest.raises(CheckpointError, match="expected one file of weights .* found a.npz, b.npz"):
+        checkpoints.load(tmp_path)
+
+
+def test_sharded_safetensors_load_and_bad_indices_are_refused(folder):
+    """A missing shard, a long name, and an array in two shards."""
+    images = normal(1, 16, 16, 3)
+    whole = checkpoints.load(folder).predict(images, verbose=0)
+    weight_map, index = split(folder), folder / INDEX
+    np.testing.assert_array_equal(checkpoints.load(folder).predict(images, verbose=0), whole)
+
+    shutil.copy(folder / "model-00001-of-00002.safetensors", folder / "extra.safetensors")
+    assert weight_map["classifier.bias"].startswith("model-00001")
+    double = {**weight_map, "classifier.bias": "extra.safetensors"}
+    index.write_text(json.dumps({"weight_map": double}))
+    assert "stands in two files" in refused(folder)
+    index.write_text(json.dumps({"weight_map": {**weight_map, "classifier.bias": "x" * 5000}}))
+    assert len(refused(folder)) < 2000
+    index.write_text(json.dumps({"weight_map": weight_map}))
+    (folder / "model-00001-of-00002.safetensors").unlink()
+    missing = "names 'model-00001-of-00002.safetensors', but the folder has no such file"
+    assert missing in refused(folder)
+
+
+def test_a_folder_with_other_files_is_not_overwritten(tmp_path):
+    """A folder with an older checkpoint is."""
+    model = random_tiny(numerics={"gelu": "exact", "layer_norm_epsilon": 1e-12})
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "notes.txt").touch()
+    with pytest.raises(CheckpointError, match="holds notes.txt, so it is not overwritten"):
+        checkpoints.save(model, tmp_path / "out", "transformers")
+    (tmp_path / "out" / "notes.txt").unlink()
+    checkpoints.save(model, tmp_path / "out", "transformers")
+    checkpoints.save(model, tmp_path / "out", "transformers")
+    assert checkpoints.load(tmp_path / "out").config.hidden_size == model.config.hidden_size

@@ -11,10 +11,7 @@ from tests.helpers import normal, numpy_of, only_under
 
 # The graphs are those of other classes, which goldens compare on every backend.
 only_under("torch")
-torch = pytest.importorskip("torch")
-from tests import torchvision_shim  # noqa: E402, F401
-
-transformers = pytest.importorskip("transformers")
+from tests.live import channels_first, random_transformers, torch, transformers  # noqa: E402
 
 SIZES = {
     "hidden_size": 24,
@@ -29,25 +26,14 @@ CLASSES = {dialect.name: dialect.identity.class_name for dialect in RELATIVES}
 NO_CLASS_TOKEN = ("Idefics3VisionTransformer", "SmolVLMVisionTransformer")
 
 
-def random_model(class_name, **fields):
-    """A model of transformers with a random number in every array."""
-    kind = getattr(transformers, class_name)
-    torch.manual_seed(0)
-    model = kind(kind.config_class(**fields)).eval()
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.normal_(std=0.2)
-    return model
-
-
 def outputs(model):
     with torch.no_grad():
-        return model(torch.from_numpy(IMAGE.transpose(0, 3, 1, 2).copy()))
+        return model(channels_first(IMAGE))
 
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_the_vision_class_has_our_features_and_reads_what_we_write(name, tmp_path):
-    theirs = random_model(CLASSES[name], **VISION)
+    theirs = random_transformers(CLASSES[name], **VISION)
     theirs.save_pretrained(tmp_path / "theirs")
     model = checkpoints.load(tmp_path / "theirs")
     found = outputs(theirs)
@@ -92,7 +78,9 @@ PROJECTED = {
 def test_a_whole_model_of_two_towers_gives_the_projected_features(class_name, tmp_path):
     family, tower, projection = PROJECTED[class_name]
     text = {**TEXT, "hidden_act": "gelu"}
-    theirs = random_model(class_name, vision_config=VISION, text_config=text, projection_dim=8)
+    theirs = random_transformers(
+        class_name, vision_config=VISION, text_config=text, projection_dim=8
+    )
     theirs.save_pretrained(tmp_path)
     with torch.no_grad():
         pooled = outputs(theirs.get_submodule(tower)).pooler_output
@@ -138,7 +126,7 @@ def fields_of(class_name):
 
 @pytest.mark.parametrize("class_name", PARTS)
 def test_the_tower_of_a_whole_model_has_the_same_tokens(class_name, tmp_path):
-    theirs = random_model(class_name, **fields_of(class_name))
+    theirs = random_transformers(class_name, **fields_of(class_name))
     theirs.save_pretrained(tmp_path)
     want = outputs(theirs.get_submodule(PARTS[class_name])).last_hidden_state.numpy()
     model = checkpoints.load(tmp_path)

@@ -13,23 +13,14 @@ from keras_vit.checkpoints import transfer
 from keras_vit.checkpoints.containers import open_arrays, write_npz
 from keras_vit.checkpoints.opening import OpenSource
 from tests.golden import CASES, FOLDER, expected, load_case, relative_error
-from tests.helpers import random_tiny, tiny
+from tests.helpers import assert_same_arrays, random_tiny, stored, tiny
 
 SOURCE = FOLDER / "vit_token_published.npz"
 
 
-def read_all(path) -> dict[str, np.ndarray]:
-    with open_arrays(path) as reader:
-        return {name: reader.read(name) for name in reader.shapes}
-
-
 def assert_same_file(left, right):
     """Fails unless two files have the same names, shapes, dtypes and bits."""
-    left, right = read_all(left), read_all(right)
-    assert left.keys() == right.keys()
-    for name, array in left.items():
-        assert (array.shape, array.dtype) == (right[name].shape, right[name].dtype), name
-        assert array.tobytes() == right[name].tobytes(), name
+    assert_same_arrays(stored(left), stored(right))
 
 
 @pytest.mark.on_one_backend("torch")
@@ -77,7 +68,7 @@ def test_convert_may_resize_and_drop_the_head(tmp_path):
 @pytest.mark.parametrize("prefix", ["params/", "opt/target/"])
 def test_training_checkpoints_load_without_their_optimizer_state(prefix, tmp_path):
     """Their names have a prefix; `inspect` lists the arrays that are ignored."""
-    arrays = {prefix + name: array for name, array in read_all(SOURCE).items()}
+    arrays = {prefix + name: array for name, array in stored(SOURCE).items()}
     if prefix == "opt/target/":
         arrays["opt/state/step"] = np.zeros((), "int32")
         arrays["opt/state/param_states/cls/momentum"] = np.zeros((1, 1, 24), "float32")
@@ -95,7 +86,7 @@ def test_training_checkpoints_load_without_their_optimizer_state(prefix, tmp_pat
 def test_files_of_other_float_types_load_and_convert(dtype, tmp_path):
     """16-bit values become float32 exactly; NumPy shows bfloat16 as two bytes of void."""
     kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
-    arrays = {name: array.astype(kind) for name, array in read_all(SOURCE).items()}
+    arrays = {name: array.astype(kind) for name, array in stored(SOURCE).items()}
     write_npz(tmp_path / "x.npz", arrays.items())
     if dtype == "bfloat16":
         with np.load(tmp_path / "x.npz") as file:
@@ -114,7 +105,7 @@ def test_group_norm_arrays_of_rank_1_and_rank_4_load(gn_axes, tmp_path):
     source = "hybrid_r50_64x48.npz" if gn_axes == 4 else "hybrid_r50.npz"
     arrays = {
         name: array.reshape((1,) * (gn_axes - 1) + (-1,)) if "gn" in name else array
-        for name, array in read_all(FOLDER / source).items()
+        for name, array in stored(FOLDER / source).items()
     }
     write_npz(tmp_path / "x.npz", arrays.items())
     name = "hybrid_r50_64x48" if gn_axes == 4 else "hybrid_r50"

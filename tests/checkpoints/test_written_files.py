@@ -5,13 +5,12 @@ import pytest
 from keras_vit import CheckpointError, checkpoints
 from keras_vit.checkpoints.libraries import run_library
 from tests.golden import CASES, FOLDER, expected, relative_error
-from tests.helpers import normal, only_under, random_tiny
+from tests.helpers import assert_same_arrays, normal, only_under, random_tiny, stored
 from tests.words import raises
 
 # The goldens are compared on every backend; here the libraries read files.
 only_under("torch")
 from tests import torchvision_shim  # noqa: E402, F401
-from tests.live import stored  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("offline")
 
@@ -104,6 +103,4 @@ def test_official_hybrids_are_written_only_as_lossy(tmp_path):
     error = relative_error(outputs_of("timm", tmp_path / "x", want["image"]), want["logits"])
     assert 1e-5 < error < 1e-1
     checkpoints.convert(tmp_path / "x", tmp_path / "back.npz", "google", lossy=True)
-    arrays, back = stored(source), stored(tmp_path / "back.npz")
-    assert arrays.keys() == back.keys()
-    assert all((array == back[name]).all() for name, array in arrays.items())
+    assert_same_arrays(stored(source), stored(tmp_path / "back.npz"))

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 from importlib import metadata
@@ -18,6 +17,7 @@ from PIL import Image
 from keras_vit import __version__, cli
 from keras_vit.checkpoints import inspect
 from tests.golden import FOLDER
+from tests.processes import python
 from tests.thorough import times
 
 
@@ -129,8 +129,7 @@ def test_no_log_of_tensorflow_stands_above_an_answer(tmp_path):
         (tmp_path / "data" / name).mkdir(parents=True, exist_ok=True)
         Image.fromarray(np.zeros((8, 8), "uint8")).save(tmp_path / "data" / name / f"{k}.png")
     words = COMMANDS[keras.backend.backend()].split()
-    command = [sys.executable, "-c", ANSWER, *words]
-    process = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
+    process = python(ANSWER, *words, cwd=tmp_path)
     assert (process.returncode, process.stderr) == (0, "")
     assert process.stdout.startswith(("image\tlabel\tprobability\n", "model "))
 
@@ -186,8 +185,7 @@ assert not {"keras", "jax", "torch", "tensorflow"} & set(sys.modules)
 )
 def test_bad_arguments_are_refused_before_a_backend_is_imported(arguments, message):
     """The process ends with status 2 and has imported neither Keras nor a backend."""
-    command = [sys.executable, "-c", QUICK, *arguments.split()]
-    process = subprocess.run(command, check=False, capture_output=True, text=True)
+    process = python(QUICK, *arguments.split())
     assert process.returncode == 0, process.stderr
     assert message in " ".join(process.stderr.split())
 
@@ -270,7 +268,8 @@ sys.exit(cli.main(sys.argv[1:]))
 """The demo, in `make test` with half of the training images."""
 
 
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="A demo takes long.")
+# A demo takes long.
+@pytest.mark.on_one_backend("torch")
 def test_demo_predicts_fine_tunes_saves_reloads_and_explains(tmp_path, nursery):
     """Accuracy rises by over 30 points, and the reloaded preset gives the same answers."""
     process = nursery.run("-c", DEMO, "demo", "--out", tmp_path)

@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import sys
-import time
 from pathlib import Path
 
 import jax
@@ -22,34 +21,17 @@ from tests import light_compilation
 from tests.distribution import training
 from tests.distribution.forked import results
 from tests.distribution.functions import IMAGES, compiled, outputs, write_pictures
-from tests.distribution.training import StoppedError, distance, message
-from tests.thorough import THOROUGH, times
+from tests.distribution.training import COUNTS, distance, message, stopped
+from tests.processes import eventually
+from tests.thorough import times
 
-COUNTS = (1, 9) if THOROUGH else (9,)
-trained = functools.partial(training.trained, epochs=3, steps_per_epoch=times(4, 10))
+LENGTH = {"epochs": 3, "steps_per_epoch": times(4, 10)}
+trained = functools.partial(training.trained, **LENGTH)
 WAYS = {
     "data": distribution.data_parallel,
     "fully sharded": distribution.fully_sharded,
     "tensor": lambda: distribution.tensor_parallel(4),
 }
-
-
-def stopped(folder, epoch):
-    """A training that ends early, as a killed one; its state is in the folder."""
-    try:
-        trained(folder, stop_after=epoch)
-    except StoppedError:
-        return sorted(path.name for path in folder.iterdir())
-    raise AssertionError("The training was to stop.")
-
-
-def wait_until(condition):
-    """Returns when the condition holds, within ten minutes."""
-    for _ in range(6000):
-        if condition():
-            return
-        time.sleep(0.1)
-    raise TimeoutError("Process 0 did not finish.")
 
 
 def alone(index, folder):
@@ -70,7 +52,7 @@ def alone(index, folder):
             np.savez(folder / f"{name}.npz", *values)
         (folder / "done").touch()
     else:
-        wait_until((folder / "done").exists)
+        eventually((folder / "done").exists, seconds=600)
     return {path.stem: list(np.load(path).values()) for path in sorted(folder.glob("*.npz"))}
 
 
@@ -88,7 +70,7 @@ def findings_of(index, port, folder):
             apart = distance(losses, one["losses"]), distance(variables, one["variables"])
             report["ways"][way] = apart
             if way == "fully sharded":
-                report["files"] = stopped(folder / way, 1)
+                report["files"] = stopped(folder / way, **LENGTH)
                 if index == 0:
                     shutil.copytree(folder / way, folder / "copy")
                 report["resumed"] = distance(trained(folder / way).variables, variables)

@@ -18,14 +18,15 @@ from tests.distribution import training
 from tests.distribution.training import (
     IMAGES,
     LABELS,
-    StoppedError,
     distance,
     message,
     model_of,
+    stopped,
 )
 from tests.thorough import times
 
-trained = functools.partial(training.trained, epochs=3, steps_per_epoch=times(4, 10))
+LENGTH = {"epochs": 3, "steps_per_epoch": times(4, 10)}
+trained = functools.partial(training.trained, **LENGTH)
 
 
 def main():
@@ -42,10 +43,7 @@ def main():
         "loss": distance([mean.numpy() / 2], [losses_alone]),
         "state": distance(state, alone),
     }
-    try:
-        trained(folder / "run", stop_after=1, **together)
-    except StoppedError:
-        report["files"] = sorted(path.name for path in (folder / "run").iterdir())
+    report["files"] = stopped(folder / "run", **LENGTH, **together)
     report["resumed"] = distance(trained(folder / "run", **together).variables, state)
 
     report["whole passes"] = distance(

@@ -15,10 +15,9 @@ import tensorflow as tf
 from keras_vit import finetune
 from tests.distribution import training
 from tests.distribution.functions import IMAGES, LABELS, compiled, outputs, write_pictures
-from tests.distribution.training import distance, model_of
-from tests.thorough import THOROUGH, times
+from tests.distribution.training import COUNTS, distance, model_of
+from tests.thorough import times
 
-COUNTS = (1, 9) if THOROUGH else (9,)
 STEPS = times(8, 25)
 
 

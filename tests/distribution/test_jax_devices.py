@@ -7,9 +7,8 @@ from keras_vit import ConfigError, distribution
 from tests.distribution.programs import findings
 from tests.thorough import THOROUGH
 
-on_jax = pytest.mark.skipif(
-    keras.backend.backend() != "jax", reason="keras.distribution is for JAX alone."
-)
+# keras.distribution is for JAX alone.
+on_jax = pytest.mark.on_one_backend("jax")
 
 
 @pytest.fixture(scope="module")

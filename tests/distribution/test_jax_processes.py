@@ -1,15 +1,12 @@
 """Two processes of JAX: equal to one process, in training, prediction, resuming and saving."""
 
-import keras
 import pytest
 
 from tests.distribution.programs import findings
-from tests.thorough import THOROUGH
+from tests.distribution.training import COUNTS
 
-COUNTS = (1, 9) if THOROUGH else (9,)
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "jax", reason="keras.distribution is for JAX alone."
-)
+# keras.distribution is for JAX alone.
+pytestmark = pytest.mark.on_one_backend("jax")
 
 
 @pytest.fixture(scope="module")

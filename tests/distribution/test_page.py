@@ -2,13 +2,13 @@
 
 import re
 
-import keras
 import pytest
 
 from tests.distribution.programs import ROOT, TORCHRUN, run
 
 
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="ddp is for torch.")
+# ddp is for torch.
+@pytest.mark.on_one_backend("torch")
 def test_the_program_of_the_page_runs_in_two_processes(tmp_path):
     """As it stands on the page, under torchrun."""
     page = (ROOT / "docs" / "devices.md").read_text(encoding="utf-8")

@@ -1,15 +1,12 @@
 """`MirroredStrategy` on two virtual CPUs trains as one device does."""
 
-import keras
 import pytest
 
 from tests.distribution.programs import findings
-from tests.distribution.training import RECIPES
-from tests.thorough import THOROUGH
+from tests.distribution.training import COUNTS, RECIPES
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="Only TensorFlow has strategies."
-)
+# Only TensorFlow has strategies.
+pytestmark = pytest.mark.on_one_backend("tensorflow")
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +32,7 @@ def test_a_last_batch_that_the_replicas_do_not_divide_is_filled_up(report):
     assert report["whole passes"] < 1e-5
 
 
-@pytest.mark.parametrize("count", [1, 9] if THOROUGH else [9])
+@pytest.mark.parametrize("count", COUNTS)
 def test_any_number_of_images_gives_what_one_device_gives(report, count):
     """All functions of keras_vit that run a model; one replica computes all images."""
     assert report["images"][str(count)] < 1e-5

@@ -8,7 +8,8 @@ from keras_vit.distribution import ddp, process
 from tests.distribution.programs import TORCHRUN, findings
 from tests.helpers import tiny
 
-on_torch = pytest.mark.skipif(keras.backend.backend() != "torch", reason="ddp is for torch.")
+# ddp is for torch.
+on_torch = pytest.mark.on_one_backend("torch")
 
 
 @pytest.fixture(scope="module")

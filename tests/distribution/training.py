@@ -28,6 +28,8 @@ LABELS = np.arange(20) % 3
 RECIPES = ("SGD, accumulated, averaged", "AdamW", *(("SGD",) if THOROUGH else ()))
 """Those that the two replicas of TensorFlow are compared by."""
 EPOCHS, STEPS_PER_EPOCH, BATCH_SIZE = 5, 10, 8
+COUNTS = (1, 9) if THOROUGH else (9,)
+"""Numbers of images for which one device and several are compared."""
 
 
 class Trained(NamedTuple):
@@ -110,6 +112,15 @@ def trained(
     model.fit(data, shuffle=False, verbose=0, callbacks=callbacks, **fit)
     variables = [*model.weights, *model.optimizer.variables]
     return Trained(data.shard, losses, [np.array(whole(v), "float64") for v in variables])
+
+
+def stopped(folder: Path, **options: Any) -> list[str]:
+    """Ends a training in its second epoch, as a kill would; returns the files of its state."""
+    try:
+        trained(folder, stop_after=1, **options)
+    except StoppedError:
+        return sorted(path.name for path in folder.iterdir())
+    raise AssertionError("The training was to stop.")
 
 
 def losses_of_fit(model: Any, recipe: Any, images: Any, labels: Any, steps: int) -> list[float]:

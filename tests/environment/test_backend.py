@@ -2,13 +2,13 @@
 
 import json
 import os
-import subprocess
 import sys
 
 import keras
 import pytest
 
 from keras_vit.environment import backend
+from tests.processes import python
 
 MINE = keras.backend.backend()
 
@@ -103,17 +103,10 @@ sys.meta_path[:] = map(Without, sys.meta_path)
 """
 
 
-def run_without(missing: set[str], code: str, home) -> subprocess.CompletedProcess:
+def run_without(missing: set[str], code: str, home):
     """Runs code in a process without a chosen backend, where some packages cannot be imported."""
-    environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
-    environment["KERAS_HOME"] = str(home)
-    return subprocess.run(
-        [sys.executable, "-c", BLOCKED.format(missing=missing) + code],
-        env=environment,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    program = BLOCKED.format(missing=missing) + code
+    return python(program, KERAS_BACKEND=None, KERAS_HOME=str(home))
 
 
 def test_a_process_with_one_installed_backend_uses_it_and_says_so_once(tmp_path):

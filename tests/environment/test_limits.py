@@ -29,6 +29,8 @@ def test_a_limit_can_be_raised(limit, monkeypatch):
         limit.check(limit.default + 1, "x.npz", CheckpointError)
     monkeypatch.setenv(limit.variable, str(limit.default + 1))
     limit.check(limit.default + 1, "x.npz", CheckpointError)
-    monkeypatch.setenv(limit.variable, "1e9")
-    with pytest.raises(ConfigError, match=f"{limit.variable}='1e9': expected a positive integer"):
-        limit.check(1, "x.npz", CheckpointError)
+    for value in ("1e9", "many", "0", "-3", ""):
+        monkeypatch.setenv(limit.variable, value)
+        message = f"{limit.variable}='{value}': expected a positive integer"
+        with pytest.raises(ConfigError, match=message):
+            limit.check(1, "x.npz", CheckpointError)

@@ -33,7 +33,8 @@ MORE = {
 }
 """Further models, for torch alone, because the backends do not differ for them."""
 ON_TORCH = keras.backend.backend() == "torch"
-not_by_backend = pytest.mark.skipif(not ON_TORCH, reason="the backends do not differ in it")
+# The backends do not differ in it.
+not_by_backend = pytest.mark.on_one_backend("torch")
 
 
 def made(fields, count=2):

@@ -1,8 +1,5 @@
 """The report of `keras-vit explain`, opened from disk in a real browser."""
 
-import time
-
-import keras
 import numpy as np
 import pytest
 from PIL import Image
@@ -12,10 +9,10 @@ from keras_vit.explanation.report import _between_patches, overlay, write_report
 from tests.browser import requested_urls, resize
 from tests.digits import digits
 from tests.helpers import random_tiny
+from tests.processes import eventually
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "torch", reason="files and a browser know no backend"
-)
+# Files and a browser know no backend.
+pytestmark = pytest.mark.on_one_backend("torch")
 EVIL = "</script><script>alert(1)</script> $x$ [red] \x1b[2J\u202e \"'&"
 SHOWN = "</script><script>alert(1)</script> $x$ [red] \\x1b[2J\\u202e \"'&"
 
@@ -41,12 +38,12 @@ def report(tmp_path_factory):
 
 def opened(browser, page):
     browser.get(page.as_uri())
-    for _ in range(200):
+
+    def ready():
         viewers = browser.find_elements("css selector", ".viewer")
-        if all(v.get_dom_attribute("data-ready") == "yes" for v in viewers):
-            return viewers
-        time.sleep(0.1)
-    raise AssertionError(f"the viewers did not start: {browser.get_log('browser')}")
+        return all(v.get_dom_attribute("data-ready") == "yes" for v in viewers) and viewers
+
+    return eventually(ready)
 
 
 def test_the_page_in_a_browser(browser, report):

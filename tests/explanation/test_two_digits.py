@@ -2,16 +2,14 @@
 
 import runpy
 
-import keras
 import numpy as np
 import pytest
 
 from keras_vit import VisionTransformer, explain
 from tests.digits import digits
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "torch", reason="the gradients are compared on every backend"
-)
+# The gradients are compared on every backend.
+pytestmark = pytest.mark.on_one_backend("torch")
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import subprocess
 import sys
 from typing import get_args
 
@@ -22,14 +21,14 @@ from keras_vit.exporting.graph import ExportGraph
 from keras_vit.exporting.plan import ExportPlan
 from tests.exporting.photo import photo_of
 from tests.helpers import assert_close, normal, numpy_of, random_tiny
+from tests.processes import python
 
 BACKEND = keras.backend.backend()
 OWN = {"torch": "torch", "jax": "stablehlo", "tensorflow": "saved_model"}[BACKEND]
 """The format that each backend writes and reads by itself."""
 
-torch_alone = pytest.mark.skipif(
-    BACKEND != "torch", reason="torch writes these formats, whatever the backend"
-)
+# torch writes these formats, whatever the backend.
+torch_alone = pytest.mark.on_one_backend("torch")
 LABELS = ("cat", "dog", "owl", "fox", "emu")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of converters
 
@@ -108,11 +107,9 @@ def test_the_program_in_the_readme_runs_without_keras_vit(written):
     photo = photo_of((40, 30), 3)
     program = program_of(folder, photo)
     blocked = "import sys; sys.modules['keras_vit'] = sys.modules['keras'] = None\n"
-    try:
-        command = [sys.executable, "-c", blocked + program]
-        process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    finally:
-        (folder / "photo.png").unlink()
+    process = python(blocked + program, cwd=folder)
+    (folder / "photo.png").unlink()
+    assert process.returncode == 0, process.stderr
     assert process.stdout.split()[0].strip("'") == model.classify(Image.fromarray(photo))[0][0][0]
 
 
@@ -251,7 +248,8 @@ def test_another_size_and_policy(tmp_path):
     assert "mixed_bfloat16 became float32" in exported.notes[0]
 
 
-@pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow writes it")
+# TensorFlow writes it.
+@pytest.mark.on_one_backend("tensorflow")
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_litert_takes_pixels_of_one_size(tmp_path, precision, monkeypatch, capsys):
     """A flatbuffer of one size takes its uint8 pixels; the program in the README runs it."""

@@ -42,6 +42,8 @@ KINDS = {
     "any size, rotary, SwiGLU": {**DINOV3, **ANY_SIZE},
     "two heads (DeiT)": {"classifier": "token_and_distillation"},
     "quick GELU (CLIP)": {"pre_norm": True, "patch_bias": False, "numerics": {"gelu": "quick"}},
+    "relative bias (BEiT)": {"relative_position_bias": "block"},
+    "head of two blocks": {"classifier": "token_and_mean", "class_token_blocks": 2},
     "remat": {"remat": True},
     "channels_first": {"data_format": "channels_first"},
     "mixed_bfloat16": {"dtype": "mixed_bfloat16"},
@@ -50,6 +52,8 @@ SAMPLE = {
     "torch": [
         ("torch", "quick GELU (CLIP)"),
         ("onnx", "map"),
+        ("onnx", "relative bias (BEiT)"),
+        ("onnx", "head of two blocks"),
         ("openvino", "hybrid"),
         ("transformers_js", "gap"),
         ("stablehlo", "any size, rotary, SwiGLU"),

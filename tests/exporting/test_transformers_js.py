@@ -10,7 +10,6 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import keras
 import numpy as np
 import pytest
 from PIL import Image
@@ -26,7 +25,7 @@ PACKAGES = Path(__file__).parents[2] / "node_modules"
 SCRIPT = Path(__file__).with_name("browser.mjs")
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # of converters
-    pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch writes the format"),
+    pytest.mark.on_one_backend("torch"),  # torch writes the format
 ]
 in_node = pytest.mark.skipif(
     not (shutil.which("node") and (PACKAGES / "@huggingface" / "transformers").exists()),

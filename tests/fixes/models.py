@@ -3,35 +3,27 @@
 import keras
 import numpy as np
 
-from keras_vit import VisionTransformer, ViTConfig
+from tests.helpers import normal, random_tiny
 
-CONFIG = ViTConfig(
-    image_size=8, patch_size=4, hidden_size=8, mlp_dim=16, num_heads=2, num_layers=1, num_classes=3
-)
-IMAGES = np.random.default_rng(0).standard_normal((16, 8, 8, 3)).astype("float32")
-LABELS = np.arange(16) % 3
-PICTURES = list(np.random.default_rng(2).integers(0, 256, (4, 8, 8, 3)).astype("uint8"))
+IMAGES, LABELS = normal(16, 16, 16, 3), np.arange(16) % 5
+PICTURES = list(np.random.default_rng(2).integers(0, 256, (4, 16, 16, 3)).astype("uint8"))
 
 
-def compiled(model, **arguments):
+def compiled(model):
     """The model, ready for `fit` on IMAGES and LABELS."""
-    optimizer = arguments.pop("optimizer", "sgd")
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizer, loss, metrics=["accuracy"], **arguments)
+    model.compile("sgd", loss, metrics=["accuracy"])
     return model
 
 
 def vit(**fields):
-    """A compiled `VisionTransformer` whose head is not zero."""
-    model = compiled(VisionTransformer(CONFIG, **fields))
-    head = model.get_layer("head")
-    head.set_weights([np.random.default_rng(1).standard_normal(w.shape) for w in head.weights])
-    return model
+    """A compiled `VisionTransformer` with random weights."""
+    return compiled(random_tiny(**fields))
 
 
 def plain():
     """A compiled model of Keras's own classes."""
-    layers = [keras.Input((8, 8, 3)), keras.layers.Flatten(), keras.layers.Dense(3)]
+    layers = [keras.Input((16, 16, 3)), keras.layers.Flatten(), keras.layers.Dense(5)]
     return compiled(keras.Sequential(layers))
 
 

@@ -1,19 +1,16 @@
 """The table of the faults agrees with the reports, the package and the installed libraries."""
 
 import json
-import os
-import subprocess
-import sys
 from importlib import metadata
 from pathlib import Path
 
-import keras
 import numpy as np
 import pytest
 
 from keras_vit.environment.components import components
 from keras_vit.fixes import faults
 from keras_vit.fixes.faults import FAULTS, note_on, release
+from tests.processes import python
 
 ROOT = Path(__file__).parents[2]
 REPORTS = ROOT / "docs" / "upstream"
@@ -68,16 +65,15 @@ main(["doctor", "--json"])
 """
 
 
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="all private names are torch's")
+# All private names are torch's.
+@pytest.mark.on_one_backend("torch")
 def test_the_doctor_lists_private_names_that_are_gone():
     """The model answers as it does with them."""
     from keras_vit import VisionTransformer
 
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_NAMES],
-        check=True, capture_output=True, text=True, env={**os.environ, "KERAS_BACKEND": "torch"},
-    )  # fmt: skip
-    answer, _, rows = done.stdout.partition("\n")
+    process = python(WITHOUT_NAMES, KERAS_BACKEND="torch")
+    assert process.returncode == 0, process.stderr
+    answer, _, rows = process.stdout.partition("\n")
     model = VisionTransformer.from_preset("vit_digits")
     expected = model.classify(np.zeros((8, 8, 1), "uint8"), top=1)[0][0][1]
     assert float(answer) == pytest.approx(expected, abs=1e-6)

@@ -1,12 +1,9 @@
 """Every private name of another library has a row in the table of docs/upstream/README.md."""
 
-import ast
-import re
-
 import pytest
 
 from tests.fixes.test_faults import REPORTS, ROOT
-from tests.test_house import EXTENDED, KERAS, PACKAGE, foreign_names
+from tests.test_house import foreign_names_of_the_package
 
 pytestmark = pytest.mark.without_backend
 
@@ -19,12 +16,8 @@ ROWS = {
 
 def test_the_table_has_a_row_for_every_private_name_and_no_other():
     """Names that keras_vit itself defines need no row."""
-    trees = [ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")]
-    sources = [path for pattern in EXTENDED for path in KERAS.glob(pattern)]
-    methods = (re.findall(r"^    def (_[a-z]\w*)\(", path.read_text(), re.M) for path in sources)
-    names = foreign_names(trees, {name for each in methods for name in each})
     private = {part for row in ROWS for part in row.split(".") if part.startswith("_")}
-    assert names == private
+    assert foreign_names_of_the_package() == private
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))

@@ -11,9 +11,9 @@ from tests.helpers import normal
 
 pytestmark = pytest.mark.usefixtures("full_compilation")
 BACKEND = keras.backend.backend()
-of_jax = pytest.mark.skipif(BACKEND != "jax", reason="a fault of XLA")
-of_tensorflow = pytest.mark.skipif(BACKEND != "tensorflow", reason="a fault of TensorFlow")
-of_torch = pytest.mark.skipif(BACKEND != "torch", reason="a fault of torch")
+of_jax = pytest.mark.on_one_backend("jax")
+of_tensorflow = pytest.mark.on_one_backend("tensorflow")
+of_torch = pytest.mark.on_one_backend("torch")
 
 
 def reserved(function, *shapes) -> int:

@@ -9,7 +9,7 @@ import pytest
 from keras_vit.environment.processor import Processor
 from tests.helpers import assert_close, normal, numpy_of, random_tiny
 
-pytestmark = pytest.mark.skipif(keras.backend.backend() != "torch", reason="of torch")
+pytestmark = pytest.mark.on_one_backend("torch")
 if keras.backend.backend() == "torch":
     import torch
 

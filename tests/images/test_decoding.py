@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from keras_vit import ConfigError, Preprocessor
+from tests.digits import encoded
 
 pytestmark = pytest.mark.without_backend
 
@@ -30,10 +31,8 @@ def bomb(side: int) -> bytes:
 
 def photo(format_="png") -> bytes:
     """An encoded image of 20 x 30 pixels."""
-    file = io.BytesIO()
     noise = np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype="uint8")
-    Image.fromarray(noise).save(file, format_)
-    return file.getvalue()
+    return encoded(noise, format_)
 
 
 def refusal(path, prepare=PREPARE) -> str:

@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from keras_vit import ConfigError, Preprocessor
+from tests.digits import encoded
 
 DOCS = (Path(__file__).parents[2] / "docs" / "preprocessing.md").read_text()
 KINDS, LAYOUTS, RANGES = (
@@ -24,12 +25,7 @@ KINDS, LAYOUTS, RANGES = (
 PHOTO = np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype="uint8")
 PREPARE = Preprocessor((20, 30))
 WANT = (PHOTO.astype("float32") - 127.5) / 127.5
-
-
-def png(pixels=PHOTO) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "png")
-    return file.getvalue()
+PNG = encoded(PHOTO)
 
 
 def tensor(pixels, dtype="float32"):
@@ -40,7 +36,7 @@ def tensor(pixels, dtype="float32"):
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """A home folder, which is also the working directory, with one photograph."""
-    (tmp_path / "photo.png").write_bytes(png())
+    (tmp_path / "photo.png").write_bytes(PNG)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
     monkeypatch.chdir(tmp_path)
@@ -78,15 +74,15 @@ ACCEPTED = {
     ),
     "`bytes` that are a line of printable text": (lambda: b"photo.png",),
     "other `bytes`, `bytearray`, `memoryview`": (
-        png,
-        lambda: bytearray(png()),
-        lambda: memoryview(png()),
+        lambda: PNG,
+        lambda: bytearray(PNG),
+        lambda: memoryview(PNG),
     ),
     "a binary file object": (
-        lambda: io.BytesIO(png()),
-        lambda: at_its_end(png()),
-        lambda: zipped(png()),
-        lambda: Stream(png()),
+        lambda: io.BytesIO(PNG),
+        lambda: at_its_end(PNG),
+        lambda: zipped(PNG),
+        lambda: Stream(PNG),
     ),
     "a `PIL.Image.Image`": (lambda: Image.fromarray(PHOTO), lambda: Image.open("photo.png")),
     "an array of strings or objects": (
@@ -151,7 +147,7 @@ def test_every_row_of_kinds_has_a_test():
     assert {*ACCEPTED, *REFUSED} == KINDS
 
 
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="of torch")
+@pytest.mark.on_one_backend("torch")
 def test_torch_tensors_with_gradients_or_on_a_gpu_are_read():
     """A tensor without values, on the device "meta", is refused."""
     import torch
@@ -176,7 +172,7 @@ def test_torch_tensors_with_gradients_or_on_a_gpu_are_read():
         PREPARE(torch.empty(20, 30, 3, device="meta"))
 
 
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="of TensorFlow")
+@pytest.mark.on_one_backend("tensorflow")
 def test_tensorflow_data_sets_of_images_and_names_are_read(home):
     """Batched or not; a symbolic tensor is refused with the fix."""
     import tensorflow as tf
@@ -206,21 +202,9 @@ def test_a_batch_given_with_its_labels_is_refused():
 
 def test_one_object_given_twice_is_read_once():
     """Two threads that read one file object would each get a part of the data."""
-    file, picture = io.BytesIO(png()), Image.open(io.BytesIO(png()))
+    file, picture = io.BytesIO(PNG), Image.open(io.BytesIO(PNG))
     batch = PREPARE([file, picture] * 8)
     assert (batch == WANT).all()
-
-
-def test_pil_images_are_rotated_upright_by_their_exif_tag():
-    """As image files are; the given image object is not changed."""
-    image = Image.fromarray(PHOTO)
-    image.getexif()[0x0112] = 6
-    file = io.BytesIO()
-    image.save(file, "png", exif=image.getexif())
-    turned = Image.open(file)
-    expected = Preprocessor((30, 20))(file)
-    np.testing.assert_array_equal(Preprocessor((30, 20))(turned), expected)
-    assert turned.size == (30, 20)
 
 
 GREY = PHOTO[..., 0]

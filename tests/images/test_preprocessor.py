@@ -49,17 +49,20 @@ def test_images_are_converted_to_the_channels_of_the_model(photo):
     assert one(np.stack([grey, grey])).shape == (2, 20, 30, 1)
 
 
-def test_a_file_with_an_exif_rotation_is_turned_upright(tmp_path):
-    """The tag says that the camera was turned by a quarter."""
+def test_an_image_with_an_exif_rotation_is_turned_upright(tmp_path):
+    """The tag says that the camera was turned by a quarter; an image object is not changed."""
     picture = np.zeros((4, 8, 3), "uint8")
     picture[:, :4] = 255
     image = Image.fromarray(picture)
     exif = image.getexif()
     exif[0x0112] = 6  # turned by a quarter
     image.save(tmp_path / "turned.png", exif=exif)
-    upright = Preprocessor((8, 4))(tmp_path / "turned.png")[0]
-    assert (upright[:4] == 1).all()
-    assert (upright[4:] == -1).all()
+    turned = Image.open(tmp_path / "turned.png")
+    for given in (tmp_path / "turned.png", turned):
+        upright = Preprocessor((8, 4))(given)[0]
+        assert (upright[:4] == 1).all()
+        assert (upright[4:] == -1).all()
+    assert turned.size == (8, 4)
 
 
 def test_without_an_image_size_images_keep_their_size(photo):

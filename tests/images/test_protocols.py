@@ -2,17 +2,15 @@
 
 import json
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 from skimage import data
 
-from keras_vit import ConfigError, Preprocessor, PresetError, ViTConfig
+from keras_vit import ConfigError, Preprocessor, ViTConfig
 from keras_vit.checkpoints.dialects.transformers.processor import processor
 from keras_vit.images.protocols import PROTOCOLS, compact, complete
-from keras_vit.sources.catalog import preset_named
 from tests import torchvision_shim  # noqa: F401  before timm and transformers
 
 pytestmark = pytest.mark.without_backend
@@ -209,25 +207,6 @@ def test_bad_protocols_are_refused(protocol, message):
     """The message gives the name, the parameter and the values it takes."""
     with pytest.raises(ConfigError, match=re.escape(message)):
         Preprocessor(224, protocol=protocol)
-
-
-@pytest.mark.parametrize(
-    ("protocol", "message"),
-    [
-        ("tim", "Did you mean 'timm'?"),
-        ({"name": "timm", "crop_pct": 2}, "crop_pct must be a number above 0"),
-        (1, "field 'protocol' is 1"),
-    ],
-)
-def test_a_preset_with_a_bad_protocol_is_refused_by_its_file(protocol, message, tmp_path):
-    """The message names the config.json and the fault."""
-    folder = tmp_path / "preset"
-    shutil.copytree(preset_named("vit_digits").folder, folder)
-    content = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(content | {"protocol": protocol}))
-    with pytest.raises(PresetError, match=re.escape(message)) as caught:
-        Preprocessor.from_preset(folder)
-    assert str(folder / "config.json") in str(caught.value)
 
 
 @pytest.mark.parametrize(

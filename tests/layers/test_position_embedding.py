@@ -73,13 +73,6 @@ def test_a_resize_under_a_mixed_policy_only_rounds(policy):
     assert_close(actual, formulas.zoom(embedding, source, target), ROUNDING[policy] / 4)
 
 
-def test_embeddings_start_with_a_standard_deviation_of_0_02():
-    """As in the reference."""
-    layer = AddPositionEmbs((10, 10), name="position_embedding")
-    layer.build((None, 100, 64))
-    assert abs(weights_of(layer)["embedding"].std() - 0.02) < 0.001
-
-
 def test_a_saved_model_keeps_the_inferred_grid(tmp_path):
     """The loaded layer resizes from the saved grid, whichever grid comes first."""
     inputs = {

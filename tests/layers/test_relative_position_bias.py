@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_vit import attention_maps, export
+from keras_vit import attention_maps
 from keras_vit.checkpoints.adapt import resize_distances
 from keras_vit.errors import ConfigError
 from keras_vit.inference import run
@@ -75,14 +75,6 @@ def test_a_table_resized_to_its_own_grid_stays():
     ones = np.ones_like(table)
     assert_close(resize_distances(ones, (3, 2), (4, 5)), np.ones_like(found), 1e-6)
     assert_close(resize_distances(ones[:4], (1, 1), (2, 2)), np.ones((12, 2)), 1e-6)
-
-
-@pytest.mark.on_one_backend("torch")
-def test_the_bias_is_exported_to_onnx(tmp_path):
-    """`export` runs the file and compares it with the model."""
-    pytest.importorskip("onnxruntime")
-    found = export(random_tiny(relative_position_bias="block"), tmp_path / "x", format="onnx")
-    assert found.format == "onnx"
 
 
 def test_a_model_of_any_size_is_refused():

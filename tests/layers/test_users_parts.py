@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit import VisionTransformer, layers
+from keras_vit import layers
 from keras_vit.layers.dense import Dense, EinsumDense
 from tests.helpers import (
     MIXED_POLICIES,
@@ -77,7 +77,10 @@ PARTS = {
 
 @pytest.mark.parametrize(("path", "cls"), PARTS.items(), ids=PARTS)
 def test_a_replaced_part_is_called(model, path, cls):
-    """A subclass that doubles the output changes the logits as a patched `call` does."""
+    """A subclass that doubles the output changes the logits as a patched `call` does.
+
+    Keras's calibration for GPTQ replaces the `call` of an instance to record its inputs.
+    """
     holder, name = part_of(model, path)
     part = getattr(holder, name)
     before, call = numpy_of(model(IMAGES)), part.call
@@ -137,17 +140,8 @@ def test_an_activity_regularizer_of_a_part_adds_a_loss(model):
     assert block.losses
 
 
-def test_a_replaced_call_of_an_instance_is_called(model):
-    """Keras's calibration for GPTQ replaces `call` this way to record the inputs."""
-    dense, seen = model.get_layer("block_0").mlp.dense_0, []
-    original = dense.call
-    dense.call = lambda inputs, training=None: seen.append(inputs) or original(inputs)
-    model(IMAGES)
-    assert len(seen) == 1
-
-
 @one_graph
-@pytest.mark.skipif(not ON_TORCH, reason="compiled by torch")
+@pytest.mark.on_one_backend("torch")
 def test_a_part_that_torch_compiled_is_called(model):
     """A model without gradients computes whole blocks, but for one with such a part."""
     import torch
@@ -161,7 +155,7 @@ def test_a_part_that_torch_compiled_is_called(model):
     assert len(graphs) == 1
 
 
-@pytest.mark.skipif(not ON_TORCH, reason="hooks of torch")
+@pytest.mark.on_one_backend("torch")
 @pytest.mark.parametrize("path", [*PARTS, ""])
 def test_torch_forward_hooks_change_the_outputs(model, path):
     """On a block and on each of its parts; once a hook is removed, the logits are as before."""
@@ -211,7 +205,7 @@ def test_a_replaced_call_or_a_hook_of_every_layer_of_a_model_is_called(fields):
     assert called == names
 
 
-@pytest.mark.skipif(not ON_TORCH, reason="hooks of torch")
+@pytest.mark.on_one_backend("torch")
 def test_torch_global_and_backward_hooks_are_called(model):
     """A global forward hook sees the part; a backward hook of the part runs in `backward`."""
     import torch
@@ -229,20 +223,6 @@ def test_torch_global_and_backward_hooks_are_called(model):
     with torch.enable_grad():
         model(IMAGES).sum().backward()
     assert seen[-1] == "backward"
-
-
-def test_a_subclass_of_the_model_overrides_call():
-    """`predict` runs the `call` of the subclass."""
-
-    class Twice(VisionTransformer):
-        def call(self, inputs, training=None, mask=None):
-            return 2 * super().call(inputs, training=training)
-
-    fields = random_tiny().get_config()
-    model, twice = random_tiny(), Twice.from_config(fields)
-    twice.set_weights(model.get_weights())
-    expected = 2 * model.predict(IMAGES, verbose=0)
-    np.testing.assert_allclose(twice.predict(IMAGES, verbose=0), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("make", [lambda x: x, lambda x: [x], lambda x: {"images": x}])

@@ -1,8 +1,5 @@
 """Models predict on OpenVINO: their present weights, in the asked precision, from any thread."""
 
-import os
-import subprocess
-import sys
 from importlib import metadata
 
 import keras
@@ -18,6 +15,7 @@ from keras_vit.finetune import finetune_preset
 from keras_vit.kernels import reference
 from tests.environment.test_backend import run_without
 from tests.helpers import assert_close, normal, numpy_of, random_tiny, randomise, tiny
+from tests.processes import python
 
 if keras.backend.backend() != "openvino":
     pytest.skip("OpenVINO's own tests", allow_module_level=True)
@@ -269,6 +267,6 @@ def test_the_reference_gives_the_numbers_of_the_fast_forms(tmp_path):
         "images = numpy.load(folder + '/images.npy')\n"
         "numpy.save(folder + '/found.npy', model.predict(images, verbose=0))\n"
     )
-    environment = {**os.environ, "KERAS_VIT_KERNELS": "reference"}
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=environment, check=True)
+    process = python(code, tmp_path, KERAS_VIT_KERNELS="reference")
+    assert process.returncode == 0, process.stderr
     assert_close(np.load(tmp_path / "found.npy"), predicted(model), 1e-6)

@@ -1,14 +1,11 @@
 """`Embed` and `Classify`: rows of images in, one row per image out; no cluster runs here."""
 
-import io
-
 import numpy as np
 import pytest
-from PIL import Image
 
 from keras_vit import ConfigError, VisionTransformer, features
 from keras_vit.ray import Classify, Embed
-from tests.digits import digits
+from tests.digits import digits, encoded
 
 pytestmark = pytest.mark.without_backend
 pa = pytest.importorskip("pyarrow", reason="keras_vit.ray writes tables of pyarrow")
@@ -30,24 +27,17 @@ def embed():
     return Embed("vit_digits", batch_size=4, threads=2)
 
 
-def png(image):
-    """The bytes of a PNG file."""
-    file = io.BytesIO()
-    Image.fromarray(image[..., 0]).save(file, "PNG")
-    return file.getvalue()
-
-
 def test_arrays_encoded_bytes_and_files_have_the_same_features(embed, expected, tmp_path):
     """Other columns stay; the column of the images goes, unless it is the path."""
-    encoded = [png(image) for image in IMAGES]
+    contents = [encoded(image[..., 0]) for image in IMAGES]
     files = [tmp_path / f"{k}.png" for k in range(9)]
-    for file, content in zip(files, encoded, strict=True):
+    for file, content in zip(files, contents, strict=True):
         file.write_bytes(content)
     number = np.arange(9)
     rows = {
         "number": embed({"image": IMAGES, "number": number}),
         "path": embed(
-            {"bytes": np.array(encoded, object), "path": np.array(list(map(str, files)))}
+            {"bytes": np.array(contents, object), "path": np.array(list(map(str, files)))}
         ),
         "features": embed({"path": np.array(list(map(str, files)), object)}),
     }
@@ -63,7 +53,7 @@ def test_arrays_encoded_bytes_and_files_have_the_same_features(embed, expected, 
 
 def test_an_unreadable_image_has_an_error_in_its_row(embed, expected):
     """A damaged file, an empty cell and text that spells the name of a file; the others stand."""
-    cells = np.array([png(image) for image in IMAGES], object)
+    cells = np.array([encoded(image[..., 0]) for image in IMAGES], object)
     for place, damaged in ((1, cells[1][:60]), (2, b""), (7, b"/etc/hostname"), (8, None)):
         cells[place] = damaged
     table = embed({"bytes": cells, "path": np.array([f"{k}.png" for k in range(9)])})
@@ -129,7 +119,7 @@ def test_images_at_addresses_are_read_by_pyarrow(embed, expected, tmp_path, sche
     system, path = pa.fs.FileSystem.from_uri(folder)
     system.create_dir(path, recursive=True)
     with system.open_output_stream(f"{path}/a.png") as file:
-        file.write(png(IMAGES[0]))
+        file.write(encoded(IMAGES[0, ..., 0]))
     places = [f"{folder}/a.png", f"{folder}/absent.png", "nosuch://x/y.png"]
     table = embed({"path": np.array(places, object)})
     np.testing.assert_allclose(table["features"][0].as_py(), expected[0], atol=1e-5)

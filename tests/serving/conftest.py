@@ -3,8 +3,8 @@
 import pytest
 
 from keras_vit import VisionTransformer
-from tests.digits import digits
-from tests.serving.live import encoded, served
+from tests.digits import digits, encoded
+from tests.serving.live import served
 
 
 @pytest.fixture(scope="module")

@@ -1,17 +1,15 @@
 """A server in a thread of the test's process, on a free port of 127.0.0.1."""
 
 import contextlib
-import io
 import socket
 import threading
-import time
 
 import requests
 import uvicorn
-from PIL import Image
 
 from keras_vit.serving import Settings, application
 from keras_vit.serving.server import configuration
+from tests.processes import eventually
 
 
 @contextlib.contextmanager
@@ -24,28 +22,12 @@ def served(model, **limits):
         thread = threading.Thread(target=server.run, args=([bound],))
         thread.start()
         try:
-            wait_until(lambda: server.started or not thread.is_alive())
+            eventually(lambda: server.started or not thread.is_alive())
             yield address
         finally:
             server.should_exit = True
             thread.join(60)
     assert not thread.is_alive()
-
-
-def wait_until(condition, seconds=60):
-    """Returns when the condition holds."""
-    for _ in range(seconds * 100):
-        if condition():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it did not happen")
-
-
-def encoded(array, format="PNG"):
-    """An array of pixels as the bytes of an image file."""
-    file = io.BytesIO()
-    Image.fromarray(array).save(file, format)
-    return file.getvalue()
 
 
 def labels(response):

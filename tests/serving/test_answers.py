@@ -2,22 +2,20 @@
 
 import asyncio
 import base64
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
-import keras
 import numpy as np
 import pytest
 import requests
 
 from keras_vit import features
 from keras_vit.serving.batching import Batcher
-from tests.digits import digits
+from tests.digits import digits, encoded
 from tests.helpers import random_tiny
-from tests.serving.live import encoded, labels, post, served
+from tests.serving.live import labels, post, served
 
-torch_alone = pytest.mark.skipif(
-    keras.backend.backend() != "torch", reason="what surrounds the model knows no backend"
-)
+# What surrounds the model knows no backend.
+torch_alone = pytest.mark.on_one_backend("torch")
 
 
 @pytest.fixture(scope="module")
@@ -46,22 +44,15 @@ def test_images_of_many_clients_share_batches(model, images, monkeypatch):
 
     expected = [model.classify(image)[0] for image in images]
     monkeypatch.setattr(model, "probabilities", counted)
-    answers = {}
-    with served(model, max_batch=8, batch_wait=0.05) as address:
-
-        def ask(k):
-            answers[k] = labels(post(address, images[k % 8]))[0]
-
-        clients = [threading.Thread(target=ask, args=(k,)) for k in range(16)]
-        for client in clients:
-            client.start()
-        for client in clients:
-            client.join()
+    with (
+        served(model, max_batch=8, batch_wait=0.05) as address,
+        ThreadPoolExecutor(16) as clients,
+    ):
+        answers = list(clients.map(lambda image: labels(post(address, image))[0], 2 * images))
     assert max(sizes) > 1
-    for k, answer in answers.items():
-        assert [name for name, _ in answer] == [name for name, _ in expected[k % 8]]
-        assert dict(answer) == pytest.approx(dict(expected[k % 8]), abs=1e-6)
-    assert len(answers) == 16
+    for answer, wanted in zip(answers, 2 * expected, strict=True):
+        assert [name for name, _ in answer] == [name for name, _ in wanted]
+        assert dict(answer) == pytest.approx(dict(wanted), abs=1e-6)
 
 
 @torch_alone

@@ -6,20 +6,19 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
-import keras
 import pytest
 import requests
 
 from keras_vit import VisionTransformer
 from keras_vit.cli import main
-from tests.digits import digits
-from tests.serving.live import encoded, labels, post, wait_until
+from tests.digits import digits, encoded
+from tests.processes import eventually
+from tests.serving.live import labels, post
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "torch", reason="what surrounds the model knows no backend"
-)
+# What surrounds the model knows no backend.
+pytestmark = pytest.mark.on_one_backend("torch")
 
 
 @contextlib.contextmanager
@@ -37,7 +36,7 @@ def command(*options):
                 return requests.get(f"{address}/healthz", timeout=60).ok
             return False
 
-        wait_until(answers)
+        eventually(answers)
         yield process, address
     finally:
         process.kill()
@@ -48,22 +47,16 @@ def test_sigterm_lets_accepted_requests_be_answered():
     """Eight images wait for their batch when the signal comes; all are answered, then it ends."""
     image = encoded(digits()[1][0, ..., 0])
     expected = VisionTransformer.from_preset("vit_digits").classify(image)[0]
-    answers_of_clients = []
-    with command("--batch-wait", "1.5", "--max-batch", "16") as (process, address):
-        clients = [
-            threading.Thread(target=lambda: answers_of_clients.append(labels(post(address, image))))
-            for _ in range(8)
-        ]
-        for client in clients:
-            client.start()
+    with (
+        command("--batch-wait", "1.5", "--max-batch", "16") as (process, address),
+        ThreadPoolExecutor(8) as clients,
+    ):
+        asked = [clients.submit(post, address, image) for _ in range(8)]
         health = f"{address}/healthz"
-        wait_until(lambda: requests.get(health, timeout=60).json()["images_waiting"] == 8)
+        eventually(lambda: requests.get(health, timeout=60).json()["images_waiting"] == 8)
         process.send_signal(signal.SIGTERM)
-        for client in clients:
-            client.join(60)
-        assert [dict(answer) for (answer,) in answers_of_clients] == 8 * [
-            pytest.approx(dict(expected), abs=1e-6)
-        ]
+        for answer in asked:
+            assert dict(labels(answer.result(60))[0]) == pytest.approx(dict(expected), abs=1e-6)
         assert process.wait(60) == 0
         with pytest.raises(requests.ConnectionError):
             requests.get(health, timeout=60)

@@ -1,7 +1,7 @@
 """What examples/serving writes runs in the libraries that the model servers stand on."""
 
-import importlib.util
 import json
+import runpy
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -23,10 +23,8 @@ BACKEND = keras.backend.backend()
 
 
 def example(name):
-    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    """The functions of an example."""
+    return runpy.run_path(str(FOLDER / f"{name}.py"))
 
 
 def probabilities_by(server, version, images):
@@ -54,7 +52,7 @@ def test_a_model_repository_answers_as_the_model(tmp_path, server):
     """Version 1 of the model takes pixels; labels and, for Triton, its configuration are there."""
     preset = tmp_path / "preset"
     random_tiny(channels=1, num_classes=10, labels=tuple("0123456789")).save_to_preset(preset)
-    folder = example("model_repository").write(str(preset), tmp_path, server)
+    folder = example("model_repository")["write"](str(preset), tmp_path, server)
     images = digits()[1][:4]
     result = probabilities_by(server, folder / "1", images)
     model = VisionTransformer.from_preset(preset)
@@ -67,7 +65,8 @@ def test_a_model_repository_answers_as_the_model(tmp_path, server):
         assert 'name: "probabilities", data_type: TYPE_FP32, dims: [ 10 ]' in text
 
 
-@pytest.mark.skipif(BACKEND != "torch", reason="a client knows no backend")
+# A client knows no backend.
+@pytest.mark.on_one_backend("torch")
 def test_the_client_speaks_each_protocol(tmp_path):
     """`keras-vit serve` itself, and a stand-in for the servers that take pixels."""
     client = example("client")
@@ -75,7 +74,7 @@ def test_the_client_speaks_each_protocol(tmp_path):
     Image.fromarray(digits()[1][0, ..., 0]).save(path)
     model = VisionTransformer.from_preset("vit_digits")
     with served(model) as address:
-        answer = client.keras_vit(address, str(path))["predictions"][0]
+        answer = client["keras_vit"](address, str(path))["predictions"][0]
     assert [(a["label"], a["probability"]) for a in answer] == model.classify(path, top=3)[0]
     bodies = {}
 
@@ -93,8 +92,8 @@ def test_the_client_speaks_each_protocol(tmp_path):
     with HTTPServer(("127.0.0.1", 0), StandIn) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_port}"
-        for ask in (client.kserve, client.tensorflow):
-            ask(address, str(path))
+        for protocol in ("kserve", "tensorflow"):
+            client[protocol](address, str(path))
         server.shutdown()
     pixels = np.asarray(Image.open(path).convert("RGB"))[None]
     (sent,) = bodies["/v2/models/vit/infer"]["inputs"]

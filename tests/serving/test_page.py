@@ -4,19 +4,17 @@ import base64
 import hashlib
 import re
 
-import keras
 import pytest
 import requests
 
 from keras_vit import VisionTransformer
 from keras_vit.text import visible
 from tests.browser import requested_urls
-from tests.digits import digits
-from tests.serving.live import encoded, wait_until
+from tests.digits import digits, encoded
+from tests.processes import eventually
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "torch", reason="a page knows no backend"
-)
+# A page knows no backend.
+pytestmark = pytest.mark.on_one_backend("torch")
 EVIL = "<img src=x onerror=alert(1)><b>nine</b>\u202egnp.\u200b\x1b[2J"
 DROP = """
 const bytes = Uint8Array.from(atob(arguments[0]), (c) => c.charCodeAt(0));
@@ -49,22 +47,22 @@ def test_a_dropped_image_is_classified_and_its_attention_is_seen(browser, addres
     nine, other = ((classes == 9).argmax(), (classes == 3).argmax())
     browser.get_log("performance")
     browser.get(f"{address}/")
-    wait_until(lambda: browser.title == "digits")
+    eventually(lambda: browser.title == "digits")
     drop(browser, encoded(images[nine, ..., 0]))
-    wait_until(lambda: rows(browser))
+    eventually(lambda: rows(browser))
     expected = model.classify(encoded(images[nine, ..., 0]))[0]
     assert rows(browser) == [[visible(name), f"{100 * share:.1f} %"] for name, share in expected]
     assert expected[0][0] == EVIL  # a program gets the label as it is
     pictures = browser.find_elements("css selector", "main img")
     assert len(pictures) == 2
     width = "return arguments[0].complete && arguments[0].naturalWidth"
-    wait_until(lambda: all(browser.execute_script(width, picture) for picture in pictures))
+    eventually(lambda: all(browser.execute_script(width, picture) for picture in pictures))
     assert browser.execute_script(width, pictures[1]) == 256
 
     path = tmp_path / "digit.png"
     path.write_bytes(encoded(images[other, ..., 0]))
     browser.find_element("id", "file").send_keys(str(path))
-    wait_until(lambda: rows(browser)[0][0] == "3")
+    eventually(lambda: rows(browser)[0][0] == "3")
     assert all(url.startswith((address, "blob:")) for url in requested_urls(browser))
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
@@ -83,10 +81,10 @@ def test_the_page_may_run_its_own_script_and_no_other(address):
 def test_a_file_that_is_no_image_shows_the_message_of_the_server(browser, address):
     """The labels of the image before are taken away."""
     browser.get(f"{address}/")
-    wait_until(lambda: browser.title == "digits")
+    eventually(lambda: browser.title == "digits")
     drop(browser, b"no image")
     status = browser.find_element("id", "status")
-    wait_until(lambda: "not a readable image" in status.text)
+    eventually(lambda: "not a readable image" in status.text)
     assert not browser.find_element("id", "answer").is_displayed()
 
 
@@ -94,5 +92,5 @@ def test_the_openapi_page_needs_no_network(browser, address):
     """Its script and style come from the server, and it shows the routes."""
     browser.get_log("performance")
     browser.get(f"{address}/docs")
-    wait_until(lambda: "/classify" in browser.find_element("css selector", "body").text)
+    eventually(lambda: "/classify" in browser.find_element("css selector", "body").text)
     assert all(url.startswith((address, "data:")) for url in requested_urls(browser))

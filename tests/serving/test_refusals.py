@@ -4,8 +4,8 @@ import http.client
 import json
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
-import keras
 import numpy as np
 import pytest
 import requests
@@ -14,11 +14,11 @@ from keras_vit.errors import ConfigError
 from keras_vit.serving import Settings
 from tests.helpers import random_tiny
 from tests.images.test_decoding import bomb
-from tests.serving.live import labels, post, served, wait_until
+from tests.processes import eventually
+from tests.serving.live import labels, post, served
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "torch", reason="what surrounds the model knows no backend"
-)
+# What surrounds the model knows no backend.
+pytestmark = pytest.mark.on_one_backend("torch")
 
 
 @pytest.fixture(scope="module")
@@ -146,24 +146,16 @@ def test_hundreds_of_malformed_requests(address, model, image):
 
 def test_too_many_images_wait(model, image, held):
     """The third image gets 429; the two that were accepted are answered."""
-    statuses = []
-    with served(model, max_queue=2) as address:
+    with served(model, max_queue=2) as address, ThreadPoolExecutor(2) as clients:
         held.clear()
-        clients = [
-            threading.Thread(target=lambda: statuses.append(post(address, image).status_code))
-            for _ in range(2)
-        ]
-        for client in clients:
-            client.start()
+        accepted = [clients.submit(post, address, image) for _ in range(2)]
         health = f"{address}/healthz"
-        wait_until(lambda: requests.get(health, timeout=60).json()["images_waiting"] == 2)
+        eventually(lambda: requests.get(health, timeout=60).json()["images_waiting"] == 2)
         refused = post(address, image)
         assert refused.status_code == 429
         assert int(refused.headers["Retry-After"]) >= 1
         held.set()
-        for client in clients:
-            client.join()
-        assert statuses == [200, 200]
+        assert [answer.result(60).status_code for answer in accepted] == [200, 200]
         assert requests.get(health, timeout=60).json()["images_waiting"] == 0
 
 
@@ -211,7 +203,7 @@ def test_more_connections_than_the_limit(model, image):
         assert post(address, image).status_code == 503
         for connection in idle:
             connection.close()
-        wait_until(lambda: post(address, image).status_code == 200)
+        eventually(lambda: post(address, image).status_code == 200)
 
 
 @pytest.mark.parametrize(

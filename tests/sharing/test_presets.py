@@ -1,17 +1,19 @@
-"""Presets load by name, from a folder and from a file, and are saved whole or not at all."""
+"""Presets load by name, from a folder and from a file, and are saved whole or not at all.
 
-import json
+`tests.fuzz.kills` kills saves.
+"""
 
 import keras
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 
-from keras_vit import CheckpointError, PresetError, VisionTransformer, checkpoints
+from keras_vit import CheckpointError, Preprocessor, PresetError, VisionTransformer, checkpoints
 from keras_vit.checkpoints.opening import open_source
-from keras_vit.sources.catalog import list_presets, preset_named
-from tests.helpers import random_tiny, tiny
+from keras_vit.files import OpenFolder
+from keras_vit.sources.catalog import preset_named
+from tests.digits import digits
+from tests.helpers import assert_close, normal, random_tiny, tiny
+from tests.words import edit_json, raises
 
 
 @pytest.fixture
@@ -27,41 +29,9 @@ def saved(tmp_path):
     return tmp_path / "mine", model
 
 
-def images_for(model, count=2):
-    height, width = model.config.image_size
-    rng = np.random.default_rng(0)
-    return rng.uniform(-1, 1, (count, height, width, model.config.channels)).astype("float32")
-
-
-def test_a_saved_preset_loads_with_config_labels_provenance_and_weights(saved):
-    """The logits are equal bit by bit."""
-    folder, model = saved
-    back = VisionTransformer.from_preset(folder)
-    assert back.config == model.config
-    assert (back.labels, dict(back.provenance)) == (model.labels, {"source": "nowhere"})
-    for left, right in zip(back.weights, model.weights, strict=True):
-        left, right = keras.ops.convert_to_numpy(left), keras.ops.convert_to_numpy(right)
-        assert np.array_equal(left, right)
-    images = images_for(model)
-    assert np.array_equal(back.predict(images, verbose=0), model.predict(images, verbose=0))
-
-
-def test_every_embedded_preset_loads():
-    """The presets inside the package; test_catalog.py tests the presets that are downloaded."""
-    assert "vit_digits" in list_presets()
-    for name in list_presets():
-        if preset_named(name).folder is not None:
-            model = VisionTransformer.from_preset(name)
-            assert len(model.labels) == model.config.num_classes
-
-
 def test_vit_digits_reads_digits():
     """At least 98 % of the 360 held-out digits, as its provenance records, in under 1 MB."""
-    data = load_digits()
-    images = np.round(data.images * (255 / 16)).astype("uint8")[..., None]
-    _, test, _, wanted = train_test_split(
-        images, data.target, test_size=360, stratify=data.target, random_state=0
-    )
+    _, test, _, wanted = digits()
     model = VisionTransformer.from_preset("vit_digits")
     answers = model.classify(test, top=1)
     right = np.mean([int(a[0][0]) == k for a, k in zip(answers, wanted, strict=True)])
@@ -91,9 +61,8 @@ def test_a_preset_loads_as_an_any_size_model(saved):
     folder, model = saved
     back = VisionTransformer.from_preset(folder, image_size=None)
     assert back.config.source_grid == (2, 3)
-    images = images_for(model)
-    got, want = back.predict(images, verbose=0), model.predict(images, verbose=0)
-    np.testing.assert_allclose(got, want, atol=1e-5 * np.abs(want).max())
+    images = normal(2, 16, 24, 3)
+    assert_close(back.predict(images, verbose=0), model.predict(images, verbose=0))
 
 
 def test_saving_again_replaces_the_preset_and_no_other_files(saved):
@@ -112,9 +81,7 @@ def test_saving_again_replaces_the_preset_and_no_other_files(saved):
 
 def edited(folder, **changes):
     """Changes fields of a preset's config.json; the value ... removes a field."""
-    path = folder / "config.json"
-    stored = {**json.loads(path.read_text()), **changes}
-    path.write_text(json.dumps({k: v for k, v in stored.items() if v is not ...}))
+    edit_json(folder / "config.json", **changes)
     return folder
 
 
@@ -130,17 +97,19 @@ def edited(folder, **changes):
         ({"labels": ["a"]}, "1 labels, expected 5 strings"),
         ({"labels": [1, 2, 3, 4, 5]}, "expected 5 strings"),
         ({"protocol": ...}, "field 'protocol' is None"),
+        ({"protocol": 1}, "field 'protocol' is 1"),
+        ({"protocol": "tim"}, "Unknown protocol 'tim'. Did you mean 'timm'?"),
+        ({"protocol": {"name": "timm", "crop_pct": 2}}, "crop_pct must be a number above 0"),
         ({"protocols": "x"}, "unknown field 'protocols'. Did you mean 'protocol'?"),
         ({"config": {}}, "needs patch_size"),
     ],
 )
 def test_a_fault_in_config_json_is_refused_by_its_field(saved, changes, message):
-    """The message names the file and the field."""
-    folder, _ = saved
-    with pytest.raises(PresetError) as caught:
-        VisionTransformer.from_preset(edited(folder, **changes))
-    assert message in str(caught.value)
-    assert "config.json" in str(caught.value)
+    """The message names the file and the field, for a model and for its preprocessor alone."""
+    folder = edited(saved[0], **changes)
+    for read in (VisionTransformer.from_preset, Preprocessor.from_preset):
+        with raises(PresetError, f"{folder / 'config.json'}", message):
+            read(folder)
 
 
 def test_a_preset_without_labels_has_none(saved):
@@ -211,12 +180,35 @@ def test_weights_of_a_preset_are_refused_by_their_own_name(saved):
 
 
 def test_a_preset_that_is_replaced_while_it_is_read_gives_one_state(saved):
-    """After it was opened; tests/sharing/test_saving.py replaces it during the opening."""
+    """After it was opened."""
     folder, model = saved
     with open_source(checkpoints.Source.of(folder)) as opened:
         random_tiny(num_classes=2).save_to_preset(folder)
         assert opened.preset.config == model.config
         assert opened.reader.read("head/bias").shape == (5,)
+
+
+@pytest.mark.parametrize("lost", ["config.json", "model.safetensors"])
+def test_a_preset_that_is_replaced_while_it_is_opened_gives_the_new_preset(
+    tmp_path, monkeypatch, lost
+):
+    """The writer has removed a file of the old folder already."""
+    place = tmp_path / "preset"
+    for word in ("old", "new"):
+        tiny(provenance={"word": word}).save_to_preset(tmp_path / word)
+    (tmp_path / "old").rename(place)
+    sizes = OpenFolder.sizes
+
+    def replaced_meanwhile(folder):
+        if (tmp_path / "new").exists():
+            place.rename(tmp_path / "old")
+            (tmp_path / "new").rename(place)
+            (tmp_path / "old" / lost).unlink()
+        return sizes(folder)
+
+    monkeypatch.setattr(OpenFolder, "sizes", replaced_meanwhile)
+    with open_source(checkpoints.Source.of(place)) as opened:
+        assert opened.preset.provenance["word"] == "new"
 
 
 def test_card_obeys_no_provenance(tmp_path):
