@@ -98,7 +98,7 @@ def edited(folder, **changes):
         ({"labels": [1, 2, 3, 4, 5]}, "expected 5 strings"),
         ({"protocol": ...}, "field 'protocol' is None"),
         ({"protocol": 1}, "field 'protocol' is 1"),
-        ({"protocol": "tim"}, "Unknown protocol 'tim'. Did you mean 'timm'?"),
+        ({"protocol": "tim"}, "Did you mean 'timm'?"),
         ({"protocol": {"name": "timm", "crop_pct": 2}}, "crop_pct must be a number above 0"),
         ({"protocols": "x"}, "unknown field 'protocols'. Did you mean 'protocol'?"),
         ({"config": {}}, "needs patch_size"),
