@@ -135,7 +135,8 @@ def read_statement(files: OpenSource, dialect: Dialect) -> Statement:
         return dialect.read_json(files.json)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         where = files.reader.path
-        raise CheckpointError(f"{where}: a JSON file beside the weights: {error}.") from error
+        reason = str(error).removesuffix(".")
+        raise CheckpointError(f"{where}: a JSON file beside the weights: {reason}.") from error
 
 
 def _foreign_family(files: Mapping[str, Any], dialects: Iterable[Dialect]) -> str:
