@@ -293,7 +293,7 @@ def _keep_freed_memory() -> None:
     to 12 % of its time (benchmarks/notes). This block is freed untouched; the user's `MALLOC_`
     variables take precedence.
     """
-    torch.empty(31 * 2**20, dtype=torch.uint8)
+    torch.empty(31 * 2**20, dtype=torch.uint8, device="cpu")
 
 
 _keep_freed_memory()
