@@ -310,28 +310,35 @@ def _fields_of(config: ViTConfig, block: int | None, pooling: str | None) -> dic
 def _suspects(
     probabilities: np.ndarray, labels: np.ndarray, names: Sequence[str], images: Sequence[str]
 ) -> list[Suspect]:
-    """Returns labels that look wrong, and with many labels also classes that look forgotten.
+    """Returns labels beside which another class has a probability above one half."""
+    if labels.ndim == 2:
+        return _doubtful_labels(probabilities, labels, names, images)
+    likely, surest = probabilities.argmax(axis=1), probabilities.max(axis=1)
+    chosen = np.flatnonzero((likely != labels) & (surest > 0.5))
+    return [
+        Suspect(images[k], names[labels[k]], names[likely[k]], float(surest[k]))
+        for k in chosen[np.argsort(-surest[chosen], kind="stable")][:_MOST]
+    ]
 
-    Another class looks right, or a class forgotten, if its probability is above one half. Among
-    many labels, a label looks wrong if its probability is below the share of the class in the data;
-    labels of rare classes are seldom above one half.
+
+def _doubtful_labels(
+    probabilities: np.ndarray, labels: np.ndarray, names: Sequence[str], images: Sequence[str]
+) -> list[Suspect]:
+    """Returns labels that look wrong, and classes that look forgotten.
+
+    A class looks forgotten if its probability is above one half. A label looks wrong if its
+    probability is below the share of the class in the data; labels of rare classes are seldom
+    above one half.
     """
-    if labels.ndim == 1:
-        doubts = probabilities > 0.5
-        doubts[np.arange(len(labels)), labels] = False
-        opposite = probabilities
-    else:
-        doubts = np.where(labels, probabilities < labels.mean(axis=0), probabilities > 0.5)
-        opposite = np.where(labels, 1 - probabilities, probabilities)
-    rows, columns = np.nonzero(doubts)
+    is_doubtful = np.where(labels, probabilities < labels.mean(axis=0), probabilities > 0.5)
+    opposite = np.where(labels, 1 - probabilities, probabilities)
+    rows, columns = np.nonzero(is_doubtful)
+    order = np.argsort(-opposite[rows, columns], kind="stable")[:_MOST]
     suspects = []
-    for k in np.argsort(-opposite[rows, columns], kind="stable")[:_MOST]:
-        row, column = rows[k], columns[k]
-        likely = names[column]
-        label = names[labels[row]] if labels.ndim == 1 else f"not {likely}"
-        if labels.ndim == 2 and labels[row, column]:
-            label, likely = likely, label
-        suspects.append(Suspect(images[row], label, likely, float(opposite[row, column])))
+    for row, k in zip(rows[order].tolist(), columns[order].tolist(), strict=True):
+        words = (names[k], f"not {names[k]}")
+        label, likely = words if labels[row, k] else words[::-1]
+        suspects.append(Suspect(images[row], label, likely, float(opposite[row, k])))
     return suspects
 
 
