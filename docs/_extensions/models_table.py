@@ -89,7 +89,7 @@ def _protocol(protocol: str | Mapping[str, Any]) -> str:
         words.append(f"{values['resize_small']} to {values['image_size']} pixels")
     words.append(values.get("interpolation", ""))
     first = values["mean"][0] if isinstance(values["mean"], (list, tuple)) else values["mean"]
-    words.append(MEANS[first])
+    words.append(MEANS.get(first, f"mean {first:g}"))
     return ", ".join(filter(None, words))
 
 
