@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 from safetensors.numpy import load_file, save_file
 
-from keras_vit.checkpoints import convert, save
+from keras_vit.checkpoints import convert, dialects, save
 from keras_vit.checkpoints.dialects.transformers.relatives import RELATIVES
 from tests.checkpoints.homes import HOMES
 from tests.checkpoints.shards import split
@@ -133,15 +133,15 @@ def make(reader: str, folder: Path) -> None:
         _build(reader, folder)
     elif reader in WRITTEN:
         save(random_tiny(**HOMES[reader]), folder, reader)
-    elif reader in _NPZ:
-        convert(source, folder / "x.npz", reader, lossy=True)
     elif reader == "sharded":
         convert(source, folder, "timm", lossy=True)
         split(folder)
     elif reader == "keras_vit":
         _preset(source, folder)
     else:
-        convert(source, folder, reader, lossy=True)
+        dialect = dialects.DIALECTS[reader]
+        file = folder / f"x.{dialect.container}"
+        convert(source, folder if dialect.json else file, reader, lossy=True)
 
 
 def _copy(source: Path, folder: Path) -> None:
