@@ -71,7 +71,7 @@ def test_comments_and_docstrings_are_no_code_lines():
 @pytest.mark.without_backend
 def test_the_package_has_at_most_so_many_code_lines():
     total = sum(code_lines(path.read_text()) for path in PACKAGE.rglob("*.py"))
-    assert total <= CODE_LINES, f"{total} code lines"
+    assert total <= CODE_LINES, f"{total} code lines: shorten them, or raise CODE_LINES as it says"
 
 
 def test_the_model_defines_few_names_of_keras_model_and_each_once():

@@ -56,7 +56,7 @@ def of_timm(tag: str) -> dict:
 
     config = timm.get_pretrained_cfg(tag)
     row = row_of(tag)
-    assert row is not None
+    assert row is not None, f"{tag}: no architecture of timm's in the dialect's registry.json"
     given = {"global_pool": "token", **defaults_of(row), **row}
     is_distilled = "Distilled" in given.get("class", "")
     pool = "token_and_distillation" if is_distilled else _POOLS[given["global_pool"]]

@@ -70,7 +70,8 @@ def test_parameters_equal_the_counts_of_the_reference(name):
     expected += more * config.hidden_size
     if width := config.representation_size:
         expected += config.hidden_size * width + width
-    assert sum(math.prod(weight.shape) for weight in lexicon.weights(config)) == expected
+    count = sum(math.prod(weight.shape) for weight in lexicon.weights(config))
+    assert count == expected, f"{name}: wrong fields, or fields that the sum above leaves out"
 
 
 @every_row
