@@ -1,5 +1,6 @@
 """The Vision Transformer as a Keras model that users build, load, call and save."""
 
+import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -231,8 +232,14 @@ class VisionTransformer(keras.Model):
         """Refuses names that are no stages of this model, see `keras_vit.graph.Stages`.
 
         Raises:
-            ConfigError: a name is no stage of the model; the message lists its layers.
+            ConfigError: a name is no stage of the model, and the message lists its layers; or the
+                class of the model has a `call` of its own, which takes no `stages`.
         """
+        if "stages" not in inspect.signature(self.call).parameters:
+            raise ConfigError(
+                f"{type(self).__name__}.call takes no `stages`, so that its layers cannot be read; "
+                "it replaces VisionTransformer.call. Accept `stages` there and pass it on."
+            )
         self._graph.check_stages(names)
 
     def stage_shape(self, name: str) -> tuple[int | None, ...]:

@@ -241,8 +241,10 @@ def _slopes(
     """Returns the gradients of the score by stages of the given shapes, and their values.
 
     Raises:
-        ConfigError: a stage is the weights of an attention layer that the user has replaced.
+        ConfigError: a stage is the weights of an attention layer that the user has replaced, or
+            the user's own `call` takes no stages.
     """
+    model.check_stages(list(shapes))
 
     def score(changes: list[Any]) -> tuple[Any, list[Any]]:
         stages = Stages(list(shapes), dict(zip(shapes, changes, strict=True)))

@@ -210,6 +210,17 @@ def test_an_attention_layer_of_the_user_is_explained():
 
 
 @not_by_backend
+@pytest.mark.parametrize("method", ["relevance", "gradcam", "rollout"])
+def test_a_call_of_the_user_without_stages_is_refused_by_its_name(method):
+    class Doubled(keras_vit.VisionTransformer):
+        def call(self, inputs, training=None):
+            return 2 * super().call(inputs, training=training)
+
+    model = Doubled(random_tiny(num_layers=1).config)
+    with pytest.raises(ConfigError, match="Doubled.call takes no `stages`"):
+        explain(model, normal(1, 16, 16, 3), 0, method)
+
+
 def test_maps_under_mixed_precision_are_float32():
     """Within 10 % of the maps of a float32 model."""
     model = random_tiny(num_layers=2)
