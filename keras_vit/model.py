@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from keras_vit.config import ViTConfig
-from keras_vit.config.rules import choice
+from keras_vit.config.rules import COUNT, choice
 from keras_vit.config.variants import VARIANTS
 from keras_vit.errors import ConfigError
 from keras_vit.fixes import trainer
@@ -235,7 +235,7 @@ class VisionTransformer(keras.Model):
             ConfigError: a name is no stage of the model, and the message lists its layers; or the
                 class of the model has a `call` of its own, which takes no `stages`.
         """
-        if "stages" not in inspect.signature(self.call).parameters:
+        if names and "stages" not in inspect.signature(self.call).parameters:
             raise ConfigError(
                 f"{type(self).__name__}.call takes no `stages`, so that its layers cannot be read; "
                 "it replaces VisionTransformer.call. Accept `stages` there and pass it on."
@@ -393,8 +393,8 @@ class VisionTransformer(keras.Model):
             ConfigError: as `classify`.
         """
         self.config.demand_one_prediction("classify")
-        if (top is not None and top < 1) or batch_size < 1:
-            raise ConfigError(f"top={top} and batch_size={batch_size}: expected at least 1.")
+        COUNT.check("top", 5 if top is None else top)
+        COUNT.check("batch_size", batch_size)
         for items, batch in self.preprocessor.batches(images, batch_size, unreadable):
             shares = self.probabilities(batch, batch_size)
             answers = top_labels(shares, self.labels, top, self.thresholds)

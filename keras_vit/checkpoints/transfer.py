@@ -193,11 +193,8 @@ def arrays_to_write(model: Any) -> WeightArrays:
     variables: dict[str, Any] = weights_by_path(model)
     written = {id(variables.get(weight.path)) for weight in lexicon.weights(model.config)}
     if own := [weight.path for weight in model.weights if id(weight) not in written]:
-        warn(
-            f"{', '.join(own[:3])}{' and others' if own[3:] else ''}: weights of "
-            f"{type(model).__name__} that no preset and no checkpoint has a place for, so they are "
-            "left out. model.save(name.keras) keeps them."
-        )
+        rest = "No preset and no checkpoint has a place for it; model.save(name.keras) keeps it."
+        warn(f"{type(model).__name__} has {len(own)} weights of its own, such as {own[0]}. {rest}")
     if together()[1] > 1:
         variables = {path: whole(weight) for path, weight in variables.items()}
 

@@ -19,6 +19,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_vit.config.rules import COUNT
 from keras_vit.errors import ConfigError
 
 _BACKENDS = ("jax", "openvino", "tensorflow", "torch")
@@ -63,6 +64,7 @@ class Inference:
         Raises:
             ConfigError: the model has no such stage, or the images do not fit it.
         """
+        COUNT.check("batch_size", 1 if batch_size is None else batch_size)
         chosen = tuple(dict.fromkeys(stages))
         program = self.program(model, chosen)
         parts = [
@@ -84,7 +86,7 @@ class Inference:
                 self._programs.clear()
                 self._weights = weights
             if stages not in self._programs:
-                if stages:
+                if stages:  # only a VisionTransformer has some
                     model.check_stages(stages)
                 self._programs[stages] = _backend().Program(self, model, stages)
             return self._programs[stages]

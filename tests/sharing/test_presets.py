@@ -75,7 +75,9 @@ def test_weights_of_the_users_own_layers_are_left_out_with_a_warning(tmp_path):
             self.adapter.build((None, 3))
 
     model = Adapted(tiny(num_classes=3).config)
-    with pytest.warns(UserWarning, match="adapter/kernel, adapter/bias: weights of Adapted"):
+    with pytest.warns(
+        UserWarning, match="Adapted has 2 weights of its own, such as adapter/kernel"
+    ):
         model.save_to_preset(tmp_path / "preset")
     VisionTransformer(model.config).save_to_preset(tmp_path / "plain")
 
