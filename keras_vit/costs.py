@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from keras_vit.config import ViTConfig
+from keras_vit.config.rules import pair
 from keras_vit.errors import ConfigError
 from keras_vit.weights import lexicon
 
@@ -105,7 +106,7 @@ def _size_of(config: ViTConfig, image_size: int | tuple[int, int] | None) -> tup
     size = config.image_size if image_size is None else image_size
     if size is None:
         raise ConfigError("The model takes images of any size: give an image_size.")
-    return (size, size) if isinstance(size, int) else size
+    return pair("image_size", size)
 
 
 def _cells(config: ViTConfig, size: tuple[int, int]) -> dict[str, int]:

@@ -1,5 +1,6 @@
 """The Vision Transformer as a Keras model that users build, load, call and save."""
 
+import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -9,7 +10,7 @@ import keras
 import numpy as np
 
 from keras_vit.config import ViTConfig
-from keras_vit.config.rules import choice
+from keras_vit.config.rules import COUNT, choice
 from keras_vit.config.variants import VARIANTS
 from keras_vit.errors import ConfigError
 from keras_vit.fixes import trainer
@@ -231,8 +232,14 @@ class VisionTransformer(keras.Model):
         """Refuses names that are no stages of this model, see `keras_vit.graph.Stages`.
 
         Raises:
-            ConfigError: a name is no stage of the model; the message lists its layers.
+            ConfigError: a name is no stage of the model, and the message lists its layers; or the
+                class of the model has a `call` of its own, which takes no `stages`.
         """
+        if names and "stages" not in inspect.signature(self.call).parameters:
+            raise ConfigError(
+                f"{type(self).__name__}.call takes no `stages`, so that its layers cannot be read; "
+                "it replaces VisionTransformer.call. Accept `stages` there and pass it on."
+            )
         self._graph.check_stages(names)
 
     def stage_shape(self, name: str) -> tuple[int | None, ...]:
@@ -386,8 +393,8 @@ class VisionTransformer(keras.Model):
             ConfigError: as `classify`.
         """
         self.config.demand_one_prediction("classify")
-        if (top is not None and top < 1) or batch_size < 1:
-            raise ConfigError(f"top={top} and batch_size={batch_size}: expected at least 1.")
+        COUNT.check("top", 5 if top is None else top)
+        COUNT.check("batch_size", batch_size)
         for items, batch in self.preprocessor.batches(images, batch_size, unreadable):
             shares = self.probabilities(batch, batch_size)
             answers = top_labels(shares, self.labels, top, self.thresholds)

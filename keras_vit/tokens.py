@@ -1,5 +1,6 @@
 """The output tokens of chosen blocks, a vector for every patch (dense features)."""
 
+import numbers
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -34,8 +35,7 @@ def tokens_of(
 ) -> Tokens | dict[int, Tokens]:
     """Returns the tokens of blocks; `VisionTransformer.tokens` states arguments and result."""
     model.config.refuse_packed("tokens()")
-    several = [blocks] if isinstance(blocks, int) else list(blocks)
-    chosen = [block_index(model, block) for block in several]
+    chosen = [block_index(model, block) for block in np.ravel(blocks).tolist()]
     kind = "/norm" if norm else ""
     stages = [f"block_{block}{kind}" for block in chosen]
     values = run(model, images, stages, batch_size)
@@ -44,7 +44,7 @@ def tokens_of(
         block: _split(values[stage], model, grid)
         for block, stage in zip(chosen, stages, strict=True)
     }
-    return tokens[chosen[0]] if isinstance(blocks, int) else tokens
+    return tokens if np.ndim(blocks) else tokens[chosen[0]]
 
 
 def grid_of(model: Any, images: Any) -> tuple[int, int]:
@@ -66,9 +66,9 @@ def block_index(model: Any, block: int) -> int:
         ConfigError: the model has no such block.
     """
     num_layers = model.config.num_layers
-    if not -num_layers <= block < num_layers:
-        raise ConfigError(f"blocks: there is no block {block}; the model has {num_layers}.")
-    return block % num_layers
+    if not (isinstance(block, numbers.Integral) and -num_layers <= int(block) < num_layers):
+        raise ConfigError(f"blocks: there is no block {block!r}; the model has {num_layers}.")
+    return int(block) % num_layers
 
 
 def _split(tokens: np.ndarray, model: Any, grid: tuple[int, int]) -> Tokens:

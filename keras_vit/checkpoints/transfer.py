@@ -29,7 +29,8 @@ from keras_vit.config.fields import known_fields
 from keras_vit.errors import CheckpointError, shown
 from keras_vit.labels import expand, shorten
 from keras_vit.sources.source import Source
-from keras_vit.text import log
+from keras_vit.text import log, warn
+from keras_vit.weights import lexicon
 from keras_vit.weights.axes import in_order
 
 Named = tuple[str, np.ndarray]
@@ -190,6 +191,10 @@ def arrays_to_write(model: Any) -> WeightArrays:
             "keras_vit.finetune.merge_lora(model), a plain model with the same outputs."
         )
     variables: dict[str, Any] = weights_by_path(model)
+    written = {id(variables.get(weight.path)) for weight in lexicon.weights(model.config)}
+    if own := [weight.path for weight in model.weights if id(weight) not in written]:
+        rest = "No preset and no checkpoint has a place for it; model.save(name.keras) keeps it."
+        warn(f"{type(model).__name__} has {len(own)} weights of its own, such as {own[0]}. {rest}")
     if together()[1] > 1:
         variables = {path: whole(weight) for path, weight in variables.items()}
 

@@ -1,7 +1,9 @@
 """The valid values of a field of a configuration."""
 
+import contextlib
 import dataclasses
 import math
+import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -24,8 +26,9 @@ class Values:
 
     def check(self, name: str, value: Any) -> None:
         """Raises `ConfigError` unless the value of the field `name` is one of these values."""
-        if self.include(value):
-            return
+        with contextlib.suppress(TypeError):  # of a comparison with a value of another type
+            if self.include(value):
+                return
         if not self.words:
             raise ConfigError(f"{name} must be {self.expected}, found {shown(value)}.")
         hint = nearest(value, self.words) if isinstance(value, str) else ""
@@ -74,6 +77,8 @@ def pair(field: str, value: Any) -> tuple[int, int]:
 
 
 POSITIVE = Values(is_positive_int, "a positive int")
+COUNT = Values(lambda n: isinstance(n, numbers.Integral) and int(n) >= 1, "a positive int")
+"""Numbers of images and steps in calls, which may be integers of NumPy."""
 POSITIVE_OR_NONE = Values(
     lambda value: value is None or is_positive_int(value), "a positive int or None"
 )

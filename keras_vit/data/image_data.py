@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 import keras
 import numpy as np
 
+from keras_vit.config.rules import COUNT, Values, choice
 from keras_vit.data import order
 from keras_vit.data.augmentation import Augmentation, find_augmentation
 from keras_vit.data.inspection import inspect, list_differences
@@ -130,13 +131,11 @@ class ImageData(keras.utils.PyDataset):
         shard: tuple[int, int] | None = None,
     ) -> None:
         super().__init__()
-        for name, value in (("batch_size", batch_size), ("steps_per_epoch", steps_per_epoch)):
-            if value is not None and value < 1:
-                raise ConfigError(f"{name}={value}, expected at least 1.")
+        COUNT.check("batch_size", batch_size)
+        COUNT.check("steps_per_epoch", 1 if steps_per_epoch is None else steps_per_epoch)
         if seed < 0:
             raise ConfigError(f"seed={seed}, expected 0 or more.")
-        if unreadable not in ("raise", "skip"):
-            raise ConfigError(f"unreadable={unreadable!r}, expected 'raise' or 'skip'.")
+        choice("raise", "skip").check("unreadable", unreadable)
         prepares = getattr(preprocessor, "preprocessor", preprocessor)
         if not isinstance(prepares, Preprocessor):
             raise ConfigError(
@@ -317,8 +316,7 @@ class ImageData(keras.utils.PyDataset):
         Raises:
             ConfigError: the share is not between 0 and 1, or every class has one image.
         """
-        if not 0 < share < 1:
-            raise ConfigError(f"share={share}, expected a number between 0 and 1.")
+        Values(lambda part: 0 < part < 1, "a number between 0 and 1").check("share", share)
         records = self._pipeline.records
         first, second = order.stratify(self.labels, share, self.seed)
         if not len(second):
@@ -342,8 +340,7 @@ class ImageData(keras.utils.PyDataset):
         Raises:
             ConfigError: the number is below 1.
         """
-        if steps_per_epoch < 1:
-            raise ConfigError(f"steps_per_epoch={steps_per_epoch}, expected at least 1.")
+        COUNT.check("steps_per_epoch", steps_per_epoch)
         stream = dataclasses.replace(
             self._pipeline.stream,
             steps_per_epoch=steps_per_epoch,
@@ -369,8 +366,7 @@ class ImageData(keras.utils.PyDataset):
         Raises:
             ConfigError: `epochs` is below 1.
         """
-        if epochs < 1:
-            raise ConfigError(f"epochs={epochs}, expected at least 1.")
+        COUNT.check("epochs", epochs)
         # Worker processes would each get a copy of the decoded images.
         records = dataclasses.replace(self._pipeline.records, decoded=None)
         return dataclasses.replace(self._pipeline, records=records).map_dataset(epochs)

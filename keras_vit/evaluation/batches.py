@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
+from keras_vit.config.rules import COUNT
 from keras_vit.data import ImageData
 from keras_vit.errors import ConfigError
 from keras_vit.images.inputs import as_array
@@ -35,8 +36,7 @@ def read_batches(data: Any, batch_size: int = 32, start: int = 0) -> Iterator[Ba
     Raises:
         ConfigError: data of another kind, or different numbers of images and labels.
     """
-    if batch_size < 1:
-        raise ConfigError(f"batch_size={batch_size}, expected at least 1.")
+    COUNT.check("batch_size", batch_size)
     yield from read_ahead(map(_pair, _read(data, batch_size, start)))
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from keras_vit.checkpoints.containers import open_arrays
 from keras_vit.config import ViTConfig
+from keras_vit.config.rules import COUNT
 from keras_vit.errors import CheckpointError, ConfigError, shown
 from keras_vit.evaluation.extraction import gather, hash_array, hash_files
 from keras_vit.evaluation.label_maps import areas_of, check_maps, label_map, read_map
@@ -88,8 +89,7 @@ class PatchLayer:
                 f"The probe reads {len(self.kernel)} features of the blocks {self.blocks}; this "
                 f"model has {config.num_layers} blocks, and {width} features in as many blocks."
             )
-        if batch_size < 1:
-            raise ConfigError(f"batch_size={batch_size}, expected at least 1.")
+        COUNT.check("batch_size", batch_size)
         stages = _stages(self.blocks, self.kind)
         for start in range(0, len(sources), batch_size):
             sizes, plans, windows = [], [], []

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from keras_vit.config.rules import COUNT
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.batches import Batch, predict
 from keras_vit.evaluation.extraction import hash_files, identity_of
@@ -60,8 +61,7 @@ def embed(
         raise ConfigError(f"{out}: expected a name that ends in .npy.")
     if out.exists():
         raise ConfigError(f"{out} exists. Remove it, or choose another name.")
-    if batch_size < 1:
-        raise ConfigError(f"batch_size={batch_size}, expected at least 1.")
+    COUNT.check("batch_size", batch_size)
     names = list(dict.fromkeys(map(os.fsdecode, paths)))
     if not names:
         raise ConfigError("No image was given.")

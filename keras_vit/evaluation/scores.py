@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit.config.rules import COUNT
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.many_labels import ManyLabels, bin_gaps, by_class
 from keras_vit.evaluation.targets import acceptable, match_columns, predict_classes
@@ -107,8 +108,7 @@ def evaluate(
     2
     """
     model.config.demand_one_prediction("evaluate")
-    if calibration_bins < 1:
-        raise ConfigError(f"calibration_bins={calibration_bins}, expected at least 1.")
+    COUNT.check("calibration_bins", calibration_bins)
     competing, places = match_columns(model, data, classes)
     real = _Scores(len(competing), calibration_bins)
     scores: Any = _Scores(len(competing), calibration_bins)

@@ -36,7 +36,7 @@ def attention_maps(
     Raises:
         ConfigError: the model has no such block.
     """
-    blocks = range(model.config.num_layers) if blocks is None else blocks
+    blocks = range(model.config.num_layers) if blocks is None else np.ravel(blocks).tolist()
     chosen = sorted({block_index(model, block) for block in blocks})
     stages = {block: f"block_{block}/attention" for block in chosen}
     maps = run(model, images, list(stages.values()), batch_size)

@@ -23,16 +23,10 @@ def compile_call(model: keras.Model, function: Callable[..., Any]) -> Callable[.
 def _compile(model: keras.Model, function: Callable[..., Any]) -> Callable[..., Any]:
     backend = keras.backend.backend()
     if backend == "jax":
-        import jax
+        from keras_vit.inference import on_jax
 
-        variables = model.variables
-
-        def run(values: Any, *arrays: Any) -> Any:
-            with keras.StatelessScope(list(zip(variables, values, strict=True))):
-                return function(*arrays)
-
-        quick = jax.jit(run, out_shardings=on_all_devices())
-        return lambda *arrays: quick([variable.value for variable in variables], *arrays)
+        sharding = on_all_devices()
+        return on_jax.compile_call(model.inference, model, function, out_shardings=sharding)
     if backend == "tensorflow":
         import tensorflow as tf
 

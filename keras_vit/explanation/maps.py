@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from keras_vit.config import ViTConfig
-from keras_vit.config.rules import choice
+from keras_vit.config.rules import COUNT, choice
 from keras_vit.errors import ConfigError
 from keras_vit.explanation.methods import METHODS
 from keras_vit.inference import run
@@ -147,8 +147,7 @@ def choose_classes(
 
 def check_batch(images: Any, batch_size: int) -> np.ndarray:
     """Returns the images as float32; raises `ConfigError` unless they have four axes."""
-    if batch_size < 1:
-        raise ConfigError(f"batch_size={batch_size}: expected at least 1.")
+    COUNT.check("batch_size", batch_size)
     images = np.asarray(keras.ops.convert_to_numpy(images), "float32")
     if images.ndim != 4 or not len(images):
         raise ConfigError(

@@ -11,6 +11,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit import inference
+from keras_vit.config.rules import COUNT
 from keras_vit.errors import ConfigError
 from keras_vit.explanation.attention import (
     attention_maps,
@@ -134,8 +135,7 @@ def integrated_gradients(
     The integral from the baseline to the image is a sum over the middles of `steps` equal parts.
     """
     _refuse_quantised(model, "integrated_gradients")
-    if steps < 1:
-        raise ConfigError(f"steps={steps}: expected at least 1.")
+    COUNT.check("steps", steps)
     start = _baseline(model, baseline)
     channels = -1 if model.data_format == "channels_last" else 1
 
@@ -241,8 +241,10 @@ def _slopes(
     """Returns the gradients of the score by stages of the given shapes, and their values.
 
     Raises:
-        ConfigError: a stage is the weights of an attention layer that the user has replaced.
+        ConfigError: a stage is the weights of an attention layer that the user has replaced, or
+            the user's own `call` takes no stages.
     """
+    model.check_stages(list(shapes))
 
     def score(changes: list[Any]) -> tuple[Any, list[Any]]:
         stages = Stages(list(shapes), dict(zip(shapes, changes, strict=True)))

@@ -9,6 +9,7 @@ from keras_vit.exporting.graph import ExportGraph
 from keras_vit.exporting.plan import ExportPlan, Format
 from keras_vit.exporting.verification import Comparison
 from keras_vit.files import write_json
+from keras_vit.images.decoding import MODES
 from keras_vit.images.protocols import complete
 from keras_vit.text import in_markdown
 
@@ -74,8 +75,9 @@ def _pixels(plan: ExportPlan) -> str:
 
 def _images(plan: ExportPlan) -> str:
     """Returns the lines of the program that read a photograph."""
-    mode, axis = ("L", "[None, ..., None]") if plan.config.channels == 1 else ("RGB", "[None]")
-    opened = f'Image.open("photo.jpg").convert("{mode}")'
+    mode = MODES.get(plan.config.channels, "RGB")
+    axis = "[None, ..., None]" if mode == "L" else "[None]"
+    opened = f'ImageOps.exif_transpose(Image.open("photo.jpg")).convert("{mode}")'
     if plan.prepares != "resize":
         height, width = plan.config.image_size or tuple(3 * side for side in plan.config.stride)
         opened += f".resize(({width}, {height}), Image.Resampling.BILINEAR)"
@@ -106,7 +108,7 @@ def _readme(
     )
     language = "js" if plan.format == "transformers_js" else "python"
     if language == "python":
-        program = "from PIL import Image\n" + program
+        program = "from PIL import Image, ImageOps\n" + program
         if has_labels:
             program += 'labels = open("labels.txt", encoding="utf-8").read().splitlines()\n'
             program += "best = outputs[0].argmax()\nprint(repr(labels[best]), outputs[0][best])\n"

@@ -35,6 +35,7 @@ class ExportGraph:
         self._stages = list(plan.stages.values())
         if plan.outputs == "features" or (plan.outputs == "logits" and has_activation):
             self._stages = self._stages or [_STAGES[plan.outputs]]
+        model.check_stages(self._stages)
         self._normalise = None
         if plan.outputs == "probabilities" and not has_activation:
             self._normalise = ops.softmax if model.thresholds is None else ops.sigmoid

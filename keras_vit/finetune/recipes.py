@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from keras_vit.config.rules import POSITIVE, POSITIVE_OR_NONE, Values, choice
+from keras_vit.config.rules import COUNT, POSITIVE, POSITIVE_OR_NONE, Values, choice
 from keras_vit.errors import ConfigError
 from keras_vit.finetune.lora import enable_lora
 from keras_vit.finetune.muon import LayerwiseMuon
@@ -198,8 +198,7 @@ def steps_for(num_images: int) -> int:
     >>> [steps_for(n) for n in (1_000, 20_000, 1_281_167)]
     [500, 10000, 20000]
     """
-    if num_images < 1:
-        raise ConfigError(f"num_images={num_images}: expected at least one image.")
+    COUNT.check("num_images", num_images)
     return 500 if num_images < 20_000 else 10_000 if num_images < 500_000 else 20_000
 
 

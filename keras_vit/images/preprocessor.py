@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from keras_vit.config.rules import pair
+from keras_vit.config.rules import COUNT, pair
 from keras_vit.errors import ConfigError
 from keras_vit.images.decoding import decode_image, pixel_limit
 from keras_vit.images.geometry import resize_small_for
@@ -169,8 +169,7 @@ class Preprocessor:
         Raises:
             ConfigError: as a call.
         """
-        if batch_size < 1:
-            raise ConfigError(f"batch_size={batch_size}, expected at least 1.")
+        COUNT.check("batch_size", batch_size)
         source = images_in(images, self.channels)
         groups = iter(lambda: list(itertools.islice(source, batch_size)), [])
         for group, results in read_ahead((group, self._prepare(group)) for group in groups):

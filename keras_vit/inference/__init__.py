@@ -12,7 +12,6 @@ LoRA or quantisation, and does not use the trainer of Keras: it works during `fi
 """
 
 import importlib
-import inspect
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_vit.config.rules import COUNT
 from keras_vit.errors import ConfigError
 
 _BACKENDS = ("jax", "openvino", "tensorflow", "torch")
@@ -64,6 +64,7 @@ class Inference:
         Raises:
             ConfigError: the model has no such stage, or the images do not fit it.
         """
+        COUNT.check("batch_size", 1 if batch_size is None else batch_size)
         chosen = tuple(dict.fromkeys(stages))
         program = self.program(model, chosen)
         parts = [
@@ -85,7 +86,8 @@ class Inference:
                 self._programs.clear()
                 self._weights = weights
             if stages not in self._programs:
-                _check(model, stages)
+                if stages:  # only a VisionTransformer has some
+                    model.check_stages(stages)
                 self._programs[stages] = _backend().Program(self, model, stages)
             return self._programs[stages]
 
@@ -111,17 +113,6 @@ def are_same(new: Sequence[Any], old: Sequence[Any]) -> bool:
 def as_float32(value: Any) -> np.ndarray:
     """Returns a tensor of the backend as a float32 array on the host."""
     return np.asarray(keras.ops.convert_to_numpy(value)).astype("float32", copy=False)
-
-
-def _check(model: Any, stages: tuple[str, ...]) -> None:
-    if not stages:
-        return
-    if "stages" not in inspect.signature(model.call).parameters:
-        raise ConfigError(
-            f"{type(model).__name__}.call takes no `stages`, so that its layers cannot be read; it "
-            "replaces VisionTransformer.call. Accept `stages` there and pass it on."
-        )
-    model.check_stages(stages)
 
 
 def _steps(images: np.ndarray, batch_size: int) -> Iterator[tuple[np.ndarray, int]]:

@@ -1,6 +1,7 @@
 """Inference on JAX: a program for each shape, on all devices of `keras.distribution`."""
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -25,37 +26,55 @@ class Program:
     """A compiled call of a model; see `keras_vit.inference`."""
 
     def __init__(self, owner: Any, model: keras.Model, stages: tuple[str, ...]) -> None:
-        self._owner, self._model = owner, model
-        self._weights = model.weights
-
-        def run(values: list[Any], images: Any) -> dict[str, Any]:
-            pairs = zip(self._weights, values, strict=True)
-            with keras.StatelessScope(state_mapping=pairs):
-                return inference.call(model, images, stages)
-
-        self._run = jax.jit(run)
+        self._run = compile_call(owner, model, lambda images: inference.call(model, images, stages))
 
     def __call__(self, images: np.ndarray) -> dict[str, np.ndarray]:
-        batch = _divided(images)
-        with self._owner.lock:  # a step of `fit` deletes the arrays that it replaces
-            values = self._run(self._values(), batch)
+        values = self._run(_divided(images))
         return {name: inference.as_float32(whole(value)) for name, value in values.items()}
 
-    def _values(self) -> list[Any]:
-        """Returns the current weights; during a `fit` in another thread, those of its last step."""
-        try:
-            return [weight.value for weight in self._weights]
-        except TypeError:  # a weight without a value calls its initializer, which is None
-            if self._owner.training_state is None:
-                raise
-        model = self._model
-        pairs = zip(
-            [*model.trainable_variables, *model.non_trainable_variables],
-            itertools.chain(*self._owner.training_state),
-            strict=True,
-        )
-        current = {id(variable): value for variable, value in pairs}
-        return [current[id(weight)] for weight in self._weights]
+
+def compile_call(
+    owner: Any, model: keras.Model, function: Callable[..., Any], **options: Any
+) -> Callable[..., Any]:
+    """Returns a compiled function that calls a model with its present weights.
+
+    The weights are arguments of the program, so that it has no copy of them.
+
+    Args:
+        owner: the `Inference` of the model.
+        model: the model.
+        function: function of arrays that calls the model.
+        **options: arguments of `jax.jit`.
+    """
+    weights = model.weights
+
+    def run(values: list[Any], *arrays: Any) -> Any:
+        with keras.StatelessScope(state_mapping=zip(weights, values, strict=True)):
+            return function(*arrays)
+
+    program = jax.jit(run, **options)
+
+    def call(*arrays: Any) -> Any:
+        with owner.lock:  # a step of `fit` deletes the arrays that it replaces
+            return program(_values_of(weights, model, owner), *arrays)
+
+    return call
+
+
+def _values_of(weights: list[Any], model: keras.Model, owner: Any) -> list[Any]:
+    """Returns the values of weights; during a `fit` in another thread, those of its last step."""
+    try:
+        return [weight.value for weight in weights]
+    except TypeError:  # a weight without a value calls its initializer, which is None
+        if owner.training_state is None:
+            raise
+    pairs = zip(
+        [*model.trainable_variables, *model.non_trainable_variables],
+        itertools.chain(*owner.training_state),
+        strict=True,
+    )
+    current = {id(variable): value for variable, value in pairs}
+    return [current[id(weight)] for weight in weights]
 
 
 def _divided(images: np.ndarray) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from keras_vit.config.rules import COUNT
 from keras_vit.data.records import Encoded
 from keras_vit.errors import ConfigError
 from keras_vit.inference import run
@@ -47,8 +48,7 @@ class _PerImage:
         threads: int | None = None,
     ) -> None:
         pyarrow()
-        if batch_size < 1:
-            raise ConfigError(f"batch_size={batch_size}, expected at least 1.")
+        COUNT.check("batch_size", batch_size)
         self.model = VisionTransformer.from_preset(os.fspath(preset), image_size=image_size)
         self._column = column
         self._batch_size = batch_size
@@ -195,8 +195,7 @@ class Classify(_PerImage):
 
     def __init__(self, preset: str | os.PathLike[str], top: int = 5, **options: Any) -> None:
         super().__init__(preset, **options)
-        if top < 1:
-            raise ConfigError(f"top={top}, expected at least 1.")
+        COUNT.check("top", top)
         self.model.config.demand_one_prediction("Classify")
         self._top = top
 

@@ -103,6 +103,8 @@ def _limit(request: Request, most: int) -> Any:
 
 async def _form_files(request: Request) -> list[bytes]:
     try:
+        if not (await request.body()).rstrip().endswith(b"--"):
+            raise StarletteHTTPException(400, "Its last boundary is missing.")
         async with request.form() as form:
             files = [value for _, value in form.multi_items() if not isinstance(value, str)]
             return [await file.read() for file in files]

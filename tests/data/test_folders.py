@@ -112,9 +112,13 @@ def _only_damaged(folder):
         (_beside, {}, "stray.png beside them"),
         (_only_damaged, {"unreadable": "skip"}, "No readable image is left of the classes eel"),
         (_only_damaged, {}, "2 of 12 images cannot be read"),
-        (lambda folder: None, {"batch_size": 0}, "batch_size=0, expected at least 1"),
+        (lambda folder: None, {"batch_size": 0}, "batch_size must be a positive int, found 0"),
         (lambda folder: None, {"seed": -1}, "seed=-1, expected 0 or more"),
-        (lambda folder: None, {"unreadable": "ignore"}, "expected 'raise' or 'skip'"),
+        (
+            lambda folder: None,
+            {"unreadable": "ignore"},
+            "unreadable='ignore' is not one of raise, skip",
+        ),
         (lambda folder: None, {"augmentation": "lihgt1"}, "Did you mean 'light1'"),
     ],
 )

@@ -103,7 +103,7 @@ def test_what_has_no_numbers_is_refused():
         from_grain(source.filter(lambda pair: pair[1] != 1), Preprocessor(4))
     with pytest.raises(ConfigError, match="record 0 is bytes, expected a dict with 'label'"):
         from_grain([b"", b""], Preprocessor(4))
-    with pytest.raises(ConfigError, match="epochs=0"):
+    with pytest.raises(ConfigError, match="epochs must be a positive int, found 0"):
         data_of().to_grain(0)
 
 

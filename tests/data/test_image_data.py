@@ -93,7 +93,7 @@ def test_one_hot_labels_encode_the_integer_labels():
 def test_a_split_augments_the_training_part_alone(folder):
     """Each class is shared between both parts; validation keeps its order."""
     data = from_folder(folder, Preprocessor(16), 4, augmentation="light2", steps_per_epoch=9)
-    with pytest.raises(ConfigError, match=r"share=1\.5, expected a number between 0 and 1"):
+    with pytest.raises(ConfigError, match=r"share must be a number between 0 and 1, found 1\.5"):
         data.hold_out(1.5)
     train, validation = data.hold_out(0.5)
     assert (len(train), len(validation)) == (9, 2)

@@ -214,7 +214,7 @@ def test_label_maps_that_do_not_fit_are_refused(model, probe, tmp_path):
         dense_probe(model, images, str(tmp_path / "a.png"))
     with refused(r"size=\(0, 4\): expected"):
         probe.predict(model, images, size=(0, 4))
-    with refused("batch_size=0, expected at least 1"):
+    with refused("batch_size must be a positive int, found 0"):
         probe.predict(model, images, batch_size=0)
 
 

@@ -93,7 +93,7 @@ def test_bad_arguments_are_refused_and_no_file_is_left(grey, paths, out):
         images, name = arguments
         with pytest.raises(ConfigError, match=message):
             embed(grey, images, out / name, **{"unreadable": lambda *_: None, **options})
-    with pytest.raises(ConfigError, match="batch_size=0"):
+    with pytest.raises(ConfigError, match="batch_size must be a positive int, found 0"):
         embed(grey, paths, out / "x.npy", batch_size=0)
     assert not (out / "x.npy").exists()
 

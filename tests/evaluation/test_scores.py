@@ -198,7 +198,7 @@ def test_models_lists_and_bins_that_do_not_fit_are_refused(model, images, classe
     for count, message in ((22, "22 lists; more images"), (24, "24 lists for 23 images")):
         with pytest.raises(ConfigError, match=message):
             evaluate(model, (images, classes), real_labels=[[0]] * count)
-    with pytest.raises(ConfigError, match="calibration_bins=0"):
+    with pytest.raises(ConfigError, match="calibration_bins must be a positive int, found 0"):
         evaluate(model, (images, classes), calibration_bins=0)
 
 

@@ -1,5 +1,7 @@
 """`explain`: maps of the evidence for a class, against an independent model in torch."""
 
+from threading import Thread
+
 import keras
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from keras_vit import ConfigError, attention_maps, explain
 from keras_vit.explanation import read_tokens
 from tests.explanation.reference import Reference
 from tests.helpers import HYBRID, assert_close, normal, random_tiny
+from tests.inference.test_inference import Pauses
 
 MODELS = {
     "token, any size": {"image_size": None, "position_grid": (2, 2), "num_layers": 2},
@@ -210,6 +213,37 @@ def test_an_attention_layer_of_the_user_is_explained():
 
 
 @not_by_backend
+@pytest.mark.on_one_backend("jax")
+@pytest.mark.parametrize("method", ["relevance", "integrated_gradients"])
+def test_a_fit_in_another_thread_does_not_disturb_an_explanation(method):
+    """Its first step has taken the weights out of the model, and the map reads their new values."""
+    model, pauses, images = random_tiny(), Pauses(), 0.1 * normal(2, 16, 16, 3)
+    model.compile(keras.optimizers.SGD(0.1), "auto")
+    before = explain(model, images, 0, method).maps
+    fit = {"verbose": 0, "callbacks": [pauses]}
+    training = Thread(target=lambda: model.fit(images, np.arange(2), **fit))
+    training.start()
+    try:
+        assert pauses.reached.wait(60)
+        during = explain(model, images, 0, method).maps
+    finally:
+        pauses.go_on.set()
+    training.join()
+    assert np.abs(during - before).max() > 0
+    assert_close(during, explain(model, images, 0, method).maps)
+
+
+@pytest.mark.parametrize("method", ["relevance", "gradcam", "rollout"])
+def test_a_call_of_the_user_without_stages_is_refused_by_its_name(method):
+    class Doubled(keras_vit.VisionTransformer):
+        def call(self, inputs, training=None):
+            return 2 * super().call(inputs, training=training)
+
+    model = Doubled(random_tiny(num_layers=1).config)
+    with pytest.raises(ConfigError, match="Doubled.call takes no `stages`"):
+        explain(model, normal(1, 16, 16, 3), 0, method)
+
+
 def test_maps_under_mixed_precision_are_float32():
     """Within 10 % of the maps of a float32 model."""
     model = random_tiny(num_layers=2)
@@ -246,13 +280,13 @@ def test_bad_arguments_of_explain_are_refused():
     )
     refused("there is no block 4", model, method="attention", block=4)
     refused("expected the index of a block", model, method="gradcam", block="pool")
-    refused("steps=0", model, method="integrated_gradients", steps=0)
+    refused("steps must be a positive int, found 0", model, method="integrated_gradients", steps=0)
     refused("baseline has the shape", model, method="occlusion", baseline=np.zeros((3, 5, 3)))
     refused(
         "'occlusion' has no option 'window'; it has baseline", model, method="occlusion", window=3
     )
     refused("four axes: model.preprocessor", model, images=np.zeros((16, 16, 3)))
-    refused("batch_size=0", model, batch_size=0)
+    refused("batch_size must be a positive int, found 0", model, batch_size=0)
 
 
 def test_a_weight_that_is_not_finite_is_refused_by_name():

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import onnx as onnx_library
 import pytest
-from PIL import Image
+from PIL import ExifTags, Image
 
 import keras_vit
 from keras_vit import VisionTransformer
@@ -111,6 +111,28 @@ def test_the_program_in_the_readme_runs_without_keras_vit(written):
     (folder / "photo.png").unlink()
     assert process.returncode == 0, process.stderr
     assert process.stdout.split()[0].strip("'") == model.classify(Image.fromarray(photo))[0][0][0]
+
+
+@torch_alone
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_the_program_in_the_readme_reads_a_photo_as_the_model_does(tmp_path, channels, monkeypatch):
+    """A photograph of a phone lies on its side, and a model of four channels reads the alpha."""
+    model = tiny(num_layers=1, channels=channels, protocol="paper")
+    folder = tmp_path / "model"
+    keras_vit.export(model, folder, "torch", verify=False)
+    on_its_side = Image.Exif()
+    on_its_side[ExifTags.Base.Orientation] = 6
+    photo = Image.fromarray(photo_of((20, 30), 4))
+    photo.save(tmp_path / "photo.png", exif=on_its_side)
+    program = folder.joinpath("README.md").read_text().split("```python\n")[1].split("model =")[0]
+    lines = folder.joinpath("README.md").read_text().splitlines()
+    (reads,) = (line for line in lines if line.startswith("images ="))
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(program + reads.replace("photo.jpg", "photo.png"), names)
+    plan = ExportPlan("torch", "logits", "resize", model.config, None, "float32", "paper", False)
+    (expected,) = ExportGraph(model, plan).inputs("photo.png")
+    np.testing.assert_array_equal(names["images"][0], expected)
 
 
 @torch_alone
@@ -329,6 +351,17 @@ def test_a_subclass_is_not_rebuilt_without_its_own_code(tmp_path):
     fields = tiny(num_layers=1).config
     with pytest.raises(ExportError, match="A Own cannot be built again"):
         keras_vit.export(Own(fields), tmp_path / "model", "stablehlo", verify=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.on_one_backend("torch")
+def test_features_of_a_call_without_stages_are_refused_before_writing(tmp_path):
+    class Doubled(VisionTransformer):
+        def call(self, inputs, training=None):
+            return 2 * super().call(inputs, training=training)
+
+    with pytest.raises(ConfigError, match="Doubled.call takes no `stages`"):
+        keras_vit.export(Doubled(tiny(num_layers=1).config), tmp_path / "m", outputs="features")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -155,7 +155,7 @@ def test_batches_leave_out_unreadable_images(photo, tmp_path):
     assert "not a readable image" in str(reasons[0][1])
     with pytest.raises(ConfigError, match="not a readable image"):
         list(preprocess.batches(images, 2))
-    with pytest.raises(ConfigError, match="batch_size=0"):
+    with pytest.raises(ConfigError, match="batch_size must be a positive int, found 0"):
         list(preprocess.batches(images, 0))
 
 

@@ -108,7 +108,7 @@ def test_layers_columns_and_tops_that_fit_no_row_are_refused(embed):
         Embed("vit_digits", "block_0")
     with pytest.raises(ConfigError, match="No column image or bytes or path; found picture"):
         embed({"picture": IMAGES})
-    with pytest.raises(ConfigError, match="top=0"):
+    with pytest.raises(ConfigError, match="top must be a positive int, found 0"):
         Classify("vit_digits", 0)
 
 

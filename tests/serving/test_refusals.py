@@ -66,6 +66,7 @@ FILE = b'--x\r\nContent-Disposition: form-data; name="a"; filename="a"\r\n\r\nab
         (b'["","","",""]', JSON, 413, "more than 3 images"),
         (b"abc", FORM, 400, "form cannot be read"),
         (b"--x--", FORM, 400, "holds no image"),
+        (2 * FILE, FORM, 400, "form cannot be read: Its last boundary is missing"),
         (b"abc", {"Content-Type": "multipart/form-data"}, 400, "form cannot be read"),
         (4 * FILE + b"--x--", FORM, 413, "more than 3 images"),
     ],

@@ -65,6 +65,23 @@ def test_a_preset_loads_as_an_any_size_model(saved):
     assert_close(back.predict(images, verbose=0), model.predict(images, verbose=0))
 
 
+@pytest.mark.on_one_backend("torch")
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_weights_of_the_users_own_layers_are_left_out_with_a_warning(tmp_path):
+    class Adapted(VisionTransformer):
+        def __init__(self, *args, **fields):
+            super().__init__(*args, **fields)
+            self.adapter = keras.layers.Dense(3, name="adapter")
+            self.adapter.build((None, 3))
+
+    model = Adapted(tiny(num_classes=3).config)
+    with pytest.warns(
+        UserWarning, match="Adapted has 2 weights of its own, such as adapter/kernel"
+    ):
+        model.save_to_preset(tmp_path / "preset")
+    VisionTransformer(model.config).save_to_preset(tmp_path / "plain")
+
+
 def test_saving_again_replaces_the_preset_and_no_other_files(saved):
     """No temporary folder is left. Fresh weights have a head of zeros."""
     folder, _ = saved
