@@ -9,6 +9,7 @@ format, and a crop costs nothing: its pixels are the only rows of the matrices.
 from collections.abc import Callable
 from typing import Any
 
+import keras
 from keras import ops
 
 from keras_vit.images.geometry import Axis, Parameters, Size, axes_of
@@ -54,8 +55,11 @@ def resize(images: Any, size: Size, protocol: Any) -> Any:
     if parameters.get("resize", "pillow") != "pillow":
         between, after = _as_it_is, _to_8_bits if parameters["resize"] == "tensor" else _as_it_is
     # Columns first, as Pillow does unless rows first is cheaper. It rounds to 8 bits after each.
-    half = between(ops.matmul(images, ops.transpose(columns)))
-    return after(ops.matmul(rows, half))
+    if keras.backend.backend() == "tensorflow":  # docs/upstream/tensorflow_stacks.md
+        half = ops.tensordot(images, ops.transpose(columns), 1)
+    else:
+        half = ops.matmul(images, ops.transpose(columns))
+    return after(ops.matmul(rows, between(half)))
 
 
 def scale(images: Any, protocol: Any) -> Any:

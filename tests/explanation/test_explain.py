@@ -212,7 +212,6 @@ def test_an_attention_layer_of_the_user_is_explained():
         explain(model, images, 0)
 
 
-@not_by_backend
 @pytest.mark.on_one_backend("jax")
 @pytest.mark.parametrize("method", ["relevance", "integrated_gradients"])
 def test_a_fit_in_another_thread_does_not_disturb_an_explanation(method):
@@ -244,6 +243,7 @@ def test_a_call_of_the_user_without_stages_is_refused_by_its_name(method):
         explain(model, normal(1, 16, 16, 3), 0, method)
 
 
+@not_by_backend
 def test_maps_under_mixed_precision_are_float32():
     """Within 10 % of the maps of a float32 model."""
     model = random_tiny(num_layers=2)

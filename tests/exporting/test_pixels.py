@@ -9,6 +9,7 @@ from keras_vit import Preprocessor
 from keras_vit.exporting import pixels
 from tests.exporting.photo import photo_of
 from tests.helpers import numpy_of
+from tests.processes import python
 from tests.thorough import sample
 
 PROTOCOLS = {
@@ -55,6 +56,26 @@ def test_resized_pixels_are_the_preprocessor_s(name, sides, size):
     difference = np.abs(result - np.asarray(expected, "float32"))
     assert difference.max() <= most
     assert difference.mean() <= mean
+
+
+def test_a_batch_of_one_channel_is_resized_image_by_image():
+    """TensorFlow 2.21 mixes the images up, see docs/upstream/tensorflow_stacks.md."""
+    batch = np.stack([photo_of((75, 61), 1), photo_of((75, 61), 1)[::-1], photo_of((75, 61), 1)])
+    batch = keras.ops.convert_to_tensor(np.moveaxis(batch, -1, 1).astype("float32"))
+    resize = compiled(pixels.resize, (32, 32), "paper")
+    singly = np.concatenate([numpy_of(resize(batch[k : k + 1])) for k in range(3)])
+    np.testing.assert_allclose(numpy_of(resize(batch)), singly, rtol=0, atol=1e-3)
+
+
+@pytest.mark.on_one_backend("tensorflow")
+def test_canary_tensorflow_multiplies_a_stack_wrongly():
+    """If this fails, `pixels.resize` can multiply by `matmul` on TensorFlow too."""
+    program = """
+import numpy as np, tensorflow as tf
+images, weights = np.ones((2, 1, 53, 44), "float32"), np.ones((44, 16), "float32")
+print("right" if all((tf.matmul(images, weights).numpy() == 44).all() for _ in range(4)) else "")
+"""
+    assert "right" not in python(program).stdout
 
 
 def test_scaled_pixels_are_the_preprocessor_s():
