@@ -65,7 +65,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {match[0]!r}?" if match else ""
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """Returns the class of a library's exception and the first line of its message."""
     lines = str(error).strip().splitlines() or [""]
     return f"{type(error).__name__}: {shown(lines[0], 300, quoted=False)}"

@@ -107,6 +107,8 @@ def test_the_doctor_tells_where_bfloat16_is_slow(flags, is_slow, monkeypatch):
     (row,) = (row for row in environment.components() if row.name == "instructions")
     assert ("slower than float32" in row.note) == is_slow
     assert ("mixed_bfloat16" in row.note) == ("amx_bf16" in flags)
+    (jax,) = (row for row in environment.components() if row.name == "jax")
+    assert "bfloat16 is slower than float32" in jax.note
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

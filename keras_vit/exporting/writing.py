@@ -205,8 +205,9 @@ def _failures_named(format: str) -> Iterator[None]:
     except (KerasViTError, OSError, MemoryError):
         raise
     except Exception as error:
+        cause = first_line(error.__cause__ or error)  # torch's exporter wraps it in a summary
         raise ExportError(
-            f"format={format!r}: the converter failed: {first_line(error)} Nothing was written."
+            f"format={format!r}: the converter failed: {cause} Nothing was written."
         ) from error
 
 

@@ -365,6 +365,20 @@ def test_features_of_a_call_without_stages_are_refused_before_writing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.on_one_backend("torch")
+def test_a_failing_converter_is_named_with_its_cause(tmp_path, monkeypatch):
+    """torch's exporter raises a summary of its steps, from the error that says why."""
+
+    def write(*arguments):
+        raise RuntimeError("step 1 of 3") from ValueError("an operator is missing")
+
+    form = dataclasses.replace(load_format("torch"), write=write)
+    monkeypatch.setattr(writing, "load_format", lambda name: form)
+    with pytest.raises(ExportError, match="converter failed: ValueError: an operator is missing"):
+        keras_vit.export(tiny(num_layers=1), tmp_path / "m", "torch")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_with_other_files_stays(tmp_path):
     """An export replaces an export of its format alone."""
     (tmp_path / "thesis.tex").write_text("chapter 1")

@@ -66,6 +66,12 @@ PARTIAL = ("transformers_js",)
 CELLS = [(form, kind) for form in FORMATS for kind in KINDS] if THOROUGH else SAMPLE[BACKEND]
 
 
+@pytest.mark.without_backend
+def test_each_format_has_a_cell_of_the_sample():
+    """Without a cell, the quick suite would not export a new format."""
+    assert {form for cells in SAMPLE.values() for form, _ in cells} == set(FORMATS)
+
+
 @pytest.mark.filterwarnings("ignore")  # of converters
 @pytest.mark.parametrize(("format", "kind"), CELLS)
 def test_an_artefact_answers_as_the_model_or_is_refused(tmp_path, format, kind):

@@ -47,7 +47,7 @@ def _reasons(name: str, fact: str, ours: object, theirs: object) -> list[dict]:
 
 
 def test_each_row_has_timms_facts_or_a_reason():
-    """Pixels, mean, std, crop, licenses, classes, activation, registers, head; no idle reason."""
+    """Protocol, licenses, classes and architecture, as far as both name them; no idle reason."""
     pytest.importorskip("torch")
     from tests import torchvision_shim  # noqa: F401
 
