@@ -187,6 +187,24 @@ def test_attention_of_many_tokens_equals_its_reference(bias, tokens, monkeypatch
     check(lambda forms: forms.attention, arrays, "float32")
 
 
+@pytest.mark.on_one_backend("jax")
+@pytest.mark.parametrize("most", [10**6, 48], ids=["few tokens", "many tokens"])
+@pytest.mark.parametrize("bias", [None, (1, 3, 12), (2, 1, 1)], ids=str)
+def test_attention_image_by_image_equals_its_reference(bias, most, monkeypatch):
+    """Large batches are computed so; one bias for all images, and one for each."""
+    import jax
+
+    jax.clear_caches()  # an attention of this shape may have been traced before
+    monkeypatch.setattr(jax, "device_count", lambda: 1)
+    monkeypatch.setattr(kernels._forms, "_KEPT_SCORES", 0)
+    monkeypatch.setattr(reference, "MOST_SCORES", most)
+    arrays = [normal(2, 12, 3, 8, seed=seed) for seed in range(3)]
+    arrays += [] if bias is None else [normal(*bias, 12, seed=3)]
+    check(lambda forms: forms.attention, arrays, "float32")
+    program = jax.make_jaxpr(kernels.attention)(*arrays)
+    assert "length=2" in str(program)  # a loop over the images
+
+
 # JAX calls cuDNN.
 @pytest.mark.on_one_backend("jax")
 @pytest.mark.parametrize(("tokens", "others"), [(7, 7), (8, 6), (1, 4)])

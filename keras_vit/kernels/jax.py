@@ -140,9 +140,35 @@ def _by_cudnn(query: Any, key: Any, value: Any, bias: None = None) -> Any:
 def _attention_on_cpus(query: Any, key: Any, value: Any, bias: Any) -> Any:
     # (batch, heads, tokens, head_dim)
     query, key, value = (jnp.swapaxes(x, 1, 2) for x in (query, key, value))
-    tokens, others = query.shape[2], key.shape[2]
+    batch, heads, tokens, _ = query.shape
+    others = key.shape[2]
     many = is_known(tokens, others) and tokens * others > reference.MOST_SCORES
-    return jnp.swapaxes((_in_blocks if many else _attention)(query, key, value, bias), 1, 2)
+    attend = _in_blocks if many else _attention
+    if is_known(batch, tokens, others) and batch * heads * tokens * others > _KEPT_SCORES:
+        # On several devices a loop over images would run on each of them.
+        attend = _by_image if batch > 1 and jax.device_count() == 1 else attend
+    return jnp.swapaxes(attend(query, key, value, bias), 1, 2)
+
+
+_KEPT_SCORES = 2**23
+"""Most scores of a batch whose memory is kept after their use: glibc returns a larger array."""
+
+
+def _by_image(query: Any, key: Any, value: Any, bias: Any) -> Any:
+    """Returns attention image by image, which keeps no scores for the gradient.
+
+    The system clears memory anew for each large array of scores, which takes more than half of the
+    time of attention (benchmarks/notes, "JAX and TensorFlow on CPUs").
+    """
+    many = query.shape[2] * key.shape[2] > reference.MOST_SCORES
+    attend = _in_blocks if many else jax.checkpoint(_attention)
+    if bias is not None and bias.shape[0] == 1:  # one bias serves all images
+        bias = jnp.broadcast_to(bias, (len(query), *bias.shape[1:]))
+
+    def one(image: Any) -> Any:
+        return attend(*(None if x is None else x[None] for x in image))[0]
+
+    return jax.lax.map(one, (query, key, value, bias))
 
 
 def _in_blocks(query: Any, key: Any, value: Any, bias: Any) -> Any:
