@@ -54,8 +54,8 @@ def components() -> list[Component]:
     for name in BACKENDS:
         version = _version(name) or (_version("tensorflow-cpu") if name == "tensorflow" else None)
         notes = ["predicts only; export to OpenVINO"] if name == ONLY_PREDICTS else []
-        notes += ["bfloat16 is slower than float32 on CPUs"] if name == "jax" else []
         notes += [f"used: {why}" if name == chosen else _install(name, version), note_on(name)]
+        notes += ["bfloat16 is slower than float32 on CPUs"] if name == "jax" else []
         note = "; ".join(note.strip("; ") for note in notes if note)
         parts.append(Component("backend", name, version, note))
     if chosen not in BACKENDS:
