@@ -69,7 +69,7 @@ def test_an_interrupted_finetune_says_how_to_continue(desk, capsys, monkeypatch)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--validation", "0"), "share=0"),
+        (("--validation", "0"), "share must be a number between 0 and 1, found 0"),
         (("--validation", "nowhere"), "nowhere: expected a folder"),
         (("--trainable-blocks", "7"), "trainable_blocks=7"),
     ],
