@@ -393,8 +393,7 @@ class VisionTransformer(keras.Model):
             ConfigError: as `classify`.
         """
         self.config.demand_one_prediction("classify")
-        COUNT.check("top", 5 if top is None else top)
-        COUNT.check("batch_size", batch_size)
+        COUNT.check("top", 1 if top is None else top)
         for items, batch in self.preprocessor.batches(images, batch_size, unreadable):
             shares = self.probabilities(batch, batch_size)
             answers = top_labels(shares, self.labels, top, self.thresholds)

@@ -25,8 +25,7 @@ def _compile(model: keras.Model, function: Callable[..., Any]) -> Callable[..., 
     if backend == "jax":
         from keras_vit.inference import on_jax
 
-        sharding = on_all_devices()
-        return on_jax.compile_call(model.inference, model, function, out_shardings=sharding)
+        return on_jax.compile_call(model.inference, model, function, out_shardings=on_all_devices())
     if backend == "tensorflow":
         import tensorflow as tf
 

@@ -144,9 +144,9 @@ def _attention_on_cpus(query: Any, key: Any, value: Any, bias: Any) -> Any:
     others = key.shape[2]
     many = is_known(tokens, others) and tokens * others > reference.MOST_SCORES
     attend = _in_blocks if many else _attention
-    if is_known(batch, tokens, others) and batch * heads * tokens * others > _KEPT_SCORES:
-        # On several devices a loop over images would run on each of them.
-        attend = _by_image if batch > 1 and jax.device_count() == 1 else attend
+    large = is_known(batch, tokens, others) and batch * heads * tokens * others > _KEPT_SCORES
+    if large and batch > 1 and jax.device_count() == 1:  # each of several would run the whole loop
+        attend = functools.partial(_by_image, _in_blocks if many else jax.checkpoint(_attention))
     return jnp.swapaxes(attend(query, key, value, bias), 1, 2)
 
 
@@ -154,21 +154,20 @@ _KEPT_SCORES = 2**23
 """Most scores of a batch whose memory is kept after their use: glibc returns a larger array."""
 
 
-def _by_image(query: Any, key: Any, value: Any, bias: Any) -> Any:
-    """Returns attention image by image, which keeps no scores for the gradient.
+def _by_image(attend: Callable[..., Any], query: Any, key: Any, value: Any, bias: Any) -> Any:
+    """Returns attention image by image, by a form that keeps no scores for the gradient.
 
     The system clears memory anew for each large array of scores, which takes more than half of the
     time of attention (benchmarks/notes, "JAX and TensorFlow on CPUs").
     """
-    many = query.shape[2] * key.shape[2] > reference.MOST_SCORES
-    attend = _in_blocks if many else jax.checkpoint(_attention)
-    if bias is not None and bias.shape[0] == 1:  # one bias serves all images
-        bias = jnp.broadcast_to(bias, (len(query), *bias.shape[1:]))
+    shared = bias is None or bias.shape[0] == 1  # one bias serves all images
+    images = (query, key, value) if shared else (query, key, value, bias)
 
     def one(image: Any) -> Any:
-        return attend(*(None if x is None else x[None] for x in image))[0]
+        arrays = [x[None] for x in image]
+        return attend(*arrays, bias)[0] if shared else attend(*arrays)[0]
 
-    return jax.lax.map(one, (query, key, value, bias))
+    return jax.lax.map(one, images)
 
 
 def _in_blocks(query: Any, key: Any, value: Any, bias: Any) -> Any:

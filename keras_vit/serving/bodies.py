@@ -5,6 +5,7 @@ from typing import Any
 
 from fastapi import HTTPException
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+from python_multipart.multipart import parse_options_header
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.requests import ClientDisconnect, Request
 
@@ -103,7 +104,8 @@ def _limit(request: Request, most: int) -> Any:
 
 async def _form_files(request: Request) -> list[bytes]:
     try:
-        if not (await request.body()).rstrip().endswith(b"--"):
+        _, options = parse_options_header(request.headers["Content-Type"])
+        if b"--" + options.get(b"boundary", b"") + b"--" not in await request.body():
             raise StarletteHTTPException(400, "Its last boundary is missing.")
         async with request.form() as form:
             files = [value for _, value in form.multi_items() if not isinstance(value, str)]

@@ -67,6 +67,8 @@ FILE = b'--x\r\nContent-Disposition: form-data; name="a"; filename="a"\r\n\r\nab
         (b"abc", FORM, 400, "form cannot be read"),
         (b"--x--", FORM, 400, "holds no image"),
         (2 * FILE, FORM, 400, "form cannot be read: Its last boundary is missing"),
+        (FILE.replace(b"abc", b"ab--"), FORM, 400, "Its last boundary is missing"),
+        (b"--x--\r\nafterwards", FORM, 400, "holds no image"),
         (b"abc", {"Content-Type": "multipart/form-data"}, 400, "form cannot be read"),
         (4 * FILE + b"--x--", FORM, 413, "more than 3 images"),
     ],
