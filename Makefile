@@ -27,7 +27,7 @@ GPU_FIGURES ?= benchmarks/results/gpu.json
 ROUNDS ?= 5
 BENCH := $(BIN)/python -m benchmarks --rounds $(ROUNDS) --json $(FIGURES)
 # Python compiles a module when it is first imported; most of what is installed never is.
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
 	--constraint constraints.txt
 # Where a machine forbids that, each process would compile ten thousand modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -79,11 +79,13 @@ test-keras: .venv/.test
 test-versions: .venv/.test
 	$(BIN)/python -m tests.versions --backends $(BACKENDS) $(if $(VERSION),--checkout $(VERSION))
 
-lint: .venv/.lint
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/python -m tests.prose
+# In an environment of its own: mypy reads whatever is installed, and would find other errors beside
+# the packages of the tests.
+lint: .venv-lint/.done
+	.venv-lint/bin/ruff check .
+	.venv-lint/bin/ruff format --check .
+	.venv-lint/bin/mypy
+	.venv-lint/bin/python -m tests.prose
 
 # The gallery runs its examples on torch. KERAS_VIT_GALLERY=no leaves that out.
 docs: .venv/.docs
@@ -160,7 +162,7 @@ bench-gpu: .venv/.test
 	$(BIN)/python -m benchmarks.gpu $(GPU_FIGURES) $(GPU_ARGS)
 
 clean:
-	rm -rf .venv .venv-floors .venv-versions demo build dist docs/_build docs/gallery
+	rm -rf .venv .venv-lint .venv-floors .venv-versions demo build dist docs/_build docs/gallery
 
 .venv/.base: 
 	$(PYTHON) -m venv .venv
@@ -191,7 +193,9 @@ clean:
 	$(PIP) --group dist
 	@touch $@
 
-.venv/.lint: .venv/.base pyproject.toml constraints.txt
+.venv-lint/.done: BIN := .venv-lint/bin
+.venv-lint/.done: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-lint
 	$(PIP) --upgrade pip
 	@# mypy reads the types of what keras_vit stands on, so that has to be there.
 	$(PIP) --editable . --group lint
