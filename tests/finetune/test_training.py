@@ -9,6 +9,7 @@ import pytest
 
 from keras_vit import ConfigError, VisionTransformer
 from keras_vit.data import from_arrays
+from keras_vit.evaluation import evaluate
 from keras_vit.finetune import train, transfer_recipe
 from tests.digits import digits
 from tests.helpers import tiny
@@ -87,3 +88,20 @@ def test_the_folder_of_another_training_is_refused(unbroken):
     """The message names `--resume`."""
     with pytest.raises(ConfigError, match=r"unbroken: exists already.*--resume"):
         run(unbroken[0])
+
+
+@pytest.mark.on_one_backend("torch")
+def test_fine_tuning_in_bfloat16_is_as_accurate_as_in_float32():
+    """Within half a point on the test digits: one of 360 may differ (benchmarks/notes)."""
+    images, test, classes, test_classes = digits()
+    accuracy = {}
+    for dtype in ("float32", "mixed_bfloat16"):
+        keras.utils.set_random_seed(0)
+        model = VisionTransformer.from_preset("vit_digits", num_classes=2, dtype=dtype)
+        recipe = transfer_recipe(model, 46, 64, learning_rate=0.01, steps_per_epoch=23)
+        model.compile(**recipe.compile_args)
+        data = model.preprocessor(images), classes % 2
+        model.fit(*data, batch_size=64, verbose=0, **recipe.fit_args)
+        accuracy[dtype] = evaluate(model, (model.preprocessor(test), test_classes % 2)).top1
+    assert accuracy["float32"] > 0.98
+    assert accuracy["mixed_bfloat16"] >= accuracy["float32"] - 0.005
