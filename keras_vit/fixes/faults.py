@@ -42,8 +42,8 @@ FAULTS = (
     Fault("clone_model", "keras", "3.14.0", "3.15.1", "model.py"),
     Fault("recompute_grad", "tensorflow", "2.21.0", "2.21.0", "fixes/recompute_grad.py"),
     Fault("tensorflow_stacks", "tensorflow", "2.21.0", "2.21.0", "exporting/pixels.py"),
-    Fault("torch_checkpoint", "torch", "2.13.0", "2.13.0", "fixes/torch_checkpoint.py"),
-    Fault("torch_stacks", "torch", "2.13.0", "2.13.0", "fixes/torch_stacks.py"),
+    Fault("torch_checkpoint", "torch", "2.13.0", "2.14.1", "fixes/torch_checkpoint.py"),
+    Fault("torch_stacks", "torch", "2.13.0", "2.14.1", "fixes/torch_stacks.py"),
     Fault("xla_on_cpus", "jax", "0.10.2", "0.10.2", "fixes/xla_on_cpus.py"),
 )
 
