@@ -65,9 +65,14 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {match[0]!r}?" if match else ""
 
 
-def first_line(error: BaseException) -> str:
-    """Returns the class of a library's exception and the first line of its message."""
-    lines = str(error).strip().splitlines() or [""]
+def first_line(error: BaseException, hidden: str = "\0") -> str:
+    """Returns the class of a library's exception and the first line of its message.
+
+    Args:
+        error: the exception.
+        hidden: text that is left out, such as the path of a temporary folder.
+    """
+    lines = str(error).replace(hidden, "").strip().splitlines() or [""]
     return f"{type(error).__name__}: {shown(lines[0], 300, quoted=False)}"
 
 

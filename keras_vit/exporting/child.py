@@ -62,7 +62,8 @@ def write_elsewhere(model: VisionTransformer, plan: ExportPlan, folder: Path, ba
     )
     if process.returncode:
         lines = [line for line in process.stderr.splitlines() if line.strip()] or ["no message"]
-        raise ExportError(f"The process of the backend {backend} failed: {lines[-1]}")
+        cause = lines[-1].replace(f"{folder.parent}{os.sep}", "")
+        raise ExportError(f"The process of the backend {backend} failed: {cause}")
 
 
 def main(request: str) -> None:

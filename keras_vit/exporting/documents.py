@@ -37,8 +37,8 @@ def write(
     plan, model = graph.plan, graph.model
     labels = model.labels if plan.outputs != "features" else None
     if labels is not None:
-        lines = [" ".join(label.split()) for label in labels]
-        (folder / "labels.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        text = "".join(" ".join(label.split()) + "\n" for label in labels)
+        (folder / "labels.txt").write_text(text, encoding="utf-8", errors="backslashreplace")
     described = {
         "format": plan.format,
         "keras_vit_version": __version__,
@@ -59,8 +59,21 @@ def write(
         "verification": None if comparison is None else dataclasses.asdict(comparison),
     }
     write_json(folder / "export.json", described)
-    text = _readme(name, form, plan, labels is not None, comparison, notes)
-    (folder / "README.md").write_text(text, encoding="utf-8")
+    shape = ", ".join("any" if side is None else str(side) for side in plan.input_shape)
+    verified = "It was not compared with the model."
+    if comparison is not None:
+        verified = (
+            f"In its own runtime it differs from the model by {comparison.difference:.1e} of the "
+            f"largest output at most (tolerance {comparison.tolerance:g})."
+        )
+    remarks = "".join(f"\n{note}\n" for note in notes)
+    (folder / "README.md").write_text(
+        f"# {in_markdown(name)}\n\nA Vision Transformer in the format {plan.format}, written by "
+        f"keras_vit {__version__}. Input `{plan.input}`: {plan.input_dtype} ({shape}), "
+        f"{_pixels(plan)}. Output: {plan.outputs}. {verified}\n{remarks}\n"
+        f"{_program(name, form, plan, labels is not None)}",
+        encoding="utf-8",
+    )
 
 
 def _pixels(plan: ExportPlan) -> str:
@@ -68,20 +81,28 @@ def _pixels(plan: ExportPlan) -> str:
         return "[0, 255], any size"
     if plan.prepares == "scale":
         return "[0, 255], resized before"
-    if plan.config.rescale:
-        return "[0, 255], floats"
-    return "prepared: resized and normalised by the protocol"
+    prepared = "prepared: resized and normalised by the protocol"
+    return "[0, 255], floats" if plan.config.rescale else prepared
 
 
 def _images(plan: ExportPlan) -> str:
-    """Returns the lines of the program that read a photograph."""
-    mode = MODES.get(plan.config.channels, "RGB")
-    axis = "[None, ..., None]" if mode == "L" else "[None]"
-    opened = f'ImageOps.exif_transpose(Image.open("photo.jpg")).convert("{mode}")'
-    if plan.prepares != "resize":
-        height, width = plan.config.image_size or tuple(3 * side for side in plan.config.stride)
-        opened += f".resize(({width}, {height}), Image.Resampling.BILINEAR)"
-    lines = [f"images = np.asarray({opened}){axis}"]
+    """Returns the lines of the program that read a photograph, or the pixels of other images."""
+    if (mode := MODES.get(plan.config.channels)) is None:
+        # Files of images have 1, 3 or 4 channels.
+        lines = ['images = np.load("photo.npy")[None]  # (1, height, width, channels), uint8']
+    else:
+        axis = "[None, ..., None]" if mode == "L" else "[None]"
+        opened = f'photo.convert("{mode}")'
+        lines = [
+            'photo = ImageOps.exif_transpose(Image.open("photo.jpg"))',
+            'if photo.mode.startswith("I;16"):  # Pillow would clip at 255',
+            "    photo = Image.fromarray((np.asarray(photo) >> 8).astype(np.uint8))",
+        ]
+        if plan.prepares != "resize":
+            lines.append("# The whole image is squeezed; the protocol in export.json may crop it.")
+            height, width = plan.config.image_size or tuple(3 * side for side in plan.config.stride)
+            opened += f".resize(({width}, {height}), Image.Resampling.BILINEAR)"
+        lines.append(f"images = np.asarray({opened}){axis}")
     if plan.prepares == "nothing" and plan.config.rescale:
         lines.append("images = images.astype(np.float32)")
     elif plan.prepares == "nothing":
@@ -92,39 +113,19 @@ def _images(plan: ExportPlan) -> str:
     return "\n".join(lines)
 
 
-def _readme(
-    name: str,
-    form: Format,
-    plan: ExportPlan,
-    has_labels: bool,
-    comparison: Comparison | None,
-    notes: list[str],
-) -> str:
+def _program(name: str, form: Format, plan: ExportPlan, has_labels: bool) -> str:
+    """Returns the program of the README, as a block of Markdown."""
     program = form.program.format(
         images=_images(plan),
         input=plan.input,
         folder=json.dumps(name),
         task="image-feature-extraction" if plan.outputs == "features" else "image-classification",
     )
-    language = "js" if plan.format == "transformers_js" else "python"
-    if language == "python":
-        program = "from PIL import Image, ImageOps\n" + program
-        if has_labels:
-            program += 'labels = open("labels.txt", encoding="utf-8").read().splitlines()\n'
-            program += "best = outputs[0].argmax()\nprint(repr(labels[best]), outputs[0][best])\n"
-        else:
-            program += "print(outputs.shape, outputs)\n"
-    shape = ", ".join("any" if side is None else str(side) for side in plan.input_shape)
-    verified = "It was not compared with the model."
-    if comparison is not None:
-        verified = (
-            f"In its own runtime it differs from the model by {comparison.difference:.1e} of the "
-            f"largest output at most (tolerance {comparison.tolerance:.0e})."
-        )
-    remarks = "".join(f"\n{note}\n" for note in notes)
-    return (
-        f"# {in_markdown(name)}\n\nA Vision Transformer in the format {plan.format}, written by "
-        f"keras_vit {__version__}. Input `{plan.input}`: {plan.input_dtype} ({shape}), "
-        f"{_pixels(plan)}. Output: {plan.outputs}. {verified}\n{remarks}\n"
-        f"```{language}\n{program}```\n"
-    )
+    if plan.format == "transformers_js":
+        return f"```js\n{program}```\n"
+    if has_labels:
+        program += 'labels = open("labels.txt", encoding="utf-8").read().splitlines()\n'
+        program += "best = outputs[0].argmax()\nprint(repr(labels[best]), outputs[0][best])\n"
+    else:
+        program += "print(outputs.shape, outputs)\n"
+    return f"```python\nfrom PIL import Image, ImageOps\n{program}```\n"

@@ -68,7 +68,7 @@ class ExportGraph:
         }
 
     def inputs(self, images: Any) -> Iterator[np.ndarray]:
-        """Yields a user's images as the graph takes them, one array each, without a batch axis.
+        """Yields a batch of each of a user's images: as often as the graph takes, else once.
 
         Args:
             images: images of any kind that the model's preprocessor takes.
@@ -85,7 +85,7 @@ class ExportGraph:
                 array = preprocessor.resize(picture)
                 array = preprocessor.scale(array) if plan.prepares == "nothing" else array
             array = np.moveaxis(array, -1, 0) if plan.channels_first else array
-            yield np.asarray(array, plan.input_dtype)
+            yield np.stack([np.asarray(array, plan.input_dtype)] * (plan.batch or 1))
 
     def _prepare(self, images: Any) -> Any:
         plan = self.plan

@@ -1,7 +1,9 @@
 """The comparison of an artefact in its own runtime with the model, on several sizes."""
 
+import contextlib
 import dataclasses
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +58,25 @@ def verify(form: Format, graph: ExportGraph, folder: Path) -> Comparison:
     return dataclasses.replace(comparison, int8_difference=int8.difference)
 
 
+@contextlib.contextmanager
+def failures_named(action: str, folder: Path, *passing: type[Exception]) -> Iterator[None]:
+    """Raises `ExportError` for every exception of a converter or runtime; they have no common base.
+
+    Args:
+        action: the failed step as a clause, the beginning of the message.
+        folder: the unfinished folder, whose path says nothing to the user.
+        passing: exceptions that stay as they are.
+    """
+    try:
+        yield
+    except passing:
+        raise
+    except Exception as error:
+        # torch's exporter wraps the cause in a summary.
+        cause = first_line(error.__cause__ or error, f"{folder}{os.sep}")
+        raise ExportError(f"{action}: {cause} Nothing was written.") from error
+
+
 def _compare(
     open_artefact: Callable[[Path], Run],
     graph: ExportGraph,
@@ -70,14 +91,11 @@ def _compare(
     plan = graph.plan
     batches = [_images(plan, shape) for shape in _shapes(plan)]
     answers = [graph.answers(images) for images in batches]
-    try:
+    if not all(np.isfinite(answer).all() for answer in answers):
+        raise ExportError("model: its outputs for random images are NaN or infinite.")
+    with failures_named(f"The runtime of format={plan.format!r} cannot run the model", folder):
         run = open_artefact(folder)
         results = [run(images) for images in batches]
-    except Exception as error:  # of the runtime, whose classes have no common base
-        raise ExportError(
-            f"The {plan.format} model was written, but its runtime cannot run it: "
-            f"{first_line(error)} Nothing is left of it."
-        ) from error
     runs = []
     for images, expected, result in zip(batches, answers, results, strict=True):
         if result.shape != expected.shape:
@@ -90,7 +108,7 @@ def _compare(
         if not difference <= tolerance:
             raise ExportError(
                 f"The exported {plan.format} model differs from the model by {difference:.1e} of "
-                f"its largest output, which is above {tolerance:.0e}. Nothing was written."
+                f"its largest output, which is above {tolerance:g}. Nothing was written."
             )
         runs.append((images.shape, difference))
     largest = max(difference for _, difference in runs)

@@ -1,18 +1,16 @@
 """`export`: writes a folder that runs without keras_vit, and compares it with the model."""
 
-import contextlib
 import dataclasses
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import keras
 
 from keras_vit.config import ViTConfig
-from keras_vit.config.rules import choice
+from keras_vit.config.rules import BOOL, choice
 from keras_vit.environment.extras import is_installed
-from keras_vit.errors import ConfigError, ExportError, KerasViTError, first_line
+from keras_vit.errors import ConfigError, ExportError, KerasViTError, shown
 from keras_vit.exporting import child, documents, pixels, verification
 from keras_vit.exporting.formats import FORMATS, load_format
 from keras_vit.exporting.graph import ExportGraph
@@ -60,7 +58,7 @@ def export(
 ) -> Exported:
     """Writes a folder with the model in another format, which runs without keras_vit.
 
-    The folder holds the model, `labels.txt`, `README.md` with a program of ten lines that runs it,
+    The folder holds the model, `labels.txt`, `README.md` with a short program that runs it,
     and `export.json` with input, protocol, provenance and verification. It is written whole or not
     at all. A format that another backend writes better is written by that backend, in a process
     of its own.
@@ -94,6 +92,10 @@ def export(
     """
     if not isinstance(model, VisionTransformer):
         raise ConfigError(f"model: expected a VisionTransformer, found {type(model).__name__}.")
+    if not isinstance(path, str | os.PathLike) or "\0" in str(path):
+        raise ConfigError(f"path: expected the path of a folder, found {shown(path)}.")
+    BOOL.check("preprocessing", preprocessing)
+    BOOL.check("verify", verify)
     choice(*FORMATS).check("format", format)
     form = load_format(format)
     config = model.config if image_size is None else model.config.replace(image_size=image_size)
@@ -137,7 +139,8 @@ def export(
         images = None if calibration is None else list(graph.inputs(calibration))
         if images == []:
             raise ConfigError("calibration: expected at least one image.")
-        with _failures_named(format):
+        action, passing = f"format={format!r}: the converter failed", (KerasViTError, OSError)
+        with verification.failures_named(action, new, *passing, MemoryError):
             if keras.backend.backend() == form.backend:
                 form.write(graph, plan, new)
             else:
@@ -195,20 +198,6 @@ def _preparation(
     if not form.any_size:
         return "scale", "Preprocessing: the format takes one size, so images are resized before."
     return "resize", None
-
-
-@contextlib.contextmanager
-def _failures_named(format: str) -> Iterator[None]:
-    """Raises `ExportError` for every exception of a converter; they have no common base."""
-    try:
-        yield
-    except (KerasViTError, OSError, MemoryError):
-        raise
-    except Exception as error:
-        cause = first_line(error.__cause__ or error)  # torch's exporter wraps it in a summary
-        raise ExportError(
-            f"format={format!r}: the converter failed: {cause} Nothing was written."
-        ) from error
 
 
 def _check_installed(name: str, form: Format, precision: str, verify: bool) -> None:

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import onnx as onnx_library
 import pytest
-from PIL import ExifTags, Image
+from PIL import ExifTags, Image, ImageOps
 
 import keras_vit
 from keras_vit import VisionTransformer
@@ -125,14 +125,118 @@ def test_the_program_in_the_readme_reads_a_photo_as_the_model_does(tmp_path, cha
     photo = Image.fromarray(photo_of((20, 30), 4))
     photo.save(tmp_path / "photo.png", exif=on_its_side)
     program = folder.joinpath("README.md").read_text().split("```python\n")[1].split("model =")[0]
-    lines = folder.joinpath("README.md").read_text().splitlines()
-    (reads,) = (line for line in lines if line.startswith("images ="))
+    text = folder.joinpath("README.md").read_text()
+    reads = text[text.index("photo =") : text.index("with torch")]
     monkeypatch.chdir(tmp_path)
     names = {}
     exec(program + reads.replace("photo.jpg", "photo.png"), names)
     plan = ExportPlan("torch", "logits", "resize", model.config, None, "float32", "paper", False)
     (expected,) = ExportGraph(model, plan).inputs("photo.png")
-    np.testing.assert_array_equal(names["images"][0], expected)
+    np.testing.assert_array_equal(names["images"], expected)
+
+
+@torch_alone
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_program_in_the_readme_reads_16_bits_as_the_model_does(tmp_path, channels, monkeypatch):
+    """Pillow alone would clip a grey image of 16 bits at 255, so that it would be white."""
+    model = tiny(num_layers=1, channels=channels, protocol="paper")
+    grey = photo_of((20, 30), 1)[..., 0].astype("uint16") << 8
+    Image.fromarray(grey).save(tmp_path / "photo.png")
+    plan = ExportPlan("torch", "logits", "resize", model.config, None, "float32", "paper", False)
+    monkeypatch.chdir(tmp_path)
+    names = {"np": np, "Image": Image, "ImageOps": ImageOps}
+    exec(documents._images(plan).replace("photo.jpg", "photo.png"), names)
+    (expected,) = ExportGraph(model, plan).inputs("photo.png")
+    np.testing.assert_array_equal(names["images"], expected)
+
+
+@torch_alone
+def test_the_program_in_the_readme_of_other_channels_reads_an_array(tmp_path, monkeypatch, capsys):
+    """No file of an image has two channels, so a model of two takes an array."""
+    folder = tmp_path / "model"
+    keras_vit.export(tiny(num_layers=1, channels=2, protocol="paper"), folder, "torch")
+    np.save(folder / "photo.npy", photo_of((20, 30), 2))
+    assert printed(folder, photo_of((20, 30), 3), monkeypatch, capsys)
+
+
+def test_a_squeezed_image_is_called_so_in_the_program():
+    """The protocol may crop; the program of prepared images does not."""
+    plan = dataclasses.replace(plan_of("float32"), prepares="scale")
+    assert "# The whole image is squeezed" in documents._images(plan)
+    assert "squeezed" not in documents._images(plan_of("float32"))
+
+
+@torch_alone
+@pytest.mark.parametrize("format", ["onnx", "openvino"])
+def test_a_fixed_batch_is_calibrated(tmp_path, format, monkeypatch):
+    """Each image fills the batch that the graph takes."""
+    monkeypatch.setitem(verification.TOLERANCES, "int8", 2.0)  # few images, and noise to compare
+    photos = [photo_of((40 + k, 30), 3) for k in range(2)]
+    exported = keras_vit.export(
+        tiny(num_layers=1),
+        tmp_path / "model",
+        format,
+        batch=3,
+        precision="int8",
+        calibration=photos,
+    )
+    assert exported.verification.runs[0][0][0] == 3
+
+
+@torch_alone
+@pytest.mark.parametrize("format", ["onnx", "openvino"])
+def test_a_model_in_4_bits_is_refused_where_onnx_would_not_run_it(tmp_path, format):
+    """Without a comparison too: the file would be broken."""
+    model = tiny(num_layers=1)
+    model.quantize("int4")
+    with pytest.raises(ExportError, match=f"'{format}': the model is quantised to int4"):
+        keras_vit.export(model, tmp_path / "model", format, verify=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_without_finite_outputs_is_said_to_be_so(tmp_path):
+    """The difference from it would be NaN, which blames the export."""
+    model = tiny(num_layers=1)
+    model.get_layer("head").kernel.assign(np.full((32, 5), np.nan))
+    with pytest.raises(ExportError, match="model: its outputs .* are NaN or infinite"):
+        keras_vit.export(model, tmp_path / "model", OWN)
+    assert list(tmp_path.iterdir()) == []
+
+
+@torch_alone
+@pytest.mark.parametrize("part", ["write", "open"])
+def test_a_message_of_a_library_shows_no_unfinished_folder(tmp_path, monkeypatch, part):
+    """A converter or a runtime may name the path of the file that it failed with."""
+
+    def fail(*arguments):
+        (folder,) = (each for each in arguments if hasattr(each, "joinpath"))
+        raise RuntimeError(f"cannot load {folder / 'model.pt2'} today")
+
+    form = dataclasses.replace(load_format("torch"), **{part: fail})
+    monkeypatch.setattr(writing, "load_format", lambda name: form)
+    with pytest.raises(ExportError, match=r"RuntimeError: cannot load model\.pt2 today"):
+        keras_vit.export(tiny(num_layers=1), tmp_path / "m", "torch")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_tolerance_in_a_message_is_the_one_that_applies(tmp_path, monkeypatch):
+    """0.25 is no 2e-01."""
+    monkeypatch.setattr(verification, "TOLERANCES", {"float32": -0.25})
+    with pytest.raises(ExportError, match=r"which is above -0\.25\."):
+        keras_vit.export(tiny(num_layers=1), tmp_path / "model", OWN, preprocessing=False)
+
+
+def test_a_label_that_utf_8_cannot_hold_is_escaped(tmp_path):
+    """Python keeps bytes of file names that are no UTF-8 in such characters."""
+    graph = ExportGraph(tiny(num_layers=1, labels=("\udc80", *LABELS[1:])), plan_of("float32"))
+    documents.write(tmp_path, "name", load_format("onnx"), graph, None, [])
+    assert tmp_path.joinpath("labels.txt").read_text().splitlines()[0] == "\\udc80"
+
+
+@pytest.mark.parametrize("path", [None, 3, b"model", "a\0b"])
+def test_a_path_that_is_none_is_refused(path):
+    with pytest.raises(ConfigError, match="path: expected the path of a folder, found"):
+        keras_vit.export(tiny(num_layers=1), path, OWN)
 
 
 @torch_alone
@@ -156,7 +260,8 @@ def test_int8_of_onnx_still_prepares_images(written, tmp_path, calibrated):
     target = tmp_path / "model.onnx"
     target.write_bytes((folder / "model.onnx").read_bytes())
     photos = [photo_of((40 + k, 30), 3) for k in range(3)]
-    onnx.FORMAT.finish(tmp_path, plan_of("int8"), photos if calibrated else None)
+    batches = [photo[None] for photo in photos]
+    onnx.FORMAT.finish(tmp_path, plan_of("int8"), batches if calibrated else None)
     before = (folder / "model.onnx").stat().st_size
     assert before - target.stat().st_size > 0.1 * 4 * model.count_params()
     exact, rounded = onnx.session(folder / "model.onnx"), onnx.session(target)
@@ -199,7 +304,7 @@ def test_openvino_reads_a_model_of_any_size(tmp_path, monkeypatch, capsys):
 def graphs(written, tmp_path_factory):
     """OpenVINO's files of the ONNX export: in float32, with int8 weights, and int8 throughout."""
     _, _, folder = written
-    photos = [photo_of((40 + k, 30), 3) for k in range(8)]
+    photos = [photo_of((40 + k, 30), 3)[None] for k in range(8)]
     folders = {}
     for kind, images in (("float32", None), ("int8", None), ("calibrated", photos)):
         folders[kind] = tmp_path_factory.mktemp(kind)
@@ -292,6 +397,8 @@ def test_litert_takes_pixels_of_one_size(tmp_path, precision, monkeypatch, capsy
         ({}, {"outputs": "labels"}, ConfigError, "outputs='labels'"),
         ({}, {"batch": 0}, ConfigError, "batch=0"),
         ({}, {"batch": True}, ConfigError, "batch=True"),
+        ({}, {"preprocessing": "no"}, ConfigError, "preprocessing must be a bool, found 'no'"),
+        ({}, {"verify": 0}, ConfigError, "verify must be a bool, found 0"),
         ({}, {"calibration": [], "precision": "int8"}, ConfigError, "at least one image"),
         ({}, {"calibration": []}, ConfigError, "precision='int8' of"),
         ({"num_classes": 0, "labels": None}, {}, ConfigError, "outputs='features'"),

@@ -36,8 +36,7 @@ def _open(folder: Path) -> Run:
         model.allocate_tensors()
         model.set_tensor(index, images)
         model.invoke()
-        outputs: np.ndarray = model.get_tensor(model.get_output_details()[0]["index"])
-        return outputs
+        return np.asarray(model.get_tensor(model.get_output_details()[0]["index"]))
 
     return run
 

@@ -13,19 +13,32 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit.errors import ExportError, listed
 from keras_vit.exporting.formats.torch import recording, trace_arguments
 from keras_vit.exporting.graph import join_outputs
 from keras_vit.exporting.plan import ExportPlan, Format, Run
+from keras_vit.layers.quantisation import quantised_parts
 
 OPSET = 20
 """The first with Gelu; OpenVINO reads it. One with Attention (23) is no faster in ONNX Runtime."""
 
 
 def write(graph: Any, plan: ExportPlan, folder: Path) -> None:
-    """Writes `model.onnx`, with labels, protocol and provenance as its metadata."""
+    """Writes `model.onnx`, with labels, protocol and provenance as its metadata.
+
+    Raises:
+        ExportError: the model is quantised to int4.
+    """
     import torch
     from onnxscript import optimizer
 
+    parts = quantised_parts(graph.model.layers)
+    if any(part["mode"] == "int4" for part in parts.values()):
+        # Keras packs two weights into a byte; the operations that unpack them mix types.
+        raise ExportError(
+            f"format={plan.format!r}: the model is quantised to int4 ({listed(parts)}), which ONNX "
+            "cannot run. Export it before quantize(); precision='int8' takes fewer bits too."
+        )
     module, inputs, is_open = trace_arguments(graph, plan)
     with recording():
         program = torch.onnx.export(
@@ -75,20 +88,17 @@ def quantise(
     try:
         # Unfolded, most weights are no initializers of a MatMul, and silently stay as they are.
         quant_pre_process(str(path), str(folded), skip_symbolic_shape=True)
-        kinds = ["MatMul", "Gemm"]
+        options: dict[str, Any] = {"op_types_to_quantize": ["MatMul", "Gemm"], "per_channel": True}
         if calibration is None:
-            quantization.quantize_dynamic(
-                folded, target, op_types_to_quantize=kinds, per_channel=True
-            )
+            quantization.quantize_dynamic(folded, target, **options)
         else:
-            batches = ({input: image[None]} for image in calibration)
+            batches = ({input: images} for images in calibration)
             quantization.quantize_static(
                 folded,
                 target,
                 types.SimpleNamespace(get_next=lambda: next(batches, None)),
-                op_types_to_quantize=kinds,
-                per_channel=True,
                 extra_options={"MatMulConstBOnly": True},
+                **options,
             )
     finally:
         logging.getLogger().setLevel(level)
@@ -99,8 +109,7 @@ def _halve(path: Path) -> None:
     import onnx
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of numbers that float16 rounds to zero
+    with warnings.catch_warnings(action="ignore"):  # of numbers that float16 rounds to zero
         half = convert_float_to_float16(onnx.load(path), keep_io_types=True)
     onnx.save(half, path)
 

@@ -36,7 +36,7 @@ def _quantised(model: Any, calibration: list[np.ndarray] | None, input: str) -> 
             return nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
         return nncf.quantize(
             model,
-            nncf.Dataset([image[None] for image in calibration]),
+            nncf.Dataset(calibration),
             subset_size=len(calibration),
             model_type=nncf.ModelType.TRANSFORMER,
             ignored_scope=nncf.IgnoredScope(subgraphs=[_preparation(nncf, model, input)]),

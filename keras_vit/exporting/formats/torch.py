@@ -41,9 +41,8 @@ def recording() -> Iterator[None]:
     """Lets torch's exporters record without gradients, and without warnings of their own parts."""
     import torch
 
-    with torch.no_grad(), warnings.catch_warnings():
-        # torch 2.13 copies a class of its own whose copies warn of a deprecation.
-        warnings.simplefilter("ignore", FutureWarning)
+    # torch 2.13 copies a class of its own whose copies warn of a deprecation.
+    with torch.no_grad(), warnings.catch_warnings(action="ignore", category=FutureWarning):
         yield
 
 
@@ -69,8 +68,7 @@ def _open(folder: Path) -> Run:
 
     def run(images: np.ndarray) -> np.ndarray:
         with torch.no_grad():
-            outputs: np.ndarray = program(torch.from_numpy(images)).numpy()
-        return outputs
+            return np.asarray(program(torch.from_numpy(images)))
 
     return run
 

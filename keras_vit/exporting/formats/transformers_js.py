@@ -82,8 +82,7 @@ def _describe(model: VisionTransformer, folder: Path, plan: ExportPlan) -> Expor
 
 
 def _read_config(folder: Path) -> dict[str, list[str]]:
-    content: dict[str, list[str]] = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
-    return content
+    return dict(json.loads((folder / _CONFIG).read_text(encoding="utf-8")))
 
 
 def _path(folder: Path, suffix: str = "") -> Path:
