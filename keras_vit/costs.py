@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from keras_vit.config import ViTConfig
 from keras_vit.config.rules import pair
-from keras_vit.errors import ConfigError
+from keras_vit.errors import ConfigError, expect_model
 from keras_vit.weights import lexicon
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def flops(
     >>> round(counts.forward / 1e9, 1), round(counts.training / 1e9, 1)
     (9.2, 27.5)
     """
-    config = model if isinstance(model, ViTConfig) else model.config
+    config = model if isinstance(model, ViTConfig) else expect_model(model).config
     size = _size_of(config, image_size)
     rows, columns = config.grid_of(size)
     tokens = rows * columns + config.num_prefix_tokens

@@ -8,6 +8,7 @@ remedy if there is one.
 import difflib
 import reprlib
 from collections.abc import Iterable
+from typing import Any
 
 from keras_vit.text import visible
 
@@ -55,6 +56,27 @@ class WriteError(KerasViTError, OSError):
 
 class BackendError(KerasViTError, ImportError):
     """The backend is not installed, or lacks a requested computation."""
+
+
+def expect_model(model: Any, error: type[KerasViTError] = ConfigError) -> Any:
+    """Returns the argument `model` of a function; refuses anything but a `VisionTransformer`.
+
+    That class stands above this module, so it is known by a method that no other class has.
+
+    Raises:
+        KerasViTError: an `error`, which names what was found.
+    """
+    kind = type(model)
+    if hasattr(kind, "check_stages"):
+        return model
+    found = shown(model)
+    if kind.__module__ != "builtins":  # several libraries have a class VisionTransformer
+        named = f" named {shown(model.name)}" if hasattr(model, "name") else ""
+        found = f"a {kind.__module__.partition('.')[0]}.{kind.__name__}{named}"
+    raise error(
+        f"model: expected a keras_vit.VisionTransformer, found {found}. "
+        "keras_vit.VisionTransformer.from_preset loads one."
+    )
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

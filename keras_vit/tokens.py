@@ -49,8 +49,7 @@ def tokens_of(
 
 def grid_of(model: Any, images: Any) -> tuple[int, int]:
     """Returns rows and columns of the patches of a prepared batch."""
-    shape = np.shape(images)
-    height, width = (shape[axis] for axis in image_axes(model))
+    height, width = (np.shape(images)[axis] for axis in image_axes(model))
     return model.config.grid_of((height, width))
 
 

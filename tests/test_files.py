@@ -143,6 +143,22 @@ def test_the_old_folder_stays_if_the_new_one_cannot_be_renamed(tmp_path, monkeyp
     assert names(tmp_path) == ["preset"]
 
 
+@pytest.mark.parametrize("content", [[], ["other"]])
+def test_a_folder_in_the_way_of_a_file_stays(tmp_path, content):
+    """Also an empty one, and the message says what was expected."""
+    place = tmp_path / "new.npz"
+    place.mkdir()
+    for name in content:
+        (place / name).touch()
+    with (
+        pytest.raises(WriteError, match=r"new\.npz: .* is a folder, expected a name for a file"),
+        written_beside(place),
+    ):
+        raise AssertionError("nothing needs to be made for a place that is taken")
+    assert names(tmp_path) == ["new.npz"]
+    assert names(place) == content
+
+
 def test_a_file_in_the_way_of_a_folder_stays(tmp_path):
     """The message says that it is a file, or that nothing can be written below it."""
     file = tmp_path / "x"

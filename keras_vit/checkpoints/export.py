@@ -147,8 +147,7 @@ def _write_h5(path: Path, named: Iterable[tuple[str, np.ndarray]]) -> None:
         for name, array in named:
             part = "task/" if name.startswith("task/") else ""
             if part not in files:
-                task = path.with_name(_TASK_WEIGHTS)
-                files[part] = stack.enter_context(h5_written_beside(task))
+                files[part] = stack.enter_context(h5_written_beside(path.with_name(_TASK_WEIGHTS)))
             dataset = files[part].create_dataset(name.removeprefix(part), data=array)
             if array.dtype.name == "bfloat16":
                 dataset.attrs["dtype"] = "bfloat16"  # as Keras marks it; HDF5 has no such type

@@ -229,8 +229,7 @@ def _ignored(shapes: Mapping[str, Shape], dialect: Dialect) -> dict[str, str]:
 
 
 def _sizes(template: Template, shape: Shape) -> dict[str, int]:
-    word = _AXES[template.path]
-    accepted = (template.stored.axes or word, *template.stored.also)
+    accepted = (template.stored.axes or _AXES[template.path], *template.stored.also)
     return next(filter(None, (axes.solve(a, shape) for a in accepted)), {})
 
 
@@ -264,8 +263,7 @@ def _index(dialects: tuple[Dialect, ...]) -> tuple[Index, tuple[str, ...]]:
             for stored in dialect.all_names(word.path):
                 template = Template(number, word.path, stored, templates.matcher(stored.name))
                 for example in templates.examples(stored.name):
-                    skeleton = re.sub(r"\d+", "#", example)
-                    sharing = index.setdefault(skeleton, [])
+                    sharing = index.setdefault(re.sub(r"\d+", "#", example), [])
                     if template not in sharing:
                         sharing.append(template)
     prefixes = {prefix for dialect in dialects for prefix in dialect.prefixes} | {""}

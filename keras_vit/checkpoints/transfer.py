@@ -26,7 +26,7 @@ from keras_vit.checkpoints.opening import open_source
 from keras_vit.checkpoints.translate import Move
 from keras_vit.config import ViTConfig
 from keras_vit.config.fields import known_fields
-from keras_vit.errors import CheckpointError, shown
+from keras_vit.errors import CheckpointError, expect_model, shown
 from keras_vit.labels import expand, shorten
 from keras_vit.sources.source import Source
 from keras_vit.text import log, warn
@@ -154,8 +154,7 @@ def save(
     labels, protocol = model.labels, model.preprocessor.protocol
 
     def write() -> None:
-        target = dialects_named(dialect)
-        export(model.config, arrays, target, path, labels, track, lossy, protocol)
+        export(model.config, arrays, dialects_named(dialect), path, labels, track, lossy, protocol)
 
     by_one(write, path)
 
@@ -174,12 +173,7 @@ def arrays_to_write(model: Any) -> WeightArrays:
     from keras_vit.distribution.processes import together, whole
     from keras_vit.layers.quantisation import quantised_parts
 
-    if not isinstance(getattr(model, "config", None), ViTConfig):
-        named = f" named {shown(model.name)}" if hasattr(model, "name") else ""
-        raise CheckpointError(
-            f"model: expected a keras_vit.VisionTransformer, found a {type(model).__name__}{named}."
-        )
-    if parts := quantised_parts(model.layers):
+    if parts := quantised_parts(expect_model(model, CheckpointError).layers):
         name, part = next(iter(parts.items()))
         raise CheckpointError(
             f"The model is quantised ({name} and others: {part['mode']}); checkpoints and presets "

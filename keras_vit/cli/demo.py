@@ -12,6 +12,7 @@ from keras_vit.environment.backend import require_training
 from keras_vit.environment.extras import import_extra
 from keras_vit.evaluation import evaluate
 from keras_vit.explanation.report import write_report
+from keras_vit.files import failure_named
 from keras_vit.finetune import transfer_recipe
 from keras_vit.model import VisionTransformer
 
@@ -26,7 +27,8 @@ def run(folder: Path) -> None:
     require_training()
     start = time.perf_counter()
     keras.utils.set_random_seed(0)
-    folder.mkdir(parents=True, exist_ok=True)
+    with failure_named(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     train, test, train_digits, test_digits = _digits()
     console.rule(f"keras_vit on {keras.backend.backend()}")
 
@@ -62,8 +64,7 @@ def run(folder: Path) -> None:
     console.print(f"   largest difference of a probability: {difference.max():.1e}")
 
     _step("5. Explain", ": attention, and the parts of two images that decide")
-    page = write_report(tuned, folder, list(test[:2]))
-    console.print(f"   {page} written")
+    console.print(f"   {write_report(tuned, folder, list(test[:2]))} written")
     console.rule(f"done in {time.perf_counter() - start:.0f} s")
 
 

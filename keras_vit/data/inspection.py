@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.data.records import Records
-from keras_vit.errors import ConfigError, listed
+from keras_vit.errors import ConfigError, expect_model, listed
 from keras_vit.images.decoding import size_in_header
 from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.images.resampling import size_of
@@ -125,7 +125,7 @@ def list_differences(
         model: a `VisionTransformer`.
         min_size: smallest height and width in pixels; None for one patch of the model.
     """
-    config, names = model.config, records.class_names
+    config, names = expect_model(model).config, records.class_names
     problems = []
     for field in ("image_size", "channels", "scaled", "data_format", "patch_size"):
         expected, actual = getattr(model.preprocessor, field), getattr(preprocessor, field)

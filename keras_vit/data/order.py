@@ -143,8 +143,7 @@ class Stream:
         if not self.shuffle:
             others = self.num_batches - 1
             weight = 1 + (others * additions[0] + additions[1]) / (others * self.batch_size + last)
-        own = share(rows, self.shard)
-        return np.where(np.array(own) < size, weight, 0).astype("float32")
+        return np.where(np.array(share(rows, self.shard)) < size, weight, 0).astype("float32")
 
     def _size(self, batch: int) -> int:
         """Returns the number of images of a batch."""

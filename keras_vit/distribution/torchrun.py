@@ -47,7 +47,7 @@ def ddp(model: Any) -> Any:
     import torch.distributed as dist
     from torch.distributed.tensor import DTensor
 
-    if not hasattr(model.optimizer, "sum_over_processes"):
+    if not hasattr(getattr(model, "optimizer", None), "sum_over_processes"):
         raise ConfigError(
             "ddp needs an optimizer of keras_vit.finetune, which sums gradients before it clips "
             "them: first model.compile(**recipe.compile_args)."

@@ -21,7 +21,7 @@ import numpy as np
 from keras_vit.checkpoints.containers import open_arrays
 from keras_vit.config import ViTConfig
 from keras_vit.config.rules import COUNT
-from keras_vit.errors import CheckpointError, ConfigError, shown
+from keras_vit.errors import CheckpointError, ConfigError, expect_model, shown
 from keras_vit.evaluation.extraction import gather, hash_array, hash_files
 from keras_vit.evaluation.label_maps import areas_of, check_maps, label_map, read_map
 from keras_vit.images import Preprocessor
@@ -293,8 +293,7 @@ def dense_probe(
         for k, labels in enumerate(label_maps)
     )
     patches = (_columns(tokens, class_token) for tokens in values)
-    solution = _solve(zip(patches, areas, strict=True), l2)
-    return DenseProbe(chosen, class_token, *solution, ignore)
+    return DenseProbe(chosen, class_token, *_solve(zip(patches, areas, strict=True), l2), ignore)
 
 
 def _hash_images(preprocessor: Preprocessor, sources: Sequence[Any]) -> str:
@@ -371,7 +370,7 @@ def _check_model(
     model: VisionTransformer, class_token: bool
 ) -> tuple[tuple[int, int], tuple[int, int]]:
     """Returns the size of the model's images and of its grid of patches."""
-    config = model.config
+    config = expect_model(model).config
     config.refuse_packed("A dense probe")
     if config.image_size is None or any(config.remainder_of(config.image_size)):
         raise ConfigError(
@@ -414,7 +413,7 @@ def _squash(model: VisionTransformer, size: tuple[int, int]) -> Preprocessor:
 
 def sources_of(model: VisionTransformer, images: Any) -> list[Any]:
     """Returns paths or pixels of images as for `model.preprocessor`."""
-    return [image.source for image in images_in(images, model.config.channels)]
+    return [image.source for image in images_in(images, expect_model(model).config.channels)]
 
 
 def _solve(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_vit.config.rules import COUNT
-from keras_vit.errors import ConfigError
+from keras_vit.errors import ConfigError, expect_model
 from keras_vit.evaluation.batches import Batch, predict
 from keras_vit.evaluation.extraction import hash_files, identity_of
 from keras_vit.evaluation.parts import Parts
@@ -65,7 +65,7 @@ def embed(
     names = list(dict.fromkeys(map(os.fsdecode, paths)))
     if not names:
         raise ConfigError("No image was given.")
-    model.check_stages([layer])
+    expect_model(model).check_stages([layer])
     task = {
         **identity_of(model, layer),
         "protocol": model.preprocessor.protocol,

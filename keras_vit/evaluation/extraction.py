@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from keras_vit.distribution.processes import from_the_first, together, whole
-from keras_vit.errors import ConfigError
+from keras_vit.errors import ConfigError, expect_model
 from keras_vit.evaluation.batches import Batch, predict, read_batches
 from keras_vit.evaluation.parts import Parts
 from keras_vit.evaluation.targets import numbers_of_one_hot, numbers_or_rows
@@ -68,7 +68,7 @@ def features(
     >>> keras_vit.features(model, model.preprocessor(np.zeros((3, 8, 8), "uint8"))).values.shape
     (3, 64)
     """
-    model.check_stages([layer])
+    expect_model(model).check_stages([layer])
     return gather(model, [layer], lambda out: out[layer], data, batch_size, cache, progress)
 
 

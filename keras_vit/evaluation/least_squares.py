@@ -42,8 +42,7 @@ class LeastSquares:
         labels = np.asarray(labels)
         count, width = len(rows), features.shape[1]
         self._mean = sum(x.sum(axis=0) for x, _ in _chunks(features, rows)) / count
-        counts = count_labels(labels[rows], num_classes)
-        self.target_mean = 2 * counts / count - 1
+        self.target_mean = 2 * count_labels(labels[rows], num_classes) / count - 1
         if count >= width:  # the (width, width) form
             gram, product = np.zeros((width, width)), np.zeros((width, num_classes))
             for x, place in _chunks(features, rows):

@@ -234,8 +234,7 @@ def learning_curve(
     for share in (0.25, 0.5, 0.75):
         accuracies, count = [], 0
         for seed in range(3):
-            rng = np.random.default_rng(seed)
-            orders = map(rng.permutation, groups)
+            orders = map(np.random.default_rng(seed).permutation, groups)
             rows = np.concatenate([each[: max(2, round(share * len(each)))] for each in orders])
             part, truth, count = features[rows], labels[rows], len(rows)
             strength = l2 * count / len(labels)

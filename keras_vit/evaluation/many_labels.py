@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.errors import ConfigError
+from keras_vit.errors import ConfigError, expect_model
 from keras_vit.evaluation.targets import match_columns, predict_classes
 from keras_vit.losses import probabilities_of
 from keras_vit.model import VisionTransformer
@@ -37,7 +37,7 @@ def choose_thresholds(
     >>> choose_thresholds(model, (images, labels))  # a head of zeros: every probability is 0.5
     (0.25, 0.4)
     """
-    if model.thresholds is None:
+    if (thresholds := expect_model(model).thresholds) is None:
         raise ConfigError(
             "The model has no thresholds, so its probabilities are those of one label per image. "
             "Train it by a recipe with multi_label=True, or set model.thresholds = 0.5."
@@ -47,7 +47,7 @@ def choose_thresholds(
         np.concatenate, zip(*predict_classes(model, data, *columns, batch_size), strict=True)
     )
     return best_thresholds(
-        probabilities_of(logits.astype("float64"), by_class=True), rights, model.thresholds
+        probabilities_of(logits.astype("float64"), by_class=True), rights, thresholds
     )
 
 

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from keras_vit.data.order import stratify
-from keras_vit.errors import ConfigError
+from keras_vit.errors import ConfigError, expect_model
 from keras_vit.evaluation.least_squares import LeastSquares, estimate, make_targets
 from keras_vit.evaluation.leave_one_out import score
 from keras_vit.evaluation.targets import numbers_of_one_hot, numbers_or_rows
@@ -94,7 +94,7 @@ class LinearProbe:
         head = keras.layers.Dense(len(self.bias))
         head.build((None, len(self.kernel)))
         head.set_weights([self.kernel, self.bias])
-        classifier = model.with_head(head, labels)
+        classifier = expect_model(model).with_head(head, labels)
         classifier.thresholds = 0.5 if self.is_multi_label else None
         return classifier
 
@@ -212,8 +212,7 @@ def few_shot(
         for k in shots:
             chosen = np.concatenate([order[:k] for order in orders])
             solution = LeastSquares(features, labels, num_classes, chosen).solve(l2)
-            probe = LinearProbe(*solution, l2)
-            accuracies[k].append(probe.accuracy(test_features, test_labels))
+            accuracies[k].append(LinearProbe(*solution, l2).accuracy(test_features, test_labels))
     return accuracies
 
 

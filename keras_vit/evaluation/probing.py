@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_vit.config import ViTConfig
 from keras_vit.data import ImageData, from_name
-from keras_vit.errors import ConfigError, shown
+from keras_vit.errors import ConfigError, expect_model, shown
 from keras_vit.evaluation.extraction import gather
 from keras_vit.evaluation.leave_one_out import (
     choose,
@@ -124,7 +124,7 @@ class Probe:
         Raises:
             ConfigError: the model is another.
         """
-        width = model.config.hidden_size * (1 + (self.pooling == "token_and_mean"))
+        width = expect_model(model).config.hidden_size * (1 + (self.pooling == "token_and_mean"))
         if self.block is None:
             width = model.get_layer("pre_logits").output.shape[-1]
         if width != len(self.kernel) or (self.block or 0) >= model.config.num_layers:
@@ -203,7 +203,7 @@ def probe(
             features are the same for all images or not finite.
     """
     if not isinstance(data, ImageData):
-        data = from_name(data, model.preprocessor, batch_size=batch_size, **options)
+        data = from_name(data, expect_model(model).preprocessor, batch_size=batch_size, **options)
     if data.augmentation is not None:
         raise ConfigError("A probe reads unchanged images; give data with augmentation=None.")
     names = data.class_names
@@ -220,7 +220,7 @@ def probe(
             )
     if len(names) < 2 and not data.multi_label:
         raise ConfigError(f"There is one class, {shown(names[0])}; expected two or more.")
-    stages, parts = _kinds_of_features(model.config)
+    stages, parts = _kinds_of_features(expect_model(model).config)
     values, labels = gather(
         model, stages, lambda out: _reduce(out, model.config), data, batch_size, cache, progress
     )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.config.rules import COUNT
-from keras_vit.errors import ConfigError
+from keras_vit.errors import ConfigError, expect_model
 from keras_vit.evaluation.many_labels import ManyLabels, bin_gaps, by_class
 from keras_vit.evaluation.targets import acceptable, match_columns, predict_classes
 from keras_vit.model import VisionTransformer
@@ -107,7 +107,7 @@ def evaluate(
     >>> keras_vit.evaluate(model, (blank, [[0, 1], [], range(10)])).count
     2
     """
-    model.config.demand_one_prediction("evaluate")
+    expect_model(model).config.demand_one_prediction("evaluate")
     COUNT.check("calibration_bins", calibration_bins)
     competing, places = match_columns(model, data, classes)
     real = _Scores(len(competing), calibration_bins)

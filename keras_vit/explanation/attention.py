@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.config import ViTConfig
-from keras_vit.errors import ConfigError
+from keras_vit.errors import ConfigError, expect_model
 from keras_vit.inference import run
 from keras_vit.model import VisionTransformer
 from keras_vit.tokens import block_index, grid_of
@@ -36,7 +36,8 @@ def attention_maps(
     Raises:
         ConfigError: the model has no such block.
     """
-    blocks = range(model.config.num_layers) if blocks is None else np.ravel(blocks).tolist()
+    depth = expect_model(model).config.num_layers
+    blocks = range(depth) if blocks is None else np.ravel(blocks).tolist()
     chosen = sorted({block_index(model, block) for block in blocks})
     stages = {block: f"block_{block}/attention" for block in chosen}
     maps = run(model, images, list(stages.values()), batch_size)
@@ -87,7 +88,7 @@ def read_tokens(model: VisionTransformer, images: Any, batch_size: int = 32) -> 
     Raises:
         ConfigError: the model does not pool.
     """
-    if model.config.classifier != "map":
+    if expect_model(model).config.classifier != "map":
         rows, columns = grid_of(model, images)
         shares = share_tokens(model.config, rows * columns + model.config.num_prefix_tokens)
         return np.tile(shares, (len(images), 1))
@@ -125,5 +126,4 @@ def probe_weights(model: VisionTransformer, images: Any, batch_size: int = 32) -
         float32 `(batch, heads, tokens)`; zero for tokens that the probe does not attend to.
     """
     weights = run(model, images, ["pool/attention"], batch_size)["pool/attention"][:, :, 0]
-    skipped = model.get_layer("pool").skip
-    return np.pad(weights, [(0, 0), (0, 0), (skipped, 0)])
+    return np.pad(weights, [(0, 0), (0, 0), (model.get_layer("pool").skip, 0)])

@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_vit.config import ViTConfig
 from keras_vit.config.rules import COUNT, choice
-from keras_vit.errors import ConfigError
+from keras_vit.errors import ConfigError, expect_model
 from keras_vit.explanation.methods import METHODS
 from keras_vit.inference import run
 from keras_vit.labels import class_index
@@ -89,7 +89,7 @@ def explain(
     >>> keras_vit.explain(model, images, target="3").maps.shape
     (2, 16, 16)
     """
-    model.config.refuse_packed("An explanation")
+    expect_model(model).config.refuse_packed("An explanation")
     images = check_batch(images, batch_size)
     choice(*METHODS).check("method", method)
     make, asks_class, gives_pixels = METHODS[method]

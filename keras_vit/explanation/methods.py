@@ -120,8 +120,7 @@ def gradcam(model: VisionTransformer, block: int = -1) -> OneBatch:
 
         (slopes,), (tokens,) = _slopes(model, images, chosen, {name: shape})
         channels = ops.mean(slopes[:, prefix:], axis=1, keepdims=True)
-        patches = ops.cast(tokens[:, prefix:], "float32")
-        return ops.relu(ops.sum(patches * channels, axis=-1))
+        return ops.relu(ops.sum(ops.cast(tokens[:, prefix:], "float32") * channels, axis=-1))
 
     run = compile_call(model, of_batch)
     return lambda images, chosen: run(images, chosen).reshape(-1, *grid_of(model, images))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.environment.extras import import_extra
-from keras_vit.errors import ConfigError
+from keras_vit.errors import ConfigError, expect_model
 from keras_vit.explanation.attention import attention_maps, probe_weights, read_tokens
 from keras_vit.explanation.curves import BASELINES, areas_below, blur, grey, replace_pixels
 from keras_vit.explanation.maps import explain
@@ -60,15 +60,14 @@ def write_report(
             or class is unknown, or an image cannot be read.
     """
     to_hex = import_extra("matplotlib.colors", "figures", "A report").to_hex
-    if model.config.image_size is None:
+    if expect_model(model).config.image_size is None:
         raise ConfigError(
             "A report needs a model of a fixed size: load it with image_size= (--image-size)."
         )
     from keras_vit import __version__
 
     batch = model.preprocessor(list(images))
-    num_classes = model.config.num_classes
-    classes = [class_index(target, model.labels, num_classes) for target in targets]
+    classes = [class_index(target, model.labels, model.config.num_classes) for target in targets]
     facts = _explain_all(model, batch, list(dict.fromkeys((method, *METHODS))), classes)
     for k, (image, fact) in enumerate(zip(images, facts, strict=True)):
         is_path = isinstance(image, (str, os.PathLike))

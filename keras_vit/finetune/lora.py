@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras_vit.config.rules import POSITIVE
-from keras_vit.errors import ConfigError
+from keras_vit.errors import ConfigError, expect_model
 from keras_vit.finetune.trainable import train_only
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def merge_lora(model: "VisionTransformer") -> "VisionTransformer":
     """Returns a plain model with the same outputs and the kernels `W + alpha / rank * A B`."""
     from keras_vit.model import VisionTransformer
 
-    merged = VisionTransformer.from_config(model.get_config())
+    merged = VisionTransformer.from_config(expect_model(model).get_config())
     plain = {weight.path: weight for weight in merged.weights}
     for weight in model.weights:
         if weight.path in plain:
@@ -82,7 +82,7 @@ def merge_lora(model: "VisionTransformer") -> "VisionTransformer":
 def _projections(model: "VisionTransformer") -> dict[str, Any]:
     """Returns `{path: layer}` of every Dense and EinsumDense in the blocks."""
     layers = {}
-    for i in range(model.config.num_layers):
+    for i in range(expect_model(model).config.num_layers):
         for path in PROJECTIONS:
             layer: Any = model.get_layer(f"block_{i}")
             for name in path.split("/"):

@@ -307,8 +307,7 @@ class LayerwiseSGD(_Layerwise):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments as plain JSON types."""
-        config = super().get_config()
-        return {**config, "momentum": self.momentum, "nesterov": self.nesterov}
+        return {**super().get_config(), "momentum": self.momentum, "nesterov": self.nesterov}
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "LayerwiseSGD":

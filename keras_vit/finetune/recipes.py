@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from keras_vit.config.rules import COUNT, POSITIVE, POSITIVE_OR_NONE, Values, choice
-from keras_vit.errors import ConfigError
+from keras_vit.errors import ConfigError, expect_model
 from keras_vit.finetune.lora import enable_lora
 from keras_vit.finetune.muon import LayerwiseMuon
 from keras_vit.finetune.optimizers import LayerwiseAdamW, LayerwiseSGD
@@ -180,7 +180,7 @@ def augreg_recipe(
     (0.999, 9300)
     """
     if loss is None:
-        many = multi_label or model.config.num_classes == NAMED["imagenet21k"]
+        many = multi_label or expect_model(model).config.num_classes == NAMED["imagenet21k"]
         loss = "sigmoid" if many else "softmax"
     elif multi_label and loss != "sigmoid":
         raise ConfigError(f"loss={loss!r}: many labels per image need loss='sigmoid'.")
@@ -220,7 +220,7 @@ def _recipe(
     if settings["warmup_steps"] is None and isinstance(settings["steps"], int):
         settings["warmup_steps"] = min(longest_warmup, settings["steps"] // 10)
     _check(settings)
-    optimizer = _optimizer(model, settings, kinds)
+    optimizer = _optimizer(expect_model(model), settings, kinds)
     compile_args = {"optimizer": optimizer, **_loss_and_metrics(model, settings)}
     _choose_what_learns(model, settings)
     if settings["multi_label"] and model.thresholds is None:
@@ -289,8 +289,7 @@ def _loss_and_metrics(model: "VisionTransformer", settings: dict[str, Any]) -> d
         )
     judged: dict[str, Any] = {}
     if multi_label:
-        weights = settings.get("positive_weights")
-        judged["loss"] = many_labels_loss(model.config, weights, smoothing)
+        judged["loss"] = many_labels_loss(model.config, settings.get("positive_weights"), smoothing)
         judged["weighted_metrics"] = many_labels_metrics(model.config)
     elif one_hot:
         losses = keras.losses

@@ -75,5 +75,4 @@ class PerUpdate(LearningRateSchedule):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "PerUpdate":
         """Rebuilds a schedule from `get_config()`'s output."""
-        schedule = keras.optimizers.schedules.deserialize(config["schedule"])
-        return cls(schedule, config["accumulate"])
+        return cls(keras.optimizers.schedules.deserialize(config["schedule"]), config["accumulate"])

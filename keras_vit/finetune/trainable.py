@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import keras
 
-from keras_vit.errors import ConfigError
+from keras_vit.errors import ConfigError, expect_model
 from keras_vit.weights.lexicon import LEXICON
 
 if TYPE_CHECKING:
@@ -37,16 +37,18 @@ def train_only(model: keras.Model, prefixes: Sequence[str]) -> int:
         The number of trainable parameters.
 
     Raises:
-        ConfigError: a prefix matches no weight.
+        ConfigError: a prefix matches no weight, or `model` is no Keras model.
 
     >>> import keras_vit
     >>> train_only(keras_vit.vit_ti16(image_size=32, num_classes=5), ["head"])
     965
     """
+    if not isinstance(model, keras.Model):
+        expect_model(model)
     paths = [weight.path for weight in model.weights]
     for prefix in prefixes:
         if not any(_is_below(path, prefix) for path in paths):
-            layers = ", ".join(dict.fromkeys(path.split("/")[0] for path in paths))
+            layers = ", ".join(dict.fromkeys(path.split("/")[0] for path in paths)) or "not built"
             raise ConfigError(f"No weight's path begins with {prefix!r}; the layers are {layers}.")
     model.trainable = True  # the weights of a frozen layer would stay frozen
     for weight in model.weights:
@@ -61,7 +63,7 @@ def train_head(model: "VisionTransformer") -> int:
     Raises:
         ConfigError: the model has no head.
     """
-    return train_only(model, ["head"])
+    return train_only(expect_model(model), ["head"])
 
 
 def train_last_blocks(model: "VisionTransformer", blocks: int) -> int:
@@ -73,7 +75,7 @@ def train_last_blocks(model: "VisionTransformer", blocks: int) -> int:
     Raises:
         ConfigError: the model has fewer blocks.
     """
-    num_layers = model.config.num_layers
+    num_layers = expect_model(model).config.num_layers
     if not 0 <= blocks <= num_layers:
         raise ConfigError(f"trainable_blocks={blocks}: the model has {num_layers} blocks.")
     last = [f"block_{i}" for i in range(num_layers - blocks, num_layers)]
@@ -101,7 +103,7 @@ def layer_decay_multipliers(model: "VisionTransformer", decay: float) -> dict[st
     """
     if not 0 < decay <= 1:
         raise ConfigError(f"layer_decay={decay!r}: expected a number in (0, 1].")
-    num_layers = model.config.num_layers
+    num_layers = expect_model(model).config.num_layers
     embeddings = rf"\b({_EMBEDDINGS})/"
     blocks = {rf"\bblock_{i}/": decay ** (num_layers - i) for i in range(num_layers)}
     return {embeddings: decay ** (num_layers + 1), **blocks}
@@ -115,7 +117,7 @@ def zero_head(model: "VisionTransformer") -> None:
     Raises:
         ConfigError: the model has no head.
     """
-    if model.config.num_classes == 0:
+    if expect_model(model).config.num_classes == 0:
         raise ConfigError("The model has num_classes=0, so no head; load it with num_classes.")
     for weight in model.get_layer("head").weights:
         weight.assign(keras.ops.zeros(weight.shape, weight.dtype))

@@ -24,5 +24,4 @@ class MaskToken(ConfiguredLayer):
     def call(self, inputs, masked=None):
         if masked is None:
             return inputs
-        token = ops.cast(self.token, inputs.dtype)
-        return ops.where(ops.expand_dims(masked, -1), token, inputs)
+        return ops.where(ops.expand_dims(masked, -1), ops.cast(self.token, inputs.dtype), inputs)

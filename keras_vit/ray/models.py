@@ -58,7 +58,8 @@ class _PerImage:
         """Returns the rows without their images, with the answers and a column `error`.
 
         Args:
-            batch: columns of a batch in the format `"numpy"`, the default of `map_batches`.
+            batch: columns of a batch in the format `"numpy"`, the default of `map_batches`,
+                or `"pandas"`.
 
         Returns:
             A `pyarrow.Table`. An unreadable image has null as its answer and the reason in `error`;
@@ -77,10 +78,10 @@ class _PerImage:
         paths = batch["path"] if "path" in batch else itertools.repeat(None)
         images = [_image(value, path) for value, path in zip(batch[column], paths, strict=False)]
         others = {
-            name: pa.array(list(batch[name]), pa.string() if name == "path" else None)
-            for name in batch
-            if name != column or name == "path"
+            name: pa.array(list(batch[name])) for name in batch if name not in (column, "path")
         }
+        if "path" in batch:  # pandas has NaN for an absent path
+            others["path"] = pa.array(list(batch["path"]), pa.string(), from_pandas=True)
         answers, errors = self._answer(images)
         error = pa.array(errors, pa.string())
         return pa.table({**others, **self._columns(answers), "error": error})

@@ -21,8 +21,7 @@ class _Image:
     since: float
 
     def goes_with(self, other: "_Image") -> bool:
-        same_size = self.pixels.shape == other.pixels.shape
-        return same_size and self.function == other.function
+        return self.pixels.shape == other.pixels.shape and self.function == other.function
 
 
 class Batcher:

@@ -7,7 +7,7 @@ import numpy as np
 from fastapi import HTTPException
 from PIL import Image
 
-from keras_vit.errors import ConfigError
+from keras_vit.errors import ConfigError, expect_model
 from keras_vit.explanation import explain
 from keras_vit.images.decoding import MODES, TooManyPixelsError, pixel_limit
 from keras_vit.images.resampling import picture_of
@@ -31,7 +31,7 @@ class Engine:
     """
 
     def __init__(self, model: VisionTransformer, settings: Settings) -> None:
-        if model.config.channels not in MODES:
+        if expect_model(model).config.channels not in MODES:
             raise ConfigError(
                 f"The model takes {model.config.channels} channels; the image files that a server "
                 "receives have 1, 3 or 4."

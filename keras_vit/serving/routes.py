@@ -35,6 +35,7 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
     415: {"description": "The type of the body is not accepted, or an image is not readable."},
     422: {"description": "The image does not fit the model, or `top` is no positive number."},
     429: {"description": "Too many images wait; `Retry-After` says when to try again."},
+    500: {"description": "The answer is not finite, or the server failed."},
     503: {"description": "The answer took too long; `Retry-After` says when to try again."},
 }
 
@@ -69,7 +70,7 @@ class Service:
 
         Raises:
             HTTPException: as `bodies.read_images` and `Engine.prepare`; too many images wait (429),
-                or the answer takes too long (503).
+                the answer takes too long (503) or is not finite (500).
         """
         with self._admit(1):
             encoded = await read_images(request, self.settings)
@@ -91,9 +92,16 @@ class Service:
         if self.batcher is None:
             raise HTTPException(503, "The server is shutting down.")
         try:
-            return image, await self.batcher.compute(function, image)
+            row = await self.batcher.compute(function, image)
         except ConfigError as error:  # an image of a size that a model of any size cannot take
             raise HTTPException(422, str(error)) from error
+        if not np.isfinite(row).all():  # JSON has no word for it
+            raise HTTPException(
+                500,
+                "The model's answer is NaN or infinity: a weight is not finite, or too large for "
+                "the dtype policy of the model, such as float16.",
+            )
+        return image, row
 
     @contextlib.contextmanager
     def _admit(self, images: int) -> Iterator[None]:

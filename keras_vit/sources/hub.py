@@ -173,8 +173,7 @@ class HubFolder(Place):
             )
         except SafetensorsParsingError as error:
             raise CheckpointError(f"{where}: not a safetensors file ({error}).") from error
-        arrays = {key: (t.dtype, tuple(t.shape)) for key, t in header.tensors.items()}
-        return Header(where, arrays)
+        return Header(where, {key: (t.dtype, tuple(t.shape)) for key, t in header.tensors.items()})
 
 
 def api(token: str | None = None) -> "HfApi":

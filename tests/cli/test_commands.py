@@ -282,6 +282,14 @@ def test_demo_predicts_fine_tunes_saves_reloads_and_explains(tmp_path, nursery):
     assert inspect(tmp_path / "vit_digits_odd_even").config.num_classes == 2
 
 
+@pytest.mark.on_one_backend("torch")
+def test_the_demo_writes_no_folder_over_a_file(tmp_path, capsys):
+    place = tmp_path / "file"
+    place.touch()
+    assert cli.main(["demo", "--out", str(place)]) == 2
+    assert f"{place}: cannot be written (File exists)" in capsys.readouterr().err
+
+
 @pytest.mark.without_backend
 def test_a_zero_is_an_option_that_the_user_has_stated():
     """Such as --warmup-steps 0 and --weight-decay 0."""

@@ -51,6 +51,18 @@ def test_arrays_encoded_bytes_and_files_have_the_same_features(embed, expected, 
         assert table["error"].null_count == 9
 
 
+def test_a_frame_of_pandas_may_lack_images_and_paths(embed, expected):
+    """pandas has NaN for an absent text, and None in a column of bytes."""
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(
+        {"bytes": [encoded(IMAGES[0][..., 0]), None], "path": ["a.png", float("nan")]}
+    )
+    table = embed(frame)
+    assert table["path"].to_pylist() == ["a.png", None]
+    np.testing.assert_allclose(table["features"].to_pylist()[0], expected[0], atol=1e-5)
+    assert [error is None for error in table["error"].to_pylist()] == [True, False]
+
+
 def test_an_unreadable_image_has_an_error_in_its_row(embed, expected):
     """A damaged file, an empty cell and text that spells the name of a file; the others stand."""
     cells = np.array([encoded(image[..., 0]) for image in IMAGES], object)

@@ -51,8 +51,7 @@ class SafetensorsReader(FileReader):
         self._places: dict[str, tuple[int, int]] = {}
         self._data = 8 + length
         with self.damage():
-            text = file.read(length).decode("utf-8")
-            header = json.loads(text, object_pairs_hook=_refuse_twins)
+            header = json.loads(file.read(length).decode("utf-8"), object_pairs_hook=_refuse_twins)
             header.pop("__metadata__", None)
             for name, entry in header.items():
                 self.at = name

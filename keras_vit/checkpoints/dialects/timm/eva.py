@@ -50,8 +50,7 @@ _WRITTEN = {1e-6: "eva02_base_patch14_224", 1e-5: "vit_small_patch16_dinov3"}
 
 
 def _architecture_of(content: Json) -> dict[str, Any]:
-    arguments = architectures.arguments_of(content)
-    return {**architectures.norm_of(arguments), "numerics.gelu": "exact"}
+    return {**architectures.norm_of(architectures.arguments_of(content)), "numerics.gelu": "exact"}
 
 
 def _architecture(config: ViTConfig) -> dict[str, Any]:

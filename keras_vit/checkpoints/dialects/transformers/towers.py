@@ -83,8 +83,7 @@ _SIGLIP = _Encoder(
 
 
 def _image_of_patches(content: Json) -> dict[str, Any]:
-    side = math.isqrt(content["num_patches"])
-    return {"image_size": side * number(content, "patch_size")}
+    return {"image_size": math.isqrt(content["num_patches"]) * number(content, "patch_size")}
 
 
 def _patches_of_image(config: ViTConfig) -> dict[str, Any]:
