@@ -41,6 +41,7 @@ CALLS = {
     "DenseProbe.predict": lambda model, _: PATCHES.predict(model, IMAGES),
     "LinearProbe.into": lambda model, _: LINEAR.into(model),
     "flops": lambda model, _: keras_vit.flops(model),
+    "export": lambda model, folder: keras_vit.export(model, folder / "x"),
     "save": lambda model, folder: checkpoints.save(model, folder / "x.npz"),
     "train": train,
     "transfer_recipe": lambda model, _: finetune.transfer_recipe(model, 2),

@@ -10,7 +10,7 @@ import keras
 from keras_vit.config import ViTConfig
 from keras_vit.config.rules import BOOL, choice
 from keras_vit.environment.extras import is_installed
-from keras_vit.errors import ConfigError, ExportError, KerasViTError, shown
+from keras_vit.errors import ConfigError, ExportError, KerasViTError, expect_model, shown
 from keras_vit.exporting import child, documents, pixels, verification
 from keras_vit.exporting.formats import FORMATS, load_format
 from keras_vit.exporting.graph import ExportGraph
@@ -90,8 +90,7 @@ def export(
             the outputs differ from the model's. Nothing is written.
         WriteError: the folder cannot be written; earlier content stays as it was.
     """
-    if not isinstance(model, VisionTransformer):
-        raise ConfigError(f"model: expected a VisionTransformer, found {type(model).__name__}.")
+    expect_model(model)
     if not isinstance(path, str | os.PathLike) or "\0" in str(path):
         raise ConfigError(f"path: expected the path of a folder, found {shown(path)}.")
     BOOL.check("preprocessing", preprocessing)
