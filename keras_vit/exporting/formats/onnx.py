@@ -75,6 +75,10 @@ def session(path: Path) -> Run:
     return lambda images: join_outputs(opened.run(None, {name: images}))
 
 
+def _is_an_error(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR
+
+
 def quantise(
     path: Path, target: Path, input: str, calibration: list[np.ndarray] | None = None
 ) -> None:
@@ -83,8 +87,7 @@ def quantise(
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     folded = path.with_name("folded.onnx")
-    level = logging.getLogger().level
-    logging.getLogger().setLevel(logging.ERROR)  # it advises what is done here already
+    logging.getLogger().addFilter(_is_an_error)  # it advises what is done here already
     try:
         # Unfolded, most weights are no initializers of a MatMul, and silently stay as they are.
         quant_pre_process(str(path), str(folded), skip_symbolic_shape=True)
@@ -101,7 +104,7 @@ def quantise(
                 **options,
             )
     finally:
-        logging.getLogger().setLevel(level)
+        logging.getLogger().removeFilter(_is_an_error)
         folded.unlink(missing_ok=True)
 
 
