@@ -1,7 +1,6 @@
 """Settings for every test, and fixtures that a test may request by name."""
 
 import gc
-import logging
 import os
 import sys
 
@@ -98,15 +97,6 @@ def nothing_frozen():
 def same_random_numbers():
     """Seeds every test, so that it draws the same numbers alone and after other tests."""
     keras.utils.set_random_seed(0)
-
-
-@pytest.fixture(autouse=True)
-def warnings_are_logged():
-    """Lets `caplog` see warnings, whatever level a library set for the whole process."""
-    log = logging.getLogger("keras_vit")
-    log.disabled, log.propagate = False, True
-    logging.getLogger().setLevel(logging.WARNING)
-    logging.disable(logging.NOTSET)
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import logging
 import sys
 from typing import get_args
 
@@ -181,6 +182,26 @@ def test_a_fixed_batch_is_calibrated(tmp_path, format, monkeypatch):
         calibration=photos,
     )
     assert exported.verification.runs[0][0][0] == 3
+
+
+@torch_alone
+@pytest.mark.parametrize("format", ["onnx", "openvino"])
+def test_int8_leaves_the_logs_of_the_process_alone(written, tmp_path, format):
+    """Advice of a library is hidden, and nothing that its logger shares with others is changed."""
+    import nncf
+
+    _, _, folder = written
+    (tmp_path / "model.onnx").write_bytes((folder / "model.onnx").read_bytes())
+    loggers = [logging.getLogger(), logging.getLogger(nncf.__name__)]
+    handler = logging.NullHandler()
+    for logger in loggers:
+        logger.addHandler(handler)
+    before = [(logger.level, list(logger.filters)) for logger in loggers]
+    load_format(format).finish(tmp_path, plan_of("int8", format), None)
+    assert [(logger.level, list(logger.filters)) for logger in loggers] == before
+    assert handler.level == logging.NOTSET
+    for logger in loggers:
+        logger.removeHandler(handler)
 
 
 @torch_alone

@@ -3,11 +3,13 @@
 ONNX Runtime converts the file to fewer bits: int8 products of matrices, or float16.
 """
 
+import contextlib
 import json
 import logging
 import sys
 import types
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +77,18 @@ def session(path: Path) -> Run:
     return lambda images: join_outputs(opened.run(None, {name: images}))
 
 
-def _is_an_error(record: logging.LogRecord) -> bool:
-    return record.levelno >= logging.ERROR
+@contextlib.contextmanager
+def errors_alone(name: str | None = None) -> Iterator[None]:
+    """Hides a logger's lesser messages, and leaves the levels that a program has chosen."""
+
+    def is_an_error(record: logging.LogRecord) -> bool:
+        return record.levelno >= logging.ERROR
+
+    logging.getLogger(name).addFilter(is_an_error)
+    try:
+        yield
+    finally:
+        logging.getLogger(name).removeFilter(is_an_error)
 
 
 def quantise(
@@ -87,8 +99,7 @@ def quantise(
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     folded = path.with_name("folded.onnx")
-    logging.getLogger().addFilter(_is_an_error)  # it advises what is done here already
-    try:
+    with errors_alone():  # it advises what is done here already
         # Unfolded, most weights are no initializers of a MatMul, and silently stay as they are.
         quant_pre_process(str(path), str(folded), skip_symbolic_shape=True)
         options: dict[str, Any] = {"op_types_to_quantize": ["MatMul", "Gemm"], "per_channel": True}
@@ -103,9 +114,7 @@ def quantise(
                 extra_options={"MatMulConstBOnly": True},
                 **options,
             )
-    finally:
-        logging.getLogger().removeFilter(_is_an_error)
-        folded.unlink(missing_ok=True)
+    folded.unlink()
 
 
 def _halve(path: Path) -> None:

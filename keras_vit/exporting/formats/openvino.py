@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +29,8 @@ def _quantised(model: Any, calibration: list[np.ndarray] | None, input: str) -> 
     """
     import nncf
 
-    nncf.set_log_level(logging.ERROR)
-    with contextlib.redirect_stdout(io.StringIO()):  # its progress bars
+    # nncf.set_log_level would change handlers that the logger shares with others.
+    with onnx.errors_alone("nncf"), contextlib.redirect_stdout(io.StringIO()):  # its progress bars
         if calibration is None:
             return nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
         return nncf.quantize(
