@@ -14,7 +14,8 @@ from keras_vit.exporting.plan import ExportPlan, Format, Run
 def _finish(folder: Path, plan: ExportPlan, calibration: list[np.ndarray] | None) -> None:
     import openvino
 
-    model = openvino.convert_model(folder / "model.onnx")
+    # `openvino.convert_model` reports each use to its makers, from a fork of this process.
+    model = openvino.Core().read_model(folder / "model.onnx")
     if plan.precision == "int8":
         model = _quantised(model, calibration, plan.input)
     openvino.save_model(model, folder / "model.xml", compress_to_fp16=plan.precision == "float16")
