@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from keras import ops
 
+from keras_vit.errors import ExportError, listed
 from keras_vit.exporting import pixels
 from keras_vit.exporting.plan import ExportPlan
 from keras_vit.images.inputs import images_in
 from keras_vit.images.resampling import pixels_of
 from keras_vit.inference import as_float32
+from keras_vit.layers.quantisation import quantised_parts
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
@@ -66,6 +68,20 @@ class ExportGraph:
             "provenance": dict(self.model.provenance),
             **({} if self.model.thresholds is None else {"thresholds": self.model.thresholds}),
         }
+
+    def refuse_quantised(self, mode: str, runtime: str) -> None:
+        """Refuses a model that `quantize(mode)` has changed, for a runtime that cannot compute it.
+
+        Raises:
+            ExportError: the model has parts of this mode; the message lists them.
+        """
+        parts = quantised_parts(self.model.layers)
+        if refused := [name for name, part in parts.items() if part["mode"] == mode]:
+            raise ExportError(
+                f"format={self.plan.format!r}: the model is quantised to {mode} ({listed(refused)}"
+                f"), which {runtime} cannot run. Export it before quantize(); precision='int8' "
+                "takes fewer bits too."
+            )
 
     def inputs(self, images: Any) -> Iterator[np.ndarray]:
         """Yields a batch of each of a user's images: as often as the graph takes, else once.

@@ -12,14 +12,15 @@ from keras_vit.errors import ExportError, first_line
 from keras_vit.exporting import pixels
 from keras_vit.exporting.graph import ExportGraph
 from keras_vit.exporting.plan import ExportPlan, Format, Run
+from keras_vit.layers.quantisation import quantised_parts
 
 TOLERANCES = {"float32": 5e-5, "float16": 2e-2, "int8": 0.25}
 """Largest difference of each precision, relative to the largest output."""
 
 ROUNDED = 5e-3
-"""The tolerance in float32 where the graph rounds resized pixels to 8 bits.
+"""The tolerance in float32 where the graph rounds resized pixels or activations to 8 bits.
 
-Two runtimes add numbers in different orders, so a pixel between two levels may become either.
+Two runtimes add numbers in different orders, so a number between two levels may become either.
 """
 
 
@@ -49,7 +50,8 @@ def verify(form: Format, graph: ExportGraph, folder: Path) -> Comparison:
     """
     plan = graph.plan
     tolerance = TOLERANCES[plan.precision]
-    if (plan.prepares, plan.precision) == ("resize", "float32") and pixels.rounds(plan.protocol):
+    rounds_pixels = plan.prepares == "resize" and pixels.rounds(plan.protocol)
+    if plan.precision == "float32" and (rounds_pixels or quantised_parts(graph.model.layers)):
         tolerance = ROUNDED
     comparison = _compare(form.open, graph, folder, tolerance)
     if form.open_int8 is None:

@@ -215,6 +215,26 @@ def test_a_model_in_4_bits_is_refused_where_onnx_would_not_run_it(tmp_path, form
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("format", [OWN, *(["onnx"] if BACKEND == "torch" else [])])
+def test_a_model_in_8_bits_may_round_an_activation_otherwise(tmp_path, format):
+    """Two runtimes round a number between two levels to either."""
+    model = tiny(num_layers=1)
+    model.quantize("int8")
+    exported = keras_vit.export(model, tmp_path / "model", format, preprocessing=False)
+    assert exported.verification.difference <= verification.ROUNDED
+    assert exported.verification.tolerance == verification.ROUNDED
+
+
+# TensorFlow writes it.
+@pytest.mark.on_one_backend("tensorflow")
+def test_a_model_in_8_bits_is_refused_where_litert_would_not_run_it(tmp_path):
+    """The refusal names the way that gives 8 bits."""
+    model = tiny(num_layers=1)
+    model.quantize("int8")
+    with pytest.raises(ExportError, match="quantised to int8 .*LiteRT.* precision='int8'"):
+        keras_vit.export(model, tmp_path / "model", "litert")
+
+
 def test_a_model_without_finite_outputs_is_said_to_be_so(tmp_path):
     """The difference from it would be NaN, which blames the export."""
     model = tiny(num_layers=1)

@@ -12,6 +12,7 @@ from keras_vit.exporting.plan import ExportPlan, Format, Run
 def _write(graph: Any, plan: ExportPlan, folder: Path) -> None:
     import tensorflow as tf
 
+    graph.refuse_quantised("int8", "LiteRT")  # it has no product of Keras's rounded activations
     saved = folder.parent / "saved"
     saved.mkdir()
     saved_model.write(graph, plan, saved)

@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.errors import ExportError, listed
+from keras_vit.errors import ExportError
 from keras_vit.exporting.formats.torch import recording, trace_arguments
 from keras_vit.exporting.graph import join_outputs
 from keras_vit.exporting.plan import ExportPlan, Format, Run
-from keras_vit.layers.quantisation import quantised_parts
 
 OPSET = 20
 """The first with Gelu; OpenVINO reads it. One with Attention (23) is no faster in ONNX Runtime."""
@@ -34,13 +33,8 @@ def write(graph: Any, plan: ExportPlan, folder: Path) -> None:
     import torch
     from onnxscript import optimizer
 
-    parts = quantised_parts(graph.model.layers)
-    if any(part["mode"] == "int4" for part in parts.values()):
-        # Keras packs two weights into a byte; the operations that unpack them mix types.
-        raise ExportError(
-            f"format={plan.format!r}: the model is quantised to int4 ({listed(parts)}), which ONNX "
-            "cannot run. Export it before quantize(); precision='int8' takes fewer bits too."
-        )
+    # Keras packs two weights of int4 into a byte; the operations that unpack them mix types.
+    graph.refuse_quantised("int4", "ONNX")
     module, inputs, is_open = trace_arguments(graph, plan)
     with recording():
         program = torch.onnx.export(
