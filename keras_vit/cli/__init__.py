@@ -32,7 +32,6 @@ for _command in (
     models.info,
     models.convert,
     models.verify,
-    models.upload,
     images.predict,
     images.embed,
     images.evaluate,
@@ -47,7 +46,6 @@ for _command in (
 app.register_install_completion_command()
 
 _AFTER_CTRL_C = {
-    "upload": "The same command goes on; files that arrived are not sent again.",
     "embed": "The same command goes on where it stopped.",
     "probe": "The same command goes on where it stopped.",
     "serve": "The requests that were accepted have been answered.",

@@ -220,28 +220,3 @@ def verify(
     ]
     show(json, ("compared", "with", "difference", "tolerance", "result"), rows)
     return int(not verification.passed)
-
-
-def upload(
-    folder: Path,
-    target: str,
-    /,
-    *,
-    private: bool = False,
-    overwrite: bool = False,
-    message: str | None = None,
-) -> None:
-    """Upload a preset to the Hugging Face Hub.
-
-    Args:
-        folder: path of the preset.
-        target: address on the Hub, hf://owner/repo[@branch].
-        private: make a new repository private.
-        overwrite: replace another preset at that address.
-        message: message of the commit.
-    """
-    from keras_vit.sharing.upload import upload_preset
-
-    tell(
-        upload_preset(target, folder, private=private, overwrite=overwrite, commit_message=message)
-    )

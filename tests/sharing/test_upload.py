@@ -5,7 +5,7 @@ import shutil
 import pytest
 from huggingface_hub import ModelCard
 
-from keras_vit import CheckpointError, PresetError, VisionTransformer, cli, upload_preset
+from keras_vit import CheckpointError, PresetError, VisionTransformer, upload_preset
 from keras_vit.sharing.model_card import model_card
 from tests.helpers import random_tiny
 from tests.sources.hub_server import TOKEN, connect, served
@@ -224,14 +224,6 @@ def test_bad_targets_and_missing_folders_are_refused(hub, folder):
             upload_preset(target, folder)
     with pytest.raises(PresetError, match="expected a folder, as `save_to_preset` writes it"):
         upload_preset("hf://us/flowers", folder / "none")
-
-
-def test_keras_vit_upload_prints_the_url_of_the_commit(hub, folder, capsys):
-    """A damaged folder gives status 2."""
-    assert cli.main(["upload", str(folder), "hf://us/flowers", "--private"]) == 0
-    assert capsys.readouterr().out.strip().startswith(f"{hub.endpoint}/us/flowers/commit/")
-    (folder / "README.md").unlink()
-    assert cli.main(["upload", str(folder), "hf://us/flowers"]) == 2
 
 
 # The model card

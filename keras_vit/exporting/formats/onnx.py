@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.errors import ExportError
 from keras_vit.exporting.formats.torch import recording, trace_arguments
 from keras_vit.exporting.graph import join_outputs
 from keras_vit.exporting.plan import ExportPlan, Format, Run
