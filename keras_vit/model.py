@@ -280,6 +280,7 @@ class VisionTransformer(keras.Model):
             self.config, loss, metrics, weighted_metrics, self.thresholds is not None
         )
         super().compile(optimizer, loss, loss_weights, metrics, weighted_metrics, **options)
+        self.inference.forget_programs()
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compiles a loaded model; Keras requires this method of a class with its own `compile`."""

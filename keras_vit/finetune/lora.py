@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from keras_vit.config.rules import POSITIVE
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.finetune.trainable import train_only
+from keras_vit.layers.quantisation import parts_with_kernels
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
@@ -74,8 +75,12 @@ def merge_lora(model: "VisionTransformer") -> "VisionTransformer":
     for weight in model.weights:
         if weight.path in plain:
             plain[weight.path].assign(weight)
-    for path, layer in _projections(model).items():
-        plain[f"{path}/kernel"].assign(layer.kernel)  # Keras's property includes LoRA's addition
+    parts = dict(parts_with_kernels(merged.layers))
+    for path, layer in parts_with_kernels(model.layers):  # Keras adapts the head too
+        if layer.lora_enabled:
+            stored: dict[str, Any] = {}
+            layer.save_own_variables(stored)  # the kernel with the addition, quantised if it is
+            parts[path].load_own_variables(stored)
     return merged
 
 
