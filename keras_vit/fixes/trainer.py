@@ -36,34 +36,28 @@ def shown_as(method: Any) -> Callable[[Method], Method]:
 def kept_whole(model: Any) -> Iterator[None]:
     """Runs `evaluate` or `predict` of a model in one thread at a time, and keeps its weights."""
     inference, backend = model.inference, keras.backend.backend()
-    weights_lock = inference.lock if backend == "jax" else contextlib.nullcontext()
-    with inference.trainer_lock, weights_lock:
+    with inference.trainer_lock, inference.lock if backend == "jax" else contextlib.nullcontext():
         if backend == "openvino":
             model.supports_jit = False  # `evaluate` calls the model, which has the present weights
             model.predict_function = lambda data: _predict_on_openvino(model, data)
-        before = _values_of(model) if backend == "jax" else {}
+        before = [(v, _value_of(v)) for v in model.variables] if backend == "jax" else []
         try:
             yield
         finally:
             if backend == "jax":
                 model.jax_state_sync()
                 # An error before the first step leaves Keras without a state to put back.
-                present = _values_of(model)
-                for key in before.keys() - present.keys():
-                    variable, value = before[key]
-                    variable.assign(value)
-                if inference.training_state is not None:  # `evaluate` of a `fit` replaced its arrays
+                for variable, value in before:
+                    if value is not None and _value_of(variable) is None:
+                        variable.assign(value)
+                if inference.training_state is not None:  # its arrays were replaced
                     inference.training_state = _state_of(model)
 
 
-def _values_of(model: Any) -> dict[int, tuple[Any, Any]]:
-    """Returns the variables that have a value, and the values, by identity."""
-    values = {}
-    for variable in model.variables:
-        # A variable without a value calls its initializer, which is None.
-        with contextlib.suppress(TypeError):
-            values[id(variable)] = variable, variable.value
-    return values
+def _value_of(variable: Any) -> Any:
+    """Returns the value of a variable or None; without one it calls its initializer, None."""
+    with contextlib.suppress(TypeError):
+        return variable.value
 
 
 def _state_of(model: Any) -> list[list[Any]]:
