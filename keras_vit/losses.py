@@ -39,12 +39,12 @@ _CAUSES = (
 
 
 def losses_of_head(
-    config: ViTConfig, loss: Any, metrics: Any, weighted_metrics: Any, has_thresholds: bool = False
+    config: ViTConfig, loss: Any, metrics: Any, weighted_metrics: Any, by_class: bool = False
 ) -> tuple[Any, Any, Any]:
     """Returns loss, metrics and weighted metrics of `compile`, adapted to a model's outputs.
 
-    A model without a head keeps them unchanged. A model that has thresholds gives an image many
-    labels.
+    A model without a head keeps them unchanged. `by_class` says that every class has a probability
+    of its own, as in a model with thresholds.
 
     Raises:
         ConfigError: `loss="auto"` for a model without a head.
@@ -53,10 +53,8 @@ def losses_of_head(
     if config.num_classes == 0 and is_auto:
         raise ConfigError('loss="auto" is the loss of the head; this model has none.')
     from_logits = config.classifier_activation is None
-    by_class = has_thresholds or config.num_classes == 1
     if is_auto:
-        is_binary = by_class or config.classifier_activation == "sigmoid"
-        name = "BinaryCrossentropy" if is_binary else "SparseCategoricalCrossentropy"
+        name = "BinaryCrossentropy" if by_class else "SparseCategoricalCrossentropy"
         loss = getattr(keras.losses, name)(from_logits=from_logits)
     elif config.num_classes:
         loss = _each(loss, lambda one: _fit_loss(one, from_logits))

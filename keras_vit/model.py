@@ -168,16 +168,18 @@ class VisionTransformer(keras.Model):
         With thresholds every class has a probability of its own, the sigmoid of its logit.
         `classify` and the server answer with all labels that reach their threshold, `loss="auto"`
         is binary cross-entropy, and `evaluate` scores every class. A head with
-        `classifier_activation="sigmoid"` has thresholds of 0.5 by default.
+        `classifier_activation="sigmoid"`, and a logit of a single class, have thresholds of 0.5 by
+        default.
 
         Set it to a number, to one per class, such as `keras_vit.evaluation.choose_thresholds`
         returns, or to None. Presets and `.keras` files keep it.
         """
-        thresholds = self._thresholds
-        if thresholds is None and self.config.classifier_activation == "sigmoid":
-            thresholds = 0.5
+        config = self.config
+        activations = ("sigmoid", None) if config.num_classes == 1 else ("sigmoid",)
+        by_class = config.classifier_activation in activations
+        thresholds = 0.5 if self._thresholds is None and by_class else self._thresholds
         if isinstance(thresholds, float):
-            return (thresholds,) * self.config.num_classes
+            return (thresholds,) * config.num_classes
         return thresholds
 
     @thresholds.setter
@@ -280,6 +282,7 @@ class VisionTransformer(keras.Model):
             self.config, loss, metrics, weighted_metrics, self.thresholds is not None
         )
         super().compile(optimizer, loss, loss_weights, metrics, weighted_metrics, **options)
+        self.inference.forget_programs()
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compiles a loaded model; Keras requires this method of a class with its own `compile`."""

@@ -20,8 +20,8 @@ TYPED = (
 )
 
 
-def loss_for(loss, config):
-    return losses_of_head(config, loss, None, None)[0]
+def loss_for(loss, config, by_class=False):
+    return losses_of_head(config, loss, None, None, by_class)[0]
 
 
 def true_loss(logits, labels=LABELS):
@@ -69,7 +69,8 @@ def test_a_model_compiled_with_it_evaluates_from_logits(tmp_path):
 )
 def test_the_loss_auto_is_the_loss_of_the_head(fields, loss):
     """By the number of classes and the activation of the classifier."""
-    chosen = loss_for("auto", tiny(**fields).config)
+    model = tiny(**fields)
+    chosen = loss_for("auto", model.config, model.thresholds is not None)
     assert type(chosen) is type(loss)
     assert chosen.get_config() == loss.get_config()
 

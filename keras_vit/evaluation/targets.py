@@ -55,7 +55,7 @@ def acceptable(labels: Any, num_classes: int, first: int = 0) -> np.ndarray:
         if np.ndim(classes) == 0 and not isinstance(classes, (set, frozenset)):
             raise ConfigError(f"Image {first + row}: expected a list of classes, found {classes}.")
         for label in classes:
-            is_number = isinstance(label, (int, float, np.number))
+            is_number = isinstance(label, (int, float, np.number, np.bool_))
             if not is_number or not 0 <= label < num_classes or int(label) != label:
                 raise ConfigError(
                     f"Image {first + row} has label {label}; the model has classes 0 to "

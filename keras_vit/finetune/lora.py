@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from keras_vit.config.rules import POSITIVE
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.finetune.trainable import train_only
+from keras_vit.layers.quantisation import parts_with_kernels
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
@@ -55,8 +56,7 @@ def enable_lora(
     unknown = [target for target in targets if target not in names]
     if unknown or not targets:
         raise ConfigError(f"LoRA targets {unknown}: expected some of {', '.join(names)}.")
-    adapted = [path for path, layer in _projections(model).items() if layer.lora_enabled]
-    if adapted:
+    if adapted := [path for path, layer in _projections(model).items() if layer.lora_enabled]:
         raise ConfigError(f"{adapted[0]} is adapted already; use merge_lora(model) first.")
     for path, layer in _projections(model).items():
         if path.split("/", 1)[1] in targets:
@@ -70,23 +70,21 @@ def merge_lora(model: "VisionTransformer") -> "VisionTransformer":
     from keras_vit.model import VisionTransformer
 
     merged = VisionTransformer.from_config(expect_model(model).get_config())
-    plain = {weight.path: weight for weight in merged.weights}
-    for weight in model.weights:
-        if weight.path in plain:
-            plain[weight.path].assign(weight)
-    for path, layer in _projections(model).items():
-        plain[f"{path}/kernel"].assign(layer.kernel)  # Keras's property includes LoRA's addition
+    adapted = {weight.path: weight for weight in model.weights}
+    for weight in merged.weights:
+        weight.assign(adapted[weight.path])
+    parts = dict(parts_with_kernels(merged.layers))
+    for path, layer in parts_with_kernels(model.layers):  # Keras adapts the head too
+        stored: dict[str, Any] = {}
+        layer.save_own_variables(stored)  # the kernel with LoRA's addition, quantised if it is
+        parts[path].load_own_variables(stored)
     return merged
 
 
 def _projections(model: "VisionTransformer") -> dict[str, Any]:
     """Returns `{path: layer}` of every Dense and EinsumDense in the blocks."""
-    layers = {}
-    for i in range(expect_model(model).config.num_layers):
-        for path in PROJECTIONS:
-            layer: Any = model.get_layer(f"block_{i}")
-            for name in path.split("/"):
-                layer = getattr(layer, name, None)
-            if layer is not None:
-                layers[f"block_{i}/{path}"] = layer
-    return layers
+    return {
+        path: layer
+        for path, layer in parts_with_kernels(expect_model(model).layers)
+        if path.startswith("block_") and path.partition("/")[2] in PROJECTIONS
+    }

@@ -4,8 +4,9 @@ Releases: `faults.py`; tests/fixes/test_trainer.py has the canaries.
 
 - JAX: Keras takes the weights out of the variables while it runs, and puts them back only after
   success. A failed `evaluate` or `predict` leaves a model without weights, and so do two threads in
-  `predict`. `kept_whole` puts them back, by `jax_state_sync`. `share_weights` keeps the
-  weights of a running `fit` where the inference function finds them.
+  `predict`. `kept_whole` puts them back, by `jax_state_sync`; the inference function waits for
+  that. `share_weights` keeps the weights of a running `fit` where the inference function finds
+  them.
 - All backends: the metrics of a model are its variables, so that two threads in `evaluate`
   would count in the same metrics. `kept_whole` lets one thread evaluate or predict at a time.
 - torch: Keras frees the gradients of a step after the next forward pass, so that the peak of the
@@ -34,32 +35,34 @@ def shown_as(method: Any) -> Callable[[Method], Method]:
 @contextlib.contextmanager
 def kept_whole(model: Any) -> Iterator[None]:
     """Runs `evaluate` or `predict` of a model in one thread at a time, and keeps its weights."""
-    backend = keras.backend.backend()
-    with model.inference.trainer_lock:
+    inference, backend = model.inference, keras.backend.backend()
+    with inference.trainer_lock, inference.lock if backend == "jax" else contextlib.nullcontext():
         if backend == "openvino":
             model.supports_jit = False  # `evaluate` calls the model, which has the present weights
             model.predict_function = lambda data: _predict_on_openvino(model, data)
-        before = _values_of(model) if backend == "jax" else {}
+        before = [(v, _value_of(v)) for v in model.variables] if backend == "jax" else []
         try:
             yield
         finally:
             if backend == "jax":
                 model.jax_state_sync()
                 # An error before the first step leaves Keras without a state to put back.
-                present = _values_of(model)
-                for key in before.keys() - present.keys():
-                    variable, value = before[key]
-                    variable.assign(value)
+                for variable, value in before:
+                    if value is not None and _value_of(variable) is None:
+                        variable.assign(value)
+                if inference.training_state is not None:  # its arrays were replaced
+                    inference.training_state = _state_of(model)
 
 
-def _values_of(model: Any) -> dict[int, tuple[Any, Any]]:
-    """Returns the variables that have a value, and the values, by identity."""
-    values = {}
-    for variable in model.variables:
-        # A variable without a value calls its initializer, which is None.
-        with contextlib.suppress(TypeError):
-            values[id(variable)] = variable, variable.value
-    return values
+def _value_of(variable: Any) -> Any:
+    """Returns the value of a variable or None; without one it calls its initializer, None."""
+    with contextlib.suppress(TypeError):
+        return variable.value
+
+
+def _state_of(model: Any) -> list[list[Any]]:
+    kinds = (model.trainable_variables, model.non_trainable_variables)
+    return [[variable.value for variable in kind] for kind in kinds]
 
 
 def share_weights(model: Any) -> None:
@@ -71,8 +74,7 @@ def share_weights(model: Any) -> None:
     if keras.config.is_nnx_enabled():
         return
     inference, step = model.inference, model.train_function
-    kinds = (model.trainable_variables, model.non_trainable_variables)
-    inference.training_state = [[variable.value for variable in kind] for kind in kinds]
+    inference.training_state = _state_of(model)
     if getattr(step, "shares_weights", False):
         return
 

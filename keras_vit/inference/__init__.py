@@ -3,7 +3,9 @@
 `classify`, `tokens`, `features`, `evaluate`, `embed`, explanations, the comparison of an export,
 the server and Ray call it. It calls the model with its present weights, also after `load_weights`,
 LoRA or quantisation, and does not use the trainer of Keras: it works during `fit` and after a
-`fit` that failed. One file per backend compiles the call:
+`fit` that failed. After another change of a part, such as an activation, `model.compile()` makes
+the call be compiled again, as it does for Keras's `predict`. One file per backend compiles the
+call, except with `run_eagerly=True`:
 
     jax         keras.StatelessScope under jax.jit; images divided among the devices
     tensorflow  tf.function
@@ -33,7 +35,8 @@ class Inference:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        """Held while a compiled call is made, and while `fit` replaces weights on JAX."""
+        """Held while a compiled call is made, and on JAX while a step of `fit`, or `evaluate` or
+        `predict` of Keras, has the weights."""
         self.trainer_lock = threading.RLock()
         """Held during `evaluate` and `predict` of Keras."""
         self.training_state: Any = None
@@ -83,13 +86,18 @@ class Inference:
         with self.lock:
             # LoRA, quantisation and replaced layers change the weights of a model.
             if not are_same(weights, self._weights):
-                self._programs.clear()
+                self.forget_programs()
                 self._weights = weights
             if stages not in self._programs:
                 if stages:  # only a VisionTransformer has some
                     model.check_stages(stages)
                 self._programs[stages] = _backend().Program(self, model, stages)
             return self._programs[stages]
+
+    def forget_programs(self) -> None:
+        """Drops the compiled calls, since a part without weights may be another one now."""
+        with self.lock:
+            self._programs.clear()
 
 
 def run(model: Any, images: Any, stages: Sequence[str] = (), batch_size: int | None = None) -> Any:

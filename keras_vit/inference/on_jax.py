@@ -52,7 +52,7 @@ def compile_call(
         with keras.StatelessScope(state_mapping=zip(weights, values, strict=True)):
             return function(*arrays)
 
-    program = jax.jit(run, **options)
+    program = run if model.run_eagerly else jax.jit(run, **options)
 
     def call(*arrays: Any) -> Any:
         with owner.lock:  # a step of `fit` deletes the arrays that it replaces

@@ -24,13 +24,12 @@ class Program:
             return inference.call(model, images, stages)
 
         self._run = tf.function(run, jit_compile=model.jit_compile, autograph=False)
-        self._is_eager = model.run_eagerly
-        self._eagerly = run
+        self._eager = run if model.run_eagerly else None
         self._functions: dict[Any, Any] = {}
 
     def __call__(self, images: np.ndarray) -> dict[str, np.ndarray]:
         batch = keras.ops.convert_to_tensor(images)
-        values = (self._eagerly if self._is_eager else self._function(batch))(batch)
+        values = (self._eager or self._function(batch))(batch)
         return {name: inference.as_float32(value) for name, value in values.items()}
 
     def _function(self, batch: Any) -> Any:

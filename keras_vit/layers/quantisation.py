@@ -21,21 +21,21 @@ def quantised_parts(layers: list[Any]) -> dict[str, dict[str, Any]]:
             "mode": part.quantization_mode,
             "config": keras.saving.serialize_keras_object(part.quantization_config),
         }
-        for path, part in _parts(layers)
+        for path, part in parts_with_kernels(layers)
         if part.quantization_mode is not None
     }
 
 
 def quantise_parts(layers: list[Any], parts: Parts) -> None:
     """Quantises the parts of built `layers` that `quantised_parts` has listed."""
-    by_path = dict(_parts(layers))
+    by_path = dict(parts_with_kernels(layers))
     for path, quantised in parts.items():
         config = keras.saving.deserialize_keras_object(quantised["config"])
         by_path[path].quantize(quantised["mode"], config=config)
 
 
-def _parts(layers: list[Any]) -> Iterator[tuple[str, Any]]:
-    """Yields the layers that Keras can quantise, with their paths from the given layers."""
+def parts_with_kernels(layers: list[Any]) -> Iterator[tuple[str, Any]]:
+    """Yields the layers that Keras can quantise or adapt, with their paths from the layers."""
     for layer in layers:
         for part in all_layers(layer):
             if isinstance(part, (keras.layers.Dense, keras.layers.EinsumDense)):

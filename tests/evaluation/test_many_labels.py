@@ -12,7 +12,8 @@ from keras_vit.checkpoints import inspect
 from keras_vit.data import from_arrays
 from keras_vit.evaluation import choose_thresholds
 from keras_vit.evaluation.many_labels import average_precision
-from tests.helpers import normal, random_tiny, tiny
+from keras_vit.finetune import transfer_recipe
+from tests.helpers import normal, numpy_of, random_tiny, tiny
 
 CLASSES = 4
 
@@ -150,6 +151,24 @@ def test_a_preset_with_other_thresholds_than_classes_is_refused(tmp_path):
     path.write_text(path.read_text().replace('"thresholds": 0.5', '"thresholds": [0.5]'))
     with pytest.raises(PresetError, match=r"config.json: thresholds=\[0.5\]"):
         VisionTransformer.from_preset(tmp_path / "preset")
+
+
+def test_a_single_logit_is_a_sigmoid_everywhere():
+    """As in `loss="auto"`: its softmax would be 1 for every image."""
+    model = random_tiny(num_classes=1)
+    pixels = np.random.default_rng(3).integers(0, 256, (6, 16, 16, 3), "uint8")
+    logits = numpy_of(model(model.preprocessor(pixels)))[:, 0]
+    expected = 1 / (1 + np.exp(-logits))
+    shares = model.probabilities(model.preprocessor(pixels))[:, 0]
+    np.testing.assert_allclose(shares, expected, rtol=1e-5)
+    assert [len(answer) for answer in model.classify(pixels)] == (expected >= 0.5).tolist()
+    labels = (logits > 0)[:, None]
+    scores = evaluate(model, (model.preprocessor(pixels), labels))
+    losses = -np.log(np.where(labels[:, 0], expected, 1 - expected))
+    assert scores.loss == pytest.approx(losses.mean(), rel=1e-5)
+    assert model.get_config().get("thresholds") is None
+    with pytest.raises(ConfigError, match="multi_label=True"):
+        transfer_recipe(model, steps=10, batch_size=2)
 
 
 def test_a_model_of_one_class_takes_rows_of_one_label():

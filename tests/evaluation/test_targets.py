@@ -26,6 +26,12 @@ def test_all_forms_of_labels_give_the_same_classes():
         assert numbers_of_one_hot(numbers_or_rows(form)).tolist() == [2, 0]
 
 
+def test_truth_values_are_the_numbers_of_two_classes():
+    """One per image, as a comparison of arrays gives them."""
+    labels = np.array([True, False])
+    assert np.array_equal(acceptable(labels, 2), [[False, True], [True, False]])
+
+
 @pytest.mark.parametrize(
     ("bad", "message"),
     [

@@ -119,6 +119,20 @@ def test_lora_adapts_every_projection_and_scales_by_alpha_over_rank():
     assert_close(merged(IMAGES), numpy_of(model(IMAGES)))
 
 
+@pytest.mark.parametrize("is_quantised", [False, True])
+def test_merging_includes_heads_and_quantised_kernels(is_quantised):
+    """Keras's own `enable_lora` and `quantize` may have been called; int8 rounds the sum again."""
+    model = random_tiny(num_classes=3, **SMALL)
+    if is_quantised:
+        model.quantize("int8")
+    model.get_layer("head").enable_lora(2)
+    model.get_layer("block_0").mlp.dense_0.enable_lora(2)
+    for weight in model.weights:
+        if "lora_kernel" in weight.path:
+            weight.assign(normal(*weight.shape) / 4)
+    assert_close(merge_lora(model)(IMAGES), numpy_of(model(IMAGES)), 0.05 if is_quantised else 1e-5)
+
+
 @pytest.mark.parametrize("largest", [3.0, np.inf])
 def test_clipping_does_not_change_gradient_tensors_of_the_caller(largest):
     """A gradient given twice counts twice in the norm; an infinite gradient gives NaN weights."""

@@ -98,6 +98,49 @@ def test_the_weights_of_the_moment_are_used(change):
     assert_close(after, numpy_of(model(IMAGES)))
 
 
+class Negative(keras.layers.Layer):
+    calls = 0
+
+    def call(self, inputs):
+        Negative.calls += 1
+        return -inputs
+
+
+def _change_activation(model):
+    model.get_layer("head").activation = keras.activations.softmax
+
+
+def _replace_norm(model):
+    block = model.get_layer("block_0")
+    block._tracker.unlock()  # Keras locks a built layer
+    block.mlp_norm = Negative()
+
+
+@TRAINS
+@pytest.mark.parametrize("change", [_change_activation, _replace_norm])
+def test_compile_makes_a_change_without_weights_count(change):
+    """As for Keras's own `predict`."""
+    model = random_tiny()
+    run(model, IMAGES)
+    change(model)
+    model.compile()
+    expected = numpy_of(model(IMAGES))
+    assert_close(run(model, IMAGES), expected)
+    _change_activation(model)
+    model.compile()
+    assert_close(run(model, IMAGES), numpy_of(model(IMAGES)))
+
+
+@TRAINS
+def test_run_eagerly_calls_every_layer_for_every_batch():
+    model = random_tiny()
+    _replace_norm(model)
+    model.compile(run_eagerly=True)
+    before = Negative.calls
+    run(model, IMAGES, batch_size=1)
+    assert Negative.calls - before == len(IMAGES)
+
+
 def test_a_model_whose_parts_train_by_turns_keeps_its_weights_apart():
     """Two blocks of equal shapes take turns in learning; none takes the other's place."""
     model = random_tiny(num_layers=2)
@@ -160,6 +203,31 @@ class Pauses(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         self.reached.set()
         assert self.go_on.wait(60)
+
+
+@TRAINS
+@pytest.mark.parametrize("method", ["evaluate", "predict"])
+def test_inference_beside_evaluate_and_predict_has_the_present_weights(method):
+    """Which are not those of the `fit` before."""
+    model = random_tiny()
+    model.compile("sgd", "auto")
+    start = model.get_weights()
+    model.fit(IMAGES[:4], np.arange(4), verbose=0)
+    model.set_weights(start)
+    expected = numpy_of(model(IMAGES))
+    started = Event()
+
+    def batches():
+        for _ in range(50):
+            started.set()
+            yield IMAGES[:4], np.arange(4)
+
+    with ThreadPoolExecutor(1) as threads:
+        other = threads.submit(getattr(model, method), batches(), verbose=0)
+        assert started.wait(60)
+        while not other.done():
+            assert_close(run(model, IMAGES), expected)
+        other.result()  # raises what the thread has raised
 
 
 @TRAINS
