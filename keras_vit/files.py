@@ -33,8 +33,8 @@ def written_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     path = Path(path)
     with failure_named(path), _workshop(path) as work:
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, "it is a folder, expected a name for a file")
+        if path.exists() and not path.is_file():  # a device would be replaced as if it were a file
+            raise OSError(errno.EINVAL, "it is a folder or a device, expected a name for a file")
         yield work / "new"
         (work / "new").replace(path)
 

@@ -151,12 +151,22 @@ def test_a_folder_in_the_way_of_a_file_stays(tmp_path, content):
     for name in content:
         (place / name).touch()
     with (
-        pytest.raises(WriteError, match=r"new\.npz: .* is a folder, expected a name for a file"),
+        pytest.raises(WriteError, match=r"new\.npz: .* is a folder or a device, expected a name"),
         written_beside(place),
     ):
         raise AssertionError("nothing needs to be made for a place that is taken")
     assert names(tmp_path) == ["new.npz"]
     assert names(place) == content
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_or_device_in_the_way_of_a_file_stays(tmp_path):
+    """Root would otherwise replace /dev/null by a file."""
+    place = tmp_path / "pipe"
+    os.mkfifo(place)
+    with pytest.raises(WriteError, match="a folder or a device"), written_beside(place):
+        raise AssertionError("nothing needs to be made for a place that is taken")
+    assert place.is_fifo()
 
 
 def test_a_file_in_the_way_of_a_folder_stays(tmp_path):

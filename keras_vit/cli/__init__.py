@@ -2,9 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable
 from inspect import BoundArguments
-from typing import Any
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -67,10 +65,10 @@ def main(argv: list[str] | None = None) -> int:
     except (CycloptsError, KerasViTError) as error:
         return _fail(f"{error} See keras-vit {' '.join(words[:1])} --help.")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # silences TensorFlow's first ten lines
-    name = getattr(command, "__name__", "")
+    name = getattr(command, "__name__", "").rstrip("_")
     try:
         with interrupts_repeated():
-            return _run(command, bound) or 0
+            return int(command(*bound.args, **bound.kwargs) or 0)
     except BrokenPipeError:  # `keras-vit list | head`: the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -79,6 +77,10 @@ def main(argv: list[str] | None = None) -> int:
         return _fail(f"interrupted. {next_step}", INTERRUPTED)
     except (KerasViTError, OSError, MemoryError) as error:
         return _fail(_sentence(error, name, bound))
+    except ImportError:
+        if reason := refusal():  # the backend cannot be imported
+            return _fail(str(reason))
+        raise
 
 
 def _sentence(error: BaseException, command: str, bound: BoundArguments) -> str:
@@ -90,17 +92,6 @@ def _sentence(error: BaseException, command: str, bound: BoundArguments) -> str:
         place = error.filename2 or error.filename or out
         return f"{command}: {error.strerror or error}{f': {place}' if place else ''}."
     return f"{command}: not enough memory. A smaller --batch-size may do."
-
-
-def _run(command: Callable[..., Any], bound: BoundArguments) -> int | None:
-    """Runs a command; raises one sentence if the backend cannot be imported."""
-    try:
-        status: int | None = command(*bound.args, **bound.kwargs)
-        return status
-    except ImportError as error:
-        if reason := refusal():
-            raise reason from error
-        raise
 
 
 def _fail(message: str, status: int = 2) -> int:

@@ -135,6 +135,8 @@ def image_files(names: Iterable[str]) -> list[Path]:
 
     files: list[Path] = []
     for name in names:
+        if not name:  # Path("") is the working folder
+            raise KerasViTError("'': expected the path of an image or of a folder; it is empty.")
         if "://" in name and not Path(name).exists():
             raise KerasViTError(f"{name}: URLs are not fetched here. Fetch it: curl -LO {name!r}")
         path = Path(name)

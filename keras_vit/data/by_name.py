@@ -40,7 +40,7 @@ def from_name(
         )
     name = os.fspath(name)
     kind, _, inside = name.partition(":")
-    if kind in ("tfds", "hf"):
+    if kind in ("tfds", "hf") and inside:
         read: Any = from_tfds if kind == "tfds" else from_huggingface
         column = {} if labels is None else {"label": labels}
         return read(inside, preprocessor, split=split or "test", **column, **options)

@@ -88,15 +88,13 @@ class Batcher:
         function = self._functions[batch[0].function]
         pixels = np.stack([image.pixels for image in batch])
         loop = asyncio.get_running_loop()
-        rows, failure = [None] * len(batch), None
         try:
             rows = await loop.run_in_executor(self._thread, function, pixels)
         except Exception as error:  # one bad batch must not end the work
-            failure = error
+            for image in batch:
+                if not image.answer.done():  # else its request has given up
+                    image.answer.set_exception(error)
+            return
         for image, row in zip(batch, rows, strict=True):
-            if image.answer.done():  # its request has given up
-                continue
-            if failure is None:
+            if not image.answer.done():
                 image.answer.set_result(row)
-            else:
-                image.answer.set_exception(failure)

@@ -70,10 +70,8 @@ async def read_images(request: Request, settings: Settings) -> list[bytes]:
         raise HTTPException(
             400, "The client has closed the connection before the end of the body."
         ) from error
-    if images == [b""]:
-        raise HTTPException(400, f"The body is empty; send {_WAYS}.")
-    if not images:
-        raise HTTPException(400, f"The request holds no image; send {_WAYS}.")
+    if images in ([], [b""]):
+        raise HTTPException(400, f"The request holds no image, or an empty one; send {_WAYS}.")
     if len(images) > settings.images_per_request:
         raise HTTPException(
             413,
@@ -106,7 +104,7 @@ async def _form_files(request: Request) -> list[bytes]:
     try:
         _, options = parse_options_header(request.headers["Content-Type"])
         if b"--" + options.get(b"boundary", b"") + b"--" not in await request.body():
-            raise StarletteHTTPException(400, "Its last boundary is missing.")
+            raise StarletteHTTPException(400, "The boundary of its Content-Type does not end it.")
         async with request.form() as form:
             files = [value for _, value in form.multi_items() if not isinstance(value, str)]
             return [await file.read() for file in files]

@@ -7,6 +7,7 @@ import numpy as np
 from fastapi import HTTPException
 from PIL import Image
 
+from keras_vit.data.records import Encoded
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.explanation import explain
 from keras_vit.images.decoding import MODES, TooManyPixelsError, pixel_limit
@@ -63,8 +64,12 @@ class Engine:
             function(np.zeros(shape, "float32"))
             count *= 2
 
-    def prepare(self, encoded: bytes) -> np.ndarray:
+    def prepare(self, encoded: bytes, name: str) -> np.ndarray:
         """Returns one image as the model takes it, without a batch axis.
+
+        Args:
+            encoded: the bytes of the image.
+            name: what messages call it, at the beginning of a sentence.
 
         Raises:
             HTTPException: the bytes are no image (415), it has too many pixels (413), or it is too
@@ -72,16 +77,15 @@ class Engine:
         """
         # A file object: bytes that look like a file's name would be taken for one.
         try:
-            batch: np.ndarray = self._preprocessor(io.BytesIO(encoded))
+            batch: np.ndarray = self._preprocessor(Encoded(encoded, name))
         except TooManyPixelsError as error:
             raise HTTPException(
                 413,
-                f"An image has more pixels than the limit, {self.most_pixels:,}. Send a smaller "
+                f"{name} has more pixels than the limit, {self.most_pixels:,}. Send a smaller "
                 "image, or start the server with a larger --max-pixels.",
             ) from error
         except ConfigError as error:
-            reason = str(error)  # it begins with "an encoded image"
-            raise HTTPException(415, reason[:1].upper() + reason[1:]) from error
+            raise HTTPException(415, str(error)) from error
         image: np.ndarray = batch[0]
         if self.model.config.native_aspect:  # packed patches, of which an image has one or more
             return image
@@ -90,7 +94,7 @@ class Engine:
         if image.shape[first] < high or image.shape[first + 1] < wide:
             raise HTTPException(
                 422,
-                f"The image is smaller than a patch of {high}x{wide} pixels. Send a larger image.",
+                f"{name} is smaller than a patch of {high}x{wide} pixels. Send a larger image.",
             )
         return image
 

@@ -53,6 +53,7 @@ class Service:
         self.settings = settings
         self.waiting = 0  # images that are accepted and not answered
         self.batcher: Batcher | None = None
+        self.readers: ThreadPoolExecutor | None = None
 
     @contextlib.asynccontextmanager
     async def run(self, app: Any) -> AsyncIterator[None]:
@@ -76,8 +77,13 @@ class Service:
             encoded = await read_images(request, self.settings)
             with self._admit(len(encoded) - 1):
                 try:
-                    async with asyncio.timeout(self.settings.timeout):
-                        return await asyncio.gather(*(self._one(i, function) for i in encoded))
+                    # A group: after one image is refused, the others must not be computed.
+                    async with asyncio.timeout(self.settings.timeout), asyncio.TaskGroup() as group:
+                        works = [self._one(function, *each) for each in enumerate(encoded, 1)]
+                        tasks = [group.create_task(work) for work in works]
+                    return [task.result() for task in tasks]
+                except ExceptionGroup as failures:
+                    raise failures.exceptions[0] from None
                 except TimeoutError as error:
                     raise HTTPException(
                         503,
@@ -86,11 +92,11 @@ class Service:
                         {"Retry-After": "5"},
                     ) from error
 
-    async def _one(self, encoded: bytes, function: str) -> tuple[np.ndarray, Any]:
-        loop = asyncio.get_running_loop()
-        image = await loop.run_in_executor(self.readers, self.engine.prepare, encoded)
+    async def _one(self, function: str, number: int, encoded: bytes) -> tuple[np.ndarray, Any]:
+        loop, name = asyncio.get_running_loop(), f"Image {number}"
+        image = await loop.run_in_executor(self.readers, self.engine.prepare, encoded, name)
         if self.batcher is None:
-            raise HTTPException(503, "The server is shutting down.")
+            raise HTTPException(503, "The application has not been started, or is shutting down.")
         try:
             row = await self.batcher.compute(function, image)
         except ConfigError as error:  # an image of a size that a model of any size cannot take
@@ -173,6 +179,7 @@ def build_application(model: VisionTransformer, settings: Settings) -> Any:
         image, row = (await service.answer(request, "attention"))[0]
         return Response(engine.picture(image, row), media_type="image/png")
 
+    @app.head("/healthz", include_in_schema=False)
     @app.get("/healthz", responses={503: {"description": "The model computes no more images."}})
     async def healthz() -> Response:
         """Whether the model can answer, and how many images wait."""

@@ -96,5 +96,5 @@ def _disk_refusal(error: BaseException, cache: str) -> str:
             "folder on another disk."
         )
     if number is None:  # huggingface_hub's own, if fewer bytes came than were announced
-        return f"cut short. {error} Call again."
+        return f"the download failed. {error} Call again."
     return f"{getattr(error, 'strerror', error)}: {getattr(error, 'filename', None) or cache}."

@@ -103,7 +103,7 @@ class Source:
             place = HubFolder.locate(name)
             return cls(name, lambda: place, None, allow_pickle_weights)
         path = Path(source)
-        if exists(path) or not isinstance(source, str):
+        if (name and exists(path)) or not isinstance(source, str):  # Path("") is the working folder
             return cls(name, lambda: LocalFolder(path), None, allow_pickle_weights)
         if "://" in name:
             raise SourceError(

@@ -215,6 +215,17 @@ def test_system_errors_are_printed_in_one_line(capsys, monkeypatch, raised, stat
     assert printed.count("\n") == 1
 
 
+def test_a_system_error_names_the_command_as_it_is_typed(capsys, monkeypatch):
+    """The function of `keras-vit list` has another name, because Python has a list of its own."""
+
+    def fail(*arguments, **named):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("keras_vit.cli.models.show", fail)
+    assert cli.main(["list", "--data", "digits"]) == 2
+    assert capsys.readouterr().err == "keras-vit: list: No space left on device.\n"
+
+
 def test_ctrl_c_in_a_callback_of_the_garbage_collector_ends_the_command(capsys, monkeypatch):
     """Python prints and ignores an exception there; the command is interrupted a moment later."""
 
@@ -248,6 +259,9 @@ def test_ctrl_c_in_a_callback_of_the_garbage_collector_ends_the_command(capsys, 
         (("info", "absent.npz"), "is no preset, and no existing file or folder"),
         (("info", str(FOLDER / "README.md")), "neither an npz"),
         (("predict", str(FOLDER), "--preset", "vit_digits"), "no image in this folder"),
+        (("predict", "", "--preset", "vit_digits"), "expected the path of an image or of a folder"),
+        (("evaluate", "hf:", "--preset", "vit_digits"), "hf:: expected a folder"),
+        (("info", ""), "'' is no preset, and no existing file or folder"),
     ],
 )
 def test_user_errors_print_one_line_and_exit_with_status_2(capsys, arguments, message):

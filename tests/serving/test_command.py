@@ -72,6 +72,13 @@ def test_a_taken_port_and_an_unknown_preset_are_refused(capsys):
     assert "vit_digits" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("host", ["192.0.2.1", "\udcff"])
+def test_an_impossible_host_is_refused(capsys, host):
+    """An address of another machine, and bytes that are no UTF-8."""
+    assert main(["serve", "vit_digits", "--host", host, "--port", "0"]) == 2
+    assert "cannot listen at this address" in capsys.readouterr().err
+
+
 def test_the_extra_is_named_if_it_is_missing(monkeypatch, capsys):
     """With the line that installs it."""
     monkeypatch.setitem(sys.modules, "fastapi_offline", None)

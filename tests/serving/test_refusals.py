@@ -50,7 +50,7 @@ FILE = b'--x\r\nContent-Disposition: form-data; name="a"; filename="a"\r\n\r\nab
 @pytest.mark.parametrize(
     ("body", "headers", "status", "sentence"),
     [
-        (b"", {}, 400, "body is empty"),
+        (b"", {}, 400, "no image, or an empty one"),
         (b"\x00" * 50_001, {}, 413, "more than 50,000 bytes"),
         (b"no image", {}, 415, "no known format"),
         (bomb(60_000), {}, 413, "more pixels than the limit, 10,000"),
@@ -66,8 +66,8 @@ FILE = b'--x\r\nContent-Disposition: form-data; name="a"; filename="a"\r\n\r\nab
         (b'["","","",""]', JSON, 413, "more than 3 images"),
         (b"abc", FORM, 400, "form cannot be read"),
         (b"--x--", FORM, 400, "holds no image"),
-        (2 * FILE, FORM, 400, "form cannot be read: Its last boundary is missing"),
-        (FILE.replace(b"abc", b"ab--"), FORM, 400, "Its last boundary is missing"),
+        (2 * FILE, FORM, 400, "form cannot be read: The boundary of its Content-Type does"),
+        (FILE.replace(b"abc", b"ab--"), FORM, 400, "does not end it"),
         (b"--x--\r\nafterwards", FORM, 400, "holds no image"),
         (b"abc", {"Content-Type": "multipart/form-data"}, 400, "form cannot be read"),
         (4 * FILE + b"--x--", FORM, 413, "more than 3 images"),
@@ -172,6 +172,27 @@ def test_too_many_images_wait(model, image, held):
         assert requests.get(health, timeout=60).json()["images_waiting"] == 0
 
 
+def test_after_a_refused_image_the_others_of_its_request_are_not_computed(
+    model, image, monkeypatch
+):
+    """The message numbers the refused image; the next request has a batch of its own."""
+    sizes, original = [], model.probabilities
+
+    def record(batch, batch_size=None):
+        sizes.append(len(batch))
+        return original(batch)
+
+    monkeypatch.setattr(model, "probabilities", record)
+    with served(model, batch_wait=0.5) as address:
+        sizes.clear()  # the server has warmed up
+        files = [("images", (name, body)) for name, body in (("a", image), ("b", b"none"))]
+        refused = requests.post(f"{address}/classify", files=files, timeout=60)
+        assert refused.status_code == 415
+        assert refused.json()["detail"].startswith("Image 2: not a readable image")
+        assert labels(post(address, image)) == model.classify(image)
+        assert sizes[0] == 1
+
+
 def test_an_answer_that_takes_too_long(model, image, held):
     """The client gets 503; the next one an answer."""
     with served(model, timeout=0.2) as address:
@@ -232,6 +253,22 @@ def test_impossible_limits_are_refused(limit, message):
     """Numbers are positive; a star of a host stands alone or at the beginning."""
     with pytest.raises(ConfigError, match=message):
         Settings(**limit)
+
+
+def test_an_application_that_was_not_started_says_so(model, image):
+    """As where another application mounts it, which starts no lifespan but its own."""
+    from starlette.testclient import TestClient
+
+    from keras_vit.serving import application
+
+    client = TestClient(application(model), base_url="http://localhost")
+    refused = client.post("/classify", content=image)
+    assert refused.status_code == 503 and "has not been started" in refused.json()["detail"]
+
+
+def test_health_is_told_by_head_too(address):
+    """Watchers such as `wget --spider` send it."""
+    assert requests.head(f"{address}/healthz", timeout=60).status_code == 200
 
 
 def test_a_model_of_five_channels_is_not_served():

@@ -333,7 +333,7 @@ LASTS = {
     "no Hub": (INFO, {"status": 200}, "gave an answer that is no Hub's"),
     "reset": (GET, {"cut": 100_000, "reset": True}, "model.safetensors: no connection to http"),
     "cut": (GET, {"cut": 0}, "model.safetensors: no connection to http://127.0.0.1"),
-    "truncated": (GET, {"truncated": 1000}, "model.safetensors: cut short. Consistency"),
+    "truncated": (GET, {"truncated": 1000}, "model.safetensors: the download failed. Consis"),
     "other bytes": (GET, {"change": inverted}, "model.safetensors: damaged on its way: its hash"),
     "other JSON": (GET_JSON, {"change": inverted}, "config.json: damaged on its way: its hash"),
     "no ETag": (JSON_HEAD, {"headers": {"ETag": ""}}, "config.json: damaged on its way"),
