@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from keras_vit.data.order import stratify
-from keras_vit.errors import ConfigError, expect_model
+from keras_vit.errors import ConfigError, expect_model, shown
 from keras_vit.evaluation.least_squares import LeastSquares, estimate, make_targets
 from keras_vit.evaluation.leave_one_out import score
 from keras_vit.evaluation.targets import numbers_of_one_hot, numbers_or_rows
@@ -167,7 +167,7 @@ def linear_probe(
 def few_shot(
     train: tuple[Any, Any],
     test: tuple[Any, Any],
-    shots: Sequence[int] = (1, 5, 10),
+    shots: int | Sequence[int] = (1, 5, 10),
     *,
     num_seeds: int = 3,
     l2: float = 2.0**10,
@@ -180,7 +180,7 @@ def few_shot(
     Args:
         train: features and labels to draw the images from, as `keras_vit.features` returns them.
         test: features and labels to measure on.
-        shots: numbers of images per class.
+        shots: number of images per class, or several.
         num_seeds: number of draws; the seeds count from 0.
         l2: strength of regularisation, for whitened features.
 
@@ -190,8 +190,9 @@ def few_shot(
     Raises:
         ConfigError: a class has fewer images than shots; or as `linear_probe`.
     """
-    features, labels = _check(*train)
-    test_features, test_labels = _check(*test)
+    features, labels = _pair("train", train)
+    test_features, test_labels = _pair("test", test)
+    shots = np.ravel(shots).tolist()
     if labels.ndim == 2 or test_labels.ndim == 2:
         raise ConfigError("few_shot needs one class per image; these images have many labels.")
     num_classes = _count_classes(labels, None)
@@ -214,6 +215,14 @@ def few_shot(
             solution = LeastSquares(features, labels, num_classes, chosen).solve(l2)
             accuracies[k].append(LinearProbe(*solution, l2).accuracy(test_features, test_labels))
     return accuracies
+
+
+def _pair(name: str, given: Any) -> tuple[np.ndarray, np.ndarray]:
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        raise ConfigError(
+            f"{name}: expected the pair that keras_vit.features returns, found {shown(given)}."
+        )
+    return _check(*given)
 
 
 def _check(features: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -94,6 +94,7 @@ def test_few_shot_takes_the_images_that_big_vision_takes():
     """The first k images of one permutation per class and seed, and l2 = 1024."""
     train, test = clusters(200), clusters(100, seed=1)
     actual = few_shot(train, test, shots=(1, 5), num_seeds=2)
+    assert few_shot(train, test, shots=5, num_seeds=2) == {5: actual[5]}
     expected = {1: [], 5: []}
     for seed in range(2):
         rng = np.random.default_rng(seed)
@@ -139,6 +140,10 @@ def test_features_labels_and_options_that_cannot_be_fitted_are_refused():
             few_shot((features, labels), (features, labels), **options)
     with pytest.raises(ConfigError, match="test has label 3"):
         few_shot((features, labels), (features, labels + 1), shots=(1,))
+    with pytest.raises(ConfigError, match="train: expected the pair .* found <Vis"):
+        few_shot(random_tiny(), (features, labels))
+    with pytest.raises(ConfigError, match="test: expected"):
+        few_shot((features, labels), features)
 
 
 def test_a_probe_of_another_width_is_refused_as_head_and_for_features():
