@@ -69,7 +69,7 @@ class Engine:
 
         Args:
             encoded: the bytes of the image.
-            name: what messages call it, at the beginning of a sentence.
+            name: the first words of a message about it, such as `Image 2`.
 
         Raises:
             HTTPException: the bytes are no image (415), it has too many pixels (413), or it is too
