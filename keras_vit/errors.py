@@ -79,9 +79,9 @@ def expect_model(model: Any, error: type[KerasViTError] = ConfigError) -> Any:
     )
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: object, known: Iterable[str]) -> str:
     """Returns `" Did you mean 'x'?"` for the closest known name, else `""`."""
-    if len(name) > 100:
+    if not isinstance(name, str) or len(name) > 100:
         return ""
     match = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f" Did you mean {match[0]!r}?" if match else ""

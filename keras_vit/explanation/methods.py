@@ -41,9 +41,9 @@ def attention(
     else:
         block = index = _block(model, block)
         heads = model.config.num_heads
-    if head is not None and not 0 <= head < heads:
-        raise ConfigError(f"head={head}: there is no such head; block {block} has {heads}.")
-    chosen = slice(None) if head is None else slice(head, head + 1)
+    if head is not None and head not in range(heads):
+        raise ConfigError(f"head={head!r}: there is no such head; block {block} has {heads}.")
+    chosen = slice(None) if head is None else [int(head)]
 
     def run(images: np.ndarray, chosen_class: np.ndarray) -> np.ndarray:
         if block == "pool":

@@ -49,6 +49,7 @@ class _PerImage:
     ) -> None:
         pyarrow()
         COUNT.check("batch_size", batch_size)
+        COUNT.check("threads", 1 if threads is None else threads)
         self.model = VisionTransformer.from_preset(os.fspath(preset), image_size=image_size)
         self._column = column
         self._batch_size = batch_size
@@ -66,7 +67,7 @@ class _PerImage:
             the other images have null there. The column of the images is kept if it is `path`.
 
         Raises:
-            ConfigError: the rows have no column of images.
+            ConfigError: the rows have no column of images, or one named like an answer.
         """
         pa = pyarrow()
         column = self._column or next((name for name in IMAGE_COLUMNS if name in batch), None)
@@ -77,14 +78,15 @@ class _PerImage:
             )
         paths = batch["path"] if "path" in batch else itertools.repeat(None)
         images = [_image(value, path) for value, path in zip(batch[column], paths, strict=False)]
-        others = {
-            name: pa.array(list(batch[name])) for name in batch if name not in (column, "path")
-        }
+        kept = [name for name in batch if name not in (column, "path")]
+        others = {name: pa.array(list(batch[name])) for name in kept}
         if "path" in batch:  # pandas has NaN for an absent path
             others["path"] = pa.array(list(batch["path"]), pa.string(), from_pandas=True)
         answers, errors = self._answer(images)
-        error = pa.array(errors, pa.string())
-        return pa.table({**others, **self._columns(answers), "error": error})
+        columns = self._columns(answers)
+        if lost := [name for name in kept if name in columns]:
+            raise ConfigError(f"An answer would replace column {lost[0]}: use rename_columns.")
+        return pa.table({**others, **columns, "error": pa.array(errors, pa.string())})
 
     def _answer(self, images: Sequence[Any]) -> tuple[list[Any], list[str | None]]:
         """Returns an answer or None, and None or an error, for each image."""

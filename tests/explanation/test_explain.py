@@ -305,3 +305,10 @@ def test_a_quantised_model_has_attention_and_no_gradients():
     model.quantize("int8")
     refused("needs gradients, and the quantised block_0/.* has none", model, target=0)
     assert np.isfinite(explain(model, normal(1, 16, 16, 3), method="rollout").maps).all()
+
+
+@pytest.mark.parametrize("head", ["a", -1, 0.5])
+def test_a_head_that_is_no_index_is_refused(head):
+    """Text ended in Python's error of a comparison; the message quotes what it found."""
+    with pytest.raises(ConfigError, match=f"head={head!r}: there is no such head"):
+        explain(random_tiny(), normal(1, 16, 16, 3), 0, "attention", head=head)

@@ -137,3 +137,19 @@ def test_images_at_addresses_are_read_by_pyarrow(embed, expected, tmp_path, sche
     np.testing.assert_allclose(table["features"][0].as_py(), expected[0], atol=1e-5)
     for place, error in zip(places[1:], table["error"].to_pylist()[1:], strict=True):
         assert error.startswith(f"{place}: cannot be read")
+
+
+def test_columns_named_like_an_answer_are_not_lost(embed):
+    """True labels in a column `labels` were replaced by the predictions; `error` is renewed."""
+    with pytest.raises(ConfigError, match="replace column labels: use rename_columns"):
+        Classify("vit_digits")({"image": IMAGES, "labels": LABELS})
+    table = embed({"image": IMAGES, "labels": LABELS, "error": LABELS})
+    assert table["labels"].to_pylist() == LABELS.tolist()
+    assert table["error"].null_count == 9
+
+
+@pytest.mark.parametrize("options", [{"threads": -1}, {"threads": "2"}, {"layer": 3}])
+def test_options_of_a_wrong_kind_are_named(options):
+    """They ended in an error of the pool of threads, or of the search for a similar name."""
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        Embed("vit_digits", **options)

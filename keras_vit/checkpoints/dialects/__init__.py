@@ -39,7 +39,7 @@ def dialects_named(name: str) -> tuple[Dialect, ...]:
     Raises:
         CheckpointError: the name is unknown; the message states the nearest.
     """
-    if name not in DIALECTS:
+    if name not in tuple(DIALECTS):  # a list has no hash
         raise CheckpointError(
             f"Unknown dialect {name!r}.{nearest(name, DIALECTS)} Known: {', '.join(DIALECTS)}."
         )
