@@ -241,8 +241,8 @@ def convert(
     source = Source.of(source, allow_pickle_weights=allow_pickle_weights)
     with open_source(source) as files:
         path = files.reader.path
-        own = path.parent if files.is_folder and path.is_file() else path
-        if Path(destination).exists() and Path(destination).samefile(own):
+        own = (path, path.parent) if files.is_folder and path.is_file() else (path,)
+        if Path(destination).exists() and any(map(Path(destination).samefile, own)):
             raise CheckpointError(f"{destination}: source and destination are one file.")
         fields = {**source.defaults, **arguments}
         checkpoint = open_checkpoint(files, fields)

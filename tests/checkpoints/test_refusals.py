@@ -303,3 +303,20 @@ def test_a_folder_with_other_files_is_not_overwritten(tmp_path):
     checkpoints.save(model, tmp_path / "out", "transformers")
     checkpoints.save(model, tmp_path / "out", "transformers")
     assert checkpoints.load(tmp_path / "out").config.hidden_size == model.config.hidden_size
+
+
+def test_a_conversion_does_not_overwrite_the_weights_of_its_preset(tmp_path):
+    """A preset without its head's weights would not load again."""
+    random_tiny().save_to_preset(tmp_path / "preset")
+    weights = tmp_path / "preset" / "model.safetensors"
+    before = weights.read_bytes()
+    with pytest.raises(CheckpointError, match="source and destination are one file"):
+        checkpoints.convert(tmp_path / "preset", weights, "keras_vit", num_classes=0)
+    assert weights.read_bytes() == before
+
+
+@pytest.mark.parametrize("dialect", [3, None, ["google"]])
+def test_a_dialect_that_is_no_text_is_refused_with_the_known_ones(tmp_path, dialect):
+    """The search for a similar name took it for text."""
+    with pytest.raises(CheckpointError, match="Unknown dialect .* Known: keras_vit, google"):
+        checkpoints.save(random_tiny(), tmp_path / "model.npz", dialect)
