@@ -19,7 +19,7 @@ from collections.abc import Container, Iterator
 from io import BufferedReader
 from pathlib import Path
 
-from keras_vit.errors import KerasViTError, WriteError
+from keras_vit.errors import KerasViTError, WriteError, listed
 
 
 @contextlib.contextmanager
@@ -56,21 +56,20 @@ def folder_written_beside(
         WriteError: the system refused to write; `folder` is unchanged.
     """
     folder = Path(folder)
-    try:
-        foreign = [path.name for path in folder.iterdir() if path.name not in names]
-    except FileNotFoundError:  # the folder is absent, or another writer is replacing it
-        foreign = []
-    except NotADirectoryError as fault:
-        if folder.exists():
-            raise error(f"{folder}: is a file, so no folder is written there.") from fault
-        foreign = []  # a file stands above the place, which `failure_named` reports
-    if foreign:
-        raise error(f"{folder}: holds {', '.join(sorted(foreign)[:5])}, so it is not overwritten.")
-    with failure_named(folder), _workshop(folder) as work:
-        new = work / "new"
-        new.mkdir()
-        yield new
-        _take_place(new, folder, work / "old")
+    with failure_named(folder):
+        try:
+            foreign = [path.name for path in folder.iterdir() if path.name not in names]
+        except (FileNotFoundError, NotADirectoryError) as fault:
+            if folder.exists() and not folder.is_dir():
+                raise error(f"{folder}: is a file, so no folder is written there.") from fault
+            foreign = []  # absent, being replaced by another writer, or below a file
+        if foreign:
+            raise error(f"{folder}: holds {listed(sorted(foreign))}, so it is not overwritten.")
+        with _workshop(folder) as work:
+            new = work / "new"
+            new.mkdir()
+            yield new
+            _take_place(new, folder, work / "old")
 
 
 def _take_place(new: Path, folder: Path, old: Path) -> None:

@@ -198,3 +198,15 @@ def test_a_library_that_fails_on_a_full_disk_raises_the_error_of_the_disk(tmp_pa
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["loop", "a" * 300])
+def test_a_place_that_the_system_refuses_to_list_is_named(tmp_path, name):
+    """A link to itself and a name that is too long ended in the system's own error."""
+    (tmp_path / "loop").symlink_to("loop")
+    with (
+        pytest.raises(WriteError, match="cannot be written"),
+        folder_written_beside(tmp_path / name, (), PresetError),
+    ):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["loop"]

@@ -83,11 +83,8 @@ def shorten(labels: Labels | None, num_classes: int) -> str | tuple[str, ...] | 
             f"{count} labels, expected {num_classes} strings, one for each of "
             f"num_classes={num_classes}."
         )
-    if not isinstance(labels, str):
-        for word, length in NAMED.items():
-            if length == count and labels == _read(word):
-                return word
-    return labels
+    same = (word for word, length in NAMED.items() if length == count and labels == _read(word))
+    return labels if isinstance(labels, str) else next(same, labels)
 
 
 def check_thresholds(
