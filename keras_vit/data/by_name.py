@@ -33,10 +33,11 @@ def from_name(
     Raises:
         ConfigError: a split is given for a folder, or the data cannot be read or downloaded.
     """
-    if not isinstance(name, (str, os.PathLike)):
+    if not isinstance(name, (str, os.PathLike)) or name == "":  # Path("") is the working folder
+        found = "an empty name" if isinstance(name, str) else type(name).__name__
         raise ConfigError(
-            f"Expected a folder, tfds:NAME or hf:OWNER/NAME, found {type(name).__name__}. Images "
-            "in memory become data by keras_vit.data.from_arrays."
+            f"Expected a folder, tfds:NAME or hf:OWNER/NAME, found {found}. Images in memory "
+            "become data by keras_vit.data.from_arrays."
         )
     name = os.fspath(name)
     kind, _, inside = name.partition(":")

@@ -8,6 +8,7 @@ from PIL import Image
 
 from keras_vit import ConfigError, Preprocessor
 from keras_vit.data import from_arrays, from_folder
+from keras_vit.data.by_name import training_and_validation
 from tests.helpers import tiny
 
 PLAIN = Preprocessor(16)
@@ -152,3 +153,21 @@ def test_one_message_lists_all_that_does_not_fit_the_model(folder):
     with pytest.raises(ConfigError, match="5 classes, the data 3"):
         from_folder(folder, model, min_size=1)
     from_folder(folder, tiny(image_size=64, patch_size=32, num_classes=3), min_size=1)
+
+
+@pytest.mark.parametrize("validation", ["", None])
+def test_an_empty_name_is_not_the_working_folder(tmp_path, monkeypatch, validation):
+    """As a shell's unset variable gives it, for the data or for the validation."""
+    Image.new("L", (8, 8)).save(_made(tmp_path / "a") / "1.png")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="found an empty name"):
+        training_and_validation(
+            str(tmp_path) if validation == "" else "",
+            Preprocessor(8),
+            validation=validation,
+        )
+
+
+def _made(folder):
+    folder.mkdir()
+    return folder
