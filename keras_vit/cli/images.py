@@ -165,6 +165,8 @@ def probe(
     from keras_vit.files import write_json
 
     read = images.read(data, model, multi_label)
+    if out.resolve().is_relative_to(Path(data).resolve()):  # its folders would become classes
+        raise KerasViTError(f"--out {out} lies in the folder of the images. Name another folder.")
     with progress_of_images("Reading", read.num_images) as advance:
         result = probe_model(model, read, cache=out / "features", progress=advance)
     result.into(model).save_to_preset(out / "preset")
@@ -179,11 +181,10 @@ def probe(
 
 def _accuracy_per_class(score: Any, labels: Sequence[str] | None) -> list[tuple[str, int, str]]:
     """Returns the accuracy or F1 per class, the worst first; classes without images have no row."""
+    judged = zip(score.class_f1 or score.class_accuracy, score.class_counts, strict=True)
     rows = [
         (accuracy, labels[k] if labels else str(k), count)
-        for k, (accuracy, count) in enumerate(
-            zip(score.class_f1 or score.class_accuracy, score.class_counts, strict=True)
-        )
+        for k, (accuracy, count) in enumerate(judged)
         if accuracy is not None
     ]
     ordered = sorted(rows, key=lambda row: row[0])

@@ -151,7 +151,7 @@ def finetune_preset(
     # The head stays if the data have exactly the classes of the preset.
     keeps_head = source is not None and expand(description.labels or ()) == images.class_names
 
-    keras.utils.set_random_seed(seed)
+    keras.utils.set_random_seed(seed % 2**32)  # Keras takes no larger one
     if source is None:
         model = VisionTransformer(description.config, protocol=description.protocol, **fields)
         loss = "sigmoid" if multi_label else "softmax"

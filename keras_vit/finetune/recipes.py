@@ -278,8 +278,8 @@ def _loss_and_metrics(model: "VisionTransformer", settings: dict[str, Any]) -> d
     is_sigmoid = settings.get("loss") == "sigmoid"
     if model.thresholds is not None and not multi_label:
         raise ConfigError(
-            "The model has thresholds, for many labels per image: give multi_label=True "
-            "(--multi-label), or set model.thresholds = None if it has several classes."
+            "The model has thresholds, as every model of one class has, for many labels per image: "
+            "give multi_label=True (--multi-label), or two classes and model.thresholds = None."
         )
     if not one_hot and (smoothing or is_sigmoid):
         name = "loss='sigmoid'" if is_sigmoid else f"label_smoothing={smoothing}"

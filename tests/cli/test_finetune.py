@@ -121,3 +121,29 @@ def test_from_scratch_trains_a_variant_by_the_augreg_recipe(desk, tmp_path):
     model = VisionTransformer.from_preset(trained.preset)
     assert (model.labels, model.config.hidden_size) == (("loop", "open"), 192)
     assert trained.preset == tmp_path / "out" / "last"
+
+
+def test_a_seed_may_be_larger_than_the_seeds_of_keras(desk):
+    """Keras refuses seeds from 2**32 on by an error that ended in a traceback."""
+    assert finetune(desk, "--steps", 1, "--seed", 2**40, "--out", desk / "seeded") == 0
+
+
+def test_images_of_one_class_alone_are_refused_for_their_number(desk, capsys):
+    """A model of one class has thresholds, which its user has never set."""
+    lonely = desk / "lonely"
+    (lonely / "loop").mkdir(parents=True)
+    for image in sorted((desk / "train" / "loop").iterdir())[:4]:
+        (lonely / "loop" / image.name).write_bytes(image.read_bytes())
+    command = ("finetune", lonely, "--preset", desk / "tiny", "--out", desk / "alone")
+    assert cli.main([str(word) for word in command]) == 2
+    assert "as every model of one class has" in capsys.readouterr().err
+
+
+def test_a_probe_does_not_write_into_the_folder_of_its_images(desk, capsys):
+    """Its results would be classes without images when the folder is read again."""
+    images = desk / "train"
+    before = sorted(images.iterdir())
+    command = ("probe", images, "--preset", desk / "tiny", "--out", images)
+    assert cli.main([str(word) for word in command]) == 2
+    assert "lies in the folder of the images" in capsys.readouterr().err
+    assert sorted(images.iterdir()) == before
