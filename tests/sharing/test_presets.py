@@ -12,7 +12,7 @@ from keras_vit.checkpoints.opening import open_source
 from keras_vit.files import OpenFolder
 from keras_vit.sources.catalog import preset_named
 from tests.digits import digits
-from tests.helpers import assert_close, normal, random_tiny, tiny
+from tests.helpers import KERAS_3_14, assert_close, normal, random_tiny, tiny
 from tests.words import edit_json, raises
 
 
@@ -65,6 +65,9 @@ def test_a_preset_loads_as_an_any_size_model(saved):
     assert_close(back.predict(images, verbose=0), model.predict(images, verbose=0))
 
 
+@pytest.mark.xfail(
+    KERAS_3_14, reason="Keras 3.14 neither trains nor saves such a layer of a functional model."
+)
 @pytest.mark.on_one_backend("torch")
 @pytest.mark.filterwarnings("error::UserWarning")
 def test_weights_of_the_users_own_layers_are_left_out_with_a_warning(tmp_path):
