@@ -16,9 +16,9 @@ import pytest
 import keras_vit
 
 PACKAGE = Path(keras_vit.__file__).parent
-CODE_LINES = 21_460
+CODE_LINES = 21_633
 NAMES_OF_KERAS_MODEL = 10
-FOREIGN_PRIVATE_NAMES = 9
+FOREIGN_PRIVATE_NAMES = 10
 """Ceilings. Raise one only for something that users asked for, and say so in the commit."""
 
 KERAS = Path(importlib.util.find_spec("keras").submodule_search_locations[0]) / "src"

@@ -9,7 +9,7 @@ call, except with `run_eagerly=True`:
 
     jax         keras.StatelessScope under jax.jit; images divided among the devices
     tensorflow  tf.function
-    torch       torch.no_grad
+    torch       torch.no_grad; in bfloat16 with copies of the weights as a CPU multiplies them
     openvino    a compiled openvino.Model
 """
 
@@ -41,8 +41,11 @@ class Inference:
         """Held during `evaluate` and `predict` of Keras."""
         self.training_state: Any = None
         """The weights after the last step of a `fit` on JAX, or None."""
+        self.kept: Any = None
+        """On torch, the weights as products take them, or None."""
         self._programs: dict[Any, Any] = {}
-        self._weights: list[Any] = []
+        self.weights: list[Any] = []
+        """The weights of the compiled calls."""
 
     def run(
         self,
@@ -85,9 +88,9 @@ class Inference:
         weights = model.weights
         with self.lock:
             # LoRA, quantisation and replaced layers change the weights of a model.
-            if not are_same(weights, self._weights):
+            if not are_same(weights, self.weights):
                 self.forget_programs()
-                self._weights = weights
+                self.weights = weights
             if stages not in self._programs:
                 if stages:  # only a VisionTransformer has some
                     model.check_stages(stages)
@@ -98,6 +101,7 @@ class Inference:
         """Drops the compiled calls, since a part without weights may be another one now."""
         with self.lock:
             self._programs.clear()
+            self.kept = None
 
 
 def run(model: Any, images: Any, stages: Sequence[str] = (), batch_size: int | None = None) -> Any:

@@ -2,9 +2,9 @@
 
 torch computes float32 products on CPUs by MKL, which takes a slow path on AMD processors, and a
 GELU in a separate pass. `torch.ops.mkldnn._linear_pointwise`, the operation by which torch's own
-compiler calls oneDNN, takes a weight as it is, and adds a GELU in the same pass. A weight that
-oneDNN has rearranged would be 7 % faster, but it is a second copy of all weights, which an
-assignment to `weight.data` makes stale without a trace. Programs of `torch.compile` call it through
+compiler calls oneDNN, takes a weight as it is, and adds a GELU in the same pass. `kept` lets oneDNN
+rearrange weights of bfloat16 for the inference function; in float32 that gains 2 to 7 %, too little
+for a second copy of all weights. Programs of `torch.compile` call the operation through
 `torch_compiled`.
 
 `environment.processor.products_of_torch` states when oneDNN is used. torch's own product remains
@@ -14,13 +14,14 @@ forward mode), on other devices and types, and where the private operation is mi
 
 import contextlib
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch.autograd import forward_ad
 from torch.utils.flop_counter import register_flop_formula
 
-from keras_vit.environment.processor import products_of_torch
+from keras_vit.environment.processor import processor, products_of_torch
 from keras_vit.fixes import torch_stacks
 from keras_vit.fixes.faults import plain_form
 
@@ -56,6 +57,9 @@ _choice = products_of_torch()[0]
 _linear: Any = _operation() if _choice == "onednn" else None
 _linear_gelu: Any = _operation() if _choice in ("onednn", "gelu") else None
 """The operation for all products, and for those that a GELU follows; None for torch's own."""
+_rearrange: Any = getattr(torch.ops.mkldnn, "_reorder_linear_weight", None) or plain_form(
+    "torch.ops.mkldnn._reorder_linear_weight", None, "oneDNN reads weights of bfloat16 as they lie"
+)
 _attends = _linear is not None and torch_stacks.are_float32()
 """Whether oneDNN computes the products of attention, too."""
 _FEWEST_SCORES, _MOST_SCORES = 2**14, 2**20
@@ -126,6 +130,59 @@ def product_then_gelu(rows: Any, matrix: Any, bias: Any, approximate: bool) -> A
     if _linear is None and matrix.numel() > _LARGEST_BESIDE_TORCH:
         return None
     return _linear_gelu(rows, matrix.T, bias, "gelu", [], "tanh" if approximate else "none")
+
+
+class KeptProduct:
+    """`rows @ matrix + bias` for many calls in inference; `kept` makes it.
+
+    Args:
+        matrix: tensor `(outputs, inputs)`, or what oneDNN has made of it.
+        bias: tensor `(outputs,)`, or None.
+        by_onednn: whether oneDNN multiplies; torch otherwise.
+        is_copy: whether the tensors are copies of the weights.
+    """
+
+    def __init__(self, matrix: Any, bias: Any, by_onednn: bool, is_copy: bool) -> None:
+        self._matrix, self._bias = matrix, bias
+        self.by_onednn, self.is_copy = by_onednn, is_copy
+
+    def __call__(self, rows: Any) -> Any:
+        """Returns the product, `(rows, outputs)`."""
+        if self.by_onednn:
+            return _linear_gelu(rows, self._matrix, self._bias, "none", [], "")
+        return torch.nn.functional.linear(rows, self._matrix, self._bias)
+
+    def then_gelu(self, rows: Any, approximate: bool) -> Any:
+        """Returns the GELU of the product, in one pass of oneDNN."""
+        form = "tanh" if approximate else "none"
+        return _linear_gelu(rows, self._matrix, self._bias, "gelu", [], form)
+
+
+def kept(matrices: Sequence[Any], biases: Sequence[Any], dtype: Any) -> KeptProduct | None:
+    """Returns the product with weights that do not change, or None where it would gain nothing.
+
+    The product holds the weights as they lie in memory. In bfloat16, where the processor multiplies
+    it, the product holds copies that oneDNN has rearranged: then it is 1.1 times as fast on an AMD
+    EPYC, and float32 weights need no cast in each call.
+
+    Args:
+        matrices: tensors `(inputs, outputs)`. The products with several lie side by side in the
+            result, which needs copies.
+        biases: a tensor `(outputs,)` or None for each matrix.
+        dtype: type of the product.
+    """
+    rows = [matrix.T for matrix in matrices]
+    is_on_cpu = rows[0].device.type == "cpu"
+    is_fast = dtype == torch.bfloat16 and processor().multiplies_bfloat16
+    if is_on_cpu and is_fast and _linear_gelu is not None and _rearrange is not None:
+        pairs = zip(rows, biases, strict=True)
+        bias = torch.cat([x.new_zeros(len(x)) if each is None else each for x, each in pairs])
+        matrix = _rearrange(torch.cat(rows).to(dtype))
+        return KeptProduct(matrix, bias.to(dtype), by_onednn=True, is_copy=True)
+    if len(rows) > 1 or rows[0].dtype != dtype:
+        return None
+    by_onednn = is_on_cpu and _linear is not None and dtype in TYPES and _lies_dense(rows[0])
+    return KeptProduct(rows[0], biases[0], by_onednn, is_copy=False)
 
 
 def attention(query: Any, key: Any, value: Any, bias: Any) -> Any:
