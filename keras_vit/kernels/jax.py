@@ -19,6 +19,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
 
 from keras_vit.fixes import xla_on_cpus
 from keras_vit.kernels import reference
@@ -51,11 +53,15 @@ def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
     XLA's CPU compiler transposes a kernel of three axes in memory for the gradient of `x`, and
     hands its own gradient to the optimizer in another order of memory than the weight's.
     """
-    if kernel.ndim == 2:
+    if kernel.ndim == 2 and x.dtype != jnp.bfloat16:
         return reference.linear(x, kernel, bias)
     inputs, outputs = math.prod(kernel.shape[:axes]), kernel.shape[axes:]
     rows = x if axes == 1 else x.reshape(*x.shape[: x.ndim - axes], inputs)
-    y = rows @ kernel.reshape(inputs, -1)
+    matrix = kernel.reshape(inputs, -1)
+    if x.dtype == jnp.bfloat16:
+        y = _product(rows.reshape(-1, inputs), matrix).reshape(*rows.shape[:-1], -1)
+    else:
+        y = rows @ matrix
     if bias is not None:
         y = y + bias.reshape(-1)
     return y.reshape(*y.shape[:-1], *outputs)
@@ -194,7 +200,7 @@ def _in_blocks(query: Any, key: Any, value: Any, bias: Any) -> Any:
 @jax.custom_jvp
 def _attention(query: Any, key: Any, value: Any, bias: Any) -> Any:
     weights = _weights(query, key, bias).astype(value.dtype)
-    return jnp.einsum("bhqk,bhkd->bhqd", weights, value)
+    return _weighted(weights, value)
 
 
 @_attention.defjvp
@@ -202,23 +208,102 @@ def _(inputs: Any, tangents: Any) -> Any:
     (query, key, value, bias), (dquery, dkey, dvalue, dbias) = inputs, tangents
     weights = _weights(query, key, bias)
     scale = query.shape[-1] ** -0.5
-    dscores = _product("bhqd,bhkd->bhqk", dquery * scale, key)
-    dscores += _product("bhqd,bhkd->bhqk", query * scale, dkey)
+    dscores = _wide_product("bhqd,bhkd->bhqk", dquery * scale, key)
+    dscores += _wide_product("bhqd,bhkd->bhqk", query * scale, dkey)
     dscores = dscores if bias is None else dscores + dbias
     dweights = weights * (dscores - (weights * dscores).sum(-1, keepdims=True))
     weights, dweights = weights.astype(value.dtype), dweights.astype(value.dtype)
-    y, dy = (jnp.einsum("bhqk,bhkd->bhqd", w, value) for w in (weights, dweights))
-    return y, dy + jnp.einsum("bhqk,bhkd->bhqd", weights, dvalue)
+    y, dy = (_weighted(w, value) for w in (weights, dweights))
+    return y, dy + _weighted(weights, dvalue)
+
+
+def _weighted(weights: Any, value: Any) -> Any:
+    """Returns sums of values `(batch, heads, others, head_dim)` for each query."""
+    return _product(weights, value) if value.dtype == jnp.bfloat16 else weights @ value
 
 
 def _weights(query: Any, key: Any, bias: Any) -> Any:
     scale = query.shape[-1] ** -0.5
-    scores = _product("bhqd,bhkd->bhqk", query * scale, key)
+    scores = _wide_product("bhqd,bhkd->bhqk", query * scale, key)
     return jax.nn.softmax(scores if bias is None else scores + bias)
 
 
-def _product(equation: str, left: Any, right: Any) -> Any:
+def _wide_product(equation: str, left: Any, right: Any) -> Any:
     """Returns an einsum whose sums are float32 at least."""
     return jnp.einsum(
         equation, left, right, preferred_element_type=reference.at_least_float32(left)
     )
+
+
+def _product(left: Any, right: Any, form: str = "nn") -> Any:
+    """Returns the product of two matrices of bfloat16, or of stacks of them.
+
+    XLA's CPU compiler multiplies bfloat16 by the processor's instructions only where the result is
+    float32 and the sums run over the last axis of `left`. It converts all others to float32 first,
+    which takes twice the time. JAX's own gradient of a product with a float32 result is a product
+    of float32 and bfloat16, hence this primitive, whose gradients are two more of it.
+
+    Args:
+        left, right: matrices of a product of this form.
+        form: `"nn"`: `left @ right`; `"tn"`: `left` is transposed; `"nt"`: `right` is.
+    """
+    return _product_p.bind(left, right, form=form)
+
+
+_EQUATIONS = {
+    "nn": "...mk,...kn->...mn",
+    "tn": "...km,...kn->...mn",
+    "nt": "...mk,...nk->...mn",
+}
+
+
+def _on_cpus(left: Any, right: Any, form: str) -> Any:
+    if form == "tn":
+        turned = jnp.swapaxes(left, -1, -2)
+        # A flat array has one order of memory, so that XLA must write the transposed matrix.
+        left = jax.lax.optimization_barrier(turned.reshape(-1)).reshape(turned.shape)
+    equation = _EQUATIONS["nn" if form == "tn" else form]
+    return _wide_product(equation, left, right).astype(left.dtype)
+
+
+def _elsewhere(left: Any, right: Any, form: str) -> Any:
+    return jnp.einsum(_EQUATIONS[form], left, right)
+
+
+def _gradient_of_left(dy: Any, left: Any, right: Any, form: str) -> Any:
+    if form == "tn":
+        return _product(right, dy, "nt")
+    return _product(dy, right, "nt" if form == "nn" else "nn")
+
+
+def _gradient_of_right(dy: Any, left: Any, right: Any, form: str) -> Any:
+    if form == "nt":
+        return _product(dy, left, "tn")
+    return _product(left, dy, "tn" if form == "nn" else "nn")
+
+
+def _batched(arrays: Any, axes: Any, form: str) -> Any:
+    """Returns the product under `jax.vmap`, and the new axis of the result."""
+    size = next(x.shape[axis] for x, axis in zip(arrays, axes, strict=True) if axis is not None)
+    left, right = (
+        jnp.broadcast_to(x, (size, *x.shape)) if axis is None else jnp.moveaxis(x, axis, 0)
+        for x, axis in zip(arrays, axes, strict=True)
+    )
+    return _product(left, right, form), 0
+
+
+_product_p = Primitive("product_of_bfloat16")
+_product_p.def_impl(jax.jit(_product, static_argnames="form"))
+
+
+@_product_p.def_abstract_eval
+def _(left: Any, right: Any, form: str) -> Any:
+    shape = jax.eval_shape(functools.partial(_elsewhere, form=form), left, right).shape
+    return left.update(shape=shape)
+
+
+ad.defbilinear(_product_p, _gradient_of_left, _gradient_of_right)
+batching.primitive_batchers[_product_p] = _batched
+for _form, _platform in ((_elsewhere, None), (_on_cpus, "cpu")):
+    _lowering = mlir.lower_fun(_form, multiple_results=False)
+    mlir.register_lowering(_product_p, _lowering, platform=_platform)
