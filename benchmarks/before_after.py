@@ -40,6 +40,7 @@ def main() -> None:
     backends = ("torch", "jax", "tensorflow")
     parser.add_argument("--backend", nargs="+", choices=backends, default=backends)
     parser.add_argument("--model", default="S/16")
+    parser.add_argument("--dtype", default="float32", help="a dtype policy of Keras")
     parser.add_argument("--job", nargs="+", choices=_JOBS, default=tuple(_JOBS))
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", type=Path, help="write the figures to this file")
@@ -51,10 +52,11 @@ def main() -> None:
             for task, mode, batch in map(_JOBS.__getitem__, arguments.job)
             for row in _compared(arguments, backend, task, mode, batch, status.update)
         ]
-    title = f"{arguments.model}, time before over time after"
+    title = f"{arguments.model}, {arguments.dtype}, time before over time after"
     print(report.markdown(title, rows))
     if arguments.json:
-        found = {"model": arguments.model, "machine": report.machine(), "rows": rows}
+        kind = {"model": arguments.model, "dtype": arguments.dtype}
+        found = {**kind, "machine": report.machine(), "rows": rows}
         arguments.json.write_text(json.dumps(found, indent=1) + "\n")
 
 
@@ -68,7 +70,7 @@ def _compared(
         "model": arguments.model,
         "image_size": size_named(arguments.model).image_size,
         "batch": batch,
-        "dtype": "float32",
+        "dtype": arguments.dtype,
     }
     say(f"starting {name}, batch {batch}")
     roots = (arguments.other.resolve(), Path(__file__).parents[1])
