@@ -53,12 +53,13 @@ def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
     XLA's CPU compiler transposes a kernel of three axes in memory for the gradient of `x`, and
     hands its own gradient to the optimizer in another order of memory than the weight's.
     """
-    if kernel.ndim == 2 and x.dtype != jnp.bfloat16:
+    is_narrow = x.dtype == kernel.dtype == jnp.bfloat16
+    if kernel.ndim == 2 and not is_narrow:
         return reference.linear(x, kernel, bias)
     inputs, outputs = math.prod(kernel.shape[:axes]), kernel.shape[axes:]
     rows = x if axes == 1 else x.reshape(*x.shape[: x.ndim - axes], inputs)
     matrix = kernel.reshape(inputs, -1)
-    if x.dtype == jnp.bfloat16:
+    if is_narrow:
         y = _product(rows.reshape(-1, inputs), matrix).reshape(*rows.shape[:-1], -1)
     else:
         y = rows @ matrix
@@ -258,12 +259,12 @@ _EQUATIONS = {
 
 
 def _on_cpus(left: Any, right: Any, form: str) -> Any:
-    if form == "tn":
+    if form == "tn" and jax.device_count() == 1:  # several would collect a flat array
         turned = jnp.swapaxes(left, -1, -2)
         # A flat array has one order of memory, so that XLA must write the transposed matrix.
         left = jax.lax.optimization_barrier(turned.reshape(-1)).reshape(turned.shape)
-    equation = _EQUATIONS["nn" if form == "tn" else form]
-    return _wide_product(equation, left, right).astype(left.dtype)
+        form = "nn"
+    return _wide_product(_EQUATIONS[form], left, right).astype(left.dtype)
 
 
 def _elsewhere(left: Any, right: Any, form: str) -> Any:
