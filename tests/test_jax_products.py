@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_vit.environment.processor import processor
 from tests.helpers import assert_close, normal
 
 pytestmark = pytest.mark.on_one_backend("jax")
@@ -119,3 +120,17 @@ def test_a_kernel_of_another_type_is_multiplied_in_the_wider_type(shape):
     y = jax.jit(linear)(x, kernel, None)
     assert y.dtype == "float32"
     assert_close(np.asarray(y), np.tensordot(np.asarray(x, "float32"), np.asarray(kernel), 1))
+
+
+@pytest.mark.skipif(
+    "avx512_bf16" not in processor().flags or "amx_bf16" in processor().flags,
+    reason="the fault was seen with AVX512-BF16 and without AMX",
+)
+def test_canary_xla_cannot_transpose_a_float32_result_of_bfloat16():
+    """If this fails, see whether the other faults of docs/upstream/xla_on_cpus.md are gone, too."""
+    if jax.__version__ != "0.10.2":
+        pytest.skip("the fault was seen in JAX 0.10.2")
+    x, y = (jnp.ones(shape, "bfloat16") for shape in ((394, 384), (384, 384)))
+    program = jax.jit(lambda x, y: jnp.matmul(x, y, preferred_element_type="float32").T)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="UNIMPLEMENTED"):
+        jax.block_until_ready(program(x, y))
