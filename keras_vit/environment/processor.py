@@ -78,6 +78,9 @@ def products_of_torch(machine: Processor | None = None) -> tuple[str, str]:
       GELU in a separate pass.
     - `"torch"`: none, the rule on all other processors.
 
+    Under the first two, oneDNN also computes the products of the blocks for the inference function
+    in bfloat16, where the processor multiplies it.
+
     The rule depends on the processor alone, so that a machine gives the same numbers every time.
     `KERAS_VIT_PRODUCTS` names one of the three, or `auto` for the rule.
 

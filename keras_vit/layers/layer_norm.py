@@ -35,11 +35,16 @@ class LayerNorm(keras.layers.LayerNormalization):
         # their last axis in common.
         self.axis = [axis] if isinstance(axis, int) else list(axis)
 
+    def is_fast(self, rank):
+        """Whether `keras_vit.kernels` computes the norm of a tensor with so many axes."""
+        is_of_last = [axis % rank for axis in self.axis] == [rank - 1]
+        return is_of_last and self.scale and self.center
+
     def call(self, inputs):
-        dtype, last = self.compute_dtype, len(inputs.shape) - 1
-        axes = sorted(axis % len(inputs.shape) for axis in self.axis)
-        if axes == [last] and self.scale and self.center:
+        dtype, rank = self.compute_dtype, len(inputs.shape)
+        if self.is_fast(rank):
             gamma, beta = kernels.tensor(self.gamma), kernels.tensor(self.beta)
             return kernels.tensor(kernels.layer_norm(inputs, gamma, beta, self.epsilon), dtype)
+        axes = sorted(axis % rank for axis in self.axis)
         normal = reference.normalise(inputs, (tuple(axes),), self.epsilon)
         return ops.cast(reference.scaled(normal, self.gamma, self.beta, axes), dtype)

@@ -11,7 +11,7 @@ model of twelve blocks with hardly anything to compute then takes 7 ms instead o
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -46,12 +46,11 @@ class BlockFunction:
         self.policy = block.dtype_policy
         self._keeps_weights = keeps_weights
         self.has_copies = False
-        attention, mlp = block.attention, block.mlp
         self._attention_norm = self._norm(block.attention_norm)
         self._mlp_norm = self._norm(block.mlp_norm)
-        self._query_key_value = self._three(attention)
-        self._out, self._dense_1 = self._dense(attention.out), self._dense(mlp.dense_1)
-        self._hidden = self._hidden_of(mlp)
+        self._query_key_value = self._three(block.attention)
+        self._out = self._dense(block.attention.out)
+        self._hidden, self._dense_1 = self._hidden_of(block.mlp), self._dense(block.mlp.dense_1)
 
     def __call__(self, z: Any, rotary: Any, bias: Any) -> Any:
         """Returns the output of the block.
@@ -86,8 +85,7 @@ class BlockFunction:
         return self._dense_1(mlp.norm.call(x).to(x.dtype) if mlp.sub_norm else x)
 
     def _norm(self, layer: Any) -> Callable[[Any], Any]:
-        is_of_last = type(layer) is LayerNorm and list(layer.axis) in ([-1], [2])
-        if self._keeps_weights and is_of_last and layer.scale and layer.center:
+        if self._keeps_weights and isinstance(layer, LayerNorm) and layer.is_fast(rank=3):
             gamma, beta = kernels.tensor(layer.gamma), kernels.tensor(layer.beta)
             return lambda z: kernels.layer_norm(z, gamma, beta, layer.epsilon)
         return lambda z: layer.call(z).to(z.dtype)
@@ -97,7 +95,7 @@ class BlockFunction:
         layers, heads = (attention.query, attention.key, attention.value), attention.num_heads
         product = self._product(*layers)
         if product is None:
-            calls = [self._dense(layer, heads, -1) for layer in layers]
+            calls = [self._dense(layer, (heads, -1)) for layer in layers]
             return lambda x: [call(x) for call in calls]
         return lambda x: product(x.flatten(0, 1)).view(*x.shape[:2], 3, heads, -1).unbind(2)
 
@@ -114,13 +112,12 @@ class BlockFunction:
             return lambda x: _call_then_gelu(mlp.dense_0, x, approximate)
         return lambda x: product.then_gelu(x.flatten(0, 1), approximate).view(*x.shape[:2], -1)
 
-    def _dense(self, layer: Any, *outputs: int) -> Callable[[Any], Any]:
+    def _dense(self, layer: Any, outputs: Sequence[int] = (-1,)) -> Callable[[Any], Any]:
         """Returns the function of a layer, whose output has the last axes `outputs`."""
         product = self._product(layer)
         if product is None:
             return layer.call
-        last = outputs or (-1,)
-        return lambda x: product(x.reshape(x.shape[0] * x.shape[1], -1)).view(*x.shape[:2], *last)
+        return lambda x: product(x.reshape(len(x) * x.shape[1], -1)).view(*x.shape[:2], *outputs)
 
     def _product(self, *layers: Any) -> Any:
         """Returns a kept product of layers that read the same rows, or None."""
