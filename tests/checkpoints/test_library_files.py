@@ -58,8 +58,10 @@ def test_timm_computes_the_same_from_the_same_bits(name, tmp_path):
         pooled = theirs.forward_head(theirs.forward_features(pixels), pre_logits=True)
         got = {"logits": theirs(pixels).numpy(), "pre_logits": pooled.numpy()}
     assert got.keys() & want.keys()
+    # The goldens are of a processor with AVX-512; others sum a hybrid's convolutions otherwise.
+    tolerance = 1e-5 if name.startswith("timm_r") else 1e-6
     for stage in got.keys() & want.keys():
-        assert relative_error(got[stage], want[stage]) <= 1e-6
+        assert relative_error(got[stage], want[stage]) <= tolerance
 
 
 def short(name):

@@ -40,6 +40,10 @@ def _quantised(model: Any, calibration: list[np.ndarray] | None, input: str) -> 
             subset_size=len(calibration),
             model_type=nncf.ModelType.TRANSFORMER,
             ignored_scope=nncf.IgnoredScope(subgraphs=[_preparation(nncf, model, input)]),
+            # Weights of 7 bits in every layer, as in `onnx.quantise`; the default is the first.
+            advanced_parameters=nncf.AdvancedQuantizationParameters(
+                overflow_fix=nncf.OverflowFix.ENABLE
+            ),
         )
 
 
