@@ -70,7 +70,7 @@ def from_folder(
             )
         records = _records_of_folders(root, class_names, model_labels)
     else:
-        table = root / labels if (root / labels).is_file() else Path(labels)
+        table = root / labels if os.path.isfile(root / labels) else Path(labels)
         records = _records_of_table(root, table, class_names, model_labels, multi_label)
     return ImageData(records, preprocessor, batch_size, **options)
 
@@ -78,8 +78,8 @@ def from_folder(
 def _records_of_folders(
     root: Path, class_names: Sequence[str] | None, model_labels: Sequence[str] | None
 ) -> Records:
-    if not root.is_dir():
-        actual = "a file" if root.exists() else "nothing"
+    if not os.path.isdir(root):
+        actual = "a file" if os.path.exists(root) else "nothing"
         raise ConfigError(
             f"{root}: expected a folder with a folder of images per class, found {actual}."
         )
