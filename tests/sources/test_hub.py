@@ -16,6 +16,7 @@ from keras_vit.sources.catalog import preset_named
 from tests.checkpoints.shards import split
 from tests.golden import CASES, FOLDER, expected, outputs, relative_error
 from tests.sources.hub_server import TOKEN, inverted
+from tests.words import raises
 
 OFFLINE = ("huggingface_hub.constants.HF_HUB_OFFLINE", True)
 DIGITS = preset_named("vit_digits").folder
@@ -339,7 +340,7 @@ def with_fields(**fields) -> dict:
 
 
 LASTS = {
-    "a number for a sha": (INFO, with_fields(sha=7), "an answer that is no Hub's"),
+    "a number for a sha": (INFO, with_fields(sha=7), "names 7 as its commit, expected a sha"),
     "no sha": (INFO, with_fields(sha="main"), "names 'main' as its commit, expected a sha"),
     "no list": (INFO, with_fields(siblings=7), "an answer that is no Hub's"),
     "no files": (INFO, with_fields(siblings=["x"]), "an answer that is no Hub's"),
@@ -389,6 +390,15 @@ def test_a_name_of_the_hub_that_is_a_path_is_refused(told, name, digits, tmp_pat
         assert (tmp_path / "mine").read_text() == "my only copy"
     digits.faults.clear()
     assert fetched("hf://us/digits").is_dir()
+
+
+def test_canary_huggingface_hub_alone_writes_where_the_etag_says(digits, tmp_path):
+    """If this fails, the checks of `sources/connection.py` can go."""
+    from huggingface_hub import hf_hub_download
+
+    digits.fail("HEAD", headers={"ETag": f'"{tmp_path}/planted"'})
+    hf_hub_download("us/digits", "config.json", endpoint=digits.endpoint)
+    assert (tmp_path / "planted").is_file()
 
 
 def test_the_names_of_every_shard_are_checked(hub, tmp_path):
@@ -468,17 +478,17 @@ def test_a_wait_of_a_day_is_refused_for_a_file_too(where, digits, monkeypatch):
     """The message says for how long the Hub asks; nothing sleeps."""
     monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", pytest.fail)
     digits.fail(where, status=429, headers={"Retry-After": "86400"})
-    assert "(429: on purpose). Try again in 86,400 s, as it asks" in refusal("hf://us/digits")
+    with raises(PresetError, "busy or down (429: ", "Try again in 86,400 s, as it asks"):
+        fetched("hf://us/digits")
 
 
 def test_weights_that_drip_are_refused(digits, monkeypatch):
     inspect("hf://us/digits")
+    source = Source.of("hf://us/digits")
     monkeypatch.setattr(connection, "PERIOD", 0.2)
-    monkeypatch.setattr(connection, "LEAST_BYTES", 1000)
-    monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 1)
-    digits.bytes_per_second = 4000
-    assert "model.safetensors: http://127.0.0.1" in (said := refusal("hf://us/digits"))
-    assert "is too slow" in said
+    digits.bytes_per_second = 200
+    with raises(PresetError, "model.safetensors: http://127.0.0.1", "is too slow"):
+        source.open().__enter__()
 
 
 def test_requests_of_other_libraries_keep_their_limits(digits):
@@ -505,12 +515,11 @@ def test_a_cache_that_may_not_be_written_is_named_with_a_remedy(digits, monkeypa
 
 
 def test_a_small_file_is_compared_once_the_hub_states_its_hash(digits):
-    """At first the Hub lists no hashes of small files, and sends other bytes."""
+    """At first the Hub lists no hashes of small files, and sends other bytes; then it is healed."""
     digits.fail(INFO, change=lambda body: body.replace(b"blobId", b"x"))
     digits.fail(GET_JSON, change=inverted)
     assert "config.json" in refusal("hf://us/digits")
     digits.faults.clear()
-    assert "damaged on its way" in refusal("hf://us/digits")
     wanted = (DIGITS / "config.json").read_bytes()
     assert (fetched("hf://us/digits") / "config.json").read_bytes() == wanted
 
