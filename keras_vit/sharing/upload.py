@@ -74,7 +74,7 @@ def upload_preset(
 
 def _check_folder(folder: Path) -> dict[str, Path]:
     """Returns the files of a preset folder, after a check that it is complete and consistent."""
-    if not os.path.isdir(folder):  # False for a name that is too long
+    if not os.path.isdir(folder):  # noqa: PTH112  a long name does not raise
         raise PresetError(f"{folder}: expected a folder, as `save_to_preset` writes it.")
     inside = {path.name: path for path in folder.iterdir()}
     if missing := [name for name in NAMES if name not in inside]:

@@ -104,7 +104,9 @@ class Source:
             place = HubFolder.locate(name)
             return cls(name, lambda: place, None, allow_pickle_weights)
         path = Path(source)
-        if (name and _is_there(path)) or not isinstance(source, str):  # Path("") is the working folder
+        if (name and _is_there(path)) or not isinstance(
+            source, str
+        ):  # Path("") is the working folder
             return cls(name, lambda: LocalFolder(path), None, allow_pickle_weights)
         if "://" in name:
             raise SourceError(

@@ -363,7 +363,17 @@ LASTS = {
 }
 
 
-OUTSIDE = ["/{place}", "../../../../planted", "W/\"/{place}\"", "..", ".", "a/b", r"a\b", "C:x", "a b"]
+OUTSIDE = [
+    "/{place}",
+    "../../../../planted",
+    'W/"/{place}"',
+    "..",
+    ".",
+    "a/b",
+    r"a\b",
+    "C:x",
+    "a b",
+]
 TOLD = {
     "ETag": ("HEAD .*config.json", "ETag"),
     "linked ETag": (HEAD, "X-Linked-Etag"),
@@ -455,7 +465,9 @@ def test_damaged_weights_are_refused_and_kept_without_the_hub(digits):
     path = (fetched("hf://us/digits") / "model.safetensors").resolve()
     path.write_bytes(path.read_bytes()[:-1])
     digits.fail("GET /api", status=503)
-    assert f"damaged in the cache ({path}), and the Hub does not answer" in refusal("hf://us/digits")
+    assert f"damaged in the cache ({path}), and the Hub does not answer" in refusal(
+        "hf://us/digits"
+    )
     assert path.exists()
 
 
