@@ -138,14 +138,14 @@ class OpenFolder:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
 
     def sizes(self) -> dict[str, int | None]:
-        """Returns file names and sizes in bytes; the size of a broken link is None."""
+        """Returns file names and sizes in bytes; the size of a link that leads nowhere is None."""
         sizes: dict[str, int | None] = {}
         with os.scandir(self._path if self._handle is None else self._handle) as entries:
             for entry in entries:
                 try:
                     if not entry.is_dir():
                         sizes[entry.name] = entry.stat().st_size
-                except FileNotFoundError:
+                except OSError:  # a broken link, or one in a circle; opening it says so
                     sizes[entry.name] = None
         return sizes
 

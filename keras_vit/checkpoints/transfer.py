@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-import ml_dtypes  # noqa: F401  teaches NumPy the name bfloat16
+import ml_dtypes  # also teaches NumPy the name bfloat16
 import numpy as np
 
 from keras_vit.checkpoints.adapt import (
@@ -92,8 +92,7 @@ def load(
         variables = weights_by_path(model)
         unassigned = set(variables)
         for path, array in _read_weights(checkpoint, config):
-            _check_range(array, path, variables[path].dtype, model.compute_dtype, source)
-            value = in_order(array).astype(variables[path].dtype, copy=False)
+            value = _cast(array, path, variables[path].dtype, model.compute_dtype, source)
             # Always a copy: JAX may keep the array, and a view points into the mapped file.
             variables[path].assign(value if value.flags.owndata else value.copy())
             unassigned.discard(path)
@@ -242,7 +241,9 @@ def convert(
     with open_source(source) as files:
         path = files.reader.path
         own = (path, path.parent) if files.is_folder and path.is_file() else (path,)
-        if Path(destination).exists() and any(map(Path(destination).samefile, own)):
+        if os.path.exists(destination) and any(  # noqa: PTH110  a long name does not raise
+            map(Path(destination).samefile, own)
+        ):
             raise CheckpointError(f"{destination}: source and destination are one file.")
         fields = {**source.defaults, **arguments}
         checkpoint = open_checkpoint(files, fields)
@@ -268,9 +269,13 @@ def _read_weights(checkpoint: Checkpoint, config: ViTConfig) -> Iterator[Named]:
 
 def _read_move(checkpoint: Checkpoint, config: ViTConfig, move: Move) -> Iterator[Named]:
     for path, array in move.to_weights(_read_stored(checkpoint, move.name)):
-        adapted = adapt_array(path, array, checkpoint.info.config, config)
-        if adapted is not None:
-            yield path, adapted
+        with np.errstate(over="ignore"):
+            adapted = adapt_array(path, array, checkpoint.info.config, config)
+        if adapted is None:
+            continue
+        if adapted.dtype != array.dtype and not _is_finite(adapted):
+            raise _beyond(adapted.dtype, array, path, checkpoint.reader.path, "")
+        yield path, adapted
 
 
 def _read_stored(checkpoint: Checkpoint, name: str) -> np.ndarray:
@@ -302,6 +307,11 @@ def _read_scale(checkpoint: Checkpoint) -> dict[str, float]:
         word = name.rpartition(".")[2]
         if word in ("logit_scale", "logit_bias"):
             number = float(_read_stored(checkpoint, name).reshape(-1)[0])
+            if word == "logit_scale" and number > 700:  # math.exp overflows
+                raise CheckpointError(
+                    f"{checkpoint.reader.path}: {name!r} is {number:g}, expected the logarithm of "
+                    "a temperature, such as 4.6."
+                )
             scale[word] = math.exp(number) if word == "logit_scale" else number
     return scale
 
@@ -314,20 +324,42 @@ def _is_finite(array: np.ndarray) -> bool:
     return bool(np.isfinite(total)) or bool(np.isfinite(array).all())
 
 
-def _check_range(
+def _cast(
     array: np.ndarray, path: str, stored_as: str, computed_as: str, source: Source
-) -> None:
-    """Refuses numbers above float16's range in float16 weights; warns for float16 products."""
-    if "float16" not in (stored_as, computed_as) or array.dtype == np.float16:
-        return
-    largest = float(np.abs(array).max(initial=0.0))
-    if largest <= float(np.finfo(np.float16).max):
-        return
-    fault = f"{source}: {path} holds {largest:g}, and float16 ends at 65504."
-    advice = "Load with dtype='mixed_bfloat16' or 'float32'."
-    if stored_as == "float16":
-        raise CheckpointError(f"{fault} {advice}")
-    log.warning("%s float16 arithmetic turns it into infinity. %s", fault, advice)
+) -> np.ndarray:
+    """Returns the array in the type of the weight.
+
+    Numbers beyond the range of that type are refused; those beyond float16's range are named in the
+    log if the products are float16.
+    """
+    with np.errstate(over="ignore"):
+        value = in_order(array).astype(stored_as, copy=False)
+    if value.dtype != array.dtype and not _is_finite(value):
+        wider = "'mixed_bfloat16' or 'float32'" if stored_as == "float16" else "'float64'"
+        raise _beyond(value.dtype, array, path, source, f" Load with dtype={wider}.")
+    if computed_as == "float16" != stored_as and _largest(value) > 65504:
+        log.warning(
+            "%s: %s holds %g, and float16 ends at 65504. float16 arithmetic turns it into "
+            "infinity. Load with dtype='mixed_bfloat16' or 'float32'.",
+            source,
+            path,
+            _largest(value),
+        )
+    return value
+
+
+def _beyond(
+    dtype: np.dtype, array: np.ndarray, path: str, source: object, advice: str
+) -> CheckpointError:
+    """Returns the error for numbers of an array that a type cannot hold."""
+    end = float(ml_dtypes.finfo(dtype).max)
+    return CheckpointError(
+        f"{source}: {path} holds {_largest(array):g}, and {dtype.name} ends at {end:g}.{advice}"
+    )
+
+
+def _largest(array: np.ndarray) -> float:
+    return float(np.abs(array).max(initial=0.0))
 
 
 def _arrays_of_file(checkpoint: Checkpoint, config: ViTConfig) -> WeightArrays:

@@ -1,5 +1,6 @@
 """Commands about presets, checkpoints and the installation."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,7 +56,8 @@ def doctor(*, json: bool = False) -> None:
     """Show the installed and the missing packages, the backend and the processor.
 
     If the backend is torch, a row names each private function of torch that is gone, and its
-    replacement.
+    replacement. Further rows name the files that killed downloads have left in the cache of the
+    Hub, and the line that removes each.
 
     Args:
         json: print the answer as JSON.
@@ -63,6 +65,7 @@ def doctor(*, json: bool = False) -> None:
     from keras_vit.environment.backend import chosen_backend, refusal
     from keras_vit.environment.components import components
     from keras_vit.fixes.faults import PLAIN_FORMS
+    from keras_vit.sources.hub import unfinished_downloads
 
     rows = [(c.kind, c.name, c.version or "not installed", c.note) for c in components()]
     if chosen_backend()[0] == "torch" and refusal() is None:
@@ -70,6 +73,9 @@ def doctor(*, json: bool = False) -> None:
         import keras_vit.layers.torch_block  # noqa: F401  looks the names up
 
     rows += [("private name", name, "gone", words) for name, words in PLAIN_FORMS.items()]
+    for path in unfinished_downloads():
+        line = f"unless a download runs: rm {shlex.quote(str(path))}"
+        rows.append(("unfinished download", path.name, f"{path.stat().st_size:,} bytes", line))
     show(json, ("kind", "name", "version", "note"), rows)
 
 

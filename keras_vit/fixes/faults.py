@@ -44,6 +44,7 @@ FAULTS = (
     Fault("tensorflow_stacks", "tensorflow", "2.21.0", "2.21.0", "exporting/pixels.py"),
     Fault("torch_checkpoint", "torch", "2.13.0", "2.14.1", "fixes/torch_checkpoint.py"),
     Fault("torch_stacks", "torch", "2.13.0", "2.14.1", "fixes/torch_stacks.py"),
+    Fault("hub_names", "huggingface-hub", "2.4.0", "2.4.0", "sources/connection.py"),
     Fault("xla_on_cpus", "jax", "0.10.2", "0.10.2", "fixes/xla_on_cpus.py"),
 )
 

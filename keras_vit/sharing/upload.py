@@ -10,7 +10,6 @@ from keras_vit.checkpoints.opening import open_source
 from keras_vit.errors import PresetError
 from keras_vit.sharing.save import NAMES
 from keras_vit.sources.hub import (
-    TIMEOUT,
     api,
     matches,
     parse_address,
@@ -75,7 +74,7 @@ def upload_preset(
 
 def _check_folder(folder: Path) -> dict[str, Path]:
     """Returns the files of a preset folder, after a check that it is complete and consistent."""
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # noqa: PTH112  a long name does not raise
         raise PresetError(f"{folder}: expected a folder, as `save_to_preset` writes it.")
     inside = {path.name: path for path in folder.iterdir()}
     if missing := [name for name in NAMES if name not in inside]:
@@ -135,9 +134,7 @@ def _prepare_branch(client: "HfApi", address: "HfUri", private: bool) -> "ModelI
     from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
     def info() -> "ModelInfo":
-        return client.model_info(
-            address.id, revision=address.revision, files_metadata=True, timeout=TIMEOUT
-        )
+        return client.model_info(address.id, revision=address.revision, files_metadata=True)
 
     try:
         branch = info()

@@ -1,31 +1,34 @@
 """Downloads files over HTTPS once, checks them, and keeps them for use without a network.
 
 huggingface_hub's client makes the connections, receives and resumes. A file gets its name in the
-cache when it is complete and its md5 is the server's; beside it, `NAME.json` records its sha256.
-A process killed at any moment leaves a complete file, a part that the next call resumes, or no
-file.
+cache when it is an npz file, complete, and its md5 is the server's; beside it, `NAME.json` records
+its sha256, with which each time stamp of the file is compared once. A process killed at any moment
+leaves a complete file, a part that the next call resumes, or no file.
 """
 
 import base64
+import contextlib
 import errno
 import hashlib
 import json
 import os
 import re
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Iterator, Sequence
 from io import BufferedReader
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from keras_vit.errors import KerasViTError, PresetError
 from keras_vit.files import write_json
+from keras_vit.sources.cache import cache_folder, has_sha256
+from keras_vit.sources.connection import bounded
 from keras_vit.sources.place import Place
+from keras_vit.sources.refusals import SlowError, stated_wait
 from keras_vit.text import log
 
 OFFICIAL = "https://storage.googleapis.com/"
 """Address of Google's buckets; the environment variable KERAS_VIT_BUCKET replaces it."""
-TIMEOUT = 10.0
-"""Seconds for an answer; HF_HUB_DOWNLOAD_TIMEOUT is the limit for a pause of a download."""
 _HEADERS = {"User-Agent": "keras_vit", "Accept-Encoding": "identity"}
 
 
@@ -36,8 +39,9 @@ class NotFoundError(PresetError):
 def fetch(url: str, *alternatives: str) -> Path:
     """Returns the local path of a file, after a download if necessary.
 
-    A download resumes an interrupted one, and is compared with the md5 that the server states. Of
-    several processes with the same request one downloads. With KERAS_VIT_OFFLINE or HF_HUB_OFFLINE
+    A download resumes an interrupted one, and is compared with the md5 that the server states. A
+    file that was damaged in the cache is fetched again. Of several processes with the same request
+    one downloads. With KERAS_VIT_OFFLINE or HF_HUB_OFFLINE
     in the environment only the cache is used.
 
     Args:
@@ -48,13 +52,18 @@ def fetch(url: str, *alternatives: str) -> Path:
         PresetError: the download fails; the message states URL, cause and remedy.
     """
     places = {candidate: place(candidate) for candidate in (url, *alternatives)}
-    for path in places.values():
-        if path.is_file():
-            return path
+    damage = ""
+    for candidate, path in places.items():
+        with _failures_named(candidate, path, candidate):
+            if _is_whole(candidate, path):
+                return path
+            if path.is_file():
+                damage = f"damaged in the cache ({path})"
+                log.warning("%s: %s; it is fetched again.", candidate, damage)
     if offline():
         raise PresetError(
-            f"{url}: not in the cache ({places[url]}), and KERAS_VIT_OFFLINE or HF_HUB_OFFLINE "
-            "forbids to connect. Unset it, or give the path of a file."
+            f"{url}: {damage or f'not in the cache ({places[url]})'}, and KERAS_VIT_OFFLINE or "
+            "HF_HUB_OFFLINE forbids to connect. Unset it, or give the path of a file."
         )
     absent: list[str] = []
     for candidate, path in places.items():
@@ -96,21 +105,11 @@ class BucketFile(Place):
 
     def open(self, name: str) -> BufferedReader:
         try:
-            return fetch(*self._urls).open("rb")
+            path = fetch(*self._urls)
         except NotFoundError as error:
             raise PresetError(f"{error}{self._doubt}") from error
-
-
-def cache_folder() -> Path:
-    """Returns KERAS_VIT_CACHE, else `keras_vit` in the assets folder of Hugging Face's cache.
-
-    Hugging Face provides that folder for libraries; HF_HOME and HF_ASSETS_CACHE move it.
-    """
-    if chosen := os.environ.get("KERAS_VIT_CACHE"):
-        return Path(chosen).expanduser()
-    from huggingface_hub.constants import HF_ASSETS_CACHE
-
-    return Path(HF_ASSETS_CACHE).expanduser() / "keras_vit"
+        with _failures_named(self.address, path, self.address):
+            return path.open("rb")
 
 
 def offline() -> bool:
@@ -129,35 +128,57 @@ def _beside(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 
+def _is_whole(url: str, path: Path) -> bool:
+    """Returns whether the file is there, with the sha256 that was recorded at its download."""
+    recorded = sha256_in_cache(url)
+    return path.is_file() and (recorded is None or has_sha256(path, recorded[1]))
+
+
 def _download(url: str, path: Path) -> None:
     """Downloads the file to `path`, unless another process has done so meanwhile."""
     from filelock import FileLock
-    from huggingface_hub.errors import HTTPError
 
     mirror, part = os.environ.get("KERAS_VIT_BUCKET"), _beside(path, ".part")
     address = url.replace(OFFICIAL, mirror.rstrip("/") + "/") if mirror else url
-    try:
+    with _failures_named(url, path, address), bounded():
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(_beside(path, ".lock")):  # the system releases it when its process dies
-            if not path.is_file():
+            if not _is_whole(url, path):
                 sha256 = _receive(address, part, path.name)
                 write_json(_beside(path, ".json"), {"url": url, "sha256": sha256})
                 part.replace(path)
+
+
+@contextlib.contextmanager
+def _failures_named(url: str, path: Path, address: str) -> Iterator[None]:
+    """Turns failures of the disk and of the server into a `PresetError` with a remedy."""
+    from huggingface_hub.errors import HfHubHTTPError, HTTPError
+
+    try:
+        yield
     except KerasViTError:
         raise
     except OSError as error:
-        if error.errno is None:  # huggingface_hub's, if fewer bytes came than were announced
-            raise PresetError(f"{address}: {error} {_AGAIN}") from error
+        if error.errno is None:  # huggingface_hub's, for a status or fewer bytes than announced
+            wait = stated_wait(error.response) if isinstance(error, HfHubHTTPError) else 0
+            asks = f" The server asks to wait {wait:,} s." if wait else ""
+            raise PresetError(f"{address}: {error}{asks} {_AGAIN}") from error
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise PresetError(
             f"{url}: {'the disk is full' if full else 'the cache cannot be used'} ({path.parent}: "
             f"{error}). Make room, or name another folder in KERAS_VIT_CACHE. {_AGAIN}"
         ) from error
-    except (HTTPError, ValueError) as error:  # ValueError: a header that is no number
+    except (HTTPError, SlowError, ValueError) as error:  # ValueError: a header that is no number
         raise PresetError(f"{address}: {error}. Check the connection. {_AGAIN}") from error
 
 
 _AGAIN = "The next call resumes the download."
+
+
+_NO_WEIGHTS = (
+    "the answer is no npz file, perhaps a page to log in to the network. Open a web page, then "
+    "call again; the cache is unchanged."
+)
 
 
 def _receive(url: str, part: Path, name: str) -> str:
@@ -165,8 +186,10 @@ def _receive(url: str, part: Path, name: str) -> str:
     from huggingface_hub.file_download import http_get
 
     size, md5 = _ask(url)
-    with part.open("ab") as file:
-        if md5 is None or (size is not None and file.tell() > size):
+    with part.open("a+b") as file:
+        long = size is not None and file.tell() > size
+        file.seek(0)
+        if md5 is None or long or not b"PK\x03\x04".startswith(file.read(4)):
             file.truncate(0)  # without a checksum it is unknown whether a part fits the rest
         http_get(
             url,
@@ -185,6 +208,9 @@ def _receive(url: str, part: Path, name: str) -> str:
                 f"{url}: damaged on its way: its md5 is {digest}, the server announced {md5}. "
                 "Call again, or try another network."
             )
+        if not zipfile.is_zipfile(file):
+            part.unlink()
+            raise PresetError(f"{url}: {_NO_WEIGHTS}")
         file.seek(0)
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -193,7 +219,9 @@ def _ask(url: str) -> tuple[int | None, str | None]:
     """Returns the size in bytes and the md5 (hexadecimal) that the server states for a file."""
     from huggingface_hub.utils import http_backoff
 
-    answer = http_backoff("HEAD", url, headers=_HEADERS, timeout=TIMEOUT, follow_redirects=True)
+    answer = http_backoff(
+        "HEAD", url, headers=_HEADERS, follow_redirects=True, retry_on_exceptions=()
+    )
     if answer.status_code in (404, 410):
         raise NotFoundError(f"{url}: the server has no such file (status {answer.status_code}).")
     if answer.status_code != 200:
@@ -202,6 +230,8 @@ def _ask(url: str) -> tuple[int | None, str | None]:
             "Check that the file is public, and that no proxy stands in between; or try again "
             "later."
         )
+    if "html" in answer.headers.get("Content-Type", ""):
+        raise PresetError(f"{url}: {_NO_WEIGHTS}")
     length = answer.headers.get("Content-Length", "")
     # x-goog-hash: crc32c=...,md5=...
     stated = re.search(r"\bmd5=([\w+/]{22}==)", answer.headers.get("x-goog-hash", ""))

@@ -25,7 +25,7 @@ from typing import Any
 
 from keras_vit.config import ViTConfig
 from keras_vit.config.variants import VARIANTS, variant_named
-from keras_vit.errors import ConfigError, PresetError, SourceError, listed, nearest
+from keras_vit.errors import ConfigError, PresetError, SourceError, listed, nearest, shown
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.sources import bucket
 from keras_vit.sources.augreg import facts_of_name
@@ -64,6 +64,8 @@ class Preset:
         family: family for `list_presets`; `"vit"` for the paper's model.
         folder: folder of an embedded preset.
         counterparts: name of the same weights in timm and in keras-hub, by the library.
+        files_elsewhere: AugReg's file to which the library gives that name, if it is another of
+            the same model and data than `source`.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Preset:
     family: str = "vit"
     folder: Path | None = None
     counterparts: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
+    files_elsewhere: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
 
     def is_called(self, name: str, library: str) -> bool:
         """Whether a library gives these weights that name; timm's may lack the part behind a dot."""
@@ -246,7 +249,7 @@ def preset_named(name: str) -> Preset:
         )
     if name not in CATALOG:
         raise SourceError(
-            f"{name!r} is no preset, and no existing file or folder.{_advice(name)} list_presets() "
+            f"{shown(name)} is no preset, and no existing file or folder.{_advice(name)} list_presets() "
             "and `keras-vit list` show all; AugReg's other files are 'augreg/<file name>.npz'."
         )
     return CATALOG[name]
@@ -255,12 +258,18 @@ def preset_named(name: str) -> Preset:
 def _advice(name: str) -> str:
     """Returns a sentence: the preset or the address of another library's name, or the nearest."""
     for library in ("timm", "keras-hub"):
-        ours = [repr(row.name) for row in CATALOG.values() if row.is_called(name, library)]
+        rows = [row for row in CATALOG.values() if row.is_called(name, library)]
+        files = {row.name: row.files_elsewhere.get(library) for row in rows}
+        ours = [repr(f"augreg/{file}" if file else row) for row, file in files.items()]
+        others = [repr(row) for row, file in files.items() if file]
         if ours:
-            return f" The weights that {library} gives this name are {listed(ours)} here."
+            advice = f" The weights that {library} gives this name are {listed(ours)} here."
+            return advice + (
+                f" Other trainings of the same model: {listed(others)}." if others else ""
+            )
     if address := _address_on_hub(name):
         return f" For the repository of the Hub write {address!r}."
-    near = difflib.get_close_matches(name, CATALOG, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(name[:200], CATALOG, n=3, cutoff=0.5)
     return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 

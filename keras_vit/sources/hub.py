@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from keras_vit.errors import CheckpointError, KerasViTError, PresetError, nearest
+from keras_vit.sources.cache import has_sha256
+from keras_vit.sources.connection import bounded
 from keras_vit.sources.place import Header, Place
 from keras_vit.sources.refusals import DamagedError, hub_refusal, is_unreachable
 from keras_vit.text import log
@@ -20,9 +22,6 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi, HfUri
 
 SCHEME = "hf://"
-TIMEOUT = 10.0
-"""Seconds without an answer to a question about a repository."""
-
 _NOT_CACHED = " It is not in the cache, and the Hub does not answer."
 
 _SHA256 = 64
@@ -106,24 +105,30 @@ class HubFolder(Place):
             PresetError: the repository, revision, folder or file does not exist, access is
                 refused, or neither the Hub can be reached nor the cache has the address.
         """
-        where = parse_address(source)
-        commit = request(
-            lambda: api().resolve_revision(where.id, revision=where.revision).resolved, where
-        )
-        if not (isinstance(commit, str) and re.fullmatch("[0-9a-f]{40}", commit)):
-            raise PresetError(f"{source}: the Hub names {commit!r} as its commit, expected a sha.")
+        from huggingface_hub.errors import OfflineModeIsEnabled
 
-        def listing() -> list[Any]:
-            info = api().model_info(where.id, revision=commit, files_metadata=True, timeout=TIMEOUT)
-            return [s for s in info.siblings or () if isinstance(s.rfilename, str)]
+        where = parse_address(source)
+
+        def listing() -> tuple[str, list[Any]]:
+            info = api().model_info(where.id, revision=where.revision, files_metadata=True)
+            if not (isinstance(info.sha, str) and re.fullmatch("[0-9a-f]{40}", info.sha)):
+                raise PresetError(
+                    f"{source}: the Hub names {info.sha!r} as its commit, expected a sha."
+                )
+            if _commit_in_cache(where) != info.sha:  # for calls without a network
+                api().resolve_revision(where.id, revision=where.revision)
+            return info.sha, [s for s in info.siblings or () if isinstance(s.rfilename, str)]
 
         try:
-            siblings = request(listing, where)
+            commit, siblings = request(listing, where)
         except PresetError as error:
-            cached = _sizes_in_cache(where.id, commit)
-            if error.__cause__ is None or not is_unreachable(error.__cause__) or not cached:
+            if error.__cause__ is None or not is_unreachable(error.__cause__):
                 raise
-            log.warning("%s Read from the cache, commit %s.", error, commit)
+            commit, cached = request(lambda: _cached(where), where)
+            if not cached:
+                raise
+            if not isinstance(error.__cause__, OfflineModeIsEnabled):
+                log.warning("%s Read from the cache, commit %s.", error, commit)
             return cls(where, commit, cached, None)
         sizes = {s.rfilename: s.size if type(s.size) is int else None for s in siblings}
         return cls(where, commit, sizes, {s.rfilename: stated_hash(s) for s in siblings})
@@ -131,29 +136,39 @@ class HubFolder(Place):
     def open(self, name: str) -> BufferedReader:
         """Opens a file in the cache, after a download if necessary.
 
-        A downloaded file is compared with the hash that the Hub states, a small one at each call.
+        The file is compared with the hash that the Hub states, a large one once for each time
+        stamp. A damaged file of the cache is fetched again, once.
 
         Raises:
             PresetError: the download fails.
         """
-        repo, inside, commit = self._where.id, self._names[name], self._commit
+        inside = self._names[name]
+        return request(lambda: self._whole(inside).open("rb"), self._where, inside)
 
-        def fetch() -> Path:
-            from huggingface_hub import try_to_load_from_cache
+    def _whole(self, inside: str) -> Path:
+        """Returns the path in the cache of an undamaged file."""
+        from huggingface_hub import try_to_load_from_cache
 
-            was_there = isinstance(try_to_load_from_cache(repo, inside, revision=commit), str)
+        repo, commit = self._where.id, self._commit
+        was_there = isinstance(try_to_load_from_cache(repo, inside, revision=commit), str)
+        while True:
             path = Path(api().hf_hub_download(repo, inside, revision=commit))
-            stated = (self._hashes or {}).get(inside)
-            compared = stated is None or (was_there and len(stated) == _SHA256)
-            if path.is_file() and (compared or matches(path, str(stated))):
+            blob = _within_cache(path, repo)
+            stated = _sha256_in_name(blob) if self._hashes is None else self._hashes.get(inside)
+            if stated is None or matches(blob, stated, in_cache=True):
                 return path
-            blob = path.resolve()  # a folder, if the Hub states no name (ETag) of the content
-            path.unlink()
-            if blob.is_file():
-                blob.unlink()
-            raise DamagedError(f"its hash differs from the stated {stated}")
-
-        return request(fetch, self._where, inside).open("rb")
+            if self._hashes is None:
+                raise DamagedError(f"damaged in the cache ({blob}), and the Hub does not answer.")
+            path.unlink(missing_ok=True)
+            blob.unlink(missing_ok=True)
+            if not was_there:
+                raise DamagedError(
+                    f"damaged on its way: its hash differs from the stated {stated}. It was "
+                    "removed from the cache. Call again, try another network, or tell the authors."
+                )
+            about = shown_address(self._where, inside)
+            log.warning("%s: damaged in the cache (%s); it is fetched again.", about, blob)
+            was_there = False
 
     def header(self, name: str) -> Header | None:
         """Returns names, shapes and types of a safetensors file; only its header is downloaded."""
@@ -186,7 +201,7 @@ def api(token: str | None = None) -> "HfApi":
 
 
 def request(call: Callable[[], _T], where: "HfUri", file: str = "") -> _T:
-    """Returns `call()`, a request to the Hub.
+    """Returns `call()`, requests to the Hub in the limits of `bounded`.
 
     Args:
         call: the request.
@@ -200,7 +215,8 @@ def request(call: Callable[[], _T], where: "HfUri", file: str = "") -> _T:
 
     wrappers = (errors.LocalEntryNotFoundError, errors.RevisionResolutionError, RuntimeError)
     try:
-        return call()
+        with bounded():
+            return call()
     except (KerasViTError, errors.SafetensorsParsingError):
         raise
     except Exception as error:  # an answer of another form raises many types
@@ -218,9 +234,17 @@ def stated_hash(sibling: Any) -> str | None:
     return stated if isinstance(stated, str) else None
 
 
-def matches(content: Path | bytes, stated: str) -> bool:
-    """Returns whether a file, or its bytes, has the hash that the Hub states for it."""
+def matches(content: Path | bytes, stated: str, *, in_cache: bool = False) -> bool:
+    """Returns whether a file, or its bytes, has the hash that the Hub states for it.
+
+    Args:
+        content: path of the file, or its bytes.
+        stated: sha256, or git's blob id.
+        in_cache: whether a sha256 is computed once for each time stamp of the file.
+    """
     if isinstance(content, Path) and len(stated) == _SHA256:
+        if in_cache:
+            return has_sha256(content, stated)
         with content.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest() == stated
     data = content.read_bytes() if isinstance(content, Path) else content
@@ -246,16 +270,62 @@ def _names_within(where: "HfUri", paths: Mapping[str, object], note: str) -> dic
     return inside
 
 
-def _sizes_in_cache(repo: str, commit: str) -> dict[str, int | None]:
-    """Returns path and size of the cached files of a commit, which may not be all of its files."""
+def _commit_in_cache(where: "HfUri") -> str | None:
+    """Returns the commit that the cache knows for an address."""
+    from huggingface_hub.errors import RevisionResolutionError
+
+    try:
+        named = api().resolve_revision(where.id, revision=where.revision, local_files_only=True)
+    except RevisionResolutionError:
+        return None
+    return named.resolved
+
+
+def _cached(where: "HfUri") -> tuple[str, dict[str, int | None]]:
+    """Returns commit, and path and size of its cached files, which may not be all of its files."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
+    commit = _commit_in_cache(where) or ""
+    if not re.fullmatch("[0-9a-f]{40}", commit):
+        return "", {}
     try:
         snapshot = Path(
-            snapshot_download(repo, revision=commit, local_files_only=True, allow_patterns=[])
+            snapshot_download(where.id, revision=commit, local_files_only=True, allow_patterns=[])
         )
     except LocalEntryNotFoundError:
-        return {}
+        return "", {}
     paths = [path for path in snapshot.rglob("*") if path.is_file()]
-    return {path.relative_to(snapshot).as_posix(): path.stat().st_size for path in paths}
+    return commit, {path.relative_to(snapshot).as_posix(): path.stat().st_size for path in paths}
+
+
+def _within_cache(path: Path, repo: str) -> Path:
+    """Returns the file behind the links of a path in the cache.
+
+    Raises:
+        PresetError: the file is outside the cache. The user may have made the whole folder of a
+            repository a link.
+    """
+    from huggingface_hub import constants
+    from huggingface_hub.file_download import repo_folder_name
+
+    cache, target = Path(constants.HF_HUB_CACHE).expanduser(), path.resolve()
+    own = cache / repo_folder_name(repo_id=repo, repo_type="model")
+    if not any(target.is_relative_to(folder.resolve()) for folder in (cache, own)):
+        raise PresetError(
+            f"{path}: leads to {target}, outside the cache {cache}, so it is not opened. Remove "
+            "the link; the next call fetches the file."
+        )
+    return target
+
+
+def _sha256_in_name(blob: Path) -> str | None:
+    """Returns the sha256 of a file that was stored with LFS, which huggingface_hub names by it."""
+    return blob.name if re.fullmatch(f"[0-9a-f]{{{_SHA256}}}", blob.name) else None
+
+
+def unfinished_downloads() -> list[Path]:
+    """Returns the files that downloads have begun in huggingface_hub's cache, or left by a kill."""
+    from huggingface_hub import constants
+
+    return sorted(Path(constants.HF_HUB_CACHE).expanduser().glob("*/blobs/*.incomplete"))

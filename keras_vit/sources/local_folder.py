@@ -1,5 +1,6 @@
 """A place of files on this machine: a checkpoint or a preset."""
 
+import contextlib
 from io import BufferedReader
 from pathlib import Path
 
@@ -56,11 +57,12 @@ class LocalFolder(Place):
 
 def _open_folder(path: Path) -> OpenFolder | None:
     """Returns the open folder at a path; None if the path is a file or does not exist."""
-    while exists(path):
-        try:
-            return OpenFolder(path)
-        except NotADirectoryError:
-            return None
-        except FileNotFoundError:
-            continue  # the folder was replaced between `exists` and `OpenFolder`
+    try:
+        while exists(path):
+            with contextlib.suppress(FileNotFoundError):  # a writer is replacing the folder
+                return OpenFolder(path)
+    except NotADirectoryError:
+        return None
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be opened ({error.strerror}).") from error
     return None

@@ -1,14 +1,24 @@
 """Writes the messages about failures of the Hub: the cause, and a remedy."""
 
 import errno
+import json
+import re
 from typing import Any
 
-_BUSY = (408, 429, 500, 502, 503, 504)
+BUSY = (408, 429, 500, 502, 503, 504)
 """Statuses of a server that may answer soon."""
 
 
 class DamagedError(Exception):
-    """A file arrived, but not with the bytes that the Hub announced."""
+    """A file has other bytes than the Hub states."""
+
+
+class HostileError(Exception):
+    """An answer holds a name that could become a path outside the cache."""
+
+
+class SlowError(Exception):
+    """An answer comes so slowly that it may never end."""
 
 
 def hub_refusal(error: BaseException, repo: str, revision: str | None) -> str:
@@ -55,10 +65,15 @@ def hub_refusal(error: BaseException, repo: str, revision: str | None) -> str:
             f"no connection to {constants.ENDPOINT} ({type(error).__name__}: {error}). Check the "
             "network and call again; files that are complete stay in the cache.",
         ),
+        (DamagedError, str(error)),
         (
-            DamagedError,
-            f"damaged on its way: {error}. It was removed from the cache. Call again, try another "
-            "network, or tell the authors.",
+            HostileError,
+            f"{constants.ENDPOINT} gave an answer that is no Hub's: {error}. Nothing was fetched. "
+            "If HF_ENDPOINT names a mirror, unset it, or tell its owner.",
+        ),
+        (
+            SlowError,
+            f"{constants.ENDPOINT} is too slow: {error}. Check the network and call again.",
         ),
         (OSError, _disk_refusal(error, constants.HF_HUB_CACHE)),
         (BaseException, f"{constants.ENDPOINT} gave an answer that is no Hub's ({error!r})."),
@@ -71,18 +86,30 @@ def is_unreachable(error: BaseException) -> bool:
     from huggingface_hub.errors import HfHubHTTPError, HTTPError, OfflineModeIsEnabled
 
     if isinstance(error, HfHubHTTPError):
-        return error.response.status_code in _BUSY
-    return isinstance(error, HTTPError | OfflineModeIsEnabled)
+        return error.response.status_code in BUSY
+    # A network's page for logging in is no JSON.
+    return isinstance(error, HTTPError | OfflineModeIsEnabled | SlowError | json.JSONDecodeError)
+
+
+def stated_wait(response: Any) -> int:
+    """Returns the seconds that a busy server asks to wait before the next request, 0 if none."""
+    stated = response.headers.get("Retry-After", "").strip()
+    reset = re.search(r";\s*t\s*=\s*(\d+)", response.headers.get("ratelimit", ""))
+    waits = (stated, reset[1] if reset else "")
+    return max(int(wait[:9]) if wait.isdecimal() else 0 for wait in waits)
 
 
 def _status(error: BaseException, log_in: str) -> str:
-    status = getattr(getattr(error, "response", None), "status_code", None)
+    response = getattr(error, "response", None)
+    status = getattr(response, "status_code", None)
     reason = getattr(error, "server_message", None) or "no reason given"
     if status in (401, 403):
         return f"access refused ({status}: {reason}). L{log_in[1:]}, with a token that may do this."
-    if status in _BUSY:
+    if status in BUSY:
+        wait = stated_wait(response)
         return (
-            f"the Hub is busy or down ({status}: {reason}). Try again later; "
+            f"the Hub is busy or down ({status}: {reason}). Try again "
+            f"{f'in {wait:,} s, as it asks' if wait else 'later'}; "
             "https://status.huggingface.co tells more."
         )
     return f"the Hub answered {status} ({reason})."
@@ -97,4 +124,7 @@ def _disk_refusal(error: BaseException, cache: str) -> str:
         )
     if number is None:  # huggingface_hub's own, if fewer bytes came than were announced
         return f"the download failed. {error} Call again."
-    return f"{getattr(error, 'strerror', error)}: {getattr(error, 'filename', None) or cache}."
+    fault = f"{getattr(error, 'strerror', error)}: {getattr(error, 'filename', None) or cache}."
+    if number in (errno.EACCES, errno.EPERM, errno.EROFS):
+        fault += " Give this user access, or set HF_HOME to a folder where this user may write."
+    return fault

@@ -7,6 +7,7 @@ and states their provenance.
 
 import contextlib
 import dataclasses
+import errno
 import functools
 import hashlib
 import json
@@ -103,7 +104,9 @@ class Source:
             place = HubFolder.locate(name)
             return cls(name, lambda: place, None, allow_pickle_weights)
         path = Path(source)
-        if (name and exists(path)) or not isinstance(source, str):  # Path("") is the working folder
+        if (name and _is_there(path)) or not isinstance(
+            source, str
+        ):  # Path("") is the working folder
             return cls(name, lambda: LocalFolder(path), None, allow_pickle_weights)
         if "://" in name:
             raise SourceError(
@@ -202,6 +205,16 @@ class Source:
         with self.open(checksum=False) as opened:
             path = next(Path(file.name) for file in opened.weights.values())
             yield path.parent if opened.is_folder else path
+
+
+def _is_there(path: Path) -> bool:
+    """Returns whether a path exists; a name that no path can have, as it is too long, does not."""
+    try:
+        return exists(path)
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            return False
+        raise SourceError(f"{path}: cannot be opened ({error.strerror}).") from error
 
 
 @functools.cache
@@ -338,7 +351,10 @@ def _read_object(place: Place, name: str) -> dict[str, Any]:
     JSON_BYTES.check(place.files[name] or 0, where, SourceError)
     try:
         with place.open(name) as stream:
-            text = stream.read(JSON_BYTES.value + 1)
+            try:
+                text = stream.read(JSON_BYTES.value + 1)
+            except OSError as error:
+                raise SourceError(f"{where}: cannot be read ({error.strerror}).") from error
         JSON_BYTES.check(len(text), where, SourceError)
         content = json.loads(text.decode("utf-8"))
     except KerasViTError:

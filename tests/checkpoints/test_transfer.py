@@ -230,6 +230,21 @@ def test_a_weight_beyond_the_range_of_float16_is_refused(tmp_path, caplog):
     assert not caplog.text
 
 
+@pytest.mark.parametrize("image_size", ["stored", 32], ids=["stored", "resized"])
+@pytest.mark.parametrize("path", ["position_embedding/embedding", "head/kernel"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_number_beyond_the_range_of_float32_is_refused(path, image_size, sign, tmp_path):
+    """A float64 array is finite before its cast, and would be infinite after it."""
+    model = random_tiny()
+    checkpoints.save(model, tmp_path / "x.npz")
+    arrays = dict(np.load(tmp_path / "x.npz"))
+    name = "head/kernel" if path == "head/kernel" else next(n for n in arrays if "pos_emb" in n)
+    arrays[name] = np.full(arrays[name].shape, sign * 1e300)
+    np.savez(tmp_path / "x.npz", **arrays)
+    with pytest.raises(CheckpointError, match=rf"{path} holds 1e.300, and float32 ends at 3.4028"):
+        checkpoints.load(tmp_path / "x.npz", image_size=image_size)
+
+
 def test_inspect_counts_the_parameters_of_the_model():
     """As `count_params` of the loaded model."""
     assert checkpoints.inspect(SOURCE).num_parameters == checkpoints.load(SOURCE).count_params()

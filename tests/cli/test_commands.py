@@ -135,6 +135,20 @@ def test_no_log_of_tensorflow_stands_above_an_answer(tmp_path):
     assert process.stdout.startswith(("image\tlabel\tprobability\n", "model "))
 
 
+def test_doctor_names_what_killed_downloads_have_left(capsys, monkeypatch, tmp_path):
+    """With the size, and the line that removes the file."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "my cache"))
+    blobs = tmp_path / "my cache" / "models--us--vit" / "blobs"
+    blobs.mkdir(parents=True)
+    (blobs / "whole").touch()
+    path = blobs / "0a.12345678.incomplete"
+    path.write_bytes(b"x" * 2000)
+    rows = json.loads(run(capsys, "doctor", "--json"))
+    (row,) = [row for row in rows if row["kind"] == "unfinished download"]
+    assert (row["name"], row["version"]) == (path.name, "2,000 bytes")
+    assert row["note"] == f"unless a download runs: rm '{path}'"
+
+
 def test_doctor_lists_backends_extras_and_versions(capsys):
     """The row of the backend that is used says why."""
     rows = {row["name"]: row for row in json.loads(run(capsys, "doctor", "--json"))}

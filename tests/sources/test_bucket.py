@@ -2,23 +2,35 @@
 
 import errno
 import hashlib
+import io
+import os
 import random
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
 
 from keras_vit import PresetError
-from keras_vit.sources import bucket
+from keras_vit.sources import bucket, connection
 from keras_vit.sources.bucket import fetch
 from tests.sources.hub_server import inverted
 from tests.words import raises
 
 pytestmark = pytest.mark.without_backend
 
-CONTENT = random.Random(0).randbytes(3_000_000)
+
+def npz(seed: int) -> bytes:
+    """A zip file of 3 MB, of random bytes."""
+    with io.BytesIO() as file:
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr("x.npy", random.Random(seed).randbytes(3_000_000))
+        return file.getvalue()
+
+
+CONTENT, OTHER = npz(0), npz(1)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 NAME = "vit_models/imagenet21k+imagenet2012/ViT-B_16.npz"
 
@@ -87,11 +99,11 @@ def test_a_later_call_resumes(interrupted):
 
 def test_a_file_that_changed_is_not_joined_to_its_old_part(interrupted):
     """The md5 shows the change; the next call downloads the new file whole."""
-    interrupted.files[NAME] = CONTENT[::-1]
+    interrupted.files[NAME] = OTHER
     with raises(PresetError, "damaged on its way", "Call again"):
         fetch(URL)
     path = fetch(URL)
-    assert path.read_bytes() == CONTENT[::-1]
+    assert path.read_bytes() == OTHER
     assert left_beside(path) == ["ViT-B_16.npz.json"]
 
 
@@ -146,9 +158,9 @@ def test_a_refusal_of_the_server_is_not_asked_again(server, status, words):
 
 
 def test_timeouts_and_refused_connections_are_named(server, monkeypatch):
-    """After the attempts of huggingface_hub's client."""
+    """At once, without further attempts."""
     server.fail("HEAD", silence=0.2)
-    monkeypatch.setattr(bucket, "TIMEOUT", 0.1)
+    monkeypatch.setattr(connection, "TIMEOUT", 0.1)
     with raises(PresetError, "timed out", "Check the connection"):
         fetch(URL)
     monkeypatch.setenv("KERAS_VIT_BUCKET", "http://127.0.0.1:1")
@@ -195,6 +207,101 @@ def test_the_cache_is_in_the_assets_of_hugging_face_or_in_the_given_folder(monke
     assert bucket.cache_folder().parts[-2:] == ("assets", "keras_vit")
     monkeypatch.setenv("KERAS_VIT_CACHE", "~/weights")
     assert bucket.cache_folder() == Path.home() / "weights"
+
+
+LOGIN = b"<html>Please log in to the network</html>"
+PAGE = {"change": lambda body: LOGIN, "headers": {"x-goog-hash": None}}
+
+
+@pytest.mark.parametrize("where", ["HEAD", "GET", "HEAD|GET"])
+@pytest.mark.parametrize("kind", ["text/html", None], ids=["html", "no type"])
+def test_a_login_page_is_never_kept_as_weights(where, kind, interrupted):
+    """Whichever request it answers, with its type or without; a later call goes through."""
+    server = interrupted
+    server.fail(where, change=PAGE["change"], headers={**PAGE["headers"], "Content-Type": kind})
+    with raises(PresetError, "B_16.npz"):
+        fetch(URL)
+    assert not bucket.place(URL).exists()
+    server.faults.clear()
+    path = fetch(URL)
+    assert path.read_bytes() == CONTENT
+    assert left_beside(path) == ["ViT-B_16.npz.json"]
+
+
+def test_a_login_page_is_named_as_one(server):
+    server.fail("", **PAGE)
+    with raises(PresetError, "B_16.npz", "no npz file, perhaps a page to log in", "call again"):
+        fetch(URL)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda b: b"", lambda b: b[:-1000], lambda b: b[:-1] + bytes([b[-1] ^ 1])],
+    ids=["empty", "cut", "changed"],
+)
+def test_a_damaged_file_of_the_cache_is_fetched_again(damage, server, monkeypatch, caplog):
+    """The log says so; without a network it is refused, and stays."""
+    path = fetch(URL)
+    path.write_bytes(damage(CONTENT))
+    os.utime(path, ns=(1, 1))
+    with monkeypatch.context() as patch:
+        patch.setenv("KERAS_VIT_OFFLINE", "1")
+        with raises(PresetError, URL, "damaged in the cache", "forbids to connect"):
+            fetch(URL)
+    assert fetch(URL).read_bytes() == CONTENT
+    assert "damaged in the cache" in caplog.text and "fetched again" in caplog.text
+    assert gets(server) == 2
+
+
+def test_a_file_that_the_user_put_into_the_cache_is_read(server):
+    """No download has recorded its sha256."""
+    path = bucket.place(URL)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"mine")
+    assert fetch(URL) == path
+    assert not server.requests
+
+
+@pytest.mark.parametrize("where", ["HEAD", "GET"])
+@pytest.mark.parametrize("status", [408, 429, 503])
+def test_a_server_that_asks_for_a_long_wait_ends_the_call(where, status, server, monkeypatch):
+    """The message says for how long; nothing sleeps."""
+    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", pytest.fail)
+    server.fail(where, status=status, headers={"Retry-After": "86400"})
+    with raises(PresetError, "B_16.npz", str(status), "asks to wait 86,400 s", "next call"):
+        fetch(URL)
+
+
+def test_a_short_wait_is_made_and_said(server, caplog):
+    server.fail("HEAD", status=429, headers={"Retry-After": "20"}, times=2)
+    assert fetch(URL).read_bytes() == CONTENT
+    assert caplog.text.count("127.0.0.1 is busy, and asks to wait 20 s.") == 2
+    path = bucket.place(URL)
+    path.unlink()
+    server.fail("HEAD", status=429, headers={"Retry-After": "25"}, times=3)
+    with raises(PresetError, "asks to wait 25 s"):
+        fetch(URL)
+
+
+def test_a_download_that_drips_ends(server, monkeypatch):
+    """Its bytes come without a pause that reaches the limit, but too slowly."""
+    monkeypatch.setattr(connection, "PERIOD", 0.2)
+    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 1)
+    server.bytes_per_second = 200
+    with raises(PresetError, "B_16.npz", "bytes came in", "next call resumes"):
+        fetch(URL)
+
+
+def test_a_cached_file_that_may_not_be_read_is_refused_by_name(server, monkeypatch):
+    """The message names the folder and the variable that moves it."""
+    path = fetch(URL)
+
+    def refuse(self, *arguments):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with raises(PresetError, URL, "cache cannot be used", str(path), "KERAS_VIT_CACHE"):
+        bucket.BucketFile(URL).open(path.name)
 
 
 def test_two_processes_share_one_download(server):

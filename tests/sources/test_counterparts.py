@@ -64,6 +64,9 @@ def test_each_row_has_timms_facts_or_a_reason():
             used += reasons
             if len(reasons) != 1:
                 unnamed.append((name, fact, mine[fact], theirs[fact], len(reasons)))
+        if "file" in theirs:
+            elsewhere = CATALOG[name].files_elsewhere.get("timm")
+            assert theirs["file"] == (elsewhere or mine["file"]), name
     assert not unnamed, "a wrong fact, or one without its reason in tests/data/counterparts.json"
     assert [row for row in TABLE["differences"] if row not in used] == []
 
@@ -87,7 +90,10 @@ def test_each_plain_vit_of_timm_is_answered_with_its_row_or_address():
     for name in pretrained:
         answer = answer_to(name)
         if name in ours:
-            assert f"The weights that timm gives this name are {ours[name]!r} here." in answer
+            file = CATALOG[ours[name]].files_elsewhere.get("timm")
+            same = f"augreg/{file}" if file else ours[name]
+            assert f"The weights that timm gives this name are {same!r} here." in answer
+            assert (f"Other trainings of the same model: {ours[name]!r}." in answer) == bool(file)
         else:
             assert f"write 'hf://timm/{name}'." in answer
     assert "are 'vit_b32.orig_i21k_224', " in answer_to("vit_base_patch32_224")

@@ -1,7 +1,9 @@
 """Loading from the Hub: downloaded files, refusals, and failing connections."""
 
 import errno
+import hashlib
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -9,10 +11,12 @@ import pytest
 
 from keras_vit import CheckpointError, PresetError, VisionTransformer, cli
 from keras_vit.checkpoints import Source, inspect, load
+from keras_vit.sources import connection
 from keras_vit.sources.catalog import preset_named
 from tests.checkpoints.shards import split
 from tests.golden import CASES, FOLDER, expected, outputs, relative_error
 from tests.sources.hub_server import TOKEN, inverted
+from tests.words import raises
 
 OFFLINE = ("huggingface_hub.constants.HF_HUB_OFFLINE", True)
 DIGITS = preset_named("vit_digits").folder
@@ -182,14 +186,12 @@ def snapshot_names(folder: Path) -> set[str]:
     return {path.name for path in folder.glob("cache/hub/*/snapshots/*/*")}
 
 
-def test_a_second_load_asks_for_the_commit_and_its_files_alone(digits):
+def test_a_second_load_asks_for_the_list_of_files_alone(digits):
     """Files in the cache are not downloaded again."""
     fetched("hf://us/digits")
     digits.requests.clear()
     fetched("hf://us/digits")
-    commit = digits.repos["us/digits"].branches["main"]
-    info = "GET /api/models/us/digits"
-    assert digits.requests == [info, f"{info}/revision/{commit}"]
+    assert digits.requests == ["GET /api/models/us/digits"]
 
 
 def test_offline_loads_from_the_cache(digits, monkeypatch):
@@ -208,12 +210,33 @@ def test_offline_loads_from_the_cache(digits, monkeypatch):
     assert not digits.requests
 
 
-def test_the_cache_is_read_if_the_hub_is_down(digits, caplog):
-    """The log says so."""
+DOWN = {
+    **{str(status): {"status": status} for status in (408, 429, 500, 502, 503, 504)},
+    "a long wait": {"status": 429, "headers": {"Retry-After": "86400"}},
+    "a long rate limit": {"status": 429, "headers": {"ratelimit": '"api";r=0;t=86400'}},
+    "silence": {"silence": 0.3},
+    "a login page": {"change": lambda body: b"<html>Please log in</html>"},
+}
+
+
+@pytest.mark.parametrize("fault", DOWN.values(), ids=DOWN)
+def test_the_cache_is_read_if_the_hub_does_not_answer(fault, digits, caplog, monkeypatch):
+    """One line of log says so."""
     fetched("hf://us/digits")
-    digits.fail("GET /api", status=503)
+    caplog.clear()
+    monkeypatch.setattr(connection, "TIMEOUT", 0.1)
+    digits.fail("GET /api", **fault)
     assert (fetched("hf://us/digits") / "model.safetensors").is_file()
-    assert "busy or down (503" in caplog.text and "Read from the cache, commit" in caplog.text
+    (line,) = caplog.messages
+    assert "hf://us/digits: " in line and "Read from the cache, commit" in line
+
+
+def test_the_cache_is_read_if_the_list_of_files_drips(digits, monkeypatch, caplog):
+    fetched("hf://us/digits")
+    monkeypatch.setattr(connection, "PERIOD", 0.2)
+    digits.bytes_per_second = 200
+    assert fetched("hf://us/digits").is_dir()
+    assert "is too slow" in caplog.text
 
 
 def test_keras_vit_info_describes_a_repository(digits, capsys):
@@ -317,7 +340,7 @@ def with_fields(**fields) -> dict:
 
 
 LASTS = {
-    "a number for a sha": (INFO, with_fields(sha=7), "an answer that is no Hub's"),
+    "a number for a sha": (INFO, with_fields(sha=7), "names 7 as its commit, expected a sha"),
     "no sha": (INFO, with_fields(sha="main"), "names 'main' as its commit, expected a sha"),
     "no list": (INFO, with_fields(siblings=7), "an answer that is no Hub's"),
     "no files": (INFO, with_fields(siblings=["x"]), "an answer that is no Hub's"),
@@ -336,17 +359,179 @@ LASTS = {
     "truncated": (GET, {"truncated": 1000}, "model.safetensors: the download failed. Consis"),
     "other bytes": (GET, {"change": inverted}, "model.safetensors: damaged on its way: its hash"),
     "other JSON": (GET_JSON, {"change": inverted}, "config.json: damaged on its way: its hash"),
-    "no ETag": (JSON_HEAD, {"headers": {"ETag": ""}}, "config.json: damaged on its way"),
+    "no ETag": (JSON_HEAD, {"headers": {"ETag": ""}}, "config.json: http://127.0.0.1"),
 }
 
 
+OUTSIDE = [
+    "/{place}",
+    "../../../../planted",
+    'W/"/{place}"',
+    "..",
+    ".",
+    "a/b",
+    r"a\b",
+    "C:x",
+    "a b",
+]
+TOLD = {
+    "ETag": ("HEAD .*config.json", "ETag"),
+    "linked ETag": (HEAD, "X-Linked-Etag"),
+    "commit": ("HEAD .*config.json", "X-Repo-Commit"),
+    "commit of LFS": (HEAD, "X-Repo-Commit"),
+    "commit of no file": (HEAD, "X-Repo-Commit"),
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+@pytest.mark.parametrize("told", TOLD)
+def test_a_name_of_the_hub_that_is_a_path_is_refused(told, name, digits, tmp_path):
+    """Nothing outside the cache is written or removed, be it there or not."""
+    (tmp_path / "mine").write_text("my only copy")
+    where, header = TOLD[told]
+    fault = coded("EntryNotFound") if told == "commit of no file" else {"headers": {}}
+    for path in (tmp_path / "mine", tmp_path / "planted"):
+        digits.faults.clear()
+        told_name = name.replace("/{place}", str(path))
+        digits.fail(where, **{**fault, "headers": {**fault["headers"], header: told_name}})
+        said = refusal("hf://us/digits")
+        assert "is no Hub's" in said and "no plain name" in said and "Nothing was fetched" in said
+        assert {p.name for p in tmp_path.iterdir()} == {"mine", "cache"}
+        assert (tmp_path / "mine").read_text() == "my only copy"
+    digits.faults.clear()
+    assert fetched("hf://us/digits").is_dir()
+
+
+def test_canary_huggingface_hub_alone_writes_where_the_etag_says(digits, tmp_path):
+    """If this fails, the checks of `sources/connection.py` can go."""
+    from huggingface_hub import hf_hub_download
+
+    digits.fail("HEAD", headers={"ETag": f'"{tmp_path}/planted"'})
+    hf_hub_download("us/digits", "config.json", endpoint=digits.endpoint)
+    assert (tmp_path / "planted").is_file()
+
+
+def test_the_names_of_every_shard_are_checked(hub, tmp_path):
+    hub.add("them/vit", read(sharded(tmp_path / "shards")))
+    hub.fail("HEAD .*00002-of-.*safetensors", headers={"X-Linked-Etag": f"{tmp_path}/planted"})
+    assert "no plain name" in refusal("hf://them/vit")
+    assert not (tmp_path / "planted").exists()
+
+
+def test_a_link_that_leads_out_of_the_cache_is_neither_read_nor_removed(digits, tmp_path):
+    """A repository that is itself a link of the user, to another disk, is read."""
+    folder = fetched("hf://us/digits")
+    (repo,) = tmp_path.glob("cache/hub/models--*")
+    repo.rename(tmp_path / "other disk")
+    repo.symlink_to(tmp_path / "other disk")
+    assert fetched("hf://us/digits") == folder
+    (tmp_path / "mine").write_text("my only copy")
+    (folder / "config.json").unlink()
+    (folder / "config.json").symlink_to(tmp_path / "mine")
+    said = refusal("hf://us/digits")
+    assert f"leads to {tmp_path / 'mine'}, outside the cache" in said and "Remove the link" in said
+    assert (tmp_path / "mine").read_text() == "my only copy"
+
+
+DAMAGE = {
+    "empty": lambda content: b"",
+    "cut": lambda content: content[:-100],
+    "changed": lambda content: content[:-1] + bytes([content[-1] ^ 1]),
+}
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_file_of_the_cache_is_fetched_again(damage, name, digits, caplog):
+    """Once, and the log says so; another damage on its way is refused."""
+    path = (fetched("hf://us/digits") / name).resolve()
+    wanted = path.read_bytes()
+    for times in (1, 2):
+        path.write_bytes(DAMAGE[damage](wanted))
+        os.utime(path, ns=(times, times))
+        digits.requests.clear()
+        if times == 2:
+            digits.fail("GET /(cdn|us/digits)", change=inverted)
+            assert f"{name}: damaged on its way" in refusal("hf://us/digits")
+            assert not path.exists()
+            digits.faults.clear()
+        assert (fetched("hf://us/digits") / name).read_bytes() == wanted
+        assert name in digits.fetched()
+    assert f"{name}: damaged in the cache ({path}); it is fetched again." in caplog.text
+
+
+def test_damaged_weights_are_refused_and_kept_without_the_hub(digits):
+    """Their name in the cache states their sha256."""
+    path = (fetched("hf://us/digits") / "model.safetensors").resolve()
+    path.write_bytes(path.read_bytes()[:-1])
+    digits.fail("GET /api", status=503)
+    assert f"damaged in the cache ({path}), and the Hub does not answer" in refusal(
+        "hf://us/digits"
+    )
+    assert path.exists()
+
+
+def test_weights_are_compared_once_for_each_time_stamp(digits, monkeypatch):
+    path = (fetched("hf://us/digits") / "model.safetensors").resolve()
+    digested = []
+    digest = hashlib.file_digest
+    monkeypatch.setattr(hashlib, "file_digest", lambda *a: digested.append(a) or digest(*a))
+    with Source.of("hf://us/digits").open(checksum=False):
+        pass
+    assert not digested
+    os.utime(path, ns=(1, 1))
+    with Source.of("hf://us/digits").open(checksum=False):
+        pass
+    assert len(digested) == 1
+
+
+@pytest.mark.parametrize("where", [HEAD, GET])
+def test_a_wait_of_a_day_is_refused_for_a_file_too(where, digits, monkeypatch):
+    """The message says for how long the Hub asks; nothing sleeps."""
+    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", pytest.fail)
+    digits.fail(where, status=429, headers={"Retry-After": "86400"})
+    with raises(PresetError, "busy or down (429: ", "Try again in 86,400 s, as it asks"):
+        fetched("hf://us/digits")
+
+
+def test_weights_that_drip_are_refused(digits, monkeypatch):
+    inspect("hf://us/digits")
+    source = Source.of("hf://us/digits")
+    monkeypatch.setattr(connection, "PERIOD", 0.2)
+    digits.bytes_per_second = 200
+    with raises(PresetError, "model.safetensors: http://127.0.0.1", "is too slow"):
+        source.open().__enter__()
+
+
+def test_requests_of_other_libraries_keep_their_limits(digits):
+    """The client is theirs too."""
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+    from huggingface_hub.utils import get_session
+
+    fetched("hf://us/digits")
+    digits.fail("HEAD", headers={"ETag": "a+b", "X-Linked-Etag": None})
+    url = hf_hub_url("us/digits", "config.json", endpoint=digits.endpoint)
+    assert get_hf_file_metadata(url).etag == "a+b"
+    request = get_session().get(f"{digits.endpoint}/api/models/us/digits").request
+    assert set(request.extensions["timeout"].values()) == {None}
+
+
+def test_a_cache_that_may_not_be_written_is_named_with_a_remedy(digits, monkeypatch):
+    def refuse(*arguments, **options):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/there/blobs")
+
+    monkeypatch.setattr("huggingface_hub.HfApi.hf_hub_download", refuse)
+    assert "Permission denied: /there/blobs. Give this user access, or set HF_HOME" in refusal(
+        "hf://us/digits"
+    )
+
+
 def test_a_small_file_is_compared_once_the_hub_states_its_hash(digits):
-    """At first the Hub lists no hashes of small files, and sends other bytes."""
+    """At first the Hub lists no hashes of small files, and sends other bytes; then it is healed."""
     digits.fail(INFO, change=lambda body: body.replace(b"blobId", b"x"))
     digits.fail(GET_JSON, change=inverted)
     assert "config.json" in refusal("hf://us/digits")
     digits.faults.clear()
-    assert "damaged on its way" in refusal("hf://us/digits")
     wanted = (DIGITS / "config.json").read_bytes()
     assert (fetched("hf://us/digits") / "config.json").read_bytes() == wanted
 

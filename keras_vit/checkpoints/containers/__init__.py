@@ -64,6 +64,9 @@ def open_arrays(
             raise CheckpointError(f"{path}: expected a file of weights, but it {fault}.") from error
     try:
         return _reader_of(path, file, allow_pickle_weights)
+    except OSError as error:
+        file.close()
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
     except BaseException:
         file.close()
         raise
