@@ -133,7 +133,8 @@ class Preprocessor:
         Raises:
             ConfigError: the checkpoint does not state its image size.
         """
-        size = image_size or description.config.image_size
+        fed_size = getattr(description, "fed_size", None)
+        size = image_size or fed_size or description.config.image_size
         if size is None and "image_size" in getattr(description, "undetermined", ()):
             raise ConfigError(
                 f"{description.path} does not state its image_size: give image_size=."
