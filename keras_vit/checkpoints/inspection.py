@@ -142,7 +142,9 @@ def inspect(
     if (preset := source.preset()) is not None:
         if (row := source.row) is None:
             return _info(Path(source.name), keras_vit.name, preset)
-        fed_size = pair("fed_size", row.fed_size) if row.fed_size and "image_size" not in fields else None
+        fed_size = (
+            pair("fed_size", row.fed_size) if row.fed_size and "image_size" not in fields else None
+        )
         return _info(Path(source.name), row.dialect, preset, fed_size=fed_size)
     with open_source(source, headers=True) as files:
         return open_checkpoint(files, {**source.defaults, **fields}).info
@@ -180,6 +182,13 @@ def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoi
     architecture = {name: fields[name] for name in _ARCHITECTURE if name in fields}
     statement = read_statement(files, dialect)
     inferred = _join_facts(recognition, statement)
+    channels = preset.config.channels if preset else inferred.get("channels")
+    if channels and architecture.get("channels", channels) != channels:
+        raise CheckpointError(
+            f"{reader.path}: channels={shown(architecture['channels'])}, but its patches have "
+            f"{channels}. Load it without channels=, and repeat its kernel over the new channels: "
+            'six lines in docs/preprocessing.md, "Images of other channels".'
+        )
     undetermined: tuple[str, ...] = ()
     if preset is not None:
         config = preset.config.replace(**architecture)

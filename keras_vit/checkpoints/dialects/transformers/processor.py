@@ -80,7 +80,9 @@ def _read(files: Json) -> ProtocolSpec | None:
         crop_pct = 1.0 if crop is None else min(crop[0] / size[0], crop[1] / size[1], 1.0)
         if crop is None or [round(side / crop_pct) for side in crop] == list(size):
             return _protocol(processor, crop_mode="squash", crop_pct=crop_pct)
-    stated = {key: processor[key] for key in ("size", "crop_size", *_OTHER_STEPS) if key in processor}
+    stated = {
+        key: processor[key] for key in ("size", "crop_size", *_OTHER_STEPS) if key in processor
+    }
     warn_of_protocol(f"{FILE} with {', '.join(f'{k}={v!r}' for k, v in stated.items())}")
     return None
 
