@@ -110,8 +110,8 @@ def decode_image(
         with _turn_of_large_images(os.getpid()) if large else contextlib.nullcontext():
             deep = _is_deep_colour(image)
             image.load()
-            image = _turn_upright(image)
-            return _convert(image, MODES[channels], name_of(source), pixel_range, deep)
+            upright = _turn_upright(image)
+            return _convert(upright, MODES[channels], name_of(source), pixel_range, deep)
 
 
 def size_in_header(source: Any, max_pixels: int | None = None) -> tuple[int, int]:

@@ -181,19 +181,10 @@ def test_a_strip_is_refused_by_its_header(sides):
     assert "expected at most 65,535 on each side" in refusal(strip(*sides))
 
 
-@pytest.mark.parametrize(
-    ("prepare", "reason"),
-    [
-        (Preprocessor(32, protocol="timm"), "too long"),
-        (Preprocessor(32, patch_size=16), "too long for 4 patches"),
-    ],
-)
-def test_a_refusal_after_decoding_names_the_file(prepare, reason, tmp_path):
-    """Also one for want of memory."""
+def test_a_refusal_after_decoding_names_the_file(tmp_path):
     Image.new("L", (1, 60_000)).save(tmp_path / "scan.png")
-    found = refusal(tmp_path / "scan.png", prepare)
-    assert found.startswith(f"{tmp_path / 'scan.png'}: ")
-    assert reason in found
+    found = refusal(tmp_path / "scan.png", Preprocessor(32, protocol="timm"))
+    assert found.startswith(f"{tmp_path / 'scan.png'}: The image is too long")
 
 
 def test_want_of_memory_names_the_file(tmp_path, monkeypatch):
@@ -213,15 +204,15 @@ def scan(low, high, dtype="uint16"):
 
 def test_twelve_bits_in_a_file_of_sixteen_keep_their_levels(tmp_path):
     """With `pixel_range`; without it a warning says how many are left. An array is read alike."""
-    Image.fromarray(scan(800, 1200)).save(tmp_path / "scan.png")
-    with pytest.warns(UserWarning, match=r"scan.png: 256 levels of 16 bits become 2 of 8.*4095"):
+    Image.fromarray(scan(800, 1310)).save(tmp_path / "scan.png")
+    with pytest.warns(UserWarning, match=r"scan.png: 256 levels of 16 bits become 3 of 8.*4095"):
         dark = Preprocessor(16, 1)(tmp_path / "scan.png")
-    assert len(np.unique(dark)) == 2
-    prepare = Preprocessor(16, 1, pixel_range=(800, 1200))
+    assert len(np.unique(dark)) == 3
+    prepare = Preprocessor(16, 1, pixel_range=(800, 1310))
     bright = prepare(tmp_path / "scan.png")
     assert (bright.min(), bright.max(), len(np.unique(bright))) == (-1, 1, 256)
-    np.testing.assert_array_equal(prepare(scan(800, 1200)), bright)
-    assert (Preprocessor(16, 1, pixel_range=(900, 901))(scan(800, 1200)) ** 2 == 1).all()
+    np.testing.assert_array_equal(prepare(scan(800, 1310)), bright)
+    assert (Preprocessor(16, 1, pixel_range=(900, 901))(scan(800, 1310)) ** 2 == 1).all()
 
 
 @pytest.mark.filterwarnings("error")
@@ -241,4 +232,4 @@ def test_a_bad_range_is_refused(pixel_range):
 
 def test_the_advice_for_an_array_follows_its_values():
     with pytest.raises(ConfigError, match=r"pixel_range=.*\(0, 4095\)"):
-        Preprocessor(16, 1)(scan(800, 1200))
+        Preprocessor(16, 1)(scan(800, 1310))

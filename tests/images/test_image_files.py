@@ -1,12 +1,13 @@
 """`is_image_file` and `list_images`: which files count as images."""
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from keras_vit import ConfigError
+from keras_vit import ConfigError, Preprocessor
 from keras_vit.images import is_image_file, list_images
 
 pytestmark = pytest.mark.without_backend

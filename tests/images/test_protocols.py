@@ -98,7 +98,7 @@ def by_transformers(stated, photo, size, processor=None):
     process = (processor or forms[stated["resize"]])(
         size=edges,
         crop_size=dict(zip(("height", "width"), size, strict=True)),
-        do_center_crop=stated["crop_pct"] < 1,
+        do_center_crop=stated["crop_pct"] < 1 or stated["crop_mode"] == "center",
         resample={"bilinear": 2, "bicubic": 3}[stated["interpolation"]],
         image_mean=stated["mean"] if isinstance(stated["mean"], list) else [stated["mean"]] * 3,
         image_std=stated["std"] if isinstance(stated["std"], list) else [stated["std"]] * 3,
