@@ -26,6 +26,7 @@ from keras_vit.checkpoints.recognition import (
 )
 from keras_vit.checkpoints.translate import Move, Shape, compare, plan
 from keras_vit.config import Numerics, ViTConfig
+from keras_vit.config.rules import pair
 from keras_vit.config.variants import variant_named, variant_of
 from keras_vit.errors import CheckpointError, ConfigError, SourceError, shown
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
@@ -72,6 +73,9 @@ class CheckpointInfo:
         ignored: names of arrays that are no weights of the model, and the reason for each.
         provenance: origin of a preset's weights, as plain JSON types.
         thresholds: those of a preset of many labels, see `VisionTransformer.thresholds`.
+        fed_size: (height, width) of the images that the library's processor makes, where the
+            library's class resizes its positions to them; a model is loaded at this size. None
+            where the size in `config` counts.
     """
 
     path: Path
@@ -86,6 +90,7 @@ class CheckpointInfo:
     ignored: Mapping[str, str] = dataclasses.field(default_factory=dict)
     provenance: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     thresholds: float | tuple[float, ...] | None = None
+    fed_size: tuple[int, int] | None = None
 
     @property
     def variant(self) -> str | None:
@@ -135,8 +140,12 @@ def inspect(
     """
     source = Source.of(source, allow_pickle_weights=allow_pickle_weights)
     if (preset := source.preset()) is not None:
-        dialect = keras_vit.name if source.row is None else source.row.dialect
-        return _info(Path(source.name), dialect, preset)
+        if (row := source.row) is None:
+            return _info(Path(source.name), keras_vit.name, preset)
+        fed_size = (
+            pair("fed_size", row.fed_size) if row.fed_size and "image_size" not in fields else None
+        )
+        return _info(Path(source.name), row.dialect, preset, fed_size=fed_size)
     with open_source(source, headers=True) as files:
         return open_checkpoint(files, {**source.defaults, **fields}).info
 
@@ -173,6 +182,13 @@ def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoi
     architecture = {name: fields[name] for name in _ARCHITECTURE if name in fields}
     statement = read_statement(files, dialect)
     inferred = _join_facts(recognition, statement)
+    channels = preset.config.channels if preset else inferred.get("channels")
+    if channels and architecture.get("channels", channels) != channels:
+        raise CheckpointError(
+            f"{reader.path}: channels={shown(architecture['channels'])}, but its patches have "
+            f"{channels}. Load it without channels=, and repeat its kernel over the new channels: "
+            'six lines in docs/preprocessing.md, "Images of other channels".'
+        )
     undetermined: tuple[str, ...] = ()
     if preset is not None:
         config = preset.config.replace(**architecture)
@@ -198,6 +214,7 @@ def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoi
         shapes={wrapper + name: shape for name, shape in reader.shapes.items()},
         dtypes={wrapper + name: dtype for name, dtype in reader.dtypes.items()},
         ignored={wrapper + name: why for name, why in ignored.items()},
+        fed_size=None if "image_size" in arguments else statement.image_size,
     )
     return Checkpoint(reader, dialect, info, moves)
 

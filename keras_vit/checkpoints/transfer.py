@@ -79,12 +79,13 @@ def load(
     if not load_weights:
         info = inspect(source, **{name: fields[name] for name in _OPEN if fields.get(name)})
         fields = {k: value for k, value in fields.items() if k not in ("dialect", "variant")}
+        fields = _at_fed_size(info, fields)
         config = info.config.replace(**complete_fields(info.config, fields))
         return build(config, **{**_state_facts(source, info, config), **options})
     with open_source(source, checksum=checksum) as files:
         fields = {**source.defaults, **fields}
         checkpoint = open_checkpoint(files, fields)
-        config = adapt_config(checkpoint, fields)
+        config = adapt_config(checkpoint, _at_fed_size(checkpoint.info, fields))
         facts = _state_facts(source, checkpoint.info, config)
         facts["provenance"] = {**source.provenance(files.preset), **_read_scale(checkpoint)}
         with blank_weights():
@@ -101,6 +102,11 @@ def load(
     if source.row is not None:
         source.row.announce(config)
     return model
+
+
+def _at_fed_size(info: CheckpointInfo, fields: dict[str, Any]) -> dict[str, Any]:
+    """Returns the caller's fields, with the size that the library feeds where they state none."""
+    return fields if info.fed_size is None else {"image_size": info.fed_size, **fields}
 
 
 def _state_facts(source: Source, info: CheckpointInfo, config: ViTConfig) -> dict[str, Any]:

@@ -4,6 +4,7 @@ Text from files could misuse the markup of rich, so `Screen` prints it without m
 """
 
 import contextlib
+import dataclasses
 import functools
 import json
 import sys
@@ -62,7 +63,9 @@ def start_backend(saves: bool = False) -> None:
     backend.start(saves=saves)
 
 
-def load_model(preset: str, **fields: Any) -> "VisionTransformer":
+def load_model(
+    preset: str, pixel_range: tuple[float, float] | None = None, **fields: Any
+) -> "VisionTransformer":
     """Returns the model of a source; an unknown name is refused before a backend starts."""
     from keras_vit.checkpoints import Source
 
@@ -70,7 +73,10 @@ def load_model(preset: str, **fields: Any) -> "VisionTransformer":
     start_backend()
     from keras_vit.model import VisionTransformer
 
-    return VisionTransformer.from_preset(source, **fields)
+    model = VisionTransformer.from_preset(source, **fields)
+    if pixel_range is not None:
+        model.preprocessor = dataclasses.replace(model.preprocessor, pixel_range=pixel_range)
+    return model
 
 
 def show(

@@ -12,14 +12,20 @@ from keras_vit.cli.console import (
     tell,
     warn_on_stderr,
 )
-from keras_vit.cli.options import Labelled, Positive
+from keras_vit.cli.options import Labelled, PixelRange, Positive
 from keras_vit.errors import KerasViTError
 
 _ALL = Labelled()
 
 
 def predict(
-    images: list[str], /, *, preset: str, top: Positive | None = None, json: bool = False
+    images: list[str],
+    /,
+    *,
+    preset: str,
+    pixel_range: PixelRange = None,
+    top: Positive | None = None,
+    json: bool = False,
 ) -> int:
     """Classify images.
 
@@ -28,12 +34,13 @@ def predict(
     Args:
         images: paths of image files or of folders of images.
         preset: name of a preset, path of a file or folder, or hf://owner/repo.
+        pixel_range: values of black and white in images of more than 8 bits, such as 0 4095.
         top: number of labels per image, by default 5; for a multi-label model by default all labels
             that reach their threshold.
         json: print the answer as JSON.
     """
     paths = image_files(images)
-    model = load_model(preset)
+    model = load_model(preset, pixel_range)
     unreadable: list[Path] = []
     answers: dict[str, list[tuple[str, float]]] = {}
     with progress_of_images("Predicting", len(paths)) as advance:
@@ -59,6 +66,7 @@ def embed(
     *,
     preset: str,
     out: str,
+    pixel_range: PixelRange = None,
     layer: str = "pre_logits",
     batch_size: Positive = 32,
 ) -> int:
@@ -70,12 +78,13 @@ def embed(
     Args:
         images: paths of image files or of folders of images.
         preset: name of a preset, path of a file or folder, or hf://owner/repo.
+        pixel_range: values of black and white in images of more than 8 bits, such as 0 4095.
         out: path of the file to write, NAME.npy.
         layer: name of the layer whose output is written; pre_logits is the input of the head.
         batch_size: number of images in a batch.
     """
     paths = image_files(images)
-    model = load_model(preset)
+    model = load_model(preset, pixel_range)
     from keras_vit.evaluation import embed as embed_images
 
     with progress_of_images("Embedding", len(paths)) as advance:
@@ -97,6 +106,7 @@ def evaluate(
     /,
     *,
     preset: str,
+    pixel_range: PixelRange = None,
     images: Labelled = _ALL,
     classes: bool = False,
     json: bool = False,
@@ -109,10 +119,11 @@ def evaluate(
     Args:
         data: folder with a folder of images per class, tfds:NAME, or hf:OWNER/NAME.
         preset: name of a preset, path of a file or folder, or hf://owner/repo.
+        pixel_range: values of black and white in images of more than 8 bits, such as 0 4095.
         classes: show the accuracy of each class too; F1 for a multi-label preset.
         json: print the answer as JSON.
     """
-    model = load_model(preset)
+    model = load_model(preset, pixel_range)
     from keras_vit.evaluation import evaluate as evaluate_model
 
     has_many = images.labels is not None and model.thresholds is not None
@@ -144,6 +155,7 @@ def probe(
     *,
     preset: str,
     out: Path,
+    pixel_range: PixelRange = None,
     images: Labelled = _ALL,
     multi_label: bool = False,
 ) -> int:
@@ -156,10 +168,11 @@ def probe(
     Args:
         data: folder with a folder of images per class, tfds:NAME, or hf:OWNER/NAME.
         preset: name of a preset, path of a file or folder, or hf://owner/repo.
+        pixel_range: values of black and white in images of more than 8 bits, such as 0 4095.
         out: path of the folder for the results.
         multi_label: an image may have several labels, or none.
     """
-    model = load_model(preset)
+    model = load_model(preset, pixel_range)
     from keras_vit.evaluation import probe as probe_model
     from keras_vit.evaluation import write_page
     from keras_vit.files import write_json

@@ -99,6 +99,9 @@ def info(source: str, /, *, json: bool = False) -> None:
         size_known = "image_size" not in description.undetermined
         facts |= {"dialect": description.dialect, "prefix": description.prefix or "none"}
         facts |= _model_facts(description.config, size_known)
+        if description.fed_size not in (None, description.config.image_size):
+            fed = "{}x{}".format(*description.fed_size)
+            facts["resolution"] += f" stored; {fed} by its preprocessor_config.json, and as loaded"
         facts |= {"parameters": description.num_parameters, "arrays": len(description.shapes)}
         facts |= {"types": sorted({dtype.name for dtype in description.dtypes.values()})}
         if description.ignored:

@@ -20,6 +20,10 @@ Pixels = Annotated[tuple[Positive, ...], Parameter(consume_multiple=(1, 2))]
 """One number of pixels for a square, or height and width."""
 
 
+PixelRange = Annotated[tuple[float, float] | None, Parameter(consume_multiple=True)]
+"""Values of black and white in images of more than 8 bits, such as 0 4095 for 12 bits."""
+
+
 def size_of(pixels: tuple[int, ...] | None) -> int | tuple[int, int] | None:
     """Returns one number for a square, or height and width, or None."""
     if pixels is None:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from keras_vit.cli.console import Screen, image_files, load_model, start_backend, tell
-from keras_vit.cli.options import Pixels, Positive, drop_unset, size_of
+from keras_vit.cli.options import PixelRange, Pixels, Positive, drop_unset, size_of
 from keras_vit.serving import Settings
 
 _LIMITS = Settings()
@@ -25,6 +25,7 @@ def explain(
     /,
     *,
     preset: str,
+    pixel_range: PixelRange = None,
     out: Path = Path("report"),
     method: Method = "relevance",
     target: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
@@ -38,6 +39,7 @@ def explain(
     Args:
         images: paths of image files or of folders of images.
         preset: name of a preset, path of a file or folder, or hf://owner/repo.
+        pixel_range: values of black and white in images of more than 8 bits, such as 0 4095.
         out: path of the folder to write.
         method: method that the page shows first.
         target: labels or numbers of the classes to explain; by default the two most probable
@@ -46,11 +48,12 @@ def explain(
             any size needs it.
     """
     paths = image_files(images)
-    model = load_model(preset, **drop_unset({"image_size": size_of(image_size)}))
+    model = load_model(preset, pixel_range, **drop_unset({"image_size": size_of(image_size)}))
     from keras_vit.explanation.report import write_report
 
     words = ["keras-vit", "explain", *images, "--preset", preset]
     words += ["--method", method, *(["--target", *target] if target else [])]
+    words += ["--pixel-range", *map(str, pixel_range)] if pixel_range else []
     words += ["--image-size", *map(str, image_size)] if image_size else []
     written = write_report(
         model,

@@ -9,7 +9,7 @@ from cyclopts import Group, Parameter
 from cyclopts.validators import LimitedChoice, mutually_exclusive
 
 from keras_vit.cli.console import console, start_backend, tell
-from keras_vit.cli.options import Pixels, Positive, Share, drop_unset, size_of
+from keras_vit.cli.options import PixelRange, Pixels, Positive, Share, drop_unset, size_of
 
 if TYPE_CHECKING:
     from keras_vit.finetune import Plan
@@ -73,6 +73,7 @@ def finetune(
     resume: bool = False,
     recipe: Recipe = _DEFAULTS,
     image_size: Pixels | None = None,
+    pixel_range: PixelRange = None,
     dropout: Share | None = None,
     augmentation: Augmentation | None = None,
     mixed_precision: Literal["mixed_bfloat16", "mixed_float16"] | None = None,
@@ -95,6 +96,7 @@ def finetune(
         from_scratch: architecture to train with fresh weights, such as vit_ti16.
         resume: continue the training in the folder OUT.
         image_size: pixels of the model's images, or height and width.
+        pixel_range: values of black and white in images of more than 8 bits, such as 0 4095.
         dropout: share of activations that training drops (dropout_rate).
         augmentation: random changes of the images, by the names of AugReg; none crops and flips.
             Without this option images stay unchanged.
@@ -126,6 +128,7 @@ def finetune(
         split=split,
         validation=_share_or_name(validation),
         image_size=size_of(image_size),
+        pixel_range=pixel_range,
         dtype=mixed_precision,
         dropout_rate=dropout,
         augmentation=augmentation,

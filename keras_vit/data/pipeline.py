@@ -126,21 +126,21 @@ class Pipeline:
 
     def image(self, draw: int, index: int) -> np.ndarray:
         """Returns one image in the model's size and range, `(height, width, channels)`."""
-        pixels = self._decode(index)
-        if self.augmentation is None:
-            pixels = self.preprocessor.resize(pixels)
-        else:
-            pixels = self._augment(self.augmentation, pixels, draw)
-        return self.preprocessor.scale(pixels)
+        try:
+            pixels = self._decode(index)
+            if self.augmentation is None:
+                pixels = self.preprocessor.resize(pixels)
+            else:
+                pixels = self._augment(self.augmentation, pixels, draw)
+            return self.preprocessor.scale(pixels)
+        except ConfigError as error:
+            reason = self.records.name_reason(index, error)
+            raise ConfigError(f"{reason} unreadable='skip' leaves it out.") from error
 
     def _decode(self, index: int) -> Any:
         if self.records.decoded is not None:
             return self.records.decoded[index]
-        try:
-            return self.preprocessor.decode(self.records.images[index])
-        except ConfigError as error:
-            reason = self.records.name_reason(index, error)
-            raise ConfigError(f"{reason} unreadable='skip' leaves it out.") from error
+        return self.preprocessor.decode(self.records.images[index])
 
     def _augment(self, augmentation: Augmentation, pixels: Any, draw: int) -> np.ndarray:
         """Returns the image after random changes, in the model's size and in [0, 255]."""

@@ -69,6 +69,7 @@ def embed(
     task = {
         **identity_of(model, layer),
         "protocol": model.preprocessor.protocol,
+        "pixel_range": model.preprocessor.pixel_range,
         "batch_size": min(batch_size, len(names)),
         "files": hash_files(names),
     }

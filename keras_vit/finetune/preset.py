@@ -70,6 +70,7 @@ def finetune_preset(
     split: str = "train",
     validation: float | str | os.PathLike[str] | None = 0.1,
     image_size: int | tuple[int, int] | None = None,
+    pixel_range: tuple[float, float] | None = None,
     dtype: Any = None,
     dropout_rate: float | None = None,
     steps: int = 500,
@@ -103,6 +104,7 @@ def finetune_preset(
         validation: a share of the data, such as 0.1; another folder, or split of the data set;
             or None.
         image_size: pixels, an int or (height, width); None for the preset's size.
+        pixel_range: values of black and white in images of more than 8 bits, see `Preprocessor`.
         dtype: a Keras dtype or policy, such as `"mixed_bfloat16"`.
         dropout_rate: dropout of the model; None for the preset's rate.
         steps, batch_size, accumulate: weight updates, images per update, batches per update.
@@ -126,7 +128,9 @@ def finetune_preset(
     source, description = _start(preset, from_scratch, image_size)
     images, held_out = training_and_validation(
         data,
-        Preprocessor.from_description(description, image_size),
+        dataclasses.replace(
+            Preprocessor.from_description(description, image_size), pixel_range=pixel_range
+        ),
         split=split,
         validation=validation,
         labels=labels,

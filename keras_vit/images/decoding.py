@@ -20,16 +20,27 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from keras_vit.environment.limits import IMAGE_PIXELS
 from keras_vit.errors import ConfigError
 from keras_vit.files import open_plain
+from keras_vit.text import warn
+
+Range = tuple[float, float]
+"""The values of black and white."""
 
 
 class TooManyPixelsError(ConfigError):
-    """The header of an encoded image states more pixels than the limit."""
+    """The header of an encoded image states more pixels than the limit, in all or on a side."""
 
 
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 """Pillow's modes by number of channels."""
 
 _MOST_BYTES = 2**28  # of an image in a file object
+LONGEST_SIDE = 2**16 - 1
+"""Most pixels of a side of an encoded image, the limit of JPEG.
+
+A long strip takes ten times the memory of a square of as many pixels.
+"""
+
+_FEW = 64  # levels of grey that a picture with more bits shows as steps
 _LARGE = 2**24  # pixels of an image that is decoded alone
 
 _REFUSED_FORMATS = {
@@ -60,15 +71,24 @@ def format_of_name(name: str) -> str | None:
 
 def name_of(source: Any) -> str:
     """Returns the name of an image for messages."""
+    own = own_name(source)
+    return own or ("a PIL image" if isinstance(source, Image.Image) else "an encoded image")
+
+
+def own_name(source: Any) -> str:
+    """Returns the name of the file of an image, or "" if it has none."""
     if isinstance(source, (str, os.PathLike)):
         return os.fsdecode(source)
-    if isinstance(source, Image.Image):
-        return os.fsdecode(getattr(source, "filename", "")) or "a PIL image"
-    name = getattr(source, "name", None)
-    return name if isinstance(name, str) else "an encoded image"
+    name = getattr(source, "filename" if isinstance(source, Image.Image) else "name", None)
+    return os.fsdecode(name) if isinstance(name, (str, bytes, os.PathLike)) else ""
 
 
-def decode_image(source: Any, channels: int, max_pixels: int | None = None) -> Image.Image:
+def decode_image(
+    source: Any,
+    channels: int,
+    max_pixels: int | None = None,
+    pixel_range: Range | None = None,
+) -> Image.Image:
     """Returns an image upright, in 8 bits, with this many channels.
 
     Args:
@@ -76,6 +96,8 @@ def decode_image(source: Any, channels: int, max_pixels: int | None = None) -> I
             or a Pillow image.
         channels: 1, 3 or 4.
         max_pixels: most pixels of an encoded image; None for `environment.limits.IMAGE_PIXELS`.
+        pixel_range: values of black and white in an image of more than 8 bits; None for the
+            whole range of 16 bits.
 
     Raises:
         ConfigError: the file does not exist, is no regular file, or is no image; the image is
@@ -86,8 +108,10 @@ def decode_image(source: Any, channels: int, max_pixels: int | None = None) -> I
     with open_image(source, max_pixels) as image:
         large = image.width * image.height > _LARGE
         with _turn_of_large_images(os.getpid()) if large else contextlib.nullcontext():
+            deep = _is_deep_colour(image)
             image.load()
-            return _convert(_turn_upright(image), MODES[channels])
+            upright = _turn_upright(image)
+            return _convert(upright, MODES[channels], name_of(source), pixel_range, deep)
 
 
 def size_in_header(source: Any, max_pixels: int | None = None) -> tuple[int, int]:
@@ -124,7 +148,11 @@ def open_image(source: Any, max_pixels: int | None = None) -> Iterator[Image.Ima
                 "all. Make it smaller first, or raise the limit: Preprocessor(max_pixels=...) "
                 "or KERAS_VIT_MAX_PIXELS."
             )
-        _check_range(image, name)
+        if max(image.size) > LONGEST_SIDE:
+            raise TooManyPixelsError(
+                f"{name}: {image.height}x{image.width} pixels, expected at most {LONGEST_SIDE:,} "
+                "on each side. Divide it into parts, or give an array."
+            )
         yield image
 
 
@@ -201,18 +229,64 @@ def _turn_upright(image: Image.Image) -> Image.Image:
     return ImageOps.exif_transpose(image)
 
 
-def _check_range(image: Image.Image, name: str) -> None:
-    if image.mode in ("I", "F"):
+def to_8_bits(values: np.ndarray, pixel_range: Range) -> np.ndarray:
+    """Returns pixels as uint8: the two values of a range become 0 and 255, others are clipped.
+
+    Raises:
+        ConfigError: a value is NaN.
+    """
+    low, high = pixel_range
+    scaled = (values.astype(np.float32) - np.float32(low)) * np.float32(255 / (high - low))
+    if np.isnan(scaled).any():
+        raise ConfigError("Pixels must be numbers, found NaN.")
+    return np.rint(np.clip(scaled, 0, 255)).astype(np.uint8)
+
+
+def _is_deep_colour(image: Image.Image) -> bool:
+    """Whether Pillow decodes 16 bits of several channels to their high bytes."""
+    tiles = getattr(image, "tile", ())
+    return image.mode in ("RGB", "RGBA", "LA") and any(";16" in str(tile[-1]) for tile in tiles)
+
+
+def _convert(
+    image: Image.Image, mode: str, name: str, pixel_range: Range | None, is_deep_colour: bool
+) -> Image.Image:
+    if is_deep_colour and pixel_range is not None:
         raise ConfigError(
-            f"{name}: an image of mode {image.mode} has no range of its own; expected 8 "
-            "or 16 bits. Give an array with pixels in [0, 255] or [0, 1]."
+            f"{name}: Pillow reads colours of 16 bits as 8 bits, so pixel_range= has no effect. "
+            "Read the file with another library, such as tifffile, and give its array."
+        )
+    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
+        values = np.asarray(image)
+        if pixel_range is None and not image.mode.startswith("I;16"):
+            raise ConfigError(
+                f"{name}: an image of mode {image.mode} has no range of its own; expected 8 or 16 "
+                "bits. Give pixel_range=(black, white), the values of its darkest and brightest "
+                "pixels."
+            )
+        if pixel_range is None:  # Pillow would clip at 255; libpng keeps the high byte
+            _warn_of_few_levels(values, name)
+        image = Image.fromarray(
+            (values >> 8).astype(np.uint8)
+            if pixel_range is None
+            else to_8_bits(values, pixel_range)
+        )
+    return image if image.mode == mode else image.convert(mode)
+
+
+def _warn_of_few_levels(values: np.ndarray, name: str) -> None:
+    """Warns of 16-bit pixels whose high bytes keep less than half of their levels, 64 at most."""
+    present = np.zeros(2**16, bool)
+    present[values.reshape(-1)] = True
+    levels, kept = int(present.sum()), int(present.reshape(256, 256).any(1).sum())
+    if kept <= _FEW and levels > 2 * kept:
+        warn(
+            f"{name}: {levels:,} levels of 16 bits become {kept} of 8 bits. If the brightest white "
+            f"is below 65535, give pixel_range=(black, white), such as {likely_range(values)}."
         )
 
 
-def _convert(image: Image.Image, mode: str) -> Image.Image:
-    _check_range(image, name_of(image))
-    if image.mode.startswith("I;16"):  # Pillow would clip at 255; libpng keeps the high byte
-        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-    if image.mode == mode:
-        return image
-    return image.convert(mode)
+def likely_range(values: np.ndarray) -> tuple[int, int]:
+    """Returns black and white of whole numbers by the fewest bits, 8 to 32, that hold them."""
+    bits = (8, 10, 12, 14, 16, 24, 32)
+    return 0, next((2**b - 1 for b in bits if values.max() < 2**b), int(values.max()))

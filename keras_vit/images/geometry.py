@@ -59,7 +59,11 @@ def _squash(sides: tuple[Any, Any], size: Size, parameters: Parameters, xp: Any)
 
 def _big_vision(sides: tuple[Any, Any], size: Size, parameters: Parameters, xp: Any) -> list[Axis]:
     factor = float(resize_small_for(size, parameters)) / xp.minimum(*sides)
-    targets = [xp.round(have * factor) for have in sides]
+    return _middle_of(sides, [xp.round(have * factor) for have in sides], size, xp)
+
+
+def _middle_of(sides: tuple[Any, Any], targets: list[Any], size: Size, xp: Any) -> list[Axis]:
+    """The middle of a resized image; an odd margin is smaller at first."""
     return [
         Axis(0.0, have, target, xp.floor((target - want) / 2), want)
         for have, target, want in zip(sides, targets, size, strict=True)
@@ -83,6 +87,16 @@ def _timm(sides: tuple[Any, Any], size: Size, parameters: Parameters, xp: Any) -
     return axes
 
 
+def _transformers(
+    sides: tuple[Any, Any], size: Size, parameters: Parameters, xp: Any
+) -> list[Axis]:
+    if parameters["crop_mode"] == "squash":
+        return _squash(sides, size, parameters, xp)
+    edge = float(round(max(size) / parameters["crop_pct"]))
+    targets = [xp.floor(have * edge / xp.minimum(*sides)) for have in sides]
+    return _middle_of(sides, targets, size, xp)
+
+
 def _keras_hub(sides: tuple[Any, Any], size: Size, parameters: Parameters, xp: Any) -> list[Axis]:
     axes = []
     for k, (have, want) in enumerate(zip(sides, size, strict=True)):
@@ -98,6 +112,6 @@ _AXES: dict[str, Callable[..., list[Axis]]] = {
     "paper": _squash,
     "big_vision": _big_vision,
     "timm": _timm,
-    "transformers": _squash,
+    "transformers": _transformers,
     "keras_hub": _keras_hub,
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from keras_vit.errors import ConfigError
-from keras_vit.images.decoding import format_of_name, size_in_header
+from keras_vit.images.decoding import TooManyPixelsError, format_of_name, size_in_header
 
 
 class ImageFiles(NamedTuple):
@@ -45,7 +45,9 @@ def _looks_like_one(path: str) -> bool:
     if format_of_name(path) is not None:
         return True
     try:
-        size_in_header(path, max_pixels=2**63)  # an image above the limit is also an image
+        size_in_header(path)
+    except TooManyPixelsError:  # an image above the limit is also an image
+        return True
     except ConfigError:
         return False
     return True
@@ -56,7 +58,7 @@ def _walk(folder: str, files: ImageFiles, above: tuple[tuple[int, int], ...]) ->
     try:
         status = Path(folder).stat()
         with os.scandir(folder) as entries:
-            inside = sorted(entries, key=lambda entry: (entry.is_dir(), entry.name))
+            inside = sorted(entries, key=lambda entry: (_is_folder(entry), entry.name))
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigError(f"{folder}: this folder cannot be listed ({reason}).") from error
@@ -67,9 +69,23 @@ def _walk(folder: str, files: ImageFiles, above: tuple[tuple[int, int], ...]) ->
     for entry in inside:
         if entry.name.startswith("."):
             hidden += 1
-        elif entry.is_dir():
+        elif _is_folder(entry):
             hidden += _walk(entry.path, files, (*above, here))
         else:
-            is_image = entry.is_file() and _looks_like_one(entry.path)
-            (files.images if is_image else files.others).append(entry.path)
+            (files.images if _is_image(entry) else files.others).append(entry.path)
     return hidden
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
+
+
+def _is_image(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry is an image; what cannot be opened is an unreadable one by its suffix."""
+    try:
+        return entry.is_file() and _looks_like_one(entry.path)
+    except OSError:
+        return format_of_name(entry.name) is not None

@@ -6,6 +6,7 @@ array, and its values; tests/images/test_inputs.py tests each row.
 
 import contextlib
 import dataclasses
+import functools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ import numpy as np
 from PIL import Image
 
 from keras_vit.errors import ConfigError
+from keras_vit.images.decoding import Range, likely_range, to_8_bits
 from keras_vit.text import warn
 
 Item = Any
@@ -28,12 +30,11 @@ class Pixels:
 
     Args:
         values: the pixels, `(height, width, channels)`.
-        white: the value of full brightness, 1 or 255, which is decided for the whole array of
-            the user.
+        of: the images of the user's array, which decide the value of full brightness.
     """
 
     values: np.ndarray
-    white: int
+    of: "PixelImages"
 
 
 class UserImage(NamedTuple):
@@ -70,13 +71,17 @@ class PixelImages(Sequence[Pixels]):
 
     def __init__(self, array: Any, channels: int) -> None:
         self._images = _images_first(as_array(array), channels)
-        self._white = _white(self._images)
+
+    @functools.cached_property
+    def white(self) -> int:
+        """The value of full brightness, 1 or 255."""
+        return _white(self._images)
 
     def __len__(self) -> int:
         return len(self._images)
 
     def __getitem__(self, index: Any) -> Any:
-        return Pixels(self._images[index], self._white)
+        return Pixels(self._images[index], self)
 
 
 def as_array(value: Any) -> np.ndarray:
@@ -276,11 +281,16 @@ def _white(images: np.ndarray) -> int:
     return 1
 
 
-def eight_bit_range(pixels: Pixels) -> np.ndarray:
+def eight_bit_range(pixels: Pixels, pixel_range: Range | None = None) -> np.ndarray:
     """Returns the values in [0, 255]: uint8 if all are whole numbers there, else float32.
 
     Whole numbers are 8-bit pixels in another type. They become uint8 because the libraries of the
     weights round and clip 8-bit pixels.
+
+    Args:
+        pixels: an image.
+        pixel_range: values of black and white of an image that is not uint8; None for those that
+            the user's array suggests.
 
     Raises:
         ConfigError: the values have another range or type, or the image has no pixel.
@@ -293,13 +303,16 @@ def eight_bit_range(pixels: Pixels) -> np.ndarray:
         raise ConfigError(f"An image has pixels, found shape {values.shape}.")
     if values.dtype == np.uint8:
         return values
+    if pixel_range is not None:
+        return to_8_bits(values, pixel_range)
+    white = pixels.of.white
     low, high = float(values.min()), float(values.max())
-    if not (low >= 0 and high <= pixels.white):
+    if not (low >= 0 and high <= white):
         raise ConfigError(_out_of_range(values, low, high))
     if values.dtype.kind != "f":
         return values.astype(np.uint8)
     # k / 255 is rounded to the type of `values`; `slack` is the largest error of that rounding.
-    exact = pixels.white == 255
+    exact = white == 255
     scaled = values.astype(np.float32, copy=False)
     scaled = scaled if exact else scaled * np.float32(255)
     rounded = np.rint(scaled)
@@ -317,6 +330,8 @@ def _out_of_range(values: np.ndarray, low: float, high: float) -> str:
             f"{message} Images with values below 0 are prepared already: give them to "
             "model.predict, or call the model. If resizing made the values negative, use np.clip."
         )
-    if values.dtype.kind != "f" and high <= 65535:
-        return f"{message} Pixels of 16 bits become 8 bits by // 257."
-    return message
+    range_ = likely_range(values) if values.dtype.kind != "f" else (f"{low:g}", f"{high:g}")
+    return (
+        f"{message} Give Preprocessor(pixel_range=(black, white)) (--pixel-range), by these values "
+        f"({range_[0]}, {range_[1]})."
+    )

@@ -15,14 +15,15 @@ from typing import Any, TypeVar
 import numpy as np
 
 from keras_vit.config.rules import COUNT, pair
-from keras_vit.errors import ConfigError
-from keras_vit.images.decoding import decode_image, pixel_limit
+from keras_vit.errors import ConfigError, shown
+from keras_vit.images.decoding import Range, decode_image, own_name, pixel_limit
 from keras_vit.images.geometry import resize_small_for
 from keras_vit.images.inputs import Item, Pixels, UserImage, eight_bit_range, images_in
 from keras_vit.images.packing import fit_to_patches, pack, pack_image
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
 from keras_vit.images.resampling import Picture, Size, pixels_of, size_of
 from keras_vit.images.resizing import resize
+from keras_vit.text import visible
 
 T = TypeVar("T")
 
@@ -51,6 +52,10 @@ class Preprocessor:
             `KERAS_VIT_MAX_PIXELS`, or 89,478,485, from which on Pillow warns.
         scaled: True for pixels in the protocol's range; False for pixels in [0, 255], for a
             model with `rescale=True`.
+        pixel_range: values of black and white in images of more than 8 bits, such as (0, 4095)
+            for 12 bits; values beyond them become black or white. It applies to files of 16 and 32
+            bits and to arrays of any type but uint8. None reads 16-bit files as [0, 65535] and
+            arrays as [0, 255] or [0, 1].
         patch_size: pixels of a patch, for a model with `native_aspect=True`: images keep their
             aspect ratio, and a batch is packed patches, see `keras_vit.images.packing`.
 
@@ -71,6 +76,7 @@ class Preprocessor:
     data_format: str = "channels_last"
     max_pixels: int | None = None
     scaled: bool = True
+    pixel_range: Range | None = None
     patch_size: int | Size | None = None
     _parameters: dict[str, Any] = dataclasses.field(init=False, repr=False, compare=False)
 
@@ -78,6 +84,8 @@ class Preprocessor:
         size = _pair(self.image_size)
         if self.max_pixels is not None:
             pixel_limit(self.max_pixels)
+        if self.pixel_range is not None:
+            object.__setattr__(self, "pixel_range", _checked_range(self.pixel_range))
         parameters = complete(self.protocol)
         for key in ("mean", "std"):
             numbers = parameters[key]
@@ -133,7 +141,8 @@ class Preprocessor:
         Raises:
             ConfigError: the checkpoint does not state its image size.
         """
-        size = image_size or description.config.image_size
+        fed_size = getattr(description, "fed_size", None)
+        size = image_size or fed_size or description.config.image_size
         if size is None and "image_size" in getattr(description, "undetermined", ()):
             raise ConfigError(
                 f"{description.path} does not state its image_size: give image_size=."
@@ -194,9 +203,9 @@ class Preprocessor:
         try:
             return self.scale(self.resize(self.decode(item)))
         except ConfigError as error:
-            return error
+            return _naming(item, error)
         except MemoryError:
-            return ConfigError("Not enough memory to prepare an image.")
+            return _naming(item, ConfigError("Not enough memory to prepare an image."))
 
     def decode(self, item: Any) -> Picture:
         """Returns one image upright and with the model's channels, the first step of a call.
@@ -214,8 +223,8 @@ class Preprocessor:
         if isinstance(source, ConfigError):
             raise source
         if isinstance(source, Pixels):
-            return self._set_channels(eight_bit_range(source))
-        return decode_image(source, self.channels, self.max_pixels)
+            return self._set_channels(eight_bit_range(source, self.pixel_range))
+        return decode_image(source, self.channels, self.max_pixels, self.pixel_range)
 
     def resize(self, image: Picture) -> np.ndarray:
         """Returns a decoded image, resized and cropped to the model's size: the second step.
@@ -335,6 +344,26 @@ def read_ahead(items: Iterable[T]) -> Iterator[T]:
         while (item := coming.result()) is not None:
             coming = thread.submit(next, source, None)
             yield item
+
+
+def _naming(item: Any, error: ConfigError) -> ConfigError:
+    """Returns an error whose message begins with the name of its image, if the image has one."""
+    name = own_name(item)
+    return error if visible(name) in str(error) else ConfigError(f"{name}: {error}")
+
+
+def _checked_range(pixel_range: Any) -> Range:
+    """Returns black and white as numbers, or raises `ConfigError`."""
+    try:
+        black, white = map(float, pixel_range)
+    except (TypeError, ValueError):
+        black = white = math.nan
+    if not (math.isfinite(white - black) and black < white):
+        raise ConfigError(
+            f"pixel_range={shown(pixel_range)}, expected two numbers, the values of black and of "
+            "white, such as (0, 4095)."
+        )
+    return black, white
 
 
 def _pair(image_size: int | Size | None) -> Size | None:

@@ -26,9 +26,11 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "paper": {},
     "big_vision": {"resize_small": None, "image_size": None, "method": "area", "antialias": False},
     "timm": {"crop_pct": 0.9, "interpolation": "bicubic", "crop_mode": "center"},
-    "transformers": {"interpolation": "bilinear", "crop_pct": 1.0, "resize": "pillow"},
+    "transformers": {
+        "interpolation": "bilinear", "crop_pct": 1.0, "crop_mode": "squash", "resize": "pillow"
+    },
     "keras_hub": {"crop_to_aspect_ratio": True, "antialias": False},
-}
+}  # fmt: skip
 """Parameters and their defaults, by protocol.
 
 - `paper`: squash, bilinear without antialias (`vit_jax/input_pipeline.py`).
@@ -39,6 +41,9 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
   image squashed (`crop_mode="squash"`) or framed (`"border"`). `interpolation` is one of
   Pillow's filters (`timm/data/transforms_factory.py`).
 - `transformers`: squash; with `crop_pct` below 1 to image_size / `crop_pct`, then a central crop.
+  With `crop_mode="center"` the smaller side becomes the larger side of image_size / `crop_pct`
+  (`shortest_edge` of CLIP and DINOv2), then a central crop, which begins up to a pixel before
+  timm's.
   `resize` is `"pillow"`, one of Pillow's filters (the processors of transformers 4, `...Pil` in
   transformers 5); `"tensor"`, torchvision's bilinear or bicubic with antialias, rounded to 8 bits
   (`...Fast`, the default of transformers 5); or `"float"`, the same without rounding
@@ -73,6 +78,8 @@ _VALUES = {
     "crop_mode": choice("center", "squash", "border"),
     "resize": choice("pillow", "tensor", "float"),
 }
+_VALUES_OF = {"transformers": {"crop_mode": choice("center", "squash")}}
+"""Values of a parameter that a protocol of this name does not share with the others."""
 
 
 def complete(protocol: ProtocolSpec) -> dict[str, Any]:
@@ -90,7 +97,7 @@ def complete(protocol: ProtocolSpec) -> dict[str, Any]:
         )
     name = protocol["name"]
     choice(*PROTOCOLS).check("protocol", name)
-    values = {**PROTOCOLS[name], **_OF_ALL}
+    values, allowed = {**PROTOCOLS[name], **_OF_ALL}, {**_VALUES, **_VALUES_OF.get(name, {})}
     for key, value in protocol.items():
         if key == "name":
             continue
@@ -99,7 +106,7 @@ def complete(protocol: ProtocolSpec) -> dict[str, Any]:
                 f"Protocol {name!r} has no parameter {key!r}.{nearest(str(key), values)} It has "
                 f"{', '.join(values)}."
             )
-        _VALUES[key].check(f"Protocol {name!r}: {key}", value)
+        allowed[key].check(f"Protocol {name!r}: {key}", value)
         values[key] = value
     if values.get("resize", "pillow") != "pillow" and values["interpolation"] not in TENSOR_FILTERS:
         raise ConfigError(

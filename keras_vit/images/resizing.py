@@ -35,8 +35,8 @@ def resize(image: Picture, size: Size, parameters: dict[str, Any]) -> np.ndarray
     name = parameters["name"]
     if parameters.get("crop_mode") == "border":
         return _resize_into_frame(image, size, parameters)
-    # TensorFlow computes sizes in float32, torchvision in float64.
-    kind: Any = np.float64 if name == "timm" else np.float32
+    # TensorFlow computes sizes in float32, Python in float64.
+    kind: Any = np.float64 if "crop_mode" in parameters else np.float32
     height, width = map(kind, size_of(image))
     axes = axes_of((height, width), size, parameters, np)
     target = _check_size(*(int(axis.target) for axis in axes))

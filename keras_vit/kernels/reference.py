@@ -110,6 +110,8 @@ def attention(query: Any, key: Any, value: Any, bias: Any = None) -> Any:
 def attention_weights(query: Any, key: Any, bias: Any = None) -> Any:
     """Returns the softmax of Eq. 6, float32 `(batch, heads, tokens, others)`; see `attention`."""
     query = query / query.shape[-1] ** 0.5
+    if keras.backend.standardize_dtype(query.dtype) == "float16":  # scores may exceed its range
+        query, key = (ops.cast(x, "float32") for x in (query, key))
     scores = ops.einsum("bqhd,bkhd->bhqk", query, key)
     scores = ops.cast(scores, at_least_float32(scores))
     if bias is not None:

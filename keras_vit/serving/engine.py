@@ -10,7 +10,7 @@ from PIL import Image
 from keras_vit.data.records import Encoded
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.explanation import explain
-from keras_vit.images.decoding import MODES, TooManyPixelsError, pixel_limit
+from keras_vit.images.decoding import LONGEST_SIDE, MODES, TooManyPixelsError, pixel_limit
 from keras_vit.images.resampling import picture_of
 from keras_vit.inference import run
 from keras_vit.model import VisionTransformer
@@ -40,7 +40,11 @@ class Engine:
         self.model = model
         self.most_pixels = pixel_limit(settings.max_pixels)
         self.classifies = bool(model.config.has_one_prediction)
-        self._preprocessor = dataclasses.replace(model.preprocessor, max_pixels=self.most_pixels)
+        self._preprocessor = dataclasses.replace(
+            model.preprocessor,
+            max_pixels=self.most_pixels,
+            pixel_range=settings.pixel_range or model.preprocessor.pixel_range,
+        )
         self._max_batch = settings.max_batch
         stage = "pre_logits"
         self.functions: dict[str, Function] = {
@@ -81,8 +85,9 @@ class Engine:
         except TooManyPixelsError as error:
             raise HTTPException(
                 413,
-                f"{name} has more pixels than the limit, {self.most_pixels:,}. Send a smaller "
-                "image, or start the server with a larger --max-pixels.",
+                f"{name} has more pixels than the limit, {self.most_pixels:,}, or more than "
+                f"{LONGEST_SIDE:,} on a side. Send a smaller image, or start the server with a "
+                "larger --max-pixels.",
             ) from error
         except ConfigError as error:
             raise HTTPException(415, str(error)) from error

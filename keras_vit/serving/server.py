@@ -1,6 +1,9 @@
 """The port and signals of `keras-vit serve`."""
 
+import asyncio
 import dataclasses
+import functools
+import ipaddress
 import os
 import signal
 import socket
@@ -10,8 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import h11
 import uvicorn
 from PIL import Image
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from keras_vit.errors import ConfigError
 from keras_vit.model import VisionTransformer
@@ -40,15 +45,62 @@ def run(
         server = uvicorn.Server(configuration(app, settings, access_log))
         shown_host = f"[{host}]" if ":" in host else host
         announce(f"Serving {source} at http://{shown_host}:{listening.getsockname()[1]}")
+        if not ipaddress.ip_address(listening.getsockname()[0]).is_loopback:
+            announce(
+                "Other machines reach this address: put a proxy with TLS, passwords and a limit of "
+                "connections per client in front."
+            )
         with _sigterm_ends_quietly():
             server.run([listening])
+
+
+class _Connection(H11Protocol):
+    """A connection that is closed if the header of a request takes too long.
+
+    uvicorn limits only the time between an answer and the first byte of the next request.
+
+    Args:
+        seconds: time for a header.
+        arguments, options: as for `H11Protocol`.
+    """
+
+    def __init__(self, seconds: float, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._seconds = seconds
+        self._limit: asyncio.TimerHandle | None = None
+
+    def _watch(self) -> None:
+        """Starts the limit where a header is awaited, and ends it otherwise."""
+        is_awaited = self.conn.their_state is h11.IDLE
+        if self._limit is None and is_awaited:
+            self._limit = self.loop.call_later(self._seconds, self.transport.close)
+        elif self._limit is not None and not is_awaited:
+            self._limit.cancel()
+            self._limit = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._limit is not None:
+            self._limit.cancel()
 
 
 def configuration(app: Any, settings: Settings, access_log: bool = False) -> uvicorn.Config:
     """Returns the configuration of uvicorn for an application and its limits."""
     return uvicorn.Config(
         app,
-        http="h11",
+        http=functools.partial(_Connection, settings.read_timeout),  # type: ignore[arg-type]
         ws="none",
         lifespan="on",
         log_level="info" if access_log else "warning",

@@ -46,6 +46,8 @@ class Preset:
             `i1k_ft_i1k`.
         source: URL, or `hf://owner/repo`; None for a preset inside this package.
         image_size: side of the images in pixels.
+        fed_size: side to which the library's processor brings images, where its class resizes the
+            positions of `image_size` to them; a model is loaded at this size.
         num_classes: number of classes of its head; None if only the file states it.
         protocol: preparation of images.
         top1: reported accuracy on ImageNet's validation images in percent.
@@ -75,6 +77,7 @@ class Preset:
     image_size: int
     num_classes: int | None
     protocol: ProtocolSpec
+    fed_size: int | None = None
     top1: float | None = None
     reported: str = ""
     upstream_top1: float | None = None

@@ -165,7 +165,7 @@ def test_names_that_do_not_number_the_classes_are_left_out(tmp_path, caplog):
     assert "id2label of the keys 0, 7, expected 0 to 1" in caplog.text
 
 
-CROPPED = {"crop_pct": 1.0, "name": "timm"}
+CROPPED = {"crop_pct": 1.0, "name": "transformers", "crop_mode": "center"}
 SCALED = {"crop_pct": 1.0, "name": "transformers"}
 PROCESSORS = {
     "an int of a CLIPFeatureExtractor": (

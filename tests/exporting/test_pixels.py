@@ -22,6 +22,7 @@ PROTOCOLS = {
     "timm": ("timm", 3, 0.3),
     "timm, squash": ({"name": "timm", "crop_mode": "squash"}, 3, 0.3),
     "transformers": ("transformers", 2, 0.3),
+    "edge": ({"name": "transformers", "crop_mode": "center", "crop_pct": 0.875}, 2, 0.3),
     "crop": ({"name": "transformers", "crop_pct": 0.9, "interpolation": "bicubic"}, 3, 0.3),
 }
 """Protocol, and how far a pixel may be from the preprocessor's: at most, and in the mean.

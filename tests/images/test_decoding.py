@@ -166,3 +166,70 @@ def test_formats_without_a_signature_are_recognised_by_their_suffix(tmp_path):
     assert "not a readable image" in refusal((tmp_path / "x.tga").read_bytes())
     (tmp_path / "x.heic").write_bytes(b"\0\0\0\x18ftypheic" + bytes(99))
     assert "pillow-heif" in refusal(tmp_path / "x.heic")
+
+
+def strip(width: int, height: int) -> bytes:
+    """A PNG file of ones and zeros."""
+    header = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
+    parts = chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(b"")), chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+@pytest.mark.parametrize("sides", [(80_000_000, 1), (1, 80_000_000), (65_536, 2)])
+def test_a_strip_is_refused_by_its_header(sides):
+    """Its area is below the limit."""
+    assert "expected at most 65,535 on each side" in refusal(strip(*sides))
+
+
+def test_a_refusal_after_decoding_names_the_file(tmp_path):
+    Image.new("L", (1, 60_000)).save(tmp_path / "scan.png")
+    found = refusal(tmp_path / "scan.png", Preprocessor(32, protocol="timm"))
+    assert found.startswith(f"{tmp_path / 'scan.png'}: The image is too long")
+
+
+def test_want_of_memory_names_the_file(tmp_path, monkeypatch):
+    def fail(self, image):
+        raise MemoryError
+
+    (tmp_path / "x.png").write_bytes(photo())
+    monkeypatch.setattr(Preprocessor, "resize", fail)
+    reason = PREPARE.prepare(tmp_path / "x.png")
+    assert str(reason).startswith(f"{tmp_path / 'x.png'}: Not enough memory")
+
+
+def scan(low, high, dtype="uint16"):
+    """256 levels between two values."""
+    return np.linspace(low, high, 256).reshape(16, 16).astype(dtype)
+
+
+def test_twelve_bits_in_a_file_of_sixteen_keep_their_levels(tmp_path):
+    """With `pixel_range`; without it a warning says how many are left. An array is read alike."""
+    Image.fromarray(scan(800, 1310)).save(tmp_path / "scan.png")
+    with pytest.warns(UserWarning, match=r"scan.png: 256 levels of 16 bits become 3 of 8.*4095"):
+        dark = Preprocessor(16, 1)(tmp_path / "scan.png")
+    assert len(np.unique(dark)) == 3
+    prepare = Preprocessor(16, 1, pixel_range=(800, 1310))
+    bright = prepare(tmp_path / "scan.png")
+    assert (bright.min(), bright.max(), len(np.unique(bright))) == (-1, 1, 256)
+    np.testing.assert_array_equal(prepare(scan(800, 1310)), bright)
+    assert (Preprocessor(16, 1, pixel_range=(900, 901))(scan(800, 1310)) ** 2 == 1).all()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_range_leaves_eight_bits_alone_and_reads_files_of_32_bits(tmp_path):
+    eight = scan(0, 255, "uint8")
+    prepare = Preprocessor(16, 1, pixel_range=(0, 2))
+    np.testing.assert_array_equal(prepare(eight), Preprocessor(16, 1)(eight))
+    Image.fromarray(scan(0, 2, "float32")).save(tmp_path / "x.tiff")
+    assert len(np.unique(prepare(tmp_path / "x.tiff"))) == 256
+
+
+@pytest.mark.parametrize("pixel_range", [(5, 5), (0, float("nan")), 4095, (1, 2, 3), "ab"])
+def test_a_bad_range_is_refused(pixel_range):
+    with pytest.raises(ConfigError, match="two numbers"):
+        Preprocessor(16, pixel_range=pixel_range)
+
+
+def test_the_advice_for_an_array_follows_its_values():
+    with pytest.raises(ConfigError, match=r"pixel_range=.*\(0, 4095\)"):
+        Preprocessor(16, 1)(scan(800, 1310))

@@ -1,12 +1,13 @@
 """`is_image_file` and `list_images`: which files count as images."""
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from keras_vit import ConfigError
+from keras_vit import ConfigError, Preprocessor
 from keras_vit.images import is_image_file, list_images
 
 pytestmark = pytest.mark.without_backend
@@ -68,3 +69,16 @@ def test_a_folder_that_cannot_be_listed_is_refused(tmp_path):
     """Otherwise its images would be left out silently."""
     with pytest.raises(ConfigError, match=r"absent: this folder cannot be listed \(No such file"):
         list_images(tmp_path / "absent")
+
+
+def test_a_link_to_itself_is_an_unreadable_image(tmp_path):
+    """It is listed by its suffix, and the message names it; others beside it are read."""
+    Image.new("L", (16, 16)).save(tmp_path / "a.png")
+    for name in ("x.png", "notes"):
+        (tmp_path / name).symlink_to(name)
+    found = list_images(tmp_path)
+    assert [Path(path).name for path in found.images] == ["a.png", "x.png"]
+    reasons = []
+    list(Preprocessor(16).batches(found.images, unreadable=lambda *why: reasons.append(why)))
+    assert [Path(path).name for path, _ in reasons] == ["x.png"]
+    assert "x.png: not a readable image" in str(reasons[0][1])

@@ -9,7 +9,11 @@ import pytest
 from skimage import data
 
 from keras_vit import ConfigError, Preprocessor, ViTConfig
-from keras_vit.checkpoints.dialects.transformers.processor import processor
+from keras_vit.checkpoints.dialects.transformers.processor import (
+    _OF_CLASS,
+    _complete,
+    processor,
+)
 from keras_vit.images.protocols import PROTOCOLS, compact, complete
 from tests import torchvision_shim  # noqa: F401  before timm and transformers
 
@@ -80,16 +84,21 @@ def by_timm(stated, photo, size):
 def by_transformers(stated, photo, size, processor=None):
     """The image processor of transformers on Pillow, or `processor`."""
     from PIL import Image
-    from transformers import DINOv3ViTImageProcessor, ViTImageProcessor
+    from transformers import CLIPImageProcessor, DINOv3ViTImageProcessor, ViTImageProcessor
+    from transformers.models.bit.image_processing_pil_bit import BitImageProcessorPil
     from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
     forms = {"pillow": ViTImageProcessorPil, "tensor": ViTImageProcessor}
     forms["float"] = DINOv3ViTImageProcessor
     scaled = [round(side / stated["crop_pct"]) for side in size]
+    edges = dict(zip(("height", "width"), scaled, strict=True))
+    if stated["crop_mode"] == "center":
+        forms |= {"pillow": BitImageProcessorPil, "tensor": CLIPImageProcessor}
+        edges = {"shortest_edge": max(scaled)}
     process = (processor or forms[stated["resize"]])(
-        size=dict(zip(("height", "width"), scaled, strict=True)),
+        size=edges,
         crop_size=dict(zip(("height", "width"), size, strict=True)),
-        do_center_crop=stated["crop_pct"] < 1,
+        do_center_crop=stated["crop_pct"] < 1 or stated["crop_mode"] == "center",
         resample={"bilinear": 2, "bicubic": 3}[stated["interpolation"]],
         image_mean=stated["mean"] if isinstance(stated["mean"], list) else [stated["mean"]] * 3,
         image_std=stated["std"] if isinstance(stated["std"], list) else [stated["std"]] * 3,
@@ -123,6 +132,54 @@ def test_a_protocol_is_as_near_to_its_library_as_documented(protocol, stated, ph
             np.testing.assert_allclose(actual, expected, rtol=0, atol=stated)
             # Few values differ by the rounding of a pixel.
             assert np.mean(np.abs(actual - expected) > 1.1e-6) < 0.02
+
+
+LENGTHS = [(427, 640), (500, 741), (333, 500), (641, 427), (225, 224), (224, 225), (223, 1001)]
+LENGTHS += [(31, 40), (41, 30), (7, 9), (100, 101), (255, 256), (257, 511), (300, 900), (901, 300)]
+LENGTHS += [(2 * k + 151, 3 * k + 200) for k in range(0, 60, 4)]
+"""Heights and widths of photographs: odd and even, tall and wide, and smaller than the crop."""
+
+
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        {"name": "transformers", "crop_mode": "center", "interpolation": "bicubic", **more}
+        for more in ({"crop_pct": 0.875}, {"crop_pct": 0.875, "resize": "tensor"}, {})
+    ]
+    + [{"name": "timm", "crop_mode": mode} for mode in ("center", "squash", "border")]
+    + ["transformers"],
+    ids=json.dumps,
+)
+def test_thirty_sizes_are_prepared_as_by_the_library(protocol):
+    """Resized side, begin of the crop and every pixel, at 32 pixels."""
+    for sides in LENGTHS:
+        photo = np.random.default_rng(sides).integers(0, 256, (*sides, 3), dtype="uint8")
+        actual = Preprocessor(32, protocol=protocol)(photo)[0]
+        expected = origin(protocol, photo, (32, 32))
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=1.1e-6, err_msg=str(sides))
+
+
+def test_the_values_of_each_class_of_transformers_are_its_own():
+    """Filter, mean, std and sizes, for a file that names a class alone."""
+    import transformers
+
+    for name in (*_OF_CLASS, "ViT", "Siglip2"):
+        processor_class = getattr(transformers, f"{name}ImageProcessor")
+        usual = _complete({"image_processor_type": f"{name}ImageProcessor"})
+        theirs = vars(processor_class)
+        assert usual["resample"] == int(theirs["resample"]), name
+        for key in ("image_mean", "image_std"):
+            np.testing.assert_allclose(np.broadcast_to(usual[key], 3), theirs[key], err_msg=name)
+        for key in ("do_center_crop", "do_pad", "do_image_splitting", "keep_aspect_ratio"):
+            assert bool(usual.get(key)) == bool(theirs.get(key)), (name, key)
+
+
+def test_a_crop_larger_than_the_resized_image_is_no_protocol(caplog):
+    """transformers frames it in black."""
+    sizes = {"size": {"shortest_edge": 200}, "crop_size": {"height": 224, "width": 224}}
+    content = {"image_processor_type": "CLIPImageProcessor", **sizes}
+    assert processor.read({"preprocessor_config.json": content}) is None
+    assert "is no protocol of keras_vit" in caplog.text
 
 
 def test_the_docs_have_every_protocol():

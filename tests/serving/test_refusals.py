@@ -277,3 +277,34 @@ def test_a_model_of_five_channels_is_not_served():
 
     with pytest.raises(ConfigError, match="takes 5 channels"):
         application(random_tiny(channels=5))
+
+
+def test_a_page_of_another_site_may_not_send_images(address, image):
+    """A page of this host may, under any of its ports; and a program, which has no origin."""
+    port = address.rpartition(":")[2]
+    for origin, status in (
+        ("http://evil.com", 403),
+        ("null", 403),
+        ("http://6.6.6.6", 403),
+        ("http://[", 403),
+        (f"http://127.0.0.1:{port}", 200),
+        ("http://localhost:3000", 200),
+        (None, 200),
+    ):
+        headers = {} if origin is None else {"Origin": origin}
+        assert post(address, image, headers=headers).status_code == status, origin
+
+
+def test_a_header_that_never_ends_closes_its_connection(model, image):
+    """Half a header, none, or half of a second one; a connection that answers is kept."""
+    with served(model, read_timeout=0.5) as slow:
+        place = ("127.0.0.1", int(slow.rpartition(":")[2]))
+        whole = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        for start in (b"", b"POST /classify HTTP/1.1\r\nHost: x\r\nX: ", whole + b"GET /"):
+            with socket.create_connection(place, timeout=30) as client:
+                client.sendall(start)
+                answer = b""
+                while part := client.recv(1000):
+                    answer += part
+            assert answer.count(b"200 OK") == start.count(whole)
+        assert post(slow, image).status_code == 200

@@ -28,7 +28,9 @@ _POOLS = {"token": "token", "avg": "gap", "map": "map"}
 def of_keras_vit(row: Preset) -> dict:
     """The facts of a row; `crop` is the share of the resized image's smaller side."""
     config, protocol = row.config(), complete(row.protocol)
-    squashes = protocol["name"] in ("paper", "transformers")
+    squashes = protocol["name"] == "paper" or (
+        protocol["name"] == "transformers" and protocol["crop_mode"] == "squash"
+    )
     facts = {
         "pixels": row.image_size,
         "classes": config.projection_dim or config.num_classes,

@@ -82,11 +82,14 @@ class Statement:
         fields: fields of `ViTConfig`; fields of `Numerics` are under `"numerics"`.
         labels: one name per class, the name of a shipped list, or None.
         protocol: preparation of images, or None.
+        image_size: (height, width) that the library feeds a model whose class resizes its
+            positions, or None.
     """
 
     fields: dict[str, Any] = dataclasses.field(default_factory=dict)
     labels: Labels = None
     protocol: ProtocolSpec | None = None
+    image_size: tuple[int, int] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,12 +132,15 @@ class PreparationWords:
         read: returns the protocol that the JSON files state, or None.
         write: returns the JSON files for a protocol with all of its parameters.
         expresses: whether the library's JSON can express a protocol with all its parameters.
+        image_size: returns (height, width) of the prepared images, for a library whose class
+            resizes its positions to them; None if the size of the stored positions counts.
     """
 
     default: Callable[[ViTConfig], ProtocolSpec] = lambda config: "paper"
     read: Callable[[Json], ProtocolSpec | None] = lambda files: None
     write: Callable[[dict[str, Any], ViTConfig], dict[str, Any]] = lambda protocol, config: {}
     expresses: Callable[[Mapping[str, Any]], bool] = lambda protocol: False
+    image_size: Callable[[Json], tuple[int, int] | None] = lambda files: None
 
 
 def warn_of_protocol(statement: str) -> None:
@@ -147,6 +153,15 @@ def warn_of_protocol(statement: str) -> None:
         "%s is no protocol of keras_vit, which prepares images by its default for these files. "
         "Give protocol=... to choose another protocol.",
         statement,
+    )
+
+
+def warn_of_crop(library: str) -> None:
+    """Warns that a library begins the same central crop at another pixel."""
+    log.warning(
+        "%s begins a central crop up to one pixel elsewhere: timm rounds an odd margin to even, "
+        "transformers down.",
+        library,
     )
 
 
@@ -338,7 +353,8 @@ class Dialect:
             fields["numerics"] = numerics
         if labels is None and "num_classes" in fields:
             labels = self.labels(files, fields["num_classes"])
-        return Statement(fields, labels, self.images.read(files))
+        images = self.images
+        return Statement(fields, labels, images.read(files), images.image_size(files))
 
     def write_json(
         self,

@@ -8,7 +8,12 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, PreparationWords, StoredAs
+from keras_vit.checkpoints.dialects.base import (
+    Dialect,
+    PreparationWords,
+    StoredAs,
+    warn_of_protocol,
+)
 from keras_vit.checkpoints.dialects.json_fields import (
     Codec,
     Json,
@@ -69,12 +74,21 @@ _CLIP: dict[str, Any] = {
 }
 
 
+_CROP_MODES = {"shortest": "center", "squash": "squash"}
+
+
 def _read_preprocess(files: Json) -> ProtocolSpec | None:
-    """Returns the protocol with mean and std of `preprocess_cfg`."""
+    """Returns the protocol of `preprocess_cfg`, as `open_clip/transform.py` prepares images."""
     if CONFIG not in files:
         return None
     own = object_at(files[CONFIG], ("preprocess_cfg",))
-    return complete({**_CLIP, **{k: own[k] for k in ("mean", "std") if own.get(k)}})
+    mode = own.get("resize_mode") or "shortest"
+    if mode not in _CROP_MODES:
+        warn_of_protocol(f"{CONFIG} with resize_mode={mode!r}")
+        return None
+    interpolation = "bilinear" if own.get("interpolation") == "bilinear" else "bicubic"
+    geometry = {"crop_mode": _CROP_MODES[mode], "interpolation": interpolation}
+    return complete({**_CLIP, **geometry, **{k: own[k] for k in ("mean", "std") if own.get(k)}})
 
 
 _IMAGES = PreparationWords(default=lambda config: _CLIP, read=_read_preprocess)

@@ -6,11 +6,26 @@ follow from the arrays.
 
 from keras_vit.checkpoints.dialects.base import Dialect, PreparationWords
 from keras_vit.checkpoints.dialects.names import TORCH
-from keras_vit.checkpoints.dialects.torch_conventions import IMAGENET, POSITIONS_OF_ANOTHER_GRID
-from keras_vit.config import Numerics
+from keras_vit.checkpoints.dialects.torch_conventions import (
+    IMAGENET,
+    POSITIONS_OF_ANOTHER_GRID,
+    stored_image_size,
+)
+from keras_vit.config import Numerics, ViTConfig
 from keras_vit.images.protocols import ProtocolSpec
 
 _IMAGENET: ProtocolSpec = {**IMAGENET, "interpolation": "bilinear"}
+
+
+def _default(config: ViTConfig) -> ProtocolSpec:
+    """Returns the transform of torchvision's weights: SWAG's, above 224 pixels, do not crop.
+
+    The arrays do not tell L/16 (scaled to 242) and SWAG's linear heads (bicubic, 224) apart.
+    """
+    if max(stored_image_size(config)) > 224:
+        return {**IMAGENET, "crop_pct": 1.0}
+    return _IMAGENET
+
 
 torchvision = Dialect(
     name="torchvision",
@@ -21,7 +36,7 @@ torchvision = Dialect(
         "root/": "torchvision's VisionTransformer has no ResNet stem",
         "": "torchvision's VisionTransformer has no such part",
     },
-    images=PreparationWords(default=lambda config: _IMAGENET),
+    images=PreparationWords(default=_default),
     numerics=Numerics(gelu="exact", position_resize="bicubic"),
     fields={
         "classifier": "token",

@@ -3,7 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import PreparationWords, per_channel, warn_of_protocol
+from keras_vit.checkpoints.dialects.base import (
+    PreparationWords,
+    per_channel,
+    warn_of_crop,
+    warn_of_protocol,
+)
 from keras_vit.checkpoints.dialects.json_fields import Json, object_at
 from keras_vit.checkpoints.dialects.torch_conventions import IMAGENET, stored_image_size
 from keras_vit.config import ViTConfig
@@ -33,13 +38,15 @@ def _read(files: Json) -> ProtocolSpec | None:
 
 
 def _write(protocol: dict[str, Any], config: ViTConfig) -> dict[str, Any]:
+    if protocol["name"] == "transformers" and protocol["crop_mode"] == "center":
+        warn_of_crop("timm")
     words = {
         "custom_load": False,
         "input_size": [config.channels, *stored_image_size(config)],
         "fixed_input_size": True,
         "interpolation": protocol["interpolation"],
         "crop_pct": protocol["crop_pct"],
-        "crop_mode": protocol.get("crop_mode", "squash"),
+        "crop_mode": protocol["crop_mode"],
         "mean": per_channel(protocol["mean"], config),
         "std": per_channel(protocol["std"], config),
     }
@@ -47,8 +54,12 @@ def _write(protocol: dict[str, Any], config: ViTConfig) -> dict[str, Any]:
 
 
 def _expresses(protocol: Mapping[str, Any]) -> bool:
-    squash = protocol["name"] == "transformers" and protocol["crop_pct"] == 1
-    return squash or protocol["name"] == "timm"
+    # A squash with a crop is scaled to other sides: timm rounds them down.
+    is_squash = protocol.get("crop_mode") == "squash"
+    of_transformers = protocol["name"] == "transformers"
+    return protocol["name"] == "timm" or (
+        of_transformers and not (is_squash and protocol["crop_pct"] < 1)
+    )
 
 
 def _default(config: ViTConfig) -> ProtocolSpec:

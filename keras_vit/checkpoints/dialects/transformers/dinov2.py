@@ -20,6 +20,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
 )
 from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.transformers import common
+from keras_vit.checkpoints.dialects.transformers.processor import processor_of_any_size
 from keras_vit.config import ViTConfig
 
 _WORDS: dict[str, Names] = {
@@ -78,6 +79,7 @@ def _dinov2(
         words,
         (classes, *_ROWS, *rows),
         prefix=f"{model_type}.",
+        images=processor_of_any_size,
         expresses=("gelu", "layer_norm_epsilon"),
         classifiers=("token", "token_and_mean"),
         fields={"layer_scale": True, **more.pop("fields", {})},

@@ -3,6 +3,7 @@
 from keras_vit.checkpoints.dialects.dinov3_rows import OWN_ROPE, dinov3_rows
 from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.transformers.common import architectures, dialect, size_rows
+from keras_vit.checkpoints.dialects.transformers.processor import processor_of_any_size
 
 dinov3 = dialect(
     "dinov3_vit",
@@ -18,6 +19,7 @@ dinov3 = dialect(
             layer_scale="layerscale_value",
         ),
     ),
+    images=processor_of_any_size,
     epsilon=1e-5,
     resize="bilinear_align_corners",
     positions=("none",),

@@ -1,15 +1,24 @@
 """transformers' preparation of images: `preprocessor_config.json`, in present and former forms."""
 
+import dataclasses
 import math
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from keras_vit.checkpoints.dialects.base import PreparationWords, per_channel, warn_of_protocol
+from keras_vit.checkpoints.dialects.base import (
+    PreparationWords,
+    per_channel,
+    warn_of_crop,
+    warn_of_protocol,
+)
 from keras_vit.checkpoints.dialects.json_fields import Json, naming, number
-from keras_vit.checkpoints.dialects.torch_conventions import stored_image_size
+from keras_vit.checkpoints.dialects.torch_conventions import IMAGENET, stored_image_size
 from keras_vit.config import ViTConfig
 from keras_vit.errors import shown
 from keras_vit.images.protocols import TENSOR_FILTERS, ProtocolSpec, complete
+
+Size = tuple[int, int]
 
 FILE = "preprocessor_config.json"
 
@@ -17,31 +26,93 @@ _RESAMPLE = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 """Pillow's filters by their numbers, which are the values of `resample`."""
 
 
-_CROPPING = ("CLIP", "ChineseCLIP", "Bit")
-"""Starts of the names of classes that read an int `size` as the smaller side, and that crop to 224
-pixels where `crop_size` is absent."""
+_CLIP: dict[str, Any] = {
+    "image_mean": [0.48145466, 0.4578275, 0.40821073],
+    "image_std": [0.26862954, 0.26130258, 0.27577711],
+    "resample": 3,
+}
+_CROPPED: dict[str, Any] = {
+    **_CLIP, "size": {"shortest_edge": 224}, "crop_size": 224, "do_center_crop": True
+}  # fmt: skip
+_SPLIT = {"resample": 1, "do_pad": True, "do_image_splitting": True}
+_OF_CLASS: dict[str, dict[str, Any]] = {
+    "CLIP": _CROPPED,
+    "ChineseCLIP": _CROPPED,
+    "Bit": _CROPPED,
+    "Flava": {**_CLIP, "crop_size": 224, "do_center_crop": True},
+    "DeiT": {"size": 256, "crop_size": 224, "do_center_crop": True, "resample": 3},
+    "DINOv3ViT": {"image_mean": IMAGENET["mean"], "image_std": IMAGENET["std"]},
+    "Beit": {"resample": 3},
+    "DPT": {"resample": 3},
+    "Siglip": {"resample": 3},
+    "Blip": _CLIP,
+    "GotOcr2": _CLIP,
+    "OwlViT": _CLIP,
+    "Owlv2": {**_CLIP, "resample": 2, "do_pad": True},
+    "Idefics3": _SPLIT,
+    "SmolVLM": _SPLIT,
+}
+"""Start of the name of a class -> its values for keys that a file lacks or has as null."""
+_OF_OTHERS: dict[str, Any] = {"size": 224, "resample": 2, "image_mean": 0.5, "image_std": 0.5}
+"""The values of `ViTImageProcessor`, and of a class where `_OF_CLASS` states no other."""
 
-_NO_NUMBER = ("resample", "image_mean", "image_std", "rescale_factor", "crop_size")
-"""Keys that newer releases write as null where the class's default holds."""
+_OTHER_STEPS = ("do_pad", "keep_aspect_ratio", "do_image_splitting", "crop_to_patches")
+"""Keys of steps that no protocol has."""
+
+
+class _Geometry(NamedTuple):
+    """The sizes of a processor: of the resized image, of its smaller side alone, of the crop."""
+
+    size: Size | None
+    edge: int | None
+    crop: Size | None
 
 
 def _read(files: Json) -> ProtocolSpec | None:
     if FILE not in files:
         return None
-    processor = {k: v for k, v in files[FILE].items() if v is not None or k not in _NO_NUMBER}
-    size, crop = (_sides(processor.get(key)) for key in ("size", "crop_size"))
-    edge = _shortest_edge(processor)
-    if edge is not None and crop is None and _crops_by_default(processor):
-        crop = (224, 224)
-    if edge is not None and crop is not None:
-        return _protocol(processor, name="timm", crop_pct=min(crop) / edge)
-    if (processor.get("size") and size is None) or processor.get("do_pad"):
-        warn_of_protocol(f"{FILE} with size={processor.get('size')!r} or do_pad")
+    processor = _complete(files[FILE])
+    size, edge, crop = _geometry(processor)
+    is_pure = not any(processor.get(key) for key in _OTHER_STEPS)
+    if is_pure and edge is not None and crop is not None and max(crop) <= edge:
+        return _protocol(processor, crop_mode="center", crop_pct=max(crop) / edge)
+    if is_pure and size is not None:
+        crop_pct = 1.0 if crop is None else min(crop[0] / size[0], crop[1] / size[1], 1.0)
+        if crop is None or [round(side / crop_pct) for side in crop] == list(size):
+            return _protocol(processor, crop_mode="squash", crop_pct=crop_pct)
+    stated = {
+        key: processor[key] for key in ("size", "crop_size", *_OTHER_STEPS) if key in processor
+    }
+    warn_of_protocol(f"{FILE} with {', '.join(f'{k}={v!r}' for k, v in stated.items())}")
+    return None
+
+
+def _fed_size(files: Json) -> Size | None:
+    """Returns (height, width) of prepared images, or None if the files do not tell."""
+    if FILE not in files:
         return None
-    crop_pct = 1.0
-    if processor.get("do_center_crop") and size and crop:
-        crop_pct = min(crop[0] / size[0], crop[1] / size[1], 1.0)
-    return _protocol(processor, name="transformers", crop_pct=crop_pct, resize=_form(processor))
+    size, _, crop = _geometry(_complete(files[FILE]))
+    return crop or size
+
+
+def _complete(processor: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a processor with the values of its class for keys that are absent or null."""
+    kind = processor.get("image_processor_type") or processor.get("feature_extractor_type")
+    name = re.split("ImageProcessor|FeatureExtractor", str(kind))[0]
+    usual = {**_OF_OTHERS, **_OF_CLASS.get(name, {})}
+    values = {**usual, **{key: value for key, value in processor.items() if value is not None}}
+    if isinstance(values["size"], int) and isinstance(usual["size"], Mapping):
+        values["size"] = {"shortest_edge": values["size"]}  # before transformers 4.25
+    return values
+
+
+def _geometry(processor: Mapping[str, Any]) -> _Geometry:
+    size = processor["size"]
+    edge = None
+    if isinstance(size, Mapping) and "longest_edge" not in size:
+        edge = size.get("shortest_edge")
+    crops = processor.get("do_center_crop", edge is not None)
+    return _Geometry(_sides(size), edge, _sides(processor.get("crop_size")) if crops else None)
 
 
 def _form(processor: Mapping[str, Any]) -> str:
@@ -58,10 +129,8 @@ def _form(processor: Mapping[str, Any]) -> str:
     return "tensor" if kind.endswith("Fast") else "pillow"
 
 
-def _protocol(
-    processor: Mapping[str, Any], name: str, crop_pct: float, **form: str
-) -> ProtocolSpec:
-    """Returns the protocol of a name with the filter, mean and std of a processor."""
+def _protocol(processor: Mapping[str, Any], **geometry: Any) -> ProtocolSpec:
+    """Returns the protocol of a processor: its filter, mean and std, and a geometry."""
     # (x * factor - mean) / std of pixels in [0, 255], in terms of x / 255
     factor = (
         number(processor, "rescale_factor", 1 / 255) if processor.get("do_rescale", True) else 1
@@ -69,36 +138,18 @@ def _protocol(
     normalizes = processor.get("do_normalize", True)
     scaled: dict[str, Any] = {}
     for ours, key, no_change in (("mean", "image_mean", 0.0), ("std", "image_std", 1.0)):
-        value = processor.get(key, 0.5) if normalizes else no_change
+        value = processor[key] if normalizes else no_change
         with naming(key, value):
             scaled[ours] = _scaled(value, 255 * factor)
-    interpolation = _filter(processor)
-    return complete(
-        {"name": name, "interpolation": interpolation, "crop_pct": crop_pct, **scaled, **form}
-    )
+    form = {"interpolation": _filter(processor), "resize": _form(processor)}
+    return complete({"name": "transformers", **geometry, **scaled, **form})
 
 
 def _filter(processor: Mapping[str, Any]) -> str:
-    resample = processor.get("resample", 2)
+    resample = processor["resample"]
     if resample not in range(len(_RESAMPLE)):
         raise ValueError(f"{FILE} has resample={shown(resample)}, expected 0 to 5")
     return _RESAMPLE[resample]
-
-
-def _shortest_edge(processor: Mapping[str, Any]) -> int | None:
-    """Returns the smaller side before a central crop, as CLIP and DINOv2 state it, or None."""
-    size = processor.get("size")
-    edge = size.get("shortest_edge") if isinstance(size, Mapping) else None
-    if isinstance(size, int) and _crops_by_default(processor):
-        edge = size  # before transformers 4.25
-    is_cropped = processor.get("do_center_crop", True) and not processor.get("do_pad")
-    return edge if isinstance(edge, int) and edge > 0 and is_cropped else None
-
-
-def _crops_by_default(processor: Mapping[str, Any]) -> bool:
-    """Whether the processor is of a class that scales the smaller side and then crops."""
-    kinds = (processor.get(f"{kind}_type") for kind in ("image_processor", "feature_extractor"))
-    return any(isinstance(kind, str) and kind.startswith(_CROPPING) for kind in kinds)
 
 
 def _sides(size: Any) -> tuple[int, int] | None:
@@ -119,25 +170,26 @@ def _scaled(value: Any, factor: float) -> Any:
 
 
 _CLASSES = {
-    "pillow": "ViTImageProcessor",
-    "tensor": "ViTImageProcessorFast",
-    "float": "DINOv3ViTImageProcessorFast",
+    "pillow": ("ViTImageProcessor", "BitImageProcessor"),
+    "tensor": ("ViTImageProcessorFast", "BitImageProcessorFast"),
+    "float": ("DINOv3ViTImageProcessorFast", "DINOv3ViTImageProcessorFast"),
 }
-
-
-def _crops_the_smaller_side(protocol: Mapping[str, Any]) -> bool:
-    return protocol["name"] == "timm" and protocol["crop_mode"] == "center"
+"""Form of resizing -> classes that squash, and that crop the smaller side."""
 
 
 def _expresses(protocol: Mapping[str, Any]) -> bool:
-    squash = protocol.get("crop_mode") == "squash" and protocol["crop_pct"] == 1
-    return squash or protocol["name"] == "transformers" or _crops_the_smaller_side(protocol)
+    if protocol["name"] != "timm":
+        return protocol["name"] == "transformers"
+    return protocol["crop_mode"] == "center" or (
+        protocol["crop_mode"] == "squash" and protocol["crop_pct"] == 1
+    )
 
 
 def _write(protocol: dict[str, Any], config: ViTConfig) -> dict[str, Any]:
     height, width = stored_image_size(config)
+    crops_smaller_side = protocol["crop_mode"] == "center"
     preprocessor: dict[str, Any] = {
-        "image_processor_type": _CLASSES[protocol.get("resize", "pillow")],
+        "image_processor_type": _CLASSES[protocol.get("resize", "pillow")][crops_smaller_side],
         "do_resize": True,
         "size": {"height": height, "width": width},
         "resample": _RESAMPLE.index(protocol["interpolation"]),
@@ -147,28 +199,27 @@ def _write(protocol: dict[str, Any], config: ViTConfig) -> dict[str, Any]:
         "image_mean": per_channel(protocol["mean"], config),
         "image_std": per_channel(protocol["std"], config),
     }
-    if _crops_the_smaller_side(protocol):
-        edge = math.floor(min(height, width) / protocol["crop_pct"])
-        preprocessor |= {
-            "image_processor_type": "BitImageProcessor",
-            "do_center_crop": True,
-            "crop_size": preprocessor["size"],
-            "size": {"shortest_edge": edge},
-        }
-    elif protocol["crop_pct"] < 1:
-        scaled = {"height": height, "width": width}
-        scaled = {s: round(pixels / protocol["crop_pct"]) for s, pixels in scaled.items()}
-        preprocessor |= {"do_center_crop": True, "crop_size": preprocessor["size"], "size": scaled}
-    if config.native_aspect:
+    if config.native_aspect:  # no class crops an image whose aspect the model takes
         fast = "Fast" if protocol.get("resize") == "tensor" else ""
         preprocessor |= {
             "image_processor_type": f"Siglip2ImageProcessor{fast}",
             "patch_size": config.patch_size[0],
         }
         del preprocessor["size"]
+    elif crops_smaller_side or protocol["crop_pct"] < 1:
+        if of_timm := protocol["name"] == "timm":
+            warn_of_crop("transformers")
+        whole = math.floor if of_timm else round
+        scaled = {s: whole(side / protocol["crop_pct"]) for s, side in preprocessor["size"].items()}
+        if crops_smaller_side:
+            scaled = {"shortest_edge": max(scaled.values())}
+        preprocessor |= {"do_center_crop": True, "crop_size": preprocessor["size"], "size": scaled}
     return {FILE: preprocessor}
 
 
 processor = PreparationWords(
     default=lambda config: "transformers", read=_read, write=_write, expresses=_expresses
 )
+
+processor_of_any_size = dataclasses.replace(processor, image_size=_fed_size)
+"""`processor` of a class that resizes its positions to the images it gets."""
