@@ -15,16 +15,21 @@ _CERTAIN = {
 """Names that no plain Vision Transformer has, though its own names may stand beside them."""
 
 _KINDS = {
-    r"relative_position_bias_table|continuous_position_bias_mlp|cpb_mlp": "Swin or a relative, with "
-    "windows of attention",
+    r"relative_position_bias_table|continuous_position_bias_mlp|cpb_mlp": (
+        "Swin or a relative, with windows of attention"
+    ),
     r"encoder\.stages\.\d+\.layers\.\d+\.(attn|proj|layernorm_before)": "Hiera, a hierarchy",
     r"attn\.sr\.|sequence_reduction": "PVT or SegFormer, a hierarchy with fewer keys than queries",
     r"conv_kxk|conv_projection|fusion\.convolution|local_rep": "MobileViT, with convolutions",
     r"conv_dw|dwconv|depthwise|depth_conv|token_mixer|features\.\d+\.\d+\.block\.": "ConvNeXt, "
     "EfficientNet or another network of convolutions",
     r"mlp_tokens|token_mixing": "MLP-Mixer, without attention",
-    r"layer\d\.\d+\.conv\d|layer\.\d+\.convolution|downsample\.(0|conv)": "ResNet, a network of convolutions",
-    r"word_embeddings|embed_tokens|\bwte\.|token_embedding|shared\.weight|tok_embeddings": "a model of text",
+    r"layer\d\.\d+\.conv\d|layer\.\d+\.convolution|downsample\.(0|conv)": (
+        "ResNet, a network of convolutions"
+    ),
+    r"word_embeddings|embed_tokens|\bwte\.|token_embedding|shared\.weight|tok_embeddings": (
+        "a model of text"
+    ),
     r"(lora|hada|lokr)_\w+": "an adapter; merge it into its base first (merge_and_unload of PEFT)",
     r"conv_layers|feature_extractor\.": "a model of sound",
 }

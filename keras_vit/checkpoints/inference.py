@@ -191,6 +191,10 @@ def with_grid(
     return base.replace(image_size=size, position_grid=None), ()
 
 
+_USUAL_SIZES = (224, 256, 384, 448, 512, 518)
+"""Sides of images, in pixels, of which a square grid needs no question."""
+
+
 def _refuse_two_readings(
     num_positions: int, counts: Mapping[ViTConfig, int], chosen: ViTConfig
 ) -> None:
@@ -201,10 +205,13 @@ def _refuse_two_readings(
         counts: the other readings, each with its number of patches.
         chosen: the reading with a square grid.
     """
+    side = math.isqrt(num_positions - chosen.num_prefix_positions)
+    if any(chosen.grid_of((size, size)) == (side, side) for size in _USUAL_SIZES):
+        return
     for other, count in counts.items():
         rows = next((r for r in range(math.isqrt(max(count, 1)), 1, -1) if count % r == 0), 0)
         if other.num_prefix_positions > chosen.num_prefix_positions and rows:
-            side, tokens = math.isqrt(num_positions - chosen.num_prefix_positions), "other tokens"
+            tokens = "other tokens"
             raise ConfigError(
                 f"{num_positions} positions fit two grids: {side} x {side} patches with positions "
                 f"for {chosen.num_prefix_positions} {tokens}, or {rows} x {count // rows} and the "
