@@ -198,7 +198,7 @@ _USUAL_SIZES = (224, 256, 384, 448, 512, 518)
 def _refuse_two_readings(
     num_positions: int, counts: Mapping[ViTConfig, int], chosen: ViTConfig
 ) -> None:
-    """Refuses positions of a square grid that may as well be those of more tokens and fewer patches.
+    """Refuses positions of a square grid that may be those of more tokens, fewer patches.
 
     Args:
         num_positions: number of stored positions.

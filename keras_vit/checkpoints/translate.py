@@ -154,12 +154,13 @@ def compare(
             elif dtypes[name].kind != "f" and dtypes[name].name != "bfloat16":
                 no_floats.append(name)
     unexpected = [name for name in shapes if name not in move_of and name not in ignored]
+    places = {name: _place_in_words(move_of[name]) for name in (*missing, *misshapen)}
     kinds = {
-        "missing": [(name, f", expected {_place_in_words(move_of[name])}") for name in missing],
+        "missing": [(name, f", expected {places[name]}") for name in missing],
         "misshapen": [
             (
                 name,
-                f" is {shown(shapes[name], quoted=False)}, expected {_place_in_words(move_of[name])}",
+                f" is {shown(shapes[name], quoted=False)}, expected {places[name]}",
             )
             for name in misshapen
         ],
