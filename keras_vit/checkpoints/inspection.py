@@ -35,6 +35,7 @@ from keras_vit.text import log
 from keras_vit.weights.lexicon import num_parameters
 
 ARCHITECTURE = (
+    "patch_size",
     *("hidden_size", "mlp_dim", "num_heads", "num_layers", "channels", "resnet", "mlp", "norm"),
     *("classifier", "class_token", "distillation_token", "num_registers", "projection_dim"),
     *("map_num_heads", "map_mlp_dim", "position", "position_before_class", "rope"),
@@ -178,6 +179,7 @@ def _open(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
             "states its architecture and arithmetic. Copy the whole preset and name its folder; or "
             "give numerics=, the arithmetic of the training."
         )
+    fields.pop("patch_size", None)  # the model's; the file's is inferred from its arrays
     if fields.get("variant"):
         fields = {**variant_named(fields["variant"]).fields, **fields}
     architecture = {name: fields[name] for name in ARCHITECTURE if name in fields}
