@@ -28,7 +28,12 @@ class ConfigError(KerasViTError):
 
 
 class CheckpointError(KerasViTError):
-    """A file of weights cannot be read, or holds another model than the arguments say."""
+    """A file of weights cannot be read, or holds another model than the arguments say.
+
+    The message names the first arrays that do not fit; `differences` has a line for every one.
+    """
+
+    differences: tuple[str, ...] = ()
 
 
 class PresetError(KerasViTError):

@@ -208,7 +208,8 @@ def adapt_array(
     """
     if path.startswith("head/") and replaces_head(stored, config):
         return None
-    if path.startswith("pre_logits/") and config.representation_size is None:
+    lost = {"pre_logits/": config.representation_size, "mask_token/": config.mask_token or None}
+    if any(path.startswith(start) and value is None for start, value in lost.items()):
         return None
     if not _is_resized(path, stored, config):
         return array
@@ -251,6 +252,8 @@ def _changes(stored: ViTConfig, config: ViTConfig) -> Iterator[str]:
             yield f"the head ({old}) is left behind."
     if stored.representation_size is not None and config.representation_size is None:
         yield "pre_logits is left behind, as before fine-tuning."
+    if stored.mask_token and not config.mask_token:
+        yield "the mask token, which inference does not read, is left behind."
     if stored.patch_size != config.patch_size:
         change = _sides(stored.patch_size, config.patch_size)
         yield f"the projection of patches resized {change} pixels."

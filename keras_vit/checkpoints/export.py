@@ -51,7 +51,8 @@ def export(
 ) -> None:
     """Writes a checkpoint: a file, or a folder if the library needs JSON beside the weights.
 
-    A failure leaves no file. The JSON states the protocol of images in the library's words, if
+    A failure leaves no file. A mask token, which inference does not read, is left out where the
+    library has no place for it. The JSON states the protocol of images in the library's words, if
     the library can express it.
 
     Args:
@@ -68,7 +69,7 @@ def export(
         CheckpointError: no family has a place for every weight, or the library would
             compute the model differently and `lossy` is False.
     """
-    dialect, moves = _choose(config, dialects, lossy)
+    dialect, config, moves = _choose(config, dialects, lossy)
     files = dialect.write_json(config, labels, _protocol_to_write(protocol, dialect, config))
     if not files:
         _write_arrays(dialect, Path(path), moves, arrays, track)
@@ -82,15 +83,20 @@ def export(
 
 def _choose(
     config: ViTConfig, dialects: Sequence[Dialect], lossy: bool
-) -> tuple[Dialect, list[Move]]:
-    """Returns the first family that can hold the model, and the plan of its arrays."""
+) -> tuple[Dialect, ViTConfig, list[Move]]:
+    """Returns the first family that can hold the model, the model it holds, and the plan."""
     refusals: list[CheckpointError] = []
     for forgiving in (False, True) if lossy else (False,):
         for dialect in dialects:
+            has_place = dialect.all_names("mask_token/token")
+            held = config if has_place else config.replace(mask_token=False)
             try:
-                moves = plan(config, dialect, dialect.prefix_for(config))
-                _check_expressible(config, dialect, forgiving)
-                return dialect, moves
+                moves = plan(held, dialect, dialect.prefix_for(held))
+                _check_expressible(held, dialect, forgiving)
+                if held.mask_token != config.mask_token:
+                    lost = "has no place for the mask token, which inference does not read"
+                    log.info("%s %s: it is left out.", dialect.library, lost)
+                return dialect, held, moves
             except CheckpointError as refusal:
                 refusals.append(refusal)
     raise refusals[-len(dialects)]

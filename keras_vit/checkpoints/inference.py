@@ -2,11 +2,13 @@
 
 import dataclasses
 import itertools
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from keras_vit.config import ViTConfig
+from keras_vit.config.rules import pair
 from keras_vit.errors import ConfigError
 from keras_vit.weights.lexicon import AXES, LEXICON, UNIT
 
@@ -47,6 +49,8 @@ def fields_from(
     fields |= _classifier(bindings, is_twice_as_wide=size.get("e") == 2 * size.get("m", 0))
     if "f" in votes and (width := _packed_width(votes["f"], bindings)):
         fields |= {"mlp": "gated", "mlp_dim": width}
+    if "pool f" in size:
+        fields["map_mlp_dim"] = size["pool f"]
     fields["num_layers"] = size.get("l") or max(numbers(bindings, "l"), default=-1) + 1
     if "p" in size and "q" in size:
         fields["patch_size"] = (size["p"], size["q"])
@@ -147,9 +151,13 @@ def with_grid(
     """Returns the configuration with the grid of the stored positions, and undetermined fields.
 
     A square number of positions stands for a square grid, as in the reference; any other
-    number needs `position_grid`, or an `image_size` with that number of patches.
+    number needs `position_grid`, or an `image_size` with that number of patches. Where names
+    and JSON leave open which tokens have positions, the grid decides.
+
+    Raises:
+        ConfigError: `position_grid` has another number of patches, or the positions fit two grids.
     """
-    image_size = fields.get("image_size")
+    image_size = None if arguments.get("position_grid") else fields.get("image_size")
     base = ViTConfig.from_dict({**fields, "image_size": None, "position_grid": (1, 1)})
     if image_size is not None:
         grid = fields.get("position_grid")
@@ -158,15 +166,23 @@ def with_grid(
         return sized.replace(crop_remainder=not divides), ()
     if num_positions is None:
         return base, ()
-    # The names may leave open whether class token and registers have positions; the number of
-    # positions decides.
     alternatives = [base]
     if base.has_class_position and "position_before_class" not in fields:
         alternatives.append(base.replace(position_before_class=True))
     if base.num_registers and "position_before_registers" not in fields:
         alternatives.append(base.replace(position_before_registers=True))
-    grids = [_grid_of(b, num_positions - b.num_prefix_positions, arguments) for b in alternatives]
-    base, grid = next(((b, g) for b, g in zip(alternatives, grids, strict=True) if g), (base, None))
+    counts = {b: num_positions - b.num_prefix_positions for b in reversed(alternatives)}
+    grids = {b: _grid_of(b, count, arguments) for b, count in counts.items()}
+    base, grid = next(((b, grids[b]) for b in alternatives if grids[b]), (base, None))
+    if arguments.get("position_grid") and grid is None:
+        rows, columns = pair("position_grid", arguments["position_grid"])
+        expected = " or ".join(str(count) for count in dict.fromkeys(counts.values()))
+        raise ConfigError(
+            f"position_grid={(rows, columns)} has {rows * columns} cells, but the file has "
+            f"positions for {expected} patches."
+        )
+    if grid is not None and not arguments.get("position_grid"):
+        _refuse_two_readings(num_positions, {b: c for b, c in counts.items() if b != base}, base)
     if grid is None:
         count = num_positions - base.num_prefix_positions
         return base.replace(position_grid=(1, max(count, 1))), ("image_size",)
@@ -175,14 +191,39 @@ def with_grid(
     return base.replace(image_size=size, position_grid=None), ()
 
 
+_USUAL_SIZES = (224, 256, 384, 448, 512, 518)
+"""Sides of images, in pixels, of which a square grid needs no question."""
+
+
+def _refuse_two_readings(
+    num_positions: int, counts: Mapping[ViTConfig, int], chosen: ViTConfig
+) -> None:
+    """Refuses positions of a square grid that may be those of more tokens, fewer patches.
+
+    Args:
+        num_positions: number of stored positions.
+        counts: the other readings, each with its number of patches.
+        chosen: the reading with a square grid.
+    """
+    side = math.isqrt(num_positions - chosen.num_prefix_positions)
+    if any(chosen.grid_of((size, size)) == (side, side) for size in _USUAL_SIZES):
+        return
+    for other, count in counts.items():
+        rows = next((r for r in range(math.isqrt(max(count, 1)), 1, -1) if count % r == 0), 0)
+        if other.num_prefix_positions > chosen.num_prefix_positions and rows:
+            tokens = "other tokens"
+            raise ConfigError(
+                f"{num_positions} positions fit two grids: {side} x {side} patches with positions "
+                f"for {chosen.num_prefix_positions} {tokens}, or {rows} x {count // rows} and the "
+                f"like with {other.num_prefix_positions}. Choose by position_grid=({side}, {side}) "
+                f"or by position_grid=({rows}, {count // rows}), the rows and columns of patches."
+            )
+
+
 def _grid_of(base: ViTConfig, count: int, arguments: Mapping[str, Any]) -> tuple[int, int] | None:
     if arguments.get("position_grid") is not None:
-        grid = base.replace(position_grid=arguments["position_grid"]).source_grid
-        if grid[0] * grid[1] != count:
-            raise ConfigError(
-                f"position_grid={grid} has {grid[0] * grid[1]} cells, the file {count} positions."
-            )
-        return grid
+        rows, columns = pair("position_grid", arguments["position_grid"])
+        return (rows, columns) if rows * columns == count else None
     side = round(max(count, 0) ** 0.5)
     if side > 0 and side * side == count:
         return side, side

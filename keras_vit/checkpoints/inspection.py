@@ -32,20 +32,19 @@ from keras_vit.errors import CheckpointError, ConfigError, SourceError, shown
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
 from keras_vit.sources.preset_config import PresetConfig
 from keras_vit.sources.source import Source
+from keras_vit.text import log
 from keras_vit.weights.lexicon import num_parameters
 
-_ARCHITECTURE = (
+ARCHITECTURE = (
     "patch_size",
-    "hidden_size",
-    "mlp_dim",
-    "num_heads",
-    "num_layers",
-    "channels",
-    "resnet",
-    "classifier",
-    "position",
+    *("hidden_size", "mlp_dim", "num_heads", "num_layers", "channels", "resnet", "mlp", "norm"),
+    *("classifier", "class_token", "distillation_token", "num_registers", "projection_dim"),
+    *("map_num_heads", "map_mlp_dim", "position", "position_before_class", "rope"),
+    *("position_before_registers", "relative_position_bias", "patch_bias", "patch_norm"),
+    *("pre_norm", "final_norm", "sub_norm_attention", "sub_norm_mlp", "layer_scale"),
+    *("qkv_bias", "projection_bias", "mlp_bias"),
 )
-"""Fields that follow from the arrays; if the caller gives one, the arrays must agree with it."""
+"""Fields by which a model has other arrays; if the caller gives one, the arrays must agree."""
 
 
 _NEEDED = ("patch_size", "hidden_size", "mlp_dim", "num_heads")
@@ -153,6 +152,8 @@ def inspect(
 def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
     """Recognises the dialect, infers the configuration and compares every array with it.
 
+    JSON beside a file that is named alone may be that of another model, and is then not read.
+
     Args:
         files: the open source.
         arguments: the caller's fields of `ViTConfig`, and `variant` and `dialect`.
@@ -162,6 +163,17 @@ def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoi
             misshapen or unexpected; the message names them.
         SourceError: the arrays belong to a preset whose config.json is missing.
     """
+    try:
+        return _open(files, arguments)
+    except CheckpointError as error:
+        if files.is_folder or not files.json or files.preset is not None:
+            raise
+        checkpoint = _open(dataclasses.replace(files, json={}), arguments)
+        log.warning("The JSON beside this file describes another model, and is not read. %s", error)
+        return checkpoint
+
+
+def _open(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
     wrapper = find_wrapper(files.reader.shapes)
     if wrapper:
         files = dataclasses.replace(files, reader=strip_prefix(files.reader, wrapper))
@@ -179,10 +191,9 @@ def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoi
     fields.pop("patch_size", None)  # the model's; the file's is inferred from its arrays
     if fields.get("variant"):
         fields = {**variant_named(fields["variant"]).fields, **fields}
-    architecture = {name: fields[name] for name in _ARCHITECTURE if name in fields}
-    statement = read_statement(files, dialect)
-    inferred = _join_facts(recognition, statement)
-    channels = preset.config.channels if preset else inferred.get("channels")
+    architecture = {name: fields[name] for name in ARCHITECTURE if name in fields}
+    statement = read_statement(files, dialect, recognition.fields)
+    channels = preset.config.channels if preset else recognition.fields.get("channels")
     if channels and architecture.get("channels", channels) != channels:
         raise CheckpointError(
             f"{reader.path}: channels={shown(architecture['channels'])}, but its patches have "
@@ -196,13 +207,13 @@ def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoi
     else:
         _refuse_open_facts(files, recognition, statement, fields)
         config, undetermined = _infer_config(
-            reader.path, recognition, {**inferred, **architecture}, fields
+            reader.path, recognition, _resolve(recognition, statement, architecture), fields
         )
         stated = PresetConfig(config, _protocol(statement, dialect, config), statement.labels)
     moves = plan(config, dialect, recognition.prefix, reader.shapes)
     ignored = {**recognition.ignored, **dialect.derived(config)}
     name = variant_of(config)
-    fits = _fitting_variant(inferred) if architecture else None
+    fits = _fitting_variant(_resolve(recognition, statement, {})) if architecture else None
     model = f"{name or 'the model'} in the {dialect.name} dialect"
     compare(reader, moves, ignored, model, fits if fits != name else None)
     info = _info(
@@ -228,8 +239,15 @@ def _info(path: Path, dialect: str, stated: PresetConfig, **arrays: Any) -> Chec
 _STATED = ("config", "protocol", "labels", "provenance", "thresholds")
 
 
-def _join_facts(recognition: Recognition, statement: Statement) -> dict[str, Any]:
-    """Joins the fields from arrays, dialect and JSON files; of two values the later one counts."""
+def _resolve(
+    recognition: Recognition, statement: Statement, caller: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns the fields of a file: the caller beats the JSON, and the JSON beats the arrays.
+
+    What the JSON leaves out the arrays have decided (`JsonTable.shown`), before the name of an
+    architecture. Below stand the fields that all files of the dialect share or the arrays suggest.
+    The arrays of the file are compared with the result, so that no contradiction remains.
+    """
     dialect, fields = recognition.dialect, recognition.fields
     deduced = dict(dialect.deduce(fields))
     numerics = {
@@ -238,9 +256,10 @@ def _join_facts(recognition: Recognition, statement: Statement) -> dict[str, Any
         **deduced.pop("numerics", {}),
         **statement.fields.get("numerics", {}),
     }
-    return {
-        **fields, **dialect.conventions, **deduced, **statement.fields, "numerics": numerics
-    }  # fmt: skip
+    stated = {**statement.fields, "numerics": numerics}
+    if "mlp" in caller and "mlp_dim" in fields:
+        stated["mlp_dim"] = fields["mlp_dim"]  # the JSON's is that of its own kind of MLP
+    return {**fields, **dialect.conventions, **deduced, **stated, **caller}
 
 
 def _refuse_open_facts(

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.errors import CheckpointError
+from keras_vit.environment.extras import is_installed
+from keras_vit.errors import CheckpointError, first_line
 
 _VISION_CLASSES = {
     "clip": "CLIPVisionModelWithProjection",
@@ -56,7 +57,8 @@ def run_library(
     try:
         logits = run(Path(path).resolve(), images)
     except ImportError as error:
-        raise LibraryUnavailableError(f"{library} is not installed ({error})") from error
+        state = "cannot be imported here" if is_installed(library) else "is not installed"
+        raise LibraryUnavailableError(f"{library} {state} ({first_line(error)})") from error
     except RuntimeError as error:
         if "torchvision" not in str(error):
             raise

@@ -3,14 +3,15 @@
 import collections
 import dataclasses
 import functools
-import itertools
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from keras_vit.checkpoints import inference
 from keras_vit.checkpoints.dialects import DIALECTS, Statement, dialects_named
 from keras_vit.checkpoints.dialects.base import Dialect, StoredAs
+from keras_vit.checkpoints.foreign import describe, kind_of
 from keras_vit.checkpoints.opening import OpenSource
 from keras_vit.checkpoints.translate import Shape
 from keras_vit.errors import CheckpointError, listed, shown
@@ -110,29 +111,43 @@ def recognise_dialect(files: OpenSource, name: str | None = None) -> Recognition
         if not others:
             raise CheckpointError(f"{files.reader.path}: {_foreign_family(files.json, dialects)}.")
     for group, are_named in ((exact, True), (named, True), (others, False)):
-        recognition = recognise(shapes, group, are_named=are_named) if group else None
+        foreign = kind_of(shapes, is_certain=True)
+        recognition = (
+            recognise(shapes, group, are_named=are_named) if group and not foreign else None
+        )
         if recognition is not None:
             return recognition
     for dialect in named:
         read_statement(files, dialect)  # refuses a part that keras_vit lacks by its name
-    some = list(itertools.islice(shapes, 2000))
+    tried = tuple(named or others)
+    claims = (
+        (tried[claim.template.dialect], claim.prefix, claim.template.path, claim.name)
+        for claim in _claims(shapes, tried)
+        if claim.prefix in tried[claim.template.dialect].prefixes
+    )
     family = _foreign_family(files.json, dialects).partition(", exp")[0] if named else ""
-    beside = f" Beside it, {family}." if family else ""
+    beside = f"\n  Beside it, {shown(family, 200, quoted=False)}." if family else ""
     raise CheckpointError(
         f"{files.reader.path}: no Vision Transformer in any of the dialects "
-        f"{', '.join(d.name for d in named or others)}. It holds {len(shapes)} arrays: "
-        f"{listed(some) if some else 'nothing'}.{beside}"
+        f"{listed([dialect.name for dialect in tried], 3)}.{describe(shapes, claims)}{beside}"
     )
 
 
-def read_statement(files: OpenSource, dialect: Dialect) -> Statement:
+def read_statement(
+    files: OpenSource, dialect: Dialect, arrays: Mapping[str, Any] = MappingProxyType({})
+) -> Statement:
     """Returns the facts that the JSON files state in the words of a dialect.
+
+    Args:
+        files: the open source.
+        dialect: the dialect.
+        arrays: fields that the arrays show, for what the files leave out.
 
     Raises:
         CheckpointError: a value is invalid, or names a part that keras_vit lacks.
     """
     try:
-        return dialect.read_json(files.json)
+        return dialect.read_json(files.json, arrays)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         where = files.reader.path
         reason = str(error).removesuffix(".")
@@ -211,9 +226,9 @@ def _read(
         bindings[path].append(claim.binding)
         fields |= claim.template.stored.implies
         for symbol, size in _sizes(claim.template, shapes[claim.name]).items():
-            # In the stem, only the root's width is the same in the whole model.
-            local = path.startswith("root/") and symbol == "w"
-            votes["root w" if local else symbol][size] += 1
+            # The root's width is no other layer's; nor need the pooling's MLP have the blocks'.
+            local = path.startswith(f"{_LOCAL.get(symbol, symbol)}/")
+            votes[f"{_LOCAL[symbol]} {symbol}" if local else symbol][size] += 1
     claimed = sum(map(len, bindings.values()))
     fields = {**inference.fields_from(votes, bindings), **fields}
     return Recognition(dialect, prefix, fields, dict(bindings), ignored, claimed)
@@ -232,6 +247,9 @@ def _sizes(template: Template, shape: Shape) -> dict[str, int]:
     accepted = (template.stored.axes or _AXES[template.path], *template.stored.also)
     return next(filter(None, (axes.solve(a, shape) for a in accepted)), {})
 
+
+_LOCAL = {"w": "root", "f": "pool"}
+"""Axis -> the part of the model in which it has a size of its own."""
 
 _AXES = {word.path: word.axes for word in lexicon.LEXICON}
 

@@ -21,7 +21,13 @@ from keras_vit.checkpoints.adapt import (
 )
 from keras_vit.checkpoints.dialects import dialects_named
 from keras_vit.checkpoints.export import Track, WeightArrays, export
-from keras_vit.checkpoints.inspection import Checkpoint, CheckpointInfo, inspect, open_checkpoint
+from keras_vit.checkpoints.inspection import (
+    ARCHITECTURE,
+    Checkpoint,
+    CheckpointInfo,
+    inspect,
+    open_checkpoint,
+)
 from keras_vit.checkpoints.opening import open_source
 from keras_vit.checkpoints.translate import Move
 from keras_vit.config import ViTConfig
@@ -35,7 +41,7 @@ from keras_vit.weights.axes import in_order
 
 Named = tuple[str, np.ndarray]
 
-_OPEN = ("dialect", "variant", "num_heads", "classifier", "position_grid", "image_size", "numerics")
+_OPEN = (*ARCHITECTURE, "dialect", "variant", "position_grid", "image_size", "numerics")
 """Arguments that the arrays of a file may leave open, so that `inspect` needs them too."""
 
 
@@ -77,7 +83,7 @@ def load(
     if image_size != "stored":
         fields["image_size"] = image_size
     if not load_weights:
-        info = inspect(source, **{name: fields[name] for name in _OPEN if fields.get(name)})
+        info = inspect(source, **{k: fields[k] for k in _OPEN if fields.get(k) is not None})
         fields = {k: value for k, value in fields.items() if k not in ("dialect", "variant")}
         fields = _at_fed_size(info, fields)
         config = info.config.replace(**complete_fields(info.config, fields))

@@ -16,13 +16,13 @@ import numpy as np
 from keras_vit.checkpoints.containers import Reader
 from keras_vit.checkpoints.dialects.base import Dialect, StoredAs
 from keras_vit.config import ViTConfig
-from keras_vit.errors import CheckpointError, shown
+from keras_vit.errors import CheckpointError, listed, shown
 from keras_vit.weights import axes, lexicon, templates
 
 Shape = tuple[int, ...]
 
-FIRST, LAST = 20, 4
-"""Most lines for each kind of difference, from both ends of its list; others are counted."""
+MOST_LINES, MOST_LETTERS = 8, 640
+"""Most differences in a message, and about their letters; `CheckpointError.differences` has all."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +140,8 @@ def compare(
 
     Raises:
         CheckpointError: arrays are missing, misshapen, of a wrong type, or unexpected; the
-            message has a line for each, up to 24 of each kind, and their number.
+            message has a line for the first of each kind and the number of all. The attribute
+            `differences` has a line for every one.
     """
     shapes, dtypes = reader.shapes, reader.dtypes
     move_of = {move.name: move for move in moves}
@@ -153,34 +154,53 @@ def compare(
             elif dtypes[name].kind != "f" and dtypes[name].name != "bfloat16":
                 no_floats.append(name)
     unexpected = [name for name in shapes if name not in move_of and name not in ignored]
-    count = len(missing) + len(misshapen) + len(no_floats) + len(unexpected)
-    if not count:
+    places = {name: _place_in_words(move_of[name]) for name in (*missing, *misshapen)}
+    kinds = {
+        "missing": [(name, f", expected {places[name]}") for name in missing],
+        "misshapen": [
+            (
+                name,
+                f" is {shown(shapes[name], quoted=False)}, expected {places[name]}",
+            )
+            for name in misshapen
+        ],
+        "not numbers to compute with": [
+            (name, f" is {dtypes[name]}, expected a float") for name in no_floats
+        ],
+        "unexpected": [
+            (name, f" {shown(shapes[name], quoted=False)} is no weight of this model")
+            for name in unexpected
+        ],
+    }
+    differences = [
+        f"{kind}: {shown(name, 300, quoted=False)}{rest}"
+        for kind, own in kinds.items()
+        for name, rest in own
+    ]
+    if not differences:
         return
-    close = [name for name in _ends(unexpected) if len(name) < 200]
+    close = [name for name in unexpected[:24] if len(name) < 200]
+    share = MOST_LINES // sum(map(bool, kinds.values()))
     lines: list[str] = []
-    for name in _ends(missing):
-        near = difflib.get_close_matches(name, close, n=1, cutoff=0.8)
-        hint = f"; nearest unclaimed name: {near[0]}" if near else ""
-        lines.append(f"missing: {name}, expected {_place_in_words(move_of[name])}{hint}")
-    for name in _ends(misshapen):
-        shape, expected = shown(shapes[name], quoted=False), _place_in_words(move_of[name])
-        lines.append(f"misshapen: {name} is {shape}, expected {expected}")
-    for name in _ends(no_floats):
-        lines.append(f"not numbers to compute with: {name} is {dtypes[name]}, expected a float")
-    for name in _ends(unexpected):
-        brief, shape = shown(name, 300, quoted=False), shown(shapes[name], quoted=False)
-        lines.append(f"unexpected: {brief} {shape} is no weight of this model")
+    for kind, own in kinds.items():
+        for name, rest in own[:share]:
+            near = (
+                difflib.get_close_matches(name, close, n=1, cutoff=0.8) if kind == "missing" else ()
+            )
+            hint = f"; nearest unclaimed name: {near[0]}" if near else ""
+            line = f"{kind}: {shown(name, 300, quoted=False)}{rest}{hint}"
+            if (lines and not lines[-1].startswith(kind)) or sum(map(len, lines)) < MOST_LETTERS:
+                lines.append(line)
+    count = len(differences)
     if count > len(lines):
-        lines.append(f"and {count - len(lines):,} more")
+        counts = listed([f"{len(own):,} {kind}" for kind, own in kinds.items() if own])
+        lines.append(f"and {count - len(lines):,} more ({counts}), all in `error.differences`")
     subject = "1 array does" if count == 1 else f"{count:,} arrays do"
     advice = f"\nThe shapes fit {fits}." if fits else ""
     listing = "\n  ".join(lines)
-    raise CheckpointError(f"{reader.path}: {subject} not fit {model}.\n  {listing}{advice}")
-
-
-def _ends(names: list[str]) -> list[str]:
-    """Returns all names if they are few, else the first and the last."""
-    return names if len(names) <= FIRST + LAST else names[:FIRST] + names[-LAST:]
+    error = CheckpointError(f"{reader.path}: {subject} not fit {model}.\n  {listing}{advice}")
+    error.differences = tuple(differences)
+    raise error
 
 
 def _place_in_words(move: Move) -> str:

@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 from typing import Any
 
-from keras_vit.errors import ConfigError
+from keras_vit.errors import ConfigError, first_line
 
 
 def import_extra(module: str, extra: str, purpose: str) -> Any:
@@ -16,12 +16,18 @@ def import_extra(module: str, extra: str, purpose: str) -> Any:
         purpose: the part of keras_vit that needs it.
 
     Raises:
-        ConfigError: the package is not installed; the message has the line that installs it.
+        ConfigError: the package is not installed, and the message has the line that installs it;
+            or its import fails, and the message has the cause.
     """
     try:
         return importlib.import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
+        if getattr(error, "name", None) != package and is_installed(package):
+            cause = first_line(error)
+            raise ConfigError(
+                f"{purpose} needs {package}, which is installed, but its import fails: {cause}"
+            ) from error
         raise ConfigError(
             f"{purpose} needs {package}: pip install 'keras-vit[{extra}]'."
         ) from error

@@ -34,6 +34,10 @@ class LocalFolder(Place):
             f"Name one of its presets: {listed(presets)}." if presets else super().folder_advice()
         )
 
+    def folder(self) -> "LocalFolder":
+        """Returns the folder of the file."""
+        return LocalFolder(self._path.parent)
+
     def open(self, name: str) -> BufferedReader:
         try:
             return open_plain(self._path) if self._folder is None else self._folder.open(name)

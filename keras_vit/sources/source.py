@@ -41,6 +41,8 @@ COMPANIONS = (
 """The JSON files that explain the weights beside them; other JSON files are not read."""
 PICKLE = "pytorch_model.bin"
 _PICKLES = (".bin", ".pth", ".pt", ".ckpt")
+_PAIRED = (WEIGHTS, PICKLE, "open_clip_model.safetensors", "open_clip_pytorch_model.bin")
+"""Names under which libraries write weights beside their JSON."""
 _ATTEMPTS = 20
 """Attempts to open a folder that other processes keep replacing."""
 
@@ -340,6 +342,10 @@ def _shards(place: Place, index: Mapping[str, Any]) -> list[str]:
 
 def _read_json(place: Place) -> dict[str, dict[str, Any]]:
     """Returns the JSON objects beside the weights, by file name, with the index of shards."""
+    if isinstance(place, LocalFolder) and place.is_file:
+        with contextlib.closing(place.folder()) as folder:
+            paired = [name for name in _PAIRED if name in place.files and name in folder.files]
+            return _read_json(folder) if paired else {}
     names = () if place.is_file else COMPANIONS
     if WEIGHTS not in place.files:
         names = (*names, INDEX)

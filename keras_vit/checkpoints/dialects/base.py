@@ -332,8 +332,13 @@ class Dialect:
         """Whether a JSON file lies beside the weights that other libraries do not write."""
         return any(table.file in files and table.file != "config.json" for table in self.json)
 
-    def read_json(self, files: Json) -> Statement:
+    def read_json(self, files: Json, arrays: Mapping[str, Any] = MappingProxyType({})) -> Statement:
         """Returns the contents of the JSON files beside the weights.
+
+        Args:
+            files: the JSON objects, by file name.
+            arrays: fields that the arrays show; they decide what an object leaves out and the
+                name of an architecture only suggests.
 
         Raises:
             ValueError: a value is invalid; the message names file, key and expected value.
@@ -345,7 +350,7 @@ class Dialect:
             )
         flat: dict[str, Any] = {}
         for table in self.json:
-            flat |= table.read_from(files)
+            flat |= table.read_from(files, arrays)
         labels = flat.pop("labels", None) or None
         fields = {name: value for name, value in flat.items() if "." not in name}
         numerics = {k.removeprefix("numerics."): v for k, v in flat.items() if "." in k}

@@ -263,6 +263,8 @@ class JsonTable:
         at: the keys that lead from the top of the file to the object.
         assumed: takes the whole file and returns the library's values for keys that the object
             lacks or has as null; the name of an architecture may imply them.
+        shown: takes the fields that the arrays show, and the values so far; returns the library's
+            values for keys that the object lacks, which count more than the assumed ones.
         beside: takes all files and returns keys of another object that the rows also read.
         when: the models for which the object is written.
         is_read: False for an object that repeats another one and is only written.
@@ -273,13 +275,19 @@ class JsonTable:
     rows: tuple[Row, ...]
     at: tuple[str, ...] = ()
     assumed: Callable[[Json], Json] = lambda content: {}
+    shown: Callable[[Json, Json], Json] = lambda arrays, content: {}
     beside: Callable[[Json], Json] = lambda files: {}
     when: Callable[[ViTConfig], bool] = always
     is_read: bool = True
     is_written: bool = True
 
-    def read_from(self, files: Json) -> dict[str, Any]:
-        """Returns the fields that the files state. Raises `ValueError`, naming file and key."""
+    def read_from(self, files: Json, arrays: Json) -> dict[str, Any]:
+        """Returns the fields that the files state. Raises `ValueError`, naming file and key.
+
+        Args:
+            files: the JSON objects, by file name.
+            arrays: fields that the arrays show.
+        """
         if self.file not in files or not self.is_read:
             return {}
         fields: dict[str, Any] = {}
@@ -290,6 +298,8 @@ class JsonTable:
                 **assumed,
                 **{k: v for k, v in own.items() if v is not None or k not in assumed},
             }
+            shown_by_arrays = self.shown(arrays, content) if arrays else {}
+            content |= {k: v for k, v in shown_by_arrays.items() if k not in own}
             content |= self.beside(files)
             for row in self.rows:
                 fields |= row.read_from(content)

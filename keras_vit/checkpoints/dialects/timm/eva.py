@@ -75,6 +75,15 @@ def _mlp_dim(content: Json) -> int:
     return size + -size % step if step else size
 
 
+def _shown_by_arrays(arrays: Json, content: Json) -> dict[str, Any]:
+    """Returns arguments that the arrays tell, see `rows.shown_by_arrays`."""
+    words = rows.shown_by_arrays("num_reg_tokens", arrays, content)
+    words |= {"swiglu_mlp": arrays.get("mlp") == "gated", "scale_mlp": arrays.get("sub_norm_mlp")}
+    if "mlp_dim" in arrays and "hidden_size" in arrays:
+        words["mlp_ratio"] = architectures.ratio_of(arrays["mlp_dim"], arrays["hidden_size"])
+    return words
+
+
 def _biases(content: Json) -> dict[str, Any]:
     if not content["qkv_bias"]:
         return {"qkv_bias": False}
@@ -277,6 +286,7 @@ eva = rows.family(
         ),
         (_ARGUMENTS, lambda c: not _is_beit(c)),
         (_ARGUMENTS_OF_BEIT, _is_beit),
+        shown=_shown_by_arrays,
     ),
     ignored={r"(.*\.)?relative_position_index": "a number that follows from the grid"},
     numerics=Numerics(gelu="exact", position_resize="bicubic_antialias"),

@@ -18,7 +18,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
 from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.timm import rows
 from keras_vit.checkpoints.dialects.timm.eva import POOL_SIZES
-from keras_vit.checkpoints.dialects.timm.vit import ARGUMENTS, ONE_BIAS
+from keras_vit.checkpoints.dialects.timm.vit import ARGUMENTS, ONE_BIAS, shown_by_arrays
 from keras_vit.config import Numerics, ViTConfig
 from keras_vit.config.rules import pair
 
@@ -95,6 +95,7 @@ naflex = rows.family(
     json=rows.tables(
         JsonNote("architecture", lambda facts: "naflexvit_base_patch16_map"),
         (_ARGUMENTS, always),
+        shown=shown_by_arrays,
     ),
     numerics=Numerics(gelu="exact", position_resize="bicubic_antialias"),
     expresses=("gelu", "pool_before_norm"),

@@ -29,6 +29,7 @@ from keras_vit.checkpoints.dialects.timm.architectures import (
 from keras_vit.checkpoints.dialects.timm.images import images
 from keras_vit.checkpoints.dialects.torch_conventions import stored_image_size
 from keras_vit.config import ViTConfig
+from keras_vit.config.rules import pair
 from keras_vit.labels import NAMED
 from keras_vit.text import log
 
@@ -166,8 +167,46 @@ def _classifier(facts: Facts) -> Any:
     return ["head", "head_dist"] if facts.config.has_two_heads else "head"
 
 
+def shown_by_arrays(registers: str, arrays: Json, content: Json) -> dict[str, Any]:
+    """Returns arguments that the arrays tell, whatever the architecture's name suggests.
+
+    `model_args` lacks what a caller of `create_model` gave as a class, or did not write down.
+
+    Args:
+        registers: name of the argument for the number of registers.
+        arrays: fields that the arrays show.
+        content: the arguments by `model_args` and by the architecture.
+    """
+    keys = {"embed_dim": "hidden_size", "depth": "num_layers", "in_chans": "channels"}
+    keys |= {registers: "num_registers"}
+    words = {key: arrays[field] for key, field in keys.items() if field in arrays}
+    scale = content.get("init_values") or ViTConfig.layer_scale_init
+    words["init_values"] = scale if arrays.get("layer_scale") else None
+    return words | _positions_of(arrays, content)
+
+
+def _positions_of(arrays: Json, content: Json) -> dict[str, Any]:
+    """Returns whether all tokens have positions, or no image size if the assumed one is wrong."""
+    count, patch, size = (
+        arrays.get("num_positions"),
+        arrays.get("patch_size"),
+        content.get("img_size"),
+    )
+    if not count or not patch or not size or arrays.get("resnet"):
+        return {}
+    sides = zip(pair("img_size", size), patch, strict=True)
+    rows, columns = (side // length for side, length in sides)
+    has_two_heads = arrays.get("classifier") == "token_and_distillation"
+    prefix = bool(arrays.get("class_token")) + has_two_heads + arrays.get("num_registers", 0)
+    if count not in (rows * columns, rows * columns + prefix):
+        return {"img_size": None}
+    return {"no_embed_class": count == rows * columns} if prefix else {}
+
+
 def tables(
-    architecture: Row, *arguments: tuple[tuple[Row, ...], Callable[[ViTConfig], bool]]
+    architecture: Row,
+    *arguments: tuple[tuple[Row, ...], Callable[[ViTConfig], bool]],
+    shown: Callable[[Json, Json], Json],
 ) -> tuple[JsonTable, ...]:
     """Returns the tables of `config.json`.
 
@@ -175,6 +214,7 @@ def tables(
         architecture: the row of the architecture's name and of the facts that the name implies.
         *arguments: for each class of timm the rows of its constructor's arguments, which are under
             `model_args`, and the models that are written as that class.
+        shown: returns the arguments that the arrays tell.
     """
     top: tuple[Row, ...] = (
         architecture,
@@ -195,7 +235,7 @@ def tables(
     return (
         JsonTable("config.json", top),
         *(
-            JsonTable("config.json", rows, ("model_args",), assumed_arguments, when=when)
+            JsonTable("config.json", rows, ("model_args",), assumed_arguments, shown, when=when)
             for rows, when in arguments
         ),
         JsonTable("config.json", _LABELS, ("pretrained_cfg",), is_written=False),

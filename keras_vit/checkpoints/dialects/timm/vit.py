@@ -13,6 +13,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     Json,
     JsonField,
     JsonFields,
+    JsonTable,
     Row,
     always,
     number,
@@ -24,6 +25,8 @@ from keras_vit.checkpoints.dialects.torch_conventions import POSITIONS_OF_ANOTHE
 from keras_vit.config import Numerics, ViTConfig
 
 _MLPS = {"Mlp": "plain", "GluMlp": "gated", "SwiGLU": "gated"}
+_ACTIVATIONS = {"plain": "gelu", "gated": "silu"}
+"""The usual activations, for files whose arrays alone tell the kind of MLP."""
 _GELUS = {"gelu": "exact", "gelu_tanh": "tanh", "quick_gelu": "quick", None: "exact", "": "exact"}
 _POSITIONS = Codec(
     lambda position: "none" if position == "none" else "learn",
@@ -32,7 +35,7 @@ _POSITIONS = Codec(
 
 
 def _architecture(content: Json) -> dict[str, Any]:
-    """Returns the facts that only the architecture's name tells: norms, epsilon, kind of MLP.
+    """Returns the facts that only the architecture's name tells: norms and epsilon.
 
     No registered `VisionTransformer` has rotary positions, which the arrays alone may suggest.
     """
@@ -41,8 +44,6 @@ def _architecture(content: Json) -> dict[str, Any]:
     fields = architectures.norm_of(arguments)
     if architectures.row_of(content.get("architecture")) is not None:
         fields["rope"] = None  # no field of the row: a model with rope is not written
-    if "mlp_layer" in arguments:
-        fields["mlp"] = one_of(_MLPS).read(arguments["mlp_layer"])
     if "embed_norm_layer" in arguments:
         fields["patch_norm"] = arguments["embed_norm_layer"] is not None
     return fields
@@ -93,6 +94,21 @@ def _pooling(config: ViTConfig) -> dict[str, Any]:
 def _mlp_dim(content: Json) -> int:
     size = int(number(content, "embed_dim") * number(content, "mlp_ratio"))
     return size // 2 if content.get("mlp_layer") == "GluMlp" else size
+
+
+def shown_by_arrays(arrays: Json, content: Json) -> dict[str, Any]:
+    """Returns arguments that the arrays tell, see `rows.shown_by_arrays`."""
+    words = rows.shown_by_arrays("reg_tokens", arrays, content)
+    if "mlp_dim" not in arrays or "hidden_size" not in arrays:
+        return words
+    kind, size, width = (arrays[field] for field in ("mlp", "mlp_dim", "hidden_size"))
+    layer = content.get("mlp_layer")
+    if _MLPS.get(layer) != kind:
+        is_packed = int(width * number(content, "mlp_ratio", 4.0)) != size
+        layer = "Mlp" if kind == "plain" else "GluMlp" if is_packed else "SwiGLU"
+        words |= {"mlp_layer": layer, "act_layer": _ACTIVATIONS[kind]}
+    words["mlp_ratio"] = architectures.ratio_of(size * (1 + (layer == "GluMlp")), width)
+    return words
 
 
 def _ratio(config: ViTConfig) -> float:
@@ -146,14 +162,25 @@ vit = rows.family(
     "an architecture of VisionTransformer",
     words=TORCH.names("timm", "timm/stem", "timm/vit"),
     reasons={"pre_logits/": "timm's VisionTransformer has no representation layer"},
-    json=rows.tables(
-        JsonFields(
-            ("architecture",),
-            ("norm", "numerics.layer_norm_epsilon", "mlp", "patch_norm"),
-            _architecture,
-            lambda c: {"architecture": architectures.to_write(c)},
+    json=(
+        JsonTable(  # an architecture's name stands for the kind of MLP that is written
+            "config.json",
+            (JsonField("mlp_layer", "mlp", one_of(_MLPS)),),
+            ("model_args",),
+            architectures.assumed_arguments,
+            shown_by_arrays,
+            is_written=False,
         ),
-        (ARGUMENTS, always),
+        *rows.tables(
+            JsonFields(
+                ("architecture",),
+                ("norm", "numerics.layer_norm_epsilon", "patch_norm"),
+                _architecture,
+                lambda c: {"architecture": architectures.to_write(c)},
+            ),
+            (ARGUMENTS, always),
+            shown=shown_by_arrays,
+        ),
     ),
     numerics=Numerics(
         gelu="exact",

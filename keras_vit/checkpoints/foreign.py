@@ -1,0 +1,85 @@
+"""Says what a file without a readable Vision Transformer holds, in a few lines."""
+
+import collections
+import re
+from collections.abc import Iterable, Mapping
+
+from keras_vit.checkpoints.dialects import Dialect
+from keras_vit.checkpoints.translate import Shape
+from keras_vit.errors import listed, shown
+
+_CERTAIN = {
+    r"decoder\.mask_tokens|mask_decoder|rel_pos_[hw]$": "SAM or ViTDet, with positions of windows",
+    r"pos_embed_win(dow)?$": "Hiera, a hierarchy of windows",
+}
+"""Names that no plain Vision Transformer has, though its own names may stand beside them."""
+
+_KINDS = {
+    r"relative_position_bias_table|continuous_position_bias_mlp|cpb_mlp": (
+        "Swin or a relative, with windows of attention"
+    ),
+    r"encoder\.stages\.\d+\.layers\.\d+\.(attn|proj|layernorm_before)": "Hiera, a hierarchy",
+    r"attn\.sr\.|sequence_reduction": "PVT or SegFormer, a hierarchy with fewer keys than queries",
+    r"conv_kxk|conv_projection|fusion\.convolution|local_rep": "MobileViT, with convolutions",
+    r"conv_dw|dwconv|depthwise|depth_conv|token_mixer|features\.\d+\.\d+\.block\.": "ConvNeXt, "
+    "EfficientNet or another network of convolutions",
+    r"mlp_tokens|token_mixing": "MLP-Mixer, without attention",
+    r"layer\d\.\d+\.conv\d|layer\.\d+\.convolution|downsample\.(0|conv)": (
+        "ResNet, a network of convolutions"
+    ),
+    r"word_embeddings|embed_tokens|\bwte\.|token_embedding|shared\.weight|tok_embeddings": (
+        "a model of text"
+    ),
+    r"(lora|hada|lokr)_\w+": "an adapter; merge it into its base first (merge_and_unload of PEFT)",
+    r"conv_layers|feature_extractor\.": "a model of sound",
+}
+"""What stands in the names of other families -> the family, most particular first."""
+
+_CORE = (
+    "patch_embedding/kernel",
+    "position_embedding/embedding",
+    "block_{l}/attention/{qkv}/kernel",
+    "block_{l}/mlp/dense_0/kernel",
+)
+
+
+def kind_of(shapes: Mapping[str, Shape], is_certain: bool = False) -> str:
+    """Returns the family that names and shapes show plainly, or "".
+
+    Args:
+        shapes: the arrays of the file.
+        is_certain: whether only parts count that no plain Vision Transformer has.
+    """
+    if any(len(shape) == 5 and "patch" in name for name, shape in shapes.items()):
+        return "VideoMAE or another model of videos, with patches in time"
+    kinds = _CERTAIN if is_certain else {**_CERTAIN, **_KINDS}
+    names = "\n".join(shapes)
+    return next((kind for words, kind in kinds.items() if re.search(words, names, re.M)), "")
+
+
+def describe(shapes: Mapping[str, Shape], claims: Iterable[tuple[Dialect, str, str, str]]) -> str:
+    """Returns a few lines: the family that the names show, and the nearest dialects.
+
+    Args:
+        shapes: the arrays of the file.
+        claims: dialect, prefix, path in the lexicon and name of each array with a known name.
+    """
+    lines = []
+    if kind := kind_of(shapes):
+        lines.append(f"\n  The names are those of {kind}.")
+    found: dict[tuple[Dialect, str], dict[str, str]] = collections.defaultdict(dict)
+    for dialect, prefix, path, name in claims:
+        found[dialect, prefix][name] = path
+    nearest = sorted(found.items(), key=lambda item: (-len(item[1]), len(item[0][1])))[:3]
+    for (dialect, prefix), paths in nearest:
+        where = f" below {shown(prefix, 40)}" if prefix else ""
+        core = [path for path in _CORE if dialect.all_names(path) and path not in paths.values()]
+        lacks = [dialect.all_names(path)[0].name for path in core]
+        count = "1 name" if len(paths) == 1 else f"{len(paths):,} names"
+        rest = f", lacks {listed(lacks, 2)}" if lacks else ""
+        lines.append(f"\n  {dialect.name}: {count}{where}{rest}.")
+    some = listed((shown(name, 60, quoted=False) for name in list(shapes)[:2000]), 4)
+    lines.append(f"\n  It holds {len(shapes):,} arrays: {some if shapes else 'nothing'}.")
+    if nearest and not kind:
+        lines.append("\n  dialect=... reads the file as one of them, and names each difference.")
+    return "".join(lines)
