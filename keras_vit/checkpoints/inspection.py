@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 
 from keras_vit.checkpoints import inference
-from keras_vit.checkpoints.containers import Reader, strip_prefix
-from keras_vit.checkpoints.dialects import Dialect, Statement
+from keras_vit.checkpoints.containers import Reader
+from keras_vit.checkpoints.dialects import DIALECTS, Dialect, Statement, dialects_named
 from keras_vit.checkpoints.dialects.base import warn_of_protocol
 from keras_vit.checkpoints.dialects.keras_vit import keras_vit
 from keras_vit.checkpoints.opening import OpenSource, open_source
 from keras_vit.checkpoints.recognition import (
     Recognition,
-    find_wrapper,
     read_statement,
     recognise_dialect,
 )
+from keras_vit.checkpoints.surroundings import choices, find_encoder, left_over, without_head
 from keras_vit.checkpoints.translate import Move, Shape, compare, plan
 from keras_vit.config import Numerics, ViTConfig
 from keras_vit.config.variants import variant_named, variant_of
@@ -153,12 +153,14 @@ def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoi
             misshapen or unexpected; the message names them.
         SourceError: the arrays belong to a preset whose config.json is missing.
     """
-    wrapper = find_wrapper(files.reader.shapes)
-    if wrapper:
-        files = dataclasses.replace(files, reader=strip_prefix(files.reader, wrapper))
-    reader, preset, fields = files.reader, files.preset, dict(arguments)
+    file, preset, fields = files.reader, files.preset, dict(arguments)
     if preset is not None:
         fields.setdefault("dialect", keras_vit.name)
+    name = fields.get("dialect")
+    dialects = dialects_named(name) if name else tuple(DIALECTS.values())
+    encoder = find_encoder(file, dialects, **choices(fields))
+    reader = encoder.reader
+    files = dataclasses.replace(files, reader=reader)
     recognition = recognise_dialect(files, fields.get("dialect"))
     dialect = recognition.dialect
     if dialect is keras_vit and preset is None and fields.get("numerics") is None:
@@ -184,7 +186,11 @@ def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoi
         )
         stated = PresetConfig(config, _protocol(statement, dialect, config), statement.labels)
     moves = plan(config, dialect, recognition.prefix, reader.shapes)
-    ignored = {**recognition.ignored, **dialect.derived(config)}
+    beside = left_over(reader.shapes, recognition, moves, config.hidden_size)
+    ignored = {**recognition.ignored, **dialect.derived(config), **beside}
+    if fields.get("num_classes") == 0:
+        moves, heads = without_head(moves, reader.shapes, recognition.prefix)
+        ignored |= heads
     name = variant_of(config)
     fits = _fitting_variant(inferred) if architecture else None
     model = f"{name or 'the model'} in the {dialect.name} dialect"
@@ -193,12 +199,17 @@ def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoi
         reader.path,
         dialect.name,
         stated,
-        prefix=wrapper + recognition.prefix,
+        prefix=encoder.prefix + recognition.prefix,
         undetermined=undetermined,
-        shapes={wrapper + name: shape for name, shape in reader.shapes.items()},
-        dtypes={wrapper + name: dtype for name, dtype in reader.dtypes.items()},
-        ignored={wrapper + name: why for name, why in ignored.items()},
+        shapes=dict(file.shapes),
+        dtypes=dict(file.dtypes),
+        ignored={
+            **{encoder.names[name]: why for name, why in ignored.items() if name in reader.shapes},
+            **dict.fromkeys(encoder.outside, "outside of the model"),
+            **dict.fromkeys(encoder.ignored, "ignored by the caller"),
+        },
     )
+    encoder.announce(beside)
     return Checkpoint(reader, dialect, info, moves)
 
 

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import itertools
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from keras_vit.checkpoints import inference
@@ -18,22 +18,6 @@ from keras_vit.weights import axes, lexicon, templates
 
 Bindings = dict[str, str]
 
-WRAPPERS = ("module.", "model.", "backbone.", "timm_model.", "_orig_mod.")
-"""Prefixes that training scripts and wrapper classes add to the names of all arrays: torch's
-DistributedDataParallel, Lightning and others, a detector or segmenter, the TimmWrapper of
-transformers, torch.compile."""
-
-
-def find_wrapper(names: Collection[str]) -> str:
-    """Returns the combination of `WRAPPERS` in front of every name, such as `"module.model."`."""
-    first, last = min(names, default=""), max(names, default="")  # all names share their prefix
-    prefix = ""
-    while wrapper := next(
-        (w for w in WRAPPERS if first.startswith(prefix + w) and last.startswith(prefix + w)), ""
-    ):
-        prefix += wrapper
-    return prefix
-
 
 @dataclasses.dataclass(frozen=True)
 class Recognition:
@@ -45,7 +29,7 @@ class Recognition:
         fields: fields of `ViTConfig` that names and shapes imply (`inference.fields_from`).
         bindings: path template of the lexicon -> the values of its placeholders in the file.
         ignored: names of arrays that are no weights of the model, and the reason for each.
-        claimed: number of names that the dialect explains.
+        names: names that the dialect explains, without those that are ignored.
     """
 
     dialect: Dialect
@@ -53,7 +37,12 @@ class Recognition:
     fields: dict[str, Any]
     bindings: dict[str, list[Bindings]]
     ignored: dict[str, str]
-    claimed: int
+    names: frozenset[str]
+
+    @property
+    def claimed(self) -> int:
+        """Number of names that the dialect explains."""
+        return len(self.names)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,9 +203,9 @@ def _read(
             # In the stem, only the root's width is the same in the whole model.
             local = path.startswith("root/") and symbol == "w"
             votes["root w" if local else symbol][size] += 1
-    claimed = sum(map(len, bindings.values()))
     fields = {**inference.fields_from(votes, bindings), **fields}
-    return Recognition(dialect, prefix, fields, dict(bindings), ignored, claimed)
+    names = frozenset(read.difference(ignored))
+    return Recognition(dialect, prefix, fields, dict(bindings), ignored, names)
 
 
 def _ignored(shapes: Mapping[str, Shape], dialect: Dialect) -> dict[str, str]:

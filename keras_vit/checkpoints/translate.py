@@ -24,6 +24,12 @@ Shape = tuple[int, ...]
 FIRST, LAST = 20, 4
 """Most lines for each kind of difference, from both ends of its list; others are counted."""
 
+EMPTY = (
+    "Arrays of shape (0,) are empty: DeepSpeed's ZeRO-3 keeps their numbers in other files, which its "
+    "zero_to_fp32.py joins."
+)
+"""Words for the file of one process of a sharded training."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Move:
@@ -166,7 +172,8 @@ def compare(
         shape, expected = shown(shapes[name], quoted=False), _place_in_words(move_of[name])
         lines.append(f"misshapen: {name} is {shape}, expected {expected}")
     for name in _ends(no_floats):
-        lines.append(f"not numbers to compute with: {name} is {dtypes[name]}, expected a float")
+        kind = (dtypes[name].metadata or {}).get("words", dtypes[name])
+        lines.append(f"not numbers to compute with: {name} is {kind}, expected a float")
     for name in _ends(unexpected):
         brief, shape = shown(name, 300, quoted=False), shown(shapes[name], quoted=False)
         lines.append(f"unexpected: {brief} {shape} is no weight of this model")
@@ -174,6 +181,10 @@ def compare(
         lines.append(f"and {count - len(lines):,} more")
     subject = "1 array does" if count == 1 else f"{count:,} arrays do"
     advice = f"\nThe shapes fit {fits}." if fits else ""
+    if any(shapes[name] == (0,) for name in misshapen):
+        advice += f"\n{EMPTY}"
+    if len(unexpected) == count:
+        advice += "\nignore=, names or a pattern such as 'decoder.*', leaves arrays out."
     listing = "\n  ".join(lines)
     raise CheckpointError(f"{reader.path}: {subject} not fit {model}.\n  {listing}{advice}")
 
