@@ -32,6 +32,7 @@ FLOORS = (
     {"checkpoints.dialects"},
     {"checkpoints.containers"},
     {"checkpoints.plain_names"},
+    {"checkpoints.adapters"},
     {"checkpoints.opening"},
     {"checkpoints.translate"},
     {"checkpoints.recognition"},

@@ -116,7 +116,11 @@ class Checkpoint:
 
 
 def inspect(
-    source: str | os.PathLike[str] | Source, *, allow_pickle_weights: bool = False, **fields: Any
+    source: str | os.PathLike[str] | Source,
+    *,
+    allow_pickle_weights: bool = False,
+    base: str | os.PathLike[str] | Source | None = None,
+    **fields: Any,
 ) -> CheckpointInfo:
     """Describes the checkpoint of a source, without a backend and without reading arrays.
 
@@ -125,15 +129,15 @@ def inspect(
 
     Args:
         source: a source as for `VisionTransformer.from_preset`.
-        allow_pickle_weights: as for `load`.
-        **fields: arguments of `load` that a checkpoint leaves open.
+        allow_pickle_weights, base: as for `load`.
+        **fields: arguments of `load` that a checkpoint leaves open, or that choose its arrays.
 
     Raises:
         PresetError: the preset does not exist, or is damaged.
         CheckpointError: the file cannot be read, holds no Vision Transformer, or its arrays
             do not fit the inferred configuration.
     """
-    source = Source.of(source, allow_pickle_weights=allow_pickle_weights)
+    source = Source.of(source, allow_pickle_weights=allow_pickle_weights, base=base)
     if (preset := source.preset()) is not None:
         dialect = keras_vit.name if source.row is None else source.row.dialect
         return _info(Path(source.name), dialect, preset)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.errors import CheckpointError
+from keras_vit.sources.source import ADAPTER_CONFIG
 
 _VISION_CLASSES = {
     "clip": "CLIPVisionModelWithProjection",
@@ -52,6 +53,8 @@ def run_library(
         raise LibraryUnavailableError(
             f"{library} reads a folder with its config.json, not a file alone"
         )
+    if (Path(path) / ADAPTER_CONFIG).is_file():
+        raise LibraryUnavailableError(f"{library} reads the base, without PEFT's adapter")
     package, run = _LIBRARIES[library]
     try:
         logits = run(Path(path).resolve(), images)
