@@ -1,4 +1,4 @@
-"""Adapters of PEFT: adds their low-rank products to the arrays of a base, as `merge_and_unload` does.
+"""Adapters of PEFT: adds low-rank products to the arrays of a base, as `merge_and_unload` does.
 
 An adapter's folder has the products alone, beside the whole modules that were trained
 (`modules_to_save`); the state dict of a model in training has the base's arrays too, as
@@ -18,13 +18,13 @@ from keras_vit.checkpoints.plain_names import name_in_file
 from keras_vit.errors import CheckpointError, shown
 from keras_vit.sources.source import ADAPTER_CONFIG
 
-_PLAIN = frozenset(
-    "alpha_pattern auto_mapping base_model_name_or_path bias ensure_weight_tying eva_config "
-    "exclude_modules fan_in_fan_out inference_mode init_lora_weights layers_pattern "
-    "layers_to_transform lora_alpha lora_bias lora_dropout megatron_core modules_to_save peft_type "
-    "peft_version qalora_group_size r rank_pattern revision target_modules task_type "
-    "use_rslora".split()
-)
+_PLAIN = {
+    *("alpha_pattern", "auto_mapping", "base_model_name_or_path", "bias", "ensure_weight_tying"),
+    *("eva_config", "exclude_modules", "fan_in_fan_out", "inference_mode", "init_lora_weights"),
+    *("layers_pattern", "layers_to_transform", "lora_alpha", "lora_bias", "lora_dropout"),
+    *("megatron_core", "modules_to_save", "peft_type", "peft_version", "qalora_group_size", "r"),
+    *("rank_pattern", "revision", "target_modules", "task_type", "use_rslora"),
+}
 """Keys of `adapter_config.json` that ask for nothing but LoRA's products; others, such as
 `use_dora`, change the formula if they are set."""
 _STARTS = (True, False, None, "gaussian", "eva", "orthogonal")
@@ -170,13 +170,15 @@ def _check_method(reader: Reader, config: Mapping[str, Any]) -> None:
         start = shown(config["init_lora_weights"])
         _refuse(reader, f"init_lora_weights={start} has changed the base")
     if odd := [key for key, value in config.items() if value and key not in _PLAIN]:
-        _refuse(reader, f"{ADAPTER_CONFIG} has {shown(odd[0], quoted=False)}={shown(config[odd[0]])}")
+        _refuse(
+            reader, f"{ADAPTER_CONFIG} has {shown(odd[0], quoted=False)}={shown(config[odd[0]])}"
+        )
 
 
 def _refuse(reader: Reader, fault: str) -> None:
     raise CheckpointError(
-        f"{reader.path}: keras_vit merges PEFT's plain LoRA alone, and here {fault}; write the whole "
-        "model with PEFT: model.merge_and_unload().save_pretrained(folder)."
+        f"{reader.path}: keras_vit merges plain LoRA of PEFT alone, and here {fault}; write the "
+        "whole model with PEFT: model.merge_and_unload().save_pretrained(folder)."
     )
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from keras_vit.checkpoints import adapters
 from keras_vit.checkpoints.containers import SAFETENSORS_DTYPES, Reader, joined, open_arrays
 from keras_vit.errors import CheckpointError, shown
+from keras_vit.sources.hub import SCHEME
 from keras_vit.sources.place import Header
 from keras_vit.sources.preset_config import PresetConfig
-from keras_vit.sources.hub import SCHEME
 from keras_vit.sources.source import ADAPTER_CONFIG, TASK, Source
 
 
@@ -87,8 +87,8 @@ def _base_of(source: Source, path: Path, config: Mapping[str, Any]) -> Source:
             return Source.of(f"{SCHEME}{name}{at}", allow_pickle_weights=pickles)
     raise CheckpointError(
         f"{path}: an adapter without its base. base_model_name_or_path of {ADAPTER_CONFIG} is "
-        f"{shown(name)}, which is neither a folder here nor a repository of the Hub. Give base=, the "
-        "source of the model that the adapter was trained on."
+        f"{shown(name)}, which is neither a folder here nor a repository of the Hub. Give base=, "
+        "the source of the model that the adapter was trained on."
     )
 
 

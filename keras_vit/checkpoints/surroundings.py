@@ -8,7 +8,6 @@ import collections
 import dataclasses
 import fnmatch
 import functools
-import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -58,14 +57,13 @@ class Encoder:
         Args:
             beside: names in the reader that are left out too.
         """
-        left = collections.Counter(
-            part_of(name, self.prefix) for name in [*self.outside, *map(self.names.get, beside)]
-        )
+        names = [*self.outside, *(self.names[name] for name in beside)]
+        left = collections.Counter(part_of(name, self.prefix) for name in names)
         if left or self.choice:
             parts = [f"{part} ({count})" for part, count in left.items()]
             log.warning(
-                "%s: the Vision Transformer is read from %s%s; left out, with the number of arrays: "
-                "%s.",
+                "%s: the Vision Transformer is read from %s%s; left out, with the number of "
+                "arrays: %s.",
                 *(self.reader.path, repr(self.prefix) if self.prefix else "the top", self.choice),
                 listed(parts, 12),
             )
@@ -175,8 +173,8 @@ def _encoders(
             found[prefix] = arrays
     if not found and reader.shapes and all(map(_KERAS.fullmatch, reader.shapes)):
         raise CheckpointError(
-            f"{reader.path}: these are weights alone, as save_weights of a keras.Model writes them; "
-            "names and sizes of the model are not in the file. Build the model with the arguments "
+            f"{reader.path}: these are weights alone, as save_weights of a keras.Model writes "
+            "them; names and sizes of the model are not in the file. Build the model with the arguments "
             f"of its training and call model.load_weights({str(reader.path)!r})."
         )
     return found
@@ -224,7 +222,8 @@ def _quoted(prefixes: Iterable[str]) -> str:
 
 def part_of(name: str, prefix: str) -> str:
     """Returns the start of a name, up to the first module that is not in the prefix."""
-    start = len(os.path.commonprefix([name, prefix]))
+    pairs = enumerate(zip(name, prefix, strict=False))
+    start = next((k for k, (a, b) in pairs if a != b), min(len(name), len(prefix)))
     end = re.compile("[./]").search(name, start)
     return name if end is None else name[: end.end()]
 

@@ -25,8 +25,8 @@ FIRST, LAST = 20, 4
 """Most lines for each kind of difference, from both ends of its list; others are counted."""
 
 EMPTY = (
-    "Arrays of shape (0,) are empty: DeepSpeed's ZeRO-3 keeps their numbers in other files, which its "
-    "zero_to_fp32.py joins."
+    "Arrays of shape (0,) are empty: DeepSpeed's ZeRO-3 keeps their numbers in other files, which "
+    "its zero_to_fp32.py joins."
 )
 """Words for the file of one process of a sharded training."""
 

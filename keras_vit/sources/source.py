@@ -297,12 +297,10 @@ def _weights_named(
     """Returns the names of the weight files to read, by the preferred format that is present."""
     if place.is_file:
         return list(place.files)
-    if ADAPTER_CONFIG in files:
-        for name in ADAPTERS[: 1 + allow_pickle_weights]:
-            if name in place.files:
-                return [name]
-    if WEIGHTS in place.files:
-        return [WEIGHTS]
+    adapters = ADAPTERS[: 1 + allow_pickle_weights] if ADAPTER_CONFIG in files else ()
+    for name in (*adapters, WEIGHTS):
+        if name in place.files:
+            return [name]
     if INDEX in files:
         return _shards(place, files[INDEX])
     if H5 in place.files:
