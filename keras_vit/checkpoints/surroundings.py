@@ -174,8 +174,8 @@ def _encoders(
     if not found and reader.shapes and all(map(_KERAS.fullmatch, reader.shapes)):
         raise CheckpointError(
             f"{reader.path}: these are weights alone, as save_weights of a keras.Model writes "
-            "them; names and sizes of the model are not in the file. Build the model with the arguments "
-            f"of its training and call model.load_weights({str(reader.path)!r})."
+            "them; names and sizes of the model are not in the file. Build the model with the "
+            f"arguments of its training and call model.load_weights({str(reader.path)!r})."
         )
     return found
 
