@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.checkpoints.containers import open_arrays
+from keras_vit.checkpoints.containers import beside, open_arrays
 from keras_vit.errors import CheckpointError, ConfigError, shown
 from keras_vit.images.inputs import as_array
 from keras_vit.labels import Labels
@@ -151,7 +151,8 @@ def _read_embeddings(
 def _read_arrays(path: Path, allow_pickle_weights: bool = False) -> dict[str, np.ndarray]:
     """Returns the arrays of a file by name."""
     with open_arrays(path, allow_pickle_weights=allow_pickle_weights) as reader:
-        return {name: reader.read(name) for name in reader.shapes}
+        head = beside(reader, "weight")
+        return {name: head.read(name) for name in head.shapes}
 
 
 def copy_with_head(

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.checkpoints.inspection import Checkpoint
+from keras_vit.checkpoints.surroundings import CHOICES
 from keras_vit.config import ViTConfig
 from keras_vit.config.rules import pair
 from keras_vit.errors import CheckpointError, shown
@@ -22,7 +23,7 @@ POSITIONS, PATCHES = "position_embedding/embedding", "patch_embedding/kernel"
 TABLE = "_bias/table"
 """End of the paths of tables of relative position biases."""
 
-_READING = ("dialect", "variant", "position_grid", "labels", "protocol")
+_READING = ("dialect", "variant", "position_grid", "labels", "protocol", *CHOICES)
 """Arguments of `load` that are no fields of the model's configuration."""
 
 

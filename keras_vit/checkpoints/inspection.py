@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 
 from keras_vit.checkpoints import inference
-from keras_vit.checkpoints.containers import Reader, strip_prefix
-from keras_vit.checkpoints.dialects import Dialect, Statement
+from keras_vit.checkpoints.containers import Reader
+from keras_vit.checkpoints.dialects import DIALECTS, Dialect, Statement, dialects_named
 from keras_vit.checkpoints.dialects.base import warn_of_protocol
 from keras_vit.checkpoints.dialects.keras_vit import keras_vit
 from keras_vit.checkpoints.opening import OpenSource, open_source
 from keras_vit.checkpoints.recognition import (
     Recognition,
-    find_wrapper,
     read_statement,
     recognise_dialect,
 )
+from keras_vit.checkpoints.surroundings import choices, find_encoder, left_over, without_head
 from keras_vit.checkpoints.translate import Move, Shape, compare, plan
 from keras_vit.config import Numerics, ViTConfig
 from keras_vit.config.rules import pair
@@ -120,7 +120,11 @@ class Checkpoint:
 
 
 def inspect(
-    source: str | os.PathLike[str] | Source, *, allow_pickle_weights: bool = False, **fields: Any
+    source: str | os.PathLike[str] | Source,
+    *,
+    allow_pickle_weights: bool = False,
+    base: str | os.PathLike[str] | Source | None = None,
+    **fields: Any,
 ) -> CheckpointInfo:
     """Describes the checkpoint of a source, without a backend and without reading arrays.
 
@@ -129,15 +133,15 @@ def inspect(
 
     Args:
         source: a source as for `VisionTransformer.from_preset`.
-        allow_pickle_weights: as for `load`.
-        **fields: arguments of `load` that a checkpoint leaves open.
+        allow_pickle_weights, base: as for `load`.
+        **fields: arguments of `load` that a checkpoint leaves open, or that choose its arrays.
 
     Raises:
         PresetError: the preset does not exist, or is damaged.
         CheckpointError: the file cannot be read, holds no Vision Transformer, or its arrays
             do not fit the inferred configuration.
     """
-    source = Source.of(source, allow_pickle_weights=allow_pickle_weights)
+    source = Source.of(source, allow_pickle_weights=allow_pickle_weights, base=base)
     if (preset := source.preset()) is not None:
         if (row := source.row) is None:
             return _info(Path(source.name), keras_vit.name, preset)
@@ -174,12 +178,14 @@ def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoi
 
 
 def _open(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
-    wrapper = find_wrapper(files.reader.shapes)
-    if wrapper:
-        files = dataclasses.replace(files, reader=strip_prefix(files.reader, wrapper))
-    reader, preset, fields = files.reader, files.preset, dict(arguments)
+    file, preset, fields = files.reader, files.preset, dict(arguments)
     if preset is not None:
         fields.setdefault("dialect", keras_vit.name)
+    name = fields.get("dialect")
+    dialects = dialects_named(name) if name else tuple(DIALECTS.values())
+    encoder = find_encoder(file, dialects, **choices(fields))
+    reader = encoder.reader
+    files = dataclasses.replace(files, reader=reader)
     recognition = recognise_dialect(files, fields.get("dialect"))
     dialect = recognition.dialect
     if dialect is keras_vit and preset is None and fields.get("numerics") is None:
@@ -211,7 +217,11 @@ def _open(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
         )
         stated = PresetConfig(config, _protocol(statement, dialect, config), statement.labels)
     moves = plan(config, dialect, recognition.prefix, reader.shapes)
-    ignored = {**recognition.ignored, **dialect.derived(config)}
+    beside = left_over(reader.shapes, recognition, moves, config.hidden_size)
+    ignored = {**recognition.ignored, **dialect.derived(config), **beside}
+    if fields.get("num_classes") == 0:
+        moves, heads = without_head(moves, reader.shapes, recognition.prefix)
+        ignored |= heads
     name = variant_of(config)
     fits = _fitting_variant(_resolve(recognition, statement, {})) if architecture else None
     model = f"{name or 'the model'} in the {dialect.name} dialect"
@@ -220,13 +230,18 @@ def _open(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
         reader.path,
         dialect.name,
         stated,
-        prefix=wrapper + recognition.prefix,
+        prefix=encoder.prefix + recognition.prefix,
         undetermined=undetermined,
-        shapes={wrapper + name: shape for name, shape in reader.shapes.items()},
-        dtypes={wrapper + name: dtype for name, dtype in reader.dtypes.items()},
-        ignored={wrapper + name: why for name, why in ignored.items()},
+        shapes=dict(file.shapes),
+        dtypes=dict(file.dtypes),
+        ignored={
+            **{encoder.names[name]: why for name, why in ignored.items() if name in reader.shapes},
+            **dict.fromkeys(encoder.outside, "outside of the model"),
+            **dict.fromkeys(encoder.ignored, "ignored by the caller"),
+        },
         fed_size=None if "image_size" in arguments else statement.image_size,
     )
+    encoder.announce(beside)
     return Checkpoint(reader, dialect, info, moves)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_vit.environment.extras import is_installed
 from keras_vit.errors import CheckpointError, first_line
+from keras_vit.sources.source import ADAPTER_CONFIG
 
 _VISION_CLASSES = {
     "clip": "CLIPVisionModelWithProjection",
@@ -53,6 +54,8 @@ def run_library(
         raise LibraryUnavailableError(
             f"{library} reads a folder with its config.json, not a file alone"
         )
+    if (Path(path) / ADAPTER_CONFIG).is_file():
+        raise LibraryUnavailableError(f"{library} reads the base, without PEFT's adapter")
     package, run = _LIBRARIES[library]
     try:
         logits = run(Path(path).resolve(), images)

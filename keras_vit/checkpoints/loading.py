@@ -34,6 +34,13 @@ def load(source: str | os.PathLike[str] | Source, **arguments: Any) -> "VisionTr
         checksum: whether to compare a preset's weights with the sha256 in its `config.json`.
         allow_pickle_weights: whether weights may be a pickle of torch (`.bin`, `.pth`), which
             `torch.load(weights_only=True)` of torch 2.7 or newer reads; see SECURITY.md.
+        prefix: start of the names of the arrays to read, if a file holds several Vision
+            Transformers. None finds it; a line of log says what is left out.
+        weights: `"ema"` for the average of the weights over the training, `"raw"` for the weights
+            themselves, if a training has both; None takes the average, and says so.
+        ignore: names of arrays to leave out, or patterns such as `"decoder.*"`.
+        base: source of the base model of an adapter of PEFT; None for the folder or the repository
+            that the adapter names.
         **arguments: the arguments above by name, and fields of `ViTConfig`. A caller may change
             `representation_size` to None (which leaves the layer out), the dropout rates,
             `numerics` (a dict changes the numerics that it names), and `classifier` between its

@@ -2,15 +2,18 @@
 
 import contextlib
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from keras_vit.checkpoints import adapters
 from keras_vit.checkpoints.containers import SAFETENSORS_DTYPES, Reader, joined, open_arrays
-from keras_vit.errors import CheckpointError
+from keras_vit.errors import CheckpointError, shown
+from keras_vit.sources.hub import SCHEME
 from keras_vit.sources.place import Header
 from keras_vit.sources.preset_config import PresetConfig
-from keras_vit.sources.source import TASK, Source
+from keras_vit.sources.source import ADAPTER_CONFIG, TASK, Source
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,8 +39,10 @@ def open_source(
 ) -> Iterator[OpenSource]:
     """Opens the arrays of a source; arguments and errors of `Source.open`.
 
+    An adapter is opened with its base: the arrays are the merged ones, the JSON is the base's.
+
     Raises:
-        CheckpointError: a file of weights is damaged.
+        CheckpointError: a file of weights is damaged, or an adapter does not fit its base.
     """
     with source.open(headers=headers, checksum=checksum) as files, contextlib.ExitStack() as stack:
         readers: list[tuple[str, Reader]] = []
@@ -51,7 +56,40 @@ def open_source(
             readers.append(("task/" if name == TASK else "", reader))
         first = readers[0][1]
         reader = first if len(readers) == 1 else joined(first.path.parent, readers)
-        yield OpenSource(reader, files.json, files.preset, files.is_folder)
+        config = files.json.get(ADAPTER_CONFIG, {})
+        opened = OpenSource(reader, files.json, files.preset, files.is_folder)
+        if adapters.is_adapted(reader.shapes, bool(config)):
+            base = None
+            if not adapters.has_base(reader.shapes):
+                base = _base_of(source, reader.path, config)
+                opened = stack.enter_context(open_source(base, headers=headers, checksum=checksum))
+            merged = adapters.merge(reader, config, None if base is None else opened.reader)
+            opened = dataclasses.replace(opened, reader=merged)
+        elif source.base is not None:
+            raise CheckpointError(f"{reader.path}: base= is for adapters; this is a whole model.")
+        yield opened
+
+
+def _base_of(source: Source, path: Path, config: Mapping[str, Any]) -> Source:
+    """Returns the base of an adapter: the caller's, a local folder, or a repository of the Hub.
+
+    An adapter of the Hub names no folder of this machine.
+    """
+    pickles = source.allow_pickle_weights
+    if source.base is not None:
+        return Source.of(source.base, allow_pickle_weights=pickles)
+    name, revision = config.get("base_model_name_or_path"), config.get("revision")
+    if isinstance(name, str) and name:
+        if not source.name.startswith(SCHEME) and Path(name).exists():
+            return Source.of(Path(name), allow_pickle_weights=pickles)
+        if re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+            at = f"@{revision}" if isinstance(revision, str) and revision else ""
+            return Source.of(f"{SCHEME}{name}{at}", allow_pickle_weights=pickles)
+    raise CheckpointError(
+        f"{path}: an adapter without its base. base_model_name_or_path of {ADAPTER_CONFIG} is "
+        f"{shown(name)}, which is neither a folder here nor a repository of the Hub. Give base=, "
+        "the source of the model that the adapter was trained on."
+    )
 
 
 def _reader_of(header: Header) -> Reader:

@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import functools
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -19,22 +19,6 @@ from keras_vit.weights import axes, lexicon, templates
 
 Bindings = dict[str, str]
 
-WRAPPERS = ("module.", "model.", "backbone.", "timm_model.", "_orig_mod.")
-"""Prefixes that training scripts and wrapper classes add to the names of all arrays: torch's
-DistributedDataParallel, Lightning and others, a detector or segmenter, the TimmWrapper of
-transformers, torch.compile."""
-
-
-def find_wrapper(names: Collection[str]) -> str:
-    """Returns the combination of `WRAPPERS` in front of every name, such as `"module.model."`."""
-    first, last = min(names, default=""), max(names, default="")  # all names share their prefix
-    prefix = ""
-    while wrapper := next(
-        (w for w in WRAPPERS if first.startswith(prefix + w) and last.startswith(prefix + w)), ""
-    ):
-        prefix += wrapper
-    return prefix
-
 
 @dataclasses.dataclass(frozen=True)
 class Recognition:
@@ -46,7 +30,7 @@ class Recognition:
         fields: fields of `ViTConfig` that names and shapes imply (`inference.fields_from`).
         bindings: path template of the lexicon -> the values of its placeholders in the file.
         ignored: names of arrays that are no weights of the model, and the reason for each.
-        claimed: number of names that the dialect explains.
+        names: names that the dialect explains, without those that are ignored.
     """
 
     dialect: Dialect
@@ -54,7 +38,12 @@ class Recognition:
     fields: dict[str, Any]
     bindings: dict[str, list[Bindings]]
     ignored: dict[str, str]
-    claimed: int
+    names: frozenset[str]
+
+    @property
+    def claimed(self) -> int:
+        """Number of names that the dialect explains."""
+        return len(self.names)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,9 +218,9 @@ def _read(
             # The root's width is no other layer's; nor need the pooling's MLP have the blocks'.
             local = path.startswith(f"{_LOCAL.get(symbol, symbol)}/")
             votes[f"{_LOCAL[symbol]} {symbol}" if local else symbol][size] += 1
-    claimed = sum(map(len, bindings.values()))
     fields = {**inference.fields_from(votes, bindings), **fields}
-    return Recognition(dialect, prefix, fields, dict(bindings), ignored, claimed)
+    names = frozenset(read.difference(ignored))
+    return Recognition(dialect, prefix, fields, dict(bindings), ignored, names)
 
 
 def _ignored(shapes: Mapping[str, Shape], dialect: Dialect) -> dict[str, str]:

@@ -29,6 +29,7 @@ from keras_vit.checkpoints.inspection import (
     open_checkpoint,
 )
 from keras_vit.checkpoints.opening import open_source
+from keras_vit.checkpoints.surroundings import CHOICES
 from keras_vit.checkpoints.translate import Move
 from keras_vit.config import ViTConfig
 from keras_vit.config.fields import known_fields
@@ -41,7 +42,10 @@ from keras_vit.weights.axes import in_order
 
 Named = tuple[str, np.ndarray]
 
-_OPEN = (*ARCHITECTURE, "dialect", "variant", "position_grid", "image_size", "numerics")
+_OPEN = (
+    *(*ARCHITECTURE, "dialect", "variant", "position_grid", "image_size", "numerics"),
+    *("num_classes", *CHOICES),
+)
 """Arguments that the arrays of a file may leave open, so that `inspect` needs them too."""
 
 
@@ -49,7 +53,7 @@ _OF_MODEL = frozenset(
     ("dtype", "data_format", "name", "labels", "protocol", "provenance", "remat", "trainable")
 ) | {"thresholds"}
 """Arguments of the model; None takes the value of the files, or the model's default."""
-_OF_READING = frozenset(("num_classes", "dialect", "variant", "position_grid"))
+_OF_READING = frozenset(("num_classes", "dialect", "variant", "position_grid", *CHOICES))
 """Arguments for which None means that they are not given; other fields may be None."""
 
 
@@ -61,6 +65,7 @@ def load(
     load_weights: bool = True,
     checksum: bool = True,
     allow_pickle_weights: bool = False,
+    base: str | os.PathLike[str] | Source | None = None,
     **arguments: Any,
 ) -> Any:
     """Builds the model of a checkpoint or preset, as `keras_vit.checkpoints.load` describes.
@@ -79,12 +84,13 @@ def load(
     fields = {k: v for k, v in arguments.items() if k not in _OF_MODEL}
     known_fields(ViTConfig, {k: v for k, v in fields.items() if k not in _OF_READING})
     fields = {k: v for k, v in fields.items() if k not in _OF_READING or v is not None}
-    source = Source.of(source, allow_pickle_weights=allow_pickle_weights)
+    source = Source.of(source, allow_pickle_weights=allow_pickle_weights, base=base)
     if image_size != "stored":
         fields["image_size"] = image_size
     if not load_weights:
         info = inspect(source, **{k: fields[k] for k in _OPEN if fields.get(k) is not None})
-        fields = {k: value for k, value in fields.items() if k not in ("dialect", "variant")}
+        reading = ("dialect", "variant", *CHOICES)
+        fields = {k: value for k, value in fields.items() if k not in reading}
         fields = _at_fed_size(info, fields)
         config = info.config.replace(**complete_fields(info.config, fields))
         return build(config, **{**_state_facts(source, info, config), **options})
@@ -223,6 +229,7 @@ def convert(
     lossy: bool = False,
     track: Track = iter,
     allow_pickle_weights: bool = False,
+    base: str | os.PathLike[str] | Source | None = None,
     **arguments: Any,
 ) -> None:
     """Translates a checkpoint into another dialect, without a model or a backend.
@@ -236,7 +243,7 @@ def convert(
             a `.safetensors` file.
         lossy: whether to write a model whose arithmetic the library cannot express.
         track: wraps the list of arrays to show progress.
-        allow_pickle_weights: as for `load`.
+        allow_pickle_weights, base: as for `load`.
         **arguments: arguments of `load` on how to read the file and on its configuration, `labels`
             and `protocol`.
 
@@ -249,7 +256,7 @@ def convert(
             f"protocol. Write it by VisionTransformer.from_preset({str(source)!r})"
             f".save_to_preset({str(destination)!r}); a file of weights alone ends in .safetensors."
         )
-    source = Source.of(source, allow_pickle_weights=allow_pickle_weights)
+    source = Source.of(source, allow_pickle_weights=allow_pickle_weights, base=base)
     with open_source(source) as files:
         path = files.reader.path
         own = (path, path.parent) if files.is_folder and path.is_file() else (path,)

@@ -24,6 +24,12 @@ Shape = tuple[int, ...]
 MOST_LINES, MOST_LETTERS = 8, 640
 """Most differences in a message, and about their letters; `CheckpointError.differences` has all."""
 
+EMPTY = (
+    "Arrays of shape (0,) are empty: DeepSpeed's ZeRO-3 keeps their numbers in other files, which "
+    "its zero_to_fp32.py joins."
+)
+"""Words for the file of one process of a sharded training."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Move:
@@ -165,7 +171,7 @@ def compare(
             for name in misshapen
         ],
         "not numbers to compute with": [
-            (name, f" is {dtypes[name]}, expected a float") for name in no_floats
+            (name, f" is {_words(dtypes[name])}, expected a float") for name in no_floats
         ],
         "unexpected": [
             (name, f" {shown(shapes[name], quoted=False)} is no weight of this model")
@@ -197,10 +203,19 @@ def compare(
         lines.append(f"and {count - len(lines):,} more ({counts}), all in `error.differences`")
     subject = "1 array does" if count == 1 else f"{count:,} arrays do"
     advice = f"\nThe shapes fit {fits}." if fits else ""
+    if any(shapes[name] == (0,) for name in misshapen):
+        advice += f"\n{EMPTY}"
+    if len(unexpected) == count:
+        advice += "\nignore=, names or a pattern such as 'decoder.*', leaves arrays out."
     listing = "\n  ".join(lines)
     error = CheckpointError(f"{reader.path}: {subject} not fit {model}.\n  {listing}{advice}")
     error.differences = tuple(differences)
     raise error
+
+
+def _words(dtype: np.dtype) -> object:
+    """Returns the name of a type in the file, where NumPy reads it as another."""
+    return (dtype.metadata or {}).get("words", dtype)
 
 
 def _place_in_words(move: Move) -> str:

@@ -62,6 +62,9 @@ class Verification:
 def verify(
     source: str | os.PathLike[str] | Source,
     against: str | os.PathLike[str] | Source | None = None,
+    *,
+    allow_pickle_weights: bool = False,
+    base: str | os.PathLike[str] | Source | None = None,
     **fields: Any,
 ) -> Verification:
     """Compares a checkpoint's outputs for two images with those of another implementation.
@@ -70,19 +73,21 @@ def verify(
         source: a source as for `load`, of any library.
         against: another checkpoint, whose blocks and logits keras_vit computes. None for the
             logits that timm, transformers or keras-hub computes from the files of `source`.
-        **fields: arguments of `load`, for both checkpoints.
+        allow_pickle_weights: as for `load`, for both checkpoints.
+        base: base of `source`, if it is an adapter.
+        **fields: other arguments of `load`, for both checkpoints.
 
     Raises:
         CheckpointError: as `load`; or the two checkpoints take images of different sizes.
         LibraryUnavailableError: the files belong to a library that cannot run here.
     """
-    source = Source.of(source)
+    source = Source.of(source, allow_pickle_weights=allow_pickle_weights, base=base)
     model = load(source, **fields)
     images = formula_images(*image_shape(model))
     if against is None:
         origin, logits = run_origin(source, model, fields)
         return Verification((check("logits", compute(model, images)["logits"], logits, origin),))
-    against = Source.of(against)
+    against = Source.of(against, allow_pickle_weights=allow_pickle_weights)
     other = load(against, **fields)
     if image_shape(other) != image_shape(model):
         raise CheckpointError(

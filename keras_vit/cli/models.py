@@ -79,7 +79,7 @@ def doctor(*, json: bool = False) -> None:
     show(json, ("kind", "name", "version", "note"), rows)
 
 
-def info(source: str, /, *, json: bool = False) -> None:
+def info(source: str, /, *, fields: Fields = _STORED, json: bool = False) -> None:
     """Show library, model and sizes of a checkpoint or preset.
 
     With --json the answer also has the shape of every array.
@@ -92,7 +92,7 @@ def info(source: str, /, *, json: bool = False) -> None:
     from keras_vit.sources.catalog import CATALOG
     from keras_vit.sources.passports import RUNGS, rung_of, shipped
 
-    description = inspect(source)
+    description = inspect(source, **fields.to_dict())
     facts: dict[str, Any] = {"source": source}
     arrays = {}
     if description.shapes:
@@ -165,7 +165,6 @@ def convert(
     to: str,
     fields: Fields = _STORED,
     lossy: bool = False,
-    allow_pickle_weights: bool = False,
 ) -> None:
     """Write a checkpoint for another library.
 
@@ -175,8 +174,6 @@ def convert(
         to: library that reads the result: timm, transformers, keras_hub, google, big_vision, ...
         lossy: also write a model whose outputs will differ, because the other library lacks its
             arithmetic.
-        allow_pickle_weights: read a .bin or .pth file by torch.load(weights_only=True); see
-            SECURITY.md.
     """
     from keras_vit.checkpoints import convert as convert_checkpoint
     from keras_vit.checkpoints.dialects import dialects_named
@@ -189,7 +186,6 @@ def convert(
             to,
             lossy=lossy,
             track=lambda moves: progress.track(list(moves), description="Converting"),
-            allow_pickle_weights=allow_pickle_weights,
             **fields.to_dict(),
         )
     tell(f"{destination} written in the {to} dialect.")

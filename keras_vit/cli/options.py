@@ -1,7 +1,7 @@
 """Options that several commands share."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -44,14 +44,26 @@ class Fields:
     Args:
         image_size: pixels of the images, or height and width; the positions are resized to it.
         num_heads: number of attention heads, for files that do not state it.
+        prefix: start of the names of the arrays, if the file holds several models.
+        weights: ema for the average of the weights over a training, raw for the weights.
+        ignore: name of an array to leave out, or a pattern such as 'decoder.*'.
+        base: base model of an adapter of PEFT, if not the one that it names.
+        allow_pickle_weights: read a .bin or .pth file by torch.load(weights_only=True); see
+            SECURITY.md.
     """
 
     image_size: Pixels | None = None
     num_heads: Positive | None = None
+    prefix: str | None = None
+    weights: Literal["ema", "raw"] | None = None
+    ignore: tuple[str, ...] | None = None
+    base: str | None = None
+    allow_pickle_weights: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields that the user has stated."""
-        return drop_unset({"image_size": size_of(self.image_size), "num_heads": self.num_heads})
+        stated = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return drop_unset({**stated, "image_size": size_of(self.image_size)})
 
 
 @Parameter(name="*")

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from keras_vit.checkpoints.containers import open_arrays
+from keras_vit.checkpoints.containers import beside, open_arrays
 from keras_vit.config import ViTConfig
 from keras_vit.config.rules import COUNT
 from keras_vit.errors import CheckpointError, ConfigError, expect_model, shown
@@ -329,7 +329,8 @@ def read_head(
             not fit the blocks.
     """
     expected = [_HEAD + name for name in _HEADS[task]]
-    with open_arrays(path, allow_pickle_weights=allow_pickle_weights) as reader:
+    with open_arrays(path, allow_pickle_weights=allow_pickle_weights) as file:
+        reader = beside(file, expected[0])
         names = sorted(reader.shapes)
         if missing := set(expected) - set(names):
             raise CheckpointError(

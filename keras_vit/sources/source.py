@@ -30,7 +30,10 @@ from keras_vit.weights.lexicon import num_parameters
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 H5, TASK = "model.weights.h5", "task.weights.h5"
+ADAPTER_CONFIG = "adapter_config.json"
+ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")
 COMPANIONS = (
+    ADAPTER_CONFIG,  # PEFT
     CONFIG_FILE,  # keras_vit, timm, transformers, keras-hub
     "preprocessor_config.json",  # transformers
     "task.json",  # this file and the next two: keras-hub
@@ -77,39 +80,50 @@ class Source:
             resolves the commit of a repository once.
         row: row of the catalog, if the source is a catalog name.
         allow_pickle_weights: whether weights may be a pickle of torch.
+        base: source of the base of an adapter; None for the base that the adapter names.
     """
 
     name: str
     locate: Callable[[], Place]
     row: Preset | None = None
     allow_pickle_weights: bool = False
+    base: "str | os.PathLike[str] | Source | None" = None
 
     @classmethod
     def of(
-        cls, source: "str | os.PathLike[str] | Source", *, allow_pickle_weights: bool = False
+        cls,
+        source: "str | os.PathLike[str] | Source",
+        *,
+        allow_pickle_weights: bool = False,
+        base: "str | os.PathLike[str] | Source | None" = None,
     ) -> "Source":
-        """Resolves a user's name of a checkpoint or preset; returns a `Source` unchanged.
+        """Resolves a user's name of a checkpoint or preset; a `Source` keeps what it allows.
 
         Args:
             source: a file or folder; `"hf://owner/repo[@revision][/subfolder or file]"`; or a
                 name of the catalog. An existing file or folder takes precedence over a name.
             allow_pickle_weights: whether weights may be a pickle of torch.
+            base: source of the base of an adapter.
 
         Raises:
             SourceError: the file, folder or name does not exist.
             PresetError: the address is malformed, or the Hub refuses or fails.
         """
-        if isinstance(source, Source):
-            return source
+        found = source if isinstance(source, Source) else cls._named(source)
+        allow_pickle_weights = allow_pickle_weights or found.allow_pickle_weights
+        base = found.base if base is None else base
+        return dataclasses.replace(found, allow_pickle_weights=allow_pickle_weights, base=base)
+
+    @classmethod
+    def _named(cls, source: str | os.PathLike[str]) -> "Source":
         name = os.fspath(source)
         if name.startswith(SCHEME):
             place = HubFolder.locate(name)
-            return cls(name, lambda: place, None, allow_pickle_weights)
+            return cls(name, lambda: place)
         path = Path(source)
-        if (name and _is_there(path)) or not isinstance(
-            source, str
-        ):  # Path("") is the working folder
-            return cls(name, lambda: LocalFolder(path), None, allow_pickle_weights)
+        # Path("") is the working folder
+        if (name and _is_there(path)) or not isinstance(source, str):
+            return cls(name, lambda: LocalFolder(path))
         if "://" in name:
             raise SourceError(
                 f"{name}: expected hf://owner/repo[@revision][/subfolder], a path or a preset's "
@@ -118,7 +132,7 @@ class Source:
         row = preset_named(name)
         if (folder := row.folder) is not None:
             return cls(name, lambda: LocalFolder(folder))
-        return cls(name, functools.cache(row.place), row, allow_pickle_weights)
+        return cls(name, functools.cache(row.place), row)
 
     def __str__(self) -> str:
         return self.name
@@ -297,8 +311,10 @@ def _weights_named(
     """Returns the names of the weight files to read, by the preferred format that is present."""
     if place.is_file:
         return list(place.files)
-    if WEIGHTS in place.files:
-        return [WEIGHTS]
+    adapters = ADAPTERS[: 1 + allow_pickle_weights] if ADAPTER_CONFIG in files else ()
+    for name in (*adapters, WEIGHTS):
+        if name in place.files:
+            return [name]
     if INDEX in files:
         return _shards(place, files[INDEX])
     if H5 in place.files:

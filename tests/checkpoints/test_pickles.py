@@ -106,14 +106,52 @@ def test_the_command_line_turns_a_pickle_into_safetensors(folder, tmp_path, caps
 
 
 @pytest.mark.parametrize("kind", ["sparse", "meta", "float8"])
-def test_an_array_that_holds_no_weights_is_refused(kind, tmp_path):
+def test_an_array_that_holds_no_weights_is_refused(kind, folder):
     import torch
 
     odd = {
-        "sparse": lambda: torch.eye(8).to_sparse(),
-        "meta": lambda: torch.empty(8, device="meta"),
-        "float8": lambda: torch.zeros(8).to(torch.float8_e4m3fn),
+        "sparse": lambda array: array.to_sparse(),
+        "meta": lambda array: array.to("meta"),
+        "float8": lambda array: array.to(torch.float8_e4m3fn),
     }
-    torch.save({"odd": odd[kind]()}, tmp_path / "x.pth")
-    with pytest.raises(CheckpointError, match="x.pth: array 'odd': .* hold no weights"):
-        checkpoints.inspect(tmp_path / "x.pth", allow_pickle_weights=True)
+    path = folder / "pytorch_model.bin"
+    arrays = torch.load(path, weights_only=True)
+    arrays["classifier.weight"] = odd[kind](arrays["classifier.weight"])
+    torch.save(arrays, path)
+    with pytest.raises(CheckpointError, match=r"compute with: classifier.weight is torch\.\w+ of "):
+        checkpoints.inspect(folder, allow_pickle_weights=True)
+
+
+@pytest.mark.parametrize("is_zip", [True, False])
+def test_a_class_that_torch_refuses_is_named(is_zip, folder):
+    """A complete file is not called incomplete."""
+    import torch
+
+    content = {"model": {"w": torch.zeros(2)}, "layer": torch.nn.Linear(2, 2)}
+    path = folder / "pytorch_model.bin"
+    torch.save(content, path, _use_new_zipfile_serialization=is_zip)
+    with pytest.raises(CheckpointError) as caught:
+        checkpoints.inspect(folder, allow_pickle_weights=True)
+    assert "torch.nn.modules.linear.Linear" in str(caught.value)
+    assert "complete" not in str(caught.value)
+
+
+def test_options_that_the_program_allows_stay_allowed(folder):
+    import argparse
+
+    import torch
+
+    with torch.serialization.safe_globals([argparse.Namespace]):
+        checkpoints.inspect(folder, allow_pickle_weights=True)
+        assert argparse.Namespace in torch.serialization.get_safe_globals()
+
+
+def test_dicts_that_hold_themselves_are_read_once(folder):
+    import torch
+
+    path = folder / "pytorch_model.bin"
+    content = {"state_dict": torch.load(path, weights_only=True)}
+    content["itself"] = content
+    torch.save(content, path)
+    info = checkpoints.inspect(folder, allow_pickle_weights=True)
+    assert info.prefix.startswith("state_dict.")

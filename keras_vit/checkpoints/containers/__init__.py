@@ -13,7 +13,7 @@ from typing import IO
 from keras_vit.checkpoints.containers.h5 import H5Reader, h5_written_beside
 from keras_vit.checkpoints.containers.npz import NpzReader, write_npz
 from keras_vit.checkpoints.containers.pickled import PickleReader
-from keras_vit.checkpoints.containers.reading import Reader, joined, strip_prefix
+from keras_vit.checkpoints.containers.reading import Reader, beside, joined, renamed
 from keras_vit.checkpoints.containers.safetensors import (
     SAFETENSORS_DTYPES,
     SafetensorsReader,
@@ -26,10 +26,11 @@ from keras_vit.sources.local_folder import PICKLE_ADVICE
 __all__ = [
     "SAFETENSORS_DTYPES",
     "Reader",
+    "beside",
     "h5_written_beside",
     "joined",
     "open_arrays",
-    "strip_prefix",
+    "renamed",
     "write_npz",
     "write_safetensors",
 ]

@@ -1,11 +1,15 @@
 """torch's pickles of arrays, `.bin` and `.pth`, for callers who allow them.
 
 `torch.load(weights_only=True)` builds arrays, numbers, strings, lists and dicts, and refuses every
-other object of a pickle. It is still a parser of a rich format in C++ and Python: SECURITY.md says
-which promises end here.
+other object of a pickle but the options of a command line. It is still a parser of a rich format in
+C++ and Python: SECURITY.md says which promises end here.
 """
 
-from collections.abc import Mapping
+import argparse
+import contextlib
+import pickle
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,15 +18,16 @@ import numpy as np
 
 from keras_vit.checkpoints.containers.reading import FileReader
 from keras_vit.checkpoints.containers.safetensors import SAFETENSORS_DTYPES
+from keras_vit.environment.limits import ARRAYS
 from keras_vit.errors import CheckpointError, shown
 
 _OLDEST_TORCH = "2.7"
-_INNER = ("state_dict", "model", "teacher")
-"""Keys below which training scripts keep the arrays."""
 
 
 class PickleReader(FileReader):
     """An open pickle of torch, mapped into memory where its format allows it.
+
+    An array in a dict of dicts has the keys as its name: `"state_dict.head.weight"`.
 
     Raises:
         CheckpointError: torch 2.7 or newer is not installed, or the pickle holds other objects
@@ -35,9 +40,10 @@ class PickleReader(FileReader):
         super().__init__(path, file)
         torch = _import_torch(path)
         with self.damage():
-            self._tensors = _tensors_of(_load(torch, path, file), torch)
-            for name, tensor in self._tensors.items():
-                self.note(name, tuple(tensor.shape), self._dtype_of(name, tensor))
+            self._tensors: dict[str, Any] = {}
+            for name, tensor in _tensors_in(_load(torch, path, file), torch, set()):
+                self.note(name, tuple(tensor.shape), _dtype_of(tensor))
+                self._tensors[name] = tensor
         if not self._tensors:
             raise CheckpointError(f"{path}: the pickle holds no arrays by name.")
 
@@ -49,21 +55,6 @@ class PickleReader(FileReader):
             if dtype == ml_dtypes.bfloat16:  # NumPy lacks this type
                 tensor = tensor.view(torch.int16)
             return np.asarray(tensor.numpy()).view(dtype)
-
-    def _dtype_of(self, name: str, tensor: Any) -> np.dtype:
-        """Returns the type in NumPy of a plain array in memory.
-
-        Raises:
-            CheckpointError: the array is sparse, on another device, or of a type without weights.
-        """
-        dtype, layout, device = map(str, (tensor.dtype, tensor.layout, tensor.device))
-        types = {f"torch.{numpy_type}": numpy_type for numpy_type in SAFETENSORS_DTYPES.values()}
-        if (layout, device) == ("torch.strided", "cpu") and dtype in types:
-            return types[dtype]
-        raise CheckpointError(
-            f"{self.path}: array {shown(name)}: {layout} arrays of {dtype} on {device} hold no "
-            "weights."
-        )
 
 
 def _import_torch(path: Path) -> Any:
@@ -80,24 +71,64 @@ def _import_torch(path: Path) -> Any:
     return torch
 
 
+def _dtype_of(tensor: Any) -> np.dtype:
+    """Returns the type in NumPy of a plain array in memory.
+
+    An array that is sparse, on another device, or of a type without weights gets a type that
+    holds no numbers: it is refused if it is a weight of the model.
+    """
+    dtype, layout, device = map(str, (tensor.dtype, tensor.layout, tensor.device))
+    types = {f"torch.{numpy_type}": numpy_type for numpy_type in SAFETENSORS_DTYPES.values()}
+    if (layout, device) == ("torch.strided", "cpu") and dtype in types:
+        return types[dtype]
+    return np.dtype("V1", metadata={"words": f"{layout} of {dtype} on {device}"})
+
+
 def _load(torch: Any, path: Path, file: IO[bytes]) -> Any:
-    """Returns the contents of the pickle: arrays, numbers, strings, lists and dicts."""
+    """Returns the contents of the pickle: arrays, numbers, strings, lists and dicts.
+
+    Raises:
+        CheckpointError: the pickle has an object of a class that torch refuses.
+    """
     options = {"weights_only": True, "map_location": "cpu"}
     opened = Path(f"/proc/self/fd/{file.fileno()}")  # the open file, whatever is at its path now
     try:
-        return torch.load(str(opened if opened.exists() else path), mmap=True, **options)
-    except RuntimeError as error:
-        if "mmap" not in str(error):
+        with _plain_values(torch):
+            try:
+                return torch.load(str(opened if opened.exists() else path), mmap=True, **options)
+            except RuntimeError as error:
+                if "mmap" not in str(error):
+                    raise
+            file.seek(0)  # written before torch 1.6
+            return torch.load(file, **options)
+    except pickle.UnpicklingError as error:
+        named = re.search(r"GLOBAL (\S+)", str(error))
+        if named is None:
             raise
-    file.seek(0)  # written before torch 1.6
-    return torch.load(file, **options)
+        raise CheckpointError(
+            f"{path}: beside its arrays the pickle has an object of {shown(named[1])}, which could "
+            "run code; torch.load(weights_only=True) reads no such object. Save the arrays alone "
+            "where the file was made: safetensors.torch.save_file(model.state_dict(), "
+            "'model.safetensors'). If you trust the file, load it inside of "
+            "torch.serialization.safe_globals([that class])."
+        ) from error
 
 
-def _tensors_of(content: Any, torch: Any) -> dict[str, Any]:
-    """Returns the arrays by name, from the top of the pickle or below a known key."""
-    for key in _INNER:
-        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
-            content = content[key]
-    if not isinstance(content, Mapping):
-        return {}
-    return {str(name): value for name, value in content.items() if isinstance(value, torch.Tensor)}
+def _plain_values(torch: Any) -> contextlib.AbstractContextManager[Any]:
+    """Lets torch read argparse.Namespace, the options of a training: a dict of plain values."""
+    if argparse.Namespace in torch.serialization.get_safe_globals():
+        return contextlib.nullcontext()  # the program has allowed it, and keeps it
+    return torch.serialization.safe_globals([argparse.Namespace])
+
+
+def _tensors_in(content: Any, torch: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """Yields names and arrays of a dict and of the dicts in it, each dict once."""
+    if not isinstance(content, Mapping) or id(content) in seen or len(seen) > ARRAYS.value:
+        return
+    seen.add(id(content))
+    for key, value in content.items():
+        if isinstance(value, torch.Tensor):
+            yield str(key), value
+        else:
+            for name, tensor in _tensors_in(value, torch, seen):
+                yield f"{key}.{name}", tensor

@@ -158,7 +158,9 @@ class _RenamedReader(Reader):
         self._places: dict[str, tuple[Reader, str]] = {}
         for name, reader, inner in places:
             if name in self._places:
-                raise CheckpointError(f"{path}: array {shown(name)} stands in two files.")
+                raise CheckpointError(
+                    f"{path}: array {shown(name)} stands in two files or under two names."
+                )
             self._places[name] = reader, inner
             self.shapes[name], self.dtypes[name] = reader.shapes[inner], reader.dtypes[inner]
         ARRAYS.check(len(self.shapes), path, CheckpointError)
@@ -173,7 +175,16 @@ def joined(path: Path, parts: list[tuple[str, Reader]]) -> Reader:
     return _RenamedReader(path, ((p + name, r, name) for p, r in parts for name in r.shapes))
 
 
-def strip_prefix(reader: Reader, prefix: str) -> Reader:
-    """Returns a reader that removes the prefix, which all names in the file have, from names."""
-    places = ((name.removeprefix(prefix), reader, name) for name in reader.shapes)
-    return _RenamedReader(reader.path, places)
+def renamed(reader: Reader, names: Iterable[tuple[str, str]]) -> Reader:
+    """Returns a reader of some arrays of another; each pair has the new name and the name there."""
+    return _RenamedReader(reader.path, ((new, reader, name) for new, name in names))
+
+
+def beside(reader: Reader, name: str) -> Reader:
+    """Returns an array and those below the same keys of a file, under their names there."""
+    prefixes = [n.removesuffix(name) for n in reader.shapes if f".{n}".endswith(f".{name}")]
+    if len(prefixes) != 1:
+        return reader
+    (prefix,) = prefixes
+    below = [n for n in reader.shapes if n.startswith(prefix)]
+    return renamed(reader, ((n.removeprefix(prefix), n) for n in below))
