@@ -22,7 +22,7 @@ from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.inference import Inference, run
 from keras_vit.labels import Labels, Thresholds, check_thresholds, expand, shorten, top_labels
 from keras_vit.layers.quantisation import quantise_parts, quantised_parts
-from keras_vit.losses import losses_of_head, probabilities_of
+from keras_vit.losses import OuterLoss, losses_of_head, probabilities_of
 from keras_vit.tokens import Tokens, tokens_of
 
 if TYPE_CHECKING:
@@ -136,6 +136,7 @@ class VisionTransformer(keras.Model):
         self.dtype_policy = policy
         self.inference = Inference()
         self._image_checks = ImageChecks(config, data_format)
+        self._outer_loss = OuterLoss()
         self._labels = kept_labels
         self.thresholds = thresholds
         self.provenance = MappingProxyType(dict(provenance or {}))
@@ -215,6 +216,7 @@ class VisionTransformer(keras.Model):
                 them after the call, beside the output.
         """
         self._image_checks.check_call(inputs)
+        self._outer_loss.check(self)
         images = self._graph.standardise(inputs, mask=mask)
         if stages is None or isinstance(stages, Stages):
             return self._graph(images, training, stages)
@@ -272,7 +274,11 @@ class VisionTransformer(keras.Model):
                 `from_logits=True` and a warning.
             loss_weights: as in Keras.
             metrics, weighted_metrics: as in Keras; `from_logits` of cross-entropies, and the
-                threshold of the accuracy of one class or many labels, are set for this model.
+                threshold of the accuracy of one class or many labels, are set for this model. The
+                metrics of Keras that read probabilities, such as AUC and Precision, read the
+                softmax of this model's logits, or the sigmoid for one class, `thresholds` or a
+                binary cross-entropy. Arguments for logits (`from_logits=True`, a threshold of
+                0) and classes of your own are kept.
             **options: as in Keras.
 
         Raises:

@@ -362,6 +362,11 @@ class ViTConfig(Fields):
         return self.is_pooled and self.num_classes > 0
 
     @property
+    def returns_logits(self) -> bool:
+        """Whether the model returns logits, of which softmax or sigmoid make probabilities."""
+        return self.num_classes > 0 and self.classifier_activation is None
+
+    @property
     def has_class_position(self) -> bool:
         """Whether the first position embedding belongs to the class token."""
         return self.has_class_token and not self.position_before_class
