@@ -86,6 +86,9 @@ def losses_of_head(
     is_auto = isinstance(loss, str) and loss == "auto"
     if config.num_classes == 0 and is_auto:
         raise ConfigError('loss="auto" is the loss of the head; this model has none.')
+    if config.regression:  # numbers are no logits, and any loss or metric may be meant
+        loss = keras.losses.MeanSquaredError() if is_auto else loss
+        return loss, metrics, weighted_metrics
     from_logits = config.classifier_activation is None
     if is_auto:
         name = "BinaryCrossentropy" if by_class else "SparseCategoricalCrossentropy"

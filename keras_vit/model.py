@@ -175,20 +175,20 @@ class VisionTransformer(keras.Model):
         Set it to a number, to one per class, such as `keras_vit.evaluation.choose_thresholds`
         returns, or to None. Presets and `.keras` files keep it.
         """
-        config = self.config
-        activations = ("sigmoid", None) if config.num_classes == 1 else ("sigmoid",)
-        by_class = config.classifier_activation in activations
-        thresholds = 0.5 if self._thresholds is None and by_class else self._thresholds
+        thresholds = self._thresholds
+        if thresholds is None and self.config.has_sigmoids:
+            thresholds = 0.5
         if isinstance(thresholds, float):
-            return (thresholds,) * config.num_classes
+            return (thresholds,) * self.config.num_classes
         return thresholds
 
     @thresholds.setter
     def thresholds(self, thresholds: Thresholds | None) -> None:
-        if thresholds is not None and self.config.classifier_activation == "softmax":
+        is_softmax = self.config.classifier_activation == "softmax"
+        if thresholds is not None and (is_softmax or self.config.regression):
+            other = 'classifier_activation="softmax"' if is_softmax else "regression=True"
             raise ConfigError(
-                "thresholds are for probabilities by sigmoid; this model has "
-                'classifier_activation="softmax".'
+                f"thresholds are for probabilities by sigmoid; this model has {other}."
             )
         self._thresholds = check_thresholds(thresholds, self.config.num_classes)
 
@@ -269,7 +269,8 @@ class VisionTransformer(keras.Model):
         Args:
             optimizer: as in Keras.
             loss: as in Keras, or `"auto"` for the loss of this model's head: sparse categorical
-                cross-entropy, or binary for one class, sigmoids or `thresholds`. If a cross-entropy
+                cross-entropy; binary for one class, sigmoids or `thresholds`; mean squared error
+                for `regression`. If a cross-entropy
                 of Keras would take this model's logits for probabilities, it is used with
                 `from_logits=True` and a warning.
             loss_weights: as in Keras.
@@ -373,8 +374,8 @@ class VisionTransformer(keras.Model):
             batch_size: images per step.
 
         Raises:
-            ConfigError: the model has no head, or one prediction per token; or an image
-                cannot be read.
+            ConfigError: the model has no head, one prediction per token, or numbers as outputs
+                (`regression`); or an image cannot be read.
         """
         answers = [answer for _, answer in self.classify_each(images, top, batch_size)]
         if not answers:
@@ -401,7 +402,7 @@ class VisionTransformer(keras.Model):
         Raises:
             ConfigError: as `classify`.
         """
-        self.config.demand_one_prediction("classify")
+        self.config.demand_classes("classify")
         COUNT.check("top", 1 if top is None else top)
         for items, batch in self.preprocessor.batches(images, batch_size, unreadable):
             shares = self.probabilities(batch, batch_size)
@@ -416,7 +417,12 @@ class VisionTransformer(keras.Model):
         Args:
             images: a float batch in the model's size and range, see `preprocessor`.
             batch_size: images per step; None for all in one step.
+
+        Raises:
+            ConfigError: the model predicts numbers.
         """
+        if self.config.regression:
+            self.config.demand_classes("probabilities")
         outputs: np.ndarray = run(self, images, batch_size=batch_size)
         if self.config.classifier_activation is None:
             outputs = probabilities_of(outputs, by_class=self.thresholds is not None)

@@ -182,7 +182,9 @@ def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoi
         config, undetermined = _infer_config(
             reader.path, recognition, {**inferred, **architecture}, fields
         )
-        stated = PresetConfig(config, _protocol(statement, dialect, config), statement.labels)
+        thresholds = statement.thresholds if config.num_classes else None
+        protocol = _protocol(statement, dialect, config)
+        stated = PresetConfig(config, protocol, statement.labels, thresholds=thresholds)
     moves = plan(config, dialect, recognition.prefix, reader.shapes)
     ignored = {**recognition.ignored, **dialect.derived(config)}
     name = variant_of(config)

@@ -82,11 +82,13 @@ class Statement:
         fields: fields of `ViTConfig`; fields of `Numerics` are under `"numerics"`.
         labels: one name per class, the name of a shipped list, or None.
         protocol: preparation of images, or None.
+        thresholds: 0.5 for many labels per image, see `VisionTransformer.thresholds`, or None.
     """
 
     fields: dict[str, Any] = dataclasses.field(default_factory=dict)
     labels: Labels = None
     protocol: ProtocolSpec | None = None
+    thresholds: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -332,29 +334,32 @@ class Dialect:
         for table in self.json:
             flat |= table.read_from(files)
         labels = flat.pop("labels", None) or None
+        thresholds = flat.pop("thresholds", None)
         fields = {name: value for name, value in flat.items() if "." not in name}
         numerics = {k.removeprefix("numerics."): v for k, v in flat.items() if "." in k}
         if numerics:
             fields["numerics"] = numerics
         if labels is None and "num_classes" in fields:
             labels = self.labels(files, fields["num_classes"])
-        return Statement(fields, labels, self.images.read(files))
+        return Statement(fields, labels, self.images.read(files), thresholds)
 
     def write_json(
         self,
         config: ViTConfig,
         labels: tuple[str, ...] | None = None,
         protocol: ProtocolSpec | None = None,
+        by_class: bool = False,
     ) -> dict[str, Any]:
         """Returns the JSON files to write beside the weights, by name.
 
         Args:
             config, labels: configuration and labels of the model.
             protocol: a protocol that the library can express; None for its default.
+            by_class: whether each class has a probability of its own.
         """
         if not self.json:
             return {}
-        facts = Facts(config, labels)
+        facts = Facts(config, labels, by_class)
         images = complete(protocol or self.images.default(config))
         parts = [table.write_for(facts) for table in self.json]
         return merge([*parts, self.images.write(images, config), self.notes])
