@@ -42,6 +42,11 @@ def evaluate_numbers(
     model: VisionTransformer, data: Any, batch_size: int, progress: Callable[[int], None] | None
 ) -> NumbersEvaluation:
     """Scores a model with `regression`; arguments and errors as of `evaluate`."""
+    if getattr(data, "class_names", None) is not None:
+        raise ConfigError(
+            "The data have classes, and the model predicts numbers (regression=True): give "
+            "(images, numbers), such as the arrays of a table."
+        )
     predictions, targets = [], []
     for outputs, labels in predict(model, ["logits"], read_batches(data, batch_size)):
         predictions.append(outputs["logits"].astype("float64"))

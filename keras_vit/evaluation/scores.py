@@ -115,7 +115,9 @@ def evaluate(
     COUNT.check("calibration_bins", calibration_bins)
     if model.config.regression:
         if real_labels is not None or classes is not None:
-            raise ConfigError("real_labels and classes are for classes; this model predicts numbers.")
+            raise ConfigError(
+                "real_labels and classes are for classes; this model predicts numbers."
+            )
         return evaluate_numbers(model, data, batch_size, progress)
     competing, places = match_columns(model, data, classes)
     real = _Scores(len(competing), calibration_bins)
