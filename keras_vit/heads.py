@@ -167,6 +167,7 @@ def copy_with_head(
         "num_classes": kernel.shape[-1],
         "labels": labels,
         "classifier_activation": None,
+        "regression": False,
         "thresholds": None,
         "unit_pre_logits": False,
     }

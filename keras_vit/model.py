@@ -22,7 +22,7 @@ from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.inference import Inference, run
 from keras_vit.labels import Labels, Thresholds, check_thresholds, expand, shorten, top_labels
 from keras_vit.layers.quantisation import quantise_parts, quantised_parts
-from keras_vit.losses import losses_of_head, probabilities_of
+from keras_vit.losses import OuterLoss, losses_of_head, probabilities_of
 from keras_vit.tokens import Tokens, tokens_of
 
 if TYPE_CHECKING:
@@ -136,6 +136,7 @@ class VisionTransformer(keras.Model):
         self.dtype_policy = policy
         self.inference = Inference()
         self._image_checks = ImageChecks(config, data_format)
+        self._outer_loss = OuterLoss()
         self._labels = kept_labels
         self.thresholds = thresholds
         self.provenance = MappingProxyType(dict(provenance or {}))
@@ -174,20 +175,20 @@ class VisionTransformer(keras.Model):
         Set it to a number, to one per class, such as `keras_vit.evaluation.choose_thresholds`
         returns, or to None. Presets and `.keras` files keep it.
         """
-        config = self.config
-        activations = ("sigmoid", None) if config.num_classes == 1 else ("sigmoid",)
-        by_class = config.classifier_activation in activations
-        thresholds = 0.5 if self._thresholds is None and by_class else self._thresholds
+        thresholds = self._thresholds
+        if thresholds is None and self.config.has_sigmoids:
+            thresholds = 0.5
         if isinstance(thresholds, float):
-            return (thresholds,) * config.num_classes
+            return (thresholds,) * self.config.num_classes
         return thresholds
 
     @thresholds.setter
     def thresholds(self, thresholds: Thresholds | None) -> None:
-        if thresholds is not None and self.config.classifier_activation == "softmax":
+        is_softmax = self.config.classifier_activation == "softmax"
+        if thresholds is not None and (is_softmax or self.config.regression):
+            other = 'classifier_activation="softmax"' if is_softmax else "regression=True"
             raise ConfigError(
-                "thresholds are for probabilities by sigmoid; this model has "
-                'classifier_activation="softmax".'
+                f"thresholds are for probabilities by sigmoid; this model has {other}."
             )
         self._thresholds = check_thresholds(thresholds, self.config.num_classes)
 
@@ -215,6 +216,7 @@ class VisionTransformer(keras.Model):
                 them after the call, beside the output.
         """
         self._image_checks.check_call(inputs)
+        self._outer_loss.check(self)
         images = self._graph.standardise(inputs, mask=mask)
         if stages is None or isinstance(stages, Stages):
             return self._graph(images, training, stages)
@@ -267,12 +269,17 @@ class VisionTransformer(keras.Model):
         Args:
             optimizer: as in Keras.
             loss: as in Keras, or `"auto"` for the loss of this model's head: sparse categorical
-                cross-entropy, or binary for one class, sigmoids or `thresholds`. If a cross-entropy
+                cross-entropy; binary for one class, sigmoids or `thresholds`; mean squared error
+                for `regression`. If a cross-entropy
                 of Keras would take this model's logits for probabilities, it is used with
                 `from_logits=True` and a warning.
             loss_weights: as in Keras.
             metrics, weighted_metrics: as in Keras; `from_logits` of cross-entropies, and the
-                threshold of the accuracy of one class or many labels, are set for this model.
+                threshold of the accuracy of one class or many labels, are set for this model. The
+                metrics of Keras that read probabilities, such as AUC and Precision, read the
+                softmax of this model's logits, or the sigmoid for one class, `thresholds` or a
+                binary cross-entropy. Arguments for logits (`from_logits=True`, a threshold of
+                0) and classes of your own are kept.
             **options: as in Keras.
 
         Raises:
@@ -367,8 +374,8 @@ class VisionTransformer(keras.Model):
             batch_size: images per step.
 
         Raises:
-            ConfigError: the model has no head, or one prediction per token; or an image
-                cannot be read.
+            ConfigError: the model has no head, one prediction per token, or numbers as outputs
+                (`regression`); or an image cannot be read.
         """
         answers = [answer for _, answer in self.classify_each(images, top, batch_size)]
         if not answers:
@@ -395,7 +402,7 @@ class VisionTransformer(keras.Model):
         Raises:
             ConfigError: as `classify`.
         """
-        self.config.demand_one_prediction("classify")
+        self.config.demand_classes("classify")
         COUNT.check("top", 1 if top is None else top)
         for items, batch in self.preprocessor.batches(images, batch_size, unreadable):
             shares = self.probabilities(batch, batch_size)
@@ -410,7 +417,12 @@ class VisionTransformer(keras.Model):
         Args:
             images: a float batch in the model's size and range, see `preprocessor`.
             batch_size: images per step; None for all in one step.
+
+        Raises:
+            ConfigError: the model predicts numbers.
         """
+        if self.config.regression:
+            self.config.demand_classes("probabilities")
         outputs: np.ndarray = run(self, images, batch_size=batch_size)
         if self.config.classifier_activation is None:
             outputs = probabilities_of(outputs, by_class=self.thresholds is not None)

@@ -31,11 +31,11 @@ def complete_fields(stored: ViTConfig, fields: Mapping[str, Any]) -> dict[str, A
     """Returns the caller's fields, and the values of the model that follow from them.
 
     Numerics that the caller's dict leaves out are the stored ones. Another number of classes means
-    another head, and pre_logits of length 1 belong to the old one.
+    another head; pre_logits of length 1, and numbers as outputs, belong to the old one.
     """
     follow: dict[str, Any] = {}
     if fields.get("num_classes", stored.num_classes) != stored.num_classes:
-        follow["unit_pre_logits"] = False
+        follow |= {"unit_pre_logits": False, "regression": False}
     if isinstance(fields.get("numerics"), Mapping):
         fields = {**fields, "numerics": {**stored.numerics.to_dict(), **fields["numerics"]}}
     return {**follow, **fields}

@@ -48,6 +48,7 @@ def export(
     track: Track = iter,
     lossy: bool = False,
     protocol: ProtocolSpec = "paper",
+    by_class: bool = False,
 ) -> None:
     """Writes a checkpoint: a file, or a folder if the library needs JSON beside the weights.
 
@@ -64,13 +65,15 @@ def export(
         track: wraps the list of arrays to show progress.
         lossy: whether to write a model that the library would compute differently.
         protocol: preparation of images.
+        by_class: whether each class has a probability of its own (multi-label).
 
     Raises:
         CheckpointError: no family has a place for every weight, or the library would
             compute the model differently and `lossy` is False.
     """
     dialect, config, moves = _choose(config, dialects, lossy)
-    files = dialect.write_json(config, labels, _protocol_to_write(protocol, dialect, config))
+    protocol = _protocol_to_write(protocol, dialect, config)
+    files = dialect.write_json(config, labels, protocol, by_class)
     if not files:
         _write_arrays(dialect, Path(path), moves, arrays, track)
         return

@@ -215,7 +215,9 @@ def _open(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
         config, undetermined = _infer_config(
             reader.path, recognition, _resolve(recognition, statement, architecture), fields
         )
-        stated = PresetConfig(config, _protocol(statement, dialect, config), statement.labels)
+        thresholds = statement.thresholds if config.num_classes else None
+        protocol = _protocol(statement, dialect, config)
+        stated = PresetConfig(config, protocol, statement.labels, thresholds=thresholds)
     moves = plan(config, dialect, recognition.prefix, reader.shapes)
     beside = left_over(reader.shapes, recognition, moves, config.hidden_size)
     ignored = {**recognition.ignored, **dialect.derived(config), **beside}

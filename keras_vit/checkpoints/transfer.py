@@ -169,9 +169,10 @@ def save(
 
     arrays = arrays_to_write(model)
     labels, protocol = model.labels, model.preprocessor.protocol
+    by_class, target = model.thresholds is not None, dialects_named(dialect)
 
     def write() -> None:
-        export(model.config, arrays, dialects_named(dialect), path, labels, track, lossy, protocol)
+        export(model.config, arrays, target, path, labels, track, lossy, protocol, by_class)
 
     by_one(write, path)
 
@@ -277,7 +278,9 @@ def convert(
         labels = None if shortest is None else expand(shortest)
         target = dialects_named(dialect)
         arrays = _arrays_of_file(checkpoint, config)
-        export(config, arrays, target, destination, labels, track, lossy, facts["protocol"])
+        protocol = facts["protocol"]
+        by_class = config.has_sigmoids or facts["thresholds"] is not None
+        export(config, arrays, target, destination, labels, track, lossy, protocol, by_class)
 
 
 def _read_weights(checkpoint: Checkpoint, config: ViTConfig) -> Iterator[Named]:

@@ -127,6 +127,7 @@ class ViTConfig(Fields):
         head_bias_init: initial bias of the head (-10 in big_vision's pretraining).
         classifier_activation: `"softmax"` or `"sigmoid"` for a model that returns probabilities;
             None for logits.
+        regression: whether the outputs are numbers, such as an age, and no logits of classes.
         rescale: True: the model takes pixels in [0, 255], and its first layer brings them to
             the range of its protocol. False: the model takes images in that range.
         numerics: the arithmetic that belongs to the weights.
@@ -196,6 +197,7 @@ class ViTConfig(Fields):
     unit_pre_logits: bool = field(False, lacking="pre_logits of length 1")
     head_bias_init: float = 0.0
     classifier_activation: str | None = field(None, choice(*ACTIVATIONS, None))
+    regression: bool = False
     rescale: bool = False
     numerics: Numerics = dataclasses.field(default_factory=Numerics)
 
@@ -239,6 +241,8 @@ class ViTConfig(Fields):
         """Resets fields that have no effect, given the others: one network, one configuration."""
         if self.classifier == "token_and_distillation":
             self._set("distillation_token", True)
+        if self.num_classes == 0:
+            self._set("regression", False)
         if not self.has_class_token and self.num_registers and self.position_before_class is True:
             self._set("position_before_registers", True)  # registers are the first tokens to join
         if not self.has_class_token or self.position != "learned":
@@ -314,6 +318,23 @@ class ViTConfig(Fields):
         """Shape of one image of a model with `native_aspect`: patches, and numbers for each."""
         return math.prod(self.grid or (0,)), math.prod(self.patch_size) * self.channels + 2
 
+    def demand_classes(self, what: str) -> None:
+        """Refuses models that do not choose among classes, one prediction per image.
+
+        Args:
+            what: subject of the message, such as `"classify"`.
+
+        Raises:
+            ConfigError: as `demand_one_prediction`, or the model predicts numbers.
+        """
+        self.demand_one_prediction(what)
+        if self.regression:
+            raise ConfigError(
+                f"{what} needs classes; this model predicts numbers (regression=True): "
+                "model.predict(model.preprocessor(images)) gives them. If its outputs are logits "
+                "of classes, load it with regression=False."
+            )
+
     def demand_one_prediction(self, what: str) -> None:
         """Refuses models whose output is not one prediction per image.
 
@@ -360,6 +381,17 @@ class ViTConfig(Fields):
     def has_one_prediction(self) -> bool:
         """Whether the model returns one row of logits per image."""
         return self.is_pooled and self.num_classes > 0
+
+    @property
+    def returns_logits(self) -> bool:
+        """Whether the model returns logits, of which softmax or sigmoid make probabilities."""
+        return self.num_classes > 0 and self.classifier_activation is None and not self.regression
+
+    @property
+    def has_sigmoids(self) -> bool:
+        """Whether the head alone says that each class has a probability of its own, a sigmoid."""
+        is_sigmoid = self.classifier_activation == "sigmoid"
+        return is_sigmoid or (self.num_classes == 1 and self.returns_logits)
 
     @property
     def has_class_position(self) -> bool:

@@ -60,6 +60,11 @@ def faults_of(config: Any) -> Iterator[str]:
         yield f"classifier={classifier!r} needs class_token=True or None."
     if config.distillation_token and not config.has_class_token:
         yield "distillation_token=True needs a class token."
+    if config.regression and config.classifier_activation is not None:
+        yield (
+            "regression=True predicts numbers and excludes classifier_activation="
+            f"{config.classifier_activation!r}."
+        )
     layers = config.representation_size, config.projection_dim
     if classifier in FAMILY_CLASSIFIERS and layers != (None, None):
         yield f"classifier={classifier!r} has neither representation_size nor projection_dim."

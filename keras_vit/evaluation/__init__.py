@@ -5,6 +5,7 @@ from keras_vit.evaluation.depth import DepthProbe
 from keras_vit.evaluation.embedding import Embedding, embed
 from keras_vit.evaluation.extraction import Features, features
 from keras_vit.evaluation.many_labels import choose_thresholds
+from keras_vit.evaluation.numbers import NumbersEvaluation
 from keras_vit.evaluation.probe_page import write_page
 from keras_vit.evaluation.probes import LinearProbe, few_shot, linear_probe
 from keras_vit.evaluation.probing import Pair, Probe, Suspect, probe
@@ -18,6 +19,7 @@ __all__ = [
     "Evaluation",
     "Features",
     "LinearProbe",
+    "NumbersEvaluation",
     "Pair",
     "Probe",
     "Suspect",

@@ -9,6 +9,7 @@ import numpy as np
 from keras_vit.config.rules import COUNT
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.evaluation.many_labels import ManyLabels, bin_gaps, by_class
+from keras_vit.evaluation.numbers import NumbersEvaluation, evaluate_numbers
 from keras_vit.evaluation.targets import acceptable, match_columns, predict_classes
 from keras_vit.model import VisionTransformer
 
@@ -71,7 +72,7 @@ def evaluate(
     batch_size: int = 32,
     calibration_bins: int = 15,
     progress: Callable[[int], None] | None = None,
-) -> Evaluation:
+) -> Evaluation | NumbersEvaluation:
     """Scores a classifier batch by batch; a thread reads the next batch meanwhile.
 
     Labels are class numbers, one-hot rows, or lists of acceptable classes. With lists, a
@@ -82,6 +83,9 @@ def evaluate(
     average precision and F1 too. No image is left out; `loss` is the mean binary cross-entropy of
     all images and classes, `calibration_error` is over all of these probabilities, and
     `class_accuracy` is the share of each class's images that reach the threshold, the recall.
+
+    A model with `regression` predicts numbers: its labels are numbers `(batch, outputs)`, and its
+    scores a `NumbersEvaluation` with mean absolute error and R2.
 
     Args:
         model: a `VisionTransformer` with one prediction per image.
@@ -99,7 +103,7 @@ def evaluate(
 
     Raises:
         ConfigError: the data are empty, images, labels or class names do not fit the model,
-            or logits are not finite.
+            or logits are not finite; or `real_labels` or `classes` are given for numbers.
 
     >>> import numpy as np, keras_vit
     >>> model = keras_vit.VisionTransformer.from_preset("vit_digits")
@@ -109,6 +113,12 @@ def evaluate(
     """
     expect_model(model).config.demand_one_prediction("evaluate")
     COUNT.check("calibration_bins", calibration_bins)
+    if model.config.regression:
+        if real_labels is not None or classes is not None:
+            raise ConfigError(
+                "real_labels and classes are for classes; this model predicts numbers."
+            )
+        return evaluate_numbers(model, data, batch_size, progress)
     competing, places = match_columns(model, data, classes)
     real = _Scores(len(competing), calibration_bins)
     scores: Any = _Scores(len(competing), calibration_bins)

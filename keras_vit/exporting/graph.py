@@ -40,6 +40,7 @@ class ExportGraph:
         model.check_stages(self._stages)
         self._normalise = None
         if plan.outputs == "probabilities" and not has_activation:
+            model.config.demand_classes("outputs='probabilities'")
             self._normalise = ops.softmax if model.thresholds is None else ops.sigmoid
 
     def __call__(self, images: Any) -> Any:

@@ -229,7 +229,7 @@ def _recipe(
     accumulate, per_epoch = settings["accumulate"], settings["steps_per_epoch"]
     batches = settings["steps"] * accumulate
     callbacks: list[keras.callbacks.Callback] = []
-    if model.config.num_classes > 1:
+    if model.config.num_classes > 1 and not model.config.regression:
         callbacks.append(FirstLoss(model.config.num_classes))
     if keras.backend.backend() == "torch":
         callbacks.append(FreedGradients())
@@ -288,7 +288,15 @@ def _loss_and_metrics(model: "VisionTransformer", settings: dict[str, Any]) -> d
             "of keras_vit.data."
         )
     judged: dict[str, Any] = {}
-    if multi_label:
+    if model.config.regression:
+        if multi_label or one_hot:
+            raise ConfigError(
+                "multi_label, one_hot and label_smoothing are for classes; this model predicts "
+                "numbers (regression=True)."
+            )
+        judged["loss"] = keras.losses.MeanSquaredError()
+        judged["weighted_metrics"] = [keras.metrics.MeanAbsoluteError("mean_absolute_error")]
+    elif multi_label:
         judged["loss"] = many_labels_loss(model.config, settings.get("positive_weights"), smoothing)
         judged["weighted_metrics"] = many_labels_metrics(model.config)
     elif one_hot:

@@ -199,7 +199,7 @@ class Classify(_PerImage):
     def __init__(self, preset: str | os.PathLike[str], top: int = 5, **options: Any) -> None:
         super().__init__(preset, **options)
         COUNT.check("top", top)
-        self.model.config.demand_one_prediction("Classify")
+        self.model.config.demand_classes("Classify")
         self._top = top
 
     def _compute(self, images: np.ndarray, size: int) -> Sequence[Any]:

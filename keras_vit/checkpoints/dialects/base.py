@@ -84,12 +84,14 @@ class Statement:
         protocol: preparation of images, or None.
         image_size: (height, width) that the library feeds a model whose class resizes its
             positions, or None.
+        thresholds: 0.5 for many labels per image, see `VisionTransformer.thresholds`, or None.
     """
 
     fields: dict[str, Any] = dataclasses.field(default_factory=dict)
     labels: Labels = None
     protocol: ProtocolSpec | None = None
     image_size: tuple[int, int] | None = None
+    thresholds: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -352,30 +354,33 @@ class Dialect:
         for table in self.json:
             flat |= table.read_from(files, arrays)
         labels = flat.pop("labels", None) or None
+        thresholds = flat.pop("thresholds", None)
         fields = {name: value for name, value in flat.items() if "." not in name}
         numerics = {k.removeprefix("numerics."): v for k, v in flat.items() if "." in k}
         if numerics:
             fields["numerics"] = numerics
         if labels is None and "num_classes" in fields:
             labels = self.labels(files, fields["num_classes"])
-        images = self.images
-        return Statement(fields, labels, images.read(files), images.image_size(files))
+        images, size = self.images.read(files), self.images.image_size(files)
+        return Statement(fields, labels, images, size, thresholds)
 
     def write_json(
         self,
         config: ViTConfig,
         labels: tuple[str, ...] | None = None,
         protocol: ProtocolSpec | None = None,
+        by_class: bool = False,
     ) -> dict[str, Any]:
         """Returns the JSON files to write beside the weights, by name.
 
         Args:
             config, labels: configuration and labels of the model.
             protocol: a protocol that the library can express; None for its default.
+            by_class: whether each class has a probability of its own.
         """
         if not self.json:
             return {}
-        facts = Facts(config, labels)
+        facts = Facts(config, labels, by_class)
         images = complete(protocol or self.images.default(config))
         parts = [table.write_for(facts) for table in self.json]
         return merge([*parts, self.images.write(images, config), self.notes])

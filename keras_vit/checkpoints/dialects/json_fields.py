@@ -31,10 +31,17 @@ def always(config: ViTConfig) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """The facts from which JSON is written: a model's configuration and class names."""
+    """The facts from which JSON is written.
+
+    Args:
+        config: configuration of the model.
+        labels: one name per class, or None.
+        by_class: whether each class has a probability of its own (multi-label).
+    """
 
     config: ViTConfig
     labels: tuple[str, ...] | None = None
+    by_class: bool = False
 
     def get(self, field: str) -> Any:
         """Returns the value of a field, by its name in a row."""

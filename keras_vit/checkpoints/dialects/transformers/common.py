@@ -14,6 +14,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     Json,
     JsonConstant,
     JsonField,
+    JsonFields,
     JsonNote,
     JsonTable,
     Row,
@@ -91,9 +92,40 @@ GELU_OF_CLIP = {
 
 IMAGE_SIZE = JsonField("image_size", "image_size", write=_image_size)
 
+_PROBLEMS: dict[str, dict[str, Any]] = {
+    "single_label_classification": {"regression": False},
+    "multi_label_classification": {"regression": False, "thresholds": 0.5},
+    "regression": {"regression": True},
+}
+"""What a model predicts, by transformers' `problem_type`."""
+
+
+def _read_problem(content: Json) -> dict[str, Any]:
+    """Returns what the head predicts; without a word, the loss of transformers decides.
+
+    That loss is then mean squared error for a single output, and a cross-entropy for several
+    (`ForSequenceClassificationLoss`, which its image classifiers share).
+    """
+    problem, labels = content.get("problem_type"), content.get("id2label")
+    if problem is None:
+        is_single = isinstance(labels, Mapping) and len(labels) == 1
+        problem = "regression" if is_single else "single_label_classification"
+    if problem not in _PROBLEMS:
+        raise ValueError(f"expected one of {', '.join(_PROBLEMS)}")
+    return _PROBLEMS[problem]
+
+
+def _problem(facts: Facts) -> Any:
+    if facts.config.regression:
+        return "regression"
+    return "multi_label_classification" if facts.by_class else LEFT_OUT
+
+
 LABEL_ROWS: tuple[Row, ...] = (
     JsonField("id2label", "labels", Codec(list, _labels), write=_names),
     JsonNote("label2id", _numbers),
+    JsonFields(("problem_type",), ("regression",), _read_problem, lambda config: {}),
+    JsonNote("problem_type", _problem),
 )
 
 

@@ -1,0 +1,90 @@
+"""Scores of models that predict numbers (regression)."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from keras_vit.errors import ConfigError
+from keras_vit.evaluation.batches import predict, read_batches
+from keras_vit.images.inputs import as_array
+from keras_vit.model import VisionTransformer
+
+
+@dataclasses.dataclass(frozen=True)
+class NumbersEvaluation:
+    """The scores of a model of numbers, from `evaluate`, in the units of its targets.
+
+    Args:
+        count: number of images.
+        loss: mean squared error over images and outputs.
+        mean_absolute_error: mean over images and outputs.
+        r2: coefficient of determination, the mean over outputs; 1 for perfect predictions, 0 for
+            those of the targets' mean. None if an output has the same target in all images.
+        output_mean_absolute_error: the error of each output.
+        output_r2: the coefficient of each output, or None.
+    """
+
+    count: int
+    loss: float
+    mean_absolute_error: float
+    r2: float | None
+    output_mean_absolute_error: tuple[float, ...]
+    output_r2: tuple[float | None, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the fields as plain JSON types."""
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in vars(self).items()}
+
+
+def evaluate_numbers(
+    model: VisionTransformer, data: Any, batch_size: int, progress: Callable[[int], None] | None
+) -> NumbersEvaluation:
+    """Scores a model with `regression`; arguments and errors as of `evaluate`."""
+    if getattr(data, "class_names", None) is not None:
+        raise ConfigError(
+            "The data have classes, and the model predicts numbers (regression=True): give "
+            "(images, numbers), such as the arrays of a table."
+        )
+    predictions, targets = [], []
+    for outputs, labels in predict(model, ["logits"], read_batches(data, batch_size)):
+        predictions.append(outputs["logits"].astype("float64"))
+        targets.append(_as_targets(labels, predictions[-1].shape))
+        if progress is not None:
+            progress(len(targets[-1]))
+    if not targets:
+        raise ConfigError("The data are empty: no batch came.")
+    predicted, wanted = np.concatenate(predictions), np.concatenate(targets)
+    if not (np.isfinite(predicted).all() and np.isfinite(wanted).all()):
+        raise ConfigError("Outputs of the model and targets must be finite numbers.")
+    errors, spread = predicted - wanted, wanted.var(axis=0)
+    r2 = [
+        1 - float(error / of_mean) if of_mean > 0 else None
+        for error, of_mean in zip((errors**2).mean(axis=0), spread, strict=True)
+    ]
+    each = np.abs(errors).mean(axis=0)
+    known = [value for value in r2 if value is not None]
+    return NumbersEvaluation(
+        len(wanted),
+        float((errors**2).mean()),
+        float(each.mean()),
+        float(np.mean(known)) if len(known) == len(r2) else None,
+        tuple(each.tolist()),
+        tuple(r2),
+    )
+
+
+def _as_targets(labels: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Returns the targets of a batch, float64 `(batch, outputs)`."""
+    if labels is None:
+        raise ConfigError("The data have no labels: expected batches (images, numbers).")
+    targets = as_array(labels)
+    if targets.ndim == 1 and shape[1] == 1:
+        targets = targets[:, None]
+    if targets.shape != shape or targets.dtype.kind not in "fiu":
+        raise ConfigError(
+            f"The model predicts {shape[1]} numbers per image (regression=True): expected targets "
+            f"{shape}, found {targets.dtype} {targets.shape}."
+        )
+    return targets.astype("float64")

@@ -1,0 +1,120 @@
+"""Programs of tutorials, in which another model is around a model that returns logits."""
+
+import warnings
+
+import keras
+import numpy as np
+import pytest
+
+from tests.helpers import normal, tiny
+
+IMAGES, LABELS = normal(8, 16, 16, 3), np.arange(8) % 5
+BY_NAME = "sparse_categorical_crossentropy"
+FROM_LOGITS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+LAYERS = keras.layers
+
+
+class Wrapped(keras.Model):
+    """A model of a tutorial, with a Vision Transformer and perhaps a head behind it."""
+
+    def __init__(self, vit, head=None):
+        super().__init__()
+        self.scale = LAYERS.Rescaling(1.0)
+        self.vit = vit
+        self.head = head
+
+    def call(self, images):
+        z = self.vit(self.scale(images))
+        return z if self.head is None else self.head(z)
+
+
+class OwnStep(Wrapped):
+    """A model with the training step of Keras's guide, which computes no gradient here."""
+
+    def train_step(self, *arguments):
+        return super().train_step(*arguments)
+
+
+def in_functional(vit, change=lambda z: z):
+    images = keras.Input((16, 16, 3))
+    return keras.Model(images, change(vit(LAYERS.Rescaling(1.0)(images))))
+
+
+WRONG = {
+    "sequential": lambda: keras.Sequential([LAYERS.Rescaling(1.0), tiny()]),
+    "sequential_with_input": lambda: keras.Sequential([keras.Input((16, 16, 3)), tiny()]),
+    "augmentation": lambda: keras.Sequential([LAYERS.RandomFlip(), LAYERS.Rescaling(1.0), tiny()]),
+    "nested": lambda: keras.Sequential(
+        [LAYERS.Rescaling(1.0), keras.Sequential([LAYERS.RandomFlip(), tiny()])]
+    ),
+    "functional": lambda: in_functional(tiny()),
+    "subclass": lambda: Wrapped(tiny()),
+    "own_step": lambda: OwnStep(tiny()),
+}
+RIGHT = {
+    "own_softmax": lambda: keras.Sequential([tiny(), LAYERS.Softmax()]),
+    "softmax_function": lambda: in_functional(tiny(), keras.ops.softmax),
+    "own_head": lambda: keras.Sequential(
+        [tiny(num_classes=0), LAYERS.Dense(5, activation="softmax")]
+    ),
+    "head_behind_logits": lambda: in_functional(tiny(), LAYERS.Dense(5, activation="softmax")),
+    "activation": lambda: keras.Sequential(
+        [LAYERS.Rescaling(1.0), tiny(classifier_activation="softmax")]
+    ),
+    "subclass_with_a_head": lambda: Wrapped(tiny(), LAYERS.Dense(5, activation="softmax")),
+    "features": lambda: Wrapped(tiny(num_classes=0), LAYERS.Dense(5, activation="softmax")),
+}
+
+
+def fit(model, loss=BY_NAME):
+    model.compile("sgd", loss, metrics=["accuracy"])
+    model.fit(IMAGES, LABELS, verbose=0, batch_size=4)
+    return model
+
+
+@pytest.mark.parametrize("form", WRONG)
+def test_a_wrapped_model_of_logits_warns_once_with_both_fixes(form):
+    """Once, although two steps of a training and an evaluation follow."""
+    model = WRONG[form]()
+    with pytest.warns(UserWarning, match="'vit' returns logits") as record:
+        fit(model).evaluate(IMAGES, LABELS, verbose=0)
+    said = [str(each.message) for each in record if "returns logits" in str(each.message)]
+    assert len(said) == 1
+    assert 'classifier_activation="softmax"' in said[0]
+    assert "SparseCategoricalCrossentropy(from_logits=True)" in said[0]
+
+
+@pytest.mark.parametrize("form", [*RIGHT, "from_logits", "own_loss"])
+def test_a_wrapper_with_probabilities_or_a_loss_of_logits_does_not_warn(form):
+    """Features, an activation, a softmax or a head behind, a loss of the user."""
+    own = {"from_logits": FROM_LOGITS, "own_loss": lambda labels, z: keras.ops.mean(z)}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*returns logits")
+        fit(RIGHT.get(form, WRONG["sequential"])(), own.get(form, BY_NAME))
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [[BY_NAME], {"vit": BY_NAME}, "crossentropy", keras.losses.SparseCategoricalCrossentropy()],
+    ids=["list", "dict", "crossentropy", "object"],
+)
+def test_every_form_of_a_loss_of_probabilities_is_known(loss):
+    with pytest.warns(UserWarning, match="returns logits"):
+        fit(in_functional(tiny()), loss)
+
+
+def test_the_warning_comes_in_an_evaluation_too():
+    model = WRONG["functional"]()
+    model.compile("sgd", BY_NAME)
+    with pytest.warns(UserWarning, match="returns logits"):
+        model.evaluate(IMAGES, LABELS, verbose=0)
+
+
+def test_a_call_a_prediction_and_a_training_of_its_own_do_not_warn():
+    model = WRONG["sequential"]()
+    model.compile("sgd", BY_NAME)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*around it has a loss")
+        model(IMAGES)
+        model.predict(IMAGES, verbose=0)
+        fit(tiny(), FROM_LOGITS)
