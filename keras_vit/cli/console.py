@@ -62,15 +62,15 @@ def start_backend(saves: bool = False) -> None:
     backend.start(saves=saves)
 
 
-def load_model(preset: str, **fields: Any) -> "VisionTransformer":
-    """Returns the model of a source; an unknown name is refused before a backend starts."""
+def load_model(preset: str, dtype: Any = None, image_size: Any = None) -> "VisionTransformer":
+    """Returns a model as `load_to_answer`; an unknown name is refused before a backend starts."""
     from keras_vit.checkpoints import Source
 
     source = Source.of(preset)
     start_backend()
-    from keras_vit.model import VisionTransformer
+    from keras_vit.checkpoints.loading import load_to_answer
 
-    return VisionTransformer.from_preset(source, **fields)
+    return load_to_answer(source, dtype, image_size)
 
 
 def show(

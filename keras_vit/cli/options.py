@@ -1,7 +1,7 @@
 """Options that several commands share."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -18,6 +18,10 @@ Share = Annotated[float, Parameter(validator=Number(gte=0, lt=1))]
 
 Pixels = Annotated[tuple[Positive, ...], Parameter(consume_multiple=(1, 2))]
 """One number of pixels for a square, or height and width."""
+
+
+Pooling = Literal["token", "gap", "token_and_mean"]
+"""How tokens become one vector."""
 
 
 def size_of(pixels: tuple[int, ...] | None) -> int | tuple[int, int] | None:
@@ -48,6 +52,24 @@ class Fields:
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields that the user has stated."""
         return drop_unset({"image_size": size_of(self.image_size), "num_heads": self.num_heads})
+
+
+@Parameter(name="*")
+@dataclasses.dataclass(frozen=True)
+class Loading:
+    """How a model is loaded to answer.
+
+    Args:
+        dtype: dtype policy of the model, for 16-bit arithmetic; by default that of Keras.
+        image_size: pixels of the images, or height and width; by default the preset's.
+    """
+
+    dtype: Literal["float32", "mixed_bfloat16", "mixed_float16"] | None = None
+    image_size: Pixels | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the arguments of `load_to_answer`."""
+        return {"dtype": self.dtype, "image_size": size_of(self.image_size)}
 
 
 @Parameter(name="*")
