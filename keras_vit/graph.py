@@ -133,7 +133,7 @@ class Graph:
         self.further_blocks = self.blocks[-config.class_token_blocks : -1]
         self.pool = _pool(config, policy)
         self.pool_reads_mask = config.native_aspect and config.is_pooled
-        self.block_norm = None if config.numerics.pool_before_norm else norm
+        self.block_norm: Any = None if config.numerics.pool_before_norm else norm
         self.poolings = [
             layers.Pool(kind, config.num_prefix_tokens, dtype=float32.name, name=kind)
             for kind in config.poolings

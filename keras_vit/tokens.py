@@ -62,14 +62,14 @@ def stage_of(model: Any, stage: str | None = None, pooling: str | None = None) -
     Raises:
         ConfigError: the model has no such stage; or a pooling of this kind, or of this stage.
     """
-    if stage is None:
-        tokens = f"block_{model.config.num_layers - 1}/norm"
-        stage = "pre_logits" if pooling is None else tokens
-    if pooling is not None:
-        POOLINGS.check("pooling", pooling)
-        stage = f"{stage}/{pooling}"
-    model.check_stages([stage])
-    return stage
+    POOLINGS.check("pooling", pooling)
+    if pooling is None:
+        name = "pre_logits" if stage is None else stage
+    else:
+        tokens = f"block_{model.config.num_layers - 1}/norm" if stage is None else stage
+        name = f"{tokens}/{pooling}"
+    model.check_stages([name])
+    return name
 
 
 def grid_of(model: Any, images: Any) -> tuple[int, int]:

@@ -175,9 +175,8 @@ class Embed(_PerImage):
         output_dtype: str = "float32",
         **options: Any,
     ) -> None:
+        POOLINGS.check("pooling", pooling)  # before a model is loaded
         OUTPUT_DTYPES.check("output_dtype", output_dtype)
-        if pooling is not None:  # before a model is loaded
-            POOLINGS.check("pooling", pooling)
         super().__init__(preset, **options)
         self._output_dtype = output_dtype
         self._stage = stage_of(self.model, stage, pooling)

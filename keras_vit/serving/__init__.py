@@ -83,8 +83,7 @@ def serve(
         PresetError, CheckpointError: as `VisionTransformer.from_preset`.
     """
     check_installed()
-    if pooling is not None:  # before a model is loaded
-        POOLINGS.check("pooling", pooling)
+    POOLINGS.check("pooling", pooling)  # before a model is loaded
     from keras_vit.checkpoints.loading import load_to_answer
     from keras_vit.serving import server
 

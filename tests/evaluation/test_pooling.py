@@ -81,7 +81,7 @@ def test_a_pooled_stage_is_a_stage_of_the_model():
 @pytest.mark.parametrize(
     ("stage", "pooling", "message"),
     [
-        (None, "mean", "pooling='mean' is not one of token, gap, token_and_mean"),
+        (None, "mean", "pooling='mean' is not one of token, gap, token_and_mean, None"),
         (None, "token_and_mean", "by gap; 'token' and 'token_and_mean' need a class token"),
         ("pre_logits", "gap", "stage='pre_logits' has no pooling='gap'"),
         ("block_0/attention", "gap", "stage='block_0/attention' has no pooling='gap'"),
