@@ -19,7 +19,21 @@ from collections.abc import Container, Iterator
 from io import BufferedReader
 from pathlib import Path
 
-from keras_vit.errors import KerasViTError, WriteError, listed
+from keras_vit.errors import ConfigError, KerasViTError, WriteError, listed
+
+
+def new_file(path: str | os.PathLike[str], suffix: str) -> Path:
+    """Returns the path of a file that does not exist yet.
+
+    Raises:
+        ConfigError: it exists, or its name ends otherwise.
+    """
+    path = Path(path)
+    if path.suffix != suffix:
+        raise ConfigError(f"{path}: expected a name that ends in {suffix}.")
+    if path.exists():
+        raise ConfigError(f"{path} exists. Remove it, or choose another name.")
+    return path
 
 
 @contextlib.contextmanager

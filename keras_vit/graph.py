@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_vit import kernels, layers
 from keras_vit.config import ViTConfig
+from keras_vit.config.vit_rules import POOLINGS
 from keras_vit.errors import ConfigError, nearest
 from keras_vit.layers.dense import Dense
 from keras_vit.layers.dropout import Dropout
@@ -37,6 +38,10 @@ class Stages:
         block_{i}/attention softmax weights (Eq. 6), float32 (batch, heads, tokens, tokens)
         block_{i}/norm      output of a block behind the norm of the last block
         pool/attention      weights of attention pooling, float32 (batch, heads, 1, tokens)
+        {stage}/token       class token of `block_{i}`, `block_{i}/input`, `block_{i}/norm` or
+                            `encoder_norm`, float32 (batch, hidden_size)
+        {stage}/gap         mean of the patches there, without class token and registers
+        {stage}/token_and_mean  both beside each other, (batch, 2 * hidden_size)
 
     Args:
         names: names of the stages to keep.
@@ -128,7 +133,11 @@ class Graph:
         self.further_blocks = self.blocks[-config.class_token_blocks : -1]
         self.pool = _pool(config, policy)
         self.pool_reads_mask = config.native_aspect and config.is_pooled
-        self.block_norm = None if config.numerics.pool_before_norm else norm
+        self.block_norm: Any = None if config.numerics.pool_before_norm else norm
+        self.poolings = [
+            layers.Pool(kind, config.num_prefix_tokens, dtype=float32.name, name=kind)
+            for kind in config.poolings
+        ]
         encoding = [self.pool, norm] if config.numerics.pool_before_norm else [norm, self.pool]
         self.to_output = _present(*encoding, *_head_layers(config, float32))
         self.joins_pre_logits = bool(config.has_two_heads and config.num_classes)
@@ -147,18 +156,20 @@ class Graph:
         # `stateless_call` sets no context of a call: layers get `training` only as an argument.
         mode = {} if training is None else {"training": training}
         z, positions = self._embed(images, mode, stages)  # Eq. 1
+        mask = positions.get("mask")
         class_tokens: list[Any] = []
         for block in self.blocks:  # Eqs. 2 and 3
-            z = stages.keep(f"{block.name}/input", z)
+            z = self._keep_tokens(f"{block.name}/input", z, stages, mask)
             z = self._call_block(block, z, stages, **positions, **mode)
-            if stages.touches(f"{block.name}/norm"):
-                stages.keep(f"{block.name}/norm", self._normed(z))
+            z = self._keep_tokens(block.name, z, stages, mask)
+            if any(map(stages.touches, self._with_pooled(f"{block.name}/norm"))):
+                self._keep_tokens(f"{block.name}/norm", self._normed(z), stages, mask)
             if block in self.further_blocks:
                 class_tokens.append(self._normed(z[:, :1])[:, 0])
             if stages.end_call():
                 return None
         for layer in self.to_output:  # Eq. 4, and the head
-            z = self._call_behind_blocks(layer, z, stages, positions.get("mask"))
+            z = self._call_behind_blocks(layer, z, stages, mask)
             if layer is self.pool and class_tokens:
                 z = ops.concatenate([*(ops.cast(t, z.dtype) for t in class_tokens), z], axis=-1)
         return z
@@ -168,9 +179,14 @@ class Graph:
         positions = _present(self.rotary_positions, self.position_bias)
         names = [layer.name for layer in (*self.to_grid, *self.to_tokens, *positions)]
         for block in self.blocks:
-            kinds = ("input", "attention", "norm")
-            names += [*(f"{block.name}/{kind}" for kind in kinds), block.name]
-        names += [layer.name for layer in self.to_output]
+            names += [
+                *self._with_pooled(f"{block.name}/input"),
+                f"{block.name}/attention",
+                *self._with_pooled(block.name),
+                *self._with_pooled(f"{block.name}/norm"),
+            ]
+        for layer in self.to_output:
+            names += self._with_pooled(layer.name) if layer is self.block_norm else [layer.name]
         names += ["logits"] if "head" in names else []
         return names + (["pool/attention"] if isinstance(self.pool, layers.MAPHead) else [])
 
@@ -182,11 +198,19 @@ class Graph:
         """
         valid = self.stage_names()
         for name in names:
+            tokens, _, pooling = str(name).rpartition("/")
+            if name not in valid and tokens in valid and pooling in POOLINGS.words:
+                kinds = " or ".join(each.kind for each in self.poolings)
+                raise ConfigError(
+                    f"stage={tokens!r} has no pooling={pooling!r}. This model pools the tokens of "
+                    f"stages such as block_0 and block_0/norm, by {kinds}; 'token' and "
+                    "'token_and_mean' need a class token."
+                )
             if name not in valid:
                 layer_names = ", ".join(each for each in valid if "/" not in each)
                 raise ConfigError(
-                    f"layer={name!r} is no layer of the model.{nearest(name, valid)} It has "
-                    f"{layer_names}."
+                    f"stage={name!r} is no stage of the model.{nearest(name, valid)} Its layers "
+                    f"are {layer_names}."
                 )
 
     def _embed(
@@ -224,7 +248,20 @@ class Graph:
         z = call_block(block, z, **arguments, **reader)
         if weights in stages.names and weights not in stages.values:
             raise ConfigError(_NO_WEIGHTS.format(block.name))
-        return stages.keep(block.name, z)
+        return z
+
+    def _with_pooled(self, stage: str) -> list[str]:
+        """Returns the name of a stage of tokens, and those of its pooled vectors."""
+        return [stage, *(f"{stage}/{pooling.kind}" for pooling in self.poolings)]
+
+    def _keep_tokens(self, stage: str, z: Any, stages: Stages, mask: Any) -> Any:
+        """Keeps tokens and, without padding, their pooled vectors, if they were chosen."""
+        z = stages.keep(stage, z)
+        for pooling in self.poolings:
+            name = f"{stage}/{pooling.kind}"
+            if stages.touches(name):
+                stages.keep(name, pooling(z, mask=mask))
+        return z
 
     def _normed(self, z: Any) -> Any:
         return z if self.block_norm is None else self.block_norm(z)
@@ -239,6 +276,8 @@ class Graph:
             if stages.touches("pre_logits"):
                 stages.keep("pre_logits", ops.mean(z, axis=1))
             return z
+        if layer is self.block_norm:
+            return self._keep_tokens(layer.name, z, stages, mask)
         z = stages.keep(layer.name, z)
         return stages.keep("logits", z) if layer.name == "head" else z
 

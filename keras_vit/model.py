@@ -251,6 +251,8 @@ class VisionTransformer(keras.Model):
         layer, _, kind = name.partition("/")
         if kind == "attention":
             return (None, None, None, None)
+        if (pooling := kind.rpartition("/")[2]) in self.config.poolings:
+            return None, self.config.hidden_size * (1 + (pooling == "token_and_mean"))
         shape = tuple(self.get_layer("head" if name == "logits" else layer).output.shape)
         joined = name == "pre_logits" and self.config.has_two_heads and self.config.num_classes
         return (shape[0], shape[-1]) if joined else shape

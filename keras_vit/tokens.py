@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from keras_vit.config.vit_rules import POOLINGS
 from keras_vit.errors import ConfigError
 from keras_vit.inference import run
 
@@ -45,6 +46,30 @@ def tokens_of(
         for block, stage in zip(chosen, stages, strict=True)
     }
     return tokens if np.ndim(blocks) else tokens[chosen[0]]
+
+
+def stage_of(model: Any, stage: str | None = None, pooling: str | None = None) -> str:
+    """Returns the name of a stage of a model, or of the vector that a pooling makes of it.
+
+    Args:
+        model: a `VisionTransformer`.
+        stage: name of a stage, see `keras_vit.graph.Stages`. None for `"pre_logits"`, the input of
+            the head; with a pooling, for the tokens of the last block behind the last norm.
+        pooling: `"token"` for the class token, `"gap"` for the mean of the patches, which leaves
+            registers out, or `"token_and_mean"` for both beside each other. None for the stage
+            itself.
+
+    Raises:
+        ConfigError: the model has no such stage; or a pooling of this kind, or of this stage.
+    """
+    POOLINGS.check("pooling", pooling)
+    if pooling is None:
+        name = "pre_logits" if stage is None else stage
+    else:
+        tokens = f"block_{model.config.num_layers - 1}/norm" if stage is None else stage
+        name = f"{tokens}/{pooling}"
+    model.check_stages([name])
+    return name
 
 
 def grid_of(model: Any, images: Any) -> tuple[int, int]:

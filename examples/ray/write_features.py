@@ -66,7 +66,6 @@ def main() -> None:
         ).map_batches(
             keras_vit.ray.Embed,
             fn_constructor_args=[arguments.preset],
-            fn_constructor_kwargs={"threads": arguments.cpus},
             batch_size=batch_size,
             compute=ray.data.ActorPoolStrategy(size=min(arguments.workers, batches)),
             num_cpus=arguments.cpus,

@@ -1,12 +1,41 @@
 """Loads checkpoints into the class `VisionTransformer`."""
 
+import dataclasses
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from keras_vit.sources.source import Source
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
+
+ImageSize: TypeAlias = int | tuple[int | None, int | None] | None
+"""The size of images where a model is loaded to answer: an int for a square or a pair (height,
+width), in pixels; None for the size as stored; `(None, None)` for each image at its own size."""
+
+
+def load_to_answer(
+    source: str | os.PathLike[str] | Source,
+    dtype: Any = None,
+    image_size: ImageSize = None,
+    pixel_range: tuple[float, float] | None = None,
+) -> "VisionTransformer":
+    """Returns the model of a source, for a command, a server or a worker.
+
+    Args:
+        source, dtype: as for `VisionTransformer.from_preset`.
+        image_size: see `ImageSize`.
+        pixel_range: values of black and white in images of more than 8 bits, see `Preprocessor`.
+
+    Raises:
+        PresetError, CheckpointError, ConfigError: as `VisionTransformer.from_preset`.
+    """
+    any_size = image_size == (None, None)
+    size = "stored" if image_size is None else None if any_size else image_size
+    model = load(source, dtype=dtype, image_size=size)
+    if pixel_range is not None:
+        model.preprocessor = dataclasses.replace(model.preprocessor, pixel_range=pixel_range)
+    return model
 
 
 def load(source: str | os.PathLike[str] | Source, **arguments: Any) -> "VisionTransformer":

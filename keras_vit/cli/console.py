@@ -4,7 +4,6 @@ Text from files could misuse the markup of rich, so `Screen` prints it without m
 """
 
 import contextlib
-import dataclasses
 import functools
 import json
 import sys
@@ -64,19 +63,19 @@ def start_backend(saves: bool = False) -> None:
 
 
 def load_model(
-    preset: str, pixel_range: tuple[float, float] | None = None, **fields: Any
+    preset: str,
+    dtype: Any = None,
+    image_size: Any = None,
+    pixel_range: tuple[float, float] | None = None,
 ) -> "VisionTransformer":
-    """Returns the model of a source; an unknown name is refused before a backend starts."""
+    """Returns a model as `load_to_answer`; an unknown name is refused before a backend starts."""
     from keras_vit.checkpoints import Source
 
     source = Source.of(preset)
     start_backend()
-    from keras_vit.model import VisionTransformer
+    from keras_vit.checkpoints.loading import load_to_answer
 
-    model = VisionTransformer.from_preset(source, **fields)
-    if pixel_range is not None:
-        model.preprocessor = dataclasses.replace(model.preprocessor, pixel_range=pixel_range)
-    return model
+    return load_to_answer(source, dtype, image_size, pixel_range)
 
 
 def show(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from keras_vit.cli.console import (
     image_files,
@@ -12,10 +12,12 @@ from keras_vit.cli.console import (
     tell,
     warn_on_stderr,
 )
-from keras_vit.cli.options import Labelled, PixelRange, Positive
+from keras_vit.cli.options import Labelled, Loading, Pooling, Positive
 from keras_vit.errors import KerasViTError
+from keras_vit.files import new_file
 
 _ALL = Labelled()
+_STORED = Loading()
 
 
 def predict(
@@ -23,8 +25,8 @@ def predict(
     /,
     *,
     preset: str,
-    pixel_range: PixelRange = None,
     top: Positive | None = None,
+    loading: Loading = _STORED,
     json: bool = False,
 ) -> int:
     """Classify images.
@@ -34,13 +36,12 @@ def predict(
     Args:
         images: paths of image files or of folders of images.
         preset: name of a preset, path of a file or folder, or hf://owner/repo.
-        pixel_range: values of black and white in images of more than 8 bits, such as 0 4095.
         top: number of labels per image, by default 5; for a multi-label model by default all labels
             that reach their threshold.
         json: print the answer as JSON.
     """
     paths = image_files(images)
-    model = load_model(preset, pixel_range)
+    model = load_model(preset, **loading.to_dict())
     unreadable: list[Path] = []
     answers: dict[str, list[tuple[str, float]]] = {}
     with progress_of_images("Predicting", len(paths)) as advance:
@@ -66,8 +67,10 @@ def embed(
     *,
     preset: str,
     out: str,
-    pixel_range: PixelRange = None,
-    layer: str = "pre_logits",
+    stage: str | None = None,
+    pooling: Pooling | None = None,
+    output_dtype: Literal["float32", "float16"] = "float32",
+    loading: Loading = _STORED,
     batch_size: Positive = 32,
 ) -> int:
     """Write the features of images to a file.
@@ -78,13 +81,17 @@ def embed(
     Args:
         images: paths of image files or of folders of images.
         preset: name of a preset, path of a file or folder, or hf://owner/repo.
-        pixel_range: values of black and white in images of more than 8 bits, such as 0 4095.
         out: path of the file to write, NAME.npy.
-        layer: name of the layer whose output is written; pre_logits is the input of the head.
+        stage: stage of the model that is written, such as block_3; by default pre_logits, the input
+            of the head.
+        pooling: how the tokens of the stage, by default of the last block, become one vector: token
+            is the class token, gap the mean of the patches, token_and_mean both.
+        output_dtype: type of the numbers in the file; float16 takes half of the space.
         batch_size: number of images in a batch.
     """
+    new_file(out, ".npy")  # before a model is loaded
     paths = image_files(images)
-    model = load_model(preset, pixel_range)
+    model = load_model(preset, **loading.to_dict())
     from keras_vit.evaluation import embed as embed_images
 
     with progress_of_images("Embedding", len(paths)) as advance:
@@ -92,7 +99,9 @@ def embed(
             model,
             paths,
             out,
-            layer,
+            stage,
+            pooling=pooling,
+            output_dtype=output_dtype,
             batch_size=batch_size,
             unreadable=lambda _, reason: warn_on_stderr(reason),
             progress=advance,
@@ -106,8 +115,8 @@ def evaluate(
     /,
     *,
     preset: str,
-    pixel_range: PixelRange = None,
     images: Labelled = _ALL,
+    loading: Loading = _STORED,
     classes: bool = False,
     json: bool = False,
 ) -> int:
@@ -119,11 +128,10 @@ def evaluate(
     Args:
         data: folder with a folder of images per class, tfds:NAME, or hf:OWNER/NAME.
         preset: name of a preset, path of a file or folder, or hf://owner/repo.
-        pixel_range: values of black and white in images of more than 8 bits, such as 0 4095.
         classes: show the accuracy of each class too; F1 for a multi-label preset.
         json: print the answer as JSON.
     """
-    model = load_model(preset, pixel_range)
+    model = load_model(preset, **loading.to_dict())
     from keras_vit.evaluation import evaluate as evaluate_model
 
     has_many = images.labels is not None and model.thresholds is not None
@@ -155,8 +163,8 @@ def probe(
     *,
     preset: str,
     out: Path,
-    pixel_range: PixelRange = None,
     images: Labelled = _ALL,
+    loading: Loading = _STORED,
     multi_label: bool = False,
 ) -> int:
     """Fit a classifier to a folder of images in a minute, and judge it.
@@ -168,18 +176,17 @@ def probe(
     Args:
         data: folder with a folder of images per class, tfds:NAME, or hf:OWNER/NAME.
         preset: name of a preset, path of a file or folder, or hf://owner/repo.
-        pixel_range: values of black and white in images of more than 8 bits, such as 0 4095.
         out: path of the folder for the results.
         multi_label: an image may have several labels, or none.
     """
-    model = load_model(preset, pixel_range)
+    if out.resolve().is_relative_to(Path(data).resolve()):  # its folders would become classes
+        raise KerasViTError(f"--out {out} lies in the folder of the images. Name another folder.")
+    model = load_model(preset, **loading.to_dict())
     from keras_vit.evaluation import probe as probe_model
     from keras_vit.evaluation import write_page
     from keras_vit.files import write_json
 
     read = images.read(data, model, multi_label)
-    if out.resolve().is_relative_to(Path(data).resolve()):  # its folders would become classes
-        raise KerasViTError(f"--out {out} lies in the folder of the images. Name another folder.")
     with progress_of_images("Reading", read.num_images) as advance:
         result = probe_model(model, read, cache=out / "features", progress=advance)
     result.into(model).save_to_preset(out / "preset")

@@ -22,6 +22,8 @@ Pixels = Annotated[tuple[Positive, ...], Parameter(consume_multiple=(1, 2))]
 
 PixelRange = Annotated[tuple[float, float] | None, Parameter(consume_multiple=True)]
 """Values of black and white in images of more than 8 bits, such as 0 4095 for 12 bits."""
+Pooling = Literal["token", "gap", "token_and_mean"]
+"""How tokens become one vector."""
 
 
 def size_of(pixels: tuple[int, ...] | None) -> int | tuple[int, int] | None:
@@ -64,6 +66,26 @@ class Fields:
         """Returns the fields that the user has stated."""
         stated = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return drop_unset({**stated, "image_size": size_of(self.image_size)})
+
+
+@Parameter(name="*")
+@dataclasses.dataclass(frozen=True)
+class Loading:
+    """How a model is loaded to answer.
+
+    Args:
+        dtype: dtype policy of the model, for 16-bit arithmetic; by default that of Keras.
+        image_size: pixels of the images, or height and width; by default the preset's.
+        pixel_range: values of black and white in images of more than 8 bits, such as 0 4095.
+    """
+
+    dtype: Literal["float32", "mixed_bfloat16", "mixed_float16"] | None = None
+    image_size: Pixels | None = None
+    pixel_range: PixelRange = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the arguments of `load_model`."""
+        return {**vars(self), "image_size": size_of(self.image_size)}
 
 
 @Parameter(name="*")

@@ -7,10 +7,11 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from keras_vit.cli.console import Screen, image_files, load_model, start_backend, tell
-from keras_vit.cli.options import PixelRange, Pixels, Positive, drop_unset, size_of
+from keras_vit.cli.options import Loading, PixelRange, Pixels, Pooling, Positive, size_of
 from keras_vit.serving import Settings
 
 _LIMITS = Settings()
+_STORED = Loading()
 
 Format = Literal[
     "onnx", "openvino", "torch", "saved_model", "litert", "stablehlo", "transformers_js"
@@ -48,7 +49,7 @@ def explain(
             any size needs it.
     """
     paths = image_files(images)
-    model = load_model(preset, pixel_range, **drop_unset({"image_size": size_of(image_size)}))
+    model = load_model(preset, image_size=size_of(image_size), pixel_range=pixel_range)
     from keras_vit.explanation.report import write_report
 
     words = ["keras-vit", "explain", *images, "--preset", preset]
@@ -127,6 +128,9 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8000,
     settings: Annotated[Settings, Parameter(name="*", consume_multiple=True)] = _LIMITS,
+    loading: Loading = _STORED,
+    stage: str | None = None,
+    pooling: Pooling | None = None,
     access_log: bool = False,
 ) -> None:
     """Answer HTTP requests for labels and features.
@@ -139,6 +143,9 @@ def serve(
         source: name of a preset, path of a file or folder, or hf://owner/repo.
         host: address at which the server listens.
         port: port at which the server listens; 0 for any free port.
+        stage: stage of the model that /embed answers with, such as block_3; by default pre_logits,
+            the input of the head.
+        pooling: how the tokens of the stage, by default of the last block, become one vector.
         access_log: print a line for each request.
     """
     from keras_vit.checkpoints import Source
@@ -149,5 +156,13 @@ def serve(
     Source.of(source)  # an unknown name is refused before a backend starts
     start_backend()
     serve_model(
-        source, host=host, port=port, settings=settings, access_log=access_log, announce=tell
+        source,
+        host=host,
+        port=port,
+        settings=settings,
+        **loading.to_dict(),
+        stage=stage,
+        pooling=pooling,
+        access_log=access_log,
+        announce=tell,
     )

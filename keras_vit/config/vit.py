@@ -18,6 +18,7 @@ from keras_vit.config.vit_rules import (
     FAMILY_CLASSIFIERS,
     MLPS,
     NORMS,
+    POOLINGS,
     POSITIONS,
     REGISTERS,
     TOKEN_CLASSIFIERS,
@@ -376,6 +377,11 @@ class ViTConfig(Fields):
     def is_pooled(self) -> bool:
         """Whether the head reads one vector per image; False where it reads every token."""
         return self.classifier not in UNPOOLED_CLASSIFIERS
+
+    @property
+    def poolings(self) -> tuple[str, ...]:
+        """The poolings of tokens into one vector that the tokens of this model allow."""
+        return POOLINGS.words if self.has_class_token else ("gap",)
 
     @property
     def has_one_prediction(self) -> bool:

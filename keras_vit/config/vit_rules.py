@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from keras_vit.config.rules import Values, is_int
+from keras_vit.config.rules import Values, choice, is_int
 from keras_vit.errors import shown
 
 CLASSIFIERS = ("token", "gap", "map", "unpooled", "token_unpooled")
@@ -21,6 +21,8 @@ NORMS = ("layer", "rms")
 TOKEN_CLASSIFIERS = ("token", "token_unpooled", "token_and_mean", "token_and_distillation")
 """Classifiers that imply a class token."""
 UNPOOLED_CLASSIFIERS = ("unpooled", "token_unpooled")
+POOLINGS = choice("token", "gap", "token_and_mean", None)
+"""How the tokens of any stage become one vector, whatever the classifier is; None: not at all."""
 
 MOST_REGISTERS = 1024
 """Most register tokens of a model. DINOv2 and DINOv3 have 4."""

@@ -72,7 +72,7 @@ def predict(
         if found != shapes:
             raise ConfigError(
                 f"The outputs have different shapes: {shapes} for one image size, for another "
-                f"{found}. Choose a layer behind the pooling, or one size."
+                f"{found}. Choose a pooling, or one size."
             )
         yield outputs, labels
 

@@ -3,7 +3,6 @@
 import itertools
 import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -11,10 +10,11 @@ import numpy as np
 from keras_vit.config.rules import COUNT
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.evaluation.batches import Batch, predict
-from keras_vit.evaluation.extraction import hash_files, identity_of
+from keras_vit.evaluation.extraction import OUTPUT_DTYPES, finite, hash_files, identity_of
 from keras_vit.evaluation.parts import Parts
-from keras_vit.files import write_json
+from keras_vit.files import new_file, write_json
 from keras_vit.model import VisionTransformer
+from keras_vit.tokens import stage_of
 
 
 class Embedding(NamedTuple):
@@ -28,8 +28,10 @@ def embed(
     model: VisionTransformer,
     paths: Sequence[str | os.PathLike[str]],
     out: str | os.PathLike[str],
-    layer: str = "pre_logits",
+    stage: str | None = None,
     *,
+    pooling: str | None = None,
+    output_dtype: str = "float32",
     batch_size: int = 32,
     unreadable: Callable[[str, ConfigError], None] | None = None,
     progress: Callable[[int], None] | None = None,
@@ -44,9 +46,9 @@ def embed(
     Args:
         model: a `VisionTransformer`.
         paths: paths of the images; `model.preprocessor` prepares them.
-        out: `NAME.npy` for float32 `(images, width)`, with the list of paths beside it in
+        out: `NAME.npy` for `(images, width)`, with the list of paths beside it in
             `NAME.npy.json`.
-        layer: name of the layer, as in `keras_vit.features`.
+        stage, pooling, output_dtype: as in `keras_vit.features`.
         batch_size: images per step.
         unreadable: called with the path of an image that cannot be read and the reason, also
             for images of the interrupted call; such an image has no row. None raises the reason.
@@ -54,20 +56,18 @@ def embed(
 
     Raises:
         ConfigError: `out` exists, has another suffix, or belongs to another unfinished run; the
-            model has no such layer; no image can be read.
+            model has no such stage or pooling; no image can be read; or features are not finite,
+            or too large for `output_dtype`.
     """
-    out = Path(out)
-    if out.suffix != ".npy":
-        raise ConfigError(f"{out}: expected a name that ends in .npy.")
-    if out.exists():
-        raise ConfigError(f"{out} exists. Remove it, or choose another name.")
+    out = new_file(out, ".npy")
     COUNT.check("batch_size", batch_size)
+    OUTPUT_DTYPES.check("output_dtype", output_dtype)
     names = list(dict.fromkeys(map(os.fsdecode, paths)))
     if not names:
         raise ConfigError("No image was given.")
-    expect_model(model).check_stages([layer])
+    stage = stage_of(expect_model(model), stage, pooling)
     task = {
-        **identity_of(model, layer),
+        **identity_of(model, stage, output_dtype),
         "protocol": model.preprocessor.protocol,
         "pixel_range": model.preprocessor.pixel_range,
         "batch_size": min(batch_size, len(names)),
@@ -93,10 +93,10 @@ def embed(
         report(parts.inputs)
         prepared = model.preprocessor.batches(names[parts.inputs :], batch_size, leave_out)
         batches = (Batch(images, items) for items, images in prepared)
-        outputs = predict(model, [layer], batches, task["batch_size"])
-        end = [({layer: np.empty(0)}, None)]  # images behind the last batch may be unreadable
+        outputs = predict(model, [stage], batches, task["batch_size"])
+        end = [({stage: np.empty(0)}, None)]  # images behind the last batch may be unreadable
         for stages, _ in itertools.chain(outputs, end):
-            rows = stages[layer]
+            rows = finite(stages[stage], output_dtype)
             inputs = len(rows) + len(failures)
             parts.append(rows, inputs, failures)
             failures.clear()
@@ -108,7 +108,7 @@ def embed(
         readable = np.delete(np.arange(len(names)), missing)
         embedding = Embedding(len(readable), [names[k] for k in missing])
         if parts.are_written_here:
-            about = {key: task[key] for key in ("layer", "weights", "dtype", "protocol")}
+            about = {key: task[key] for key in ("stage", "weights", "dtype", "protocol")}
             lists = {"paths": [names[k] for k in readable], "unreadable": embedding.unreadable}
             write_json(out.with_name(out.name + ".json"), {**about, **lists})
         parts.finish()

@@ -1,4 +1,4 @@
-"""Frozen features: the outputs of any layer for a data set, optionally cached on disk."""
+"""Frozen features: the outputs of any stage for a data set, optionally cached on disk."""
 
 import hashlib
 import itertools
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
+from keras_vit.config.rules import choice
 from keras_vit.distribution.processes import from_the_first, together, whole
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.evaluation.batches import Batch, predict, read_batches
@@ -18,14 +19,18 @@ from keras_vit.evaluation.parts import Parts
 from keras_vit.evaluation.targets import numbers_of_one_hot, numbers_or_rows
 from keras_vit.images.inputs import as_array
 from keras_vit.model import VisionTransformer
+from keras_vit.tokens import stage_of
+
+OUTPUT_DTYPES = choice("float32", "float16")
+"""Types of the numbers of features."""
 
 
 class Features(NamedTuple):
     """Features and labels of a data set.
 
     Args:
-        values: float32 `(images, width)`, or `(images, tokens, hidden_size)` for a layer
-            of tokens; a memory map of the file with `cache`.
+        values: float32, or float16 by `output_dtype`, `(images, width)`; `(images, tokens,
+            hidden_size)` for a stage of tokens; a memory map of the file with `cache`.
         labels: int32 `(images,)`; with many labels per image bool `(images, classes)`; None if the
             data have no labels.
     """
@@ -37,39 +42,49 @@ class Features(NamedTuple):
 def features(
     model: VisionTransformer,
     data: Any,
-    layer: str = "pre_logits",
+    stage: str | None = None,
     *,
+    pooling: str | None = None,
+    output_dtype: str = "float32",
     batch_size: int = 32,
     cache: str | os.PathLike[str] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Features:
-    """Returns the output of a layer of the frozen model for every image.
+    """Returns a stage of the frozen model for every image.
 
     Args:
         model: a `VisionTransformer`.
         data: data as for `keras_vit.evaluate`; labels are optional, and need not be the
             model's classes.
-        layer: name of a layer, see `VisionTransformer`; `"pre_logits"` is the input of the
-            head, the representation of section 4.1.
+        stage: name of a stage, such as `"block_3"` or `"encoder_norm"`, see `VisionTransformer`.
+            None for `"pre_logits"`, the input of the head, the representation of section 4.1; with
+            a pooling, for the tokens of the last block behind the last norm.
+        pooling: how the tokens become one vector: `"token"`, the class token; `"gap"`, the mean
+            of the patches, without class token and registers; `"token_and_mean"`, both beside each
+            other (DINOv2, Virchow). None for the stage as it is.
+        output_dtype: `"float32"` or `"float16"`, which takes half of the memory and disk.
         batch_size: images per step if `data` is arrays.
         cache: a folder that keeps the features, which may be larger than memory: the features
-            of these data, weights and layer are computed once, and an interrupted run
+            of these data, weights and stage are computed once, and an interrupted run
             continues. Arrays are identified by all of their bytes; a `PyDataset` by its length,
             its `labels` and `paths` if it has them, and its first and last batch; other data by
             their first batch alone.
         progress: called with the number of images after each batch.
 
     Raises:
-        ConfigError: the model has no such layer, the data are empty, the images do not fit
-            the model, or features are not finite.
+        ConfigError: the model has no such stage or pooling, the data are empty, the images do not
+            fit the model, or features are not finite, or too large for `output_dtype`.
 
     >>> import numpy as np, keras_vit
     >>> model = keras_vit.VisionTransformer.from_preset("vit_digits")
     >>> keras_vit.features(model, model.preprocessor(np.zeros((3, 8, 8), "uint8"))).values.shape
     (3, 64)
     """
-    expect_model(model).check_stages([layer])
-    return gather(model, [layer], lambda out: out[layer], data, batch_size, cache, progress)
+    OUTPUT_DTYPES.check("output_dtype", output_dtype)
+    name = stage_of(expect_model(model), stage, pooling)
+    return gather(
+        model, [name], lambda out: out[name], data, batch_size, cache, progress, "", output_dtype
+    )
 
 
 def gather(
@@ -81,6 +96,7 @@ def gather(
     cache: str | os.PathLike[str] | None = None,
     progress: Callable[[int], None] | None = None,
     name: str = "",
+    output_dtype: str = "float32",
 ) -> Features:
     """Returns rows that `reduce` makes of `{stage: array}`, for every image.
 
@@ -96,13 +112,13 @@ def gather(
     stream = itertools.chain([first], stream)
     if cache is None:
         steps = []
-        for rows in _steps(model, stages, reduce, stream, size):
+        for rows in _steps(model, stages, reduce, stream, size, output_dtype):
             steps.append(rows)
             report(len(rows))
         values = np.concatenate(steps)
     else:
         name = "-".join([name, *stages] if name else stages).replace("/", "_")
-        task = {**identity_of(model, name), "data": _describe(data, first)}
+        task = {**identity_of(model, name, output_dtype), "data": _describe(data, first)}
         digest = hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()
         path = Path(cache) / f"{name}-{digest[:16]}.npy"
         exists = path.exists()
@@ -114,7 +130,7 @@ def gather(
                     stream = read_batches(data, batch_size, start=parts.inputs)
                 if parts.count:
                     report(parts.count)
-                for rows in _steps(model, stages, reduce, stream, size):
+                for rows in _steps(model, stages, reduce, stream, size, output_dtype):
                     parts.append(rows, inputs=1)
                     report(len(rows))
                 parts.finish()
@@ -136,7 +152,7 @@ def _load(path: Path) -> np.ndarray:
         raise ConfigError(f"{path}: this cache is damaged ({error}). Remove it.") from error
 
 
-def identity_of(model: VisionTransformer, layer: str) -> dict[str, Any]:
+def identity_of(model: VisionTransformer, stage: str, output_dtype: str) -> dict[str, Any]:
     """Returns everything that determines the features of an image, as plain JSON types."""
     digest = hashlib.sha256()
     for weight in model.weights:
@@ -145,8 +161,9 @@ def identity_of(model: VisionTransformer, layer: str) -> dict[str, Any]:
     return {
         "weights": digest.hexdigest(),
         "config": model.config.to_dict(),
-        "layer": layer,
+        "stage": stage,
         "dtype": model.dtype_policy.name,
+        "output_dtype": output_dtype,
         "backend": keras.backend.backend(),
     }
 
@@ -157,16 +174,12 @@ def _steps(
     reduce: Callable[[Any], np.ndarray],
     batches: Iterator[Batch],
     size: int,
+    output_dtype: str,
 ) -> Iterator[np.ndarray]:
     """Yields structured arrays of `values` and, if the data have them, `labels`."""
     for output, labels in predict(model, stages, batches, size):
-        values = reduce(output)
-        if not np.isfinite(values).all():
-            raise ConfigError(
-                "The features of an image are not finite: a weight or pixel is not finite, or too "
-                "large for the dtype policy of the model, such as float16."
-            )
-        fields: list[Any] = [("values", "<f4", values.shape[1:])]
+        values = finite(reduce(output), output_dtype)
+        fields: list[Any] = [("values", values.dtype.str, values.shape[1:])]
         targets = None if labels is None else numbers_or_rows(labels)
         if targets is not None:
             fields.append(("labels", targets.dtype.str, targets.shape[1:]))
@@ -175,6 +188,22 @@ def _steps(
         if targets is not None:
             rows["labels"] = targets
         yield rows
+
+
+def finite(values: np.ndarray, output_dtype: str) -> np.ndarray:
+    """Returns features as numbers of a type.
+
+    Raises:
+        ConfigError: a number is not finite, or not in this type.
+    """
+    with np.errstate(over="ignore"):
+        features = values.astype(output_dtype, copy=False)
+    if not np.isfinite(features).all():
+        raise ConfigError(
+            "The features of an image are not finite: a weight or pixel is not finite, or too "
+            f"large for the dtype policy of the model, such as float16, or for {output_dtype=!s}."
+        )
+    return features
 
 
 def _describe(data: Any, first: Batch) -> dict[str, Any]:

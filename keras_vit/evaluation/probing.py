@@ -221,9 +221,7 @@ def probe(
     if len(names) < 2 and not data.multi_label:
         raise ConfigError(f"There is one class, {shown(names[0])}; expected two or more.")
     stages, parts = _kinds_of_features(expect_model(model).config)
-    values, labels = gather(
-        model, stages, lambda out: _reduce(out, model.config), data, batch_size, cache, progress
-    )
+    values, labels = gather(model, stages, _side_by_side, data, batch_size, cache, progress)
     if labels is None or not np.array_equal(labels, data.labels):
         raise ConfigError("The data come in another order than their labels: shuffle=False.")
     candidates = {name: values[:, columns] for name, (_, _, columns) in parts.items()}
@@ -256,37 +254,30 @@ def _kinds_of_features(
 ) -> tuple[list[str], dict[str, tuple[int | None, str | None, slice]]]:
     """Returns the stages to read, and block, pooling and columns of each kind of features.
 
-    The columns are those of the array that `_reduce` returns.
+    The columns are those of the array that `_side_by_side` returns.
     """
     depth, width = config.num_layers, config.hidden_size
     blocks = sorted({max(math.ceil(depth * share), 1) - 1 for share in (0.5, 0.75, 1)})
     parts: dict[str, tuple[int | None, str | None, slice]] = {}
+    stages: list[str] = []
     end = 0
     for block in blocks:
         start, end = end, end + width * (1 + config.has_class_token)
+        stages += [f"block_{block}/norm/{k}" for k in config.poolings if k != "token_and_mean"]
         columns = {"gap": slice(end - width, end)}
         if config.has_class_token:
             both = slice(start, end)
             columns = {"token": slice(start, start + width), **columns, "token_and_mean": both}
         parts |= {f"block_{block}/{kind}": (block, kind, part) for kind, part in columns.items()}
-    stages = [f"block_{block}/norm" for block in blocks]
     if config.is_pooled and not config.has_two_heads:
         parts["output"] = None, None, slice(end, None)
         stages.append("pre_logits")
     return stages, parts
 
 
-def _reduce(outputs: Mapping[str, np.ndarray], config: ViTConfig) -> np.ndarray:
+def _side_by_side(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
     """Returns class token and mean of each block, and the pre_logits, beside each other."""
-    columns = []
-    for stage, values in outputs.items():
-        if stage == "pre_logits":
-            columns.append(values)
-            continue
-        if config.has_class_token:
-            columns.append(values[:, 0])
-        columns.append(values[:, config.num_prefix_tokens :].mean(axis=1))
-    return np.concatenate(columns, axis=1)
+    return np.concatenate([*outputs.values()], axis=1)
 
 
 def _fields_of(config: ViTConfig, block: int | None, pooling: str | None) -> dict[str, Any]:

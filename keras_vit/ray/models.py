@@ -1,23 +1,25 @@
 """`Embed` and `Classify`: one row per image, with the features or labels, or the error."""
 
 import itertools
+import math
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 
+from keras_vit.checkpoints.loading import ImageSize, load_to_answer
 from keras_vit.config.rules import COUNT
+from keras_vit.config.vit_rules import POOLINGS
 from keras_vit.data.records import Encoded
 from keras_vit.errors import ConfigError
+from keras_vit.evaluation.extraction import OUTPUT_DTYPES, finite
 from keras_vit.inference import run
 from keras_vit.labels import top_labels
-from keras_vit.model import VisionTransformer
 from keras_vit.ray.storage import is_address, pyarrow, read_bytes
-
-ImageSize: TypeAlias = int | tuple[int, int] | Literal["stored"] | None
-"""The argument `image_size` of `VisionTransformer.from_preset`."""
+from keras_vit.tokens import stage_of
 
 IMAGE_COLUMNS = ("image", "bytes", "path")
 """The columns that may hold images, as Ray's `read_images` and `read_binary_files` name them."""
@@ -28,11 +30,14 @@ class _PerImage:
 
     Args:
         preset: as for `VisionTransformer.from_preset`; each worker loads it.
-        image_size: as for `VisionTransformer.from_preset`; None takes each image at its own size.
+        dtype: as for `VisionTransformer.from_preset`, such as `"mixed_bfloat16"`.
+        image_size: pixels, an int or a pair (height, width); None for the size of the preset,
+            `(None, None)` to take each image at its own size.
         column: the column of the images: file names, addresses such as `s3://bucket/a.jpg`,
             encoded bytes or arrays of pixels. None for the first of `IMAGE_COLUMNS` that exists.
         batch_size: images per step of the model, however many rows a call has.
-        threads: threads that decode; None for one per processor of the machine.
+        threads: threads that decode; None for one per processor that Ray gave the actor
+            (`num_cpus`), or, without such a number, one per processor of the machine.
 
     Raises:
         ConfigError: pyarrow is not installed, or the preset cannot be loaded.
@@ -42,7 +47,8 @@ class _PerImage:
         self,
         preset: str | os.PathLike[str],
         *,
-        image_size: ImageSize = "stored",
+        dtype: Any = None,
+        image_size: ImageSize = None,
         column: str | None = None,
         batch_size: int = 32,
         threads: int | None = None,
@@ -50,10 +56,10 @@ class _PerImage:
         pyarrow()
         COUNT.check("batch_size", batch_size)
         COUNT.check("threads", 1 if threads is None else threads)
-        self.model = VisionTransformer.from_preset(os.fspath(preset), image_size=image_size)
+        self.model = load_to_answer(os.fspath(preset), dtype, image_size)
         self._column = column
         self._batch_size = batch_size
-        self._pool = ThreadPoolExecutor(threads or os.cpu_count() or 1, "keras_vit-images")
+        self._pool = ThreadPoolExecutor(threads or _processors(), "keras_vit-images")
 
     def __call__(self, batch: Mapping[str, Any]) -> Any:
         """Returns the rows without their images, with the answers and a column `error`.
@@ -135,7 +141,7 @@ class _PerImage:
 class Embed(_PerImage):
     """The features of images, for `ray.data.Dataset.map_batches`.
 
-    A call adds the column `features`, float32 lists of the layer's width, and the column `error`::
+    A call adds the column `features`, lists of the stage's width, and the column `error`::
 
         images = ray.data.read_binary_files("photos", include_paths=True)
         rows = images.map_batches(
@@ -148,36 +154,49 @@ class Embed(_PerImage):
 
     Args:
         preset: as for `VisionTransformer.from_preset`; each worker loads it.
-        layer: name of the layer, as in `keras_vit.features`.
-        **options: image_size, column, batch_size and threads: the image size as for
-            `from_preset`; the column of the images, None for `image`, `bytes` or `path`; images per
-            step of the model (32); threads that decode, None for one per processor.
+        stage, pooling, output_dtype: as in `keras_vit.features`.
+        **options: dtype, image_size, column, batch_size and threads: the policy as for
+            `from_preset`; the pixels, None for the size of the preset, `(None, None)` for each
+            image's own; the column of the images, None for `image`, `bytes` or `path`; images per
+            step of the model (32); threads that decode, None for one per processor that Ray gave
+            the actor (`num_cpus`), or one per processor of the machine.
 
     Raises:
-        ConfigError: the preset cannot be loaded, the model has no such layer, or the layer has
-            several tokens per image.
+        ConfigError: the preset cannot be loaded, the model has no such stage or pooling, or the
+            stage has several tokens per image.
     """
 
     def __init__(
-        self, preset: str | os.PathLike[str], layer: str = "pre_logits", **options: Any
+        self,
+        preset: str | os.PathLike[str],
+        stage: str | None = None,
+        *,
+        pooling: str | None = None,
+        output_dtype: str = "float32",
+        **options: Any,
     ) -> None:
+        POOLINGS.check("pooling", pooling)  # before a model is loaded
+        OUTPUT_DTYPES.check("output_dtype", output_dtype)
         super().__init__(preset, **options)
-        self._layer = layer
-        self.model.check_stages([layer])
-        shape = self.model.stage_shape(layer)
+        self._output_dtype = output_dtype
+        self._stage = stage_of(self.model, stage, pooling)
+        shape = self.model.stage_shape(self._stage)
         if len(shape) != 2:
             raise ConfigError(
-                f"layer={layer!r} has an output {shape}; expected one row of features per image, "
-                "such as those of pre_logits."
+                f"stage={self._stage!r} has an output {shape}; expected one row of features per "
+                "image. pooling='gap', and with a class token 'token' or 'token_and_mean', makes "
+                "one of the tokens of a block."
             )
         self._width = int(shape[1] or 0)
 
     def _compute(self, images: np.ndarray, size: int) -> Sequence[Any]:
-        return list(run(self.model, images, [self._layer], size)[self._layer])
+        values = run(self.model, images, [self._stage], size)[self._stage]
+        return list(finite(values, self._output_dtype))
 
     def _columns(self, answers: Sequence[Any]) -> dict[str, Any]:
         pa = pyarrow()
-        return {"features": pa.array(answers, pa.list_(pa.float32(), self._width))}
+        number = pa.from_numpy_dtype(self._output_dtype)
+        return {"features": pa.array(answers, pa.list_(number, self._width))}
 
 
 class Classify(_PerImage):
@@ -197,8 +216,8 @@ class Classify(_PerImage):
     """
 
     def __init__(self, preset: str | os.PathLike[str], top: int = 5, **options: Any) -> None:
-        super().__init__(preset, **options)
         COUNT.check("top", top)
+        super().__init__(preset, **options)
         self.model.config.demand_classes("Classify")
         self._top = top
 
@@ -214,6 +233,17 @@ class Classify(_PerImage):
             "labels": pa.array(labels, pa.list_(pa.string())),
             "probabilities": pa.array(shares, pa.list_(pa.float32())),
         }
+
+
+def _processors() -> int:
+    """Returns the processors that Ray gave this actor, or those of the machine."""
+    ray = sys.modules.get("ray")
+    given = 0
+    if ray is not None and ray.is_initialized():
+        context = ray.get_runtime_context()
+        if context.get_actor_id() is not None:  # only an actor has resources of its own
+            given = math.ceil(context.get_assigned_resources().get("CPU", 0))
+    return given or os.cpu_count() or 1
 
 
 def _image(value: Any, path: Any) -> Any:

@@ -9,32 +9,45 @@ there is no 429; SIGTERM ends its main process before accepted requests are answ
 form or JSON, never the bytes of an image; and its processes exchange pickles.
 """
 
+import dataclasses
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from keras_vit.config.vit_rules import POOLINGS
 from keras_vit.environment.extras import import_extra
 from keras_vit.serving.settings import Settings
+
+if TYPE_CHECKING:
+    from keras_vit.checkpoints.loading import ImageSize
 
 __all__ = ["Settings", "application", "serve"]
 
 
-def application(model: Any, settings: Settings | None = None) -> Any:
+def application(
+    model: Any,
+    settings: Settings | None = None,
+    *,
+    stage: str | None = None,
+    pooling: str | None = None,
+) -> Any:
     """Returns the server's ASGI application, for an ASGI server of your own.
 
     Args:
         model: a `VisionTransformer`.
         settings: the limits; None for the defaults.
+        stage, pooling: the features that `/embed` answers with, as in `keras_vit.features`.
 
     Returns:
         A `fastapi.FastAPI`. The model computes between its lifespan's startup and shutdown.
 
     Raises:
-        ConfigError: the extra `serve` is not installed; or the model takes no image files.
+        ConfigError: the extra `serve` is not installed; or the model takes no image files, or has
+            no such stage or pooling.
     """
     check_installed()
     from keras_vit.serving.routes import build_application
 
-    return build_application(model, settings or Settings())
+    return build_application(model, settings or Settings(), stage, pooling)
 
 
 def serve(
@@ -43,6 +56,11 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8000,
     settings: Settings | None = None,
+    dtype: Any = None,
+    image_size: "ImageSize" = None,
+    pixel_range: tuple[float, float] | None = None,
+    stage: str | None = None,
+    pooling: str | None = None,
     access_log: bool = False,
     announce: Any = print,
 ) -> None:
@@ -53,18 +71,33 @@ def serve(
         host: the address to listen at; `"0.0.0.0"` for every address of the machine.
         port: the port to listen at; 0 for any free port.
         settings: the limits; None for the defaults.
+        dtype: as for `VisionTransformer.from_preset`, such as `"mixed_bfloat16"`.
+        image_size: pixels, an int or a pair (height, width); None for the size of the source,
+            `(None, None)` to take each image at its own size.
+        pixel_range: values of black and white in images of more than 8 bits, see `Preprocessor`.
+        stage, pooling: the features that `/embed` answers with, as in `keras_vit.features`.
         access_log: whether a line is logged for each request.
         announce: function that is called with a sentence with the address.
 
     Raises:
         ConfigError: the extra `serve` is not installed, the server cannot listen at the address, or
-            the model takes no image files.
+            the model takes no image files or has no such stage or pooling.
         PresetError, CheckpointError: as `VisionTransformer.from_preset`.
     """
     check_installed()
+    POOLINGS.check("pooling", pooling)  # before a model is loaded
+    from keras_vit.checkpoints.loading import load_to_answer
     from keras_vit.serving import server
 
-    server.run(source, host, port, settings or Settings(), access_log, announce)
+    settings = settings or Settings()
+    hosts = ("localhost", host, *settings.allowed_hosts)
+    settings = dataclasses.replace(settings, allowed_hosts=hosts)
+
+    def build() -> Any:
+        model = load_to_answer(source, dtype, image_size, pixel_range)
+        return application(model, settings, stage=stage, pooling=pooling)
+
+    server.run(build, source, host, port, settings, access_log, announce)
 
 
 def check_installed() -> None:

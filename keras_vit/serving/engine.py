@@ -16,6 +16,7 @@ from keras_vit.inference import run
 from keras_vit.model import VisionTransformer
 from keras_vit.serving.batching import Function
 from keras_vit.serving.settings import Settings
+from keras_vit.tokens import stage_of
 
 _SMALLEST_PICTURE = 256  # pixels of a side: pictures of the digits have 16
 
@@ -26,12 +27,19 @@ class Engine:
     Args:
         model: a `VisionTransformer` that takes image files.
         settings: the limits.
+        stage, pooling: the features of an image, as in `keras_vit.features`.
 
     Raises:
-        ConfigError: the model takes no image files.
+        ConfigError: the model takes no image files, or has no such stage or pooling.
     """
 
-    def __init__(self, model: VisionTransformer, settings: Settings) -> None:
+    def __init__(
+        self,
+        model: VisionTransformer,
+        settings: Settings,
+        stage: str | None = None,
+        pooling: str | None = None,
+    ) -> None:
         if expect_model(model).config.channels not in MODES:
             raise ConfigError(
                 f"The model takes {model.config.channels} channels; the image files that a server "
@@ -43,13 +51,13 @@ class Engine:
         self._preprocessor = dataclasses.replace(
             model.preprocessor,
             max_pixels=self.most_pixels,
-            pixel_range=settings.pixel_range or model.preprocessor.pixel_range,
+            pixel_range=model.preprocessor.pixel_range,
         )
         self._max_batch = settings.max_batch
-        stage = "pre_logits"
+        self.stage = chosen = stage_of(model, stage, pooling)
         self.functions: dict[str, Function] = {
             "classify": lambda batch: model.probabilities(batch, settings.max_batch),
-            "embed": lambda batch: run(model, batch, [stage], settings.max_batch)[stage],
+            "embed": lambda batch: run(model, batch, [chosen], settings.max_batch)[chosen],
             # One image at a time: the attention weights of all blocks take much memory.
             "attention": lambda batch: explain(model, batch, method="rollout", batch_size=1).maps,
         }

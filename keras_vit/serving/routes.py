@@ -125,9 +125,14 @@ class Service:
             self.waiting -= images
 
 
-def build_application(model: VisionTransformer, settings: Settings) -> Any:
+def build_application(
+    model: VisionTransformer,
+    settings: Settings,
+    stage: str | None = None,
+    pooling: str | None = None,
+) -> Any:
     """Returns the ASGI application that serves a model; see `keras_vit.serving.application`."""
-    engine = Engine(model, settings)
+    engine = Engine(model, settings, stage, pooling)
     service = Service(engine, settings)
     app = FastAPIOffline(
         redoc_url=None,
@@ -167,7 +172,7 @@ def build_application(model: VisionTransformer, settings: Settings) -> Any:
 
     @app.post("/embed", openapi_extra=_BODY, responses=_REFUSALS)
     async def embed(request: Request) -> Response:
-        """The features of each image, the input of the head: `{"embeddings": [[number]]}`."""
+        """The features of each image: `{"embeddings": [[number]]}`."""
         rows = [row.tolist() for _, row in await service.answer(request, "embed")]
         return JSONResponse({"embeddings": rows})
 
@@ -212,6 +217,7 @@ def describe(engine: Engine, settings: Settings) -> dict[str, Any]:
         "num_classes": model.config.num_classes,
         "thresholds": model.thresholds,
         "classifies": engine.classifies,
+        "embeds": engine.stage,
         "protocol": model.preprocessor.protocol,
         "provenance": dict(model.provenance),
         "dtype": model.dtype_policy.name,

@@ -1,7 +1,6 @@
 """The port and signals of `keras-vit serve`."""
 
 import asyncio
-import dataclasses
 import functools
 import ipaddress
 import os
@@ -19,14 +18,13 @@ from PIL import Image
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from keras_vit.errors import ConfigError
-from keras_vit.model import VisionTransformer
-from keras_vit.serving.routes import build_application
 from keras_vit.serving.settings import Settings
 
 _BACKLOG = 2048  # uvicorn's own
 
 
 def run(
+    build: Callable[[], Any],
     source: str | os.PathLike[str],
     host: str,
     port: int,
@@ -34,15 +32,16 @@ def run(
     access_log: bool,
     announce: Callable[[str], Any],
 ) -> None:
-    """Serves until a signal; see `keras_vit.serving.serve`."""
-    settings = dataclasses.replace(
-        settings, allowed_hosts=("localhost", host, *settings.allowed_hosts)
-    )
+    """Serves an application until a signal; see `keras_vit.serving.serve`.
+
+    Args:
+        build: makes the application once the port is taken.
+        source, host, port, settings, access_log, announce: as for `keras_vit.serving.serve`.
+    """
     with _listen(host, port) as listening:
         # The answer 413 tells the client of too many pixels; Pillow need not warn of them too.
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-        app = build_application(VisionTransformer.from_preset(source), settings)
-        server = uvicorn.Server(configuration(app, settings, access_log))
+        server = uvicorn.Server(configuration(build(), settings, access_log))
         shown_host = f"[{host}]" if ":" in host else host
         announce(f"Serving {source} at http://{shown_host}:{listening.getsockname()[1]}")
         if not ipaddress.ip_address(listening.getsockname()[0]).is_loopback:

@@ -15,8 +15,6 @@ class Settings:
         max_bytes: most bytes of a request's body; a request beyond it gets 413.
         max_pixels: most pixels of an image; a larger image gets 413. None for the number in
             `KERAS_VIT_MAX_PIXELS`, or 89,478,485.
-        pixel_range: values of black and white in images of more than 8 bits; None for those of the
-            model's preprocessor.
         max_images: most images of a request, and never more than `max_queue`; a request beyond it
             gets 413.
         max_queue: most images that wait for an answer; a request beyond it gets 429. A request
@@ -40,7 +38,6 @@ class Settings:
     batch_wait: float = 0.005
     max_bytes: int = 10 * 2**20
     max_pixels: int | None = None
-    pixel_range: tuple[float, float] | None = None
     max_images: int = 64
     max_queue: int = 128
     max_connections: int = 512
@@ -61,8 +58,7 @@ class Settings:
                     f"allowed_hosts: {name!r} is no name of a host. A star stands alone or at the "
                     "beginning, as in '*.example.org'."
                 )
-        others = ("allowed_hosts", "pixel_range")  # the preprocessor checks the range
-        numbers = {name: value for name, value in vars(self).items() if name not in others}
+        numbers = {name: value for name, value in vars(self).items() if name != "allowed_hosts"}
         for name, value in numbers.items():
             if not (value is None or value > 0 or (name == "batch_wait" and value == 0)):
                 raise ConfigError(f"{name}={value!r}: expected a number above 0.")

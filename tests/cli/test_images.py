@@ -66,7 +66,7 @@ def test_embed_writes_the_features_of_a_folder(capsys, folder, tmp_path, monkeyp
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes stderr for a terminal
     out = tmp_path / "out.npy"
     command = ("embed", folder / "test", "--preset", "vit_digits", "--out", out)
-    printed = run(capsys, *command, "--layer", "block_1", "--batch-size", 16)
+    printed = run(capsys, *command, "--stage", "block_1", "--batch-size", 16)
     assert "images/s" in printed.err
     paths = json.loads((tmp_path / "out.npy.json").read_text())["paths"]
     assert paths == sorted(map(str, folder.glob("test/*/*.png")))
@@ -75,6 +75,45 @@ def test_embed_writes_the_features_of_a_folder(capsys, folder, tmp_path, monkeyp
     expected = features(model, data, "block_1").values
     np.testing.assert_allclose(np.load(out), expected, rtol=0, atol=1e-4)
     assert "exists. Remove it" in run(capsys, *command, status=2).err
+
+
+def test_commands_load_the_model_as_their_options_say(capsys, folder, tmp_path):
+    """Type, size, pooling and the type of the numbers; a bad choice loads no model."""
+    how = ("--preset", "vit_digits", "--dtype", "mixed_bfloat16", "--image-size", 12)
+    model = VisionTransformer.from_preset("vit_digits", dtype="mixed_bfloat16", image_size=12)
+    data = from_folder(folder / "test", model)
+    out = tmp_path / "x.npy"
+    written = ("--pooling", "token_and_mean", "--output-dtype", "float16", "--out", out)
+    run(capsys, "embed", folder / "test", *how, *written)
+    expected = features(model, data, pooling="token_and_mean", output_dtype="float16").values
+    assert np.load(out).dtype == np.float16
+    np.testing.assert_allclose(np.load(out), expected, rtol=0.02, atol=0.02)
+    scores = json.loads(run(capsys, "evaluate", folder / "test", *how, "--json").out)
+    assert scores["top1"] == evaluate(model, data).top1
+    path = sorted(folder.glob("test/*/*.png"))[0]
+    (answer,) = json.loads(run(capsys, "predict", path, *how, "--json").out).values()
+    assert answer[0]["label"] == model.classify([path])[0][0][0]
+    run(capsys, "probe", folder / "test", *how, "--out", tmp_path / "probe")
+    probed = json.loads((tmp_path / "probe" / "preset" / "config.json").read_text())
+    assert probed["config"]["image_size"] == [12, 12]
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (("--out", "x.csv"), "ends in .npy"),
+        (("--out", "x.npy", "--pooling", "mean"), "token_and_mean"),
+        (("--out", "x.npy", "--dtype", "int8"), "mixed_bfloat16"),
+        (("--out", "x.npy", "--output-dtype", "int8"), "float16"),
+    ],
+)
+def test_a_bad_choice_is_refused_before_a_model_is_loaded(
+    capsys, folder, monkeypatch, options, word
+):
+    """The message names the choices."""
+    monkeypatch.setattr(VisionTransformer, "from_preset", None)
+    printed = run(capsys, "embed", folder / "test", "--preset", "vit_digits", *options, status=2)
+    assert word in printed.err
 
 
 def test_embed_names_unreadable_images(capsys, tmp_path):

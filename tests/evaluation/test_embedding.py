@@ -85,7 +85,7 @@ def test_bad_arguments_are_refused_and_no_file_is_left(grey, paths, out):
     """An unknown suffix or layer, a batch size of 0, no image, or no readable image."""
     for arguments, options, message in (
         ((paths, "x.csv"), {}, "ends in .npy"),
-        ((paths, "x.npy"), {"layer": "block_9"}, "Did you mean 'block_0'"),
+        ((paths, "x.npy"), {"stage": "block_9"}, "Did you mean 'block_0'"),
         (([], "x.npy"), {}, "No image was given"),
         ((paths[8:16], "x.npy"), {}, "None of 8 images"),
         ((paths, "x.npy"), {"unreadable": None}, "not a readable image"),

@@ -1,5 +1,7 @@
 """`Embed` and `Classify`: rows of images in, one row per image out; no cluster runs here."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -81,10 +83,9 @@ def test_an_unreadable_image_has_an_error_in_its_row(embed, expected):
             assert result[k] is None
 
 
-def test_a_model_of_any_size_takes_images_of_several_sizes(tmp_path):
+def test_a_model_of_any_size_takes_images_of_several_sizes():
     """Each has the features of its own size; one smaller than a patch has an error."""
-    VisionTransformer.from_preset("vit_digits", image_size=None).save_to_preset(tmp_path / "any")
-    embed = Embed(tmp_path / "any", batch_size=4)
+    embed = Embed("vit_digits", image_size=(None, None), batch_size=4)
     large = np.repeat(np.repeat(IMAGES[4], 2, 0), 2, 1)
     images = np.empty(4, object)
     images[:] = [IMAGES[0], large, IMAGES[0][:2], IMAGES[1]]
@@ -94,6 +95,47 @@ def test_a_model_of_any_size_takes_images_of_several_sizes(tmp_path):
     np.testing.assert_allclose(
         table["features"][1].as_py(), alone["features"][0].as_py(), atol=1e-5
     )
+
+
+def test_pooling_and_types_of_features_are_those_of_the_function(tmp_path):
+    """Class token and mean as float16, from a model in 16 bits, for images of another size."""
+    options = {"stage": "block_1", "pooling": "token_and_mean", "output_dtype": "float16"}
+    how = {"dtype": "mixed_bfloat16", "image_size": 12}
+    table = Embed("vit_digits", **options, **how)({"image": IMAGES})
+    model = VisionTransformer.from_preset("vit_digits", **how)
+    exact = features(model, model.preprocessor(IMAGES), **options).values
+    assert table.schema.field("features").type == pa.list_(pa.float16(), 128)
+    np.testing.assert_allclose(table["features"].to_pylist(), exact, rtol=0.02, atol=0.02)
+    assert (Embed("vit_digits", image_size=12).model.config.image_size) == (12, 12)
+    VisionTransformer.from_preset(
+        "vit_digits", num_classes=0, classifier="token_unpooled"
+    ).save_to_preset(tmp_path / "tokens")
+    with pytest.raises(ConfigError, match="pooling='gap', and with a class token"):
+        Embed(tmp_path / "tokens")
+    assert Embed(tmp_path / "tokens", pooling="gap")({"image": IMAGES}).num_rows == 9
+
+
+@pytest.mark.parametrize(("resources", "threads"), [({"CPU": 3.0}, 3), ({"CPU": 0.5}, 1)])
+def test_as_many_threads_decode_as_ray_gave_processors(monkeypatch, resources, threads):
+    """A part of a processor counts as one; an actor without processors takes the machine's."""
+    ray = pytest.importorskip("ray")
+
+    class Context:
+        def get_actor_id(self):
+            return "1"
+
+        def get_assigned_resources(self):
+            return resources
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(ray, "get_runtime_context", Context)
+    assert Embed("vit_digits")._pool._max_workers == threads
+    assert Embed("vit_digits", threads=5)._pool._max_workers == 5
+    monkeypatch.setattr(Context, "get_assigned_resources", lambda self: {"GPU": 1.0})
+    assert Embed("vit_digits")._pool._max_workers == os.cpu_count()
+    monkeypatch.setattr(Context, "get_actor_id", lambda self: None)  # Ray's main program
+    monkeypatch.setattr(Context, "get_assigned_resources", None)
+    assert Embed("vit_digits")._pool._max_workers == os.cpu_count()
 
 
 def test_a_batch_without_a_readable_image_has_errors_alone(embed):
@@ -148,7 +190,17 @@ def test_columns_named_like_an_answer_are_not_lost(embed):
     assert table["error"].null_count == 9
 
 
-@pytest.mark.parametrize("options", [{"threads": -1}, {"threads": "2"}, {"layer": 3}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"threads": -1},
+        {"threads": "2"},
+        {"stage": 3},
+        {"pooling": "mean"},
+        {"output_dtype": "int8"},
+        {"image_size": (None, 8)},
+    ],
+)
 def test_options_of_a_wrong_kind_are_named(options):
     """They ended in an error of the pool of threads, or of the search for a similar name."""
     with pytest.raises(ConfigError, match=next(iter(options))):

@@ -13,10 +13,11 @@ from tests.processes import eventually
 
 
 @contextlib.contextmanager
-def served(model, **limits):
+def served(model, stage=None, pooling=None, **limits):
     """Yields the address of a server of a model; the server has drained when the context ends."""
     settings = Settings(**limits)
-    server = uvicorn.Server(configuration(application(model, settings), settings))
+    app = application(model, settings, stage=stage, pooling=pooling)
+    server = uvicorn.Server(configuration(app, settings))
     with socket.create_server(("127.0.0.1", 0)) as bound:
         address = f"http://127.0.0.1:{bound.getsockname()[1]}"
         thread = threading.Thread(target=server.run, args=([bound],))

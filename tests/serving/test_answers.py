@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import requests
 
-from keras_vit import features
+from keras_vit import ConfigError, features
+from keras_vit.serving import application
 from keras_vit.serving.batching import Batcher
 from tests.digits import digits, encoded
 from tests.helpers import random_tiny
@@ -82,6 +83,23 @@ def test_health_metadata_and_openapi_describe_the_server(address, model):
     assert {"/classify", "/embed", "/attention", "/healthz", "/metadata"} == set(paths)
     content = paths["/classify"]["post"]["requestBody"]["content"]
     assert {"application/octet-stream", "multipart/form-data", "application/json"} == set(content)
+
+
+@torch_alone
+def test_a_server_embeds_by_the_stage_and_the_pooling_it_was_started_with(model, images):
+    """Metadata names them; a model that returns tokens gives a vector by a pooling."""
+    with served(model, "block_1", "token_and_mean") as address:
+        answer = post(address, images[0], "embed").json()["embeddings"]
+        wanted = features(model, model.preprocessor(images[0]), "block_1", pooling="token_and_mean")
+        np.testing.assert_allclose(answer, wanted.values, rtol=0, atol=1e-5)
+        metadata = requests.get(f"{address}/metadata", timeout=60).json()
+        assert metadata["embeds"] == "block_1/token_and_mean"
+    tokens = random_tiny(num_classes=0, classifier="token_unpooled")
+    with served(tokens, pooling="gap") as address:
+        (vector,) = post(address, images[0], "embed").json()["embeddings"]
+        assert np.shape(vector) == (tokens.config.hidden_size,)
+    with pytest.raises(ConfigError, match="has no pooling='gap'"):
+        application(model, stage="pre_logits", pooling="gap")
 
 
 @torch_alone

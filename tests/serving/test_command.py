@@ -62,6 +62,17 @@ def test_sigterm_lets_accepted_requests_be_answered():
             requests.get(health, timeout=60)
 
 
+def test_the_model_is_loaded_as_the_options_say():
+    """In 16 bits, for images of another size, with the mean of a block as features."""
+    options = ("--dtype", "mixed_bfloat16", "--image-size", "12")
+    with command(*options, "--stage", "block_1", "--pooling", "gap") as (_, address):
+        metadata = requests.get(f"{address}/metadata", timeout=60).json()
+        assert (metadata["dtype"], metadata["image_size"]) == ("mixed_bfloat16", [12, 12])
+        assert metadata["embeds"] == "block_1/gap"
+        image = encoded(digits()[1][0, ..., 0])
+        assert len(post(address, image, "embed").json()["embeddings"][0]) == 64
+
+
 def test_a_taken_port_and_an_unknown_preset_are_refused(capsys):
     """One sentence each, before a model is loaded."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

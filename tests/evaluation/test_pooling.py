@@ -1,0 +1,126 @@
+"""Class token, mean of the patches and both, of any stage, as other libraries' features."""
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from keras_vit import ConfigError, VisionTransformer, checkpoints, features
+from tests.helpers import assert_close, dtype_of, normal, random_tiny
+
+IMAGES = normal(3, 28, 28, 3).clip(-1, 1)
+
+
+@pytest.mark.parametrize("registers", [0, 4], ids=["virchow", "virchow2"])
+def test_token_and_mean_is_the_feature_of_virchow_by_timm(tmp_path, registers):
+    """Class token and mean of timm's tokens without registers, with and without a head."""
+    live = pytest.importorskip("tests.live")
+    live.torch.manual_seed(0)
+    theirs = live.timm.models.VisionTransformer(
+        img_size=28,
+        patch_size=14,
+        embed_dim=32,
+        depth=2,
+        num_heads=2,
+        mlp_ratio=5.3375,
+        mlp_layer=live.timm.layers.SwiGLUPacked,
+        act_layer=live.torch.nn.SiLU,
+        init_values=0.5,
+        reg_tokens=registers,
+        num_classes=3,
+    ).eval()
+    save_file({k: v.numpy() for k, v in theirs.state_dict().items()}, tmp_path / "x.safetensors")
+    with live.torch.no_grad():
+        tokens = theirs.forward_features(live.channels_first(IMAGES)).numpy()
+    expected = np.concatenate([tokens[:, 0], tokens[:, 1 + registers :].mean(axis=1)], axis=-1)
+    for head in ({}, {"num_classes": 0}, {"num_classes": 0, "classifier": "token_unpooled"}):
+        ours = checkpoints.load(tmp_path / "x.safetensors", num_heads=2, image_size=28, **head)
+        assert ours.config.num_registers == registers
+        assert_close(features(ours, IMAGES, pooling="token_and_mean").values, expected)
+
+
+def test_every_pooling_is_that_of_the_tokens_of_transformers(tmp_path):
+    """Of Dinov2Model's last_hidden_state, and of the states of a block before the last norm."""
+    live = pytest.importorskip("tests.live")
+    sizes = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2}
+    theirs = live.random_transformers("Dinov2Model", image_size=28, patch_size=14, **sizes)
+    theirs.save_pretrained(tmp_path / "dinov2")
+    with live.torch.no_grad():
+        states = theirs(live.channels_first(IMAGES), output_hidden_states=True)
+    ours = VisionTransformer.from_preset(tmp_path / "dinov2", image_size=28)
+    last, early = states.last_hidden_state.numpy(), states.hidden_states[2].numpy()
+    for stage, tokens in ((None, last), ("encoder_norm", last), ("block_1", early)):
+        token, mean = tokens[:, 0], tokens[:, 1:].mean(axis=1)
+        wanted = {"token": token, "gap": mean, "token_and_mean": np.hstack([token, mean])}
+        for pooling, expected in wanted.items():
+            assert_close(features(ours, IMAGES, stage, pooling=pooling).values, expected)
+
+
+def test_packed_patches_are_pooled_without_their_padding():
+    """As the model's own mean, which leaves padding out; the mean of all tokens is another."""
+    sizes = {"image_size": 16, "patch_size": 4, "position_grid": (3, 3), "num_registers": 2}
+    model = random_tiny(native_aspect=True, classifier="gap", **sizes)
+    images = model.preprocessor(np.clip(normal(30, 90, 3) * 60 + 128, 0, 255).astype("uint8"))
+    expected = features(model, images, "pool").values
+    assert_close(features(model, images, pooling="gap").values, expected)
+    tokens = features(model, images, "encoder_norm").values
+    assert np.abs(tokens[:, 2:].mean(axis=1) - expected).max() > 1e-3
+
+
+def test_a_pooled_stage_is_a_stage_of_the_model():
+    """It is read with others in one call, has a shape, and is float32 under a mixed policy."""
+    model = random_tiny(num_classes=0, dtype="mixed_bfloat16")
+    names = ["block_0/input/token", "block_0", "block_0/norm/gap"]
+    values = model(normal(2, 16, 16, 3).clip(-1, 1), stages=names)
+    assert [dtype_of(values[name]) for name in names] == ["float32", "bfloat16", "float32"]
+    for name in (names[0], names[2], "encoder_norm/token_and_mean"):
+        width = model.config.hidden_size * (1 + name.endswith("mean"))
+        assert model.stage_shape(name) == (None, width)
+
+
+@pytest.mark.without_backend
+@pytest.mark.parametrize(
+    ("stage", "pooling", "message"),
+    [
+        (None, "mean", "pooling='mean' is not one of token, gap, token_and_mean, None"),
+        (None, "token_and_mean", "by gap; 'token' and 'token_and_mean' need a class token"),
+        ("pre_logits", "gap", "stage='pre_logits' has no pooling='gap'"),
+        ("block_0/attention", "gap", "stage='block_0/attention' has no pooling='gap'"),
+        ("block_7", "gap", "Did you mean 'block_0/gap'"),
+    ],
+)
+def test_a_pooling_that_a_stage_lacks_is_refused(stage, pooling, message):
+    """The message names those that it has."""
+    model = random_tiny(classifier="gap")
+    with pytest.raises(ConfigError, match=message):
+        features(model, np.zeros((1, 16, 16, 3)), stage, pooling=pooling)
+
+
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
+def test_features_in_16_bits_are_near_those_in_32(dtype):
+    """Within the rounding of the type: 2^-8 and 2^-11 of the largest feature, times eight."""
+    plain = random_tiny(num_layers=2)
+    half = random_tiny(num_layers=2, dtype=dtype)
+    images = normal(4, 16, 16, 3).clip(-1, 1)
+    for pooling in (None, "token_and_mean"):
+        expected = features(plain, images, pooling=pooling).values
+        found = features(half, images, pooling=pooling).values
+        rounding = 2.0 ** (-8 if dtype == "mixed_bfloat16" else -11)
+        assert found.dtype == np.float32
+        assert_close(found, expected, 8 * rounding)
+
+
+def test_features_are_kept_as_float16(tmp_path):
+    """In memory and in a cache of its own; a number beyond 65504 is refused."""
+    model, images = random_tiny(), normal(4, 16, 16, 3).clip(-1, 1)
+    exact = features(model, images, cache=tmp_path).values
+    for cache in (None, tmp_path):
+        half = features(model, images, output_dtype="float16", cache=cache).values
+        assert half.dtype == np.float16
+        np.testing.assert_array_equal(half, exact.astype("float16"))
+    assert len(list(tmp_path.iterdir())) == 2
+    norm = model.get_layer("encoder_norm")
+    norm.set_weights([1e6 + weight for weight in norm.get_weights()])
+    with pytest.raises(ConfigError, match="output_dtype=float16"):
+        features(model, images, output_dtype="float16")
+    with pytest.raises(ConfigError, match="output_dtype='int8' is not one of"):
+        features(model, images, output_dtype="int8")
