@@ -129,12 +129,12 @@ def finetuning(model: str, image_size: int, batch: int, remat: bool) -> dict[str
     import numpy as np
 
     import keras_vit
-    from keras_vit.finetune import transfer_recipe
+    from keras_vit.finetune import TransferRecipe
 
     keras.ops.zeros(1)  # starts the backend
     base = _now_mb()
     vit = keras_vit.VisionTransformer(**size_named(model, image_size).fields(), remat=remat)
-    vit.compile(**transfer_recipe(vit, steps=3, batch_size=batch).compile_args)
+    vit.compile(**TransferRecipe(steps=3, batch_size=batch).compile_args(vit))
     images = np.zeros((3 * batch, image_size, image_size, 3), "float32")
     vit.fit(images, np.zeros(3 * batch, "int32"), batch_size=batch, verbose=0)
     return {"base_mb": base, "peak_mb": peak_mb()}
@@ -155,7 +155,7 @@ def fit(
 
     import keras_vit
     from keras_vit.data import from_arrays
-    from keras_vit.finetune import transfer_recipe
+    from keras_vit.finetune import TransferRecipe
 
     vit = keras_vit.VisionTransformer(**size_named(model, image_size).fields(), dtype=dtype)
     paths = [str(path) for path in sorted(Path(folder).glob("*.jpg"))]
@@ -172,8 +172,8 @@ def fit(
         on_epoch_end=lambda epoch, logs: ends.append(time.perf_counter())
     )
     epochs = 4
-    recipe = transfer_recipe(vit, steps=epochs * len(paths) // batch, batch_size=batch)
-    vit.compile(**recipe.compile_args)
+    recipe = TransferRecipe(steps=epochs * len(paths) // batch, batch_size=batch)
+    vit.compile(**recipe.compile_args(vit))
     vit.fit(**data, epochs=epochs, verbose=0, callbacks=[watch])
     each = statistics.median(after - before for before, after in itertools.pairwise(ends))
     return {"images_per_second": len(paths) / each, "peak_mb": peak_mb()}

@@ -20,7 +20,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 import keras_vit
-from keras_vit.finetune import train, transfer_recipe
+from keras_vit.finetune import TransferRecipe, train
 
 keras.utils.set_random_seed(0)
 digits, folder = load_digits(), Path("digits")
@@ -30,34 +30,33 @@ for k, (pixels, digit) in enumerate(zip(digits.images[:600], digits.target, stri
     Image.fromarray(np.round(pixels * (255 / 16)).astype("uint8")).resize((32, 32)).save(path)
 
 # %%
-# The preset's preprocessor prepares the images, at twice the resolution of the preset. The model
-# then has more patches of the same size, as in the paper's fine-tuning. A fifth of each class is
-# held out.
+# The recipe follows the paper's appendix B.1.1: momentum, cosine decay, warm-up and clipping. The
+# preset's preprocessor prepares the images, at twice the resolution of the preset. The model then
+# has more patches of the same size, as in the paper's fine-tuning. A fifth of each class is held
+# out.
 
+recipe = TransferRecipe(steps=60, batch_size=32, learning_rate=0.01, steps_per_epoch=10)
 preprocessor = keras_vit.Preprocessor.from_preset("vit_digits", image_size=32)
-images = keras_vit.data.from_folder(folder, preprocessor, batch_size=32, steps_per_epoch=10)
+images = keras_vit.data.from_folder(folder, preprocessor, **recipe.data_args)
 data, validation = images.hold_out(0.2)
 print(data.class_counts)
 
 # %%
-# A new head starts at zero, and the position embeddings are resized from 4x4 to 8x8. The recipe
-# follows the paper's appendix B.1.1: momentum, cosine decay, warm-up and clipping.
+# A new head starts at zero, and the position embeddings are resized from 4x4 to 8x8.
 
 model = keras_vit.VisionTransformer.from_preset(
     "vit_digits", num_classes=data.num_classes, labels=data.class_names, image_size=32
 )
-steps = 60
-recipe = transfer_recipe(model, steps, batch_size=32, learning_rate=0.01, steps_per_epoch=10)
 
 # %%
-# ``train`` calls ``compile`` and ``fit`` with the two dicts ``recipe.compile_args`` and
-# ``recipe.fit_args``. It writes the best preset, a log and the state of the training. After an
-# interruption, run the program again: it goes on where it stopped.
+# ``train`` calls ``compile`` with ``recipe.compile_args(model)`` and ``fit`` with
+# ``recipe.fit_args(model)``. It writes the best preset, a log and the state of the training. After
+# an interruption, run the program again: it goes on where it stopped.
 
 history = train(model, data, validation, recipe=recipe, out="loops", resume=True, verbose=2)
 
 figure, axis = plt.subplots(figsize=(6, 3.2), layout="constrained")
-updates = np.arange(10, steps + 1, 10)
+updates = np.arange(10, recipe.steps + 1, 10)
 axis.plot(updates, history["accuracy"], label="training")
 axis.plot(updates, history["val_accuracy"], label="held out")
 axis.set(xlabel="updates", ylabel="accuracy")

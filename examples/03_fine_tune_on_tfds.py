@@ -9,11 +9,10 @@ Fine-tune on a data set of TensorFlow Datasets. This one has digits, and the pro
 For CIFAR-10 as in the paper's table 4, where ViT-B/16 reaches 98.95 %, write::
 
     model = VisionTransformer.from_preset("vit_b16.orig_i21k_224", num_classes=10, image_size=384)
-    train = from_tfds("cifar10", model, 512, split="train[:98%]", augmentation="none",
-                      steps_per_epoch=100)
+    recipe = TransferRecipe(10_000, batch_size=512, learning_rate=0.03, augmentation="none",
+                            steps_per_epoch=100)  # the best of 0.001, 0.003, 0.01 and 0.03
+    train = from_tfds("cifar10", model, split="train[:98%]", **recipe.data_args)
     test = from_tfds("cifar10", model, 64, split="test")
-    recipe = transfer_recipe(model, 10_000, batch_size=512, learning_rate=0.03,
-                             steps_per_epoch=100)  # the best of 0.001, 0.003, 0.01 and 0.03
 """
 
 from pathlib import Path
@@ -24,7 +23,7 @@ from sklearn.datasets import load_digits
 
 from keras_vit import VisionTransformer
 from keras_vit.data import Augmentation, from_tfds
-from keras_vit.finetune import transfer_recipe
+from keras_vit.finetune import TransferRecipe
 
 steps = 40
 folder = Path("tensorflow_datasets")
@@ -56,7 +55,7 @@ train = from_tfds(
 )
 test = from_tfds("small_digits", model, split="test", data_dir=folder)
 
-recipe = transfer_recipe(model, steps, train.batch_size)
-model.compile(**recipe.compile_args)
-model.fit(train, **{"verbose": 2, "shuffle": False, **recipe.fit_args})
+recipe = TransferRecipe(steps, train.batch_size)
+model.compile(**recipe.compile_args(model))
+model.fit(train, **{"verbose": 2, "shuffle": False, **recipe.fit_args(model)})
 print(dict(zip(model.metrics_names, model.evaluate(test, verbose=0), strict=False)))

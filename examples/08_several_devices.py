@@ -36,11 +36,12 @@ is_odd = (digits.target % 2).astype("int32")
 
 # Every device has the weights and the optimizer; gradients are averaged over the devices.
 model = keras_vit.VisionTransformer.from_preset("vit_digits", num_classes=2, labels=("even", "odd"))
-recipe = keras_vit.finetune.transfer_recipe(model, int(sys.argv[1]), batch_size=64)
-model.compile(**recipe.compile_args)
+recipe = keras_vit.finetune.TransferRecipe(int(sys.argv[1]), batch_size=64)
+model.compile(**recipe.compile_args(model))
 batch = model.preprocessor(images)
 rows = np.arange(64 * int(sys.argv[1])) % 1280
-model.fit(batch[rows], is_odd[rows], batch_size=64, shuffle=False, verbose=2, **recipe.fit_args)
+fit = {"batch_size": 64, "shuffle": False, "verbose": 2, **recipe.fit_args(model)}
+model.fit(batch[rows], is_odd[rows], **fit)
 
 where = {str(d) for d in model.get_layer("head").kernel.value.devices()}
 print(f"{len(where)} devices; accuracy on the rest:", end=" ")

@@ -22,7 +22,7 @@ from PIL import Image, ImageDraw
 
 import keras_vit
 from keras_vit.evaluation import choose_thresholds
-from keras_vit.finetune import train, transfer_recipe
+from keras_vit.finetune import TransferRecipe, train
 
 keras.utils.set_random_seed(0)
 rng, folder, rows = np.random.default_rng(0), Path("shapes"), []
@@ -50,21 +50,25 @@ with (folder / "labels.csv").open("w", newline="") as file:
 # ``labels.csv`` has a line per picture, such as ``000.png,circle triangle``. About a fifth of every
 # class is held out.
 
+recipe = TransferRecipe(80, 32, steps_per_epoch=10)
 preprocessor = keras_vit.Preprocessor.from_preset("vit_digits", image_size=32)
 images = keras_vit.data.from_folder(
-    folder, preprocessor, 32, labels="labels.csv", multi_label=True, steps_per_epoch=10
+    folder, preprocessor, labels="labels.csv", multi_label=True, **recipe.data_args
 )
 data, validation = images.hold_out(0.2)
 print(data.class_counts)
 
 # %%
-# With ``multi_label=True`` the recipe takes binary cross-entropy as its loss, and as metrics the
-# area below precision and recall, and F1.
+# A model with ``thresholds`` has a probability of its own for each class. The recipe takes binary
+# cross-entropy as its loss, and as metrics the area below precision and recall, and F1.
 
 model = keras_vit.VisionTransformer.from_preset(
-    "vit_digits", num_classes=data.num_classes, labels=data.class_names, image_size=32
+    "vit_digits",
+    num_classes=data.num_classes,
+    labels=data.class_names,
+    image_size=32,
+    thresholds=0.5,
 )
-recipe = transfer_recipe(model, 80, 32, steps_per_epoch=10, multi_label=True)
 train(model, data, validation, recipe=recipe, out="shapes_run", resume=True, verbose=2)
 
 # %%

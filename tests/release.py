@@ -29,9 +29,9 @@ def main() -> None:
     assert len(model.classify(list(pictures), top=3)) == 16
     images = model.preprocessor(pictures)
     if BACKEND != "openvino":  # which only predicts
-        recipe = keras_vit.finetune.transfer_recipe(model, 4, 8, learning_rate=0.003)
-        model.compile(**recipe.compile_args)
-        fit = {**recipe.fit_args, "epochs": 2, "steps_per_epoch": None}
+        recipe = keras_vit.finetune.TransferRecipe(4, 8, learning_rate=0.003)
+        model.compile(**recipe.compile_args(model))
+        fit = {**recipe.fit_args(model), "epochs": 2, "steps_per_epoch": None}
         model.fit(images, np.arange(16) % 10, batch_size=8, verbose=0, **fit)
         passed.append("fit")
     with tempfile.TemporaryDirectory() as folder:

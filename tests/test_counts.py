@@ -38,8 +38,10 @@ def test_other_numbers_are_refused_by_the_names_of_their_arguments(model):
         model.classify(np.zeros((16, 16, 3)), top="3")
     with pytest.raises(ConfigError, match="steps must be a positive int, found 1.5"):
         keras_vit.explain(model, IMAGES, method="integrated_gradients", steps=1.5)
-    with pytest.raises(ConfigError, match="learning_rate must be a positive number, found 'x'"):
-        keras_vit.finetune.transfer_recipe(model, 4, 4, learning_rate="x")
+    with pytest.raises(
+        ConfigError, match="learning_rate must be a positive number or None, found 'x'"
+    ):
+        keras_vit.finetune.TransferRecipe(4, 4, learning_rate="x")
     data = keras_vit.data.from_arrays(np.zeros((4, 16, 16, 3), "uint8"), [0, 0, 1, 1], model, 2)
     with pytest.raises(ConfigError, match="share must be a number between 0 and 1, found 'x'"):
         data.hold_out("x")

@@ -22,7 +22,7 @@ LINEAR = evaluation.LinearProbe(np.zeros((8, 2)), np.zeros(2), 1.0)
 
 def train(model, folder):
     data = from_arrays(IMAGES.astype("uint8"), LABELS, tiny(), batch_size=2)
-    recipe = finetune.transfer_recipe(tiny(num_classes=2), 2, 2)
+    recipe = finetune.TransferRecipe(2, 2)
     finetune.train(model, data, recipe=recipe, out=folder / "out")
 
 
@@ -44,8 +44,8 @@ CALLS = {
     "export": lambda model, folder: keras_vit.export(model, folder / "x"),
     "save": lambda model, folder: checkpoints.save(model, folder / "x.npz"),
     "train": train,
-    "transfer_recipe": lambda model, _: finetune.transfer_recipe(model, 2),
-    "augreg_recipe": lambda model, _: finetune.augreg_recipe(model, 2),
+    "compile_args": lambda model, _: finetune.TransferRecipe(2, 2).compile_args(model),
+    "fit_args": lambda model, _: finetune.AugregRecipe(2, 2).fit_args(model),
     "enable_lora": lambda model, _: finetune.enable_lora(model, 1),
     "merge_lora": lambda model, _: finetune.merge_lora(model),
     "train_head": lambda model, _: finetune.train_head(model),

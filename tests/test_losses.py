@@ -6,7 +6,7 @@ import pytest
 from scipy.special import log_softmax, softmax
 
 from keras_vit import ConfigError
-from keras_vit.finetune import augreg_recipe, transfer_recipe
+from keras_vit.finetune import AugregRecipe, TransferRecipe
 from keras_vit.losses import FirstLoss, losses_of_head
 from tests.helpers import normal, numpy_of, random_tiny, tiny
 
@@ -141,5 +141,5 @@ def test_a_first_loss_far_above_chance_warns_with_the_usual_causes():
 
 def test_the_recipes_carry_the_check_of_the_first_loss():
     model = tiny()
-    for recipe in (transfer_recipe(model, 10), augreg_recipe(model, 10)):
-        assert any(isinstance(each, FirstLoss) for each in recipe.fit_args["callbacks"])
+    for recipe in (TransferRecipe(10), AugregRecipe(10)):
+        assert any(isinstance(each, FirstLoss) for each in recipe.fit_args(model)["callbacks"])

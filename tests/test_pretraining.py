@@ -60,7 +60,7 @@ def test_the_plan_has_the_fields_and_settings_of_the_published_recipe(unbroken):
     assert plan.data.augmentation == AUGREG["light2"]
     assert (len(plan.data), plan.recipe.settings["steps"]) == (STEPS, EPOCHS * STEPS)
     assert plan.recipe.settings["learning_rate"] == published.learning_rate
-    assert plan.recipe.compile_args["optimizer"].weight_decay == published.weight_decay
+    assert plan.recipe.compile_args(plan.model)["optimizer"].weight_decay == published.weight_decay
     assert len(trained.history["val_accuracy"]) == EPOCHS
 
 
@@ -101,7 +101,7 @@ def test_the_plain_baseline_has_the_settings_of_big_vision():
     assert (AUGREG[plain.augmentation].randaugment, AUGREG["light2"].mixup) == ((2, 10), 0.2)
     model = vit_s16(image_size=32, num_classes=5, **plain.fields)
     recipe = pretraining_recipe(model, "plain_s16_i1k", 1_281_167, 90)
-    optimizer = recipe.compile_args["optimizer"]
+    optimizer = recipe.compile_args(model)["optimizer"]
     assert (optimizer.weight_decay, optimizer.global_clipnorm) == (0.1, 1.0)
     rate = optimizer._learning_rate
     assert abs(float(rate(10_000)) - 1e-3) < 1e-9
@@ -118,7 +118,7 @@ def test_the_sigmoid_recipe_of_21k_needs_its_initial_head_bias():
     fields = augreg_search()[name].fields
     model = tiny(num_classes=6, **fields)
     recipe = pretraining_recipe(model, name, 50_000, steps=20)
-    assert recipe.compile_args["loss_weights"] == 6.0
+    assert recipe.compile_args(model)["loss_weights"] == 6.0
     assert np.all(np.asarray(model.get_layer("head").get_weights()[1]) == -10)
     with pytest.raises(ConfigError, match="head_bias_init"):
         pretraining_recipe(tiny(**{**fields, "head_bias_init": 0.0}), name, 50_000)

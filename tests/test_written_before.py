@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.finetune import Resume, augreg_recipe, transfer_recipe
+from keras_vit.finetune import AugregRecipe, Resume, TransferRecipe
 from tests.helpers import assert_close
 
 FOLDER = Path(__file__).parent / "data" / "written_before"
@@ -32,16 +32,16 @@ def test_weights_of_an_earlier_version_load():
     assert_close(model(EXPECTED["images"]), EXPECTED["logits"])
 
 
-@pytest.mark.parametrize("recipe", [transfer_recipe, augreg_recipe])
+@pytest.mark.parametrize("recipe", [TransferRecipe, AugregRecipe])
 @pytest.mark.skipif(keras.backend.backend() == "openvino", reason="OpenVINO does not train")
 def test_a_training_of_an_earlier_version_continues(recipe, tmp_path):
     """One of two epochs was computed by version 0.1.0; the end is that of a whole training."""
-    name = recipe.__name__.removesuffix("_recipe")
+    name = recipe.name
     folder = tmp_path / "state"
     shutil.copytree(FOLDER / f"state_{name}_{keras.backend.backend()}", folder)
     model = keras_vit.VisionTransformer.from_preset(FOLDER / "preset")
     options = {"learning_rate": 0.03, "warmup_steps": 1, "one_hot": True, "steps_per_epoch": 2}
-    model.compile(**recipe(model, steps=4, batch_size=2, **options).compile_args)
+    model.compile(**recipe(4, 2, **options).compile_args(model))
     labels = np.eye(3)[np.arange(4) % 3]
     resume = Resume(folder, None)
     fit = {"batch_size": 2, "shuffle": False, "epochs": 2, "verbose": 0, "callbacks": [resume]}

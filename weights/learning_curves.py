@@ -24,7 +24,7 @@ from PIL import Image
 
 import keras_vit
 from keras_vit.files import write_json
-from keras_vit.finetune import train, transfer_recipe
+from keras_vit.finetune import TransferRecipe, train
 from weights.train_digits import digits
 
 LOOPS = (0, 6, 8, 9)
@@ -57,9 +57,7 @@ def learn(images: Path, out: Path, from_preset: bool, steps: int) -> dict[str, A
         images / "train", model, BATCH_SIZE, steps_per_epoch=STEPS_PER_EPOCH
     )
     test = keras_vit.data.from_folder(images / "test", model, 120)
-    recipe = transfer_recipe(
-        model, steps, BATCH_SIZE, learning_rate=0.01, steps_per_epoch=STEPS_PER_EPOCH
-    )
+    recipe = TransferRecipe(steps, BATCH_SIZE, learning_rate=0.01, steps_per_epoch=STEPS_PER_EPOCH)
     return train(model, data, test, recipe=recipe, out=out, verbose=2)
 
 

@@ -16,7 +16,7 @@ from vtab_tasks import PROTOCOLS, TASKS
 
 from keras_vit import VisionTransformer, evaluate
 from keras_vit.data import from_tfds
-from keras_vit.finetune import transfer_recipe
+from keras_vit.finetune import TransferRecipe
 
 
 def score(
@@ -37,15 +37,14 @@ def score(
         protocol=PROTOCOLS.get(builder.name),
     )
     train = from_tfds(builder, model, batch_size, split=parts[0], steps_per_epoch=steps, **how)
-    recipe = transfer_recipe(
-        model,
+    recipe = TransferRecipe(
         steps,
         batch_size,
         learning_rate=0.01,  # table 4
         steps_per_epoch=steps,
     )
-    model.compile(**recipe.compile_args)
-    model.fit(train, **recipe.fit_args, shuffle=False, verbose=0)
+    model.compile(**recipe.compile_args(model))
+    model.fit(train, **recipe.fit_args(model), shuffle=False, verbose=0)
     return evaluate(model, from_tfds(builder, model, split=parts[1], **how)).top1
 
 

@@ -21,7 +21,7 @@ from keras_vit.data.by_name import training_and_validation
 from keras_vit.environment.backend import require_training
 from keras_vit.errors import ConfigError, nearest
 from keras_vit.evaluation import Evaluation, evaluate
-from keras_vit.finetune import Recipe, augreg_recipe, train
+from keras_vit.finetune import AugregRecipe, Recipe, train
 from keras_vit.finetune.training import LAST, check_out
 from keras_vit.images import Preprocessor
 from keras_vit.model import VisionTransformer
@@ -182,7 +182,7 @@ def pretraining_recipe(
         name: name of the recipe, in `PRETRAINING` or in `augreg_search()`.
         num_images: images in the data set.
         epochs: passes over the data; None for the longest training that the paper reports.
-        **changes: other arguments of `augreg_recipe`, such as a smaller `batch_size`,
+        **changes: other arguments of `AugregRecipe`, such as a smaller `batch_size`,
             `steps_per_epoch`, `label_smoothing` or `accumulate`.
 
     Raises:
@@ -197,7 +197,7 @@ def pretraining_recipe(
                 f"with **PRETRAINING[{name!r}].fields."
             )
     steps = changes.pop("steps", None) or published.steps(num_images, epochs)
-    arguments = {
+    arguments: dict[str, Any] = {
         "batch_size": published.batch_size,
         "learning_rate": published.learning_rate,
         "warmup_steps": published.warmup_steps if published.warmup_steps < steps else None,
@@ -205,8 +205,9 @@ def pretraining_recipe(
         "clip_norm": published.clip_norm,
         "weight_decay": published.weight_decay,
         "loss": published.loss,
+        "augmentation": published.augmentation,
     }
-    return augreg_recipe(model, steps, **{**arguments, **changes})
+    return AugregRecipe(steps, **{**arguments, **changes})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -293,7 +294,7 @@ def pretrain(
         callbacks, verbose: arguments of `fit`.
         fields: fields of `ViTConfig` in which the model differs from its variant, such as
             `{"patch_size": 4}` for small images.
-        **changes: other arguments of `augreg_recipe`, such as `learning_rate` or `ema`.
+        **changes: other arguments of `AugregRecipe`, such as `learning_rate` or `ema`.
 
     Raises:
         BackendError: the backend is OpenVINO, which computes no gradients.
@@ -342,6 +343,7 @@ def pretrain(
         accumulate=accumulate,
         one_hot=images.one_hot,
         steps_per_epoch=len(images),
+        seed=seed,
         **changes,
     )
     announce(PretrainingPlan(published, model, images, held_out, chosen, epochs))

@@ -14,7 +14,7 @@ import keras
 from keras_vit.data import ImageData, from_folder
 from keras_vit.errors import CheckpointError, ConfigError, shown
 from keras_vit.files import write_json
-from keras_vit.finetune import transfer_recipe
+from keras_vit.finetune import TransferRecipe
 from keras_vit.model import VisionTransformer
 
 RATES = (0.001, 0.003, 0.01, 0.03)
@@ -57,13 +57,13 @@ def sweep(
         callbacks: callbacks for each `fit`.
         keep: a JSON file that receives the score of each rate. An interrupted sweep continues
             after the rates in this file.
-        **options: other arguments of `transfer_recipe`.
+        **options: other arguments of `TransferRecipe`.
 
     Returns:
         The accuracy on the held-out images for each learning rate.
 
     Raises:
-        ConfigError: `learning_rates` is empty, or as `transfer_recipe`.
+        ConfigError: `learning_rates` is empty, or as `TransferRecipe`.
         CheckpointError: `keep` is damaged.
     """
     if not learning_rates:
@@ -76,9 +76,10 @@ def sweep(
         if learning_rate in known:
             continue
         model, train.epoch = build(), 0
-        recipe = transfer_recipe(model, steps, learning_rate=learning_rate, **options)
-        fit = {**recipe.fit_args, "callbacks": [*recipe.fit_args["callbacks"], *callbacks]}
-        model.compile(**recipe.compile_args)
+        recipe = TransferRecipe(steps, learning_rate=learning_rate, **options)
+        fit = recipe.fit_args(model)
+        fit["callbacks"] += callbacks
+        model.compile(**recipe.compile_args(model))
         model.fit(train, **fit, shuffle=False, verbose=0)
         scores = model.evaluate(validation, verbose=0, return_dict=True)
         known[learning_rate] = scores["accuracy"]

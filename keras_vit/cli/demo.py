@@ -13,7 +13,7 @@ from keras_vit.environment.extras import import_extra
 from keras_vit.evaluation import evaluate
 from keras_vit.explanation.report import write_report
 from keras_vit.files import failure_named
-from keras_vit.finetune import transfer_recipe
+from keras_vit.finetune import TransferRecipe
 from keras_vit.model import VisionTransformer
 
 
@@ -47,13 +47,12 @@ def run(folder: Path) -> None:
         "vit_digits", image_size=(2 * height, 2 * width), num_classes=2, labels=("even", "odd")
     )
     steps = -(-len(train) // 64)
-    recipe = transfer_recipe(tuned, 2 * steps, 64, learning_rate=0.01, steps_per_epoch=steps)
-    tuned.compile(**recipe.compile_args)
+    recipe = TransferRecipe(2 * steps, 64, learning_rate=0.01, steps_per_epoch=steps)
+    tuned.compile(**recipe.compile_args(tuned))
     images, parities = tuned.preprocessor(test), test_digits % 2
     before = evaluate(tuned, (images, parities)).top1
-    tuned.fit(
-        tuned.preprocessor(train), train_digits % 2, batch_size=64, verbose=2, **recipe.fit_args
-    )
+    fit = {"batch_size": 64, "verbose": 2, **recipe.fit_args(tuned)}
+    tuned.fit(tuned.preprocessor(train), train_digits % 2, **fit)
     after = evaluate(tuned, (images, parities)).top1
     console.print(f"   {before:.1%} right before (a zero head), {after:.1%} after")
 

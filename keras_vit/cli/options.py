@@ -1,6 +1,7 @@
 """Options that several commands share."""
 
 import dataclasses
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
@@ -36,6 +37,21 @@ def size_of(pixels: tuple[int, ...] | None) -> int | tuple[int, int] | None:
 def drop_unset(options: dict[str, Any]) -> dict[str, Any]:
     """Returns the options without those that are None or False; 0 counts as stated."""
     return {k: v for k, v in options.items() if v is not None and v is not False}
+
+
+def options_of(kind: Any, without: Iterable[str], **defaults: Any) -> Any:
+    """Returns a dataclass of options with the fields of another one and its help.
+
+    An option that is not stated is None, or has another default, so that the command can choose
+    which dataclass it fills.
+    """
+    fields = [
+        (field.name, field.type | None, defaults.get(field.name))
+        for field in dataclasses.fields(kind)
+        if field.name not in without
+    ]
+    place = {"__doc__": kind.__doc__, "__module__": __name__}  # cyclopts reads the help there
+    return dataclasses.make_dataclass(kind.__name__, fields, namespace=place, frozen=True)
 
 
 @Parameter(name="*")

@@ -1,7 +1,6 @@
 """Commands that train: finetune and demo."""
 
-import dataclasses
-import math
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -9,56 +8,30 @@ from cyclopts import Group, Parameter
 from cyclopts.validators import LimitedChoice, mutually_exclusive
 
 from keras_vit.cli.console import console, start_backend, tell
-from keras_vit.cli.options import PixelRange, Pixels, Positive, Share, drop_unset, size_of
+from keras_vit.cli.options import (
+    PixelRange,
+    Pixels,
+    Positive,
+    Share,
+    drop_unset,
+    options_of,
+    size_of,
+)
+from keras_vit.finetune.recipes import AugregRecipe, Recipe, TransferRecipe
 
 if TYPE_CHECKING:
-    from keras_vit.finetune import Plan
-
-Augmentation = Literal["none", "light1", "light2", "medium1", "medium2", "strong1", "strong2"]
+    _Options = Recipe
+else:
+    _Options = options_of(
+        Recipe,
+        ("one_hot", "positive_weights"),  # the images and their labels say so
+        steps=500,
+        batch_size=64,
+    )
 
 _START = Group("Start, one of", validator=LimitedChoice(1, 1))
 _LEARNS = Group("Weights that learn; without an option all", validator=mutually_exclusive)
-
-
-@Parameter(name="*")
-@dataclasses.dataclass(frozen=True)
-class Recipe:
-    """Options of the recipe: steps, optimizer, learning rate, and the weights to train.
-
-    Args:
-        steps: number of weight updates. BiT's rule: 500 below 20,000 images, 10,000 below 500,000.
-        batch_size: number of images for one weight update.
-        accumulate: number of batches for one weight update.
-        label_smoothing: probability that the targets spread over all classes.
-        seed: number from which the order, the augmentation and fresh weights are drawn.
-        optimizer: muon trains by Muon; by default SGD, and AdamW from scratch.
-        learning_rate: highest learning rate; by default 0.01, and 0.001 from scratch or with Muon.
-        warmup_steps: number of weight updates in which the learning rate rises.
-        weight_decay: share of each weight, times the learning rate, that an update subtracts.
-        ema: factor of the moving average of the weights, such as 0.999.
-        layer_decay: learning rate of a block relative to the next block, such as 0.75.
-        head_only: train the head alone.
-        trainable_blocks: train this number of last blocks, and the head.
-        lora_rank: train low-rank additions (LoRA) of this rank, and the head.
-    """
-
-    steps: Positive = 500
-    batch_size: Positive = 64
-    accumulate: Positive = 1
-    label_smoothing: Share = 0.0
-    seed: int = 0
-    optimizer: Literal["muon"] | None = None
-    learning_rate: float | None = None
-    warmup_steps: int | None = None
-    weight_decay: float | None = None
-    ema: Share | None = None
-    layer_decay: float | None = None
-    head_only: Annotated[bool, Parameter(group=_LEARNS)] = False
-    trainable_blocks: Annotated[Positive | None, Parameter(group=_LEARNS)] = None
-    lora_rank: Annotated[Positive | None, Parameter(group=_LEARNS)] = None
-
-
-_DEFAULTS = Recipe()
+_USUAL = _Options()  # type: ignore[call-arg]
 
 
 def finetune(
@@ -71,11 +44,13 @@ def finetune(
     preset: Annotated[str | None, Parameter(group=_START)] = None,
     from_scratch: Annotated[str | None, Parameter(group=_START)] = None,
     resume: bool = False,
-    recipe: Recipe = _DEFAULTS,
+    recipe: Annotated[_Options, Parameter(name="*")] = _USUAL,
+    head_only: Annotated[bool, Parameter(group=_LEARNS)] = False,
+    trainable_blocks: Annotated[Positive | None, Parameter(group=_LEARNS)] = None,
+    lora_rank: Annotated[Positive | None, Parameter(group=_LEARNS)] = None,
     image_size: Pixels | None = None,
     pixel_range: PixelRange = None,
     dropout: Share | None = None,
-    augmentation: Augmentation | None = None,
     mixed_precision: Literal["mixed_bfloat16", "mixed_float16"] | None = None,
     split: str = "train",
     validation: str = "0.1",
@@ -84,7 +59,8 @@ def finetune(
     """Train a preset on images of your own, by the paper's recipe.
 
     The folder OUT gets the presets best/ and last/, log.csv and the state for --resume. The head
-    of the preset is kept if the images have its classes.
+    of the preset is kept if the images have its classes. The learning rate is 0.01 by default, and
+    0.001 from scratch, with AdamW or with Muon.
 
     Args:
         data: folder with a folder of images per class, tfds:NAME, or hf:OWNER/NAME.
@@ -93,49 +69,62 @@ def finetune(
             name of the feature or column.
         multi_label: an image may have several labels, or none.
         preset: name of a preset, path of a file or folder, or hf://owner/repo.
-        from_scratch: architecture to train with fresh weights, such as vit_ti16.
+        from_scratch: architecture to train with fresh weights, such as vit_ti16, by the recipe of
+            AugReg.
         resume: continue the training in the folder OUT.
+        head_only: train the head alone.
+        trainable_blocks: train this number of last blocks, and the head.
+        lora_rank: train low-rank additions (LoRA) of this rank, and the head.
         image_size: pixels of the model's images, or height and width.
         pixel_range: values of black and white in images of more than 8 bits, such as 0 4095.
         dropout: share of activations that training drops (dropout_rate).
-        augmentation: random changes of the images, by the names of AugReg; none crops and flips.
-            Without this option images stay unchanged.
         mixed_precision: dtype policy of the model, for 16-bit arithmetic.
         split: part of a tfds: or hf: data set to train on.
         validation: share of the data that is held out, another folder or split, or none.
         skip_unreadable: leave out images that cannot be read.
     """
+    settings = drop_unset(vars(recipe))
+    if "label_smoothing" in settings:
+        settings["one_hot"] = True
+    chosen: Recipe
     source: Any
     if preset is not None:  # an unknown name is refused before a backend starts
         from keras_vit.checkpoints import Source
 
         source = Source.of(preset)
+        is_sgd = settings.get("optimizer", "sgd") == "sgd"
+        usual = {"learning_rate": 0.01} if is_sgd else {}
+        chosen = TransferRecipe(**{**usual, **settings})
     else:
         from keras_vit.variants import variant
 
-        source = variant(str(from_scratch)).name
+        source = variant(str(from_scratch))
+        chosen = AugregRecipe(**settings)
     start_backend(saves=True)
-    from keras_vit.finetune import finetune_preset
+    from keras_vit import finetune as room
 
-    finished = finetune_preset(
+    learns: Any = room.train_head if head_only else None
+    if trainable_blocks is not None:
+        learns = functools.partial(room.train_last_blocks, blocks=trainable_blocks)
+    elif lora_rank is not None:
+        learns = functools.partial(room.enable_lora, rank=lora_rank)
+    finished = room.finetune_preset(
         source,
         data,
+        out=out,
+        recipe=chosen,
+        learns=learns,
+        resume=resume,
         labels=labels,
         multi_label=multi_label,
-        out=out,
-        resume=resume,
-        from_scratch=preset is None,
         split=split,
         validation=_share_or_name(validation),
+        unreadable="skip" if skip_unreadable else "raise",
+        progress=True,
         image_size=size_of(image_size),
         pixel_range=pixel_range,
         dtype=mixed_precision,
         dropout_rate=dropout,
-        augmentation=augmentation,
-        unreadable="skip" if skip_unreadable else "raise",
-        announce=_announce,
-        verbose=1 if console.is_terminal else 2,
-        **drop_unset(vars(recipe)),
     )
     if "val_accuracy" in finished.history:
         console.print(f"Highest validation accuracy: {max(finished.history['val_accuracy']):.1%}")
@@ -155,28 +144,6 @@ def _share_or_name(validation: str) -> float | str | None:
         return float(validation)
     except ValueError:
         return validation
-
-
-def _announce(plan: "Plan") -> None:
-    """Prints data, model and settings of the training."""
-    data, model, settings = plan.data, plan.model, plan.recipe.settings
-    size = model.config.image_size
-    counts = sorted(data.class_counts.values())
-    held_out = 0 if plan.validation is None else plan.validation.num_images
-    learning = sum(math.prod(tuple(weight.shape)) for weight in model.trainable_weights)
-    facts = {
-        "model": f"{model.name}, {model.count_params():,} parameters, {learning:,} of them learn",
-        "images": f"{data.num_images:,} to train on, {held_out:,} to validate",
-        "classes": f"{data.num_classes:,}, of {counts[0]:,} to {counts[-1]:,} images each",
-        "pixels": "any size" if size is None else f"{size[0]} x {size[1]}",
-        "steps": f"{settings['steps']:,} of {settings['batch_size']} images; an epoch has "
-        f"{len(data):,} batches",
-    }
-    if data.unreadable:
-        facts["left out"] = f"{len(data.unreadable):,} images that cannot be read"
-    facts["head"] = "of the preset, which has these classes" if plan.keeps_head else "new"
-    for name, fact in facts.items():
-        tell(f"{name:<12} {fact}")
 
 
 def demo(*, out: Path = Path("demo")) -> None:

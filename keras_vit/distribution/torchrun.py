@@ -16,9 +16,9 @@ def ddp(model: Any) -> Any:
 
     The order of the calls is::
 
-        model.compile(**recipe.compile_args)
+        model.compile(**recipe.compile_args(model))
         keras_vit.distribution.ddp(model)
-        model.fit(data, shuffle=False, **recipe.fit_args)
+        model.fit(data, shuffle=False, **recipe.fit_args(model))
 
     Every process computes the gradient of its share of each batch, which `keras_vit.data` gives it.
     The recipe's optimizer takes the mean of the gradients over the processes, and then
@@ -50,7 +50,7 @@ def ddp(model: Any) -> Any:
     if not hasattr(getattr(model, "optimizer", None), "sum_over_processes"):
         raise ConfigError(
             "ddp needs an optimizer of keras_vit.finetune, which sums gradients before it clips "
-            "them: first model.compile(**recipe.compile_args)."
+            "them: first model.compile(**recipe.compile_args(model))."
         )
     if any(isinstance(parameter, DTensor) for parameter in model.parameters()):
         raise ConfigError(

@@ -8,7 +8,7 @@ the first use of a public name that needs Keras imports them.
 import importlib
 import sys
 
-_MODULES = ("keras_vit.model", "keras_vit.finetune")
+_MODULES = ("keras_vit.model", "keras_vit.finetune.compiling")
 
 
 def register_with_keras() -> None:

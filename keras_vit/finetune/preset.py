@@ -3,7 +3,8 @@
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,35 +15,19 @@ from keras_vit.data import ImageData
 from keras_vit.data.by_name import training_and_validation
 from keras_vit.environment.backend import require_training
 from keras_vit.evaluation.many_labels import choose_thresholds
-from keras_vit.finetune.recipes import Recipe, augreg_recipe, transfer_recipe
+from keras_vit.finetune.recipes import Recipe, TransferRecipe
+from keras_vit.finetune.trainable import zero_head
 from keras_vit.finetune.training import BEST, LAST, check_out, save_trained, train
 from keras_vit.images import Preprocessor
 from keras_vit.labels import expand
 from keras_vit.model import VisionTransformer
 from keras_vit.sources.preset_config import PresetConfig
-from keras_vit.variants import variant
+from keras_vit.variants import Builder
 
 _EPOCHS = 20
 """Number of epochs that the steps are divided into; each epoch ends with a validation."""
 
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """The data, model and settings of a fine-tuning, before its first step.
-
-    Args:
-        model: the model, ready to train.
-        data: the training data.
-        validation: held-out data, or None.
-        recipe: arguments of `compile` and `fit`.
-        keeps_head: whether the data have the classes of the preset, so that its head stays.
-    """
-
-    model: VisionTransformer
-    data: ImageData
-    validation: ImageData | None
-    recipe: Recipe
-    keeps_head: bool
+_USUAL = TransferRecipe(steps=500, batch_size=64, learning_rate=0.01)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,63 +44,50 @@ class Finetuned:
 
 
 def finetune_preset(
-    preset: str | os.PathLike[str] | Source,
+    preset: str | os.PathLike[str] | Source | Builder,
     data: str | os.PathLike[str],
     *,
+    out: str | os.PathLike[str],
+    recipe: Recipe = _USUAL,
+    learns: Callable[[VisionTransformer], object] | None = None,
+    resume: bool = False,
     labels: str | None = None,
     multi_label: bool = False,
-    out: str | os.PathLike[str],
-    resume: bool = False,
-    from_scratch: bool = False,
     split: str = "train",
     validation: float | str | os.PathLike[str] | None = 0.1,
-    image_size: int | tuple[int, int] | None = None,
     pixel_range: tuple[float, float] | None = None,
-    dtype: Any = None,
-    dropout_rate: float | None = None,
-    steps: int = 500,
-    batch_size: int = 64,
-    accumulate: int = 1,
-    augmentation: str | None = None,
-    label_smoothing: float = 0.0,
     unreadable: str = "raise",
-    seed: int = 0,
-    announce: Callable[[Plan], object] = lambda plan: None,
-    callbacks: Iterable[keras.callbacks.Callback] = (),
-    verbose: Any = 0,
-    **recipe: Any,
+    progress: bool = False,
+    **fields: Any,
 ) -> Finetuned:
-    """Trains a preset on images by the paper's recipe, and writes all results into one folder.
+    """Trains a preset on images by a recipe, and writes all results into one folder.
 
     The head of the preset stays if the data have its classes, in its order; for other data a
-    head of zeros replaces it. `train` lists the files of the folder.
+    head of zeros replaces it. `train` lists the files of the folder, and takes a model, data and
+    callbacks of your own.
 
     Args:
-        preset: a source of `VisionTransformer.from_preset`; with `from_scratch` a variant's name.
+        preset: a source of `VisionTransformer.from_preset`; or a builder, such as
+            `keras_vit.vit_ti16`, for fresh weights, mostly with an `AugregRecipe`.
         data: a folder with a folder of images per class, `"tfds:NAME"` or `"hf:OWNER/NAME"`.
+        out: folder for the results; new, except with `resume`.
+        recipe: steps, optimizer, augmentation and seed; by default 500 updates of 64 images at
+            a rate of 0.01. Without `steps_per_epoch` the steps are divided into 20 epochs.
+        learns: function that chooses which weights of the model learn, such as `train_head` or
+            `lambda model: enable_lora(model, 8)`; None for all weights.
+        resume: whether to continue the training in `out`, which had the same arguments.
         labels: a CSV or JSON table of the labels of a folder, see `keras_vit.data.from_folder`; or
             the name of the feature or column of labels.
         multi_label: whether images have many labels. The best preset then has a threshold for each
             class, by `choose_thresholds` on the validation images.
-        out: folder for the results; new, except with `resume`.
-        resume: whether to continue the training in `out`, which had the same arguments.
-        from_scratch: whether to train fresh weights, by the recipe of AugReg.
         split: split of a `tfds:` or `hf:` data set.
         validation: a share of the data, such as 0.1; another folder, or split of the data set;
             or None.
-        image_size: pixels, an int or (height, width); None for the preset's size.
         pixel_range: values of black and white in images of more than 8 bits, see `Preprocessor`.
-        dtype: a Keras dtype or policy, such as `"mixed_bfloat16"`.
-        dropout_rate: dropout of the model; None for the preset's rate.
-        steps, batch_size, accumulate: weight updates, images per update, batches per update.
-        augmentation: a name in `AUGREG`, such as `"light1"`; None does not change images.
-        label_smoothing: share of the label that is divided among all classes.
         unreadable: `"raise"`, or `"skip"` to leave out images that cannot be read.
-        seed: seed of weights, order and augmentation.
-        announce: called once, before the first step.
-        callbacks, verbose: arguments of `fit`.
-        **recipe: other arguments of `transfer_recipe`, or of `augreg_recipe` with `from_scratch`.
-            The default learning rate is 0.01, and 0.001 from scratch or with Muon.
+        progress: whether the plan, and then each epoch, are printed.
+        **fields: other arguments of `VisionTransformer.from_preset`, such as `image_size`, `dtype`
+            and `dropout_rate`; None for the preset's values.
 
     Raises:
         BackendError: the backend is OpenVINO, which computes no gradients.
@@ -125,70 +97,87 @@ def finetune_preset(
     """
     require_training()
     check_out(Path(out), resume)  # before any data are read
-    source, description = _start(preset, from_scratch, image_size)
+    fields = {name: value for name, value in fields.items() if value is not None}
+    source, description = _start(preset, fields)
+    per_epoch = max(1, math.ceil(recipe.steps * recipe.accumulate / _EPOCHS))
+    recipe = dataclasses.replace(recipe, steps_per_epoch=recipe.steps_per_epoch or per_epoch)
     images, held_out = training_and_validation(
         data,
         dataclasses.replace(
-            Preprocessor.from_description(description, image_size), pixel_range=pixel_range
+            Preprocessor.from_description(description, fields.get("image_size")),
+            pixel_range=pixel_range,
         ),
         split=split,
         validation=validation,
         labels=labels,
         multi_label=multi_label,
-        batch_size=batch_size // accumulate or 1,
-        steps_per_epoch=max(1, math.ceil(steps * accumulate / _EPOCHS)),
-        augmentation=augmentation,
-        one_hot=label_smoothing > 0 or multi_label,
-        seed=seed,
         unreadable=unreadable,
+        **recipe.data_args,
     )
-    fields: dict[str, Any] = {"image_size": image_size, "dropout_rate": dropout_rate}
-    fields = {name: value for name, value in fields.items() if value is not None}
-    fields |= {"num_classes": images.num_classes, "labels": images.class_names, "dtype": dtype}
-    common: dict[str, Any] = {
-        "one_hot": images.one_hot,
-        "multi_label": multi_label,
-        "steps_per_epoch": len(images),
-        "label_smoothing": label_smoothing,
-        "accumulate": accumulate,
-    }
+    fields |= {"num_classes": images.num_classes, "labels": images.class_names}
+    if multi_label:
+        fields.setdefault("thresholds", 0.5)
     # The head stays if the data have exactly the classes of the preset.
     keeps_head = source is not None and expand(description.labels or ()) == images.class_names
-
-    keras.utils.set_random_seed(seed % 2**32)  # Keras takes no larger one
+    keras.utils.set_random_seed(recipe.seed % 2**32)  # Keras takes no larger one
     if source is None:
         model = VisionTransformer(description.config, protocol=description.protocol, **fields)
-        loss = "sigmoid" if multi_label else "softmax"
-        chosen = augreg_recipe(model, steps, batch_size, loss=loss, **common, **recipe)
     else:
         model = VisionTransformer.from_preset(source, **fields)
-        usual = {} if recipe.get("optimizer") == "muon" else {"learning_rate": 0.01}
-        options = {**usual, **common, **recipe, "new_head": not keeps_head}
-        chosen = transfer_recipe(model, steps, batch_size, **options)
-    announce(Plan(model, images, held_out, chosen, keeps_head))
+        if not keeps_head:
+            zero_head(model)
+    if learns is not None:
+        learns(model)
+    if progress:
+        _show_plan(model, images, held_out, recipe, keeps_head)
     history = train(
         model,
         images,
         held_out,
-        recipe=chosen,
+        recipe=recipe,
         out=out,
         resume=resume,
-        callbacks=callbacks,
-        verbose=verbose,
+        verbose=(1 if sys.stdout.isatty() else 2) if progress else 0,
     )
     if multi_label and held_out is not None:
-        best = VisionTransformer.from_preset(Path(out) / BEST, dtype=dtype)
+        best = VisionTransformer.from_preset(Path(out) / BEST, dtype=fields.get("dtype"))
         best.thresholds = choose_thresholds(best, held_out)
         save_trained(best, Path(out) / BEST)
     return Finetuned(Path(out) / (LAST if held_out is None else BEST), history)
 
 
 def _start(
-    preset: Any, from_scratch: bool, image_size: Any
+    preset: Any, fields: dict[str, Any]
 ) -> tuple[Source | None, PresetConfig | CheckpointInfo]:
     """Returns the source of the weights, None for fresh weights, and its description."""
-    if from_scratch:
-        return None, PresetConfig(variant(str(preset)).config(image_size or 224))
+    if isinstance(preset, Builder):
+        return None, PresetConfig(preset.config(fields.get("image_size", 224)))
     source = Source.of(preset)
-    fields = {} if image_size is None else {"image_size": image_size}
-    return source, inspect(source, **fields)
+    return source, inspect(source, **{k: v for k, v in fields.items() if k == "image_size"})
+
+
+def _show_plan(
+    model: VisionTransformer,
+    data: ImageData,
+    validation: ImageData | None,
+    recipe: Recipe,
+    keeps_head: bool,
+) -> None:
+    """Prints data, model and settings of the training."""
+    size = model.config.image_size
+    counts = sorted(data.class_counts.values())
+    held_out = 0 if validation is None else validation.num_images
+    learning = sum(math.prod(tuple(weight.shape)) for weight in model.trainable_weights)
+    facts = {
+        "model": f"{model.name}, {model.count_params():,} parameters, {learning:,} of them learn",
+        "images": f"{data.num_images:,} to train on, {held_out:,} to validate",
+        "classes": f"{data.num_classes:,}, of {counts[0]:,} to {counts[-1]:,} images each",
+        "pixels": "any size" if size is None else f"{size[0]} x {size[1]}",
+        "steps": f"{recipe.steps:,} of {recipe.batch_size} images; an epoch has "
+        f"{len(data):,} batches",
+    }
+    if data.unreadable:
+        facts["left out"] = f"{len(data.unreadable):,} images that cannot be read"
+    facts["head"] = "of the preset, which has these classes" if keeps_head else "new"
+    for name, fact in facts.items():
+        print(f"{name:<12} {fact}")

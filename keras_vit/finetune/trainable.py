@@ -77,7 +77,7 @@ def train_last_blocks(model: "VisionTransformer", blocks: int) -> int:
     """
     num_layers = expect_model(model).config.num_layers
     if not 0 <= blocks <= num_layers:
-        raise ConfigError(f"trainable_blocks={blocks}: the model has {num_layers} blocks.")
+        raise ConfigError(f"The last {blocks} blocks: the model has {num_layers} in all.")
     last = [f"block_{i}" for i in range(num_layers - blocks, num_layers)]
     after = [each.name for each in model.layers if each.name in _AFTER_BLOCKS and each.weights]
     return train_only(model, [*last, *after])

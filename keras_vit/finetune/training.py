@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
+from keras_vit.data.augmentation import find_augmentation
 from keras_vit.distribution.processes import by_the_first, process, together
 from keras_vit.distribution.torchrun import ddp
 from keras_vit.errors import ConfigError
@@ -44,7 +45,7 @@ def train(
         model: the model, with the classes of the data.
         data: a `keras_vit.data.ImageData`.
         validation: an `ImageData` prepared for evaluation, or None.
-        recipe: result of `transfer_recipe` or `augreg_recipe`.
+        recipe: a `TransferRecipe`, an `AugregRecipe`, or another `Recipe`.
         out: folder for the results; new, except with `resume`.
         resume: whether to continue the training in `out`, which had the same arguments; a
             complete training is not continued.
@@ -66,13 +67,13 @@ def train(
     for part in (data, validation):
         if part is not None:
             part.check(model)
-    _check_recipe(recipe, data)
+    _check_recipe(recipe, data, model)
+    compile_args, fit = recipe.compile_args(model), recipe.fit_args(model)
+    of_recipe = list(fit.pop("callbacks"))
     by_the_first(lambda: _make(out), out)
     log = [_CsvLog(out / "log.csv")] if index == 0 else []  # of several processes the first writes
-    fit = dict(recipe.fit_args)
-    of_recipe = list(fit.pop("callbacks", ()))
     best = _BestPreset(out / BEST)
-    model.compile(**recipe.compile_args)
+    model.compile(**compile_args)
     if keras.backend.backend() == "torch" and process()[1] > 1:
         ddp(model)
     # The best preset comes first, because at the end of a validation callbacks of the recipe
@@ -171,27 +172,25 @@ def save_trained(model: "VisionTransformer", folder: Path) -> None:
         by_the_first(lambda: saved.save_to_preset(folder), folder)
 
 
-def _check_recipe(recipe: Recipe, data: Any) -> None:
-    """Raises `ConfigError` if recipe and data were made for different batches."""
-    every = recipe.fit_args.get("validation_freq", 1)
-    if every != 1:
+def _check_recipe(recipe: Recipe, data: Any, model: "VisionTransformer") -> None:
+    """Raises `ConfigError` if recipe, data and model were made for different labels or batches."""
+    if data.multi_label and model.thresholds is None:
         raise ConfigError(
-            f"recipe.fit_args has validation_freq={every}; the log needs a validation in every "
-            "epoch. Make epochs longer instead: steps_per_epoch."
+            "The images have many labels each; build the model with thresholds=0.5 (--multi-label)."
         )
-    is_binary = recipe.settings.get("multi_label") or recipe.settings.get("loss") == "sigmoid"
-    if getattr(data, "multi_label", False) and not is_binary:
+    if model.thresholds is not None and not data.multi_label:
         raise ConfigError(
-            "The images have many labels each; give the recipe multi_label=True (--multi-label)."
+            "The model has thresholds, as every model of one class has, for many labels per image: "
+            "give the data multi_label=True (--multi-label), or take two classes and "
+            "model.thresholds = None."
         )
-    for name, expected in (
-        ("batch_size", recipe.batch_size),
-        ("one_hot", recipe.settings.get("one_hot")),
-        ("steps_per_epoch", recipe.settings.get("steps_per_epoch")),
-    ):
-        actual = len(data) if name == "steps_per_epoch" else getattr(data, name)
-        if expected is not None and expected != actual:
+    actual = {name: getattr(data, name, None) for name in recipe.data_args}
+    actual["steps_per_epoch"] = len(data)
+    expected = {**recipe.data_args, "augmentation": find_augmentation(recipe.augmentation)}
+    expected["one_hot"] = recipe.one_hot or data.multi_label
+    for name, value in expected.items():
+        if value is not None and value != actual[name]:
             raise ConfigError(
-                f"The recipe was made for {name}={expected}, the data have {name}={actual}; give "
-                "both the same."
+                f"The recipe was made for {name}={value}, the data have {name}={actual[name]}; "
+                "give both the same: from_folder(..., **recipe.data_args)."
             )

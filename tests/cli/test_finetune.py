@@ -5,8 +5,8 @@ import csv
 import keras
 import pytest
 
-from keras_vit import VisionTransformer, cli
-from keras_vit.finetune import finetune_preset
+from keras_vit import VisionTransformer, cli, vit_ti16
+from keras_vit.finetune import AugregRecipe, TransferRecipe, enable_lora, finetune_preset
 from tests.digits import LOOPS, write_folders
 from tests.helpers import tiny
 
@@ -71,7 +71,7 @@ def test_an_interrupted_finetune_says_how_to_continue(desk, capsys, monkeypatch)
     [
         (("--validation", "0"), "share must be a number between 0 and 1, found 0"),
         (("--validation", "nowhere"), "nowhere: expected a folder"),
-        (("--trainable-blocks", "7"), "trainable_blocks=7"),
+        (("--trainable-blocks", "7"), "The last 7 blocks: the model has 1 in all"),
     ],
 )
 def test_bad_arguments_are_refused_by_name(desk, capsys, arguments, message):
@@ -90,37 +90,51 @@ def test_the_head_is_kept_if_the_classes_are_those_of_the_preset(desk, tmp_path)
         model.get_layer("head").bias.assign([3.0, -3.0])
         model.save_to_preset(tmp_path / "preset")
 
-        def see(plan):
-            bias = keras.ops.convert_to_numpy(plan.model.get_layer("head").bias)
-            heads.append((plan.keeps_head, bias.tolist()))
+        def see(model):
+            heads.append(keras.ops.convert_to_numpy(model.get_layer("head").bias).tolist())
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            finetune_preset(
-                tmp_path / "preset", desk / "train", out=tmp_path / "out", steps=2, announce=see
-            )
-    assert heads == [(True, [3, -3]), (False, [0, 0]), (False, [0, 0])]
+            finetune_preset(tmp_path / "preset", desk / "train", out=tmp_path / "out", learns=see)
+    assert heads == [[3, -3], [0, 0], [0, 0]]
 
 
-def test_from_scratch_trains_a_variant_by_the_augreg_recipe(desk, tmp_path):
-    """The model has fresh weights, and the class names of the folder as labels."""
-    plans = []
+def test_a_builder_in_place_of_a_preset_gives_fresh_weights(desk, tmp_path):
+    """The model has the class names of the folder as labels."""
     trained = finetune_preset(
-        "vit_ti16",
+        vit_ti16,
         desk / "test",
         out=tmp_path / "out",
-        from_scratch=True,
+        recipe=AugregRecipe(steps=1, batch_size=2),
         image_size=16,
-        steps=1,
-        batch_size=2,
         validation=None,
-        announce=plans.append,
     )
-    assert plans[0].recipe.settings["recipe"] == "augreg"
-    assert plans[0].recipe.settings["learning_rate"] == 0.001
     model = VisionTransformer.from_preset(trained.preset)
     assert (model.labels, model.config.hidden_size) == (("loop", "open"), 192)
     assert trained.preset == tmp_path / "out" / "last"
+
+
+def test_every_option_of_the_recipe_reaches_the_training(desk, monkeypatch):
+    """From scratch the recipe is AugReg's; what is not stated is its default."""
+    calls = []
+
+    def stop(source, data, **arguments):
+        calls.append((source, arguments["recipe"], arguments["learns"]))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("keras_vit.finetune.preset.finetune_preset", stop)
+    monkeypatch.delattr("keras_vit.finetune.finetune_preset", raising=False)
+    stated = ("--ema", 0.9, "--weight-decay", 0, "--optimizer", "muon", "--label-smoothing", 0.1)
+    assert finetune(desk, *stated, "--lora-rank", 2, "--out", desk / "x") == 130
+    scratch = ("finetune", desk / "train", "--from-scratch", "vit_ti16", "--steps", 30)
+    assert cli.main([str(a) for a in (*scratch, "--weight-decay", 0, "--out", desk / "x")]) == 130
+    assert finetune(desk, "--out", desk / "x") == 130
+    (_, first, lora), (source, second, learns), (_, third, _) = calls
+    options = {"ema": 0.9, "weight_decay": 0.0, "optimizer": "muon", "label_smoothing": 0.1}
+    assert first == TransferRecipe(500, 8, one_hot=True, **options)
+    assert (lora.func, lora.keywords) == (enable_lora, {"rank": 2})
+    assert (source, second, learns) == (vit_ti16, AugregRecipe(30, 64, weight_decay=0.0), None)
+    assert third == TransferRecipe(500, 8, learning_rate=0.01)
 
 
 def test_a_seed_may_be_larger_than_the_seeds_of_keras(desk):

@@ -36,10 +36,10 @@ STEPS = times(8, 25)
 def trained():
     """The loss per update and the weights after a short training by the recipe."""
     model = model_of()
-    recipe = finetune.transfer_recipe(
-        model, STEPS, 32, learning_rate=0.1, clip_norm=0.1, accumulate=2, ema=0.5
+    recipe = finetune.TransferRecipe(
+        STEPS, 32, learning_rate=0.1, clip_norm=0.1, accumulate=2, ema=0.5
     )
-    model.compile(**recipe.compile_args)
+    model.compile(**recipe.compile_args(model))
     losses = losses_of_fit(model, recipe, IMAGES, LABELS, STEPS)
     everything = [*model.weights, *model.optimizer.variables]
     parts = sum(v.value.addressable_shards[0].data.nbytes for v in everything)

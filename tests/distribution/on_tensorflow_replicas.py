@@ -25,8 +25,8 @@ def trained(strategy, recipe, **options):
     """The loss per update, and all weights and optimizer variables, after a short training."""
     with strategy.scope():
         model = model_of()
-        made = recipe(model, STEPS, 16 * options.get("accumulate", 1), one_hot=False, **options)
-        model.compile(**made.compile_args)
+        made = recipe(STEPS, 16 * options.get("accumulate", 1), one_hot=False, **options)
+        model.compile(**made.compile_args(model))
     losses = training.losses_of_fit(model, made, IMAGES, LABELS, STEPS)
     # Softmax makes the gradient of the keys' bias zero; Adam amplifies its rounding.
     weights = [w for w in model.weights if not w.path.endswith("key/bias")]
@@ -45,12 +45,12 @@ def main():
     sgd = {"clip_norm": 0.1, "learning_rate": 0.1}
     adam = {"clip_norm": 0.1, "learning_rate": 0.01}
     recipes = {
-        "SGD": (finetune.transfer_recipe, sgd),
+        "SGD": (finetune.TransferRecipe, sgd),
         "SGD, accumulated, averaged": (
-            finetune.transfer_recipe,
+            finetune.TransferRecipe,
             {**sgd, "accumulate": 2, "ema": 0.5},
         ),
-        "AdamW": (finetune.augreg_recipe, adam),
+        "AdamW": (finetune.AugregRecipe, adam),
     }
     for name in training.RECIPES:
         recipe, options = recipes[name]

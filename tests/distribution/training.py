@@ -70,8 +70,7 @@ def trained(
         StoppedError: the epoch `stop_after` has ended.
     """
     model = model_of(seed)
-    recipe = finetune.transfer_recipe(
-        model,
+    recipe = finetune.TransferRecipe(
         epochs * steps_per_epoch // 2,
         2 * BATCH_SIZE,
         learning_rate=0.1,
@@ -81,7 +80,7 @@ def trained(
         one_hot=True,
         steps_per_epoch=steps_per_epoch,
     )
-    model.compile(**recipe.compile_args)
+    model.compile(**recipe.compile_args(model))
     data = from_arrays(
         IMAGES,
         LABELS,
@@ -102,7 +101,7 @@ def trained(
         if epoch == stop_after:
             raise StoppedError
 
-    fit = dict(recipe.fit_args)
+    fit = recipe.fit_args(model)
     callbacks = [
         *fit.pop("callbacks"),
         keras.callbacks.LambdaCallback(on_train_batch_end=batch_ended, on_epoch_end=epoch_ended),
@@ -129,7 +128,8 @@ def losses_of_fit(model: Any, recipe: Any, images: Any, labels: Any, steps: int)
     watch = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: losses.append(float(logs["loss"]))
     )
-    fit = {**recipe.fit_args, "callbacks": [*recipe.fit_args["callbacks"], watch]}
+    fit = recipe.fit_args(model)
+    fit["callbacks"].append(watch)
     rows = np.arange(16 * 2 * steps) % 16
     model.fit(images[rows], labels[rows], batch_size=16, shuffle=False, verbose=0, **fit)
     return losses
@@ -144,16 +144,16 @@ def trained_on_whole_passes(
         IMAGES[:19], LABELS[:19], model, 8, augmentation=Augmentation(mixup=0.3), shard=shard
     )
     validation = from_arrays(IMAGES[:19], LABELS[:19], model, 8, one_hot=True)
-    recipe = finetune.transfer_recipe(
-        model, 6, 8, learning_rate=0.1, one_hot=True, steps_per_epoch=len(data)
+    recipe = finetune.TransferRecipe(
+        6, 8, learning_rate=0.1, one_hot=True, steps_per_epoch=len(data)
     )
-    model.compile(**recipe.compile_args)
+    model.compile(**recipe.compile_args(model))
     connect(model)
     # A strategy of TensorFlow reads a whole pass before the first epoch begins.
     count = keras.callbacks.LambdaCallback(
         on_epoch_begin=lambda epoch, logs: setattr(data, "epoch", epoch)
     )
-    fit = {"shuffle": False, "verbose": 0, **recipe.fit_args}
+    fit = {"shuffle": False, "verbose": 0, **recipe.fit_args(model)}
     fit["callbacks"] = [*fit["callbacks"], count]
     history = model.fit(data, validation_data=validation, **fit).history
     scores = keras_vit.evaluate(model, validation)

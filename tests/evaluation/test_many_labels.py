@@ -12,7 +12,7 @@ from keras_vit.checkpoints import inspect
 from keras_vit.data import from_arrays
 from keras_vit.evaluation import choose_thresholds
 from keras_vit.evaluation.many_labels import average_precision
-from keras_vit.finetune import transfer_recipe
+from keras_vit.finetune import TransferRecipe
 from tests.helpers import normal, numpy_of, random_tiny, tiny
 
 CLASSES = 4
@@ -167,8 +167,8 @@ def test_a_single_logit_is_a_sigmoid_everywhere():
     losses = -np.log(np.where(labels[:, 0], expected, 1 - expected))
     assert scores.loss == pytest.approx(losses.mean(), rel=1e-5)
     assert model.get_config().get("thresholds") is None
-    with pytest.raises(ConfigError, match="multi_label=True"):
-        transfer_recipe(model, steps=10, batch_size=2)
+    judged = TransferRecipe(steps=10, batch_size=2).compile_args(model)
+    assert isinstance(judged["loss"], keras.losses.BinaryCrossentropy)
 
 
 def test_a_model_of_one_class_takes_rows_of_one_label():

@@ -11,7 +11,7 @@ from sklearn.metrics import f1_score
 
 from keras_vit import ConfigError, VisionTransformer, cli, evaluate
 from keras_vit.data import from_arrays
-from keras_vit.finetune import augreg_recipe, finetune_preset, transfer_recipe
+from keras_vit.finetune import AugregRecipe, TransferRecipe, finetune_preset
 from keras_vit.losses import ManyLabelsCrossentropy, losses_of_head
 from tests.helpers import normal, numpy_of, random_tiny, tiny
 
@@ -43,20 +43,18 @@ def photos(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("recipe", [transfer_recipe, augreg_recipe])
+@pytest.mark.parametrize("recipe", [TransferRecipe, AugregRecipe])
 def test_a_recipe_of_many_labels_has_their_loss_and_metrics(recipe):
-    """`multi_label=True` is all that is needed; the metrics are in agreement with scikit-learn."""
-    model = random_tiny(num_classes=3)
-    chosen = recipe(model, steps=4, batch_size=8, multi_label=True)
-    assert model.thresholds == (0.5,) * 3
-    assert chosen.settings["one_hot"]
-    model.compile(**chosen.compile_args)
+    """Thresholds are all that is needed; the metrics are in agreement with scikit-learn."""
+    model = random_tiny(num_classes=3, thresholds=0.5)
+    chosen = recipe(steps=4, batch_size=8)
+    model.compile(**chosen.compile_args(model))
     images, labels = normal(16, 16, 16, 3), np.random.default_rng(0).integers(0, 2, (16, 3))
     scores = model.evaluate(images, labels.astype("float32"), verbose=0, return_dict=True)
     shares = model.probabilities(images)
     assert scores["f1"] == pytest.approx(f1_score(labels, shares >= 0.5, average="macro"), abs=1e-5)
     expected = evaluate(model, (images, labels))
-    factor = 3 if recipe is augreg_recipe else 1  # a sum over classes
+    factor = 3 if recipe is AugregRecipe else 1  # a sum over classes
     assert scores["loss"] == pytest.approx(factor * expected.loss, rel=1e-4)
     assert scores["pr_auc"] == pytest.approx(expected.mean_average_precision, abs=0.1)
 
@@ -89,18 +87,20 @@ def test_positive_weights_multiply_the_loss_of_labels_of_one(from_logits):
 
 def test_positive_weights_of_the_data_go_into_the_recipe():
     """A number for each class."""
-    model = tiny(num_classes=3)
+    model = tiny(num_classes=3, thresholds=0.5)
     images, labels = bars()
     weights = from_arrays(images, labels, model).positive_weights
     options = {"steps": 4, "batch_size": 8, "positive_weights": weights}
-    loss = transfer_recipe(model, **options, multi_label=True).compile_args["loss"]
+    loss = TransferRecipe(**options).compile_args(model)["loss"]
     np.testing.assert_allclose(loss.positive_weights, (~labels).sum(axis=0) / labels.sum(axis=0))
 
 
 @pytest.mark.parametrize("weights", [2.0, [1, 2], [1, 0, 2], [1, 2, np.inf], "abc", {0: 1}])
 def test_positive_weights_that_are_no_number_per_class_are_refused(weights):
     with pytest.raises(ConfigError, match="positive_weights=.*a number above 0 for each of 3"):
-        transfer_recipe(tiny(num_classes=3), 4, 8, multi_label=True, positive_weights=weights)
+        TransferRecipe(4, 8, positive_weights=weights).compile_args(
+            tiny(num_classes=3, thresholds=0.5)
+        )
 
 
 def test_one_call_trains_on_a_table_and_keeps_thresholds(photos, tmp_path):
@@ -110,9 +110,7 @@ def test_one_call_trains_on_a_table_and_keeps_thresholds(photos, tmp_path):
         "multi_label": True,
         "out": tmp_path / "out",
         "validation": 0.25,
-        "steps": 60,
-        "batch_size": 16,
-        "learning_rate": 0.1,
+        "recipe": TransferRecipe(60, 16, learning_rate=0.1),
     }
     done = finetune_preset(photos / "tiny", photos / "photos", **options)
     model = VisionTransformer.from_preset(done.preset)

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.finetune import LayerwiseMuon, augreg_recipe, transfer_recipe
+from keras_vit.finetune import AugregRecipe, LayerwiseMuon, TransferRecipe
 from tests.finetune.updates import after_each
 from tests.helpers import assert_close, normal, numpy_of, random_tiny
 
@@ -87,14 +87,16 @@ def test_a_matrix_moves_as_by_torch():
         assert np.abs(found - weight.detach().numpy()).max() < 2e-3
 
 
-@pytest.mark.parametrize("recipe", [transfer_recipe, augreg_recipe])
+@pytest.mark.parametrize("recipe", [TransferRecipe, AugregRecipe])
 def test_a_recipe_with_muon_lowers_the_loss(recipe):
     model = random_tiny(num_layers=2, hidden_size=8, mlp_dim=16, num_classes=3)
     images, labels = normal(12, 16, 16, 3), np.arange(12) % 3
-    chosen = recipe(model, 20, 12, optimizer="muon", one_hot=False, steps_per_epoch=1)
+    chosen = recipe(20, 12, optimizer="muon", one_hot=False, steps_per_epoch=1)
     assert chosen.settings["learning_rate"] == 0.001
-    model.compile(**chosen.compile_args)
-    losses = model.fit(images, labels, batch_size=12, verbose=0, **chosen.fit_args).history["loss"]
+    model.compile(**chosen.compile_args(model))
+    losses = model.fit(images, labels, batch_size=12, verbose=0, **chosen.fit_args(model)).history[
+        "loss"
+    ]
     assert losses[-1] < 0.8 * losses[0]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 
-from keras_vit.finetune import LayerwiseAdamW, LayerwiseSGD, augreg_recipe, transfer_recipe
+from keras_vit.finetune import AugregRecipe, LayerwiseAdamW, LayerwiseSGD, TransferRecipe
 from tests import formulas
 from tests.finetune.updates import EXACT, after_each
 from tests.helpers import assert_close, normal, numpy_of, random_tiny
@@ -18,11 +18,11 @@ from tests.helpers import assert_close, normal, numpy_of, random_tiny
 STEPS, WARMUP_STEPS, BATCH = 200, 40, 8
 LAYER_DECAY = 0.7
 RECIPES = {
-    "transfer": (transfer_recipe, {}),
-    "transfer_linear": (transfer_recipe, {"decay": "linear", "weight_decay": 0.1}),
-    "transfer_by_layer": (transfer_recipe, {"layer_decay": LAYER_DECAY, "weight_decay": 0.1}),
-    "augreg": (augreg_recipe, {"one_hot": False}),
-    "augreg_by_layer": (augreg_recipe, {"one_hot": False, "layer_decay": LAYER_DECAY}),
+    "transfer": (TransferRecipe, {}),
+    "transfer_linear": (TransferRecipe, {"decay": "linear", "weight_decay": 0.1}),
+    "transfer_by_layer": (TransferRecipe, {"layer_decay": LAYER_DECAY, "weight_decay": 0.1}),
+    "augreg": (AugregRecipe, {"one_hot": False}),
+    "augreg_by_layer": (AugregRecipe, {"one_hot": False, "layer_decay": LAYER_DECAY}),
 }
 
 
@@ -69,10 +69,10 @@ def optax_of(name):
     )
 
 
-def recipe_of(name, model):
+def recipe_of(name):
     """keras_vit's recipe, with the number of steps of the reference."""
     make, options = RECIPES[name]
-    return make(model, STEPS, BATCH, warmup_steps=WARMUP_STEPS, **options)
+    return make(STEPS, BATCH, warmup_steps=WARMUP_STEPS, **options)
 
 
 def model_and_start(num_layers):
@@ -97,7 +97,7 @@ def test_recorded_gradients_move_the_weights_as_in_optax(name):
         gradients[path] *= norms.reshape(-1, *[1] * start[path].ndim)
     expected = optax_path(optax_of(name), {path: start[path] for path in paths}, gradients)
 
-    optimizer = recipe_of(name, model).compile_args["optimizer"]
+    optimizer = recipe_of(name).compile_args(model)["optimizer"]
     recorded = [gradients[weight.path] for weight in weights]
     for weight, actual in zip(weights, after_each(optimizer, weights, recorded), strict=True):
         assert np.abs(actual[-1] - start[weight.path]).max() > 0.003
@@ -173,7 +173,7 @@ def test_fit_moves_the_weights_as_optax_moves_those_of_the_papers_formulas(name,
     batches = images.reshape(STEPS, BATCH, 16, 16, 3), classes.reshape(STEPS, BATCH)
     expected = train_formulas(optax_of(name), start, batches)
 
-    model.compile(**recipe_of(name, model).compile_args)
+    model.compile(**recipe_of(name).compile_args(model))
     quarter = STEPS * BATCH // 4
     for k in range(4):
         now = slice(k * quarter, (k + 1) * quarter)

@@ -6,39 +6,39 @@ import pytest
 from keras_vit import CheckpointError, ConfigError
 from keras_vit.data import from_arrays
 from keras_vit.finetune import (
+    AugregRecipe,
     LayerwiseAdamW,
     LayerwiseMuon,
     LayerwiseSGD,
     Resume,
-    augreg_recipe,
+    TransferRecipe,
     enable_lora,
     layer_decay_multipliers,
     merge_lora,
     train,
     train_last_blocks,
     train_only,
-    transfer_recipe,
     zero_head,
 )
 from tests.helpers import tiny
 
 
 def recipe(model, **options):
-    return transfer_recipe(model, **{"steps": 100, "batch_size": 8, "head_only": True, **options})
+    return TransferRecipe(**{"steps": 100, "batch_size": 8, **options}).compile_args(model)
 
 
-def many(model, **options):
-    return augreg_recipe(model, 100, 8, multi_label=True, **options)
+def augreg(model, **options):
+    return AugregRecipe(100, 8, **options).compile_args(model)
 
 
-def with_thresholds():
+def many():
     return tiny(num_classes=3, thresholds=0.5)
 
 
 def train_on(labels, model, **options):
     """A training on four images, in batches of two, by a recipe with other options."""
     data = from_arrays(np.zeros((4, 16, 16, 3), "uint8"), labels, model, 2)
-    train(model, data, recipe=transfer_recipe(model, 4, **options), out="absent")
+    train(model, data, recipe=TransferRecipe(4, **options), out="absent")
 
 
 @pytest.mark.parametrize(
@@ -49,26 +49,25 @@ def train_on(labels, model, **options):
         (lambda m: recipe(m, steps_per_epoch=0), "steps_per_epoch must be a positive int or None"),
         (lambda m: recipe(m, decay="rsqrt"), "decay='rsqrt' is not one of cosine, linear"),
         (lambda m: recipe(m, warmup_steps=100), "warmup_steps=100: expected 0 to 99, below steps"),
-        (lambda m: recipe(m, learning_rate=0.0), "learning_rate must be a positive number"),
+        (lambda m: recipe(m, learning_rate=0.0), "learning_rate must be a positive number or None"),
         (lambda m: recipe(m, ema=1.0), r"ema must be a number in \[0, 1\) or None, found"),
         (lambda m: recipe(m, label_smoothing=0.1), "label_smoothing=0.1 needs .* one_hot=True"),
-        (lambda m: recipe(m, lora_rank=4), "head_only=True, .* lora_rank=4 exclude each other"),
-        (lambda m: recipe(m, positive_weights=(1, 2, 3)), "give multi_label=True"),
-        (lambda m: recipe(with_thresholds()), "model.thresholds = None"),
-        (lambda m: recipe(m, optimizer="adam"), "not one of sgd, muon"),
+        (lambda m: recipe(m, positive_weights=(1, 2, 3)), "build the model with thresholds=0.5"),
+        (lambda m: recipe(m, optimizer="adam"), "not one of sgd, adamw, muon"),
+        (lambda m: recipe(m, seed=-1), "seed must be an int of at least 0"),
         (lambda m: recipe(tiny(num_classes=0)), r"num_classes=0.*\(..., num_classes=n\)"),
-        (lambda m: augreg_recipe(m, 10, optimizer="sgd"), "not one of adamw, muon"),
-        (lambda m: augreg_recipe(m, 10, loss="hinge"), "'hinge' is not one of softmax, sigmoid"),
-        (lambda m: augreg_recipe(m, 10, loss="sigmoid", one_hot=False), "'sigmoid' needs labels"),
-        (lambda m: many(m, loss="softmax"), "need loss='sigmoid'"),
-        (lambda m: recipe(m, multi_label=True, positive_weights=(1, 2)), "positive_weights"),
-        (lambda m: recipe(m, multi_label=True, positive_weights=(1, 2, 3), label_smoothing=0.1),
+        (lambda m: augreg(m, loss="hinge"), "'hinge' is not one of softmax, sigmoid"),
+        (lambda m: augreg(m, loss="sigmoid", one_hot=False), "'sigmoid' needs labels"),
+        (lambda m: augreg(many(), loss="softmax"), "need loss='sigmoid'"),
+        (lambda m: recipe(many(), positive_weights=(1, 2)), "positive_weights"),
+        (lambda m: recipe(many(), positive_weights=(1, 2, 3), label_smoothing=0.1),
          "positive_weights"),
+        (lambda m: train_on([0, 1, 0, 1], many(), batch_size=2), "model.thresholds = None"),
         (lambda m: train_on([0, 1, 0, 1], m, batch_size=4), "batch_size=4, .* have batch_size=2"),
         (lambda m: train_on(np.eye(4)[:, :3] > 0, m, batch_size=2, one_hot=True),
-         "have many labels each; give the recipe multi_label"),
+         "have many labels each; build the model with thresholds=0.5"),
         (lambda m: train_only(m, ["blok_0"]), "'blok_0'; the layers are patch_embedding, "),
-        (lambda m: train_last_blocks(m, 3), "trainable_blocks=3: the model has 1 block"),
+        (lambda m: train_last_blocks(m, 3), "The last 3 blocks: the model has 1 in all"),
         (lambda m: layer_decay_multipliers(m, 1.5), r"layer_decay=1.5: .* number in \(0, 1"),
         (lambda m: enable_lora(m, 0), "lora_rank must be a positive int, found 0"),
         (lambda m: enable_lora(m, 2, ["query"]), r"\['query'\]: expected some of attention/query"),

@@ -1,4 +1,4 @@
-"""Which weights each option of the recipes trains, and how far they move."""
+"""Which weights learn, and how far they move."""
 
 import keras
 import numpy as np
@@ -7,11 +7,13 @@ import pytest
 import keras_vit
 from keras_vit.finetune import (
     LayerwiseSGD,
+    TransferRecipe,
     enable_lora,
     merge_lora,
+    train_head,
     train_last_blocks,
     train_only,
-    transfer_recipe,
+    zero_head,
 )
 from keras_vit.finetune.lora import PROJECTIONS
 from tests.finetune.updates import after_each
@@ -34,8 +36,8 @@ def moved(before, model):
 
 def steps(model, count, images=IMAGES, **options):
     """The model after `count` updates of the transfer recipe without warm-up."""
-    recipe = transfer_recipe(model, 1000, len(images), warmup_steps=0, **options)
-    model.compile(**recipe.compile_args)
+    recipe = TransferRecipe(1000, len(images), warmup_steps=0, **options)
+    model.compile(**recipe.compile_args(model))
     for _ in range(count):
         model.train_on_batch(images, CLASSES)
     return model
@@ -62,15 +64,19 @@ def test_another_resolution_and_head_replace_positions_and_head_alone(tmp_path):
     assert moved(before, model) == set(before)
 
 
-@pytest.mark.parametrize("option", [{"head_only": True}, {"trainable_blocks": 1}], ids=str)
-def test_frozen_weights_stay_and_trainable_weights_move(option):
+@pytest.mark.parametrize("blocks", [None, 1])
+def test_frozen_weights_stay_and_trainable_weights_move(blocks):
     """Frozen weights are equal bit by bit after two updates with momentum."""
     model = random_tiny(num_classes=3, **SMALL)
     before = values_of(model)
     after_blocks = {path for path in before if path.split("/")[0] in ("encoder_norm", "head")}
     last_block = {path for path in before if path.startswith("block_1/")}
-    learns = {"head/kernel", "head/bias"} if "head_only" in option else after_blocks | last_block
-    assert moved(before, steps(model, 2, **option)) == learns
+    learns = {"head/kernel", "head/bias"} if blocks is None else after_blocks | last_block
+    if blocks is None:
+        train_head(model)
+    else:
+        train_last_blocks(model, blocks)
+    assert moved(before, steps(model, 2)) == learns
 
 
 def test_lora_moves_its_matrices_and_the_head(tmp_path):
@@ -78,7 +84,8 @@ def test_lora_moves_its_matrices_and_the_head(tmp_path):
     keras.utils.set_random_seed(0)
     model = random_tiny(num_classes=3, **SMALL)
     logits = numpy_of(model(IMAGES))
-    steps(model, 0, lora_rank=2)
+    enable_lora(model, 2)
+    steps(model, 0)
     np.testing.assert_array_equal(numpy_of(model(IMAGES)), logits)
     before = values_of(model)
     lora = {path for path in before if "lora_kernel" in path}
@@ -161,8 +168,8 @@ def test_gradients_held_by_variables_are_clipped_in_place():
 def test_layer_decay_gives_every_weight_of_a_hybrid_its_multiplier():
     """The ResNet stem has the smallest; block_1 and block_10 are different layers."""
     model = tiny(**{**HYBRID, "image_size": 32, "num_layers": 11})
-    recipe = transfer_recipe(model, 10, layer_decay=0.9)
-    optimizer = recipe.compile_args["optimizer"]
+    recipe = TransferRecipe(10, layer_decay=0.9)
+    optimizer = recipe.compile_args(model)["optimizer"]
     optimizer.build(model.trainable_weights)
     multipliers = dict(
         zip((w.path for w in model.trainable_weights), optimizer.multiplier_of, strict=True)
@@ -178,8 +185,8 @@ def test_layer_decay_gives_every_weight_of_a_hybrid_its_multiplier():
 def test_a_layerwise_optimizer_survives_saving(tmp_path):
     """Multipliers, decayed weights, schedule and momentum; the next step is bitwise equal."""
     model = random_tiny(**SMALL)
-    recipe = transfer_recipe(model, 100, 4, layer_decay=0.5, weight_decay=0.1, decay="linear")
-    model.compile(**recipe.compile_args)
+    recipe = TransferRecipe(100, 4, layer_decay=0.5, weight_decay=0.1, decay="linear")
+    model.compile(**recipe.compile_args(model))
     gradients = [normal(3, *weight.shape) for weight in model.trainable_weights]
     after_each(model.optimizer, model.trainable_weights, gradients)
     model.save(tmp_path / "model.keras")
@@ -204,11 +211,7 @@ def test_train_only_takes_whole_layer_names_and_parts_of_layers():
     assert counts == [norm_and_head, norm_and_head + block, norm_and_head + 11 * block]
 
 
-def test_the_recipe_resets_the_head_only_with_new_head():
-    """By default, the recipe keeps a trained head."""
+def test_a_zeroed_head_gives_logits_of_zero():
     model = random_tiny(**SMALL)
-    head = values_of(model)["head/kernel"]
-    transfer_recipe(model, 10)
-    np.testing.assert_array_equal(values_of(model)["head/kernel"], head)
-    transfer_recipe(model, 10, new_head=True)
+    zero_head(model)
     assert not numpy_of(model(IMAGES)).any()

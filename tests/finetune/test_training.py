@@ -10,7 +10,7 @@ import pytest
 from keras_vit import ConfigError, VisionTransformer
 from keras_vit.data import from_arrays
 from keras_vit.evaluation import evaluate
-from keras_vit.finetune import train, transfer_recipe
+from keras_vit.finetune import TransferRecipe, train
 from tests.digits import digits
 from tests.helpers import tiny
 
@@ -32,9 +32,7 @@ def run(out: Path, callbacks=(), **options) -> dict:
     images, _, classes, _ = digits()
     data = from_arrays(images[:24], classes[:24] % 2, model, 8, steps_per_epoch=STEPS)
     validation = from_arrays(images[24:34], classes[24:34] % 2, model, 5)
-    recipe = transfer_recipe(
-        model, EPOCHS * STEPS, 8, learning_rate=0.1, steps_per_epoch=STEPS, ema=0.5
-    )
+    recipe = TransferRecipe(EPOCHS * STEPS, 8, learning_rate=0.1, steps_per_epoch=STEPS, ema=0.5)
     return train(
         model, data, validation, recipe=recipe, out=out, callbacks=callbacks, verbose=0, **options
     )
@@ -98,10 +96,10 @@ def test_fine_tuning_in_bfloat16_is_as_accurate_as_in_float32():
     for dtype in ("float32", "mixed_bfloat16"):
         keras.utils.set_random_seed(0)
         model = VisionTransformer.from_preset("vit_digits", num_classes=2, dtype=dtype)
-        recipe = transfer_recipe(model, 46, 64, learning_rate=0.01, steps_per_epoch=23)
-        model.compile(**recipe.compile_args)
+        recipe = TransferRecipe(46, 64, learning_rate=0.01, steps_per_epoch=23)
+        model.compile(**recipe.compile_args(model))
         data = model.preprocessor(images), classes % 2
-        model.fit(*data, batch_size=64, verbose=0, **recipe.fit_args)
+        model.fit(*data, batch_size=64, verbose=0, **recipe.fit_args(model))
         accuracy[dtype] = evaluate(model, (model.preprocessor(test), test_classes % 2)).top1
     assert accuracy["float32"] > 0.98
     assert accuracy["mixed_bfloat16"] >= accuracy["float32"] - 0.005
