@@ -76,13 +76,12 @@ def verify(
         CheckpointError: as `load`; or the two checkpoints take images of different sizes.
         LibraryUnavailableError: the files belong to a library that cannot run here.
     """
-    source = Source.of(source)
+    source, against = Source.of(source), None if against is None else Source.of(against)
     model = load(source, **fields)
     images = formula_images(*image_shape(model))
     if against is None:
         origin, logits = run_origin(source, model, fields)
         return Verification((check("logits", compute(model, images)["logits"], logits, origin),))
-    against = Source.of(against)
     other = load(against, **fields)
     if image_shape(other) != image_shape(model):
         raise CheckpointError(

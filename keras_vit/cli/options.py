@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from keras_vit.arguments import check_data
+
 if TYPE_CHECKING:
     from keras_vit.data import ImageData
     from keras_vit.model import VisionTransformer
@@ -32,6 +34,13 @@ def drop_unset(options: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in options.items() if v is not None and v is not False}
 
 
+def shown_default(value: Any) -> Any:
+    """Returns a default as it is typed; None for an option that has none, or is a switch."""
+    if value is None or isinstance(value, bool):
+        return None
+    return " ".join(value) if isinstance(value, tuple) else str(value)
+
+
 @Parameter(name="*")
 @dataclasses.dataclass(frozen=True)
 class Fields:
@@ -56,7 +65,7 @@ class Labelled:
     """The part, the labels and the batches of labelled images.
 
     Args:
-        split: split of tfds: or hf: data, test by default.
+        split: split of tfds: or hf: data; by default test, and for probe train.
         labels: table of labels in the folder, CSV (path,label) or JSON; for tfds: and hf: data the
             name of the feature or column.
         batch_size: number of images in a batch.
@@ -67,6 +76,10 @@ class Labelled:
     labels: str | None = None
     batch_size: Positive = 32
     skip_unreadable: bool = False
+
+    def check(self, name: str) -> None:
+        """Refuses places that do not exist, before a backend starts."""
+        check_data(name, self.split, self.labels)
 
     def read(self, name: str, model: "VisionTransformer", multi_label: bool) -> "ImageData":
         """Returns the images of a name, as a model takes them."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Group, Parameter
 from cyclopts.validators import LimitedChoice, mutually_exclusive
 
+from keras_vit.arguments import check_results, check_training
 from keras_vit.cli.console import console, start_backend, tell
 from keras_vit.cli.options import Pixels, Positive, Share, drop_unset, size_of
 
@@ -85,6 +86,8 @@ def finetune(
     The folder OUT gets the presets best/ and last/, log.csv and the state for --resume. The head
     of the preset is kept if the images have its classes.
 
+    Example: keras-vit finetune photos/ --preset vit_s14.dinov2 --out run
+
     Args:
         data: folder with a folder of images per class, tfds:NAME, or hf:OWNER/NAME.
         out: path of the folder for the results.
@@ -103,6 +106,14 @@ def finetune(
         validation: share of the data that is held out, another folder or split, or none.
         skip_unreadable: leave out images that cannot be read.
     """
+    check_training(
+        data,
+        out,
+        resume=resume,
+        split=split,
+        validation=_share_or_name(validation),
+        labels=labels,
+    )
     source: Any
     if preset is not None:  # an unknown name is refused before a backend starts
         from keras_vit.checkpoints import Source
@@ -179,9 +190,12 @@ def _announce(plan: "Plan") -> None:
 def demo(*, out: Path = Path("demo")) -> None:
     """Show what keras_vit does: predict, fine-tune, save, reload and explain.
 
+    Example: keras-vit demo --out demo
+
     Args:
         out: path of the folder for the results.
     """
+    check_results(out)
     start_backend(saves=True)
     from keras_vit.cli.demo import run
 

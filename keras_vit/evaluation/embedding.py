@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from keras_vit.arguments import check_features
 from keras_vit.config.rules import COUNT
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.evaluation.batches import Batch, predict
@@ -57,10 +58,7 @@ def embed(
             model has no such layer; no image can be read.
     """
     out = Path(out)
-    if out.suffix != ".npy":
-        raise ConfigError(f"{out}: expected a name that ends in .npy.")
-    if out.exists():
-        raise ConfigError(f"{out} exists. Remove it, or choose another name.")
+    check_features(out)
     COUNT.check("batch_size", batch_size)
     names = list(dict.fromkeys(map(os.fsdecode, paths)))
     if not names:

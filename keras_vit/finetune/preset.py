@@ -1,7 +1,6 @@
 """From a preset and the name of a data set to a trained preset: `keras-vit finetune`."""
 
 import dataclasses
-import math
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -9,13 +8,14 @@ from typing import Any
 
 import keras
 
+from keras_vit.arguments import check_training
 from keras_vit.checkpoints import CheckpointInfo, Source, inspect
 from keras_vit.data import ImageData
 from keras_vit.data.by_name import training_and_validation
 from keras_vit.environment.backend import require_training
 from keras_vit.evaluation.many_labels import choose_thresholds
 from keras_vit.finetune.recipes import Recipe, augreg_recipe, transfer_recipe
-from keras_vit.finetune.training import BEST, LAST, check_out, save_trained, train
+from keras_vit.finetune.training import BEST, LAST, save_trained, train
 from keras_vit.images import Preprocessor
 from keras_vit.labels import expand
 from keras_vit.model import VisionTransformer
@@ -23,7 +23,9 @@ from keras_vit.sources.preset_config import PresetConfig
 from keras_vit.variants import variant
 
 _EPOCHS = 20
-"""Number of epochs that the steps are divided into; each epoch ends with a validation."""
+"""Most epochs that the steps are divided into; each epoch ends with a validation."""
+_LEAST_STEPS = 10
+"""Fewest steps of an epoch, unless the training has fewer: a validation costs as much as some."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +124,9 @@ def finetune_preset(
         CheckpointError: the weights do not fit, or `out` holds another training.
     """
     require_training()
-    check_out(Path(out), resume)  # before any data are read
+    check_training(
+        data, Path(out), resume=resume, split=split, validation=validation, labels=labels
+    )
     source, description = _start(preset, from_scratch, image_size)
     images, held_out = training_and_validation(
         data,
@@ -132,7 +136,7 @@ def finetune_preset(
         labels=labels,
         multi_label=multi_label,
         batch_size=batch_size // accumulate or 1,
-        steps_per_epoch=max(1, math.ceil(steps * accumulate / _EPOCHS)),
+        steps_per_epoch=accumulate * max(1, min(steps, max(_LEAST_STEPS, steps // _EPOCHS))),
         augmentation=augmentation,
         one_hot=label_smoothing > 0 or multi_label,
         seed=seed,

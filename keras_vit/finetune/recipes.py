@@ -279,7 +279,7 @@ def _loss_and_metrics(model: "VisionTransformer", settings: dict[str, Any]) -> d
     if model.thresholds is not None and not multi_label:
         raise ConfigError(
             "The model has thresholds, as every model of one class has, for many labels per image: "
-            "give multi_label=True (--multi-label), or two classes and model.thresholds = None."
+            "give multi_label=True, or two classes and model.thresholds = None."
         )
     if not one_hot and (smoothing or is_sigmoid):
         name = "loss='sigmoid'" if is_sigmoid else f"label_smoothing={smoothing}"

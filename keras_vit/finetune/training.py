@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
+from keras_vit.arguments import check_new
 from keras_vit.distribution.processes import by_the_first, process, together
 from keras_vit.distribution.torchrun import ddp
 from keras_vit.errors import ConfigError
@@ -62,7 +63,7 @@ def train(
     """
     out = Path(out)
     index, _ = process()
-    by_the_first(lambda: check_out(out, resume), out)
+    by_the_first(lambda: check_new(out, resume), out)
     for part in (data, validation):
         if part is not None:
             part.check(model)
@@ -98,20 +99,6 @@ def train(
 def _make(out: Path) -> None:
     with failure_named(out):
         out.mkdir(parents=True, exist_ok=True)
-
-
-def check_out(out: Path, resume: bool) -> None:
-    """Checks the folder for a training.
-
-    Raises:
-        ConfigError: the folder is not empty, or is a file, and `resume` is False.
-    """
-    taken = out.exists() and (not out.is_dir() or any(out.iterdir()))
-    if taken and not resume:
-        raise ConfigError(
-            f"{out}: exists already. Choose another folder, or continue the training in it with "
-            "resume=True (--resume)."
-        )
 
 
 class _CsvLog(keras.callbacks.Callback):
@@ -181,9 +168,7 @@ def _check_recipe(recipe: Recipe, data: Any) -> None:
         )
     is_binary = recipe.settings.get("multi_label") or recipe.settings.get("loss") == "sigmoid"
     if getattr(data, "multi_label", False) and not is_binary:
-        raise ConfigError(
-            "The images have many labels each; give the recipe multi_label=True (--multi-label)."
-        )
+        raise ConfigError("The images have many labels each; give the recipe multi_label=True.")
     for name, expected in (
         ("batch_size", recipe.batch_size),
         ("one_hot", recipe.settings.get("one_hot")),

@@ -63,8 +63,9 @@ def serve(
     """
     check_installed()
     from keras_vit.serving import server
+    from keras_vit.sources.source import Source
 
-    server.run(source, host, port, settings or Settings(), access_log, announce)
+    server.run(Source.of(source), host, port, settings or Settings(), access_log, announce)
 
 
 def check_installed() -> None:

@@ -13,16 +13,16 @@ from typing import Any
 import uvicorn
 from PIL import Image
 
+from keras_vit.environment import backend
 from keras_vit.errors import ConfigError
-from keras_vit.model import VisionTransformer
-from keras_vit.serving.routes import build_application
 from keras_vit.serving.settings import Settings
+from keras_vit.sources.source import Source
 
 _BACKLOG = 2048  # uvicorn's own
 
 
 def run(
-    source: str | os.PathLike[str],
+    source: Source,
     host: str,
     port: int,
     settings: Settings,
@@ -34,6 +34,10 @@ def run(
         settings, allowed_hosts=("localhost", host, *settings.allowed_hosts)
     )
     with _listen(host, port) as listening:
+        backend.start()
+        from keras_vit.model import VisionTransformer
+        from keras_vit.serving.routes import build_application
+
         # The answer 413 tells the client of too many pixels; Pillow need not warn of them too.
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         app = build_application(VisionTransformer.from_preset(source), settings)

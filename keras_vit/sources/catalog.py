@@ -260,7 +260,9 @@ def _advice(name: str) -> str:
             return f" The weights that {library} gives this name are {listed(ours)} here."
     if address := _address_on_hub(name):
         return f" For the repository of the Hub write {address!r}."
-    near = difflib.get_close_matches(name, CATALOG, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(name, {**VARIANTS, **CATALOG}, n=3, cutoff=0.5)
+    if near and near[0] in VARIANTS:
+        return f" Did you mean {near[0]!r}? Its presets: {', '.join(list_presets(near[0]))}."
     return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
