@@ -32,7 +32,7 @@ def check_images(paths: Iterable[Path]) -> None:
     Raises:
         ConfigError: a path leads nowhere.
     """
-    if absent := [path for path in paths if not os.path.lexists(path)]:
+    if absent := [str(path) for path in paths if not os.path.lexists(path)]:
         raise ConfigError(f"{listed(absent)}: no such file or folder.")
 
 

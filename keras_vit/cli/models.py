@@ -175,7 +175,7 @@ def convert(
         to: library that reads the result: timm, transformers, keras_hub, google, big_vision, ...
         lossy: also write a model whose outputs will differ, because the other library lacks its
             arithmetic.
-        allow_pickle_weights: read a .bin or .pth file, of which torch reads plain weights alone; see
+        allow_pickle_weights: read a .bin or .pth file, by torch's reader of plain weights; see
             SECURITY.md.
     """
     from keras_vit.checkpoints import convert as convert_checkpoint

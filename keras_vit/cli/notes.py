@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from keras_vit.cli.console import warn_on_stderr
 from keras_vit.text import log
 
-
 _VALUE = r"('[^']*'|\(\d+, \d+\)|-?\w[\w.-]*\w|-?\w)?"
 
 

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from keras_vit.arguments import check_results
 from keras_vit.cli.console import image_files, load_model, note_backend, stderr, tell
 from keras_vit.cli.options import Pixels, Positive, drop_unset, size_of
-from keras_vit.environment.extras import import_extra
+from keras_vit.environment.extras import import_extra, is_installed
 from keras_vit.serving import Settings
 
 _LIMITS = Settings()
@@ -51,7 +51,8 @@ def explain(
     """
     check_results(out)
     paths = image_files(images)
-    import_extra("matplotlib.colors", "figures", "A report")
+    if not is_installed("matplotlib"):
+        import_extra("matplotlib", "figures", "A report")
     model = load_model(preset, "explain", **drop_unset({"image_size": size_of(image_size)}))
     from keras_vit.explanation.report import write_report
 

@@ -23,7 +23,6 @@ from keras_vit.evaluation.leave_one_out import (
 from keras_vit.evaluation.many_labels import best_thresholds
 from keras_vit.heads import copy_with_head
 from keras_vit.model import VisionTransformer
-from keras_vit.text import counted
 
 _KINDS = {"token": "class token", "gap": "mean of the patches", "token_and_mean": "both"}
 _MOST = 100
@@ -150,13 +149,13 @@ class Probe:
         gain = self.gain(more)
         learns = [f"{more:,} more images would add about {100 * gain:.1f} points."]
         return [
-            f"{measure.capitalize()} {self.accuracy:.1%} of {counted(len(self.probabilities), 'image')}, "
-            f"each scored by the classifier of all others; nine times in ten the true {measure} is "
-            f"between {low:.1%} and {high:.1%}.",
+            f"{measure.capitalize()} {self.accuracy:.1%} of {len(self.probabilities):,} images, "
+            "each scored by the classifier of all others; nine times in ten the true "
+            f"{measure} is between {low:.1%} and {high:.1%}.",
             f"Features: {place}; l2={self.l2:g}.",
             *(learns if math.isfinite(gain) else []),
-            f"Labels that look wrong: {len(self.suspects):,}. Pairs of images that look alike across "
-            f"classes: {len(self.pairs):,}.",
+            f"Labels that look wrong: {len(self.suspects)}. Pairs of images that look alike across "
+            f"classes: {len(self.pairs)}.",
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -197,7 +196,8 @@ def probe(
         batch_size: images per step.
         progress: called with the number of images after each batch.
         **options: arguments of `keras_vit.data.ImageData`, such as `unreadable="skip"`; `split`,
-            by default `"train"`; and for many labels `labels` and `multi_label`, see `keras_vit.data.from_folder`.
+            by default `"train"`; and for many labels `labels` and `multi_label`, see
+            `keras_vit.data.from_folder`.
 
     Raises:
         ConfigError: a class has fewer than two images, or with many labels fewer than two images

@@ -61,11 +61,13 @@ def serve(
             the model takes no image files.
         PresetError, CheckpointError: as `VisionTransformer.from_preset`.
     """
-    check_installed()
-    from keras_vit.serving import server
     from keras_vit.sources.source import Source
 
-    server.run(Source.of(source), host, port, settings or Settings(), access_log, announce)
+    source = Source.of(source)
+    check_installed()
+    from keras_vit.serving import server
+
+    server.run(source, host, port, settings or Settings(), access_log, announce)
 
 
 def check_installed() -> None:

@@ -1,7 +1,6 @@
 """The port and signals of `keras-vit serve`."""
 
 import dataclasses
-import os
 import signal
 import socket
 import threading

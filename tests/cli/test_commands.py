@@ -16,6 +16,7 @@ from PIL import Image
 
 from keras_vit import __version__, cli
 from keras_vit.checkpoints import inspect
+from tests.forks import Nursery
 from tests.golden import FOLDER
 from tests.processes import python
 from tests.thorough import times
@@ -75,7 +76,7 @@ def test_predict_takes_files_and_folders(capsys, tmp_path):
 
 @pytest.mark.on_one_backend("torch")
 def test_predict_classifies_the_readable_images_and_names_the_others(capsys, tmp_path, monkeypatch):
-    """With a damaged or missing image the exit status is 1; progress is shown on a terminal."""
+    """With a damaged image the exit status is 1; progress is shown on a terminal."""
     folder = tmp_path / "folder"
     folder.mkdir()
     for k in range(40):  # more than a batch
@@ -91,8 +92,6 @@ def test_predict_classifies_the_readable_images_and_names_the_others(capsys, tmp
     assert printed.err.count("not a readable image") == 1
     assert "07.png" in printed.err
     assert "images/s" in printed.err
-    assert cli.main(["predict", "absent.png", "--preset", "vit_digits"]) == 1
-    assert "absent.png: no such file" in capsys.readouterr().err
 
 
 def test_list_prints_presets_and_version_the_release(capsys):
@@ -160,6 +159,9 @@ def test_long_paths_are_printed_in_full(capsys, tmp_path, monkeypatch):
 
 QUICK = """
 import sys
+def refuse(event, arguments):
+    assert event not in ("socket.connect", "socket.getaddrinfo"), arguments
+sys.addaudithook(refuse)
 from keras_vit.cli import main
 status = main(sys.argv[1:])
 assert status == 2, status
@@ -167,28 +169,64 @@ assert not {"keras", "jax", "torch", "tensorflow"} & set(sys.modules)
 """
 
 
+@pytest.fixture(scope="module")
+def without_keras():
+    """Runs programs in forks of a process that has imported the command line alone."""
+    process = Nursery("keras_vit.cli keras_vit.checkpoints")
+    yield process
+    process.close()
+
+
 @pytest.mark.without_backend
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("predict x.png --preset vit_b16", "is an architecture, not a preset. Its presets: vit_b"),
+        ("predict {image} --preset vit_b16", "is an architecture, not a preset. Its presets: vit_b"),
         ("predict x.png --preset vit_digits --top 0", '"0" for --top. Must be >= 1.'),
         ("predict https://a.b/c.jpg --preset x", "Fetch it: curl -LO 'https://a.b/c.jpg'"),
-        ("list --resolution 225", "resolution=225: no preset has it."),
+        ("list --resolution 225", "--resolution 225: no preset has it."),
+        ("predict photos/ d.png --preset vit_b16.augreg_i21k_224", "photos, d.png: no such file"),
+        ("predict {image} --preset vit_b61", "Did you mean 'vit_b16'? Its presets: vit_b"),
+        ("predict {image} --preset vit_s14.dinov2", "embed writes its features; probe fits"),
+        ("explain {image} --preset vit_s14.dinov2", "embed writes its features; probe fits"),
+        ("explain {image} --preset vit_digits --out {image}", "expected a folder for the results"),
+        ("embed {image} --preset vit_digits --out x.txt", "expected a name that ends in .npy"),
+        ("embed {image} --preset vit_digits --out {image}", "expected a name that ends in .npy"),
+        ("evaluate nowhere --preset vit_digits", "nowhere: expected a folder with a folder of"),
+        ("evaluate {here} --preset vit_digits --labels x.csv", "--labels 'x.csv': no such table"),
+        ("evaluate {here} --preset vit_digits --split test", "a folder has no split 'test'"),
+        ("probe nowhere --preset vit_digits --out y", "nowhere: expected a folder with a folder"),
+        ("probe {here} --preset vit_digits --out {here}/y", "lies in the folder of the images"),
+        ("export vit_digits --out {image}", "expected a folder for the results, found a file"),
+        ("export vit_digits --out y --calibration nowhere", "nowhere: no such file or folder"),
+        ("serve no_such", "no_such' is no preset"),
+        ("serve vit_digits --port 70000", "--port 70000: the server cannot listen"),
+        ("verify no_such", "no_such' is no preset"),
+        ("verify vit_digits no_such", "no_such' is no preset"),
+        ("finetune nowhere --preset vit_digits --out y", "nowhere: expected a folder with a"),
+        ("finetune {here} --preset vit_digits --out {here}", "training in it with --resume."),
+        ("finetune {here} --preset vit_digits --out y --validation nowhere", "nowhere: expected a"),
+        ("demo --out {image}", "expected a folder for the results, found a file"),
         ("finetune x --preset x --out y --image-size 1 2 3", "--image-size accepts at most 2"),
         ("finetune x --preset x --out y --augmentation ligt1", 'Did you mean "light1"'),
         ("finetune x --preset x --out y --label-smoothing 1", "--label-smoothing. Must be < 1"),
-        ("finetune x --from-scratch vit_ti61 --out y", "Did you mean 'vit_ti16'"),
+        ("finetune {here}/.. --from-scratch vit_ti61 --out y", "Did you mean 'vit_ti16'"),
         ("finetune x --out y", "Exactly 1 of {--preset, --from-scratch} must be specified"),
-        ("embed x.png --preset no_such --out y.npy", "no_such' is no preset"),
+        ("embed {image} --preset no_such --out y.npy", "no_such' is no preset"),
         ("convert vit_digits x.npz --to gogle", "Did you mean 'google'"),
     ],
 )
-def test_bad_arguments_are_refused_before_a_backend_is_imported(arguments, message):
-    """The process ends with status 2 and has imported neither Keras nor a backend."""
-    process = python(QUICK, *arguments.split())
+def test_bad_arguments_are_refused_before_a_backend_is_imported(
+    arguments, message, tmp_path, without_keras
+):
+    """The process ends with status 2, has opened no connection, and imported no Keras."""
+    image = tmp_path / "digit.png"
+    Image.fromarray(np.zeros((8, 8), "uint8")).save(image)
+    words = arguments.format(image=image, here=tmp_path)
+    process = without_keras.run("-c", QUICK, *words.split(), cwd=tmp_path)
     assert process.returncode == 0, process.stderr
     assert message in " ".join(process.stderr.split())
+    assert list(tmp_path.iterdir()) == [image]
 
 
 @pytest.mark.parametrize(
