@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn, Task
 from rich.table import Table
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
 
 
+_LEAST_WIDTH = 30
 _NUMBER = re.compile(r"[\d,]+(\.\d+)?%?")
 
 
@@ -110,8 +112,9 @@ def show(
 ) -> None:
     """Prints rows as a table on a terminal, as tab-separated lines elsewhere, or as JSON.
 
-    No cell is shortened, and the first column is never folded, so that a name can be copied. The
-    first line has the headings. Integers have separators on a terminal alone.
+    No cell is shortened, and only the last column is folded, so that names can be copied; a table
+    that is wider than the terminal is wrapped by it. The first line has the headings. Integers have
+    separators on a terminal alone.
 
     Args:
         as_json: whether the user has chosen JSON.
@@ -125,15 +128,19 @@ def show(
         print(json.dumps(objects if whole is None else whole, indent=2))
     elif console.is_terminal:
         cells = [[f"{v:,}" if type(v) is int else str(v) for v in row] for row in rows]
-        table = Table(box=None, pad_edge=False)
+        widths = [max(map(cell_len, column)) for column in zip(headings, *cells, strict=True)]
+        last = min(widths[-1], _LEAST_WIDTH)
+        needed = sum(width + 2 for width in widths[:-1]) + last
+        # A width of its own keeps rich from folding the columns into the terminal.
+        own = None if needed <= console.width else needed
+        table = Table(box=None, pad_edge=False, width=own)
         for k, heading in enumerate(headings):
             numbers = all(_NUMBER.fullmatch(row[k]) for row in cells if row[k])
-            table.add_column(
-                heading, overflow="fold", no_wrap=k == 0, justify="right" if numbers else "left"
-            )
+            is_last, side = heading == headings[-1], "right" if numbers else "left"
+            table.add_column(heading, overflow="fold", no_wrap=not is_last, justify=side)
         for row in cells:
             table.add_row(*row)
-        console.print(table)
+        console.print(table, crop=False)
     else:
         for row in [list(headings), *rows]:
             print("\t".join(map(visible, row)))

@@ -11,6 +11,7 @@ from cyclopts.validators import LimitedChoice, mutually_exclusive
 from keras_vit.arguments import check_results, check_training
 from keras_vit.cli.console import console, start_backend, tell
 from keras_vit.cli.options import Pixels, Positive, Share, drop_unset, size_of
+from keras_vit.text import counted
 
 if TYPE_CHECKING:
     from keras_vit.finetune import Plan
@@ -177,11 +178,11 @@ def _announce(plan: "Plan") -> None:
         "images": f"{data.num_images:,} to train on, {held_out:,} to validate",
         "classes": f"{data.num_classes:,}, of {counts[0]:,} to {counts[-1]:,} images each",
         "pixels": "any size" if size is None else f"{size[0]} x {size[1]}",
-        "steps": f"{settings['steps']:,} of {settings['batch_size']} images; an epoch has "
-        f"{len(data):,} batches",
+        "steps": f"{settings['steps']:,} of {counted(settings['batch_size'], 'image')}; batches in an "
+        f"epoch: {len(data):,}",
     }
     if data.unreadable:
-        facts["left out"] = f"{len(data.unreadable):,} images that cannot be read"
+        facts["left out"] = f"{counted(len(data.unreadable), 'image')} that cannot be read"
     facts["head"] = "of the preset, which has these classes" if plan.keeps_head else "new"
     for name, fact in facts.items():
         tell(f"{name:<12} {fact}")

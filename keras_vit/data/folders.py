@@ -18,7 +18,7 @@ from keras_vit.data.records import Records, choose_names, multi_hot
 from keras_vit.errors import ConfigError, listed, nearest, shown
 from keras_vit.images import is_image_file, list_images
 from keras_vit.images.decoding import format_of_name
-from keras_vit.text import warn
+from keras_vit.text import counted, warn
 
 
 def from_folder(
@@ -250,4 +250,5 @@ def _normal(path: str | Path) -> str:
 def _warn_of_others(root: Path, paths: list[str]) -> None:
     """Warns of the files in a folder that are not images."""
     if paths:
-        warn(f"{root}: {len(paths)} files are not images and are left out, such as {paths[0]}.")
+        left_out = counted(len(paths), "file")
+        warn(f"{root}: left out {left_out} without an image, such as {paths[0]}.")

@@ -2,11 +2,13 @@
 
 import gc
 import json
+import logging
 import os
 import re
 import signal
 import sys
 import time
+import warnings
 from importlib import metadata
 
 import keras
@@ -16,6 +18,7 @@ from PIL import Image
 
 from keras_vit import __version__, cli
 from keras_vit.checkpoints import inspect
+from keras_vit.sources.catalog import CATALOG
 from tests.forks import Nursery
 from tests.golden import FOLDER
 from tests.processes import python
@@ -157,6 +160,69 @@ def test_long_paths_are_printed_in_full(capsys, tmp_path, monkeypatch):
     assert str(image) in re.sub(r"\s|\x1b\[[0-9;]*m", "", printed) or "…" not in printed
 
 
+@pytest.mark.without_backend
+@pytest.mark.parametrize("command", cli._COMMANDS, ids=lambda command: command.__name__)
+def test_the_example_of_a_help_can_be_typed(capsys, command):
+    """Its options exist, and its presets too; no line of a help ends in the middle of a sentence."""
+    name = command.__name__.rstrip("_")
+    assert cli.main([name, "--help"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    (words,) = re.findall("Example: keras-vit (.*)", command.__doc__)
+    assert f"Example: keras-vit {words}" in printed
+    typed, bound, _ = cli.app.parse_args(words.split(), exit_on_error=False)
+    assert typed is command
+    presets = [bound.arguments.get(key) for key in ("preset", "source")]
+    for preset in presets:
+        assert preset in (None, "run/best") or preset in CATALOG
+
+
+@pytest.mark.without_backend
+def test_a_table_on_a_narrow_terminal_folds_no_name(capsys, monkeypatch):
+    """Nor a number, whose thousands have separators there."""
+    monkeypatch.setattr(cli.console.console, "_force_terminal", True)
+    monkeypatch.setattr(cli.console.console, "_width", 60)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", run(capsys, "list", "--variant", "vit_s16")).splitlines()
+    row = next(line for line in lines if line.startswith("vit_s16.augreg_i21k_ft_i1k_384 "))
+    assert row.split()[1:6] == ["i21k_ft_i1k", "22,196,584", "384", "1,000", "83.73"]
+
+
+@pytest.mark.without_backend
+def test_notes_are_one_line_and_other_libraries_log_nothing(capsys, monkeypatch):
+    """Warnings and log lines; afterwards all is as it was."""
+    from keras_vit.text import log, warn
+
+    def noisy(*arguments, **named):
+        warn("a warning")
+        log.warning("a line of %s", "log")
+        logging.getLogger("a.stranger").warning("a stranger's line")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("keras_vit.cli.models.show", noisy)
+    before = warnings.showwarning, logging.lastResort.level, log.handlers.copy()
+    assert cli.main(["list", "--data", "digits"]) == 2
+    notes = ["a warning", "a line of log", "list: No space left on device."]
+    assert capsys.readouterr().err.splitlines() == [f"keras-vit: {note}" for note in notes]
+    assert before == (warnings.showwarning, logging.lastResort.level, log.handlers)
+
+
+@pytest.mark.without_backend
+@pytest.mark.parametrize(
+    ("of_python", "of_the_shell"),
+    [
+        ("Continue with resume=True.", "Continue with --resume."),
+        ("It needs image_size=.", "It needs --image-size."),
+        ("image_size=(24, 32): too large", "--image-size 24 32: too large"),
+        ("labels='x y.csv', batch_size=-1: no", "--labels 'x y.csv', --batch-size -1: no"),
+        ("learning_rate=0.1 and one_hot=True", "--learning-rate 0.1 and one_hot=True"),
+        ("my_labels=3", "my_labels=3"),
+    ],
+)
+def test_an_error_names_the_options_of_its_command(of_python, of_the_shell):
+    """An argument without an option keeps its name."""
+    options = ["--resume", "--image-size", "--labels", "--batch-size", "--learning-rate"]
+    assert cli.in_words_of_the_shell(of_python, options) == of_the_shell
+
+
 QUICK = """
 import sys
 def refuse(event, arguments):
@@ -181,7 +247,10 @@ def without_keras():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("predict {image} --preset vit_b16", "is an architecture, not a preset. Its presets: vit_b"),
+        (
+            "predict {image} --preset vit_b16",
+            "is an architecture, not a preset. Its presets: vit_b",
+        ),
         ("predict x.png --preset vit_digits --top 0", '"0" for --top. Must be >= 1.'),
         ("predict https://a.b/c.jpg --preset x", "Fetch it: curl -LO 'https://a.b/c.jpg'"),
         ("list --resolution 225", "--resolution 225: no preset has it."),
