@@ -178,8 +178,8 @@ def _announce(plan: "Plan") -> None:
         "images": f"{data.num_images:,} to train on, {held_out:,} to validate",
         "classes": f"{data.num_classes:,}, of {counts[0]:,} to {counts[-1]:,} images each",
         "pixels": "any size" if size is None else f"{size[0]} x {size[1]}",
-        "steps": f"{settings['steps']:,} of {counted(settings['batch_size'], 'image')}; batches in an "
-        f"epoch: {len(data):,}",
+        "steps": f"{settings['steps']:,} of {counted(settings['batch_size'], 'image')}; "
+        f"batches in an epoch: {len(data):,}",
     }
     if data.unreadable:
         facts["left out"] = f"{counted(len(data.unreadable), 'image')} that cannot be read"
