@@ -1,4 +1,4 @@
-"""What stands beside a command's answer on stderr: notes of keras_vit, one line each."""
+"""Notes on stderr beside a command's answer, one line each, and messages in a shell's words."""
 
 import logging
 import os
