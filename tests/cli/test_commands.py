@@ -163,7 +163,7 @@ def test_long_paths_are_printed_in_full(capsys, tmp_path, monkeypatch):
 @pytest.mark.without_backend
 @pytest.mark.parametrize("command", cli._COMMANDS, ids=lambda command: command.__name__)
 def test_the_example_of_a_help_can_be_typed(capsys, command):
-    """Its options exist, and its presets too; no line of a help ends in the middle of a sentence."""
+    """Its options exist, and its presets too; a paragraph of the help is wrapped as one."""
     name = command.__name__.rstrip("_")
     assert cli.main([name, "--help"]) == 0
     printed = " ".join(capsys.readouterr().out.split())

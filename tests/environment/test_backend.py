@@ -75,6 +75,7 @@ def test_a_backend_chosen_by_the_user_is_kept(words, machine):
         ((), {}, "no backend to compute with; install one: pip install 'keras-vit[jax]'"),
         (("jax",), {"in_environment": "torch"}, "takes torch (KERAS_BACKEND), which is not"),
         (("jax", "torch"), {}, "set KERAS_BACKEND to jax or torch"),
+        (("torch",), {"in_environment": "pytorch"}, "Did you mean 'torch'? KERAS_BACKEND takes"),
         (("torch",), {"in_file": "jax"}, "keras.json), which is not installed; set KERAS_BACKEND"),
     ],
 )
