@@ -31,7 +31,7 @@ def __getattr__(name: str) -> Any:
     except AttributeError as error:
         message = f"module 'keras_vit' has no attribute {name!r}.{answer_habit(name)}"
         raise AttributeError(message, name=name, obj=sys.modules[__name__]) from error
-    except ImportError as error:
+    except (ImportError, ValueError) as error:  # ValueError: Keras knows no such backend
         if reason := refusal():
             raise reason from error
         raise

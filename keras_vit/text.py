@@ -38,6 +38,11 @@ def visible(text: object, lines: bool = False) -> str:
     return "".join(c if c in kept or _can_be_seen(c) else _escape(c) for c in text)
 
 
+def counted(number: int, noun: str) -> str:
+    """Returns `"1 image"`, or `"1,200 images"`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def in_markdown(text: object) -> str:
     """Returns text for a line of Markdown, with markup escaped; a bare URL stays a link."""
     return _MARKUP.sub(r"\\\g<0>", visible(text))

@@ -10,7 +10,15 @@ pytestmark = pytest.mark.without_backend
 PACKAGE = Path(__file__).parents[1] / "keras_vit"
 
 FLOORS = (
-    {"errors", "habits", "interpolate", "text", "environment.limits", "environment.registration"},
+    {
+        "arguments",
+        "errors",
+        "habits",
+        "interpolate",
+        "text",
+        "environment.limits",
+        "environment.registration",
+    },
     {"environment", "files", "fixes", "distribution.processes"},
     {"config"},
     {"labels", "images.protocols"},

@@ -82,12 +82,13 @@ def verify(
         LibraryUnavailableError: the files belong to a library that cannot run here.
     """
     source = Source.of(source, allow_pickle_weights=allow_pickle_weights, base=base)
+    if against is not None:  # a wrong name costs no loading
+        against = Source.of(against, allow_pickle_weights=allow_pickle_weights)
     model = load(source, **fields)
     images = formula_images(*image_shape(model))
     if against is None:
         origin, logits = run_origin(source, model, fields)
         return Verification((check("logits", compute(model, images)["logits"], logits, origin),))
-    against = Source.of(against, allow_pickle_weights=allow_pickle_weights)
     other = load(against, **fields)
     if image_shape(other) != image_shape(model):
         raise CheckpointError(

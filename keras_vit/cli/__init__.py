@@ -1,16 +1,19 @@
 """The command line: options and printing; each command calls one public function."""
 
+import inspect
 import os
+import re
 import sys
 from inspect import BoundArguments
 
 from cyclopts import App, CycloptsError, Parameter
 
 from keras_vit import __version__
-from keras_vit.cli import images, models, products, training
+from keras_vit.cli import images, models, options, products, training
 from keras_vit.cli.interrupts import interrupts_repeated
-from keras_vit.environment.backend import refusal
+from keras_vit.cli.notes import in_words_of_the_shell, notes_alone
 from keras_vit.errors import KerasViTError
+from keras_vit.serving.settings import Settings
 from keras_vit.text import visible
 
 INTERRUPTED = 130
@@ -21,10 +24,10 @@ app = App(
     help="Vision Transformers for Keras 3. The backend is that of KERAS_BACKEND.",
     help_format="plaintext",
     version=f"keras-vit {__version__}",
-    default_parameter=Parameter(negative=()),
+    default_parameter=Parameter(negative=(), show_default=options.shown_default),
     sort_key=0,
 )
-for _command in (
+_COMMANDS = (
     models.list_,
     models.doctor,
     models.info,
@@ -39,8 +42,15 @@ for _command in (
     products.explain,
     training.finetune,
     training.demo,
-):
+)
+_SHARED = (options.Fields, options.Loading, options.Labelled, training.Options, Settings)
+for _part in (*_COMMANDS, *_SHARED):
+    # The help keeps line breaks, so a paragraph, or the text of an argument, becomes one line.
+    _text = inspect.cleandoc(_part.__doc__ or "").replace("`", "")
+    _part.__doc__ = re.sub(r"(?<=\S)\n(?=\S)|\n {8}(?=\S)", " ", _text)
+for _command in _COMMANDS:
     app.command(_command, name=_command.__name__.rstrip("_"))
+app["verify"].usage = "Usage: keras-vit verify [OPTIONS] SOURCE [OTHER]"
 app.register_install_completion_command()
 
 _AFTER_CTRL_C = {
@@ -64,10 +74,9 @@ def main(argv: list[str] | None = None) -> int:
         command, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
     except (CycloptsError, KerasViTError) as error:
         return _fail(f"{error} See keras-vit {' '.join(words[:1])} --help.")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # silences TensorFlow's first ten lines
     name = getattr(command, "__name__", "").rstrip("_")
     try:
-        with interrupts_repeated():
+        with notes_alone(), interrupts_repeated():
             return int(command(*bound.args, **bound.kwargs) or 0)
     except BrokenPipeError:  # `keras-vit list | head`: the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -77,16 +86,14 @@ def main(argv: list[str] | None = None) -> int:
         return _fail(f"interrupted. {next_step}", INTERRUPTED)
     except (KerasViTError, OSError, MemoryError) as error:
         return _fail(_sentence(error, name, bound))
-    except ImportError:
-        if reason := refusal():  # the backend cannot be imported
-            return _fail(str(reason))
-        raise
 
 
 def _sentence(error: BaseException, command: str, bound: BoundArguments) -> str:
     """Returns a message for an error that a user can mend, with the file if there is one."""
     if isinstance(error, KerasViTError):
-        return str(error)
+        arguments = app[command].assemble_argument_collection()
+        names = [name for each in arguments for name in each.names if name.startswith("--")]
+        return in_words_of_the_shell(str(error), names)
     if isinstance(error, OSError):
         out = bound.arguments.get("out") or bound.arguments.get("destination")
         place = error.filename2 or error.filename or out

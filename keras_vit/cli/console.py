@@ -6,22 +6,28 @@ Text from files could misuse the markup of rich, so `Screen` prints it without m
 import contextlib
 import functools
 import json
-import sys
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn, Task
 from rich.table import Table
 from rich.text import Text
 
+from keras_vit.arguments import check_images
 from keras_vit.environment import backend
 from keras_vit.errors import KerasViTError
-from keras_vit.text import visible
+from keras_vit.text import counted, visible
 
 if TYPE_CHECKING:
     from keras_vit.model import VisionTransformer
+
+
+_LEAST_WIDTH = 30
+_NUMBER = re.compile(r"[\d,]+(\.\d+)?%?")
 
 
 class Screen(Console):
@@ -38,6 +44,8 @@ class Screen(Console):
 
 
 console = Screen()
+stderr = Screen(stderr=True)
+"""The screen of notes and bars; a line printed on it ends above a bar that is moving."""
 
 
 def tell(message: object) -> None:
@@ -47,7 +55,7 @@ def tell(message: object) -> None:
 
 def warn_on_stderr(message: object) -> None:
     """Prints a line on stderr, beside the answers."""
-    Screen(stderr=True).print(f"keras-vit: {message}", soft_wrap=True, highlight=False)
+    stderr.print(f"keras-vit: {message}", soft_wrap=True, highlight=False)
 
 
 def start_backend(saves: bool = False) -> None:
@@ -56,22 +64,47 @@ def start_backend(saves: bool = False) -> None:
     Args:
         saves: whether the command saves a model or draws seeds. Keras then imports TensorFlow too,
             if it is installed.
+
+    Raises:
+        BackendError: the backend is not installed, or its name is no backend's.
     """
-    if note := backend.note():
-        print(f"keras-vit: {note}", file=sys.stderr)
+    note_backend()
     backend.start(saves=saves)
+
+
+def note_backend() -> None:
+    """Prints a note if the choice of the backend needs one.
+
+    Raises:
+        BackendError: as `start_backend`.
+    """
+    if reason := backend.refusal():
+        raise reason
+    if note := backend.note():
+        warn_on_stderr(note)
 
 
 def load_model(
     preset: str,
+    needs_head: str = "",
+    *,
     dtype: Any = None,
     image_size: Any = None,
     pixel_range: tuple[float, float] | None = None,
 ) -> "VisionTransformer":
-    """Returns a model as `load_to_answer`; an unknown name is refused before a backend starts."""
-    from keras_vit.checkpoints import Source
+    """Returns a model as `load_to_answer`; an unknown name is refused before a backend starts.
+
+    Args:
+        preset: the source.
+        needs_head: name of a command that needs one prediction per image. A model without it is
+            refused before a backend starts too.
+        dtype, image_size, pixel_range: as for `load_to_answer`.
+    """
+    from keras_vit.checkpoints import Source, inspect
 
     source = Source.of(preset)
+    if needs_head:
+        inspect(source).config.demand_one_prediction(needs_head)
     start_backend()
     from keras_vit.checkpoints.loading import load_to_answer
 
@@ -86,7 +119,9 @@ def show(
 ) -> None:
     """Prints rows as a table on a terminal, as tab-separated lines elsewhere, or as JSON.
 
-    No cell is shortened. The first line has the headings.
+    No cell is shortened, and only the last column is folded, so that names can be copied; a table
+    that is wider than the terminal is wrapped by it. The first line has the headings. Integers have
+    separators on a terminal alone.
 
     Args:
         as_json: whether the user has chosen JSON.
@@ -94,21 +129,28 @@ def show(
         rows: one value per column; None for an empty cell.
         whole: the value that JSON shows; None for a list of objects.
     """
-    cells = [["" if value is None else str(value) for value in row] for row in rows]
+    rows = [["" if value is None else value for value in row] for row in rows]
     if as_json:
-        objects = [dict(zip(headings, row, strict=True)) for row in cells]
+        objects = [dict(zip(headings, map(str, row), strict=True)) for row in rows]
         print(json.dumps(objects if whole is None else whole, indent=2))
     elif console.is_terminal:
-        table = Table(box=None, pad_edge=False)
+        cells = [[f"{v:,}" if type(v) is int else str(v) for v in row] for row in rows]
+        widths = [max(map(cell_len, column)) for column in zip(headings, *cells, strict=True)]
+        last = min(widths[-1], _LEAST_WIDTH)
+        needed = sum(width + 2 for width in widths[:-1]) + last
+        # A width of its own keeps rich from folding the columns into the terminal.
+        own = None if needed <= console.width else needed
+        table = Table(box=None, pad_edge=False, width=own)
         for k, heading in enumerate(headings):
-            numbers = all(row[k].replace(".", "", 1).isdecimal() for row in cells if row[k])
-            table.add_column(heading, overflow="fold", justify="right" if numbers else "left")
+            numbers = all(_NUMBER.fullmatch(row[k]) for row in cells if row[k])
+            is_last, side = heading == headings[-1], "right" if numbers else "left"
+            table.add_column(heading, overflow="fold", no_wrap=not is_last, justify=side)
         for row in cells:
             table.add_row(*row)
-        console.print(table)
+        console.print(table, crop=False)
     else:
-        for row in [list(headings), *cells]:
-            print("\t".join(visible(cell) for cell in row))
+        for row in [list(headings), *rows]:
+            print("\t".join(map(visible, row)))
 
 
 @contextlib.contextmanager
@@ -122,7 +164,6 @@ def progress_of_images(name: str, total: int) -> Iterator[Callable[[int], None]]
     Yields:
         A function that is called with the number of further images.
     """
-    stderr = Screen(stderr=True)
     columns = (*Progress.get_default_columns(), _ImagesPerSecond())
     with Progress(*columns, console=stderr, disable=not stderr.is_terminal) as progress:
         yield functools.partial(progress.advance, progress.add_task(name, total=total))
@@ -134,9 +175,10 @@ def image_files(names: Iterable[str]) -> list[Path]:
     A line on stderr states the number of hidden files that were left out.
 
     Raises:
-        KerasViTError: a name is a URL, or a folder has no image in it or cannot be listed.
+        KerasViTError: a name is a URL or leads nowhere, or a folder has no image in it or cannot be
+            listed.
     """
-    from keras_vit.images import list_images
+    from keras_vit.images.image_files import list_images
 
     files: list[Path] = []
     for name in names:
@@ -150,10 +192,11 @@ def image_files(names: Iterable[str]) -> list[Path]:
             if not listed.images:
                 raise KerasViTError(f"{path}: no image in this folder.")
             if listed.hidden:
-                warn_on_stderr(f"{path}: hidden files left out: {listed.hidden}.")
+                warn_on_stderr(f"{path}: {counted(listed.hidden, 'hidden file')} left out.")
             files += map(Path, listed.images)
         else:
             files.append(path)
+    check_images(files)
     return list(dict.fromkeys(files))
 
 

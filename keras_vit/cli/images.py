@@ -1,9 +1,11 @@
 """Commands that read images: predict, embed, evaluate and probe."""
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from keras_vit.arguments import check_results, train_split
 from keras_vit.cli.console import (
     image_files,
     load_model,
@@ -15,9 +17,11 @@ from keras_vit.cli.console import (
 from keras_vit.cli.options import Labelled, Loading, Pooling, Positive
 from keras_vit.errors import KerasViTError
 from keras_vit.files import new_file
+from keras_vit.text import counted
 
 _ALL = Labelled()
 _STORED = Loading()
+_BATCH = 32
 
 
 def predict(
@@ -33,6 +37,8 @@ def predict(
 
     If an image cannot be read, a line on stderr names it, and the exit status is 1.
 
+    Example: keras-vit predict photos/ --preset vit_b16.augreg_i21k_ft_i1k_224
+
     Args:
         images: paths of image files or of folders of images.
         preset: name of a preset, path of a file or folder, or hf://owner/repo.
@@ -41,7 +47,7 @@ def predict(
         json: print the answer as JSON.
     """
     paths = image_files(images)
-    model = load_model(preset, **loading.to_dict())
+    model = load_model(preset, "predict", **loading.to_dict())
     unreadable: list[Path] = []
     answers: dict[str, list[tuple[str, float]]] = {}
     with progress_of_images("Predicting", len(paths)) as advance:
@@ -49,11 +55,12 @@ def predict(
         def leave_out(path: Path, reason: KerasViTError) -> None:
             warn_on_stderr(reason)
             unreadable.append(path)
-            advance(1)
 
-        for path, labels in model.classify_each(paths, top, unreadable=leave_out):
+        for path, labels in model.classify_each(paths, top, _BATCH, unreadable=leave_out):
             answers[str(path)] = labels
-            advance(1)
+            if len(answers) % _BATCH == 0:  # the answers of a batch come at once
+                advance(_BATCH)
+        advance(len(answers) % _BATCH + len(unreadable))
     rows = [(p, n, f"{q:.4f}") for p, labels in answers.items() for n, q in labels]
     named = {p: [{"label": n, "probability": q} for n, q in a] for p, a in answers.items()}
     if answers or json:
@@ -78,6 +85,8 @@ def embed(
     The file is NAME.npy, with the paths in NAME.npy.json. After an interruption the same command
     goes on. An image that cannot be read is named on stderr and left out, and the exit status is 1.
 
+    Example: keras-vit embed photos/ --preset vit_s14.dinov2 --out photos.npy
+
     Args:
         images: paths of image files or of folders of images.
         preset: name of a preset, path of a file or folder, or hf://owner/repo.
@@ -89,7 +98,7 @@ def embed(
         output_dtype: type of the numbers in the file; float16 takes half of the space.
         batch_size: number of images in a batch.
     """
-    new_file(out, ".npy")  # before a model is loaded
+    new_file(out, ".npy")
     paths = image_files(images)
     model = load_model(preset, **loading.to_dict())
     from keras_vit.evaluation import embed as embed_images
@@ -106,7 +115,7 @@ def embed(
             unreadable=lambda _, reason: warn_on_stderr(reason),
             progress=advance,
         )
-    tell(f"{written.num_images} images: {out} written.")
+    tell(f"{counted(written.num_images, 'image')}: {out} written.")
     return int(bool(written.unreadable))
 
 
@@ -125,13 +134,16 @@ def evaluate(
     A multi-label preset also gets mean average precision and F1. Names match the classes of the
     images with the model's labels. The exit status is 1 if images were left out.
 
+    Example: keras-vit evaluate photos/test --preset run/best
+
     Args:
         data: folder with a folder of images per class, tfds:NAME, or hf:OWNER/NAME.
         preset: name of a preset, path of a file or folder, or hf://owner/repo.
         classes: show the accuracy of each class too; F1 for a multi-label preset.
         json: print the answer as JSON.
     """
-    model = load_model(preset, **loading.to_dict())
+    images.check(data)
+    model = load_model(preset, "evaluate", **loading.to_dict())
     from keras_vit.evaluation import evaluate as evaluate_model
 
     has_many = images.labels is not None and model.thresholds is not None
@@ -173,12 +185,17 @@ def probe(
     images a page index.html with the pictures whose labels look wrong. The exit status is 1 if
     images were left out.
 
+    Example: keras-vit probe photos/ --preset vit_s14.dinov2 --out run
+
     Args:
         data: folder with a folder of images per class, tfds:NAME, or hf:OWNER/NAME.
         preset: name of a preset, path of a file or folder, or hf://owner/repo.
         out: path of the folder for the results.
         multi_label: an image may have several labels, or none.
     """
+    images = dataclasses.replace(images, split=images.split or train_split(data))
+    images.check(data)
+    check_results(out)
     if out.resolve().is_relative_to(Path(data).resolve()):  # its folders would become classes
         raise KerasViTError(f"--out {out} lies in the folder of the images. Name another folder.")
     model = load_model(preset, **loading.to_dict())

@@ -1,5 +1,6 @@
 """Commands about presets, checkpoints and the installation."""
 
+import platform
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from rich.progress import Progress
 
-from keras_vit.cli.console import Screen, console, show, start_backend, tell
+from keras_vit.cli.console import console, show, start_backend, stderr, tell
 from keras_vit.cli.options import Fields, Positive
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ def list_(
     json: bool = False,
 ) -> None:
     """Show the presets that can be loaded.
+
+    Example: keras-vit list --family dinov2
 
     Args:
         variant: only presets of this architecture, such as vit_b16.
@@ -55,20 +58,22 @@ def list_(
 def doctor(*, json: bool = False) -> None:
     """Show the installed and the missing packages, the backend and the processor.
 
-    If the backend is torch, a row names each private function of torch that is gone, and its
-    replacement. Further rows name the files that killed downloads have left in the cache of the
-    Hub, and the line that removes each.
+    If the backend is torch, of a release or for a processor that keras_vit was not tested with, a
+    row names each private function of torch that is gone, and its replacement. Further rows name
+    the files that killed downloads have left in the cache of the Hub, and the line that removes
+    each.
 
     Args:
         json: print the answer as JSON.
     """
     from keras_vit.environment.backend import chosen_backend, refusal
     from keras_vit.environment.components import components
-    from keras_vit.fixes.faults import PLAIN_FORMS
+    from keras_vit.fixes.faults import PLAIN_FORMS, is_known
     from keras_vit.sources.hub import unfinished_downloads
 
     rows = [(c.kind, c.name, c.version or "not installed", c.note) for c in components()]
-    if chosen_backend()[0] == "torch" and refusal() is None:
+    is_tested = is_known("torch") and platform.machine() in ("x86_64", "AMD64")
+    if chosen_backend()[0] == "torch" and refusal() is None and not is_tested:
         start_backend()
         import keras_vit.layers.torch_block  # noqa: F401  looks the names up
 
@@ -80,9 +85,11 @@ def doctor(*, json: bool = False) -> None:
 
 
 def info(source: str, /, *, fields: Fields = _STORED, json: bool = False) -> None:
-    """Show library, model and sizes of a checkpoint or preset.
+    """Show library, model and sizes of the checkpoint or preset SOURCE.
 
     With --json the answer also has the shape of every array.
+
+    Example: keras-vit info vit_digits
 
     Args:
         source: name of a preset, path of a file or folder, or hf://owner/repo.
@@ -116,8 +123,7 @@ def info(source: str, /, *, fields: Fields = _STORED, json: bool = False) -> Non
         facts["evidence"] = f"rung {rung} of 5: {RUNGS[rung]}"
         if (passport := shipped().get(source, {})).get("read"):
             facts["evidence"] += f"; read on {passport['date']}: JSON {passport['read']}"
-    rows = [(n, f"{v:,}" if n == "parameters" else v) for n, v in facts.items()]
-    show(json, ("fact", "value"), rows, {**facts, "array_shapes": arrays})
+    show(json, ("fact", "value"), list(facts.items()), {**facts, "array_shapes": arrays})
 
 
 _FIELDS = "classifier hidden_size mlp_dim num_heads num_layers channels"
@@ -166,7 +172,9 @@ def convert(
     fields: Fields = _STORED,
     lossy: bool = False,
 ) -> None:
-    """Write a checkpoint for another library.
+    """Write the checkpoint SOURCE to DESTINATION, for another library.
+
+    Example: keras-vit convert vit_digits digits.npz --to google
 
     Args:
         source: name of a preset, path of a file or folder, or hf://owner/repo.
@@ -179,7 +187,7 @@ def convert(
     from keras_vit.checkpoints.dialects import dialects_named
 
     dialects_named(to)  # refuses an unknown name before a download
-    with Progress(console=Screen(stderr=True), disable=not console.is_terminal) as progress:
+    with Progress(console=stderr, disable=not console.is_terminal) as progress:
         convert_checkpoint(
             source,
             destination,
@@ -199,20 +207,24 @@ def verify(
     fields: Fields = _STORED,
     json: bool = False,
 ) -> int:
-    """Compare the outputs of a checkpoint with those of its own library, or of another checkpoint.
+    """Compare the outputs of SOURCE with those of its own library, or with those of OTHER.
 
     The exit status is 1 if they differ.
 
+    Example: keras-vit verify vit_digits digits.npz
+
     Args:
         source: name of a preset, path of a file or folder, or hf://owner/repo.
-        other: another checkpoint to compare with, in place of the library.
+        other: another checkpoint to compare with, named as SOURCE, in place of the library.
         json: print the answer as JSON.
     """
-    start_backend()
+    from keras_vit.checkpoints import Source
     from keras_vit.checkpoints import verify as verify_checkpoint
 
-    with Screen(stderr=True).status("Running"):
-        verification = verify_checkpoint(source, other, **fields.to_dict())
+    sources = [None if name is None else Source.of(name) for name in (source, other)]
+    start_backend()
+    with stderr.status("Running"):
+        verification = verify_checkpoint(*sources, **fields.to_dict())
     rows = [
         (
             check.name,

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from keras_vit.arguments import check_data
+
 if TYPE_CHECKING:
     from keras_vit.data import ImageData
     from keras_vit.model import VisionTransformer
@@ -54,6 +56,13 @@ def options_of(kind: Any, without: Iterable[str], **defaults: Any) -> Any:
     return dataclasses.make_dataclass(kind.__name__, fields, namespace=place, frozen=True)
 
 
+def shown_default(value: Any) -> Any:
+    """Returns a default as it is typed; None for an option that has none, or is a switch."""
+    if value is None or isinstance(value, bool):
+        return None
+    return " ".join(value) if isinstance(value, tuple) else str(value)
+
+
 @Parameter(name="*")
 @dataclasses.dataclass(frozen=True)
 class Fields:
@@ -66,7 +75,7 @@ class Fields:
         weights: ema for the average of the weights over a training, raw for the weights.
         ignore: name of an array to leave out, or a pattern such as 'decoder.*'.
         base: base model of an adapter of PEFT, if not the one that it names.
-        allow_pickle_weights: read a .bin or .pth file by torch.load(weights_only=True); see
+        allow_pickle_weights: read a .bin or .pth file, by torch's reader of plain weights; see
             SECURITY.md.
     """
 
@@ -110,7 +119,7 @@ class Labelled:
     """The part, the labels and the batches of labelled images.
 
     Args:
-        split: split of tfds: or hf: data, test by default.
+        split: split of tfds: or hf: data; by default test, and for probe train.
         labels: table of labels in the folder, CSV (path,label) or JSON; for tfds: and hf: data the
             name of the feature or column.
         batch_size: number of images in a batch.
@@ -121,6 +130,10 @@ class Labelled:
     labels: str | None = None
     batch_size: Positive = 32
     skip_unreadable: bool = False
+
+    def check(self, name: str) -> None:
+        """Refuses places that do not exist, before a backend starts."""
+        check_data(name, self.split, self.labels)
 
     def read(self, name: str, model: "VisionTransformer", multi_label: bool) -> "ImageData":
         """Returns the images of a name, as a model takes them."""

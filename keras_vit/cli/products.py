@@ -6,8 +6,10 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from keras_vit.cli.console import Screen, image_files, load_model, start_backend, tell
+from keras_vit.arguments import check_results
+from keras_vit.cli.console import image_files, load_model, note_backend, stderr, tell
 from keras_vit.cli.options import Loading, PixelRange, Pixels, Pooling, Positive, size_of
+from keras_vit.environment.extras import import_extra, is_installed
 from keras_vit.serving import Settings
 
 _LIMITS = Settings()
@@ -37,6 +39,8 @@ def explain(
     The command writes a web page that opens from disk: attention of every block and head, and
     maps of several methods for two classes.
 
+    Example: keras-vit explain cat.jpg --preset vit_b16.augreg_i21k_ft_i1k_224
+
     Args:
         images: paths of image files or of folders of images.
         preset: name of a preset, path of a file or folder, or hf://owner/repo.
@@ -48,8 +52,11 @@ def explain(
         image_size: pixels of the images, or height and width; by default the model's. A model of
             any size needs it.
     """
+    check_results(out)
     paths = image_files(images)
-    model = load_model(preset, image_size=size_of(image_size), pixel_range=pixel_range)
+    if not is_installed("matplotlib"):
+        import_extra("matplotlib", "figures", "A report")
+    model = load_model(preset, "explain", image_size=size_of(image_size), pixel_range=pixel_range)
     from keras_vit.explanation.report import write_report
 
     words = ["keras-vit", "explain", *images, "--preset", preset]
@@ -83,6 +90,8 @@ def export(
 ) -> None:
     """Write a model that runs without keras_vit.
 
+    Example: keras-vit export run/best --out model --format onnx
+
     Args:
         source: name of a preset, path of a file or folder, or hf://owner/repo.
         out: path of the folder to write.
@@ -96,11 +105,12 @@ def export(
         calibration: image files or folders from which int8 takes the ranges of the activations.
         verify: compare the exported model with the original; --no-verify leaves it out.
     """
+    check_results(out)
     images = [str(path) for path in image_files(calibration)] if calibration else None
     model = load_model(source)
     from keras_vit.exporting import export as export_model
 
-    with Screen(stderr=True).status("Exporting"):
+    with stderr.status("Exporting"):
         written = export_model(
             model,
             out,
@@ -139,6 +149,8 @@ def serve(
     images at /, and the interface at /docs. SIGTERM and Ctrl-C end it after it has answered the
     accepted requests.
 
+    Example: keras-vit serve run/best --port 8000
+
     Args:
         source: name of a preset, path of a file or folder, or hf://owner/repo.
         host: address at which the server listens.
@@ -148,13 +160,9 @@ def serve(
         pooling: how the tokens of the stage, by default of the last block, become one vector.
         access_log: print a line for each request.
     """
-    from keras_vit.checkpoints import Source
-    from keras_vit.serving import check_installed
     from keras_vit.serving import serve as serve_model
 
-    check_installed()
-    Source.of(source)  # an unknown name is refused before a backend starts
-    start_backend()
+    note_backend()
     serve_model(
         source,
         host=host,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Group, Parameter
 from cyclopts.validators import LimitedChoice, mutually_exclusive
 
+from keras_vit.arguments import check_results, check_training
 from keras_vit.cli.console import console, start_backend, tell
 from keras_vit.cli.options import (
     PixelRange,
@@ -20,9 +21,9 @@ from keras_vit.cli.options import (
 from keras_vit.finetune.recipes import AugregRecipe, Recipe, TransferRecipe
 
 if TYPE_CHECKING:
-    _Options = Recipe
+    Options = Recipe
 else:
-    _Options = options_of(
+    Options = options_of(
         Recipe,
         ("one_hot", "positive_weights"),  # the images and their labels say so
         steps=500,
@@ -31,7 +32,7 @@ else:
 
 _START = Group("Start, one of", validator=LimitedChoice(1, 1))
 _LEARNS = Group("Weights that learn; without an option all", validator=mutually_exclusive)
-_USUAL = _Options()  # type: ignore[call-arg]
+_USUAL = Options()  # type: ignore[call-arg]
 
 
 def finetune(
@@ -44,7 +45,7 @@ def finetune(
     preset: Annotated[str | None, Parameter(group=_START)] = None,
     from_scratch: Annotated[str | None, Parameter(group=_START)] = None,
     resume: bool = False,
-    recipe: Annotated[_Options, Parameter(name="*")] = _USUAL,
+    recipe: Annotated[Options, Parameter(name="*")] = _USUAL,
     head_only: Annotated[bool, Parameter(group=_LEARNS)] = False,
     trainable_blocks: Annotated[Positive | None, Parameter(group=_LEARNS)] = None,
     lora_rank: Annotated[Positive | None, Parameter(group=_LEARNS)] = None,
@@ -62,6 +63,8 @@ def finetune(
     of the preset is kept if the images have its classes. The learning rate is 0.01 by default, and
     0.001 from scratch, with AdamW or with Muon.
 
+    Example: keras-vit finetune photos/ --preset vit_s14.dinov2 --out run
+
     Args:
         data: folder with a folder of images per class, tfds:NAME, or hf:OWNER/NAME.
         out: path of the folder for the results.
@@ -77,12 +80,20 @@ def finetune(
         lora_rank: train low-rank additions (LoRA) of this rank, and the head.
         image_size: pixels of the model's images, or height and width.
         pixel_range: values of black and white in images of more than 8 bits, such as 0 4095.
-        dropout: share of activations that training drops (dropout_rate).
+        dropout: share of activations that training drops.
         mixed_precision: dtype policy of the model, for 16-bit arithmetic.
         split: part of a tfds: or hf: data set to train on.
         validation: share of the data that is held out, another folder or split, or none.
         skip_unreadable: leave out images that cannot be read.
     """
+    check_training(
+        data,
+        out,
+        resume=resume,
+        split=split,
+        validation=_share_or_name(validation),
+        labels=labels,
+    )
     settings = drop_unset(vars(recipe))
     if "label_smoothing" in settings:
         settings["one_hot"] = True
@@ -149,9 +160,12 @@ def _share_or_name(validation: str) -> float | str | None:
 def demo(*, out: Path = Path("demo")) -> None:
     """Show what keras_vit does: predict, fine-tune, save, reload and explain.
 
+    Example: keras-vit demo --out demo
+
     Args:
         out: path of the folder for the results.
     """
+    check_results(out)
     start_backend(saves=True)
     from keras_vit.cli.demo import run
 

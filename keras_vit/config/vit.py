@@ -346,9 +346,12 @@ class ViTConfig(Fields):
             ConfigError: the model has no head, or an output for each token.
         """
         if not self.has_one_prediction:
+            fix = (
+                "" if self.num_classes else " embed writes its features; probe fits a head to them."
+            )
             raise ConfigError(
                 f"{what} needs one prediction per image; this model has "
-                f"num_classes={self.num_classes} and classifier={self.classifier!r}."
+                f"num_classes={self.num_classes} and classifier={self.classifier!r}.{fix}"
             )
 
     def refuse_packed(self, what: str) -> None:

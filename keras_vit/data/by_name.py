@@ -3,6 +3,7 @@
 import os
 from typing import Any
 
+from keras_vit.arguments import check_data, is_data_set
 from keras_vit.data.folders import from_folder
 from keras_vit.data.huggingface import from_huggingface
 from keras_vit.data.image_data import ImageData
@@ -33,20 +34,13 @@ def from_name(
     Raises:
         ConfigError: a split is given for a folder, or the data cannot be read or downloaded.
     """
-    if not isinstance(name, (str, os.PathLike)) or name == "":  # Path("") is the working folder
-        found = "an empty name" if isinstance(name, str) else type(name).__name__
-        raise ConfigError(
-            f"Expected a folder, tfds:NAME or hf:OWNER/NAME, found {found}. Images in memory "
-            "become data by keras_vit.data.from_arrays."
-        )
+    check_data(name, split, labels)
     name = os.fspath(name)
-    kind, _, inside = name.partition(":")
-    if kind in ("tfds", "hf") and inside:
+    if is_data_set(name):
+        kind, _, inside = name.partition(":")
         read: Any = from_tfds if kind == "tfds" else from_huggingface
         column = {} if labels is None else {"label": labels}
         return read(inside, preprocessor, split=split or "test", **column, **options)
-    if split is not None:
-        raise ConfigError(f"{name}: a folder has no split {split!r}; name the folder of the part.")
     return from_folder(name, preprocessor, labels=labels, multi_label=multi_label, **options)
 
 
@@ -71,7 +65,7 @@ def training_and_validation(
     Raises:
         ConfigError: as `from_name`; or `validation` is invalid.
     """
-    is_folder = not str(name).startswith(("tfds:", "hf:"))
+    is_folder = not is_data_set(name)
     train = from_name(name, preprocessor, split=None if is_folder else split, **options)
     if validation is None:
         return train, None

@@ -12,12 +12,13 @@ from typing import Unpack
 
 import numpy as np
 
+from keras_vit.arguments import check_folder, table_of
 from keras_vit.data.image_data import ImageData, Options, Prepares
 from keras_vit.data.records import Records, choose_names, multi_hot
 from keras_vit.errors import ConfigError, listed, nearest, shown
 from keras_vit.images import is_image_file, list_images
 from keras_vit.images.decoding import format_of_name
-from keras_vit.text import warn
+from keras_vit.text import counted, warn
 
 
 def from_folder(
@@ -62,16 +63,16 @@ def from_folder(
             or has a class without images; or the table does not fit the images.
     """
     root, model_labels = Path(path), getattr(preprocessor, "labels", None)
+    check_folder(root, labels)
     if labels is None:
         if multi_label:
             raise ConfigError(
-                f"{path}: multi_label=True needs a table, labels= (--labels); an image in a folder "
+                f"{path}: multi_label=True needs a table, labels=; an image in a folder "
                 "of its class has one label."
             )
         records = _records_of_folders(root, class_names, model_labels)
     else:
-        is_inside = os.path.isfile(root / labels)  # noqa: PTH113  a long name does not raise
-        table = root / labels if is_inside else Path(labels)
+        table = table_of(root, labels)
         records = _records_of_table(root, table, class_names, model_labels, multi_label)
     return ImageData(records, preprocessor, batch_size, **options)
 
@@ -79,11 +80,6 @@ def from_folder(
 def _records_of_folders(
     root: Path, class_names: Sequence[str] | None, model_labels: Sequence[str] | None
 ) -> Records:
-    if not os.path.isdir(root):  # noqa: PTH112  a long name does not raise
-        actual = "a file" if os.path.exists(root) else "nothing"  # noqa: PTH110
-        raise ConfigError(
-            f"{root}: expected a folder with a folder of images per class, found {actual}."
-        )
     entries = sorted(e for e in root.iterdir() if not e.name.startswith("."))
     folders = {e.name: e for e in entries if e.is_dir()}
     beside = [e for e in entries if is_image_file(e)]
@@ -156,7 +152,7 @@ def _records_of_table(
         raise ConfigError(
             f"{table}: every image has either 0 or 1. For a single class write its name in place "
             "of 1, and nothing in place of 0; for one label per image leave multi_label=True "
-            "(--multi-label) out."
+            "out."
         )
     if multi_label:
         return Records(str(root), files.images, hot, names)
@@ -164,7 +160,7 @@ def _records_of_table(
         path = paths[several[0]]
         raise ConfigError(
             f"{table}: {path} has {len(labels[path])} labels ({listed(labels[path])}), expected "
-            "one per image. For many labels per image give multi_label=True (--multi-label), to "
+            "one per image. For many labels per image give multi_label=True, to "
             "evaluate a multi-label model; a name with spaces ends with ; in CSV."
         )
     return Records(str(root), files.images, hot.argmax(axis=1), names)
@@ -254,4 +250,5 @@ def _normal(path: str | Path) -> str:
 def _warn_of_others(root: Path, paths: list[str]) -> None:
     """Warns of the files in a folder that are not images."""
     if paths:
-        warn(f"{root}: {len(paths)} files are not images and are left out, such as {paths[0]}.")
+        left_out = counted(len(paths), "file")
+        warn(f"{root}: left out {left_out} without an image, such as {paths[0]}.")

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from keras_vit.environment.extras import is_installed
-from keras_vit.errors import BackendError
+from keras_vit.errors import BackendError, listed, nearest
 
 BACKENDS = {
     "tensorflow": ("tensorflow",),
@@ -26,6 +26,9 @@ BACKENDS = {
 
 ONLY_PREDICTS = "openvino"
 """The backend without gradients; it is chosen automatically only if no other is installed."""
+
+_NUMPY = "numpy"
+"""The backend of Keras that keras_vit is not tested on."""
 
 _ONLY_ONE = "the only one that is installed; KERAS_BACKEND names another"
 _set_here: set[str] = set()
@@ -116,6 +119,11 @@ def refusal() -> BackendError | None:
     """Returns an error if Keras cannot start its backend, or None if it is installed."""
     name, why = chosen_backend()
     there = installed()
+    if name not in (*BACKENDS, _NUMPY):
+        return BackendError(
+            f"{name!r} ({why}) is no backend of Keras.{nearest(name, BACKENDS)} KERAS_BACKEND "
+            f"takes {listed(BACKENDS)}."
+        )
     if not there:
         return BackendError(
             "Keras has no backend to compute with; install one: pip install 'keras-vit[jax]' (or "

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit.arguments import train_split
 from keras_vit.config import ViTConfig
 from keras_vit.data import ImageData, from_name
 from keras_vit.errors import ConfigError, expect_model, shown
@@ -146,11 +147,11 @@ class Probe:
         more = max(100, len(self.probabilities) // 1000 * 100)
         measure = "accuracy" if self.thresholds is None else "mean average precision"
         gain = self.gain(more)
-        learns = [f"{more} more images would add about {100 * gain:.1f} points."]
+        learns = [f"{more:,} more images would add about {100 * gain:.1f} points."]
         return [
-            f"{measure.capitalize()} {self.accuracy:.1%} of {len(self.probabilities)} images, each "
-            f"scored by the classifier of all others; nine times in ten the true {measure} is "
-            f"between {low:.1%} and {high:.1%}.",
+            f"{measure.capitalize()} {self.accuracy:.1%} of {len(self.probabilities):,} images, "
+            "each scored by the classifier of all others; nine times in ten the true "
+            f"{measure} is between {low:.1%} and {high:.1%}.",
             f"Features: {place}; l2={self.l2:g}.",
             *(learns if math.isfinite(gain) else []),
             f"Labels that look wrong: {len(self.suspects)}. Pairs of images that look alike across "
@@ -194,8 +195,9 @@ def probe(
             block tell pictures apart that the last block brings together by class.
         batch_size: images per step.
         progress: called with the number of images after each batch.
-        **options: arguments of `keras_vit.data.ImageData`, such as `unreadable="skip"`; `split`;
-            and for many labels `labels` and `multi_label`, see `keras_vit.data.from_folder`.
+        **options: arguments of `keras_vit.data.ImageData`, such as `unreadable="skip"`; `split`,
+            by default `"train"`; and for many labels `labels` and `multi_label`, see
+            `keras_vit.data.from_folder`.
 
     Raises:
         ConfigError: a class has fewer than two images, or with many labels fewer than two images
@@ -203,6 +205,7 @@ def probe(
             features are the same for all images or not finite.
     """
     if not isinstance(data, ImageData):
+        options = {"split": train_split(data), **options}
         data = from_name(data, expect_model(model).preprocessor, batch_size=batch_size, **options)
     if data.augmentation is not None:
         raise ConfigError("A probe reads unchanged images; give data with augmentation=None.")

@@ -23,7 +23,7 @@ from keras_vit.files import written_beside
 from keras_vit.images.resampling import picture_of
 from keras_vit.labels import class_index, top_labels
 from keras_vit.model import VisionTransformer
-from keras_vit.text import visible
+from keras_vit.text import counted, visible
 from keras_vit.tokens import grid_of
 
 METHODS = ("relevance", "integrated_gradients", "gradcam", "rollout")
@@ -61,9 +61,7 @@ def write_report(
     """
     to_hex = import_extra("matplotlib.colors", "figures", "A report").to_hex
     if expect_model(model).config.image_size is None:
-        raise ConfigError(
-            "A report needs a model of a fixed size: load it with image_size= (--image-size)."
-        )
+        raise ConfigError("A report needs a model of a fixed size: load it with image_size=.")
     from keras_vit import __version__
 
     batch = model.preprocessor(list(images))
@@ -74,7 +72,7 @@ def write_report(
         fact["name"] = Path(image).name if is_path else f"image {k + 1}"
     page = _page(
         {
-            "summary": f"{model.name}: {len(batch)} images.",
+            "summary": f"{model.name}: {counted(len(batch), 'image')}.",
             "images": facts,
             "command": command,
             "provenance": json.dumps(

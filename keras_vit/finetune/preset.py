@@ -10,6 +10,7 @@ from typing import Any
 
 import keras
 
+from keras_vit.arguments import check_training
 from keras_vit.checkpoints import CheckpointInfo, Source, inspect
 from keras_vit.data import ImageData
 from keras_vit.data.by_name import training_and_validation
@@ -17,15 +18,18 @@ from keras_vit.environment.backend import require_training
 from keras_vit.evaluation.many_labels import choose_thresholds
 from keras_vit.finetune.recipes import Recipe, TransferRecipe
 from keras_vit.finetune.trainable import zero_head
-from keras_vit.finetune.training import BEST, LAST, check_out, save_trained, train
+from keras_vit.finetune.training import BEST, LAST, save_trained, train
 from keras_vit.images import Preprocessor
 from keras_vit.labels import expand
 from keras_vit.model import VisionTransformer
 from keras_vit.sources.preset_config import PresetConfig
+from keras_vit.text import counted
 from keras_vit.variants import Builder
 
 _EPOCHS = 20
-"""Number of epochs that the steps are divided into; each epoch ends with a validation."""
+"""Most epochs that the steps are divided into; each epoch ends with a validation."""
+_LEAST_STEPS = 10
+"""Fewest steps of an epoch, unless the training has fewer: a validation costs as much as some."""
 
 _USUAL = TransferRecipe(steps=500, batch_size=64, learning_rate=0.01)
 
@@ -96,11 +100,14 @@ def finetune_preset(
         CheckpointError: the weights do not fit, or `out` holds another training.
     """
     require_training()
-    check_out(Path(out), resume)  # before any data are read
+    check_training(
+        data, Path(out), resume=resume, split=split, validation=validation, labels=labels
+    )
     fields = {name: value for name, value in fields.items() if value is not None}
     source, description = _start(preset, fields)
-    per_epoch = max(1, math.ceil(recipe.steps * recipe.accumulate / _EPOCHS))
-    recipe = dataclasses.replace(recipe, steps_per_epoch=recipe.steps_per_epoch or per_epoch)
+    if recipe.steps_per_epoch is None:
+        length = recipe.steps // _epochs(recipe.steps) * recipe.accumulate
+        recipe = dataclasses.replace(recipe, steps_per_epoch=length)
     images, held_out = training_and_validation(
         data,
         dataclasses.replace(
@@ -146,6 +153,12 @@ def finetune_preset(
     return Finetuned(Path(out) / (LAST if held_out is None else BEST), history)
 
 
+def _epochs(steps: int) -> int:
+    """Returns the number of epochs of equal length, so that no step is added or left out."""
+    most = max(1, min(_EPOCHS, steps // _LEAST_STEPS))
+    return next(epochs for epochs in range(most, 0, -1) if steps % epochs == 0)
+
+
 def _start(
     preset: Any, fields: dict[str, Any]
 ) -> tuple[Source | None, PresetConfig | CheckpointInfo]:
@@ -173,11 +186,11 @@ def _show_plan(
         "images": f"{data.num_images:,} to train on, {held_out:,} to validate",
         "classes": f"{data.num_classes:,}, of {counts[0]:,} to {counts[-1]:,} images each",
         "pixels": "any size" if size is None else f"{size[0]} x {size[1]}",
-        "steps": f"{recipe.steps:,} of {recipe.batch_size} images; an epoch has "
-        f"{len(data):,} batches",
+        "steps": f"{recipe.steps:,} of {counted(recipe.batch_size, 'image')}; "
+        f"batches in an epoch: {len(data):,}",
     }
     if data.unreadable:
-        facts["left out"] = f"{len(data.unreadable):,} images that cannot be read"
+        facts["left out"] = f"{counted(len(data.unreadable), 'image')} that cannot be read"
     facts["head"] = "of the preset, which has these classes" if keeps_head else "new"
     for name, fact in facts.items():
         print(f"{name:<12} {fact}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import keras
 
 from keras_vit.errors import ConfigError, expect_model
+from keras_vit.text import counted
 from keras_vit.weights.lexicon import LEXICON
 
 if TYPE_CHECKING:
@@ -77,7 +78,9 @@ def train_last_blocks(model: "VisionTransformer", blocks: int) -> int:
     """
     num_layers = expect_model(model).config.num_layers
     if not 0 <= blocks <= num_layers:
-        raise ConfigError(f"The last {blocks} blocks: the model has {num_layers} in all.")
+        raise ConfigError(
+            f"The last {counted(blocks, 'block')}: the model has {counted(num_layers, 'block')}."
+        )
     last = [f"block_{i}" for i in range(num_layers - blocks, num_layers)]
     after = [each.name for each in model.layers if each.name in _AFTER_BLOCKS and each.weights]
     return train_only(model, [*last, *after])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
+from keras_vit.arguments import check_new
 from keras_vit.data.augmentation import find_augmentation
 from keras_vit.distribution.processes import by_the_first, process, together
 from keras_vit.distribution.torchrun import ddp
@@ -63,7 +64,7 @@ def train(
     """
     out = Path(out)
     index, _ = process()
-    by_the_first(lambda: check_out(out, resume), out)
+    by_the_first(lambda: check_new(out, resume), out)
     for part in (data, validation):
         if part is not None:
             part.check(model)
@@ -99,20 +100,6 @@ def train(
 def _make(out: Path) -> None:
     with failure_named(out):
         out.mkdir(parents=True, exist_ok=True)
-
-
-def check_out(out: Path, resume: bool) -> None:
-    """Checks the folder for a training.
-
-    Raises:
-        ConfigError: the folder is not empty, or is a file, and `resume` is False.
-    """
-    taken = out.exists() and (not out.is_dir() or any(out.iterdir()))
-    if taken and not resume:
-        raise ConfigError(
-            f"{out}: exists already. Choose another folder, or continue the training in it with "
-            "resume=True (--resume)."
-        )
 
 
 class _CsvLog(keras.callbacks.Callback):
@@ -175,14 +162,11 @@ def save_trained(model: "VisionTransformer", folder: Path) -> None:
 def _check_recipe(recipe: Recipe, data: Any, model: "VisionTransformer") -> None:
     """Raises `ConfigError` if recipe, data and model were made for different labels or batches."""
     if data.multi_label and model.thresholds is None:
-        raise ConfigError(
-            "The images have many labels each; build the model with thresholds=0.5 (--multi-label)."
-        )
+        raise ConfigError("The images have many labels each; build the model with thresholds=0.5.")
     if model.thresholds is not None and not data.multi_label:
         raise ConfigError(
             "The model has thresholds, as every model of one class has, for many labels per image: "
-            "give the data multi_label=True (--multi-label), or take two classes and "
-            "model.thresholds = None."
+            "give the data multi_label=True, or take two classes and model.thresholds = None."
         )
     actual = {name: getattr(data, name, None) for name in recipe.data_args}
     actual["steps_per_epoch"] = len(data)

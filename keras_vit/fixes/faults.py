@@ -54,6 +54,16 @@ def release(text: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", text)[:3]))
 
 
+def is_known(library: str) -> bool:
+    """Whether the faults of the installed release were seen; its private names were there."""
+    try:
+        installed = release(version(library))
+    except PackageNotFoundError:
+        return False
+    seen = [release(word) for f in FAULTS if f.library == library for word in (f.first, f.last)]
+    return bool(seen) and min(seen) <= installed <= max(seen)
+
+
 def note_on(library: str) -> str:
     """Returns a sentence if a library is newer than the releases in which its faults were seen."""
     try:

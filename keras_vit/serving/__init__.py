@@ -84,9 +84,13 @@ def serve(
             the model takes no image files or has no such stage or pooling.
         PresetError, CheckpointError: as `VisionTransformer.from_preset`.
     """
+    from keras_vit.sources.source import Source
+
+    source = Source.of(source)
     check_installed()
     POOLINGS.check("pooling", pooling)  # before a model is loaded
     from keras_vit.checkpoints.loading import load_to_answer
+    from keras_vit.environment import backend
     from keras_vit.serving import server
 
     settings = settings or Settings()
@@ -94,6 +98,7 @@ def serve(
     settings = dataclasses.replace(settings, allowed_hosts=hosts)
 
     def build() -> Any:
+        backend.start()
         model = load_to_answer(source, dtype, image_size, pixel_range)
         return application(model, settings, stage=stage, pooling=pooling)
 

@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import ipaddress
-import os
 import signal
 import socket
 import threading
@@ -19,13 +18,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from keras_vit.errors import ConfigError
 from keras_vit.serving.settings import Settings
+from keras_vit.sources.source import Source
 
 _BACKLOG = 2048  # uvicorn's own
 
 
 def run(
     build: Callable[[], Any],
-    source: str | os.PathLike[str],
+    source: Source,
     host: str,
     port: int,
     settings: Settings,

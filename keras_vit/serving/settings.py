@@ -13,9 +13,9 @@ class Settings:
         max_batch: most images that the model computes at once.
         batch_wait: seconds that the first image of a batch waits for others.
         max_bytes: most bytes of a request's body; a request beyond it gets 413.
-        max_pixels: most pixels of an image; a larger image gets 413. None for the number in
-            `KERAS_VIT_MAX_PIXELS`, or 89,478,485.
-        max_images: most images of a request, and never more than `max_queue`; a request beyond it
+        max_pixels: most pixels of an image; a larger image gets 413. By default the limit
+            is the number in `KERAS_VIT_MAX_PIXELS`, or 89,478,485.
+        max_images: most images of a request, and never more than may wait; a request beyond it
             gets 413.
         max_queue: most images that wait for an answer; a request beyond it gets 429. A request
             counts as one image from its headers on, until its body is read.

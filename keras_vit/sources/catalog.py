@@ -272,7 +272,9 @@ def _advice(name: str) -> str:
             )
     if address := _address_on_hub(name):
         return f" For the repository of the Hub write {address!r}."
-    near = difflib.get_close_matches(name[:200], CATALOG, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(name[:200], {**VARIANTS, **CATALOG}, n=3, cutoff=0.5)
+    if near and near[0] in VARIANTS:
+        return f" Did you mean {near[0]!r}? Its presets: {', '.join(list_presets(near[0]))}."
     return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 

@@ -2,11 +2,13 @@
 
 import gc
 import json
+import logging
 import os
 import re
 import signal
 import sys
 import time
+import warnings
 from importlib import metadata
 
 import keras
@@ -16,6 +18,8 @@ from PIL import Image
 
 from keras_vit import __version__, cli
 from keras_vit.checkpoints import inspect
+from keras_vit.sources.catalog import CATALOG
+from tests.forks import Nursery
 from tests.golden import FOLDER
 from tests.processes import python
 from tests.thorough import times
@@ -75,7 +79,7 @@ def test_predict_takes_files_and_folders(capsys, tmp_path):
 
 @pytest.mark.on_one_backend("torch")
 def test_predict_classifies_the_readable_images_and_names_the_others(capsys, tmp_path, monkeypatch):
-    """With a damaged or missing image the exit status is 1; progress is shown on a terminal."""
+    """With a damaged image the exit status is 1; progress is shown on a terminal."""
     folder = tmp_path / "folder"
     folder.mkdir()
     for k in range(40):  # more than a batch
@@ -91,8 +95,6 @@ def test_predict_classifies_the_readable_images_and_names_the_others(capsys, tmp
     assert printed.err.count("not a readable image") == 1
     assert "07.png" in printed.err
     assert "images/s" in printed.err
-    assert cli.main(["predict", "absent.png", "--preset", "vit_digits"]) == 1
-    assert "absent.png: no such file" in capsys.readouterr().err
 
 
 def test_list_prints_presets_and_version_the_release(capsys):
@@ -172,8 +174,74 @@ def test_long_paths_are_printed_in_full(capsys, tmp_path, monkeypatch):
     assert str(image) in re.sub(r"\s|\x1b\[[0-9;]*m", "", printed) or "…" not in printed
 
 
+@pytest.mark.without_backend
+@pytest.mark.parametrize("command", cli._COMMANDS, ids=lambda command: command.__name__)
+def test_the_example_of_a_help_can_be_typed(capsys, command):
+    """Its options exist, and its presets too; a paragraph of the help is wrapped as one."""
+    name = command.__name__.rstrip("_")
+    assert cli.main([name, "--help"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    (words,) = re.findall("Example: keras-vit (.*)", command.__doc__)
+    assert f"Example: keras-vit {words}" in printed
+    typed, bound, _ = cli.app.parse_args(words.split(), exit_on_error=False)
+    assert typed is command
+    presets = [bound.arguments.get(key) for key in ("preset", "source")]
+    for preset in presets:
+        assert preset in (None, "run/best") or preset in CATALOG
+
+
+@pytest.mark.without_backend
+def test_a_table_on_a_narrow_terminal_folds_no_name(capsys, monkeypatch):
+    """Nor a number, whose thousands have separators there."""
+    monkeypatch.setattr(cli.console.console, "_force_terminal", True)
+    monkeypatch.setattr(cli.console.console, "_width", 60)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", run(capsys, "list", "--variant", "vit_s16")).splitlines()
+    row = next(line for line in lines if line.startswith("vit_s16.augreg_i21k_ft_i1k_384 "))
+    assert row.split()[1:6] == ["i21k_ft_i1k", "22,196,584", "384", "1,000", "83.73"]
+
+
+@pytest.mark.without_backend
+def test_notes_are_one_line_and_other_libraries_log_nothing(capsys, monkeypatch):
+    """Warnings and log lines; afterwards all is as it was."""
+    from keras_vit.text import log, warn
+
+    def noisy(*arguments, **named):
+        warn("a warning")
+        log.warning("a line of %s", "log")
+        logging.getLogger("a.stranger").warning("a stranger's line")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("keras_vit.cli.models.show", noisy)
+    before = warnings.showwarning, logging.lastResort.level, log.handlers.copy()
+    assert cli.main(["list", "--data", "digits"]) == 2
+    notes = ["a warning", "a line of log", "list: No space left on device."]
+    assert capsys.readouterr().err.splitlines() == [f"keras-vit: {note}" for note in notes]
+    assert before == (warnings.showwarning, logging.lastResort.level, log.handlers)
+
+
+@pytest.mark.without_backend
+@pytest.mark.parametrize(
+    ("of_python", "of_the_shell"),
+    [
+        ("Continue with resume=True.", "Continue with --resume."),
+        ("It needs image_size=.", "It needs --image-size."),
+        ("image_size=(24, 32): too large", "--image-size 24 32: too large"),
+        ("labels='x y.csv', batch_size=-1: no", "--labels 'x y.csv', --batch-size -1: no"),
+        ("learning_rate=0.1 and one_hot=True", "--learning-rate 0.1 and one_hot=True"),
+        ("my_labels=3", "my_labels=3"),
+    ],
+)
+def test_an_error_names_the_options_of_its_command(of_python, of_the_shell):
+    """An argument without an option keeps its name."""
+    options = ["--resume", "--image-size", "--labels", "--batch-size", "--learning-rate"]
+    assert cli.in_words_of_the_shell(of_python, options) == of_the_shell
+
+
 QUICK = """
 import sys
+def refuse(event, arguments):
+    assert event not in ("socket.connect", "socket.getaddrinfo"), arguments
+sys.addaudithook(refuse)
 from keras_vit.cli import main
 status = main(sys.argv[1:])
 assert status == 2, status
@@ -181,28 +249,67 @@ assert not {"keras", "jax", "torch", "tensorflow"} & set(sys.modules)
 """
 
 
+@pytest.fixture(scope="module")
+def without_keras():
+    """Runs programs in forks of a process that has imported the command line alone."""
+    process = Nursery("keras_vit.cli keras_vit.checkpoints")
+    yield process
+    process.close()
+
+
 @pytest.mark.without_backend
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("predict x.png --preset vit_b16", "is an architecture, not a preset. Its presets: vit_b"),
+        (
+            "predict {image} --preset vit_b16",
+            "is an architecture, not a preset. Its presets: vit_b",
+        ),
         ("predict x.png --preset vit_digits --top 0", '"0" for --top. Must be >= 1.'),
         ("predict https://a.b/c.jpg --preset x", "Fetch it: curl -LO 'https://a.b/c.jpg'"),
-        ("list --resolution 225", "resolution=225: no preset has it."),
+        ("list --resolution 225", "--resolution 225: no preset has it."),
+        ("predict photos/ d.png --preset vit_b16.augreg_i21k_224", "photos, d.png: no such file"),
+        ("predict {image} --preset vit_b61", "Did you mean 'vit_b16'? Its presets: vit_b"),
+        ("predict {image} --preset vit_s14.dinov2", "embed writes its features; probe fits"),
+        ("explain {image} --preset vit_s14.dinov2", "embed writes its features; probe fits"),
+        ("explain {image} --preset vit_digits --out {image}", "expected a folder for the results"),
+        ("embed {image} --preset vit_digits --out x.txt", "expected a name that ends in .npy"),
+        ("embed {image} --preset vit_digits --out {image}", "expected a name that ends in .npy"),
+        ("evaluate nowhere --preset vit_digits", "nowhere: expected a folder with a folder of"),
+        ("evaluate {here} --preset vit_digits --labels x.csv", "--labels 'x.csv': no such table"),
+        ("evaluate {here} --preset vit_digits --split test", "a folder has no split 'test'"),
+        ("probe nowhere --preset vit_digits --out y", "nowhere: expected a folder with a folder"),
+        ("probe {here} --preset vit_digits --out {here}/y", "lies in the folder of the images"),
+        ("export vit_digits --out {image}", "expected a folder for the results, found a file"),
+        ("export vit_digits --out y --calibration nowhere", "nowhere: no such file or folder"),
+        ("serve no_such", "no_such' is no preset"),
+        ("serve vit_digits --port 70000", "--port 70000: the server cannot listen"),
+        ("verify no_such", "no_such' is no preset"),
+        ("verify vit_digits no_such", "no_such' is no preset"),
+        ("finetune nowhere --preset vit_digits --out y", "nowhere: expected a folder with a"),
+        ("finetune {here} --preset vit_digits --out {here}", "training in it with --resume."),
+        ("finetune {here} --preset vit_digits --out y --validation nowhere", "nowhere: expected a"),
+        ("demo --out {image}", "expected a folder for the results, found a file"),
         ("finetune x --preset x --out y --image-size 1 2 3", "--image-size accepts at most 2"),
         ("finetune x --preset x --out y --augmentation ligt1", 'Did you mean "light1"'),
         ("finetune x --preset x --out y --label-smoothing 1", "--label-smoothing. Must be < 1"),
-        ("finetune x --from-scratch vit_ti61 --out y", "Did you mean 'vit_ti16'"),
+        ("finetune {here}/.. --from-scratch vit_ti61 --out y", "Did you mean 'vit_ti16'"),
         ("finetune x --out y", "Exactly 1 of {--preset, --from-scratch} must be specified"),
-        ("embed x.png --preset no_such --out y.npy", "no_such' is no preset"),
+        ("embed {image} --preset no_such --out y.npy", "no_such' is no preset"),
         ("convert vit_digits x.npz --to gogle", "Did you mean 'google'"),
     ],
 )
-def test_bad_arguments_are_refused_before_a_backend_is_imported(arguments, message):
-    """The process ends with status 2 and has imported neither Keras nor a backend."""
-    process = python(QUICK, *arguments.split())
+def test_bad_arguments_are_refused_before_a_backend_is_imported(
+    arguments, message, tmp_path, without_keras
+):
+    """The process ends with status 2, has opened no connection, and imported no Keras."""
+    image = tmp_path / "digit.png"
+    Image.fromarray(np.zeros((8, 8), "uint8")).save(image)
+    words = arguments.format(image=image, here=tmp_path)
+    process = without_keras.run("-c", QUICK, *words.split(), cwd=tmp_path)
     assert process.returncode == 0, process.stderr
     assert message in " ".join(process.stderr.split())
+    assert list(tmp_path.iterdir()) == [image]
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,6 @@ def place(tmp_path, monkeypatch):
 TRAIN = ("--batch-size", "2", "--steps", "1", "--validation", "0.5", "--out", "[out]")
 
 
-@pytest.mark.filterwarnings("ignore:.*files are not images")
 @pytest.mark.parametrize(
     ("status", "command", "words"),
     [

@@ -55,7 +55,7 @@ def test_folders_named_as_labels_of_the_model_get_the_models_numbers(folder):
 def test_files_that_are_not_images_are_skipped_with_a_warning(folder):
     """The warning gives their number and names one of them."""
     (folder / "dog" / "notes.txt").write_text("good dog")
-    with pytest.warns(UserWarning, match="1 files are not images.*notes.txt"):
+    with pytest.warns(UserWarning, match="left out 1 file without an image.*notes.txt"):
         assert from_folder(folder, PLAIN).num_images == 12
 
 

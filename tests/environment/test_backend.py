@@ -75,6 +75,7 @@ def test_a_backend_chosen_by_the_user_is_kept(words, machine):
         ((), {}, "no backend to compute with; install one: pip install 'keras-vit[jax]'"),
         (("jax",), {"in_environment": "torch"}, "takes torch (KERAS_BACKEND), which is not"),
         (("jax", "torch"), {}, "set KERAS_BACKEND to jax or torch"),
+        (("torch",), {"in_environment": "pytorch"}, "Did you mean 'torch'? KERAS_BACKEND takes"),
         (("torch",), {"in_file": "jax"}, "keras.json), which is not installed; set KERAS_BACKEND"),
     ],
 )
@@ -115,9 +116,12 @@ def test_a_process_with_one_installed_backend_uses_it_and_says_so_once(tmp_path)
     if MINE == "tensorflow":
         missing -= {"jax", "jaxlib"}  # TensorFlow imports JAX if it is installed
     code = """
+from pathlib import Path
+import keras_vit
 from keras_vit import cli
 cli.main(["list"])
-status = cli.main(["explain", "absent.png", "--preset", "vit_digits"])
+digit = str(Path(keras_vit.__file__).parent / "data" / "digit.png")
+status = cli.main(["explain", digit, "--preset", "vit_digits", "--target", "no digit"])
 import keras
 print(status, keras.backend.backend())
 """
@@ -133,7 +137,7 @@ def test_without_a_backend_images_are_prepared_and_models_are_refused(tmp_path):
 import keras_vit
 print(keras_vit.Preprocessor.from_preset("vit_digits").image_size)
 from keras_vit import cli
-print(cli.main(["evaluate", "somewhere", "--preset", "vit_digits"]))
+print(cli.main(["evaluate", ".", "--preset", "vit_digits"]))
 keras_vit.VisionTransformer
 """
     result = run_without(missing, code, tmp_path)

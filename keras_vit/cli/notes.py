@@ -1,0 +1,66 @@
+"""Notes on stderr beside a command's answer, one line each, and messages in a shell's words."""
+
+import logging
+import os
+import re
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from keras_vit.cli.console import warn_on_stderr
+from keras_vit.text import log
+
+_VALUE = r"('[^']*'|\(\d+, \d+\)|-?\w[\w.-]*\w|-?\w)?"
+
+
+class _Notes(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        warn_on_stderr(record.getMessage())
+
+
+@contextmanager
+def notes_alone() -> Iterator[None]:
+    """Context in which warnings and log lines of keras_vit are notes of one line.
+
+    The loggers of other libraries are silent below an error. Their warnings are notes too, because
+    a warning may say why an answer is slow or wrong.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # silences TensorFlow's first ten lines
+    os.environ.setdefault("HF_HUB_VERBOSITY", "error")
+    notes, fallback = _Notes(logging.WARNING), logging.lastResort
+    level = fallback.level if fallback else logging.WARNING
+    log.addHandler(notes)
+    try:
+        if fallback:  # it prints the lines of loggers without a handler
+            fallback.setLevel(logging.ERROR)
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: warn_on_stderr(message)
+            yield
+    finally:
+        log.removeHandler(notes)
+        if fallback:
+            fallback.setLevel(level)
+
+
+def in_words_of_the_shell(message: str, options: Iterable[str]) -> str:
+    """Returns a message of a function with the options of its command in place of arguments.
+
+    `resume=True` becomes `--resume`, and `image_size=` becomes `--image-size`.
+
+    Args:
+        message: the message.
+        options: the command's options, such as `"--image-size"`.
+    """
+    for option in options:
+        name = option.removeprefix("--").replace("-", "_")
+        message = re.sub(
+            rf"(?<![\w.-]){name}={_VALUE}",
+            lambda found, option=option: f"{option} {_typed(found[1])}".rstrip(),
+            message,
+        )
+    return message
+
+
+def _typed(value: str | None) -> str:
+    """Returns a value of Python as it is typed behind its option: a pair as two numbers."""
+    return "" if value in (None, "True") else re.sub("[(),]", "", str(value))
