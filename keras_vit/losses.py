@@ -1,4 +1,4 @@
-"""Adapts cross-entropy losses and metrics of `compile` to the logits or probabilities of a model.
+"""Adapts losses and metrics of `compile` to logits or probabilities; asks torch if it compiles.
 
 `model.compile("adam", "sparse_categorical_crossentropy")` is in every tutorial of Keras. The string
 stands for a loss of probabilities; with logits the loss silently becomes NaN. A model knows

@@ -43,6 +43,7 @@ FLOORS = (
     {"checkpoints.adapters"},
     {"checkpoints.opening"},
     {"checkpoints.translate"},
+    {"checkpoints.foreign"},
     {"checkpoints.recognition"},
     {"checkpoints.surroundings"},
     {"checkpoints.export"},

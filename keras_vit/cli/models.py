@@ -63,6 +63,8 @@ def doctor(*, json: bool = False) -> None:
     the files that killed downloads have left in the cache of the Hub, and the line that removes
     each.
 
+    Example: keras-vit doctor
+
     Args:
         json: print the answer as JSON.
     """

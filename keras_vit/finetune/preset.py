@@ -76,7 +76,8 @@ def finetune_preset(
         data: a folder with a folder of images per class, `"tfds:NAME"` or `"hf:OWNER/NAME"`.
         out: folder for the results; new, except with `resume`.
         recipe: steps, optimizer, augmentation and seed; by default 500 updates of 64 images at
-            a rate of 0.01. Without `steps_per_epoch` the steps are divided into 20 epochs.
+            a rate of 0.01. Without `steps_per_epoch` the steps are divided into equal epochs: at
+            most 20, each of 10 steps or more.
         learns: function that chooses which weights of the model learn, such as `train_head` or
             `lambda model: enable_lora(model, 8)`; None for all weights.
         resume: whether to continue the training in `out`, which had the same arguments.

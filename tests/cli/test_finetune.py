@@ -34,7 +34,7 @@ def test_finetune_trains_on_folders_and_saves_presets(desk, capsys):
     arguments = ("--steps", 4, "--validation", desk / "test", "--layer-decay", 0.75, "--out", out)
     assert finetune(desk, *arguments) == 0
     printed = capsys.readouterr().out
-    assert "Epoch 1/1" in printed
+    assert "4/4 - " in printed
     assert "Highest validation accuracy" in printed
     for line in ("40 to train on, 12 to validate", "classes      2, of", "head         new"):
         assert line in printed
@@ -71,7 +71,7 @@ def test_an_interrupted_finetune_says_how_to_continue(desk, capsys, monkeypatch)
     [
         (("--validation", "0"), "share must be a number between 0 and 1, found 0"),
         (("--validation", "nowhere"), "nowhere: expected a folder"),
-        (("--trainable-blocks", "7"), "The last 7 blocks: the model has 1 in all"),
+        (("--trainable-blocks", "7"), "The last 7 blocks: the model has 1 block."),
     ],
 )
 def test_bad_arguments_are_refused_by_name(desk, capsys, arguments, message):
@@ -135,6 +135,22 @@ def test_every_option_of_the_recipe_reaches_the_training(desk, monkeypatch):
     assert (lora.func, lora.keywords) == (enable_lora, {"rank": 2})
     assert (source, second, learns) == (vit_ti16, AugregRecipe(30, 64, weight_decay=0.0), None)
     assert third == TransferRecipe(500, 8, learning_rate=0.01)
+
+
+@pytest.mark.parametrize(
+    ("steps", "epochs"), [(1, 1), (12, 1), (23, 1), (30, 3), (100, 10), (500, 20), (510, 17)]
+)
+def test_the_steps_asked_for_fill_equal_epochs(desk, monkeypatch, steps, epochs):
+    """At most 20 epochs, of 10 steps or more; none of a single step, and no step is added."""
+    planned = []
+
+    def stop(model, data, validation, *, recipe, **arguments):
+        planned.append((len(data), recipe.fit_args(model)["epochs"]))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("keras_vit.finetune.preset.train", stop)
+    assert finetune(desk, "--steps", steps, "--accumulate", 2, "--out", desk / "planned") == 130
+    assert planned == [(2 * steps // epochs, epochs)]
 
 
 def test_a_seed_may_be_larger_than_the_seeds_of_keras(desk):
