@@ -45,7 +45,8 @@ def notes_alone() -> Iterator[None]:
 def in_words_of_the_shell(message: str, options: Iterable[str]) -> str:
     """Returns a message of a function with the options of its command in place of arguments.
 
-    `resume=True` becomes `--resume`, and `image_size=` becomes `--image-size`.
+    `resume=True` becomes `--resume`, `image_size=` becomes `--image-size`, and so does the name of
+    an argument that a message begins with, as in "image_size must be".
 
     Args:
         message: the message.
@@ -54,7 +55,7 @@ def in_words_of_the_shell(message: str, options: Iterable[str]) -> str:
     for option in options:
         name = option.removeprefix("--").replace("-", "_")
         message = re.sub(
-            rf"(?<![\w.-]){name}={_VALUE}",
+            rf"(?<![\w.-]){name}={_VALUE}|^{name}(?= must be )",
             lambda found, option=option: f"{option} {_typed(found[1])}".rstrip(),
             message,
         )

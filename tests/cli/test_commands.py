@@ -229,6 +229,8 @@ def test_notes_are_one_line_and_other_libraries_log_nothing(capsys, monkeypatch)
         ("labels='x y.csv', batch_size=-1: no", "--labels 'x y.csv', --batch-size -1: no"),
         ("learning_rate=0.1 and one_hot=True", "--learning-rate 0.1 and one_hot=True"),
         ("my_labels=3", "my_labels=3"),
+        ("batch_size must be 1", "--batch-size must be 1"),
+        ("The labels must be words", "The labels must be words"),
     ],
 )
 def test_an_error_names_the_options_of_its_command(of_python, of_the_shell):
@@ -292,7 +294,10 @@ def without_keras():
         ("demo --out {image}", "expected a folder for the results, found a file"),
         ("finetune x --preset x --out y --image-size 1 2 3", "--image-size accepts at most 2"),
         ("finetune x --preset x --out y --augmentation ligt1", 'Did you mean "light1"'),
-        ("finetune {here} --preset vit_digits --out y --label-smoothing 1", "--label-smoothing 1"),
+        (
+            "finetune {here} --preset vit_digits --out y --label-smoothing 1",
+            "--label-smoothing must be a",
+        ),
         ("finetune {here}/.. --from-scratch vit_ti61 --out y", "Did you mean 'vit_ti16'"),
         ("finetune x --out y", "Exactly 1 of {--preset, --from-scratch} must be specified"),
         ("embed {image} --preset no_such --out y.npy", "no_such' is no preset"),

@@ -67,7 +67,7 @@ def train_on(labels, model, **options):
         (lambda m: train_on(np.eye(4)[:, :3] > 0, m, batch_size=2, one_hot=True),
          "have many labels each; build the model with thresholds=0.5"),
         (lambda m: train_only(m, ["blok_0"]), "'blok_0'; the layers are patch_embedding, "),
-        (lambda m: train_last_blocks(m, 3), "The last 3 blocks: the model has 1 in all"),
+        (lambda m: train_last_blocks(m, 3), "The last 3 blocks: the model has 1 block"),
         (lambda m: layer_decay_multipliers(m, 1.5), r"layer_decay=1.5: .* number in \(0, 1"),
         (lambda m: enable_lora(m, 0), "lora_rank must be a positive int, found 0"),
         (lambda m: enable_lora(m, 2, ["query"]), r"\['query'\]: expected some of attention/query"),

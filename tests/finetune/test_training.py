@@ -83,8 +83,8 @@ def test_a_crashed_training_resumes_with_identical_results(unbroken, tmp_path):
 
 
 def test_the_folder_of_another_training_is_refused(unbroken):
-    """The message names `--resume`."""
-    with pytest.raises(ConfigError, match=r"unbroken: exists already.*--resume"):
+    """The message names `resume`."""
+    with pytest.raises(ConfigError, match=r"unbroken: exists already.*resume=True"):
         run(unbroken[0])
 
 

@@ -78,7 +78,7 @@ def test_a_taken_port_and_an_unknown_preset_are_refused(capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["serve", "vit_digits", "--port", str(port)]) == 2
-    assert f"port={port}: the server cannot listen at this address" in capsys.readouterr().err
+    assert f"--port {port}: the server cannot listen at this address" in capsys.readouterr().err
     assert main(["serve", "vit_digit"]) == 2
     assert "vit_digits" in capsys.readouterr().err
 
