@@ -175,7 +175,7 @@ def test_from_preset_imports_no_backend():
     assert not loaded & {"keras", "jax", "torch", "tensorflow"}
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=["preset", "rescale", "tf.data", "DataLoader"])
+@pytest.mark.parametrize("recipe", RECIPES, ids=str.split)
 def test_recipes_of_the_docs_run(recipe, photo, tmp_path, monkeypatch):
     """Each recipe gives a batch of two images."""
     monkeypatch.chdir(tmp_path)
