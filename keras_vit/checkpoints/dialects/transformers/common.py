@@ -116,13 +116,14 @@ def _read_problem(content: Json) -> dict[str, Any]:
 
 
 class _ProblemType(JsonFields):
-    """The row of `problem_type`; a model of one class per image needs no word."""
+    """The row of `problem_type`; a model of several classes, one per image, needs no word."""
 
     def write_for(self, facts: Facts) -> dict[str, Any]:
         """Returns the key, unless transformers would read the same without it."""
-        if not (facts.config.regression or facts.by_class):
+        config = facts.config
+        if not (config.regression or facts.by_class or config.num_classes == 1):
             return {}
-        problem = "regression" if facts.config.regression else "multi_label_classification"
+        problem = "regression" if config.regression else "multi_label_classification"
         return {"problem_type": problem}
 
 
