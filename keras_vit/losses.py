@@ -168,7 +168,9 @@ def _read_probabilities(metric: Any, by_class: bool) -> Any:
             )
         return metric
     activation = _OF_PROBABILITIES[type(standard)] or ("sigmoid" if by_class else "softmax")
-    return MetricOfLogits(standard, activation)
+    # Keras numbers the names of its objects; that of a string is the string.
+    name = metric if isinstance(metric, str) else standard.name
+    return MetricOfLogits(standard, activation, name=name)
 
 
 def _is_for_logits(metric: Any) -> bool:

@@ -203,18 +203,20 @@ def _refuse_two_readings(
     Args:
         num_positions: number of stored positions.
         counts: the other readings, each with its number of patches.
-        chosen: the reading with a square grid.
+        chosen: the reading that was found; the caller's image size decides one without a square.
     """
-    side = math.isqrt(num_positions - chosen.num_prefix_positions)
-    if any(chosen.grid_of((size, size)) == (side, side) for size in _USUAL_SIZES):
+    square = num_positions - chosen.num_prefix_positions
+    side = math.isqrt(square)
+    if side * side != square or any(
+        chosen.grid_of((size, size)) == (side, side) for size in _USUAL_SIZES
+    ):
         return
     for other, count in counts.items():
         rows = next((r for r in range(math.isqrt(max(count, 1)), 1, -1) if count % r == 0), 0)
         if other.num_prefix_positions > chosen.num_prefix_positions and rows:
-            tokens = "other tokens"
             raise ConfigError(
                 f"{num_positions} positions fit two grids: {side} x {side} patches with positions "
-                f"for {chosen.num_prefix_positions} {tokens}, or {rows} x {count // rows} and the "
+                f"for {chosen.num_prefix_positions} other tokens, or {rows} x {count // rows} and the "
                 f"like with {other.num_prefix_positions}. Choose by position_grid=({side}, {side}) "
                 f"or by position_grid=({rows}, {count // rows}), the rows and columns of patches."
             )

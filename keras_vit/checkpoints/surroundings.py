@@ -138,9 +138,13 @@ def _below(
 
     Beside it stand pairs of names, in the library's files and in this one.
     """
-    plain = [(plain_name(n.removeprefix(prefix)), n) for n in names if n.startswith(prefix)]
-    other = [(name_in_file(new), name) for new, name in plain]
-    spelled = [plain, other] if other != plain else [plain]
+    stored = [(name.removeprefix(prefix), name) for name in names if name.startswith(prefix)]
+    plain = [(plain_name(name), full) for name, full in stored]
+    other = [(name_in_file(name), full) for name, full in plain]
+    # Two numbers of a block are a chunk and a block in DINOv2, a stage and a block elsewhere.
+    spelled = [pairs for pairs in (plain, other) if len(dict(pairs)) == len(stored)] or [stored]
+    if spelled[1:] == spelled[:1]:
+        spelled = spelled[:1]
     found = [recognise({n: reader.shapes[o] for n, o in pairs}, dialects) for pairs in spelled]
     counts = [recognition.claimed if recognition else 0 for recognition in found]
     return max(counts), spelled[counts.index(max(counts))]

@@ -189,7 +189,8 @@ def compare(
     share = MOST_LINES // sum(map(bool, kinds.values()))
     lines: list[str] = []
     for kind, own in kinds.items():
-        for name, rest in own[:share]:
+        ends = own if len(own) <= share else [own[0], own[-1], *own[1 : share - 1]]
+        for name, rest in ends:
             near = (
                 difflib.get_close_matches(name, close, n=1, cutoff=0.8) if kind == "missing" else ()
             )

@@ -51,6 +51,7 @@ OTHERS = (
     {"layer_scale_init": 0.5},
     {"projection_dim": 7},
     {"classifier": "token", "num_classes": 0},
+    {"regression": True},
     {"classifier": "token_and_distillation"},
     {"mlp_dim": 40},
     {"num_heads": 4},

@@ -122,7 +122,7 @@ CONTRADICTIONS = (
     ("hf_model", (), {"pooler_act": "gelu"}, "pooler_act='gelu', expected 'tanh'"),
     ("kh_intermediate", HUB, {"mlp_dim": 33}, f"misshapen: {BLOCK}/mlp/dense_1/vars/0 is (16, 24)"),
     ("kh_intermediate", HUB, {"num_heads": 4}, f"{BLOCK}/mha/key_dense/vars/0 is (16, 2, 8)"),
-    ("kh_intermediate", HUB, {"num_layers": 2}, f"{BLOCK}_1/mha/query_dense/vars/1, expected"),
+    ("kh_intermediate", HUB, {"num_layers": 2}, f"missing: {BLOCK}_1/"),
     ("kh_intermediate", HUB, {"image_shape": [16, 16, 1]}, "expected (4, 4, 1, 16)"),
     ("kh_intermediate", HUB, {"use_mlp_bias": False}, f"unexpected: {BLOCK}/mlp/dense_1/vars/1"),
     (
@@ -235,10 +235,11 @@ def test_a_clip_file_without_its_vision_tower_is_refused(tmp_path):
         ("hf_clip_vision/model.safetensors", "the arrays do not tell gelu. Give numerics="),
     ],
 )
-def test_a_file_without_json_is_refused_by_the_missing_fact(name, reason):
+def test_a_file_without_json_is_refused_by_the_missing_fact(name, reason, tmp_path):
     """The message names the fact that decides the output and that no array shows."""
+    alone = shutil.copy(family_goldens.FOLDER / name, tmp_path)
     with pytest.raises(CheckpointError, match=reason):
-        checkpoints.load(family_goldens.FOLDER / name, num_heads=3)
+        checkpoints.load(alone, num_heads=3)
 
 
 def test_a_keras_file_is_refused_by_the_class_of_its_model(tmp_path):

@@ -175,7 +175,9 @@ def test_from_preset_imports_no_backend():
     assert not loaded & {"keras", "jax", "torch", "tensorflow"}
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=["preset", "rescale", "tf.data", "DataLoader"])
+@pytest.mark.parametrize(
+    "recipe", RECIPES, ids=["preset", "channels", "rescale", "tf.data", "DataLoader"]
+)
 def test_recipes_of_the_docs_run(recipe, photo, tmp_path, monkeypatch):
     """Each recipe gives a batch of two images."""
     monkeypatch.chdir(tmp_path)
@@ -185,4 +187,4 @@ def test_recipes_of_the_docs_run(recipe, photo, tmp_path, monkeypatch):
     names: dict = {}
     exec(recipe, names)
     shape = tuple(names["shape"]) if "shape" in names else names["batch"].shape
-    assert shape in ((2, 224, 224, 3), (2, 3, 224, 224), (2, 16, 16, 1), (2, 10))
+    assert shape in ((2, 224, 224, 3), (2, 3, 224, 224), (2, 16, 16, 1), (2, 16, 16, 5), (2, 10))

@@ -115,17 +115,22 @@ def _read_problem(content: Json) -> dict[str, Any]:
     return _PROBLEMS[problem]
 
 
-def _problem(facts: Facts) -> Any:
-    if facts.config.regression:
-        return "regression"
-    return "multi_label_classification" if facts.by_class else LEFT_OUT
+class _ProblemType(JsonFields):
+    """The row of `problem_type`; a model of several classes, one per image, needs no word."""
+
+    def write_for(self, facts: Facts) -> dict[str, Any]:
+        """Returns the key, unless transformers would read the same without it."""
+        config = facts.config
+        if not (config.regression or facts.by_class or config.num_classes == 1):
+            return {}
+        problem = "regression" if config.regression else "multi_label_classification"
+        return {"problem_type": problem}
 
 
 LABEL_ROWS: tuple[Row, ...] = (
     JsonField("id2label", "labels", Codec(list, _labels), write=_names),
     JsonNote("label2id", _numbers),
-    JsonFields(("problem_type",), ("regression",), _read_problem, lambda config: {}),
-    JsonNote("problem_type", _problem),
+    _ProblemType(("problem_type",), ("regression",), _read_problem, lambda config: {}),
 )
 
 
