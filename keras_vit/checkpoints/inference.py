@@ -216,9 +216,10 @@ def _refuse_two_readings(
         if other.num_prefix_positions > chosen.num_prefix_positions and rows:
             raise ConfigError(
                 f"{num_positions} positions fit two grids: {side} x {side} patches with positions "
-                f"for {chosen.num_prefix_positions} other tokens, or {rows} x {count // rows} and the "
-                f"like with {other.num_prefix_positions}. Choose by position_grid=({side}, {side}) "
-                f"or by position_grid=({rows}, {count // rows}), the rows and columns of patches."
+                f"for {chosen.num_prefix_positions} other tokens, or {rows} x {count // rows} and "
+                f"the like with {other.num_prefix_positions}. Choose by position_grid=({side}, "
+                f"{side}) or by position_grid=({rows}, {count // rows}), the rows and columns of "
+                "patches."
             )
 
 
