@@ -16,13 +16,14 @@ from typing import Any
 import keras
 
 from keras_vit import variants
+from keras_vit.arguments import check_new
 from keras_vit.data import AUGREG, ImageData
 from keras_vit.data.by_name import training_and_validation
 from keras_vit.environment.backend import require_training
 from keras_vit.errors import ConfigError, nearest
 from keras_vit.evaluation import Evaluation, evaluate
 from keras_vit.finetune import AugregRecipe, Recipe, train
-from keras_vit.finetune.training import LAST, check_out
+from keras_vit.finetune.training import LAST
 from keras_vit.images import Preprocessor
 from keras_vit.model import VisionTransformer
 from keras_vit.sources.preset_config import PresetConfig
@@ -302,7 +303,7 @@ def pretrain(
         CheckpointError: `out` holds another training.
     """
     require_training()
-    check_out(Path(out), resume)  # before any data are read
+    check_new(Path(out), resume)  # before any data are read
     published = published_recipe(recipe)
     builder = variants.variant(variant or published.variants[0])
     fields = {**published.fields, **(fields or {})}

@@ -104,7 +104,8 @@ def load_model(
 
     source = Source.of(preset)
     if needs_head:
-        inspect(source).config.demand_one_prediction(needs_head)
+        stated = {} if image_size is None else {"image_size": image_size}
+        inspect(source, **stated).config.demand_one_prediction(needs_head)
     start_backend()
     from keras_vit.checkpoints.loading import load_to_answer
 
@@ -143,10 +144,14 @@ def show(
         table = Table(box=None, pad_edge=False, width=own)
         for k, heading in enumerate(headings):
             numbers = all(_NUMBER.fullmatch(row[k]) for row in cells if row[k])
-            is_last, side = heading == headings[-1], "right" if numbers else "left"
-            table.add_column(heading, overflow="fold", no_wrap=not is_last, justify=side)
-        for row in cells:
-            table.add_row(*row)
+            table.add_column(
+                heading,
+                overflow="fold",
+                no_wrap=heading != headings[-1],
+                justify="right" if numbers else "left",
+            )
+        for cells_of_row in cells:
+            table.add_row(*cells_of_row)
         console.print(table, crop=False)
     else:
         for row in [list(headings), *rows]:

@@ -223,10 +223,10 @@ def verify(
     from keras_vit.checkpoints import Source
     from keras_vit.checkpoints import verify as verify_checkpoint
 
-    sources = [None if name is None else Source.of(name) for name in (source, other)]
+    checkpoint, against = Source.of(source), None if other is None else Source.of(other)
     start_backend()
     with stderr.status("Running"):
-        verification = verify_checkpoint(*sources, **fields.to_dict())
+        verification = verify_checkpoint(checkpoint, against, **fields.to_dict())
     rows = [
         (
             check.name,

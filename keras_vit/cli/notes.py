@@ -54,11 +54,11 @@ def in_words_of_the_shell(message: str, options: Iterable[str]) -> str:
     """
     for option in options:
         name = option.removeprefix("--").replace("-", "_")
-        message = re.sub(
-            rf"(?<![\w.-]){name}={_VALUE}|^{name}(?= must be )",
-            lambda found, option=option: f"{option} {_typed(found[1])}".rstrip(),
-            message,
-        )
+        pattern = re.compile(rf"(?<![\w.-]){name}={_VALUE}|^{name}(?= must be )")
+        parts = pattern.split(message)  # text, value, text, value, ..., text
+        for k in range(1, len(parts), 2):
+            parts[k] = f"{option} {_typed(parts[k])}".rstrip()
+        message = "".join(parts)
     return message
 
 
