@@ -10,6 +10,7 @@ from typing import Any
 from keras_vit.config import ViTConfig
 from keras_vit.config.rules import pair
 from keras_vit.errors import ConfigError
+from keras_vit.text import log
 from keras_vit.weights.lexicon import AXES, LEXICON, UNIT
 
 _FIELDS = {field.name: field for field in dataclasses.fields(ViTConfig)}
@@ -192,7 +193,7 @@ def with_grid(
 
 
 _USUAL_SIZES = (224, 256, 384, 448, 512, 518)
-"""Sides of images, in pixels, of which a square grid needs no question."""
+"""Sides of images, in pixels, of which a square grid is read as such, with a line of log."""
 
 
 def _refuse_two_readings(
@@ -207,20 +208,28 @@ def _refuse_two_readings(
     """
     square = num_positions - chosen.num_prefix_positions
     side = math.isqrt(square)
-    if side * side != square or any(
-        chosen.grid_of((size, size)) == (side, side) for size in _USUAL_SIZES
-    ):
+    if side * side != square:
         return
+    is_usual = any(chosen.grid_of((size, size)) == (side, side) for size in _USUAL_SIZES)
     for other, count in counts.items():
         rows = next((r for r in range(math.isqrt(max(count, 1)), 1, -1) if count % r == 0), 0)
         if other.num_prefix_positions > chosen.num_prefix_positions and rows:
-            raise ConfigError(
+            readings = (
                 f"{num_positions} positions fit two grids: {side} x {side} patches with positions "
                 f"for {chosen.num_prefix_positions} other tokens, or {rows} x {count // rows} and "
-                f"the like with {other.num_prefix_positions}. Choose by position_grid=({side}, "
-                f"{side}) or by position_grid=({rows}, {count // rows}), the rows and columns of "
-                "patches."
+                f"the like with {other.num_prefix_positions}. "
             )
+            if not is_usual:
+                raise ConfigError(
+                    f"{readings}Choose by position_grid=({side}, {side}) or by position_grid="
+                    f"({rows}, {count // rows}), the rows and columns of patches."
+                )
+            log.warning(
+                "%sRead as %d x %d, an image of a usual size; position_grid=(rows, columns) "
+                "chooses another.",
+                *(readings, side, side),
+            )
+            return
 
 
 def _grid_of(base: ViTConfig, count: int, arguments: Mapping[str, Any]) -> tuple[int, int] | None:

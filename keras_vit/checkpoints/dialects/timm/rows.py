@@ -170,15 +170,15 @@ def _classifier(facts: Facts) -> Any:
 def shown_by_arrays(registers: str, arrays: Json, content: Json) -> dict[str, Any]:
     """Returns arguments that the arrays tell, whatever the architecture's name suggests.
 
-    `model_args` lacks what a caller of `create_model` gave as a class, or did not write down.
+    `model_args` lacks what a caller of `create_model` gave as a class, or did not write down. Width
+    and depth stay those of the name, because the number of heads belongs to them.
 
     Args:
         registers: name of the argument for the number of registers.
         arrays: fields that the arrays show.
         content: the arguments by `model_args` and by the architecture.
     """
-    keys = {"embed_dim": "hidden_size", "depth": "num_layers", "in_chans": "channels"}
-    keys |= {registers: "num_registers"}
+    keys = {"in_chans": "channels", registers: "num_registers"}
     words = {key: arrays[field] for key, field in keys.items() if field in arrays}
     scale = content.get("init_values") or ViTConfig.layer_scale_init
     words["init_values"] = scale if arrays.get("layer_scale") else None
