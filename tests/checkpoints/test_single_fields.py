@@ -5,14 +5,13 @@ import json
 import numpy as np
 import pytest
 from safetensors.torch import save_file
-from timm.layers import SwiGLUPacked
 
 from keras_vit import CheckpointError, checkpoints
 from tests.golden import relative_error
 from tests.live import timm, torch
 
 MEAN = [0.707223, 0.578729, 0.703617]
-_GATED = {"mlp_layer": SwiGLUPacked, "act_layer": torch.nn.SiLU}
+_GATED = {"mlp_layer": timm.layers.SwiGLUPacked, "act_layer": torch.nn.SiLU}
 _SIZES = {"embed_dim": 32, "depth": 2, "num_heads": 4, "img_size": 64}
 ENCODERS = {
     "UNI": ("vit_large_patch16_224", {"init_values": 1e-5}, {}),
