@@ -86,7 +86,7 @@ def serve(
     """
     from keras_vit.sources.source import Source
 
-    source = Source.of(source)
+    checkpoint = Source.of(source)  # an unknown name is refused before a backend starts
     check_installed()
     POOLINGS.check("pooling", pooling)  # before a model is loaded
     from keras_vit.checkpoints.loading import load_to_answer
@@ -99,10 +99,10 @@ def serve(
 
     def build() -> Any:
         backend.start()
-        model = load_to_answer(source, dtype, image_size, pixel_range)
+        model = load_to_answer(checkpoint, dtype, image_size, pixel_range)
         return application(model, settings, stage=stage, pooling=pooling)
 
-    server.run(build, source, host, port, settings, access_log, announce)
+    server.run(build, checkpoint, host, port, settings, access_log, announce)
 
 
 def check_installed() -> None:
