@@ -30,6 +30,7 @@ from keras_vit.checkpoints.dialects.timm.images import images
 from keras_vit.checkpoints.dialects.torch_conventions import stored_image_size
 from keras_vit.config import ViTConfig
 from keras_vit.config.rules import pair
+from keras_vit.errors import shown
 from keras_vit.labels import NAMED
 from keras_vit.text import log
 
@@ -170,14 +171,23 @@ def _classifier(facts: Facts) -> Any:
 def shown_by_arrays(registers: str, arrays: Json, content: Json) -> dict[str, Any]:
     """Returns arguments that the arrays tell, whatever the architecture's name suggests.
 
-    `model_args` lacks what a caller of `create_model` gave as a class, or did not write down. Width
-    and depth stay those of the name, because the number of heads belongs to them.
+    `model_args` lacks what a caller of `create_model` gave as a class, or did not write down.
 
     Args:
         registers: name of the argument for the number of registers.
         arrays: fields that the arrays show.
         content: the arguments by `model_args` and by the architecture.
+
+    Raises:
+        ValueError: the arrays have another width. The number of heads belongs to the width, and no
+            array tells it.
     """
+    width, stated = arrays.get("hidden_size"), content.get("embed_dim")
+    if width is not None and stated not in (None, width):
+        raise ValueError(
+            f"has embed_dim={shown(stated)}, by model_args or by the architecture's name, but the "
+            f"arrays are {width} wide: it describes another model"
+        )
     keys = {"in_chans": "channels", registers: "num_registers"}
     words = {key: arrays[field] for key, field in keys.items() if field in arrays}
     scale = content.get("init_values") or ViTConfig.layer_scale_init
