@@ -74,6 +74,6 @@ def test_a_name_of_another_width_is_refused(tmp_path):
     written("UNI", tmp_path / "encoder")
     path = tmp_path / "encoder" / "config.json"
     content = json.loads(path.read_text())
-    path.write_text(json.dumps({**content, "model_args": {}}))
-    with pytest.raises(CheckpointError, match="embed_dim=1024.* arrays are 32 wide"):
+    path.write_text(json.dumps({**content, "num_features": 1024}))
+    with pytest.raises(CheckpointError, match="num_features=1024.* arrays are 32 wide"):
         checkpoints.load(tmp_path / "encoder")

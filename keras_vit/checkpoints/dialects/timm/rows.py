@@ -177,22 +177,28 @@ def shown_by_arrays(registers: str, arrays: Json, content: Json) -> dict[str, An
         registers: name of the argument for the number of registers.
         arrays: fields that the arrays show.
         content: the arguments by `model_args` and by the architecture.
-
-    Raises:
-        ValueError: the arrays have another width. The number of heads belongs to the width, and no
-            array tells it.
     """
-    width, stated = arrays.get("hidden_size"), content.get("embed_dim")
-    if width is not None and stated not in (None, width):
-        raise ValueError(
-            f"has embed_dim={shown(stated)}, by model_args or by the architecture's name, but the "
-            f"arrays are {width} wide: it describes another model"
-        )
     keys = {"in_chans": "channels", registers: "num_registers"}
     words = {key: arrays[field] for key, field in keys.items() if field in arrays}
     scale = content.get("init_values") or ViTConfig.layer_scale_init
     words["init_values"] = scale if arrays.get("layer_scale") else None
     return words | _positions_of(arrays, content)
+
+
+def _refuse_another_width(arrays: Json, content: Json) -> dict[str, Any]:
+    """Returns no argument.
+
+    Raises:
+        ValueError: the arrays have another width than `num_features`. The number of heads belongs
+            to the width, and no array tells it.
+    """
+    width, stated = arrays.get("hidden_size"), content.get("num_features")
+    if width is not None and stated not in (None, width):
+        raise ValueError(
+            f"has num_features={shown(stated)}, but the arrays are {width} wide: it describes "
+            "another model"
+        )
+    return {}
 
 
 def _positions_of(arrays: Json, content: Json) -> dict[str, Any]:
@@ -243,7 +249,7 @@ def tables(
         JsonNote("classifier", _classifier),
     )
     return (
-        JsonTable("config.json", top),
+        JsonTable("config.json", top, shown=_refuse_another_width),
         *(
             JsonTable("config.json", rows, ("model_args",), assumed_arguments, shown, when=when)
             for rows, when in arguments
