@@ -149,19 +149,21 @@ def _read_probabilities(metric: Any, by_class: bool) -> Any:
     A threshold of 0, or beyond 1, is meant for logits, as Keras says of `Precision`. A class of the
     user is never changed; it causes a warning if Keras's own code reads its predictions.
     """
-    standard = metric
+    standard: Any = metric
     if isinstance(metric, (str, dict, type)):
         with contextlib.suppress(ValueError):  # Keras refuses an unknown name in its own words
             standard = keras.metrics.get(metric)
     if isinstance(standard, Hashable) and standard in _FUNCTIONS:
         standard = _FUNCTIONS[standard](name=_name(standard))
-    if not isinstance(standard, tuple(_OF_PROBABILITIES)) or _is_for_logits(standard):
+    known: Any = tuple(_OF_PROBABILITIES)
+    if not isinstance(standard, known) or _is_for_logits(standard):
         return metric
+    name = metric if isinstance(metric, str) else standard.name
     classes = itertools.takewhile(lambda c: c not in _OF_PROBABILITIES, type(standard).__mro__)
     if own := list(classes):
         if not any("update_state" in vars(each) for each in own):
             warn(
-                f"The metric {standard.name!r} gets the logits that the model returns; Keras's "
+                f"The metric {name!r} gets the logits that the model returns; Keras's "
                 f"code, which {own[0].__name__} inherits, takes them for probabilities. Load the "
                 'model with classifier_activation="softmax" or "sigmoid", or apply it in '
                 "update_state."
@@ -169,7 +171,6 @@ def _read_probabilities(metric: Any, by_class: bool) -> Any:
         return metric
     activation = _OF_PROBABILITIES[type(standard)] or ("sigmoid" if by_class else "softmax")
     # Keras numbers the names of its objects; that of a string is the string.
-    name = metric if isinstance(metric, str) else standard.name
     return MetricOfLogits(standard, activation, name=name)
 
 
@@ -279,7 +280,7 @@ def _ends_in(outer: Any, model: Any) -> bool:
 def _takes_probabilities(loss: Any) -> bool:
     if loss in ("crossentropy", "ce"):
         return True
-    settings = getattr(_standard(loss), "get_config", dict)()
+    settings: dict[str, Any] = getattr(_standard(loss), "get_config", dict)()
     return settings.get("from_logits") is False and type(_standard(loss)) in _CLASSES.values()
 
 

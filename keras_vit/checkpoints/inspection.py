@@ -35,7 +35,7 @@ from keras_vit.sources.source import Source
 from keras_vit.text import log
 from keras_vit.weights.lexicon import num_parameters
 
-ARCHITECTURE = (
+ARCHITECTURE: tuple[str, ...] = (
     "patch_size",
     *("hidden_size", "mlp_dim", "num_heads", "num_layers", "channels", "resnet", "mlp", "norm"),
     *("classifier", "class_token", "distillation_token", "num_registers", "projection_dim"),

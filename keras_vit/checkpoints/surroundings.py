@@ -20,7 +20,7 @@ from keras_vit.checkpoints.translate import EMPTY, Move, Shape
 from keras_vit.errors import CheckpointError, ConfigError, listed, shown
 from keras_vit.text import log
 
-CHOICES = ("prefix", "ignore", "weights")
+CHOICES: tuple[str, ...] = ("prefix", "ignore", "weights")
 """Arguments of `load` that choose among the arrays of a file."""
 
 _AVERAGE = re.compile(r"(?:^|[._/])(?:ema|teacher|target_encoder)(?=[._/])")

@@ -10,6 +10,7 @@ blocks. Reading and writing follow the same plan.
 import dataclasses
 import difflib
 from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -216,7 +217,8 @@ def compare(
 
 def _words(dtype: np.dtype) -> object:
     """Returns the name of a type in the file, where NumPy reads it as another."""
-    return (dtype.metadata or {}).get("words", dtype)
+    metadata: Mapping[str, Any] = dtype.metadata or {}
+    return metadata.get("words", dtype)
 
 
 def _place_in_words(move: Move) -> str:

@@ -150,6 +150,9 @@ def evaluate(
     scored = images.read(data, model, has_many)
     with progress_of_images("Evaluating", scored.num_images) as advance:
         score = evaluate_model(model, scored, progress=advance)
+    if model.config.regression:
+        show(json, ("measure", "value"), list(score.to_dict().items()), score.to_dict())
+        return int(bool(scored.unreadable))
     rows: list[Sequence[object]] = [("images", score.count), ("top-1", f"{score.top1:.2%}")]
     if model.config.num_classes > 5:
         rows.append(("top-5", f"{score.top5:.2%}"))

@@ -47,10 +47,11 @@ def options_of(kind: Any, without: Iterable[str], **defaults: Any) -> Any:
     An option that is not stated is None, or has another default, so that the command can choose
     which dataclass it fills.
     """
+    types: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(kind)}
     fields = [
-        (field.name, field.type | None, defaults.get(field.name))
-        for field in dataclasses.fields(kind)
-        if field.name not in without
+        (name, of_field | None, defaults.get(name))
+        for name, of_field in types.items()
+        if name not in without
     ]
     place = {"__doc__": kind.__doc__, "__module__": __name__}  # cyclopts reads the help there
     return dataclasses.make_dataclass(kind.__name__, fields, namespace=place, frozen=True)

@@ -104,8 +104,9 @@ class Recipe(Fields):
 
     def _validate(self) -> None:
         super()._validate()
-        if hasattr(self.positive_weights, "tolist"):  # an array of NumPy, as of the data
-            self._set("positive_weights", tuple(self.positive_weights.tolist()))
+        weights: Any = self.positive_weights
+        if hasattr(weights, "tolist"):  # an array of NumPy, as of the data
+            self._set("positive_weights", tuple(weights.tolist()))
 
     def _faults(self) -> Any:
         if self.batch_size % self.accumulate:

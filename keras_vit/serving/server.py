@@ -99,7 +99,7 @@ def configuration(app: Any, settings: Settings, access_log: bool = False) -> uvi
     """Returns the configuration of uvicorn for an application and its limits."""
     return uvicorn.Config(
         app,
-        http=functools.partial(_Connection, settings.read_timeout),  # type: ignore[arg-type]
+        http=functools.partial(_Connection, settings.read_timeout),
         ws="none",
         lifespan="on",
         log_level="info" if access_log else "warning",

@@ -102,7 +102,7 @@ def shown_by_arrays(arrays: Json, content: Json) -> dict[str, Any]:
     if "mlp_dim" not in arrays or "hidden_size" not in arrays:
         return words
     kind, size, width = (arrays[field] for field in ("mlp", "mlp_dim", "hidden_size"))
-    layer = content.get("mlp_layer")
+    layer = str(content.get("mlp_layer"))
     if _MLPS.get(layer) != kind:
         is_packed = int(width * number(content, "mlp_ratio", 4.0)) != size
         layer = "Mlp" if kind == "plain" else "GluMlp" if is_packed else "SwiGLU"
