@@ -31,6 +31,17 @@ def only_under(backend: str) -> None:
         pytest.skip(reason, allow_module_level=True)
 
 
+def skip_without_bfloat16() -> None:
+    """Skips a test of torch if oneDNN refuses to multiply bfloat16, as with AVX2 alone."""
+    import torch
+
+    try:
+        torch.ops.mkldnn._reorder_linear_weight(torch.zeros(1, 1, dtype=torch.bfloat16))
+    except RuntimeError as error:
+        assert "needs the cpu support" in str(error)
+        pytest.skip("oneDNN refuses bfloat16 on this processor")
+
+
 def normal(*shape: int, seed: int = 0) -> np.ndarray:
     """Standard normal float32 numbers, the same in every run."""
     return np.random.default_rng(seed).standard_normal(shape).astype("float32")

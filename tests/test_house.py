@@ -16,7 +16,7 @@ import pytest
 import keras_vit
 
 PACKAGE = Path(keras_vit.__file__).parent
-CODE_LINES = 22_684
+CODE_LINES = 23_450
 NAMES_OF_KERAS_MODEL = 10
 FOREIGN_PRIVATE_NAMES = 10
 """Ceilings. Raise one only for something that users asked for, and say so in the commit."""

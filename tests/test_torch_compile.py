@@ -9,7 +9,15 @@ import pytest
 
 from keras_vit import kernels
 from tests.families import FAMILIES
-from tests.helpers import HYBRID, assert_close, normal, numpy_of, one_graph, random_tiny
+from tests.helpers import (
+    HYBRID,
+    assert_close,
+    normal,
+    numpy_of,
+    one_graph,
+    random_tiny,
+    skip_without_bfloat16,
+)
 from tests.test_torch_products import choose
 from tests.thorough import THOROUGH
 
@@ -94,6 +102,8 @@ def test_a_compiled_program_computes_by_onednn(compiles_gradient):
 @pytest.mark.parametrize("with_bias", [True, False])
 def test_the_operators_pass_the_checks_of_torch(with_bias, dtype):
     """Schema, fake tensors, gradients, and compilation with known and open sizes."""
+    if dtype == "bfloat16":
+        skip_without_bfloat16()
     of = getattr(torch, dtype)
     rows = torch.from_numpy(normal(5, 6)).to(of).requires_grad_()
     matrix = torch.from_numpy(normal(6, 4, seed=1)).to(of).requires_grad_()

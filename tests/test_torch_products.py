@@ -11,7 +11,14 @@ from keras_vit import kernels
 from keras_vit.environment.processor import Processor, products_of_torch
 from keras_vit.errors import ConfigError
 from keras_vit.kernels import reference
-from tests.helpers import assert_close, normal, numpy_of, random_tiny, randomise
+from tests.helpers import (
+    assert_close,
+    normal,
+    numpy_of,
+    random_tiny,
+    randomise,
+    skip_without_bfloat16,
+)
 from tests.test_kernels import TOLERANCE, check_linear, linear_shapes
 
 pytestmark = pytest.mark.on_one_backend("torch")
@@ -121,6 +128,8 @@ def test_the_doctor_tells_how_fast_bfloat16_is(flags, words, monkeypatch):
 @linear_shapes
 def test_products_by_onednn_equal_the_reference(x, kernel, axes, with_bias, dtype, onednn):
     """Value and gradients, with and without a bias."""
+    if dtype == "bfloat16":
+        skip_without_bfloat16()
     check_linear(x, kernel, axes, with_bias, dtype)
     assert len(onednn) == 3  # the product, and both products of its gradient
 
@@ -154,6 +163,8 @@ def test_a_product_with_its_gelu_equals_the_reference(
     """By oneDNN in one pass without a gradient, else by torch, which may overwrite the product."""
     if not by_onednn:
         choose(monkeypatch, None, None)
+    elif dtype == "bfloat16":
+        skip_without_bfloat16()
     calls = ["gelu"] * (by_onednn and dtype != "float16")
     shapes = [(2, 5, 6), (6, 7), (7,)]
     x, kernel, bias = (torch.from_numpy(normal(*s)).to(getattr(torch, dtype)) for s in shapes)

@@ -79,7 +79,8 @@ def describe(shapes: Mapping[str, Shape], claims: Iterable[tuple[Dialect, str, s
         rest = f", lacks {listed(lacks, 2)}" if lacks else ""
         lines.append(f"\n  {dialect.name}: {count}{where}{rest}.")
     some = listed((shown(name, 60, quoted=False) for name in list(shapes)[:2000]), 4)
-    lines.append(f"\n  It holds {len(shapes):,} arrays: {some if shapes else 'nothing'}.")
+    held = "1 array" if len(shapes) == 1 else f"{len(shapes):,} arrays"
+    lines.append(f"\n  It holds {held}: {some if shapes else 'nothing'}.")
     if nearest and not kind:
         lines.append("\n  dialect=... reads the file as one of them, and names each difference.")
     return "".join(lines)

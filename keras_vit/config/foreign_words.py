@@ -43,7 +43,6 @@ _SENTENCES = {
     "fc_norm": "give numerics={'pool_before_norm': ...}",
     "include_top": "num_classes=0 leaves the head out",
     "pretrained": "VisionTransformer.from_preset(name) loads trained weights, a builder makes none",
-    "weights": "VisionTransformer.from_preset(name) loads trained weights, a builder makes none",
     "preset": "VisionTransformer.from_preset(name) loads a preset",
     "checkpoint_path": "keras_vit.checkpoints.load(path) reads a file of weights",
     "input_shape": "give image_size=(height, width) and channels",

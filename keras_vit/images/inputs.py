@@ -301,11 +301,11 @@ def eight_bit_range(pixels: Pixels, pixel_range: Range | None = None) -> np.ndar
         raise ConfigError(f"Pixels must be numbers in [0, 255], found {values.dtype}.{hint}")
     if 0 in values.shape:
         raise ConfigError(f"An image has pixels, found shape {values.shape}.")
+    if pixel_range is not None:
+        return values if values.dtype == np.uint8 else to_8_bits(values, pixel_range)
+    white = pixels.of.white
     if values.dtype == np.uint8:
         return values
-    if pixel_range is not None:
-        return to_8_bits(values, pixel_range)
-    white = pixels.of.white
     low, high = float(values.min()), float(values.max())
     if not (low >= 0 and high <= white):
         raise ConfigError(_out_of_range(values, low, high))

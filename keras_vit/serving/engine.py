@@ -48,11 +48,7 @@ class Engine:
         self.model = model
         self.most_pixels = pixel_limit(settings.max_pixels)
         self.classifies = bool(model.config.has_one_prediction)
-        self._preprocessor = dataclasses.replace(
-            model.preprocessor,
-            max_pixels=self.most_pixels,
-            pixel_range=model.preprocessor.pixel_range,
-        )
+        self._preprocessor = dataclasses.replace(model.preprocessor, max_pixels=self.most_pixels)
         self._max_batch = settings.max_batch
         self.stage = chosen = stage_of(model, stage, pooling)
         self.functions: dict[str, Function] = {

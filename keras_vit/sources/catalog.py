@@ -77,7 +77,6 @@ class Preset:
     image_size: int
     num_classes: int | None
     protocol: ProtocolSpec
-    fed_size: int | None = None
     top1: float | None = None
     reported: str = ""
     upstream_top1: float | None = None
@@ -94,6 +93,7 @@ class Preset:
     folder: Path | None = None
     counterparts: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
     files_elsewhere: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
+    fed_size: int | None = None
 
     def is_called(self, name: str, library: str) -> bool:
         """Whether a library gives these weights that name; timm's may lack the part behind a dot."""

@@ -131,7 +131,7 @@ def test_invalid_requests_write_no_report(tmp_path, capsys):
     assert "no.png" in capsys.readouterr().err
     Image.fromarray(np.zeros((8, 8), "uint8")).save(tmp_path / "no.png")
     assert cli.main([*explain, "--target", "cat"]) == 2
-    assert "target='cat' is no label of the model" in capsys.readouterr().err
+    assert "--target 'cat' is no label of the model" in capsys.readouterr().err
     assert not out.exists()
 
 

@@ -120,7 +120,10 @@ def kill_downloads(work: Path, count: int, rng: random.Random) -> Counter[str]:
     A download takes a fifth of a second.
     """
     outcomes, preset = Counter[str](), preset_named("vit_digits").folder
-    content = (preset / "model.safetensors").read_bytes()
+    contents = {
+        "model.safetensors": (preset / "model.safetensors").read_bytes(),
+        "x.npz": (CHECKPOINTS / "vit_token_published.npz").read_bytes(),
+    }
 
     def from_hub() -> None:
         close_session()  # a fork must not share the connection
@@ -135,8 +138,9 @@ def kill_downloads(work: Path, count: int, rng: random.Random) -> Counter[str]:
         connect(server, work, patch)
         patch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 65536)
         server.add("us/digits", preset)
-        server.files["x.npz"] = content
+        server.files["x.npz"] = contents["x.npz"]
         for name, fetch in (("model.safetensors", from_hub), ("x.npz", from_bucket)):
+            content = contents[name]
             for _ in range(count):
                 server.bytes_per_second = 5 * len(content)
                 killed(fetch, rng, 0.4)

@@ -45,7 +45,8 @@ def test_a_dropped_image_is_classified_and_its_attention_is_seen(browser, addres
     """Labels as `classify` gives them, two pictures, no foreign request, no error."""
     _, images, _, classes = digits()
     nine, other = ((classes == 9).argmax(), (classes == 3).argmax())
-    browser.get_log("performance")
+    for kind in ("performance", "browser"):
+        browser.get_log(kind)  # of the tests before
     browser.get(f"{address}/")
     eventually(lambda: browser.title == "digits")
     drop(browser, encoded(images[nine, ..., 0]))

@@ -3,6 +3,8 @@
 `tests.fuzz.kills` kills saves.
 """
 
+import shutil
+
 import keras
 import numpy as np
 import pytest
@@ -187,10 +189,12 @@ def test_a_preset_without_its_config_is_refused(saved, damage):
             read(folder)
 
 
-def test_weights_of_a_preset_are_refused_by_their_own_name(saved):
-    """The file alone does not say which GELU, unless the caller does."""
+def test_weights_of_a_preset_alone_are_refused(saved, tmp_path):
+    """The file alone does not say which GELU, unless the caller or the JSON beside it does."""
     folder, model = saved
-    weights = folder / "model.safetensors"
+    beside = VisionTransformer.from_preset(folder / "model.safetensors")
+    assert beside.config == model.config
+    weights = shutil.copy(folder / "model.safetensors", tmp_path / "alone.safetensors")
     for read in (VisionTransformer.from_preset, checkpoints.inspect):
         with pytest.raises(PresetError, match=r"config\.json that states .*numerics="):
             read(weights)
