@@ -99,7 +99,7 @@ def test_the_command_line_turns_a_pickle_into_safetensors(folder, tmp_path, caps
     out = tmp_path / "converted"
     command = ["convert", str(folder), str(out), "--to", "transformers"]
     assert main(command) == 2
-    assert "allow_pickle_weights" in capsys.readouterr().err
+    assert "--allow-pickle-weights" in capsys.readouterr().err
     assert main([*command, "--allow-pickle-weights"]) == 0
     assert json.loads((out / "config.json").read_text())["model_type"] == "vit"
     check(VisionTransformer.from_preset(out), folder)
