@@ -6,6 +6,7 @@ import pytest
 from PIL import Image
 
 from keras_vit import Preprocessor
+from keras_vit.environment.processor import processor
 from keras_vit.exporting import pixels
 from tests.exporting.photo import photo_of
 from tests.helpers import numpy_of
@@ -71,6 +72,8 @@ def test_a_batch_of_one_channel_is_resized_image_by_image():
 @pytest.mark.on_one_backend("tensorflow")
 def test_canary_tensorflow_multiplies_a_stack_wrongly():
     """If this fails, `pixels.resize` can multiply by `matmul` on TensorFlow too."""
+    if "avx512f" not in processor().flags:
+        pytest.skip("with AVX2 alone TensorFlow multiplies this stack rightly")
     program = """
 import numpy as np, tensorflow as tf
 images, weights = map(np.random.default_rng(0).random, ((16, 1, 53, 44), (44, 16)))
