@@ -174,6 +174,7 @@ def test_a_single_logit_is_a_sigmoid_everywhere():
 def test_a_model_of_one_class_takes_rows_of_one_label():
     """Zeros and ones as floats, `(images, 1)`, as batches of `ImageData` have them."""
     model = random_tiny(num_classes=1, thresholds=0.5)
+    model.get_layer("head").kernel.assign(np.zeros((model.config.hidden_size, 1)))  # one rank
     pixels, labels = np.zeros((6, 16, 16, 3), "uint8"), np.arange(6)[:, None] % 2
     scores = evaluate(model, from_arrays(pixels, labels, model))
     assert scores.class_counts == (3,)
