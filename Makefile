@@ -8,7 +8,7 @@
 #              the dependencies, into tests/VERSIONS.md; VERSION=path adds a checkout of Keras
 # make docs    the site, in docs/_build/html: warnings and dead links are errors
 # make dist    wheel and sdist, checked, and tried in fresh environments with each backend alone
-# make lint    ruff, mypy, and the rules of words (tests/prose.py)
+# make lint    ruff, mypy, the order of the rooms, and the rules of words (tests/prose.py)
 # make fuzz    damaged and hostile inputs for every reader (FUZZ_ARGS="--count 1000 --seed 1"); a
 #              minimal input for each fault goes to fuzz-faults/
 # make bench   keras_vit beside its peers: some four hours, on an otherwise idle machine, or in
@@ -85,6 +85,7 @@ lint: .venv-lint/.done
 	.venv-lint/bin/ruff check .
 	.venv-lint/bin/ruff format --check .
 	.venv-lint/bin/mypy
+	.venv-lint/bin/lint-imports --no-cache
 	.venv-lint/bin/python -m tests.prose
 
 # The gallery runs its examples on torch. KERAS_VIT_GALLERY=no leaves that out.

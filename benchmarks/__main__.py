@@ -22,7 +22,7 @@ from benchmarks import report
 from benchmarks.harness import run, run_fresh
 from benchmarks.peers import LIBRARIES, PEERS, UNITS
 from benchmarks.sizes import size_named
-from keras_vit.files import write_json
+from keras_vit.support.files import write_json
 
 _BACKENDS = ("torch", "jax", "tensorflow")
 console = Console(stderr=True)
@@ -213,7 +213,7 @@ def _write_checkpoint(model: str, folder: Path) -> None:
     from keras_vit import ViTConfig
     from keras_vit.checkpoints.dialects import DIALECTS
     from keras_vit.checkpoints.export import export
-    from keras_vit.weights.lexicon import weights
+    from keras_vit.models.weights.lexicon import weights
 
     timm = DIALECTS["timm"]
     config = ViTConfig(**size_named(model).fields(), numerics=timm.numerics)

@@ -23,12 +23,12 @@ from pathlib import Path
 
 import numpy as np
 
+import keras_vit
 from benchmarks.report import machine, markdown
-from keras_vit import checkpoints
 from keras_vit.checkpoints.containers import write_npz
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.translate import plan
-from keras_vit.variants import variant
+from keras_vit.models.builders import variant
 
 RING = ("google", "google_linen", "big_vision", "big_vision_scan", "timm", "transformers",
         "keras_hub", "keras_vit", "google")  # fmt: skip
@@ -104,7 +104,7 @@ def one(source: str, destination: str, dialect: str) -> None:
     """The conversion in the fresh process."""
 
     def work() -> None:
-        checkpoints.convert(source, destination, dialect, lossy=True, num_heads=16)
+        keras_vit.convert(source, destination, dialect, lossy=True, num_heads=16)
 
     seconds = timed(work, Path(destination))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

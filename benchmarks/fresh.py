@@ -129,7 +129,7 @@ def finetuning(model: str, image_size: int, batch: int, remat: bool) -> dict[str
     import numpy as np
 
     import keras_vit
-    from keras_vit.finetune import TransferRecipe
+    from keras_vit.training import TransferRecipe
 
     keras.ops.zeros(1)  # starts the backend
     base = _now_mb()
@@ -155,7 +155,7 @@ def fit(
 
     import keras_vit
     from keras_vit.data import from_arrays
-    from keras_vit.finetune import TransferRecipe
+    from keras_vit.training import TransferRecipe
 
     vit = keras_vit.VisionTransformer(**size_named(model, image_size).fields(), dtype=dtype)
     paths = [str(path) for path in sorted(Path(folder).glob("*.jpg"))]

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from keras_vit.files import write_json
+from keras_vit.support.files import write_json
 
 ROOT = Path(__file__).parents[1]
 PYTHON = (sys.executable, "-m")

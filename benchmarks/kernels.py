@@ -28,8 +28,9 @@ import numpy as np
 import psutil
 
 import keras_vit
-from keras_vit import graph, kernels
+from keras_vit import kernels
 from keras_vit.kernels import reference
+from keras_vit.models import graph
 
 _TURNS = 15
 _BATCH, _TOKENS, _HIDDEN, _HEADS = 8, 197, 384, 6

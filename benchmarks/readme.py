@@ -4,7 +4,7 @@ The programs and the commands of the README are run in their order, in one folde
 that the README names. `pip install "keras-vit[...]"` installs the extras of that line from the
 wheel, with the backend that is tried in the place of JAX. A server on this machine stands for the
 bucket of the published checkpoints and gives one of random weights. The programs that need an
-account or a repository of the Hugging Face Hub are left out; tests/sources runs them against a
+account or a repository of the Hugging Face Hub are left out; tests/presets runs them against a
 server of its own.
 """
 
@@ -56,8 +56,8 @@ import sys
 from pathlib import Path
 
 import keras_vit
-from keras_vit.sources.bucket import OFFICIAL
-from keras_vit.sources.catalog import preset_named
+from keras_vit.presets.bucket import OFFICIAL
+from keras_vit.presets.catalog import preset_named
 
 name, bucket = sys.argv[1:]
 row = preset_named(name)

@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.harness import ANCHOR, Result
 from benchmarks.peers import LIBRARIES, PEERS, UNITS
-from keras_vit.environment.processor import processor
+from keras_vit.support.processor import processor
 
 _PACKAGES = (
     "keras",

@@ -23,7 +23,7 @@ from rich.console import Console
 import keras_vit
 from benchmarks import harness
 from benchmarks.sizes import size_named
-from keras_vit.config.variants import VARIANTS
+from keras_vit.models.config.variants import VARIANTS
 
 COLUMNS = (
     "model",
@@ -72,7 +72,7 @@ def measure(
 
 def _gmacs(model: str) -> float:
     fields = size_named(_FAMILIES.get(model, model)).fields()
-    return keras_vit.flops(keras_vit.ViTConfig(**fields)).forward / 2e9
+    return keras_vit.models.flops(keras_vit.ViTConfig(**fields)).forward / 2e9
 
 
 def merge(path: Path, rows: list[Row]) -> None:

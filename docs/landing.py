@@ -130,7 +130,7 @@ def draw(model: keras_vit.VisionTransformer, photo: Image.Image) -> None:
     for k in order:
         print(f"{NAMES[k]:9} {best[k]:.1%}")
     mug = by_patch[:, NAMES.index("mug")]
-    (weights,) = keras_vit.attention_maps(model, batch, blocks=[-1]).values()
+    (weights,) = keras_vit.explanation.attention_maps(model, batch, blocks=[-1]).values()
     grid = model.config.grid
     maps = {
         "mug": mug.reshape(grid),

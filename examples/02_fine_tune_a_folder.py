@@ -20,7 +20,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 import keras_vit
-from keras_vit.finetune import TransferRecipe, train
+from keras_vit.training import TransferRecipe, train
 
 keras.utils.set_random_seed(0)
 digits, folder = load_digits(), Path("digits")

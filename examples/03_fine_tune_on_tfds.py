@@ -23,7 +23,7 @@ from sklearn.datasets import load_digits
 
 from keras_vit import VisionTransformer
 from keras_vit.data import Augmentation, from_tfds
-from keras_vit.finetune import TransferRecipe
+from keras_vit.training import TransferRecipe
 
 steps = 40
 folder = Path("tensorflow_datasets")

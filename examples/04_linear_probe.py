@@ -19,14 +19,14 @@ has_loop = np.isin(digits.target, (0, 6, 8, 9)).astype("int32")
 
 # The vectors that the head would read, computed once and kept on disk.
 batch = model.preprocessor(images)
-train = keras_vit.features(model, (batch[:1400], has_loop[:1400]), cache="features")
-test = keras_vit.features(model, (batch[1400:], has_loop[1400:]), cache="features")
+train = keras_vit.evaluation.features(model, (batch[:1400], has_loop[:1400]), cache="features")
+test = keras_vit.evaluation.features(model, (batch[1400:], has_loop[1400:]), cache="features")
 
 # Section 4.1 and Figure 4 of the paper: regularised least squares onto targets of -1 and 1.
-for shots, accuracies in keras_vit.few_shot(train, test, shots=(1, 5, 10)).items():
+for shots, accuracies in keras_vit.evaluation.few_shot(train, test, shots=(1, 5, 10)).items():
     print(f"{shots:2} images per class: {np.mean(accuracies):.1%} +- {np.std(accuracies):.1%}")
 
-probe = keras_vit.linear_probe(train.values, train.labels)
+probe = keras_vit.evaluation.linear_probe(train.values, train.labels)
 print(f"linear probe, l2={probe.l2:g}: {probe.accuracy(test.values, test.labels):.1%}")
 
 # The probe becomes the head of an ordinary classifier, to save or to fine-tune.

@@ -18,7 +18,7 @@ images = np.round(digits.images * (255 / 16)).astype("uint8")[..., None]  # (179
 has_loop = np.isin(digits.target, (0, 6, 8, 9)).astype("int32")
 
 model = keras_vit.VisionTransformer.from_preset("vit_digits", num_classes=2)
-recipe = keras_vit.finetune.TransferRecipe(steps, batch_size=32)
+recipe = keras_vit.training.TransferRecipe(steps, batch_size=32)
 optimizer, loss = recipe.compile_args(model)["optimizer"], recipe.compile_args(model)["loss"]
 optimizer.build(model.trainable_variables)
 rows = np.arange(32 * steps).reshape(steps, 32) % 1280

@@ -14,7 +14,7 @@ import numpy as np
 import keras_vit
 
 source, destination = sys.argv[1:]
-summary = keras_vit.checkpoints.inspect(source)
+summary = keras_vit.info(source)
 print(f"{summary.dialect} names, {summary.num_parameters:,} parameters")
 
 model = keras_vit.checkpoints.load(source, image_size=32)  # position embeddings are resized

@@ -63,7 +63,7 @@ figure.savefig("loops-suspects.png")
 pixels = np.round(digits.images[:400] * (255 / 16)).astype("uint8")[..., None]
 keras.utils.set_random_seed(0)
 model = keras_vit.VisionTransformer.from_preset("vit_digits", load_weights=False)
-features = keras_vit.features(model, model.preprocessor(pixels)).values
+features = keras_vit.evaluation.features(model, model.preprocessor(pixels)).values
 warnings.filterwarnings("ignore", category=FutureWarning)  # about scikit-learn's defaults
 
 

@@ -22,7 +22,7 @@ WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight",
 model = keras_vit.VisionTransformer.from_preset("vit_digits")
 digits = load_digits()
 images = model.preprocessor(np.round(digits.images * (255 / 16)).astype("uint8")[..., None])
-features = keras_vit.features(model, images).values
+features = keras_vit.evaluation.features(model, images).values
 
 # %%
 # A ``.npz`` or ``.safetensors`` file holds an array per word. Here it has five vectors for each

@@ -22,7 +22,7 @@ from PIL import Image, ImageDraw
 
 import keras_vit
 from keras_vit.evaluation import choose_thresholds
-from keras_vit.finetune import TransferRecipe, train
+from keras_vit.training import TransferRecipe, train
 
 keras.utils.set_random_seed(0)
 rng, folder, rows = np.random.default_rng(0), Path("shapes"), []

@@ -1,7 +1,7 @@
 """Vision Transformers for Keras 3, on TensorFlow, JAX and torch.
 
 Names are imported on first use, so that `import keras_vit` is quick and reading a
-checkpoint's headers (`keras_vit.checkpoints.inspect`) starts no backend. Keras can load saved
+checkpoint's headers (`keras_vit.info`) starts no backend. Keras can load saved
 models of keras_vit after `import keras, keras_vit`, in this order, or after the first use of a
 name such as `keras_vit.VisionTransformer`. If only one backend is installed and the user has not
 chosen another, Keras takes the installed backend.
@@ -15,9 +15,9 @@ from typing import Any
 
 import lazy_loader
 
-from keras_vit.environment.backend import choose, refusal
-from keras_vit.environment.registration import register_with_keras
-from keras_vit.habits import answer_habit
+from keras_vit.support.backend import choose, refusal
+from keras_vit.support.habits import answer_habit
+from keras_vit.support.registration import register_with_keras
 
 __version__ = "0.1.0"
 

@@ -10,7 +10,18 @@ import reprlib
 from collections.abc import Iterable
 from typing import Any
 
-from keras_vit.text import visible
+from keras_vit.support.text import visible
+
+__all__ = [
+    "BackendError",
+    "CheckpointError",
+    "ConfigError",
+    "ExportError",
+    "KerasViTError",
+    "PresetError",
+    "SourceError",
+    "WriteError",
+]
 
 
 class KerasViTError(ValueError):

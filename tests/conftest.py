@@ -41,8 +41,8 @@ if keras.backend.backend() == "tensorflow":
 
 _PREDICTS = (
     "tests/openvino/",
-    "tests/inference/",
-    "tests/test_interpolate.py::test_the_matrix_computed_in_the_graph",
+    "tests/models/inference/",
+    "tests/support/test_interpolation.py::test_the_matrix_computed_in_the_graph",
     "tests/checkpoints/test_parity.py",
     "tests/checkpoints/test_family_parity.py::test_every_stage",
     "tests/exporting/test_pixels.py",

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit import checkpoints
-from keras_vit.inference import run
+from keras_vit.models.inference import run
 from tests.golden import relative_error
 
 __all__ = ["CASES", "FOLDER", "cases_of", "expected", "load_case", "outputs", "relative_error"]

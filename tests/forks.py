@@ -3,7 +3,7 @@
 An import of Keras and a backend takes five to ten seconds. A `Nursery` imports them once, and
 then runs each program in a fork of its own: with the program's arguments, folder, variables and
 output, and with no other trace of the programs before it. What a program tests must not be in
-the import of Keras or the backend; `tests/test_import.py` tests that, in whole new processes.
+the import of Keras or the backend; `tests/support/test_import.py` tests that, in new processes.
 """
 
 import json

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit import checkpoints
-from keras_vit.inference import run
+from keras_vit.models.inference import run
 
 FOLDER = Path(__file__).parent / "data" / "golden"
 _ALL = json.loads((FOLDER / "cases.json").read_text())["cases"]

@@ -29,7 +29,7 @@ def main() -> None:
     assert len(model.classify(list(pictures), top=3)) == 16
     images = model.preprocessor(pictures)
     if BACKEND != "openvino":  # which only predicts
-        recipe = keras_vit.finetune.TransferRecipe(4, 8, learning_rate=0.003)
+        recipe = keras_vit.training.TransferRecipe(4, 8, learning_rate=0.003)
         model.compile(**recipe.compile_args(model))
         fit = {**recipe.fit_args(model), "epochs": 2, "steps_per_epoch": None}
         model.fit(images, np.arange(16) % 10, batch_size=8, verbose=0, **fit)
@@ -58,7 +58,7 @@ def _compare_goldens() -> int:
 
 
 def _save_and_load(model: keras_vit.VisionTransformer, images: np.ndarray, folder: Path) -> None:
-    expected = keras_vit.features(model, images, "logits").values
+    expected = keras_vit.evaluation.features(model, images, "logits").values
     model.save_to_preset(folder / "preset")
     model.save(folder / "model.keras")
     loaded = (
@@ -66,7 +66,7 @@ def _save_and_load(model: keras_vit.VisionTransformer, images: np.ndarray, folde
         keras.saving.load_model(folder / "model.keras"),
     )
     for other in loaded:
-        logits = keras_vit.features(other, images, "logits").values
+        logits = keras_vit.evaluation.features(other, images, "logits").values
         np.testing.assert_allclose(logits, expected, atol=1e-5)
 
 

@@ -10,7 +10,7 @@ import keras_vit
 from benchmarks import aims, gpu, harness, profiles, readme, report, speed
 from benchmarks.peers import PEERS, Peer
 from benchmarks.sizes import Size, size_named
-from keras_vit import checkpoints, variants
+from keras_vit.models import builders
 from tests import golden
 from tests.helpers import normal
 
@@ -20,7 +20,7 @@ from tests.helpers import normal
 )
 def test_benchmark_sizes_equal_the_variants(name, variant):
     """Hidden size, layers, heads, MLP, patch size and tokens."""
-    size, config = size_named(name), variants.variant(variant).config()
+    size, config = size_named(name), builders.variant(variant).config()
     for field in ("hidden_size", "num_layers", "num_heads", "mlp_dim"):
         assert getattr(size, field) == getattr(config, field)
     assert (size.patch_size, size.patch_size) == config.patch_size
@@ -35,7 +35,7 @@ def test_the_flax_peer_computes_the_logits_of_the_official_code(tmp_path):
 
     case = golden.CASES["vit_token_linen"]
     config = case["config"]
-    checkpoints.convert(golden.FOLDER / case["checkpoint"], tmp_path / "linen.npz", "google_linen")
+    keras_vit.convert(golden.FOLDER / case["checkpoint"], tmp_path / "linen.npz", "google_linen")
     params: dict = {}
     with np.load(tmp_path / "linen.npz") as file:
         for name, array in file.items():

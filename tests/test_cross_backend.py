@@ -13,7 +13,7 @@ import pytest
 from keras_vit import checkpoints
 from keras_vit.checkpoints.transfer import weights_by_path
 from keras_vit.layers import blank_weights
-from keras_vit.variants import variant
+from keras_vit.models.builders import variant
 from tests.golden import relative_error
 from tests.helpers import assert_close, normal, random_tiny
 from tests.processes import python

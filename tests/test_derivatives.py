@@ -11,7 +11,7 @@ from keras_vit.layers import LayerNorm
 from keras_vit.layers.group_norm import GroupNorm
 from tests import formulas
 from tests.helpers import HYBRID, normal, numpy_of, random_tiny, weights_of
-from tests.test_model import below, figure_1
+from tests.models.test_model import below, figure_1
 from tests.thorough import sample
 
 BACKEND = keras.backend.backend()
@@ -223,7 +223,7 @@ def test_layer_norm_takes_the_arguments_of_keras(arguments):
 
 def test_layer_norm_refuses_rms_scaling():
     """Keras's `rms_scaling` is not RMSNorm; the message names the layer that is."""
-    from keras_vit import ConfigError
+    from keras_vit.errors import ConfigError
 
     with pytest.raises(ConfigError, match=r"keras\.layers\.RMSNormalization"):
         LayerNorm(rms_scaling=True)
@@ -265,7 +265,7 @@ def test_the_reference_kernels_pass_tests_of_layers_and_derivatives(nursery):
         "tests/layers/test_mlp.py",
         "tests/layers/test_transformer_block.py",
         *(["tests/layers/test_users_parts.py"] if BACKEND == "torch" else []),
-        "tests/test_model.py::test_logits_equal_the_formulas",
+        "tests/models/test_model.py::test_logits_equal_the_formulas",
         "tests/test_derivatives.py",
         # "token" and "map" have all layers but a hybrid's, which have no kernels. The other cells
         # compile for a minute on JAX.

@@ -19,11 +19,11 @@ from PIL import Image
 
 import keras_vit
 from keras_vit import cli
-from keras_vit.sources.bucket import OFFICIAL
-from keras_vit.sources.catalog import CATALOG
+from keras_vit.presets.bucket import OFFICIAL
+from keras_vit.presets.catalog import CATALOG
 from tests.digits import LOOPS, write_folders
 from tests.golden import FOLDER
-from tests.sources.hub_server import TOKEN, connect, served
+from tests.presets.hub_server import TOKEN, connect, served
 from tests.thorough import times
 
 ROOT = Path(__file__).parents[1]

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit import checkpoints, evaluation, explanation, finetune, serving
+from keras_vit import checkpoints, evaluation, explanation, serving, training
 from keras_vit.data import from_arrays
 from keras_vit.errors import KerasViTError, expect_model
 from keras_vit.explanation.report import write_report
@@ -22,17 +22,19 @@ LINEAR = evaluation.LinearProbe(np.zeros((8, 2)), np.zeros(2), 1.0)
 
 def train(model, folder):
     data = from_arrays(IMAGES.astype("uint8"), LABELS, tiny(), batch_size=2)
-    recipe = finetune.TransferRecipe(2, 2)
-    finetune.train(model, data, recipe=recipe, out=folder / "out")
+    recipe = training.TransferRecipe(2, 2)
+    training.train(model, data, recipe=recipe, out=folder / "out")
 
 
 CALLS = {
     "explain": lambda model, _: keras_vit.explain(model, IMAGES),
-    "attention_maps": lambda model, _: keras_vit.attention_maps(model, IMAGES),
-    "attention_maps of blocks": lambda model, _: keras_vit.attention_maps(model, IMAGES, [0]),
+    "attention_maps": lambda model, _: keras_vit.explanation.attention_maps(model, IMAGES),
+    "attention_maps of blocks": lambda model, _: keras_vit.explanation.attention_maps(
+        model, IMAGES, [0]
+    ),
     "read_tokens": lambda model, _: explanation.read_tokens(model, IMAGES),
     "write_report": lambda model, folder: write_report(model, folder, IMAGES),
-    "features": lambda model, _: keras_vit.features(model, IMAGES),
+    "features": lambda model, _: keras_vit.evaluation.features(model, IMAGES),
     "embed": lambda model, folder: keras_vit.embed(model, ["a.png"], folder / "x.npy"),
     "evaluate": lambda model, _: keras_vit.evaluate(model, (IMAGES, LABELS)),
     "choose_thresholds": lambda model, _: evaluation.choose_thresholds(model, (IMAGES, LABELS)),
@@ -40,18 +42,18 @@ CALLS = {
     "dense_probe": lambda model, _: evaluation.dense_probe(model, IMAGES, MAPS),
     "DenseProbe.predict": lambda model, _: PATCHES.predict(model, IMAGES),
     "LinearProbe.into": lambda model, _: LINEAR.into(model),
-    "flops": lambda model, _: keras_vit.flops(model),
+    "flops": lambda model, _: keras_vit.models.flops(model),
     "export": lambda model, folder: keras_vit.export(model, folder / "x"),
     "save": lambda model, folder: checkpoints.save(model, folder / "x.npz"),
     "train": train,
-    "compile_args": lambda model, _: finetune.TransferRecipe(2, 2).compile_args(model),
-    "fit_args": lambda model, _: finetune.AugregRecipe(2, 2).fit_args(model),
-    "enable_lora": lambda model, _: finetune.enable_lora(model, 1),
-    "merge_lora": lambda model, _: finetune.merge_lora(model),
-    "train_head": lambda model, _: finetune.train_head(model),
-    "train_last_blocks": lambda model, _: finetune.train_last_blocks(model, 1),
-    "layer_decay_multipliers": lambda model, _: finetune.layer_decay_multipliers(model, 0.5),
-    "zero_head": lambda model, _: finetune.zero_head(model),
+    "compile_args": lambda model, _: training.TransferRecipe(2, 2).compile_args(model),
+    "fit_args": lambda model, _: training.AugregRecipe(2, 2).fit_args(model),
+    "enable_lora": lambda model, _: training.enable_lora(model, 1),
+    "merge_lora": lambda model, _: training.merge_lora(model),
+    "train_head": lambda model, _: training.train_head(model),
+    "train_last_blocks": lambda model, _: training.train_last_blocks(model, 1),
+    "layer_decay_multipliers": lambda model, _: training.layer_decay_multipliers(model, 0.5),
+    "zero_head": lambda model, _: training.zero_head(model),
     "application": lambda model, _: serving.application(model),
 }
 
@@ -87,6 +89,6 @@ def test_an_object_of_a_subclass_is_a_model():
 def test_train_only_takes_any_built_model_of_keras(other):
     plain = keras.Sequential([keras.layers.Dense(2, name="head")])
     with pytest.raises(KerasViTError, match="the layers are not built"):
-        finetune.train_only(plain, ["head"])
+        training.train_only(plain, ["head"])
     with pytest.raises(KerasViTError, match="model: expected"):
-        finetune.train_only(other, ["head"])
+        training.train_only(other, ["head"])

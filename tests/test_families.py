@@ -4,13 +4,13 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit import attention_maps, features, linear_probe
 from keras_vit.checkpoints.transfer import weights_by_path
 from keras_vit.errors import ConfigError
-from keras_vit.explanation import read_tokens
-from keras_vit.finetune import enable_lora, merge_lora
-from keras_vit.finetune.trainable import layer_decay_multipliers, train_last_blocks
-from keras_vit.inference import run
+from keras_vit.evaluation import features, linear_probe
+from keras_vit.explanation import attention_maps, read_tokens
+from keras_vit.models.inference import run
+from keras_vit.training import enable_lora, merge_lora
+from keras_vit.training.trainable import layer_decay_multipliers, train_last_blocks
 from tests.families import FAMILIES
 from tests.helpers import (
     HYBRID,

@@ -12,7 +12,7 @@ from keras_vit import KerasViTError, checkpoints
 from keras_vit.checkpoints.containers import h5_written_beside, write_npz
 from keras_vit.errors import WriteError
 from keras_vit.explanation.report import write_report
-from keras_vit.files import write_json
+from keras_vit.support.files import write_json
 from tests import disk
 from tests.helpers import tiny
 

@@ -9,7 +9,7 @@ from keras_vit import kernels
 from keras_vit.kernels import reference
 from tests import golden
 from tests.helpers import normal, numpy_of, tiny
-from tests.test_kernels import value_and_gradients
+from tests.kernels.test_kernels import value_and_gradients
 
 BACKEND = keras.backend.backend()
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import keras_vit
 from keras_vit import VisionTransformer, checkpoints
-from keras_vit.checkpoints import inspect
-from keras_vit.sources import bucket, catalog
-from keras_vit.sources.catalog import CATALOG, Preset
-from keras_vit.variants import variant
+from keras_vit.models.builders import variant
+from keras_vit.presets import bucket, catalog
+from keras_vit.presets.catalog import CATALOG, Preset
 from tests.helpers import random_tiny
-from tests.sources.hub_server import connect, served
+from tests.presets.hub_server import connect, served
 from weights import port
 
 # What a preset computes on each backend is tested by the parity tests.
@@ -49,7 +49,7 @@ def test_a_preset_that_fails_does_not_stop_the_others(workshop, capsys):
     assert "failed" in printed
     assert "404" in printed
     assert "not compared with the origin's code" in printed
-    card = inspect(workshop.out / "one")
+    card = keras_vit.info(workshop.out / "one")
     assert card.provenance["preset"] == "one"
     assert len(card.provenance["sha256"]) == 64
     readme = (workshop.out / "one" / "README.md").read_text()
@@ -120,7 +120,7 @@ def test_a_full_size_file_becomes_the_preset_of_its_catalog_row(
     path = row.source.removeprefix(bucket.OFFICIAL)
     workshop.server.files[path] = (tmp_path / "ti16.npz").read_bytes()
     assert workshop(row.name) == 0
-    card = inspect(workshop.out / row.name)
+    card = keras_vit.info(workshop.out / row.name)
     assert (card.config, card.labels) == (row.config(), "imagenet1k")
 
 

@@ -88,7 +88,7 @@ def test_every_public_name_has_an_entry(site):
     top = {f"keras_vit.{name}" for name in keras_vit.__all__}
     modules = {name for name in top if f"module-{name}" in text or name in sys.modules}
     assert top - modules <= anchors
-    assert "keras_vit.finetune.TransferRecipe" in anchors
+    assert "keras_vit.training.TransferRecipe" in anchors
     assert len(anchors) > 200
 
 
@@ -126,7 +126,7 @@ def test_pages_are_reached_by_menu_search_and_copied_by_a_button(site, browser):
 
     browser.get((site / "search.html").as_uri() + "?q=TransferRecipe")
     found = eventually(lambda: browser.find_elements("css selector", "#search-results li a"))
-    assert any("keras_vit.finetune" in a.get_attribute("href") for a in found)
+    assert any("keras_vit.training" in a.get_attribute("href") for a in found)
 
     browser.get((site / "start.html").as_uri())
     buttons = eventually(lambda: browser.find_elements("css selector", "button.copybtn"))

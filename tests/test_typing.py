@@ -21,8 +21,8 @@ from keras_vit.data import from_arrays, from_folder
 model = keras_vit.vit_s16(image_size=32, num_classes=5)
 whole = from_folder("photos", model, seed=1)
 train, validation = whole.hold_out(0.1)
-reveal_type((model, whole, validation, keras_vit.labels.expand("imagenet1k")))
-reveal_type(keras_vit.evaluation.evaluate(model, validation).top1)
+reveal_type((model, whole, validation, keras_vit.images.class_names.expand("imagenet1k")))
+reveal_type(keras_vit.evaluate(model, validation).top1)
 from_arrays([], [], model, sede=1)
 """
 """A script of a user; its last line has a misspelt argument."""
@@ -47,8 +47,9 @@ def test_mypy_in_a_users_environment_sees_the_types(tmp_path):
     ).stdout
     assert "import-untyped" not in printed, printed
     for line in (
-        "tuple[keras_vit.model.VisionTransformer, keras_vit.data.image_data.ImageData, "
-        "keras_vit.data.image_data.ImageData, tuple[str, ...]]",
+        "tuple[keras_vit.models.vision_transformer.VisionTransformer, "
+        "keras_vit.data.image_data.ImageData, keras_vit.data.image_data.ImageData, "
+        "tuple[str, ...]]",
         '"float"',
         'script.py:10: error: Unexpected keyword argument "sede"',
     ):

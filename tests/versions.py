@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "tests" / "VERSIONS.md"
 BACKENDS = ("jax", "torch", "tensorflow", "openvino")
-HUB = ("tests/sources/test_hub.py", "tests/sources/test_bucket.py", "tests/sharing")
+HUB = ("tests/presets/test_hub.py", "tests/presets/test_bucket.py", "tests/presets")
 NEEDS_OLD_NUMPY = ("numpy==2.1.3", "protobuf==5.29.5")
 """What TensorFlow 2.19 demands."""
 

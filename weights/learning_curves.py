@@ -23,8 +23,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 import keras_vit
-from keras_vit.files import write_json
-from keras_vit.finetune import TransferRecipe, train
+from keras_vit.support.files import write_json
+from keras_vit.training import TransferRecipe, train
 from weights.train_digits import digits
 
 LOOPS = (0, 6, 8, 9)

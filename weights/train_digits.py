@@ -1,6 +1,6 @@
 """Trains the embedded preset vit_digits on scikit-learn's handwritten digits.
 
-    KERAS_BACKEND=torch python -m weights.train_digits keras_vit/sources/vit_digits
+    KERAS_BACKEND=torch python -m weights.train_digits keras_vit/presets/vit_digits
 
 The 1,797 images of 8x8 pixels (UCI, Alpaydin and Kaynak 1998) come in the
 scikit-learn wheel. 1,437 train, 360 test, split by class with a fixed seed; the

@@ -7,7 +7,7 @@ A passport is the evidence about a checkpoint, a few kilobytes of JSON: the sha2
 the logits that the origin's code computes for two images of a formula, the preparation of images,
 and the accuracy on labelled images if it was measured. An absent file is written. A present one is
 compared, offline, with a folder of any library; the exit status is 1 if they differ.
-`keras_vit/sources/passports.json` holds the passports of presets.
+`keras_vit/presets/passports.json` holds the passports of presets.
 """
 
 import argparse
@@ -33,9 +33,9 @@ from keras_vit.checkpoints.verification import (
     image_shape,
     run_origin,
 )
-from keras_vit.files import write_json
 from keras_vit.images.protocols import compact, complete
-from keras_vit.sources.source import Source
+from keras_vit.presets.source import Source
+from keras_vit.support.files import write_json
 
 SAMPLES = 64
 KINDS = (".safetensors", ".h5", ".npz")

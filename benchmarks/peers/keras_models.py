@@ -12,7 +12,7 @@ from benchmarks.peers import Job, Step
 def ours(job: Job, mode: str, compiled: bool | str = "auto") -> Step:
     """A keras_vit model, trained with the optimizer of its recipes."""
     import keras_vit
-    from keras_vit.finetune import LayerwiseAdamW
+    from keras_vit.training import LayerwiseAdamW
 
     model = keras_vit.VisionTransformer(**job.size.fields(), dtype=job.dtype)
     return _step(job, model, mode, compiled, LayerwiseAdamW)

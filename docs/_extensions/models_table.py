@@ -1,6 +1,6 @@
 """The directive `models-table`: the catalog of presets as one table, whose columns sort it.
 
-A row comes from `keras_vit.sources.catalog.Preset`, so that a new row of the catalog is on the site
+A row comes from `keras_vit.presets.catalog.Preset`, so that a new row of the catalog is on the site
 at once. Each `benchmarks/results/*.csv` adds a column of images per second; `models_table.js` sorts
 and filters in the browser.
 """
@@ -14,12 +14,12 @@ from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
 
-from keras_vit import flops
-from keras_vit.checkpoints import inspect
+import keras_vit
 from keras_vit.images.protocols import complete
-from keras_vit.sources.catalog import CATALOG, Preset
-from keras_vit.sources.passports import rung_of
-from keras_vit.weights.lexicon import num_parameters
+from keras_vit.models import flops
+from keras_vit.models.weights.lexicon import num_parameters
+from keras_vit.presets.catalog import CATALOG, Preset
+from keras_vit.presets.passports import rung_of
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 COLUMNS = {
@@ -59,7 +59,7 @@ def _read(path: Path) -> list[dict[str, str]]:
 
 
 def _row(preset: Preset, speeds: list[list[dict[str, str]]]) -> list[str]:
-    config = inspect(preset.folder).config if preset.folder else preset.config()
+    config = keras_vit.info(preset.folder).config if preset.folder else preset.config()
     parameters, gmacs = num_parameters(config) / 1e6, flops(config).forward / 2e9
     top1, reported = preset.top1, preset.reported
     if preset.upstream_top1 is not None:

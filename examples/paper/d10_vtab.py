@@ -16,7 +16,7 @@ from vtab_tasks import PROTOCOLS, TASKS
 
 from keras_vit import VisionTransformer, evaluate
 from keras_vit.data import from_tfds
-from keras_vit.finetune import TransferRecipe
+from keras_vit.training import TransferRecipe
 
 
 def score(

@@ -10,7 +10,7 @@ from digits import SIDE, score
 from keras import ops
 
 from keras_vit import layers
-from keras_vit.finetune import LayerwiseAdamW, LayerwiseSGD
+from keras_vit.training import LayerwiseAdamW, LayerwiseSGD
 
 steps = int(sys.argv[1])
 

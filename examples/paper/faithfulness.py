@@ -15,7 +15,7 @@ import keras_vit
 from keras_vit.errors import ConfigError
 from keras_vit.explanation.curves import BASELINES, areas_below, blur, grey, replace_pixels
 from keras_vit.explanation.maps import Target, check_batch, choose_classes
-from keras_vit.model import VisionTransformer
+from keras_vit.models.vision_transformer import VisionTransformer
 
 
 class Curve(NamedTuple):

@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from sklearn.datasets import load_digits
 
-from keras_vit import VisionTransformer, ViTConfig, attention_maps
+from keras_vit import VisionTransformer, ViTConfig
+from keras_vit.explanation import attention_maps
 
 
 class Filters(NamedTuple):

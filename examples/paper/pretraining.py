@@ -15,18 +15,19 @@ from typing import Any
 
 import keras
 
-from keras_vit import variants
-from keras_vit.arguments import check_new
 from keras_vit.data import AUGREG, ImageData
 from keras_vit.data.by_name import training_and_validation
-from keras_vit.environment.backend import require_training
 from keras_vit.errors import ConfigError, nearest
-from keras_vit.evaluation import Evaluation, evaluate
-from keras_vit.finetune import AugregRecipe, Recipe, train
-from keras_vit.finetune.training import LAST
+from keras_vit.evaluation import Evaluation
+from keras_vit.evaluation.scores import evaluate
 from keras_vit.images import Preprocessor
-from keras_vit.model import VisionTransformer
-from keras_vit.sources.preset_config import PresetConfig
+from keras_vit.models import builders
+from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.presets.preset_config import PresetConfig
+from keras_vit.support.arguments import check_new
+from keras_vit.support.backend import require_training
+from keras_vit.training import AugregRecipe, Recipe, train
+from keras_vit.training.training import LAST
 
 _PAPER = "arXiv 2010.11929, table 3"
 _AUGREG = "arXiv 2106.10270, section 3; big_vision/configs/vit_i21k.py"
@@ -126,13 +127,13 @@ def augreg_search(num_classes: int = 21_843) -> dict[str, Pretraining]:
             sigmoid loss and an initial bias of the head of -10.
     """
     sigmoid = num_classes == 21_843
-    variants = "vit_ti16 vit_s32 vit_s16 vit_b32 vit_b16 vit_l16 r_vit_ti16 r26_vit_s32 r50_vit_l32"
+    names = "vit_ti16 vit_s32 vit_s16 vit_b32 vit_b16 vit_l16 r_vit_ti16 r26_vit_s32 r50_vit_l32"
     found = {}
     for augmentation, rate, weight_decay in itertools.product(AUGREG, (0.0, 0.1), (0.1, 0.03)):
         rates = {"dropout_rate": rate, "stochastic_depth_rate": rate}
         found[f"{augmentation}_sd{rate:g}_wd{weight_decay:g}"] = Pretraining(
             _AUGREG,
-            tuple(variants.split()),
+            tuple(names.split()),
             (30, 300) if sigmoid else (300,),
             1e-3,
             "cosine",
@@ -305,7 +306,7 @@ def pretrain(
     require_training()
     check_new(Path(out), resume)  # before any data are read
     published = published_recipe(recipe)
-    builder = variants.variant(variant or published.variants[0])
+    builder = builders.variant(variant or published.variants[0])
     fields = {**published.fields, **(fields or {})}
     config = builder.config(image_size, 1, **fields)  # the number of classes is not known yet
     batch_size = batch_size or published.batch_size

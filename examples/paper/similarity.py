@@ -20,8 +20,8 @@ from keras_vit.errors import ConfigError
 from keras_vit.evaluation import features, few_shot
 from keras_vit.explanation.gradients import compile_call, gradient
 from keras_vit.explanation.maps import check_batch
-from keras_vit.model import VisionTransformer
-from keras_vit.tokens import block_index, grid_of
+from keras_vit.models.tokens import block_index, grid_of
+from keras_vit.models.vision_transformer import VisionTransformer
 
 
 def block_similarity(
@@ -167,7 +167,7 @@ def few_shot_curve(
     Args:
         model: a `VisionTransformer`, which is not changed.
         train, test: images with labels, as in `keras_vit.evaluate`.
-        shots: numbers of examples of each class, as in `keras_vit.few_shot`.
+        shots: numbers of examples of each class, as in `keras_vit.evaluation.few_shot`.
         layer: name of the layer whose features are classified.
         num_seeds: number of draws of the examples.
         batch_size: images per step.

@@ -13,9 +13,9 @@ import keras
 
 from keras_vit.data import ImageData, from_folder
 from keras_vit.errors import CheckpointError, ConfigError, shown
-from keras_vit.files import write_json
-from keras_vit.finetune import TransferRecipe
-from keras_vit.model import VisionTransformer
+from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.support.files import write_json
+from keras_vit.training import TransferRecipe
 
 RATES = (0.001, 0.003, 0.01, 0.03)
 """The highest learning rates that table 4 tries for data sets other than ImageNet and VTAB."""

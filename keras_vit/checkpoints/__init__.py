@@ -1,19 +1,12 @@
-"""Checkpoints of other libraries: `inspect`, `load`, `save`, `convert` and `verify`."""
+"""Checkpoints of other libraries: `load` and `save`.
 
-from keras_vit.checkpoints.inspection import CheckpointInfo, inspect
+The functions `info`, `convert` and `verify` stand at the top of the package, as the commands do.
+"""
+
+from keras_vit.checkpoints.inspection import CheckpointInfo
 from keras_vit.checkpoints.loading import load
-from keras_vit.checkpoints.transfer import convert, save
-from keras_vit.checkpoints.verification import Check, Verification, verify
-from keras_vit.sources.source import Source
+from keras_vit.checkpoints.transfer import save
+from keras_vit.checkpoints.verification import Check, Verification
+from keras_vit.presets.source import Source
 
-__all__ = [
-    "Check",
-    "CheckpointInfo",
-    "Source",
-    "Verification",
-    "convert",
-    "inspect",
-    "load",
-    "save",
-    "verify",
-]
+__all__ = ["Check", "CheckpointInfo", "Source", "Verification", "load", "save"]

@@ -16,7 +16,7 @@ import numpy as np
 from keras_vit.checkpoints.containers import Reader
 from keras_vit.checkpoints.plain_names import name_in_file
 from keras_vit.errors import CheckpointError, shown
-from keras_vit.sources.source import ADAPTER_CONFIG
+from keras_vit.presets.source import ADAPTER_CONFIG
 
 _PLAIN = {
     *("alpha_pattern", "auto_mapping", "base_model_name_or_path", "bias", "ensure_weight_tying"),

@@ -14,11 +14,11 @@ import numpy as np
 from keras_vit.checkpoints.containers import h5_written_beside, write_npz, write_safetensors
 from keras_vit.checkpoints.dialects import Dialect
 from keras_vit.checkpoints.translate import Move, plan
-from keras_vit.config import ViTConfig
 from keras_vit.errors import CheckpointError
-from keras_vit.files import folder_written_beside, write_json
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
-from keras_vit.text import log
+from keras_vit.models.config import ViTConfig
+from keras_vit.support.files import folder_written_beside, write_json
+from keras_vit.support.text import log
 
 Track = Callable[[Iterable[Any]], Iterable[Any]]
 

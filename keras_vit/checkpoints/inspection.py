@@ -25,15 +25,15 @@ from keras_vit.checkpoints.recognition import (
 )
 from keras_vit.checkpoints.surroundings import choices, find_encoder, left_over, without_head
 from keras_vit.checkpoints.translate import Move, Shape, compare, plan
-from keras_vit.config import Numerics, ViTConfig
-from keras_vit.config.rules import pair
-from keras_vit.config.variants import variant_named, variant_of
 from keras_vit.errors import CheckpointError, ConfigError, SourceError, shown
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
-from keras_vit.sources.preset_config import PresetConfig
-from keras_vit.sources.source import Source
-from keras_vit.text import log
-from keras_vit.weights.lexicon import num_parameters
+from keras_vit.models.config import Numerics, ViTConfig
+from keras_vit.models.config.rules import pair
+from keras_vit.models.config.variants import variant_named, variant_of
+from keras_vit.models.weights.lexicon import num_parameters
+from keras_vit.presets.preset_config import PresetConfig
+from keras_vit.presets.source import Source
+from keras_vit.support.text import log
 
 ARCHITECTURE: tuple[str, ...] = (
     "patch_size",
@@ -119,7 +119,7 @@ class Checkpoint:
     moves: list[Move]
 
 
-def inspect(
+def info(
     source: str | os.PathLike[str] | Source,
     *,
     allow_pickle_weights: bool = False,
@@ -248,7 +248,7 @@ def _open(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
 
 
 def _info(path: Path, dialect: str, stated: PresetConfig, **arrays: Any) -> CheckpointInfo:
-    """Returns what `inspect` reports: the facts of `config.json` and those of the arrays."""
+    """Returns what `info` reports: the facts of `config.json` and those of the arrays."""
     facts = {name: getattr(stated, name) for name in _STATED}
     return CheckpointInfo(path, dialect, **facts, **arrays)
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.environment.extras import is_installed
 from keras_vit.errors import CheckpointError, first_line
-from keras_vit.sources.source import ADAPTER_CONFIG
+from keras_vit.presets.source import ADAPTER_CONFIG
+from keras_vit.support.extras import is_installed
 
 _VISION_CLASSES = {
     "clip": "CLIPVisionModelWithProjection",

@@ -4,10 +4,10 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from keras_vit.sources.source import Source
+from keras_vit.presets.source import Source
 
 if TYPE_CHECKING:
-    from keras_vit.model import VisionTransformer
+    from keras_vit.models.vision_transformer import VisionTransformer
 
 ImageSize: TypeAlias = int | tuple[int | None, int | None] | None
 """The size of images where a model is loaded to answer: an int for a square or a pair (height,
@@ -81,6 +81,6 @@ def load(source: str | os.PathLike[str] | Source, **arguments: Any) -> "VisionTr
         CheckpointError: arrays do not fit; the message names the file and each such array.
         ConfigError: the fields are invalid together.
     """
-    from keras_vit.model import VisionTransformer  # starts a backend
+    from keras_vit.models.vision_transformer import VisionTransformer  # starts a backend
 
     return VisionTransformer.from_preset(source, **arguments)

@@ -10,10 +10,10 @@ from typing import Any
 from keras_vit.checkpoints import adapters
 from keras_vit.checkpoints.containers import SAFETENSORS_DTYPES, Reader, joined, open_arrays
 from keras_vit.errors import CheckpointError, shown
-from keras_vit.sources.hub import SCHEME
-from keras_vit.sources.place import Header
-from keras_vit.sources.preset_config import PresetConfig
-from keras_vit.sources.source import ADAPTER_CONFIG, TASK, Source
+from keras_vit.presets.hub import SCHEME
+from keras_vit.presets.place import Header
+from keras_vit.presets.preset_config import PresetConfig
+from keras_vit.presets.source import ADAPTER_CONFIG, TASK, Source
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ from keras_vit.checkpoints.foreign import describe, kind_of
 from keras_vit.checkpoints.opening import OpenSource
 from keras_vit.checkpoints.translate import Shape
 from keras_vit.errors import CheckpointError, listed, shown
-from keras_vit.weights import axes, lexicon, templates
+from keras_vit.models.weights import axes, lexicon, templates
 
 Bindings = dict[str, str]
 

@@ -18,7 +18,7 @@ from keras_vit.checkpoints.plain_names import name_in_file, plain_name
 from keras_vit.checkpoints.recognition import Recognition, recognise
 from keras_vit.checkpoints.translate import EMPTY, Move, Shape
 from keras_vit.errors import CheckpointError, ConfigError, listed, shown
-from keras_vit.text import log
+from keras_vit.support.text import log
 
 CHOICES: tuple[str, ...] = ("prefix", "ignore", "weights")
 """Arguments of `load` that choose among the arrays of a file."""

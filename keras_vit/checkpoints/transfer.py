@@ -25,20 +25,22 @@ from keras_vit.checkpoints.inspection import (
     ARCHITECTURE,
     Checkpoint,
     CheckpointInfo,
-    inspect,
     open_checkpoint,
+)
+from keras_vit.checkpoints.inspection import (
+    info as read_info,
 )
 from keras_vit.checkpoints.opening import open_source
 from keras_vit.checkpoints.surroundings import CHOICES
 from keras_vit.checkpoints.translate import Move
-from keras_vit.config import ViTConfig
-from keras_vit.config.fields import known_fields
 from keras_vit.errors import CheckpointError, expect_model, shown
-from keras_vit.labels import expand, shorten
-from keras_vit.sources.source import Source
-from keras_vit.text import log, warn
-from keras_vit.weights import lexicon
-from keras_vit.weights.axes import in_order
+from keras_vit.images.class_names import expand, shorten
+from keras_vit.models.config import ViTConfig
+from keras_vit.models.config.fields import known_fields
+from keras_vit.models.weights import lexicon
+from keras_vit.models.weights.axes import in_order
+from keras_vit.presets.source import Source
+from keras_vit.support.text import log, warn
 
 Named = tuple[str, np.ndarray]
 
@@ -46,7 +48,7 @@ _OPEN = (
     *(*ARCHITECTURE, "dialect", "variant", "position_grid", "image_size", "numerics"),
     *("num_classes", *CHOICES),
 )
-"""Arguments that the arrays of a file may leave open, so that `inspect` needs them too."""
+"""Arguments that the arrays of a file may leave open, so that `info` needs them too."""
 
 
 _OF_MODEL = frozenset(
@@ -88,7 +90,7 @@ def load(
     if image_size != "stored":
         fields["image_size"] = image_size
     if not load_weights:
-        info = inspect(source, **{k: fields[k] for k in _OPEN if fields.get(k) is not None})
+        info = read_info(source, **{k: fields[k] for k in _OPEN if fields.get(k) is not None})
         reading = ("dialect", "variant", *CHOICES)
         fields = {k: value for k, value in fields.items() if k not in reading}
         fields = _at_fed_size(info, fields)
@@ -200,7 +202,7 @@ def arrays_to_write(model: Any) -> WeightArrays:
     if any(weight.name.startswith("lora_kernel") for weight in model.weights):
         raise CheckpointError(
             "The model has LoRA weights, which checkpoints and presets cannot hold. Save "
-            "keras_vit.finetune.merge_lora(model), a plain model with the same outputs."
+            "keras_vit.training.merge_lora(model), a plain model with the same outputs."
         )
     variables: dict[str, Any] = weights_by_path(model)
     written = {id(variables.get(weight.path)) for weight in lexicon.weights(model.config)}

@@ -11,10 +11,10 @@ from keras_vit.checkpoints.libraries import LibraryUnavailableError, run_library
 from keras_vit.checkpoints.loading import load
 from keras_vit.checkpoints.opening import open_source
 from keras_vit.errors import CheckpointError
-from keras_vit.sources.source import Source
+from keras_vit.presets.source import Source
 
 if TYPE_CHECKING:
-    from keras_vit.model import VisionTransformer
+    from keras_vit.models.vision_transformer import VisionTransformer
 
 TOLERANCES = {"jax": 3e-5, "openvino": 1e-4, "tensorflow": 3e-5, "torch": 3e-5}
 """Largest difference that passes, by backend, as a share of the largest expected magnitude."""
@@ -144,7 +144,7 @@ def compute(
     model: "VisionTransformer", images: np.ndarray, blocks: list[str] | None = None
 ) -> dict[str, np.ndarray]:
     """Returns the logits, one row per image, and the tokens behind some blocks, by name."""
-    from keras_vit.inference import run
+    from keras_vit.models.inference import run
 
     tokens = run(model, images, blocks) if blocks else {}
     return {**tokens, "logits": run(model, images).reshape(len(images), -1)}

@@ -14,7 +14,7 @@ from keras_vit.cli.interrupts import interrupts_repeated
 from keras_vit.cli.notes import in_words_of_the_shell, notes_alone
 from keras_vit.errors import KerasViTError
 from keras_vit.serving.settings import Settings
-from keras_vit.text import visible
+from keras_vit.support.text import visible
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, the same as a shell's."""

@@ -17,13 +17,13 @@ from rich.progress import Progress, ProgressColumn, Task
 from rich.table import Table
 from rich.text import Text
 
-from keras_vit.arguments import check_images
-from keras_vit.environment import backend
 from keras_vit.errors import KerasViTError
-from keras_vit.text import counted, visible
+from keras_vit.support import backend
+from keras_vit.support.arguments import check_images
+from keras_vit.support.text import counted, visible
 
 if TYPE_CHECKING:
-    from keras_vit.model import VisionTransformer
+    from keras_vit.models.vision_transformer import VisionTransformer
 
 
 _LEAST_WIDTH = 30
@@ -100,12 +100,12 @@ def load_model(
             refused before a backend starts too.
         dtype, image_size, pixel_range: as for `load_to_answer`.
     """
-    from keras_vit.checkpoints import Source, inspect
+    from keras_vit.checkpoints import Source, inspection
 
     source = Source.of(preset)
     if needs_head:
         stated = {} if image_size is None else {"image_size": image_size}
-        inspect(source, **stated).config.demand_one_prediction(needs_head)
+        inspection.info(source, **stated).config.demand_one_prediction(needs_head)
     start_backend()
     from keras_vit.checkpoints.loading import load_to_answer
 

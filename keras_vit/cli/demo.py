@@ -8,13 +8,13 @@ import numpy as np
 from rich.text import Text
 
 from keras_vit.cli.console import console
-from keras_vit.environment.backend import require_training
-from keras_vit.environment.extras import import_extra
-from keras_vit.evaluation import evaluate
+from keras_vit.evaluation.scores import evaluate
 from keras_vit.explanation.report import write_report
-from keras_vit.files import failure_named
-from keras_vit.finetune import TransferRecipe
-from keras_vit.model import VisionTransformer
+from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.support.backend import require_training
+from keras_vit.support.extras import import_extra
+from keras_vit.support.files import failure_named
+from keras_vit.training import TransferRecipe
 
 
 def run(folder: Path) -> None:

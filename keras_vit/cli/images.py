@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from keras_vit.arguments import check_results, train_split
 from keras_vit.cli.console import (
     image_files,
     load_model,
@@ -16,8 +15,9 @@ from keras_vit.cli.console import (
 )
 from keras_vit.cli.options import Labelled, Loading, Pooling, Positive
 from keras_vit.errors import KerasViTError
-from keras_vit.files import new_file
-from keras_vit.text import counted
+from keras_vit.support.arguments import check_results, train_split
+from keras_vit.support.files import new_file
+from keras_vit.support.text import counted
 
 _ALL = Labelled()
 _STORED = Loading()
@@ -101,7 +101,7 @@ def embed(
     new_file(out, ".npy")
     paths = image_files(images)
     model = load_model(preset, **loading.to_dict())
-    from keras_vit.evaluation import embed as embed_images
+    from keras_vit.evaluation.embedding import embed as embed_images
 
     with progress_of_images("Embedding", len(paths)) as advance:
         written = embed_images(
@@ -144,7 +144,7 @@ def evaluate(
     """
     images.check(data)
     model = load_model(preset, "evaluate", **loading.to_dict())
-    from keras_vit.evaluation import evaluate as evaluate_model
+    from keras_vit.evaluation.scores import evaluate as evaluate_model
 
     has_many = images.labels is not None and model.thresholds is not None
     scored = images.read(data, model, has_many)
@@ -202,9 +202,9 @@ def probe(
     if out.resolve().is_relative_to(Path(data).resolve()):  # its folders would become classes
         raise KerasViTError(f"--out {out} lies in the folder of the images. Name another folder.")
     model = load_model(preset, **loading.to_dict())
-    from keras_vit.evaluation import probe as probe_model
     from keras_vit.evaluation import write_page
-    from keras_vit.files import write_json
+    from keras_vit.evaluation.probing import probe as probe_model
+    from keras_vit.support.files import write_json
 
     read = images.read(data, model, multi_label)
     with progress_of_images("Reading", read.num_images) as advance:

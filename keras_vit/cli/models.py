@@ -12,7 +12,7 @@ from keras_vit.cli.console import console, show, start_backend, stderr, tell
 from keras_vit.cli.options import Fields, Positive
 
 if TYPE_CHECKING:
-    from keras_vit.config import ViTConfig
+    from keras_vit.models.config import ViTConfig
 
 _STORED = Fields()
 
@@ -38,16 +38,16 @@ def list_(
         hybrid: only models with a ResNet before the Transformer; --no-hybrid: only others.
         json: print the answer as JSON.
     """
-    from keras_vit.checkpoints import inspect
-    from keras_vit.sources.catalog import list_presets, preset_named
-    from keras_vit.sources.passports import rung_of
+    from keras_vit.checkpoints import inspection
+    from keras_vit.presets.catalog import list_presets, preset_named
+    from keras_vit.presets.passports import rung_of
 
     rows: list[tuple[object, ...]] = []
     names = list_presets(
         variant=variant, data=data, resolution=resolution, hybrid=hybrid, family=family
     )
     for row in map(preset_named, names):
-        parameters = inspect(row.name).num_parameters
+        parameters = inspection.info(row.name).num_parameters
         score = row.top1 and f"{row.top1:.2f}"
         facts = (row.name, row.data, parameters, row.image_size, row.num_classes, score)
         rows.append((*facts, row.license, rung_of(row.name)))
@@ -68,10 +68,10 @@ def doctor(*, json: bool = False) -> None:
     Args:
         json: print the answer as JSON.
     """
-    from keras_vit.environment.backend import chosen_backend, refusal
-    from keras_vit.environment.components import components
-    from keras_vit.fixes.faults import PLAIN_FORMS, is_known
-    from keras_vit.sources.hub import unfinished_downloads
+    from keras_vit.presets.hub import unfinished_downloads
+    from keras_vit.support.backend import chosen_backend, refusal
+    from keras_vit.support.components import components
+    from keras_vit.support.fixes.faults import PLAIN_FORMS, is_known
 
     rows = [(c.kind, c.name, c.version or "not installed", c.note) for c in components()]
     is_tested = is_known("torch") and platform.machine() in ("x86_64", "AMD64")
@@ -97,11 +97,11 @@ def info(source: str, /, *, fields: Fields = _STORED, json: bool = False) -> Non
         source: name of a preset, path of a file or folder, or hf://owner/repo.
         json: print the answer as JSON.
     """
-    from keras_vit.checkpoints import inspect
-    from keras_vit.sources.catalog import CATALOG
-    from keras_vit.sources.passports import RUNGS, rung_of, shipped
+    from keras_vit.checkpoints import inspection
+    from keras_vit.presets.catalog import CATALOG
+    from keras_vit.presets.passports import RUNGS, rung_of, shipped
 
-    description = inspect(source, **fields.to_dict())
+    description = inspection.info(source, **fields.to_dict())
     facts: dict[str, Any] = {"source": source}
     arrays = {}
     if description.shapes:
@@ -132,7 +132,7 @@ _FIELDS = "classifier hidden_size mlp_dim num_heads num_layers channels"
 
 
 def _model_facts(config: "ViTConfig", size_known: bool) -> dict[str, Any]:
-    from keras_vit.config.variants import variant_of
+    from keras_vit.models.config.variants import variant_of
 
     if not size_known:
         resolution = "undetermined; give image_size on loading"
@@ -153,8 +153,8 @@ def _model_facts(config: "ViTConfig", size_known: bool) -> dict[str, Any]:
 
 
 def _costs(config: "ViTConfig") -> dict[str, Any]:
-    from keras_vit.costs import flops
-    from keras_vit.weights.lexicon import num_parameters
+    from keras_vit.models.costs import flops
+    from keras_vit.models.weights.lexicon import num_parameters
 
     operations = flops(config)
     return {
@@ -185,8 +185,8 @@ def convert(
         lossy: also write a model whose outputs will differ, because the other library lacks its
             arithmetic.
     """
-    from keras_vit.checkpoints import convert as convert_checkpoint
     from keras_vit.checkpoints.dialects import dialects_named
+    from keras_vit.checkpoints.transfer import convert as convert_checkpoint
 
     dialects_named(to)  # refuses an unknown name before a download
     with Progress(console=stderr, disable=not console.is_terminal) as progress:
@@ -221,7 +221,7 @@ def verify(
         json: print the answer as JSON.
     """
     from keras_vit.checkpoints import Source
-    from keras_vit.checkpoints import verify as verify_checkpoint
+    from keras_vit.checkpoints.verification import verify as verify_checkpoint
 
     checkpoint, against = Source.of(source), None if other is None else Source.of(other)
     start_backend()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from keras_vit.cli.console import warn_on_stderr
-from keras_vit.text import log
+from keras_vit.support.text import log
 
 _VALUE = r"('[^']*'|\(\d+, \d+\)|-?\w[\w.-]*\w|-?\w)?"
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from keras_vit.arguments import check_data
+from keras_vit.support.arguments import check_data
 
 if TYPE_CHECKING:
     from keras_vit.data import ImageData
-    from keras_vit.model import VisionTransformer
+    from keras_vit.models.vision_transformer import VisionTransformer
 
 Positive = Annotated[int, Parameter(validator=Number(gte=1))]
 """An integer above 0."""

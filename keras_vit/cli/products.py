@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from keras_vit.arguments import check_results
 from keras_vit.cli.console import image_files, load_model, note_backend, stderr, tell
 from keras_vit.cli.options import Loading, PixelRange, Pixels, Pooling, Positive, size_of
-from keras_vit.environment.extras import import_extra, is_installed
 from keras_vit.serving import Settings
+from keras_vit.support.arguments import check_results
+from keras_vit.support.extras import import_extra, is_installed
 
 _LIMITS = Settings()
 _STORED = Loading()
@@ -108,7 +108,7 @@ def export(
     check_results(out)
     images = [str(path) for path in image_files(calibration)] if calibration else None
     model = load_model(source)
-    from keras_vit.exporting import export as export_model
+    from keras_vit.exporting.writing import export as export_model
 
     with stderr.status("Exporting"):
         written = export_model(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Group, Parameter
 from cyclopts.validators import LimitedChoice, mutually_exclusive
 
-from keras_vit.arguments import check_results, check_training
 from keras_vit.cli.console import console, start_backend, tell
 from keras_vit.cli.options import (
     PixelRange,
@@ -18,7 +17,8 @@ from keras_vit.cli.options import (
     options_of,
     size_of,
 )
-from keras_vit.finetune.recipes import AugregRecipe, Recipe, TransferRecipe
+from keras_vit.support.arguments import check_results, check_training
+from keras_vit.training.recipes import AugregRecipe, Recipe, TransferRecipe
 
 if TYPE_CHECKING:
     Options = Recipe
@@ -107,19 +107,19 @@ def finetune(
         usual = {"learning_rate": 0.01} if is_sgd else {}
         chosen = TransferRecipe(**{**usual, **settings})
     else:
-        from keras_vit.variants import variant
+        from keras_vit.models.builders import variant
 
         source = variant(str(from_scratch))
         chosen = AugregRecipe(**settings)
     start_backend(saves=True)
-    from keras_vit import finetune as room
+    from keras_vit import training as room
 
     learns: Any = room.train_head if head_only else None
     if trainable_blocks is not None:
         learns = functools.partial(room.train_last_blocks, blocks=trainable_blocks)
     elif lora_rank is not None:
         learns = functools.partial(room.enable_lora, rank=lora_rank)
-    finished = room.finetune_preset(
+    finished = room.finetune(
         source,
         data,
         out=out,

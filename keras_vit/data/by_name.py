@@ -3,12 +3,12 @@
 import os
 from typing import Any
 
-from keras_vit.arguments import check_data, is_data_set
 from keras_vit.data.folders import from_folder
 from keras_vit.data.huggingface import from_huggingface
 from keras_vit.data.image_data import ImageData
 from keras_vit.data.tfds import from_tfds
 from keras_vit.errors import ConfigError
+from keras_vit.support.arguments import check_data, is_data_set
 
 
 def from_name(

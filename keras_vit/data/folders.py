@@ -12,13 +12,13 @@ from typing import Unpack
 
 import numpy as np
 
-from keras_vit.arguments import check_folder, table_of
 from keras_vit.data.image_data import ImageData, Options, Prepares
 from keras_vit.data.records import Records, choose_names, multi_hot
 from keras_vit.errors import ConfigError, listed, nearest, shown
 from keras_vit.images import is_image_file, list_images
 from keras_vit.images.decoding import format_of_name
-from keras_vit.text import counted, warn
+from keras_vit.support.arguments import check_folder, table_of
+from keras_vit.support.text import counted, warn
 
 
 def from_folder(

@@ -6,8 +6,8 @@ import numpy as np
 
 from keras_vit.data.image_data import ImageData, Options, Prepares
 from keras_vit.data.records import Records, RowImages, label_array, multi_hot
-from keras_vit.environment.extras import import_extra
 from keras_vit.errors import ConfigError, nearest
+from keras_vit.support.extras import import_extra
 
 
 def from_huggingface(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 import keras
 import numpy as np
 
-from keras_vit.config.rules import COUNT, Values, choice
 from keras_vit.data import order
 from keras_vit.data.augmentation import Augmentation, find_augmentation
 from keras_vit.data.inspection import inspect, list_differences
@@ -20,10 +19,11 @@ from keras_vit.data.records import Records
 from keras_vit.distribution.processes import batch_parts, data_shard
 from keras_vit.errors import ConfigError
 from keras_vit.images.preprocessor import Preprocessor
-from keras_vit.text import warn
+from keras_vit.models.config.rules import COUNT, Values, choice
+from keras_vit.support.text import warn
 
 if TYPE_CHECKING:
-    from keras_vit.model import VisionTransformer
+    from keras_vit.models.vision_transformer import VisionTransformer
 
 
 Prepares: TypeAlias = "Preprocessor | VisionTransformer"
@@ -65,7 +65,7 @@ class ImageData(keras.utils.PyDataset):
     batches and calls `on_epoch_end`. Where an epoch is one batch, and under a strategy of
     TensorFlow, the batches that Keras reads to learn the shapes of a new model count as a pass. A
     training loop of your own, or a wrapper that does not forward these calls, sets `data.epoch`, as
-    `keras_vit.finetune.Resume` does.
+    `keras_vit.training.Resume` does.
 
     Args:
         records: images, labels and class names; `from_folder` and its siblings make them.

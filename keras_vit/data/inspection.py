@@ -12,7 +12,7 @@ from keras_vit.errors import ConfigError, expect_model, listed
 from keras_vit.images.decoding import size_in_header
 from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.images.resampling import size_of
-from keras_vit.text import warn
+from keras_vit.support.text import warn
 
 MOST_CACHED_BYTES = 2**29
 """Largest size of a cache by `cache="auto"`: half a gibibyte of decoded pixels."""

@@ -8,8 +8,8 @@ import numpy as np
 
 from keras_vit.data.image_data import ImageData, Options, Prepares
 from keras_vit.data.records import Records, RowImages, multi_hot, read_rows
-from keras_vit.environment.extras import import_extra
 from keras_vit.errors import ConfigError, nearest
+from keras_vit.support.extras import import_extra
 
 MOST_BYTES = 2**32
 """Largest split in TFRecord files, which are read as a whole: they have no access by number."""

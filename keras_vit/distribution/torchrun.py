@@ -49,7 +49,7 @@ def ddp(model: Any) -> Any:
 
     if not hasattr(getattr(model, "optimizer", None), "sum_over_processes"):
         raise ConfigError(
-            "ddp needs an optimizer of keras_vit.finetune, which sums gradients before it clips "
+            "ddp needs an optimizer of keras_vit.training, which sums gradients before it clips "
             "them: first model.compile(**recipe.compile_args(model))."
         )
     if any(isinstance(parameter, DTensor) for parameter in model.parameters()):

@@ -2,14 +2,14 @@
 
 from keras_vit.evaluation.dense import DenseProbe, DenseScores, dense_probe
 from keras_vit.evaluation.depth import DepthProbe
-from keras_vit.evaluation.embedding import Embedding, embed
+from keras_vit.evaluation.embedding import Embedding
 from keras_vit.evaluation.extraction import Features, features
 from keras_vit.evaluation.many_labels import choose_thresholds
 from keras_vit.evaluation.numbers import NumbersEvaluation
 from keras_vit.evaluation.probe_page import write_page
 from keras_vit.evaluation.probes import LinearProbe, few_shot, linear_probe
-from keras_vit.evaluation.probing import Pair, Probe, Suspect, probe
-from keras_vit.evaluation.scores import Evaluation, evaluate
+from keras_vit.evaluation.probing import Pair, Probe, Suspect
+from keras_vit.evaluation.scores import Evaluation
 
 __all__ = [
     "DenseProbe",
@@ -25,11 +25,8 @@ __all__ = [
     "Suspect",
     "choose_thresholds",
     "dense_probe",
-    "embed",
-    "evaluate",
     "features",
     "few_shot",
     "linear_probe",
-    "probe",
     "write_page",
 ]

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_vit.config.rules import COUNT
 from keras_vit.data import ImageData
 from keras_vit.errors import ConfigError
 from keras_vit.images.inputs import as_array
 from keras_vit.images.preprocessor import read_ahead
-from keras_vit.inference import run
+from keras_vit.models.config.rules import COUNT
+from keras_vit.models.inference import run
 
 
 class Batch(NamedTuple):
@@ -47,7 +47,7 @@ def predict(
 
     Args:
         model: a `VisionTransformer`.
-        stages: names of stages, see `keras_vit.graph.Stages`.
+        stages: names of stages, see `keras_vit.models.graph.Stages`.
         batches: the batches.
         size: number of images of a full batch, if it is known.
 

@@ -19,17 +19,17 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from keras_vit.checkpoints.containers import beside, open_arrays
-from keras_vit.config import ViTConfig
-from keras_vit.config.rules import COUNT
 from keras_vit.errors import CheckpointError, ConfigError, expect_model, shown
 from keras_vit.evaluation.extraction import gather, hash_array, hash_files
 from keras_vit.evaluation.label_maps import areas_of, check_maps, label_map, read_map
 from keras_vit.images import Preprocessor
 from keras_vit.images.inputs import images_in
 from keras_vit.images.resampling import pixels_of, size_of
-from keras_vit.inference import run
-from keras_vit.model import VisionTransformer
-from keras_vit.tokens import block_index
+from keras_vit.models.config import ViTConfig
+from keras_vit.models.config.rules import COUNT
+from keras_vit.models.inference import run
+from keras_vit.models.tokens import block_index
+from keras_vit.models.vision_transformer import VisionTransformer
 
 _HEAD = "decode_head."
 _HEADS = {
@@ -254,7 +254,7 @@ def dense_probe(
         class_weights: a weight for the pixels of each class; None for 1.
         l2: strength of the regularisation, for whitened features and one row per patch.
         batch_size: images per step.
-        cache: a folder that keeps the features, as for `keras_vit.features`.
+        cache: a folder that keeps the features, as for `keras_vit.evaluation.features`.
         progress: called with the number of images after each batch.
 
     Raises:

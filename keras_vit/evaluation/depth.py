@@ -10,8 +10,8 @@ import numpy as np
 from keras_vit.errors import CheckpointError, ConfigError
 from keras_vit.evaluation.dense import PatchLayer, read_head, sources_of
 from keras_vit.evaluation.label_maps import resize_grid
-from keras_vit.model import VisionTransformer
-from keras_vit.tokens import block_index
+from keras_vit.models.tokens import block_index
+from keras_vit.models.vision_transformer import VisionTransformer
 
 _UPSAMPLING = 4
 _LEAST_SCORE = 0.1

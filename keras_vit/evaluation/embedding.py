@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_vit.config.rules import COUNT
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.evaluation.batches import Batch, predict
 from keras_vit.evaluation.extraction import OUTPUT_DTYPES, finite, hash_files, identity_of
 from keras_vit.evaluation.parts import Parts
-from keras_vit.files import new_file, write_json
-from keras_vit.model import VisionTransformer
-from keras_vit.tokens import stage_of
+from keras_vit.models.config.rules import COUNT
+from keras_vit.models.tokens import stage_of
+from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.support.files import new_file, write_json
 
 
 class Embedding(NamedTuple):
@@ -48,7 +48,7 @@ def embed(
         paths: paths of the images; `model.preprocessor` prepares them.
         out: `NAME.npy` for `(images, width)`, with the list of paths beside it in
             `NAME.npy.json`.
-        stage, pooling, output_dtype: as in `keras_vit.features`.
+        stage, pooling, output_dtype: as in `keras_vit.evaluation.features`.
         batch_size: images per step.
         unreadable: called with the path of an image that cannot be read and the reason, also
             for images of the interrupted call; such an image has no row. None raises the reason.

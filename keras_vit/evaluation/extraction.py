@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_vit.config.rules import choice
 from keras_vit.distribution.processes import from_the_first, together, whole
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.evaluation.batches import Batch, predict, read_batches
 from keras_vit.evaluation.parts import Parts
 from keras_vit.evaluation.targets import numbers_of_one_hot, numbers_or_rows
 from keras_vit.images.inputs import as_array
-from keras_vit.model import VisionTransformer
-from keras_vit.tokens import stage_of
+from keras_vit.models.config.rules import choice
+from keras_vit.models.tokens import stage_of
+from keras_vit.models.vision_transformer import VisionTransformer
 
 OUTPUT_DTYPES = choice("float32", "float16")
 """Types of the numbers of features."""
@@ -77,7 +77,8 @@ def features(
 
     >>> import numpy as np, keras_vit
     >>> model = keras_vit.VisionTransformer.from_preset("vit_digits")
-    >>> keras_vit.features(model, model.preprocessor(np.zeros((3, 8, 8), "uint8"))).values.shape
+    >>> images = model.preprocessor(np.zeros((3, 8, 8), "uint8"))
+    >>> keras_vit.evaluation.features(model, images).values.shape
     (3, 64)
     """
     OUTPUT_DTYPES.check("output_dtype", output_dtype)

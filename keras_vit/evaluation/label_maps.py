@@ -11,7 +11,7 @@ from keras_vit.errors import ConfigError
 from keras_vit.images.decoding import name_of, open_image
 from keras_vit.images.inputs import Pixels
 from keras_vit.images.resampling import size_of
-from keras_vit.interpolate import resampling_matrix
+from keras_vit.support.interpolation import resampling_matrix
 
 _BAND = 16
 """Rows of pixels whose logits are in memory at a time."""

@@ -19,7 +19,7 @@ import numpy as np
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.least_squares import LeastSquares, make_targets
 from keras_vit.evaluation.many_labels import average_precision
-from keras_vit.losses import probabilities_of
+from keras_vit.models.losses import probabilities_of
 
 STRENGTHS = tuple(4.0**k for k in range(-3, 10))
 """The strengths of l2 that are tried: 0.016 to 262,144, for whitened features."""

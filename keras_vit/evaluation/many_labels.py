@@ -7,8 +7,8 @@ import numpy as np
 
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.evaluation.targets import match_columns, predict_classes
-from keras_vit.losses import probabilities_of
-from keras_vit.model import VisionTransformer
+from keras_vit.models.losses import probabilities_of
+from keras_vit.models.vision_transformer import VisionTransformer
 
 
 def choose_thresholds(

@@ -9,7 +9,7 @@ import numpy as np
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.batches import predict, read_batches
 from keras_vit.images.inputs import as_array
-from keras_vit.model import VisionTransformer
+from keras_vit.models.vision_transformer import VisionTransformer
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 
 from keras_vit.distribution.processes import by_one, from_the_first, together
 from keras_vit.errors import ConfigError, WriteError
-from keras_vit.files import failure_named, write_json
+from keras_vit.support.files import failure_named, write_json
 
 _SECONDS = 1.0
 """Least time between two writes: each waits for the disk."""

@@ -13,10 +13,10 @@ from typing import Any
 from PIL import Image
 
 from keras_vit.evaluation.probing import Probe
-from keras_vit.files import written_beside
 from keras_vit.images import Preprocessor
 from keras_vit.images.resampling import pixels_of
-from keras_vit.text import visible
+from keras_vit.support.files import written_beside
+from keras_vit.support.text import visible
 
 _SIDE = 160
 """Longest side of a picture in pixels."""

@@ -13,7 +13,7 @@ from keras_vit.evaluation.least_squares import LeastSquares, estimate, make_targ
 from keras_vit.evaluation.leave_one_out import score
 from keras_vit.evaluation.targets import numbers_of_one_hot, numbers_or_rows
 from keras_vit.images.inputs import as_array
-from keras_vit.model import VisionTransformer
+from keras_vit.models.vision_transformer import VisionTransformer
 
 STRENGTHS = tuple(4.0**k for k in range(-5, 11))
 """The strengths of l2 that `linear_probe` tries: 0.001 to a million, for whitened features."""
@@ -116,7 +116,7 @@ def linear_probe(
     images.
 
     Args:
-        features: `(images, width)`, as `keras_vit.features` returns them.
+        features: `(images, width)`, as `keras_vit.evaluation.features` returns them.
         labels: integers `(images,)`, or zeros and ones `(images, classes)`: one-hot, or many labels
             per image (multi-label).
         l2: a strength of regularisation, or a sequence of strengths to choose from.
@@ -129,7 +129,8 @@ def linear_probe(
             and labels differ, or an argument is out of range.
 
     >>> import numpy as np, keras_vit
-    >>> probe = keras_vit.linear_probe(np.array([[0.0], [0.1], [0.9], [1.0]]), [0, 0, 1, 1], l2=1)
+    >>> values = np.array([[0.0], [0.1], [0.9], [1.0]])
+    >>> probe = keras_vit.evaluation.linear_probe(values, [0, 0, 1, 1], l2=1)
     >>> probe.predict([[0.2], [0.8]])
     array([0, 1])
     """
@@ -178,7 +179,7 @@ def few_shot(
     class in turn. Images and `l2` are the same as in big_vision's `evaluators/fewshot_lsr.py`.
 
     Args:
-        train: features and labels to draw the images from, as `keras_vit.features` returns them.
+        train: features and labels to draw the images from, as `features` returns them.
         test: features and labels to measure on.
         shots: number of images per class, or several.
         num_seeds: number of draws; the seeds count from 0.
@@ -220,7 +221,8 @@ def few_shot(
 def _pair(name: str, given: Any) -> tuple[np.ndarray, np.ndarray]:
     if not isinstance(given, tuple | list) or len(given) != 2:
         raise ConfigError(
-            f"{name}: expected the pair that keras_vit.features returns, found {shown(given)}."
+            f"{name}: expected the pair that keras_vit.evaluation.features returns, "
+            f"found {shown(given)}."
         )
     return _check(*given)
 

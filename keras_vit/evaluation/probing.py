@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.arguments import train_split
-from keras_vit.config import ViTConfig
 from keras_vit.data import ImageData, from_name
 from keras_vit.errors import ConfigError, expect_model, shown
 from keras_vit.evaluation.extraction import gather
@@ -21,8 +19,10 @@ from keras_vit.evaluation.leave_one_out import (
     score,
 )
 from keras_vit.evaluation.many_labels import best_thresholds
-from keras_vit.heads import copy_with_head
-from keras_vit.model import VisionTransformer
+from keras_vit.models.config import ViTConfig
+from keras_vit.models.heads import copy_with_head
+from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.support.arguments import train_split
 
 _KINDS = {"token": "class token", "gap": "mean of the patches", "token_and_mean": "both"}
 _MOST = 100
@@ -190,7 +190,7 @@ def probe(
         model: a `VisionTransformer`; its head is not used.
         data: a folder with a folder of images per class, `"tfds:NAME"` or `"hf:OWNER/NAME"`; or
             `keras_vit.data` in order and without augmentation.
-        cache: a folder that keeps the features, see `keras_vit.features`.
+        cache: a folder that keeps the features, see `keras_vit.evaluation.features`.
         similarity: least cosine of two images that look alike, see `Pair`. Features of an early
             block tell pictures apart that the last block brings together by class.
         batch_size: images per step.

@@ -9,8 +9,8 @@ import numpy as np
 
 from keras_vit.errors import ConfigError, nearest
 from keras_vit.evaluation.batches import predict, read_batches
+from keras_vit.images.class_names import class_index
 from keras_vit.images.inputs import as_array
-from keras_vit.labels import class_index
 
 _WORDNET_ID = re.compile(r"n\d{8}")
 _SHOWN = 5

@@ -1,12 +1,11 @@
 """Explanations of a prediction: attention weights, and maps over images."""
 
 from keras_vit.explanation.attention import attention_maps, attention_rollout, read_tokens
-from keras_vit.explanation.maps import Explanation, explain
+from keras_vit.explanation.maps import Explanation
 
 __all__ = [
     "Explanation",
     "attention_maps",
     "attention_rollout",
-    "explain",
     "read_tokens",
 ]

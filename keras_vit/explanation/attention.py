@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError, expect_model
-from keras_vit.inference import run
-from keras_vit.model import VisionTransformer
-from keras_vit.tokens import block_index, grid_of
+from keras_vit.models.config import ViTConfig
+from keras_vit.models.inference import run
+from keras_vit.models.tokens import block_index, grid_of
+from keras_vit.models.vision_transformer import VisionTransformer
 
 
 def attention_maps(

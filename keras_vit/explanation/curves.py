@@ -6,8 +6,8 @@ methods by the areas below them.
 
 import numpy as np
 
-from keras_vit.model import VisionTransformer
-from keras_vit.tokens import image_axes
+from keras_vit.models.tokens import image_axes
+from keras_vit.models.vision_transformer import VisionTransformer
 
 BASELINES = ("random", "centre")
 """The methods of `explain` that a useful map has to beat."""

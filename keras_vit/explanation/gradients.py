@@ -6,7 +6,7 @@ from typing import Any
 import keras
 
 from keras_vit.distribution.processes import on_all_devices
-from keras_vit.environment.backend import require_training
+from keras_vit.support.backend import require_training
 
 
 def compile_call(model: keras.Model, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -23,7 +23,7 @@ def compile_call(model: keras.Model, function: Callable[..., Any]) -> Callable[.
 def _compile(model: keras.Model, function: Callable[..., Any]) -> Callable[..., Any]:
     backend = keras.backend.backend()
     if backend == "jax":
-        from keras_vit.inference import on_jax
+        from keras_vit.models.inference import on_jax
 
         return on_jax.compile_call(model.inference, model, function, out_shardings=on_all_devices())
     if backend == "tensorflow":

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_vit.config import ViTConfig
-from keras_vit.config.rules import COUNT, choice
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.explanation.methods import METHODS
-from keras_vit.inference import run
-from keras_vit.labels import class_index
-from keras_vit.model import VisionTransformer
-from keras_vit.tokens import grid_of, image_axes
+from keras_vit.images.class_names import class_index
+from keras_vit.models.config import ViTConfig
+from keras_vit.models.config.rules import COUNT, choice
+from keras_vit.models.inference import run
+from keras_vit.models.tokens import grid_of, image_axes
+from keras_vit.models.vision_transformer import VisionTransformer
 
 Target = int | str | np.ndarray | None
 

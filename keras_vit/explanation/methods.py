@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from keras import ops
 
-from keras_vit import inference
-from keras_vit.config.rules import COUNT
 from keras_vit.errors import ConfigError
 from keras_vit.explanation.attention import (
     attention_maps,
@@ -21,10 +19,12 @@ from keras_vit.explanation.attention import (
     share_tokens,
 )
 from keras_vit.explanation.gradients import compile_call, gradient
-from keras_vit.graph import Stages
 from keras_vit.layers.quantisation import quantised_parts
-from keras_vit.model import VisionTransformer
-from keras_vit.tokens import block_index, grid_of, image_axes
+from keras_vit.models import inference
+from keras_vit.models.config.rules import COUNT
+from keras_vit.models.graph import Stages
+from keras_vit.models.tokens import block_index, grid_of, image_axes
+from keras_vit.models.vision_transformer import VisionTransformer
 
 OneBatch = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(images, one-hot classes `(batch, num_classes)`) -> map `(batch, rows, columns)` or pixels."""

@@ -14,17 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.environment.extras import import_extra
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.explanation.attention import attention_maps, probe_weights, read_tokens
 from keras_vit.explanation.curves import BASELINES, areas_below, blur, grey, replace_pixels
 from keras_vit.explanation.maps import explain
-from keras_vit.files import written_beside
+from keras_vit.images.class_names import class_index, top_labels
 from keras_vit.images.resampling import picture_of
-from keras_vit.labels import class_index, top_labels
-from keras_vit.model import VisionTransformer
-from keras_vit.text import counted, visible
-from keras_vit.tokens import grid_of
+from keras_vit.models.tokens import grid_of
+from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.support.extras import import_extra
+from keras_vit.support.files import written_beside
+from keras_vit.support.text import counted, visible
 
 METHODS = ("relevance", "integrated_gradients", "gradcam", "rollout")
 """The methods that stand side by side, behind the first one."""

@@ -5,6 +5,6 @@ preprocessing, and `formats` the converters; `verification` opens the result in 
 """
 
 from keras_vit.exporting.formats import FORMATS
-from keras_vit.exporting.writing import Exported, export
+from keras_vit.exporting.writing import Exported
 
-__all__ = ["FORMATS", "Exported", "export"]
+__all__ = ["FORMATS", "Exported"]

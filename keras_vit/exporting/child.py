@@ -15,7 +15,7 @@ from keras_vit.errors import ExportError
 from keras_vit.exporting.formats import load_format
 from keras_vit.exporting.graph import ExportGraph
 from keras_vit.exporting.plan import ExportPlan
-from keras_vit.model import VisionTransformer
+from keras_vit.models.vision_transformer import VisionTransformer
 
 
 def rebuild(model: VisionTransformer, plan: ExportPlan, folder: Path) -> VisionTransformer:

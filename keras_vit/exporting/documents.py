@@ -8,10 +8,10 @@ from keras_vit import __version__
 from keras_vit.exporting.graph import ExportGraph
 from keras_vit.exporting.plan import ExportPlan, Format
 from keras_vit.exporting.verification import Comparison
-from keras_vit.files import write_json
 from keras_vit.images.decoding import MODES
 from keras_vit.images.protocols import complete
-from keras_vit.text import in_markdown
+from keras_vit.support.files import write_json
+from keras_vit.support.text import in_markdown
 
 FILES = ("labels.txt", "README.md", "export.json")
 

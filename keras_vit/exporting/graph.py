@@ -11,11 +11,11 @@ from keras_vit.exporting import pixels
 from keras_vit.exporting.plan import ExportPlan
 from keras_vit.images.inputs import images_in
 from keras_vit.images.resampling import pixels_of
-from keras_vit.inference import as_float32
 from keras_vit.layers.quantisation import quantised_parts
+from keras_vit.models.inference import as_float32
 
 if TYPE_CHECKING:
-    from keras_vit.model import VisionTransformer
+    from keras_vit.models.vision_transformer import VisionTransformer
 
 
 _STAGES = {"features": "pre_logits", "logits": "logits"}

@@ -14,8 +14,8 @@ from keras import ops
 
 from keras_vit.images.geometry import Axis, Parameters, Size, axes_of
 from keras_vit.images.protocols import complete
-from keras_vit.interpolate import resampling_weights
 from keras_vit.kernels import sizes
+from keras_vit.support.interpolation import resampling_weights
 
 
 def refusal(protocol: Any, size: Size | None) -> str | None:

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
-from keras_vit.environment.limits import IMAGE_PIXELS
 from keras_vit.errors import ConfigError
-from keras_vit.files import open_plain
-from keras_vit.text import warn
+from keras_vit.support.files import open_plain
+from keras_vit.support.limits import IMAGE_PIXELS
+from keras_vit.support.text import warn
 
 Range = tuple[float, float]
 """The values of black and white."""

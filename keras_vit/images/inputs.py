@@ -18,7 +18,7 @@ from PIL import Image
 
 from keras_vit.errors import ConfigError
 from keras_vit.images.decoding import Range, likely_range, to_8_bits
-from keras_vit.text import warn
+from keras_vit.support.text import warn
 
 Item = Any
 """One image in the user's form: a name, bytes, a file object, a Pillow image or an array."""

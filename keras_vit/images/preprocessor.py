@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from keras_vit.config.rules import COUNT, pair
 from keras_vit.errors import ConfigError, shown
 from keras_vit.images.decoding import Range, decode_image, own_name, pixel_limit
 from keras_vit.images.geometry import resize_small_for
@@ -23,7 +22,8 @@ from keras_vit.images.packing import fit_to_patches, pack, pack_image
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
 from keras_vit.images.resampling import Picture, Size, pixels_of, size_of
 from keras_vit.images.resizing import resize
-from keras_vit.text import visible
+from keras_vit.models.config.rules import COUNT, pair
+from keras_vit.support.text import visible
 
 T = TypeVar("T")
 
@@ -124,15 +124,15 @@ class Preprocessor:
             CheckpointError: a file or folder of another library cannot be read.
             ConfigError: the source does not state its image size.
         """
-        from keras_vit.checkpoints.inspection import inspect  # reads all dialects' tables
+        from keras_vit.checkpoints.inspection import info  # reads all dialects' tables
 
-        return cls.from_description(inspect(source), image_size)
+        return cls.from_description(info(source), image_size)
 
     @classmethod
     def from_description(
         cls, description: Any, image_size: int | Size | None = None
     ) -> "Preprocessor":
-        """Returns the preprocessor for a result of `keras_vit.checkpoints.inspect`.
+        """Returns the preprocessor for a result of `keras_vit.info`.
 
         Args:
             description: a `PresetConfig` or a `CheckpointInfo`.

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.config.rules import Values, choice, is_number, is_positive_int
 from keras_vit.errors import ConfigError, nearest
+from keras_vit.models.config.rules import Values, choice, is_number, is_positive_int
 
 ProtocolSpec = str | Mapping[str, Any]
 

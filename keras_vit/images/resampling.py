@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from keras_vit.images.protocols import FILTERS
-from keras_vit.interpolate import resampling_matrix
+from keras_vit.support.interpolation import resampling_matrix
 
 Size = tuple[int, int]
 Picture: TypeAlias = Image.Image | np.ndarray

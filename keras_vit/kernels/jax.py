@@ -22,9 +22,9 @@ import jax.numpy as jnp
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from keras_vit.fixes import xla_on_cpus
 from keras_vit.kernels import reference
 from keras_vit.kernels.sizes import is_known
+from keras_vit.support.fixes import xla_on_cpus
 
 
 def gelu(x: Any, approximate: bool) -> Any:

@@ -5,8 +5,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_vit.fixes import recompute_grad
 from keras_vit.kernels import reference
+from keras_vit.support.fixes import recompute_grad
 
 
 def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:

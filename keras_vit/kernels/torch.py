@@ -12,10 +12,10 @@ from typing import Any
 import keras
 import torch
 
-from keras_vit.fixes import torch_checkpoint
 from keras_vit.kernels import reference, torch_compiled, torch_products
 from keras_vit.kernels.sizes import is_known
 from keras_vit.kernels.torch_products import is_transformed
+from keras_vit.support.fixes import torch_checkpoint
 
 
 def _plain_where_transformed(fast: Callable[..., Any]) -> Callable[..., Any]:

@@ -21,9 +21,9 @@ import torch
 from torch.autograd import forward_ad
 from torch.utils.flop_counter import register_flop_formula
 
-from keras_vit.environment.processor import processor, products_of_torch
-from keras_vit.fixes import torch_stacks
-from keras_vit.fixes.faults import plain_form
+from keras_vit.support.fixes import torch_stacks
+from keras_vit.support.fixes.faults import plain_form
+from keras_vit.support.processor import processor, products_of_torch
 
 _SCHEMA = (
     "mkldnn::_linear_pointwise(Tensor X, Tensor W, Tensor? B, str attr, Scalar?[] scalars, "

@@ -1,4 +1,4 @@
-"""The activations of the MLPs, by their names in `keras_vit.Numerics`."""
+"""The activations of the MLPs, by their names in `keras_vit.models.Numerics`."""
 
 from typing import Any
 

@@ -9,7 +9,7 @@ quantisation and LoRA are Keras's.
 import keras
 
 from keras_vit import kernels
-from keras_vit.fixes.deleted_weights import little_to_search
+from keras_vit.support.fixes.deleted_weights import little_to_search
 
 
 class _Product:

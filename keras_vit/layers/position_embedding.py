@@ -4,10 +4,10 @@ import keras
 from keras import ops
 
 from keras_vit.errors import ConfigError
-from keras_vit.interpolate import resampling_weights
 from keras_vit.kernels.sizes import is_known, number, steps
 from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.initializers import RandomNormal
+from keras_vit.support.interpolation import resampling_weights
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -35,7 +35,7 @@ class AddPositionEmbs(ConfiguredLayer):
         other_tokens: number of tokens between the class token and the patches, such as a
             distillation token or registers; they have embeddings as the class token has.
         position: `"learned"` or `"sincos2d"`.
-        resize: see `keras_vit.Numerics.position_resize`.
+        resize: see `keras_vit.models.Numerics.position_resize`.
 
     Raises:
         ConfigError: the number of tokens of the first input does not fit the given grid,

@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from keras_vit.fixes.nested_layers import all_layers
+from keras_vit.support.fixes.nested_layers import all_layers
 
 Parts = Mapping[str, Mapping[str, Any]]
 

@@ -19,7 +19,6 @@ import keras
 import torch
 
 from keras_vit import kernels
-from keras_vit.fixes.faults import plain_form
 from keras_vit.kernels import torch_products
 from keras_vit.kernels.torch import linear_then_gelu
 from keras_vit.layers.activation import activate
@@ -30,6 +29,7 @@ from keras_vit.layers.layer_scale import LayerScale
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.rms_norm import RMSNorm
 from keras_vit.layers.transformer_block import TransformerBlock
+from keras_vit.support.fixes.faults import plain_form
 
 
 class BlockFunction:

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from keras_vit.checkpoints.loading import ImageSize, load_to_answer
-from keras_vit.config.rules import COUNT
-from keras_vit.config.vit_rules import POOLINGS
 from keras_vit.data.records import Encoded
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.extraction import OUTPUT_DTYPES, finite
-from keras_vit.inference import run
-from keras_vit.labels import top_labels
+from keras_vit.images.class_names import top_labels
+from keras_vit.models.config.rules import COUNT
+from keras_vit.models.config.vit_rules import POOLINGS
+from keras_vit.models.inference import run
+from keras_vit.models.tokens import stage_of
 from keras_vit.ray.storage import is_address, pyarrow, read_bytes
-from keras_vit.tokens import stage_of
 
 IMAGE_COLUMNS = ("image", "bytes", "path")
 """The columns that may hold images, as Ray's `read_images` and `read_binary_files` name them."""
@@ -154,7 +154,7 @@ class Embed(_PerImage):
 
     Args:
         preset: as for `VisionTransformer.from_preset`; each worker loads it.
-        stage, pooling, output_dtype: as in `keras_vit.features`.
+        stage, pooling, output_dtype: as in `keras_vit.evaluation.features`.
         **options: dtype, image_size, column, batch_size and threads: the policy as for
             `from_preset`; the pixels, None for the size of the preset, `(None, None)` for each
             image's own; the column of the images, None for `image`, `bytes` or `path`; images per

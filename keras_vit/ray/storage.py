@@ -3,8 +3,8 @@
 import functools
 from typing import Any
 
-from keras_vit.environment.extras import import_extra
 from keras_vit.errors import ConfigError, first_line
+from keras_vit.support.extras import import_extra
 
 
 def pyarrow() -> Any:

@@ -13,14 +13,14 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING, Any
 
-from keras_vit.config.vit_rules import POOLINGS
-from keras_vit.environment.extras import import_extra
+from keras_vit.models.config.vit_rules import POOLINGS
 from keras_vit.serving.settings import Settings
+from keras_vit.support.extras import import_extra
 
 if TYPE_CHECKING:
     from keras_vit.checkpoints.loading import ImageSize
 
-__all__ = ["Settings", "application", "serve"]
+__all__ = ["Settings", "application"]
 
 
 def application(
@@ -35,7 +35,7 @@ def application(
     Args:
         model: a `VisionTransformer`.
         settings: the limits; None for the defaults.
-        stage, pooling: the features that `/embed` answers with, as in `keras_vit.features`.
+        stage, pooling: the features that `/embed` answers with, as in `evaluation.features`.
 
     Returns:
         A `fastapi.FastAPI`. The model computes between its lifespan's startup and shutdown.
@@ -75,7 +75,7 @@ def serve(
         image_size: pixels, an int or a pair (height, width); None for the size of the source,
             `(None, None)` to take each image at its own size.
         pixel_range: values of black and white in images of more than 8 bits, see `Preprocessor`.
-        stage, pooling: the features that `/embed` answers with, as in `keras_vit.features`.
+        stage, pooling: the features that `/embed` answers with, as in `evaluation.features`.
         access_log: whether a line is logged for each request.
         announce: function that is called with a sentence with the address.
 
@@ -84,14 +84,14 @@ def serve(
             the model takes no image files or has no such stage or pooling.
         PresetError, CheckpointError: as `VisionTransformer.from_preset`.
     """
-    from keras_vit.sources.source import Source
+    from keras_vit.presets.source import Source
 
     checkpoint = Source.of(source)  # an unknown name is refused before a backend starts
     check_installed()
     POOLINGS.check("pooling", pooling)  # before a model is loaded
     from keras_vit.checkpoints.loading import load_to_answer
-    from keras_vit.environment import backend
     from keras_vit.serving import server
+    from keras_vit.support import backend
 
     settings = settings or Settings()
     hosts = ("localhost", host, *settings.allowed_hosts)

@@ -9,14 +9,14 @@ from PIL import Image
 
 from keras_vit.data.records import Encoded
 from keras_vit.errors import ConfigError, expect_model
-from keras_vit.explanation import explain
+from keras_vit.explanation.maps import explain
 from keras_vit.images.decoding import LONGEST_SIDE, MODES, TooManyPixelsError, pixel_limit
 from keras_vit.images.resampling import picture_of
-from keras_vit.inference import run
-from keras_vit.model import VisionTransformer
+from keras_vit.models.inference import run
+from keras_vit.models.tokens import stage_of
+from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.serving.batching import Function
 from keras_vit.serving.settings import Settings
-from keras_vit.tokens import stage_of
 
 _SMALLEST_PICTURE = 256  # pixels of a side: pictures of the digits have 16
 
@@ -27,7 +27,7 @@ class Engine:
     Args:
         model: a `VisionTransformer` that takes image files.
         settings: the limits.
-        stage, pooling: the features of an image, as in `keras_vit.features`.
+        stage, pooling: the features of an image, as in `keras_vit.evaluation.features`.
 
     Raises:
         ConfigError: the model takes no image files, or has no such stage or pooling.

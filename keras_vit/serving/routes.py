@@ -18,14 +18,14 @@ from fastapi_offline import FastAPIOffline
 from keras_vit import __version__
 from keras_vit.errors import ConfigError, shown
 from keras_vit.explanation.report import hash_elements
-from keras_vit.labels import top_labels
-from keras_vit.model import VisionTransformer
+from keras_vit.images.class_names import top_labels
+from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.serving.batching import Batcher
 from keras_vit.serving.bodies import CONTENT, read_images
 from keras_vit.serving.engine import Engine
 from keras_vit.serving.hosts import refuse_other_hosts
 from keras_vit.serving.settings import Settings
-from keras_vit.text import visible
+from keras_vit.support.text import visible
 
 _BODY = {"requestBody": {"required": True, "content": CONTENT}}
 _REFUSALS: dict[int | str, dict[str, Any]] = {

@@ -17,8 +17,8 @@ from PIL import Image
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from keras_vit.errors import ConfigError
+from keras_vit.presets.source import Source
 from keras_vit.serving.settings import Settings
-from keras_vit.sources.source import Source
 
 _BACKLOG = 2048  # uvicorn's own
 
@@ -32,11 +32,11 @@ def run(
     access_log: bool,
     announce: Callable[[str], Any],
 ) -> None:
-    """Serves an application until a signal; see `keras_vit.serving.serve`.
+    """Serves an application until a signal; see `keras_vit.serve`.
 
     Args:
         build: makes the application once the port is taken.
-        source, host, port, settings, access_log, announce: as for `keras_vit.serving.serve`.
+        source, host, port, settings, access_log, announce: as for `keras_vit.serve`.
     """
     with _listen(host, port) as listening:
         # The answer 413 tells the client of too many pixels; Pillow need not warn of them too.

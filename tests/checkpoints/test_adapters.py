@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from keras_vit import CheckpointError, checkpoints
+import keras_vit
+from keras_vit import checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.plain_names import name_in_file, plain_name
-from keras_vit.weights import templates
+from keras_vit.errors import CheckpointError
+from keras_vit.models.weights import templates
 from tests.helpers import numpy_of
 from tests.words import raises
 
@@ -49,18 +51,18 @@ def test_an_adapter_gives_the_logits_of_the_merged_model(name, expected):
 @pytest.mark.without_backend
 def test_an_adapter_finds_its_base_in_a_local_folder(tmp_path):
     folder = copied(tmp_path, "options", base_model_name_or_path=str(FOLDER / "vit"))
-    info = checkpoints.inspect(folder)
+    info = keras_vit.info(folder)
     assert (info.dialect, info.config.num_classes) == ("transformers", 3)
-    checkpoints.convert(folder, tmp_path / "merged", "transformers")
-    assert checkpoints.inspect(tmp_path / "merged").config == info.config
+    keras_vit.convert(folder, tmp_path / "merged", "transformers")
+    assert keras_vit.info(tmp_path / "merged").config == info.config
 
 
 @pytest.mark.without_backend
 def test_the_base_of_a_hub_adapter_is_no_local_folder(tmp_path):
     """Only the address of a repository is taken; the folder's own name is refused."""
     from keras_vit.checkpoints.opening import _base_of
-    from keras_vit.sources.place import Place
-    from keras_vit.sources.source import Source
+    from keras_vit.presets.place import Place
+    from keras_vit.presets.source import Source
 
     source = Source("hf://someone/adapter", Place)
     with raises(CheckpointError, "neither a folder here nor a repository of the Hub", "base="):
@@ -106,7 +108,7 @@ def test_a_pickle_of_an_adapter_needs_the_callers_permission(tmp_path, expected)
 def test_other_methods_are_refused_with_merge_and_unload(tmp_path, changes, words):
     folder = copied(tmp_path, "options", **changes)
     with raises(CheckpointError, words, "merge_and_unload"):
-        checkpoints.inspect(folder, base=FOLDER / "vit")
+        keras_vit.info(folder, base=FOLDER / "vit")
 
 
 @pytest.mark.without_backend
@@ -117,27 +119,27 @@ def test_arrays_that_are_no_factors_are_refused(tmp_path):
         arrays[name.replace("lora_A", "lora_magnitude_vector")] = array
     save_file(arrays, path)
     with raises(CheckpointError, "lora_magnitude_vector", "merge_and_unload"):
-        checkpoints.inspect(folder, base=FOLDER / "vit")
+        keras_vit.info(folder, base=FOLDER / "vit")
 
 
 @pytest.mark.without_backend
 def test_an_adapter_without_its_base_or_scale_says_what_to_give(tmp_path):
     """The file alone has no scale; another base lacks the arrays, or has them in other sizes."""
     with raises(CheckpointError, "an adapter without its base", "base="):
-        checkpoints.inspect(FOLDER / "classifier")
+        keras_vit.info(FOLDER / "classifier")
     unmerged = shutil.copy(FOLDER / "unmerged" / "model.safetensors", tmp_path / "x.safetensors")
     with raises(CheckpointError, "lora_alpha", "adapter_config.json"):
-        checkpoints.inspect(unmerged, num_heads=2)
+        keras_vit.info(unmerged, num_heads=2)
     with raises(CheckpointError, "does not have", "base="):
-        checkpoints.inspect(FOLDER / "options", base="vit_digits")
+        keras_vit.info(FOLDER / "options", base="vit_digits")
     arrays = load_file(FOLDER / "vit" / "model.safetensors")
     arrays["vit.encoder.layer.0.intermediate.dense.weight"] = np.zeros((3, 16), "float32")
     base = shutil.copytree(FOLDER / "vit", tmp_path / "vit")
     save_file(arrays, base / "model.safetensors")
     with raises(CheckpointError, "fits no array of the base", "base="):
-        checkpoints.inspect(FOLDER / "options", base=base)
+        keras_vit.info(FOLDER / "options", base=base)
     with raises(CheckpointError, "base= is for adapters"):
-        checkpoints.inspect(FOLDER / "vit", base=FOLDER / "vit_bare")
+        keras_vit.info(FOLDER / "vit", base=FOLDER / "vit_bare")
 
 
 @pytest.mark.without_backend
@@ -154,7 +156,7 @@ def test_the_names_of_every_dialect_are_plain_already():
 def test_verify_compares_an_adapter_with_the_merged_checkpoint(tmp_path):
     """The library alone would read the base without the adapter."""
     folder, base = FOLDER / "options", FOLDER / "vit"
-    checkpoints.convert(folder, tmp_path / "merged", "transformers", base=base)
-    assert checkpoints.verify(folder, tmp_path / "merged", base=base).passed
+    keras_vit.convert(folder, tmp_path / "merged", "transformers", base=base)
+    assert keras_vit.verify(folder, tmp_path / "merged", base=base).passed
     with raises(CheckpointError, "without PEFT's adapter"):
-        checkpoints.verify(folder, base=base)
+        keras_vit.verify(folder, base=base)

@@ -6,8 +6,9 @@ import zipfile
 import numpy as np
 import pytest
 
-from keras_vit import CheckpointError, ConfigError, KerasViTError, checkpoints
+from keras_vit import KerasViTError, checkpoints
 from keras_vit.checkpoints.containers import write_npz
+from keras_vit.errors import CheckpointError, ConfigError
 from tests.golden import FOLDER
 from tests.words import raises
 
@@ -62,7 +63,7 @@ def test_a_file_loaded_as_another_variant_names_the_variant_that_fits(tmp_path):
     """The message also names an array with both shapes."""
     from keras_vit.checkpoints.dialects import DIALECTS
     from keras_vit.checkpoints.translate import plan
-    from keras_vit.variants import variant
+    from keras_vit.models.builders import variant
 
     moves = plan(variant("vit_ti16").config(num_classes=2), DIALECTS["google"])
     arrays = {m.name: np.zeros(m.file_shape, "float16") for m in moves}

@@ -6,10 +6,10 @@ import shutil
 import numpy as np
 import pytest
 
-from keras_vit import CheckpointError
 from keras_vit.checkpoints.inspection import open_checkpoint
 from keras_vit.checkpoints.opening import OpenSource, open_source
-from keras_vit.sources.source import Source
+from keras_vit.errors import CheckpointError
+from keras_vit.presets.source import Source
 from tests.checkpoints.headers import Headers
 from tests.golden import FOLDER
 

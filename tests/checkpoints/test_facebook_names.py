@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from keras_vit import CheckpointError, checkpoints
+import keras_vit
+from keras_vit import checkpoints
+from keras_vit.errors import CheckpointError
 from tests.family_goldens import CASES, FOLDER, expected, load_case, outputs, relative_error
 from tests.words import raises
 
@@ -59,7 +61,7 @@ def test_a_file_gives_the_tokens_of_transformers(name, dialect, tmp_path):
     """MSN's encoder is DINO's; DeiT's and MAE's encoders have the same names."""
     case, want = CASES[name], expected(name)
     save_file(facebook_arrays(name), tmp_path / "x.safetensors")
-    assert checkpoints.inspect(tmp_path / "x.safetensors", num_heads=3).dialect == dialect
+    assert keras_vit.info(tmp_path / "x.safetensors", num_heads=3).dialect == dialect
     heads, epsilon = case["config"]["num_heads"], case["config"]["numerics"]["ln_eps"]
     model = checkpoints.load(
         tmp_path / "x.safetensors", num_heads=heads, numerics={"layer_norm_epsilon": epsilon}
@@ -91,13 +93,13 @@ def test_the_scales_of_deit_iii_are_read(tmp_path):
 def test_what_the_pre_training_alone_reads_is_left_out(tmp_path):
     """MAE's mask token and decoder, and DINOv2's mask token; nothing is written in these names."""
     save_file(facebook_arrays("hf_mae_pretraining"), tmp_path / "x.safetensors")
-    info = checkpoints.inspect(tmp_path / "x.safetensors", num_heads=3)
+    info = keras_vit.info(tmp_path / "x.safetensors", num_heads=3)
     reasons = {info.ignored["mask_token"], info.ignored["decoder_norm.weight"]}
     assert reasons == {
         "the token of masked patches, which the pre-training alone reads",
         "the decoder of MAE's pre-training",
     }
     with raises(CheckpointError, "Facebook's own names"):
-        checkpoints.convert(
+        keras_vit.convert(
             tmp_path / "x.safetensors", tmp_path / "y.safetensors", "facebook", num_heads=3
         )

@@ -2,9 +2,9 @@
 
 import pytest
 
-from keras_vit import CheckpointError
 from keras_vit.checkpoints.inspection import open_checkpoint
 from keras_vit.checkpoints.opening import OpenSource
+from keras_vit.errors import CheckpointError
 from tests.checkpoints.headers import Headers
 from tests.helpers import only_under
 

@@ -15,8 +15,8 @@ from keras_vit.checkpoints.dialects.json_fields import (
     JsonField,
     JsonFields,
 )
-from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError
+from keras_vit.models.config import ViTConfig
 from tests.checkpoints.homes import HOMES, beyond_library
 
 pytestmark = pytest.mark.without_backend

@@ -16,10 +16,10 @@ from keras_vit.checkpoints.inspection import open_checkpoint
 from keras_vit.checkpoints.opening import OpenSource
 from keras_vit.checkpoints.transfer import weights_by_path
 from keras_vit.checkpoints.translate import plan
-from keras_vit.config import CLASSIFIERS, Numerics, ViTConfig
 from keras_vit.errors import CheckpointError
-from keras_vit.variants import list_variants, variant
-from keras_vit.weights import lexicon
+from keras_vit.models.builders import list_variants, variant
+from keras_vit.models.config import CLASSIFIERS, Numerics, ViTConfig
+from keras_vit.models.weights import lexicon
 from tests.checkpoints.headers import Headers
 from tests.checkpoints.homes import HOMES, beyond_library
 from tests.families import FAMILIES

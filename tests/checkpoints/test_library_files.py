@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+import keras_vit
 from keras_vit import checkpoints
 from tests import family_goldens, golden
 from tests.golden import relative_error
@@ -39,9 +40,9 @@ def written(name, folder):
     """A file of the library as keras_vit writes it; the one of `save` and of `convert` are one."""
     goldens = CASES[name]
     source = goldens.FOLDER / goldens.CASES[name]["checkpoint"]
-    dialect = checkpoints.inspect(source).dialect
+    dialect = keras_vit.info(source).dialect
     checkpoints.save(goldens.load_case(name), folder / "saved", dialect)
-    checkpoints.convert(source, folder / "converted", dialect)
+    keras_vit.convert(source, folder / "converted", dialect)
     file = "model.safetensors"
     assert filecmp.cmp(folder / "saved" / file, folder / "converted" / file, shallow=False)
     return source, folder / "saved", goldens.expected(name)

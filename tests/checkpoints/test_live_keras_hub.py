@@ -10,7 +10,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from keras_vit import CheckpointError, checkpoints
+import keras_vit
+from keras_vit import checkpoints
+from keras_vit.errors import CheckpointError
 from tests import family_goldens, golden
 from tests.checkpoints.keras_hub_backbones import backbone_of
 from tests.family_goldens import CASES, FOLDER, cases_of, load_case, relative_error
@@ -88,7 +90,7 @@ def test_bfloat16_presets_are_read_and_written_bit_for_bit(tmp_path):
     kernel = numpy_of(checkpoints.load(folder).get_layer("head").kernel)
     want = arrays["task.weights.h5/layers/dense/vars/0"].view(ml_dtypes.bfloat16)
     assert np.array_equal(kernel, want.astype("float32"))
-    checkpoints.convert(folder, converted, "keras_hub")
+    keras_vit.convert(folder, converted, "keras_hub")
     assert_same_arrays(arrays, stored(converted))
     image = normal(2, 16, 16, 3)
     left, right = (numpy_of(load(str(path))(image)) for path in (folder, converted))
@@ -120,7 +122,7 @@ def test_converting_a_file_to_its_own_dialect_keeps_names_and_bits(name, tmp_pat
     """
     goldens = KERAS_HUB[name]
     source = goldens.FOLDER / goldens.CASES[name]["checkpoint"]
-    checkpoints.convert(source, tmp_path / "x", "keras_hub")
+    keras_vit.convert(source, tmp_path / "x", "keras_hub")
     original, written = stored(source), stored(tmp_path / "x")
     if "dinov2" in name:
         tokens = "model.weights.h5/layers/dinov2_embedding/vars/"
@@ -182,7 +184,7 @@ def test_the_vision_encoder_of_a_backbone_is_read(family, tmp_path):
     image = normal(2, 16, 16, 3)
     found = backbone.get_vision_embeddings(image)
     model = checkpoints.load(tmp_path)
-    assert checkpoints.inspect(tmp_path).dialect == f"keras_hub/{family.lower()}_backbone"
+    assert keras_vit.info(tmp_path).dialect == f"keras_hub/{family.lower()}_backbone"
     assert relative_error(numpy_of(model(image)), numpy_of(found)) <= 1e-5
     with pytest.raises(CheckpointError, match="a vision encoder without a text encoder"):
         checkpoints.save(model, tmp_path / "x", f"keras_hub/{family.lower()}_backbone")

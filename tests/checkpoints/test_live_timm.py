@@ -5,12 +5,14 @@ import shutil
 
 import pytest
 
-from keras_vit import CheckpointError, checkpoints
+import keras_vit
+from keras_vit import checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.inspection import open_checkpoint
 from keras_vit.checkpoints.opening import OpenSource
 from keras_vit.checkpoints.translate import plan
-from keras_vit.variants import list_variants, variant
+from keras_vit.errors import CheckpointError
+from keras_vit.models.builders import list_variants, variant
 from tests.checkpoints.headers import Headers
 from tests.golden import FOLDER
 from tests.helpers import only_under
@@ -34,7 +36,7 @@ def test_labels_are_read_from_timm_and_written_to_timm(form, tmp_path):
     model = checkpoints.load(folder)
     assert model.labels == tuple(names)
     checkpoints.save(model, tmp_path / "saved", dialect="timm")
-    checkpoints.convert(folder, tmp_path / "converted", "timm")
+    keras_vit.convert(folder, tmp_path / "converted", "timm")
     for place in ("saved", "converted"):
         theirs = timm.create_model(f"local-dir:{tmp_path / place}", pretrained=True)
         assert theirs.pretrained_cfg["label_names"] == names
@@ -50,7 +52,7 @@ def test_the_name_of_the_architecture_determines_the_heads(name, tmp_path):
     published["global_pool"] = "token"
     arrays = Headers(shapes_of(theirs))
     with raises(CheckpointError, "num_heads cannot be inferred from the arrays; give it by name"):
-        checkpoints.inspect(shutil.copy(FOLDER / "timm_token" / "model.safetensors", tmp_path))
+        keras_vit.info(shutil.copy(FOLDER / "timm_token" / "model.safetensors", tmp_path))
     alone = open_checkpoint(OpenSource(arrays, {}), {"num_heads": heads}).info.config
     found = open_checkpoint(OpenSource(arrays, {"config.json": published}), {}).info.config
     assert found == alone
@@ -100,7 +102,7 @@ def saved(architecture, folder, **changed):
 def test_arrays_of_a_rotary_model_do_not_outweigh_the_architecture(architecture, changed, tmp_path):
     """The Perception Encoder and EVA-02 have the same arrays, and rotary positions."""
     saved(architecture, tmp_path, **changed)
-    assert checkpoints.inspect(tmp_path).config.rope is None
+    assert keras_vit.info(tmp_path).config.rope is None
 
 
 def test_an_offset_of_rotary_positions_of_dinov3_is_refused(tmp_path):

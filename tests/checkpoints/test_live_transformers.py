@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from keras_vit import CheckpointError, checkpoints
+import keras_vit
+from keras_vit import checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.translate import plan
-from keras_vit.variants import list_variants, variant
+from keras_vit.errors import CheckpointError
+from keras_vit.models.builders import list_variants, variant
 from tests.golden import FOLDER
 from tests.helpers import assert_close, only_under
 from tests.words import raises
@@ -36,11 +38,11 @@ def test_labels_are_read_from_transformers_and_written_to_transformers(names, tm
     model = checkpoints.load(folder)
     assert model.labels == names
     checkpoints.save(model, tmp_path / "saved", dialect="transformers")
-    checkpoints.convert(folder, tmp_path / "converted", "transformers")
+    keras_vit.convert(folder, tmp_path / "converted", "transformers")
     for place in ("saved", "converted"):
         written = transformers.AutoConfig.from_pretrained(tmp_path / place)
         assert (written.id2label, written.label2id) == (config.id2label, config.label2id)
-        assert checkpoints.inspect(tmp_path / place).labels == names
+        assert keras_vit.info(tmp_path / place).labels == names
 
 
 def test_a_pooler_beside_a_classifier_is_not_read_as_a_layer_of_it(tmp_path):
@@ -110,7 +112,7 @@ def test_a_pooler_of_another_width_has_our_features(class_name, tmp_path):
     model = checkpoints.load(tmp_path / "theirs")
     assert_close(model(images), want, 1e-5)
     if class_name != "DPTModel":
-        checkpoints.save(model, tmp_path / "ours", checkpoints.inspect(tmp_path / "theirs").dialect)
+        checkpoints.save(model, tmp_path / "ours", keras_vit.info(tmp_path / "theirs").dialect)
         again = type(theirs).from_pretrained(tmp_path / "ours").eval()
         with torch.no_grad():
             assert_close(again(given).pooler_output.numpy(), want, 1e-6)
@@ -119,7 +121,7 @@ def test_a_pooler_of_another_width_has_our_features(class_name, tmp_path):
 def test_a_dinov2_without_mask_token_is_written_as_one(tmp_path):
     """transformers then reports no array as missing."""
     saved("Dinov2Model", tmp_path / "theirs", use_mask_token=False)
-    checkpoints.convert(tmp_path / "theirs", tmp_path / "ours", "transformers")
+    keras_vit.convert(tmp_path / "theirs", tmp_path / "ours", "transformers")
     kind = transformers.Dinov2Model
     _, info = kind.from_pretrained(tmp_path / "ours", output_loading_info=True)
     assert not any(info.values()), info
@@ -129,4 +131,4 @@ def test_a_dinov2_without_mask_token_is_written_as_one(tmp_path):
 def test_verify_reads_the_feature_that_we_have(class_name, tmp_path):
     """BLIP has the last norm twice in its pooled output; the others have patches alone."""
     saved(class_name, tmp_path)
-    assert checkpoints.verify(tmp_path).passed
+    assert keras_vit.verify(tmp_path).passed

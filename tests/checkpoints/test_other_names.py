@@ -6,9 +6,11 @@ import re
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from keras_vit import CheckpointError, checkpoints
+import keras_vit
+from keras_vit import checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.translate import plan
+from keras_vit.errors import CheckpointError
 from tests.family_goldens import FOLDER
 from tests.helpers import assert_same_arrays, random_tiny
 from tests.words import raises
@@ -28,8 +30,8 @@ def test_prefixes_of_wrappers_are_removed(prefix, tmp_path):
     """A file with prefixed names is read like the file without prefixes."""
     for name in ("px_torchvision.safetensors", "hf_dinov2_model/model.safetensors"):
         arrays = load_file(FOLDER / name)
-        bare = checkpoints.inspect(wrapped(arrays, "", tmp_path / "a.safetensors"), **PLAIN)
-        info = checkpoints.inspect(wrapped(arrays, prefix, tmp_path / "b.safetensors"), **PLAIN)
+        bare = keras_vit.info(wrapped(arrays, "", tmp_path / "a.safetensors"), **PLAIN)
+        info = keras_vit.info(wrapped(arrays, prefix, tmp_path / "b.safetensors"), **PLAIN)
         assert (info.dialect, info.config) == (bare.dialect, bare.config)
         assert info.prefix == prefix + bare.prefix
         assert set(info.shapes) == {prefix + name for name in arrays}
@@ -54,7 +56,7 @@ def test_torchvision_builds_a_head_behind_a_representation_as_planned():
 def test_torchvision_files_are_read_and_written_bit_for_bit(tmp_path):
     """Files with the MLP names before release 0.13 are read too."""
     source = FOLDER / "px_torchvision.safetensors"
-    checkpoints.convert(source, tmp_path / "x.safetensors", "torchvision", **PLAIN)
+    keras_vit.convert(source, tmp_path / "x.safetensors", "torchvision", **PLAIN)
     original = load_file(source)
     assert_same_arrays(original, load_file(tmp_path / "x.safetensors"))
     old = {
@@ -62,7 +64,7 @@ def test_torchvision_files_are_read_and_written_bit_for_bit(tmp_path):
         for name, array in original.items()
     }
     path = wrapped(old, "", tmp_path / "old.safetensors")
-    checkpoints.convert(path, tmp_path / "new.safetensors", "torchvision", **PLAIN)
+    keras_vit.convert(path, tmp_path / "new.safetensors", "torchvision", **PLAIN)
     assert load_file(tmp_path / "new.safetensors").keys() == original.keys()
 
 
@@ -103,7 +105,7 @@ def test_open_clips_config_determines_heads_and_gelu(tmp_path):
         "preprocess_cfg": {"mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6]},
     }
     (tmp_path / "open_clip_config.json").write_text(json.dumps(content))
-    info = checkpoints.inspect(tmp_path)
+    info = keras_vit.info(tmp_path)
     assert (info.config.num_heads, info.config.numerics.gelu) == (3, "quick")
     assert info.config.projection_dim == 10
     assert info.protocol["mean"] == [0.1, 0.2, 0.3]
@@ -111,5 +113,5 @@ def test_open_clips_config_determines_heads_and_gelu(tmp_path):
 
 def test_the_arrays_of_a_timm_wrapper_determine_the_number_of_classes():
     """config.json of transformers' TimmWrapper may state another number."""
-    info = checkpoints.inspect(FOLDER / "px_wrapper_classifier")
+    info = keras_vit.info(FOLDER / "px_wrapper_classifier")
     assert (info.dialect, info.prefix, info.config.num_classes) == ("timm", "timm_model.", 5)

@@ -4,9 +4,9 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit import attention_maps
-from keras_vit.checkpoints import inspect
+import keras_vit
 from keras_vit.checkpoints.adapt import resize_positions
+from keras_vit.explanation import attention_maps
 from tests.golden import CASES, FOLDER, expected, load_case, outputs, relative_error
 from tests.thorough import sample
 
@@ -55,7 +55,7 @@ def test_dialects_declare_the_numerics_of_their_references():
     }
     for name, case in CASES.items():
         size = tuple(case["config"]["image_size"])
-        numerics = inspect(FOLDER / case["checkpoint"], image_size=size).config.numerics
+        numerics = keras_vit.info(FOLDER / case["checkpoint"], image_size=size).config.numerics
         for word, numeric in words.items():
             if word in case["config"]["numerics"]:
                 assert numeric(numerics) == case["config"]["numerics"][word], (name, word)

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from keras_vit import CheckpointError, checkpoints
+from keras_vit import checkpoints
 from keras_vit.checkpoints.adapt import resize_patches
+from keras_vit.errors import CheckpointError
 from tests.formulas import torch_resize
 from tests.golden import FOLDER, expected, outputs, relative_error
 from tests.helpers import normal, numpy_of

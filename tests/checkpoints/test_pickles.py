@@ -6,8 +6,10 @@ import pickle
 import numpy as np
 import pytest
 
-from keras_vit import CheckpointError, VisionTransformer, checkpoints
+import keras_vit
+from keras_vit import VisionTransformer, checkpoints
 from keras_vit.cli import main
+from keras_vit.errors import CheckpointError
 from tests.helpers import normal, numpy_of, random_tiny
 
 # torch reads the files on every backend.
@@ -39,7 +41,7 @@ def test_a_pickle_is_read_if_the_caller_allows_it(folder):
     with pytest.raises(CheckpointError, match="allow_pickle_weights=True"):
         VisionTransformer.from_preset(folder)
     check(VisionTransformer.from_preset(folder, allow_pickle_weights=True), folder)
-    info = checkpoints.inspect(folder, allow_pickle_weights=True)
+    info = keras_vit.info(folder, allow_pickle_weights=True)
     assert info.dialect == "transformers"
 
 
@@ -92,7 +94,7 @@ def test_a_damaged_pickle_is_named(folder):
     path = folder / "pytorch_model.bin"
     path.write_bytes(path.read_bytes()[:500])
     with pytest.raises(CheckpointError, match=r"pytorch_model\.bin"):
-        checkpoints.inspect(folder, allow_pickle_weights=True)
+        keras_vit.info(folder, allow_pickle_weights=True)
 
 
 def test_the_command_line_turns_a_pickle_into_safetensors(folder, tmp_path, capsys):
@@ -119,7 +121,7 @@ def test_an_array_that_holds_no_weights_is_refused(kind, folder):
     arrays["classifier.weight"] = odd[kind](arrays["classifier.weight"])
     torch.save(arrays, path)
     with pytest.raises(CheckpointError, match=r"compute with: classifier.weight is torch\.\w+ of "):
-        checkpoints.inspect(folder, allow_pickle_weights=True)
+        keras_vit.info(folder, allow_pickle_weights=True)
 
 
 @pytest.mark.parametrize("is_zip", [True, False])
@@ -131,7 +133,7 @@ def test_a_class_that_torch_refuses_is_named(is_zip, folder):
     path = folder / "pytorch_model.bin"
     torch.save(content, path, _use_new_zipfile_serialization=is_zip)
     with pytest.raises(CheckpointError) as caught:
-        checkpoints.inspect(folder, allow_pickle_weights=True)
+        keras_vit.info(folder, allow_pickle_weights=True)
     assert "torch.nn.modules.linear.Linear" in str(caught.value)
     assert "complete" not in str(caught.value)
 
@@ -142,7 +144,7 @@ def test_options_that_the_program_allows_stay_allowed(folder):
     import torch
 
     with torch.serialization.safe_globals([argparse.Namespace]):
-        checkpoints.inspect(folder, allow_pickle_weights=True)
+        keras_vit.info(folder, allow_pickle_weights=True)
         assert argparse.Namespace in torch.serialization.get_safe_globals()
 
 
@@ -153,5 +155,5 @@ def test_dicts_that_hold_themselves_are_read_once(folder):
     content = {"state_dict": torch.load(path, weights_only=True)}
     content["itself"] = content
     torch.save(content, path)
-    info = checkpoints.inspect(folder, allow_pickle_weights=True)
+    info = keras_vit.info(folder, allow_pickle_weights=True)
     assert info.prefix.startswith("state_dict.")

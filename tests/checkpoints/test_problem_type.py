@@ -5,7 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from keras_vit import CheckpointError, ConfigError, VisionTransformer, checkpoints, evaluate
+import keras_vit
+from keras_vit import VisionTransformer, checkpoints, evaluate
+from keras_vit.errors import CheckpointError, ConfigError
 from tests.helpers import normal
 from tests.live import transformers
 
@@ -69,7 +71,7 @@ def test_the_word_is_written_back_and_read_again(tmp_path, case):
     theirs(tmp_path / "in", classes, problem)
     model = VisionTransformer.from_preset(tmp_path / "in")
     checkpoints.save(model, tmp_path / "saved", dialect="transformers")
-    checkpoints.convert(tmp_path / "in", tmp_path / "converted", "transformers")
+    keras_vit.convert(tmp_path / "in", tmp_path / "converted", "transformers")
     model.save_to_preset(tmp_path / "preset")
     for name in ("saved", "converted", "preset"):
         again = VisionTransformer.from_preset(tmp_path / name)

@@ -11,8 +11,9 @@ import h5py
 import numpy as np
 import pytest
 
-from keras_vit import CheckpointError, checkpoints
+import keras_vit
 from keras_vit.checkpoints.containers import open_arrays, write_npz
+from keras_vit.errors import CheckpointError
 from tests.processes import python
 
 pytestmark = pytest.mark.without_backend
@@ -374,7 +375,7 @@ def test_an_array_that_does_not_fit_in_memory_is_refused_by_name(tmp_path):
     code = """
 import resource, sys
 from keras_vit.checkpoints.containers import open_arrays
-from keras_vit import CheckpointError
+from keras_vit.errors import CheckpointError
 with open_arrays(sys.argv[1]) as reader:
     now = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (now + 30 * 2**20,) * 2)
@@ -407,5 +408,5 @@ def test_a_bad_config_json_beside_the_weights_is_refused_at_once(tmp_path, make)
     write_npz(tmp_path / "model.npz", [("a", np.zeros(2, "float32"))])
     make(tmp_path / "config.json")
     with pytest.raises(CheckpointError, match="config.json") as caught:
-        checkpoints.inspect(tmp_path)
+        keras_vit.info(tmp_path)
     assert len(str(caught.value)) < 500

@@ -7,8 +7,10 @@ import shutil
 import numpy as np
 import pytest
 
-from keras_vit import CheckpointError, checkpoints
+import keras_vit
+from keras_vit import checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
+from keras_vit.errors import CheckpointError
 from keras_vit.images.protocols import complete
 from tests import torchvision_shim  # noqa: F401  before timm and transformers
 from tests.golden import FOLDER
@@ -36,7 +38,7 @@ EXACT = {"gelu": "exact"}
 )
 def test_loading_sets_the_protocol_of_the_library(source, protocol):
     """From the JSON beside the weights, or from the dialect; an argument takes precedence."""
-    assert checkpoints.inspect(FOLDER / source).protocol == protocol
+    assert keras_vit.info(FOLDER / source).protocol == protocol
     assert checkpoints.load(FOLDER / source).preprocessor.protocol == protocol
     asked = checkpoints.load(FOLDER / source, protocol={"name": "timm", "crop_pct": 1.0})
     assert asked.preprocessor.protocol == {"name": "timm", "crop_pct": 1.0}
@@ -94,7 +96,7 @@ FILES = {
 def test_the_protocol_is_read_from_the_json_of_a_library(golden, changes, protocol, tmp_path):
     """Missing keys have the library's defaults; scales and factors become a mean and a std."""
     name, file = FILES[golden]
-    found = checkpoints.inspect(with_json(tmp_path, golden, file, **changes)).protocol
+    found = keras_vit.info(with_json(tmp_path, golden, file, **changes)).protocol
     assert found == ({"name": name, **protocol} if protocol else name)
 
 
@@ -114,7 +116,7 @@ def test_preprocessing_without_a_protocol_gives_the_default_and_a_warning(
     """The weights load; the default protocol of the library prepares images."""
     folder = with_json(tmp_path, golden, name, **changes)
     with caplog.at_level(logging.WARNING, "keras_vit"):
-        found = checkpoints.inspect(folder).protocol
+        found = keras_vit.info(folder).protocol
     assert found == ("transformers" if default is ... else default)
     assert "is no protocol of keras_vit" in caplog.text
 
@@ -138,7 +140,7 @@ def test_preprocessing_without_a_protocol_gives_the_default_and_a_warning(
 def test_impossible_values_in_the_json_are_refused(golden, name, changes, message, tmp_path):
     """The message names the value or the JSON file."""
     with pytest.raises(CheckpointError, match=message):
-        checkpoints.inspect(with_json(tmp_path, golden, name, **changes))
+        keras_vit.info(with_json(tmp_path, golden, name, **changes))
 
 
 @pytest.mark.parametrize(
@@ -209,13 +211,11 @@ def test_timms_default_crop_depends_on_the_image_size():
 
 def test_convert_keeps_the_protocol(tmp_path):
     """An argument takes precedence over the files."""
-    checkpoints.convert(FOLDER / "hf_classifier", tmp_path / "a", "timm", lossy=True)
-    found = checkpoints.inspect(tmp_path / "a").protocol
+    keras_vit.convert(FOLDER / "hf_classifier", tmp_path / "a", "timm", lossy=True)
+    found = keras_vit.info(tmp_path / "a").protocol
     assert complete(found)["crop_mode"] == "squash"
-    checkpoints.convert(
-        FOLDER / "hf_classifier", tmp_path / "b", "timm", lossy=True, protocol="timm"
-    )
-    assert checkpoints.inspect(tmp_path / "b").protocol == "timm"
+    keras_vit.convert(FOLDER / "hf_classifier", tmp_path / "b", "timm", lossy=True, protocol="timm")
+    assert keras_vit.info(tmp_path / "b").protocol == "timm"
 
 
 def test_timm_and_transformers_read_the_written_protocol(tmp_path):

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from keras_vit import checkpoints
+import keras_vit
 from keras_vit.images.protocols import complete
-from keras_vit.sources.catalog import preset_named
+from keras_vit.presets.catalog import preset_named
 from tests.thorough import THOROUGH
 
 pytestmark = pytest.mark.without_backend
@@ -57,7 +57,7 @@ def sizes_of(info) -> dict:
 @pytest.mark.parametrize("name", REPOSITORIES)
 def test_a_published_repository_is_recognised(name, tmp_path):
     repository = REPOSITORIES[name]
-    info = checkpoints.inspect(write(tmp_path, repository))
+    info = keras_vit.info(write(tmp_path, repository))
     assert sizes_of(info) == repository["expected"]
     poolings = {"siglip": "map", "ijepa": "gap", "reg-1layer": "token_and_mean"}
     poolings |= {"deit-base-distilled": "token_and_distillation"}
@@ -128,9 +128,9 @@ def test_what_another_release_wrote_gives_the_same_model(name, change, tmp_path)
     plain, changed = tmp_path / "plain", tmp_path / "changed"
     for folder in (plain, changed):
         folder.mkdir()
-    expected = checkpoints.inspect(write(plain, repository))
+    expected = keras_vit.info(write(plain, repository))
     _change(repository, change)
-    info = checkpoints.inspect(write(changed, repository))
+    info = keras_vit.info(write(changed, repository))
     assert info.config == expected.config
     # One network has one dialect, but for classes that differ in parts which the file lacks.
     assert info.dialect.partition("/")[0] == expected.dialect.partition("/")[0]
@@ -142,9 +142,9 @@ def test_dinov3_without_registers_has_none(tmp_path):
     repository["json"]["config.json"]["num_register_tokens"] = 0
     name = next(name for name in repository["arrays"] if name.endswith("register_tokens"))
     repository["arrays"][name][1][1] = 0
-    assert checkpoints.inspect(write(tmp_path, repository)).config.num_registers == 0
+    assert keras_vit.info(write(tmp_path, repository)).config.num_registers == 0
     del repository["arrays"][name]
-    assert checkpoints.inspect(write(tmp_path, repository)).config.num_registers == 0
+    assert keras_vit.info(write(tmp_path, repository)).config.num_registers == 0
 
 
 def test_a_classifier_is_found_by_its_arrays_where_no_class_is_named(tmp_path):
@@ -153,7 +153,7 @@ def test_a_classifier_is_found_by_its_arrays_where_no_class_is_named(tmp_path):
     repository["json"]["config.json"].pop("architectures", None)
     arrays = {n: a for n, a in repository["arrays"].items() if n.startswith("vision_model.")}
     arrays |= {"classifier.weight": ["F32", [10, 768]], "classifier.bias": ["F32", [10]]}
-    info = checkpoints.inspect(write(tmp_path, {**repository, "arrays": arrays}))
+    info = keras_vit.info(write(tmp_path, {**repository, "arrays": arrays}))
     assert (info.dialect, info.config.num_classes) == ("transformers/siglip_classifier", 10)
     assert info.config.classifier == "gap"
 
@@ -161,7 +161,7 @@ def test_a_classifier_is_found_by_its_arrays_where_no_class_is_named(tmp_path):
 def test_names_that_do_not_number_the_classes_are_left_out(tmp_path, caplog):
     repository = copy.deepcopy(REPOSITORIES["google-vit-base"])
     repository["json"]["config.json"]["id2label"] = {"0": "a", "7": "b"}
-    assert checkpoints.inspect(write(tmp_path, repository)).labels is None
+    assert keras_vit.info(write(tmp_path, repository)).labels is None
     assert "id2label of the keys 0, 7, expected 0 to 1" in caplog.text
 
 
@@ -199,7 +199,7 @@ PROCESSORS = {
 def test_each_form_of_a_processor_has_its_meaning(form, tmp_path):
     repository = copy.deepcopy(REPOSITORIES["openai-b32"])
     repository["json"]["preprocessor_config.json"], want = PROCESSORS[form]
-    protocol = complete(checkpoints.inspect(write(tmp_path, repository)).protocol)
+    protocol = complete(keras_vit.info(write(tmp_path, repository)).protocol)
     assert {key: protocol[key] for key in want} == want
 
 
@@ -233,5 +233,5 @@ ROWS = {
 
 @pytest.mark.parametrize("row", ROWS)
 def test_a_row_of_the_catalog_has_the_configuration_of_its_repository(row, tmp_path):
-    found = checkpoints.inspect(write(tmp_path, REPOSITORIES[ROWS[row]])).config
+    found = keras_vit.info(write(tmp_path, REPOSITORIES[ROWS[row]])).config
     assert preset_named(row).config().to_dict() == found.to_dict()

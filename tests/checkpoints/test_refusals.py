@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from keras_vit import CheckpointError, checkpoints
+import keras_vit
+from keras_vit import checkpoints
+from keras_vit.errors import CheckpointError
 from tests import family_goldens, golden
 from tests.checkpoints.shards import INDEX, split
 from tests.helpers import HYBRID, normal, random_tiny, tiny
@@ -164,7 +166,7 @@ def refused(folder) -> str:
     with pytest.raises(CheckpointError) as caught:
         checkpoints.load(folder)
     with pytest.raises(CheckpointError) as again:
-        checkpoints.convert(folder, folder.with_name("converted"), "google")
+        keras_vit.convert(folder, folder.with_name("converted"), "google")
     assert str(again.value) == str(caught.value)
     assert str(folder) in str(caught.value)
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
@@ -312,7 +314,7 @@ def test_a_conversion_does_not_overwrite_the_weights_of_its_preset(tmp_path):
     weights = tmp_path / "preset" / "model.safetensors"
     before = weights.read_bytes()
     with pytest.raises(CheckpointError, match="source and destination are one file"):
-        checkpoints.convert(tmp_path / "preset", weights, "keras_vit", num_classes=0)
+        keras_vit.convert(tmp_path / "preset", weights, "keras_vit", num_classes=0)
     assert weights.read_bytes() == before
 
 

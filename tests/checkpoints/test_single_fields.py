@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from safetensors.torch import save_file
 
-from keras_vit import CheckpointError, checkpoints
+from keras_vit import checkpoints
+from keras_vit.errors import CheckpointError
 from tests.golden import relative_error
 from tests.live import timm, torch
 

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from keras_vit import CheckpointError, ConfigError, VisionTransformer, checkpoints
+import keras_vit
+from keras_vit import VisionTransformer, checkpoints
 from keras_vit.checkpoints import Source
+from keras_vit.errors import CheckpointError, ConfigError
 from tests.golden import FOLDER
 from tests.helpers import numpy_of, random_tiny
 from tests.words import raises
@@ -45,7 +47,7 @@ def chunked(arrays):
 
 
 def read(path, **arguments):
-    info = checkpoints.inspect(path, **TIMM, **arguments)
+    info = keras_vit.info(path, **TIMM, **arguments)
     assert info.dialect == "timm"
     return info
 
@@ -92,7 +94,7 @@ def test_a_head_of_several_layers_is_left_out(arrays, tmp_path):
     with raises(CheckpointError, "unexpected: head.norm.weight"):
         read(odd)
     images = np.linspace(-1, 1, 2 * 32 * 32 * 3, dtype="float32").reshape(2, 32, 32, 3)
-    size = checkpoints.inspect(FOLDER / "timm_token").config.image_size
+    size = keras_vit.info(FOLDER / "timm_token").config.image_size
     images = images[:, : size[0], : size[1]]
     first, second = (checkpoints.load(p, num_classes=0, **TIMM)(images) for p in (path, odd))
     np.testing.assert_array_equal(numpy_of(first), numpy_of(second))
@@ -194,12 +196,12 @@ def test_every_function_keeps_the_permission_of_a_source(tmp_path):
     allowed = Source.of(tmp_path / "x.pth", allow_pickle_weights=True)
     plain = Source.of(tmp_path / "x.pth")
     other = tmp_path / "x.safetensors"
-    assert checkpoints.verify(allowed, other, **heads).passed
-    assert checkpoints.verify(other, plain, allow_pickle_weights=True, **heads).passed
-    assert checkpoints.inspect(plain, allow_pickle_weights=True, **heads).dialect == "torchvision"
+    assert keras_vit.verify(allowed, other, **heads).passed
+    assert keras_vit.verify(other, plain, allow_pickle_weights=True, **heads).passed
+    assert keras_vit.info(plain, allow_pickle_weights=True, **heads).dialect == "torchvision"
     assert not plain.allow_pickle_weights
     with raises(CheckpointError, "allow_pickle_weights=True"):
-        checkpoints.verify(plain, other, **heads)
+        keras_vit.verify(plain, other, **heads)
 
 
 @pytest.mark.on_one_backend("torch")
@@ -217,7 +219,7 @@ def test_names_of_transformers_5_in_memory_are_read(tmp_path):
         model = getattr(transformers, f"{family}ForImageClassification")(config)
         state = {f"model.{name}": array for name, array in model.state_dict().items()}
         torch.save({"state_dict": state}, tmp_path / "x.ckpt")
-        info = checkpoints.inspect(tmp_path / "x.ckpt", num_heads=2, allow_pickle_weights=True)
+        info = keras_vit.info(tmp_path / "x.ckpt", num_heads=2, allow_pickle_weights=True)
         assert (info.dialect, info.config.num_classes) == (dialect, 2)
 
 

@@ -8,10 +8,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from keras_vit import CheckpointError, VisionTransformer, checkpoints
+import keras_vit
+from keras_vit import VisionTransformer, checkpoints
 from keras_vit.checkpoints import transfer
 from keras_vit.checkpoints.containers import open_arrays, write_npz
 from keras_vit.checkpoints.opening import OpenSource
+from keras_vit.errors import CheckpointError
 from tests.golden import CASES, FOLDER, expected, load_case, relative_error
 from tests.helpers import assert_same_arrays, random_tiny, stored, tiny
 
@@ -40,28 +42,28 @@ def test_loading_and_saving_an_official_file_is_bitwise_equal(dialect, name, tmp
 def test_convert_translates_published_names_to_linen_and_back(tmp_path):
     """The converted file equals the reference's file of the other naming, bit by bit."""
     published, linen = FOLDER / "vit_token_published.npz", FOLDER / "vit_token_linen.npz"
-    checkpoints.convert(published, tmp_path / "linen.npz", "google_linen")
+    keras_vit.convert(published, tmp_path / "linen.npz", "google_linen")
     assert_same_file(tmp_path / "linen.npz", linen)
-    checkpoints.convert(linen, tmp_path / "published.npz", "google")
+    keras_vit.convert(linen, tmp_path / "published.npz", "google")
     assert_same_file(tmp_path / "published.npz", published)
 
 
 def test_convert_refuses_its_source_and_a_folder_of_keras_vit(tmp_path):
     """Such a folder would lack config.json, without which weights are refused."""
     with pytest.raises(CheckpointError, match="source and destination are one file"):
-        checkpoints.convert(SOURCE, SOURCE, "google")
+        keras_vit.convert(SOURCE, SOURCE, "google")
     with pytest.raises(CheckpointError, match="save_to_preset"):
-        checkpoints.convert(SOURCE, tmp_path / "x", "keras_vit")
+        keras_vit.convert(SOURCE, tmp_path / "x", "keras_vit")
     assert not (tmp_path / "x").exists()
 
 
 def test_convert_may_resize_and_drop_the_head(tmp_path):
     """As on loading; but a conversion does not make a new head."""
-    checkpoints.convert(SOURCE, tmp_path / "x.npz", "google", image_size=24, num_classes=0)
-    found = checkpoints.inspect(tmp_path / "x.npz").config
+    keras_vit.convert(SOURCE, tmp_path / "x.npz", "google", image_size=24, num_classes=0)
+    found = keras_vit.info(tmp_path / "x.npz").config
     assert (found.image_size, found.num_classes) == ((24, 24), 0)
     with pytest.raises(CheckpointError, match="a conversion makes no new head"):
-        checkpoints.convert(SOURCE, tmp_path / "y.npz", "google", num_classes=3)
+        keras_vit.convert(SOURCE, tmp_path / "y.npz", "google", num_classes=3)
     assert not (tmp_path / "y.npz").exists()
 
 
@@ -73,7 +75,7 @@ def test_training_checkpoints_load_without_their_optimizer_state(prefix, tmp_pat
         arrays["opt/state/step"] = np.zeros((), "int32")
         arrays["opt/state/param_states/cls/momentum"] = np.zeros((1, 1, 24), "float32")
     write_npz(tmp_path / "x.npz", arrays.items())
-    info = checkpoints.inspect(tmp_path / "x.npz")
+    info = keras_vit.info(tmp_path / "x.npz")
     assert info.prefix == prefix
     assert set(info.ignored.values()) <= {"optimizer state"}
     want = expected("vit_token_published")
@@ -94,7 +96,7 @@ def test_files_of_other_float_types_load_and_convert(dtype, tmp_path):
     variables = transfer.weights_by_path(checkpoints.load(tmp_path / "x.npz"))
     got = keras.ops.convert_to_numpy(variables["head/kernel"])
     assert np.array_equal(got, arrays["head/kernel"].astype("float32"))
-    checkpoints.convert(tmp_path / "x.npz", tmp_path / "y.npz", "google")
+    keras_vit.convert(tmp_path / "x.npz", tmp_path / "y.npz", "google")
     assert_same_file(tmp_path / "x.npz", tmp_path / "y.npz")
 
 
@@ -247,7 +249,7 @@ def test_a_number_beyond_the_range_of_float32_is_refused(path, image_size, sign,
 
 def test_inspect_counts_the_parameters_of_the_model():
     """As `count_params` of the loaded model."""
-    assert checkpoints.inspect(SOURCE).num_parameters == checkpoints.load(SOURCE).count_params()
+    assert keras_vit.info(SOURCE).num_parameters == checkpoints.load(SOURCE).count_params()
 
 
 def test_save_refuses_other_models_by_their_class(tmp_path):

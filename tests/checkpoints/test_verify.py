@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
+import keras_vit
 from keras_vit import checkpoints, cli
 from keras_vit.checkpoints.libraries import LibraryUnavailableError, run_library
 from keras_vit.errors import CheckpointError
@@ -23,31 +24,31 @@ def test_a_checkpoint_is_compared_with_its_librarys_code(name):
     from tests import torchvision_shim  # noqa: F401  so that timm imports beside any torch
 
     pytest.importorskip({"t": "timm", "h": "transformers", "k": "keras_hub"}[name[0]])
-    result = checkpoints.verify(FOLDER / name)
+    result = keras_vit.verify(FOLDER / name)
     (check,) = result.checks
     assert result.passed
     assert check.name == "logits"
     assert check.expected.partition(" ")[0] in ("timm", "transformers", "keras-hub")
     if name == "timm_token":
-        assert not checkpoints.verify(FOLDER / name, numerics={"gelu": "tanh"}).passed
+        assert not keras_vit.verify(FOLDER / name, numerics={"gelu": "tanh"}).passed
 
 
 def test_two_checkpoints_are_compared_on_every_backend(tmp_path):
     """A lossless conversion has no difference; a lossy one has the other GELU's."""
     source = random_tiny(num_classes=3)
     checkpoints.save(source, tmp_path / "tanh.npz")
-    checkpoints.convert(tmp_path / "tanh.npz", tmp_path / "same.npz", "google_linen")
-    result = checkpoints.verify(tmp_path / "tanh.npz", tmp_path / "same.npz")
+    keras_vit.convert(tmp_path / "tanh.npz", tmp_path / "same.npz", "google_linen")
+    result = keras_vit.verify(tmp_path / "tanh.npz", tmp_path / "same.npz")
     assert max(check.difference for check in result.checks) == 0
-    checkpoints.convert(
+    keras_vit.convert(
         tmp_path / "tanh.npz", tmp_path / "exact", "keras_hub", lossy=True, image_size=16
     )
-    result = checkpoints.verify(tmp_path / "tanh.npz", tmp_path / "exact")
+    result = keras_vit.verify(tmp_path / "tanh.npz", tmp_path / "exact")
     logits = next(check for check in result.checks if check.name == "logits")
     assert 1e-6 < logits.difference < 0.1
     checkpoints.save(random_tiny(image_size=24), tmp_path / "larger.npz")
     with raises(CheckpointError, "(16, 16, 3)", "(24, 24, 3)", "Give both one image_size"):
-        checkpoints.verify(tmp_path / "tanh.npz", tmp_path / "larger.npz")
+        keras_vit.verify(tmp_path / "tanh.npz", tmp_path / "larger.npz")
 
 
 @on_torch
@@ -61,7 +62,7 @@ def test_a_changed_weight_is_located_by_the_first_block_that_differs(tmp_path):
     arrays["blocks.1.mlp.fc1.weight"] = arrays["blocks.1.mlp.fc1.weight"].copy()
     arrays["blocks.1.mlp.fc1.weight"][0, 0] += 0.5
     save_file(arrays, folder / "model.safetensors")
-    result = checkpoints.verify(folder, FOLDER / "timm_token")
+    result = keras_vit.verify(folder, FOLDER / "timm_token")
     passed = {check.name: check.passed for check in result.checks}
     assert passed == {"block_0": True, "block_1": False, "logits": False}
 
@@ -73,7 +74,7 @@ def test_a_bare_file_cannot_be_run_by_its_library():
     with raises(LibraryUnavailableError, "timm reads a folder with its config.json"):
         run_library("timm", path, images)
     with raises(LibraryUnavailableError, "vit_rep.npz", "google dialect", "another checkpoint"):
-        checkpoints.verify(FOLDER / "vit_rep.npz")
+        keras_vit.verify(FOLDER / "vit_rep.npz")
 
 
 @on_torch

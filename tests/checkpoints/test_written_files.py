@@ -2,8 +2,10 @@
 
 import pytest
 
-from keras_vit import CheckpointError, checkpoints
+import keras_vit
+from keras_vit import checkpoints
 from keras_vit.checkpoints.libraries import run_library
+from keras_vit.errors import CheckpointError
 from tests.golden import CASES, FOLDER, expected, relative_error
 from tests.helpers import assert_same_arrays, normal, only_under, random_tiny, stored
 from tests.words import raises
@@ -54,7 +56,7 @@ def test_a_library_gives_the_outputs_of_a_saved_model(dialect, fields, tmp_path)
     """Of random weights; the library reads the JSON and the arrays that `save` writes."""
     model = random_tiny(**({**EXACT, **fields} if dialect == "keras_hub" else fields))
     checkpoints.save(model, tmp_path / "x", dialect)
-    written = checkpoints.inspect(tmp_path / "x").config
+    written = keras_vit.info(tmp_path / "x").config
     image = normal(2, *written.image_size, written.channels)
     found = outputs_of(dialect, tmp_path / "x", image)
     assert relative_error(found, model.predict(image, verbose=0)) <= 1e-5
@@ -81,7 +83,7 @@ def test_a_library_gives_the_official_outputs_from_official_weights(dialect, nam
     case, want = CASES[name], expected(name)
     config = {"image_size": tuple(case["config"]["image_size"])}
     config["classifier"] = case["config"]["classifier"]
-    checkpoints.convert(FOLDER / case["checkpoint"], tmp_path / "x", dialect, **config)
+    keras_vit.convert(FOLDER / case["checkpoint"], tmp_path / "x", dialect, **config)
     found = outputs_of(dialect, tmp_path / "x", want["image"])
     assert relative_error(found, want["logits" if "logits" in want else "pre_logits"]) <= 1e-5
 
@@ -97,10 +99,10 @@ def test_official_hybrids_are_written_only_as_lossy(tmp_path):
         "numerics.std_conv_epsilon=1e-05, where it computes 1e-08",
         "Nothing was written. lossy=True writes the weights nevertheless",
     ):
-        checkpoints.convert(source, tmp_path / "x", "timm")
+        keras_vit.convert(source, tmp_path / "x", "timm")
     assert list(tmp_path.iterdir()) == []
-    checkpoints.convert(source, tmp_path / "x", "timm", lossy=True)
+    keras_vit.convert(source, tmp_path / "x", "timm", lossy=True)
     error = relative_error(outputs_of("timm", tmp_path / "x", want["image"]), want["logits"])
     assert 1e-5 < error < 1e-1
-    checkpoints.convert(tmp_path / "x", tmp_path / "back.npz", "google", lossy=True)
+    keras_vit.convert(tmp_path / "x", tmp_path / "back.npz", "google", lossy=True)
     assert_same_arrays(stored(source), stored(tmp_path / "back.npz"))

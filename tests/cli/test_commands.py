@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import keras_vit
 from keras_vit import __version__, cli
-from keras_vit.checkpoints import inspect
-from keras_vit.sources.catalog import CATALOG
+from keras_vit.presets.catalog import CATALOG
 from tests.forks import Nursery
 from tests.golden import FOLDER
 from tests.processes import python
@@ -56,10 +56,10 @@ def test_convert_writes_another_dialect_and_another_image_size(capsys, tmp_path)
     """From a file of the dialect google."""
     destination = tmp_path / "x.npz"
     run(capsys, "convert", FOLDER / "vit_rep.npz", destination, "--to", "google_linen")
-    assert inspect(destination).dialect == "google_linen"
+    assert keras_vit.info(destination).dialect == "google_linen"
     arguments = ("--to", "google", "--image-size", "24", "32")
     run(capsys, "convert", FOLDER / "vit_rep.npz", destination, *arguments)
-    assert inspect(destination, image_size=(24, 32)).config.grid == (6, 8)
+    assert keras_vit.info(destination, image_size=(24, 32)).config.grid == (6, 8)
 
 
 def test_predict_takes_files_and_folders(capsys, tmp_path):
@@ -109,7 +109,7 @@ def test_list_prints_presets_and_version_the_release(capsys):
 
 ANSWER = """
 import sys
-from keras_vit.environment import backend
+from keras_vit.support import backend
 from keras_vit import cli
 start, kept = backend.start, []
 backend.start = lambda **options: kept.append(start(**options))
@@ -203,7 +203,7 @@ def test_a_table_on_a_narrow_terminal_folds_no_name(capsys, monkeypatch):
 @pytest.mark.without_backend
 def test_notes_are_one_line_and_other_libraries_log_nothing(capsys, monkeypatch):
     """Warnings and log lines; afterwards all is as it was."""
-    from keras_vit.text import log, warn
+    from keras_vit.support.text import log, warn
 
     def noisy(*arguments, **named):
         warn("a warning")
@@ -420,7 +420,7 @@ def test_demo_predicts_fine_tunes_saves_reloads_and_explains(tmp_path, nursery):
     assert float(after.split()[-1]) > float(before) + 30
     assert float(printed.split("largest difference of a probability: ")[1].split()[0]) < 1e-4
     assert "What the model sees" in (tmp_path / "index.html").read_text()
-    assert inspect(tmp_path / "vit_digits_odd_even").config.num_classes == 2
+    assert keras_vit.info(tmp_path / "vit_digits_odd_even").config.num_classes == 2
 
 
 @pytest.mark.without_backend

@@ -5,12 +5,12 @@ import csv
 import keras
 import pytest
 
-from keras_vit import VisionTransformer, cli, vit_ti16
-from keras_vit.finetune import AugregRecipe, TransferRecipe, enable_lora, finetune_preset
+from keras_vit import VisionTransformer, cli, finetune, vit_ti16
+from keras_vit.training import AugregRecipe, TransferRecipe, enable_lora
 from tests.digits import LOOPS, write_folders
 from tests.helpers import tiny
 
-# Each backend tests the functions behind the command in tests/finetune.
+# Each backend tests the functions behind the command in tests/training.
 pytestmark = pytest.mark.on_one_backend("torch")
 
 
@@ -23,7 +23,7 @@ def desk(tmp_path_factory):
     return folder
 
 
-def finetune(desk, *arguments) -> int:
+def run_finetune(desk, *arguments) -> int:
     fixed = ("finetune", desk / "train", "--preset", desk / "tiny", "--batch-size", 8)
     return cli.main([str(a) for a in (*fixed, *arguments)])
 
@@ -32,7 +32,7 @@ def test_finetune_trains_on_folders_and_saves_presets(desk, capsys):
     """A second run is refused; with --resume the finished training is left unchanged."""
     out = desk / "out"
     arguments = ("--steps", 4, "--validation", desk / "test", "--layer-decay", 0.75, "--out", out)
-    assert finetune(desk, *arguments) == 0
+    assert run_finetune(desk, *arguments) == 0
     printed = capsys.readouterr().out
     assert "4/4 - " in printed
     assert "Highest validation accuracy" in printed
@@ -46,11 +46,11 @@ def test_finetune_trains_on_folders_and_saves_presets(desk, capsys):
         assert VisionTransformer.from_preset(out / preset).labels == ("loop", "open")
 
     before = (out / "last" / "model.safetensors").read_bytes()
-    assert finetune(desk, *arguments) == 2
+    assert run_finetune(desk, *arguments) == 2
     assert "exists already" in capsys.readouterr().err
-    assert finetune(desk, *arguments, "--resume") == 0
+    assert run_finetune(desk, *arguments, "--resume") == 0
     assert (out / "last" / "model.safetensors").read_bytes() == before
-    assert finetune(desk, *arguments, "--resume", "--seed", 1) == 2
+    assert run_finetune(desk, *arguments, "--resume", "--seed", 1) == 2
     assert "data.seed: begun with 0, now 1" in capsys.readouterr().err
 
 
@@ -60,9 +60,9 @@ def test_an_interrupted_finetune_says_how_to_continue(desk, capsys, monkeypatch)
     def interrupted(*arguments, **named):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("keras_vit.finetune.preset.train", interrupted)
+    monkeypatch.setattr("keras_vit.training.finetuning.train", interrupted)
     arguments = ("--head-only", "--label-smoothing", 0.1, "--augmentation", "light1")
-    assert finetune(desk, *arguments, "--out", desk / "interrupted") == 130
+    assert run_finetune(desk, *arguments, "--out", desk / "interrupted") == 130
     assert "with --resume continues" in capsys.readouterr().err
 
 
@@ -76,7 +76,7 @@ def test_an_interrupted_finetune_says_how_to_continue(desk, capsys, monkeypatch)
 )
 def test_bad_arguments_are_refused_by_name(desk, capsys, arguments, message):
     """Before the first step, and before the output folder is made."""
-    assert finetune(desk, "--out", desk / "bad", *arguments) == 2
+    assert run_finetune(desk, "--out", desk / "bad", *arguments) == 2
     assert message in capsys.readouterr().err.replace("\n", " ")
     assert not (desk / "bad").exists()
 
@@ -95,13 +95,13 @@ def test_the_head_is_kept_if_the_classes_are_those_of_the_preset(desk, tmp_path)
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            finetune_preset(tmp_path / "preset", desk / "train", out=tmp_path / "out", learns=see)
+            finetune(tmp_path / "preset", desk / "train", out=tmp_path / "out", learns=see)
     assert heads == [[3, -3], [0, 0], [0, 0]]
 
 
 def test_a_builder_in_place_of_a_preset_gives_fresh_weights(desk, tmp_path):
     """The model has the class names of the folder as labels."""
-    trained = finetune_preset(
+    trained = finetune(
         vit_ti16,
         desk / "test",
         out=tmp_path / "out",
@@ -122,13 +122,13 @@ def test_every_option_of_the_recipe_reaches_the_training(desk, monkeypatch):
         calls.append((source, arguments["recipe"], arguments["learns"]))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("keras_vit.finetune.preset.finetune_preset", stop)
-    monkeypatch.delattr("keras_vit.finetune.finetune_preset", raising=False)
+    monkeypatch.setattr("keras_vit.training.finetuning.finetune", stop)
+    monkeypatch.delattr("keras_vit.finetune", raising=False)
     stated = ("--ema", 0.9, "--weight-decay", 0, "--optimizer", "muon", "--label-smoothing", 0.1)
-    assert finetune(desk, *stated, "--lora-rank", 2, "--out", desk / "x") == 130
+    assert run_finetune(desk, *stated, "--lora-rank", 2, "--out", desk / "x") == 130
     scratch = ("finetune", desk / "train", "--from-scratch", "vit_ti16", "--steps", 30)
     assert cli.main([str(a) for a in (*scratch, "--weight-decay", 0, "--out", desk / "x")]) == 130
-    assert finetune(desk, "--out", desk / "x") == 130
+    assert run_finetune(desk, "--out", desk / "x") == 130
     (_, first, lora), (source, second, learns), (_, third, _) = calls
     options = {"ema": 0.9, "weight_decay": 0.0, "optimizer": "muon", "label_smoothing": 0.1}
     assert first == TransferRecipe(500, 8, one_hot=True, **options)
@@ -148,14 +148,14 @@ def test_the_steps_asked_for_fill_equal_epochs(desk, monkeypatch, steps, epochs)
         planned.append((len(data), recipe.fit_args(model)["epochs"]))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("keras_vit.finetune.preset.train", stop)
-    assert finetune(desk, "--steps", steps, "--accumulate", 2, "--out", desk / "planned") == 130
+    monkeypatch.setattr("keras_vit.training.finetuning.train", stop)
+    assert run_finetune(desk, "--steps", steps, "--accumulate", 2, "--out", desk / "planned") == 130
     assert planned == [(2 * steps // epochs, epochs)]
 
 
 def test_a_seed_may_be_larger_than_the_seeds_of_keras(desk):
     """Keras refuses seeds from 2**32 on by an error that ended in a traceback."""
-    assert finetune(desk, "--steps", 1, "--seed", 2**40, "--out", desk / "seeded") == 0
+    assert run_finetune(desk, "--steps", 1, "--seed", 2**40, "--out", desk / "seeded") == 0
 
 
 def test_images_of_one_class_alone_are_refused_for_their_number(desk, capsys):

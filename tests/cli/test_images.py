@@ -6,8 +6,9 @@ import signal
 import numpy as np
 import pytest
 
-from keras_vit import VisionTransformer, cli, evaluate, features
+from keras_vit import VisionTransformer, cli, evaluate
 from keras_vit.data import from_folder
+from keras_vit.evaluation import features
 from tests.digits import digits, write_folders
 
 # Each backend tests the functions behind the commands, and `predict` in test_cli.py.

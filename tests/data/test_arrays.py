@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from keras_vit import ConfigError, Preprocessor
+from keras_vit import Preprocessor
 from keras_vit.data import Augmentation, from_arrays
+from keras_vit.errors import ConfigError
 from tests.helpers import tiny
 
 GREY = Preprocessor(8, channels=1)

@@ -7,7 +7,7 @@ import warnings
 import keras
 import pytest
 
-from keras_vit.finetune import Resume
+from keras_vit.training import Resume
 from tests.data.runs import epochs_of, fit, numbered, small_model, trained_on
 
 

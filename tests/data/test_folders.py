@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from keras_vit import ConfigError, Preprocessor
+from keras_vit import Preprocessor
 from keras_vit.data import from_arrays, from_folder
 from keras_vit.data.by_name import training_and_validation
+from keras_vit.errors import ConfigError
 from tests.helpers import tiny
 
 PLAIN = Preprocessor(16)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit import ConfigError, Preprocessor
+from keras_vit import Preprocessor
 from keras_vit.data import Augmentation, from_arrays, from_grain
+from keras_vit.errors import ConfigError
 from tests.data.test_shards import AUGMENTED
 from tests.digits import digits
 from tests.helpers import KERAS_3_14, numpy_of, random_tiny
@@ -149,7 +150,7 @@ def test_a_grain_data_set_trains_scores_and_gives_features():
     actual, expected = (keras_vit.evaluate(model, d) for d in (data, (images, labels)))
     assert (actual.count, actual.top1) == (12, expected.top1)
     np.testing.assert_allclose(
-        keras_vit.features(model, data).values,
-        keras_vit.features(model, images).values,
+        keras_vit.evaluation.features(model, data).values,
+        keras_vit.evaluation.features(model, images).values,
         atol=1e-5,
     )

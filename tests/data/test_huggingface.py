@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from keras_vit import ConfigError, Preprocessor
+from keras_vit import Preprocessor
 from keras_vit.data import from_huggingface
+from keras_vit.errors import ConfigError
 from tests.digits import digits, write_folders
 
 pytestmark = pytest.mark.without_backend

@@ -6,9 +6,10 @@ import threading
 import numpy as np
 import pytest
 
-from keras_vit import ConfigError, Preprocessor
+from keras_vit import Preprocessor
 from keras_vit.data import AUGREG, Augmentation, from_arrays, from_folder
 from keras_vit.data.pipeline import Pipeline
+from keras_vit.errors import ConfigError
 from tests.data.runs import numbered, trained_on
 
 EVERYTHING = Augmentation(randaugment=(2, 15), mixup=0.5, cutmix=1.0)

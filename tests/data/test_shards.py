@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from keras_vit import ConfigError, Preprocessor
+from keras_vit import Preprocessor
 from keras_vit.data import Augmentation, from_arrays
+from keras_vit.errors import ConfigError
 
 pytestmark = pytest.mark.without_backend
 

@@ -6,8 +6,9 @@ import sys
 import numpy as np
 import pytest
 
-from keras_vit import ConfigError, Preprocessor
+from keras_vit import Preprocessor
 from keras_vit.data import from_tfds, tfds
+from keras_vit.errors import ConfigError
 from tests.digits import digits
 
 pytestmark = pytest.mark.without_backend

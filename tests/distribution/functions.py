@@ -8,8 +8,8 @@ import numpy as np
 from PIL import Image
 
 import keras_vit
-from keras_vit import finetune
-from keras_vit.inference import run
+from keras_vit import training
+from keras_vit.models.inference import run
 from tests.distribution.training import model_of
 
 RNG = np.random.default_rng(0)
@@ -22,7 +22,7 @@ def compiled() -> keras_vit.VisionTransformer:
     """A small model with SGD."""
     model = model_of()
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(finetune.LayerwiseSGD(0.1, momentum=0.9), loss, metrics=["accuracy"])
+    model.compile(training.LayerwiseSGD(0.1, momentum=0.9), loss, metrics=["accuracy"])
     return model
 
 
@@ -47,9 +47,11 @@ def outputs(model: Any, count: int, folder: Path, out: Path) -> list[np.ndarray]
         run(model, images, batch_size=8),
         np.array([[p for _, p in sorted(row)] for row in model.classify(PICTURES[:count])]),
         model.tokens(images, batch_size=8).patches,
-        keras_vit.features(model, images, batch_size=8, cache=out.with_suffix(".cache")).values,
+        keras_vit.evaluation.features(
+            model, images, batch_size=8, cache=out.with_suffix(".cache")
+        ).values,
         np.array([scores.top1, scores.loss, scores.calibration_error]),
         np.load(out),
-        keras_vit.attention_maps(model, images)[0],
+        keras_vit.explanation.attention_maps(model, images)[0],
         keras_vit.explain(model, images).patches,
     ]

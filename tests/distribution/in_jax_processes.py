@@ -16,7 +16,7 @@ import numpy as np
 
 import keras_vit
 from keras_vit import distribution
-from keras_vit.inference import run
+from keras_vit.models.inference import run
 from tests import light_compilation
 from tests.distribution import training
 from tests.distribution.forked import results

@@ -12,7 +12,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from keras_vit import distribution, finetune
+from keras_vit import distribution
+from keras_vit import training as recipes
 from keras_vit.data import from_arrays
 from tests.distribution import training
 from tests.distribution.training import (
@@ -52,7 +53,7 @@ def main():
     )
 
     model = model_of()
-    model.compile(finetune.LayerwiseSGD(0.1), "sparse_categorical_crossentropy")
+    model.compile(recipes.LayerwiseSGD(0.1), "sparse_categorical_crossentropy")
     distribution.ddp(model)
     # Keras 3.16 takes the mean itself; an older one never does.
     report["means"] = model.optimizer.sum_over_processes + hasattr(model, "ddp_model")

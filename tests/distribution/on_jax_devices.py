@@ -17,7 +17,7 @@ import jax
 import keras
 import numpy as np
 
-from keras_vit import distribution, finetune
+from keras_vit import distribution, training
 from tests.distribution import functions
 from tests.distribution.functions import IMAGES, LABELS, compiled
 from tests.distribution.training import (
@@ -36,7 +36,7 @@ STEPS = times(8, 25)
 def trained():
     """The loss per update and the weights after a short training by the recipe."""
     model = model_of()
-    recipe = finetune.TransferRecipe(
+    recipe = training.TransferRecipe(
         STEPS, 32, learning_rate=0.1, clip_norm=0.1, accumulate=2, ema=0.5
     )
     model.compile(**recipe.compile_args(model))

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_vit import finetune
+from keras_vit import training as recipes
 from tests.distribution import training
 from tests.distribution.functions import IMAGES, LABELS, compiled, outputs, write_pictures
 from tests.distribution.training import COUNTS, distance, model_of
@@ -44,16 +44,16 @@ def main():
     report = {}
     sgd = {"clip_norm": 0.1, "learning_rate": 0.1}
     adam = {"clip_norm": 0.1, "learning_rate": 0.01}
-    recipes = {
-        "SGD": (finetune.TransferRecipe, sgd),
+    tried = {
+        "SGD": (recipes.TransferRecipe, sgd),
         "SGD, accumulated, averaged": (
-            finetune.TransferRecipe,
+            recipes.TransferRecipe,
             {**sgd, "accumulate": 2, "ema": 0.5},
         ),
-        "AdamW": (finetune.AugregRecipe, adam),
+        "AdamW": (recipes.AugregRecipe, adam),
     }
     for name in training.RECIPES:
-        recipe, options = recipes[name]
+        recipe, options = tried[name]
         one = trained(tf.distribute.get_strategy(), recipe, **options)
         mirrored = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
         losses, state, apart = trained(mirrored, recipe, **options)

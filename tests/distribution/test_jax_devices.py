@@ -3,7 +3,8 @@
 import keras
 import pytest
 
-from keras_vit import ConfigError, distribution
+from keras_vit import distribution
+from keras_vit.errors import ConfigError
 from tests.distribution.programs import findings
 from tests.thorough import THOROUGH
 

@@ -3,8 +3,9 @@
 import keras
 import pytest
 
-from keras_vit import ConfigError, finetune
+from keras_vit import training
 from keras_vit.distribution import ddp, process
+from keras_vit.errors import ConfigError
 from tests.distribution.programs import TORCHRUN, findings
 from tests.helpers import tiny
 
@@ -65,7 +66,7 @@ def test_fsdp_is_refused():
     )
     try:
         model = tiny()
-        model.compile(finetune.LayerwiseSGD(0.1), "mse")
+        model.compile(training.LayerwiseSGD(0.1), "mse")
         fully_shard(model, mesh=init_device_mesh("cpu", (1,)))
         with pytest.raises(ConfigError, match="FSDP"):
             ddp(model)
@@ -80,7 +81,7 @@ def test_ddp_refuses_what_it_cannot_train():
     model.compile("sgd", "mse")
     with pytest.raises(ConfigError, match="compile_args"):
         ddp(model)
-    model.compile(finetune.LayerwiseSGD(0.1), "mse")
+    model.compile(training.LayerwiseSGD(0.1), "mse")
     with pytest.raises(ConfigError, match="torchrun"):
         ddp(model)
 

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 import keras_vit
-from keras_vit import finetune
+from keras_vit import training
 from keras_vit.data import Augmentation, from_arrays
 from keras_vit.distribution.processes import whole
 from tests.thorough import THOROUGH
@@ -70,7 +70,7 @@ def trained(
         StoppedError: the epoch `stop_after` has ended.
     """
     model = model_of(seed)
-    recipe = finetune.TransferRecipe(
+    recipe = training.TransferRecipe(
         epochs * steps_per_epoch // 2,
         2 * BATCH_SIZE,
         learning_rate=0.1,
@@ -107,7 +107,7 @@ def trained(
         keras.callbacks.LambdaCallback(on_train_batch_end=batch_ended, on_epoch_end=epoch_ended),
     ]
     if folder is not None:
-        callbacks.append(finetune.Resume(folder, data))
+        callbacks.append(training.Resume(folder, data))
     model.fit(data, shuffle=False, verbose=0, callbacks=callbacks, **fit)
     variables = [*model.weights, *model.optimizer.variables]
     return Trained(data.shard, losses, [np.array(whole(v), "float64") for v in variables])
@@ -144,7 +144,7 @@ def trained_on_whole_passes(
         IMAGES[:19], LABELS[:19], model, 8, augmentation=Augmentation(mixup=0.3), shard=shard
     )
     validation = from_arrays(IMAGES[:19], LABELS[:19], model, 8, one_hot=True)
-    recipe = finetune.TransferRecipe(
+    recipe = training.TransferRecipe(
         6, 8, learning_rate=0.1, one_hot=True, steps_per_epoch=len(data)
     )
     model.compile(**recipe.compile_args(model))

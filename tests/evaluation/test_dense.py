@@ -8,7 +8,7 @@ from safetensors.numpy import save_file
 from sklearn.linear_model import Ridge
 from sklearn.metrics import accuracy_score, jaccard_score
 
-from keras_vit import CheckpointError, ConfigError
+from keras_vit.errors import CheckpointError, ConfigError
 from keras_vit.evaluation import DenseProbe, dense_probe
 from keras_vit.evaluation.label_maps import areas_of
 from tests.helpers import assert_close, normal, random_tiny

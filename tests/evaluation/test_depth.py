@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 from safetensors.numpy import save_file
 
-from keras_vit import CheckpointError, ConfigError
+from keras_vit.errors import CheckpointError, ConfigError
 from keras_vit.evaluation import DepthProbe
 from tests.helpers import assert_close, normal, random_tiny
 

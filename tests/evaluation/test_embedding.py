@@ -7,9 +7,9 @@ import shutil
 import numpy as np
 import pytest
 
-from keras_vit import ConfigError, embed, features
-from keras_vit.errors import WriteError
-from keras_vit.evaluation import parts
+from keras_vit import embed
+from keras_vit.errors import ConfigError, WriteError
+from keras_vit.evaluation import features, parts
 from tests.disk import full_disk
 from tests.helpers import random_tiny
 

@@ -4,8 +4,9 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit import ConfigError, features
 from keras_vit.data import from_arrays, from_folder
+from keras_vit.errors import ConfigError
+from keras_vit.evaluation import features
 from tests.helpers import assert_close, random_tiny
 
 

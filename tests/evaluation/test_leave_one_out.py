@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import average_precision_score
 
-from keras_vit import ConfigError
+from keras_vit.errors import ConfigError
 from keras_vit.evaluation.least_squares import LeastSquares, make_targets
 from keras_vit.evaluation.leave_one_out import (
     calibrating_scale,
@@ -17,7 +17,7 @@ from keras_vit.evaluation.leave_one_out import (
     platt_scaling,
     score,
 )
-from keras_vit.losses import probabilities_of
+from keras_vit.models.losses import probabilities_of
 
 pytestmark = pytest.mark.without_backend
 

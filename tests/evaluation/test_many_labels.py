@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, f1_score, log_loss
 
-from keras_vit import ConfigError, PresetError, VisionTransformer, evaluate
-from keras_vit.checkpoints import inspect
+import keras_vit
+from keras_vit import VisionTransformer, evaluate
 from keras_vit.data import from_arrays
+from keras_vit.errors import ConfigError, PresetError
 from keras_vit.evaluation import choose_thresholds
 from keras_vit.evaluation.many_labels import average_precision
-from keras_vit.finetune import TransferRecipe
+from keras_vit.training import TransferRecipe
 from tests.helpers import normal, numpy_of, random_tiny, tiny
 
 CLASSES = 4
@@ -135,7 +136,7 @@ def test_presets_and_keras_files_keep_thresholds(tmp_path, thresholds):
     model.save(tmp_path / "model.keras")
     again = VisionTransformer.from_preset(tmp_path / "preset")
     assert again.thresholds == expected
-    assert inspect(tmp_path / "preset").thresholds == thresholds
+    assert keras_vit.info(tmp_path / "preset").thresholds == thresholds
     assert keras.saving.load_model(tmp_path / "model.keras").thresholds == expected
     bare = VisionTransformer.from_preset(tmp_path / "preset", load_weights=False)
     assert bare.thresholds == expected

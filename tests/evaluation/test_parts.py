@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
-from keras_vit import ConfigError
+from keras_vit.errors import ConfigError
 from keras_vit.evaluation import parts as parts_module
 from keras_vit.evaluation.parts import Parts
 

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from keras_vit import ConfigError, VisionTransformer, checkpoints, features
+from keras_vit import VisionTransformer, checkpoints
+from keras_vit.errors import ConfigError
+from keras_vit.evaluation import features
 from tests.helpers import assert_close, dtype_of, normal, random_tiny
 
 IMAGES = normal(3, 28, 28, 3).clip(-1, 1)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score
 
-from keras_vit import ConfigError, few_shot, linear_probe
+from keras_vit.errors import ConfigError
+from keras_vit.evaluation import few_shot, linear_probe
 from keras_vit.evaluation.least_squares import LeastSquares
 from tests.helpers import normal, random_tiny
 
@@ -57,7 +58,7 @@ def test_a_probe_of_many_labels_scores_as_scikit_learn():
 
 def test_features_keep_many_labels_and_their_probe_becomes_a_model(images):
     """Of zeros and ones in any type; the model answers with every label above one half."""
-    from keras_vit import features
+    from keras_vit.evaluation import features
 
     model = random_tiny()
     labels = np.random.default_rng(0).integers(0, 2, (23, 3)).astype("float32")
@@ -75,7 +76,7 @@ def test_features_keep_many_labels_and_their_probe_becomes_a_model(images):
 @pytest.mark.parametrize("fields", [{}, {"num_classes": 0, "dtype": "mixed_bfloat16"}])
 def test_a_probe_becomes_the_head_of_an_ordinary_classifier(fields, images):
     """The classifier's logits are the probe's; the model that it was made from is unchanged."""
-    from keras_vit import features
+    from keras_vit.evaluation import features
 
     model = random_tiny(**fields)
     classes = np.arange(23) % 3

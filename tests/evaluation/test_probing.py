@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from keras_vit import ConfigError, VisionTransformer, probe
+from keras_vit import VisionTransformer, probe
 from keras_vit.data import from_arrays, from_folder
+from keras_vit.errors import ConfigError
 from keras_vit.evaluation import write_page
 from tests.helpers import assert_close, numpy_of, random_tiny
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, confusion_matrix, log_loss, top_k_accuracy_score
 
-from keras_vit import ConfigError, evaluate
+from keras_vit import evaluate
+from keras_vit.errors import ConfigError
 from keras_vit.evaluation.scores import _rank_of_the_best, _Scores
 from tests.helpers import assert_close, normal, random_tiny
 

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-from keras_vit import ConfigError, labels
+from keras_vit.errors import ConfigError
 from keras_vit.evaluation.targets import (
     acceptable,
     match_classes,
     numbers_of_one_hot,
     numbers_or_rows,
 )
+from keras_vit.images import class_names
 
 pytestmark = pytest.mark.without_backend
 
@@ -69,7 +70,7 @@ def test_names_match_whole_labels_before_parts_of_labels():
 def test_sorted_wordnet_ids_of_all_classes_match_the_head_in_order():
     """Ids in another order, or of only some classes, are refused."""
     ids = [f"n{k:08d}" for k in range(1000)]
-    names = labels.expand("imagenet1k")
+    names = class_names.expand("imagenet1k")
     assert match_classes(ids, names, 1000).tolist() == list(range(1000))
     for some in (ids[::-1], ids[:10]):
         with pytest.raises(ConfigError, match="fits none"):

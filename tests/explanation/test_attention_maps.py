@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from keras_vit import ConfigError, attention_maps
+from keras_vit.errors import ConfigError
+from keras_vit.explanation import attention_maps
 from tests.helpers import normal, random_tiny
 
 

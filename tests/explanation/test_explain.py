@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit import ConfigError, attention_maps, explain
-from keras_vit.explanation import read_tokens
+from keras_vit import explain
+from keras_vit.errors import ConfigError
+from keras_vit.explanation import attention_maps, read_tokens
 from tests.explanation.reference import Reference
 from tests.helpers import HYBRID, assert_close, normal, random_tiny
-from tests.inference.test_inference import Pauses
+from tests.models.inference.test_inference import Pauses
 
 MODELS = {
     "token, any size": {"image_size": None, "position_grid": (2, 2), "num_layers": 2},

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from keras_vit import ConfigError, VisionTransformer, attention_maps, cli
+from keras_vit import VisionTransformer, cli
+from keras_vit.errors import ConfigError
+from keras_vit.explanation import attention_maps
 from keras_vit.explanation.report import _between_patches, overlay, write_report
 from tests.browser import requested_urls, resize
 from tests.digits import digits

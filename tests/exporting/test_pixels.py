@@ -6,8 +6,8 @@ import pytest
 from PIL import Image
 
 from keras_vit import Preprocessor
-from keras_vit.environment.processor import processor
 from keras_vit.exporting import pixels
+from keras_vit.support.processor import processor
 from tests.exporting.photo import photo_of
 from tests.helpers import numpy_of
 from tests.processes import python

@@ -18,7 +18,7 @@ import pytest
 
 from tests.fuzz import mutations
 from tests.fuzz.mutations import Mutation
-from tests.sources import hub_server
+from tests.presets import hub_server
 
 READERS = ("hub", "bucket")
 FILE = "x.answers"
@@ -106,7 +106,7 @@ def answer_of(reader: str, folder: Path, good: Any) -> Any:
         RuntimeError: after the refusal, the server's right answers are not loaded.
     """
     from keras_vit.errors import KerasViTError
-    from keras_vit.sources.catalog import preset_named
+    from keras_vit.presets.catalog import preset_named
 
     text = (folder / FILE).read_text()
     faults = json.loads(text) if text.startswith("[") else []
@@ -162,7 +162,7 @@ def _changed(spec: list[Any] | None) -> Callable[[bytes], bytes] | None:
 def _load_hub() -> Any:
     from keras_vit.checkpoints.inspection import open_checkpoint
     from keras_vit.checkpoints.opening import open_source
-    from keras_vit.sources.source import Source
+    from keras_vit.presets.source import Source
 
     with open_source(Source.of(_ADDRESS)) as opened:
         about = open_checkpoint(opened, {}).info
@@ -175,7 +175,7 @@ def _load_hub() -> Any:
 
 
 def _load_bucket() -> Any:
-    from keras_vit.sources.bucket import fetch
+    from keras_vit.presets.bucket import fetch
 
     content = fetch(_URL).read_bytes()
     return {"numbers": hashlib.sha1(content).hexdigest()}

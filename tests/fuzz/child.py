@@ -28,10 +28,10 @@ def answer_of(reader: str, folder: Path, good: Any = None) -> Any:
 
         preprocess = Preprocessor((16, 16))
         return {p.name: _digest(preprocess(p)) for p in sorted(folder.iterdir())}
-    from keras_vit import CheckpointError
     from keras_vit.checkpoints.inspection import open_checkpoint
     from keras_vit.checkpoints.opening import open_source
-    from keras_vit.sources.source import Source
+    from keras_vit.errors import CheckpointError
+    from keras_vit.presets.source import Source
     from tests.fuzz.seeds import given
 
     path = folder / "x.npz" if (folder / "x.npz").exists() else folder

@@ -25,13 +25,13 @@ from PIL import Image
 from safetensors import safe_open
 
 from keras_vit import KerasViTError, VisionTransformer, embed
-from keras_vit.checkpoints import convert
 from keras_vit.checkpoints.opening import open_source
-from keras_vit.sources import bucket
-from keras_vit.sources.catalog import preset_named
-from keras_vit.sources.source import Source
+from keras_vit.checkpoints.transfer import convert
+from keras_vit.presets import bucket
+from keras_vit.presets.catalog import preset_named
+from keras_vit.presets.source import Source
 from tests.fuzz.seeds import CHECKPOINTS
-from tests.sources.hub_server import connect, served
+from tests.presets.hub_server import connect, served
 
 SIZES = {"image_size": 16, "patch_size": 8, "hidden_size": 128, "mlp_dim": 256, "num_heads": 2}
 
@@ -182,7 +182,7 @@ def kill_trainings(work: Path, count: int, rng: random.Random) -> Counter[str]:
 
     The training has dropout, momentum, averages, accumulation and EarlyStopping.
     """
-    from tests.finetune import long_training  # imports a backend's tools of training
+    from tests.training import long_training  # imports a backend's tools of training
 
     place, outcomes = work / "x", Counter[str]()
 

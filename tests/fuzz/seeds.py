@@ -10,8 +10,9 @@ import numpy as np
 from PIL import Image
 from safetensors.numpy import load_file, save_file
 
-from keras_vit.checkpoints import convert, dialects, save
+from keras_vit.checkpoints import dialects, save
 from keras_vit.checkpoints.dialects.transformers.relatives import RELATIVES
+from keras_vit.checkpoints.transfer import convert
 from tests.checkpoints.homes import HOMES
 from tests.checkpoints.shards import split
 from tests.fuzz import answers

@@ -18,7 +18,7 @@ import keras
 import numpy as np
 
 from keras_vit import VisionTransformer
-from keras_vit.sources.catalog import preset_named
+from keras_vit.presets.catalog import preset_named
 from tests.helpers import tiny
 
 MEBIBYTE = 2**20

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from keras_vit import ConfigError, Preprocessor
+from keras_vit import Preprocessor
+from keras_vit.errors import ConfigError
 from tests.digits import encoded
 
 pytestmark = pytest.mark.without_backend

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from keras_vit import ConfigError, Preprocessor
+from keras_vit import Preprocessor
+from keras_vit.errors import ConfigError
 from keras_vit.images import is_image_file, list_images
 
 pytestmark = pytest.mark.without_backend

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from keras_vit import ConfigError, Preprocessor
+from keras_vit import Preprocessor
+from keras_vit.errors import ConfigError
 from tests.digits import encoded
 
 DOCS = (Path(__file__).parents[2] / "docs" / "preprocessing.md").read_text()

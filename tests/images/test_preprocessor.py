@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from keras_vit import ConfigError, Preprocessor
+from keras_vit import Preprocessor
+from keras_vit.errors import ConfigError
 from tests.golden import FOLDER
-from tests.test_import import modules_after
+from tests.support.test_import import modules_after
 
 RECIPES = re.findall(
     r"```python\n(.*?)```",

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from skimage import data
 
-from keras_vit import ConfigError, Preprocessor, ViTConfig
+from keras_vit import Preprocessor, ViTConfig
 from keras_vit.checkpoints.dialects.transformers.processor import (
     _OF_CLASS,
     _complete,
     processor,
 )
+from keras_vit.errors import ConfigError
 from keras_vit.images.protocols import PROTOCOLS, compact, complete
 from tests import torchvision_shim  # noqa: F401  before timm and transformers
 

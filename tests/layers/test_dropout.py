@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit import ConfigError
+from keras_vit.errors import ConfigError
 from keras_vit.layers.dropout import Dropout
 from tests.helpers import numpy_of, run, tiny
 

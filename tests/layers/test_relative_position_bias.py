@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from keras_vit import attention_maps
 from keras_vit.checkpoints.adapt import resize_distances
 from keras_vit.errors import ConfigError
-from keras_vit.inference import run
+from keras_vit.explanation import attention_maps
 from keras_vit.layers.relative_position_bias import RelativePositionBias
+from keras_vit.models.inference import run
 from tests.helpers import assert_close, normal, numpy_of, random_tiny, randomise, tiny
 from tests.words import raises
 

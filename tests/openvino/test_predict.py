@@ -9,13 +9,12 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import keras_vit
-from keras_vit import cli, kernels
+from keras_vit import cli, finetune, kernels
 from keras_vit.errors import BackendError, ConfigError
-from keras_vit.finetune import finetune_preset
 from keras_vit.kernels import reference
-from tests.environment.test_backend import run_without
 from tests.helpers import assert_close, normal, numpy_of, random_tiny, randomise, tiny
 from tests.processes import python
+from tests.support.test_backend import run_without
 
 if keras.backend.backend() != "openvino":
     pytest.skip("OpenVINO's own tests", allow_module_level=True)
@@ -77,7 +76,7 @@ def test_compiled_forms_are_kept_by_shape():
 def test_the_precision_is_that_of_the_policy_or_of_the_setting(dtype, asked, hint, monkeypatch):
     """A processor without bfloat16 computes float32 instead."""
     monkeypatch.setenv(PRECISION, asked)
-    from keras_vit.fixes import openvino_settings
+    from keras_vit.support.fixes import openvino_settings
 
     model = random_tiny(dtype=dtype)
     assert openvino_settings.of(model.dtype_policy)["INFERENCE_PRECISION_HINT"] == hint
@@ -116,9 +115,7 @@ def test_the_cache_serves_equal_models_and_no_others(monkeypatch, tmp_path):
 
 
 TRAININGS = {
-    "finetune_preset": lambda model, folder: finetune_preset(
-        "vit_digits", folder, out=folder / "out"
-    ),
+    "finetune": lambda model, folder: finetune("vit_digits", folder, out=folder / "out"),
     "explain": lambda model, folder: keras_vit.explain(model, IMAGES, method="relevance"),
 }
 
@@ -159,7 +156,7 @@ def test_evaluate_and_attention_maps_and_files(tmp_path):
     kept = program(model)
     model.evaluate(IMAGES, labels, verbose=0)
     assert program(model) is kept  # the metrics are no weights
-    maps = keras_vit.attention_maps(model, IMAGES)
+    maps = keras_vit.explanation.attention_maps(model, IMAGES)
     np.testing.assert_allclose(maps[1].sum(-1), 1, atol=1e-5)
     model.save(tmp_path / "x.keras")
     loaded = keras.saving.load_model(tmp_path / "x.keras")
@@ -201,7 +198,7 @@ def test_canary_keras_predicts_with_old_weights():
 
 
 def test_canary_openvino_drops_an_abs():
-    """The fault is gone if this fails: then `keras_vit.interpolate` can say `abs` again."""
+    """If this fails, the fault is gone: `keras_vit.support.interpolation` can say `abs` again."""
     import openvino
     from openvino import opset16
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from keras_vit import VisionTransformer, features
+from keras_vit import VisionTransformer
+from keras_vit.evaluation import features
 from tests.digits import digits, write_folders
 from tests.thorough import THOROUGH
 

@@ -5,7 +5,9 @@ import os
 import numpy as np
 import pytest
 
-from keras_vit import ConfigError, VisionTransformer, features
+from keras_vit import VisionTransformer
+from keras_vit.errors import ConfigError
+from keras_vit.evaluation import features
 from keras_vit.ray import Classify, Embed
 from tests.digits import digits, encoded
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import requests
 
-from keras_vit import ConfigError, features
+from keras_vit.errors import ConfigError
+from keras_vit.evaluation import features
 from keras_vit.serving import application
 from keras_vit.serving.batching import Batcher
 from tests.digits import digits, encoded

@@ -8,7 +8,7 @@ import pytest
 import requests
 
 from keras_vit import VisionTransformer
-from keras_vit.text import visible
+from keras_vit.support.text import visible
 from tests.browser import requested_urls
 from tests.digits import digits, encoded
 from tests.processes import eventually

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit import CheckpointError, checkpoints
+from keras_vit import checkpoints
+from keras_vit.errors import CheckpointError
 from tests.family_goldens import relative_error
 from tests.helpers import numpy_of
 from tests.sweeps import Outcome, judged

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_vit import CheckpointError, checkpoints
+from keras_vit import checkpoints
 from keras_vit.checkpoints.dialects.timm.architectures import row_of
+from keras_vit.errors import CheckpointError
 from tests import torchvision_shim  # noqa: F401
 from tests.sweeps import HYBRID_TOLERANCE, TOLERANCE, Outcome, judged
 

@@ -2,7 +2,7 @@
 
 A reader takes all names, shapes and dtypes from the headers before it reads an array, and then
 reads arrays one at a time. The sizes in the headers are compared with the size of the file and
-with the limits of `keras_vit.environment.limits` before memory or time is spent on the arrays.
+with the limits of `keras_vit.support.limits` before memory or time is spent on the arrays.
 """
 
 import os
@@ -20,8 +20,8 @@ from keras_vit.checkpoints.containers.safetensors import (
     write_safetensors,
 )
 from keras_vit.errors import CheckpointError
-from keras_vit.files import open_plain
-from keras_vit.sources.local_folder import PICKLE_ADVICE
+from keras_vit.presets.local_folder import PICKLE_ADVICE
+from keras_vit.support.files import open_plain
 
 __all__ = [
     "SAFETENSORS_DTYPES",

@@ -17,8 +17,8 @@ import numpy as np
 
 from keras_vit.checkpoints.containers.reading import FileReader
 from keras_vit.checkpoints.containers.writing import opened_beside
-from keras_vit.environment.limits import ARRAYS
 from keras_vit.errors import CheckpointError, shown
+from keras_vit.support.limits import ARRAYS
 
 _DEEPEST = 32
 """Most levels of groups inside groups; Keras needs about ten."""

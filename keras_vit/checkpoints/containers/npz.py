@@ -16,9 +16,9 @@ import numpy as np
 
 from keras_vit.checkpoints.containers.reading import FileReader, MappedFile
 from keras_vit.checkpoints.containers.writing import bytes_of, opened_beside
-from keras_vit.environment.limits import ARRAYS, HEADER_BYTES, JSON_BYTES
 from keras_vit.errors import CheckpointError, shown
-from keras_vit.sources.local_folder import PICKLE_ADVICE
+from keras_vit.presets.local_folder import PICKLE_ADVICE
+from keras_vit.support.limits import ARRAYS, HEADER_BYTES, JSON_BYTES
 
 _NPY_HEADER = 4096
 """Bytes in which the header of a .npy member must end; NumPy writes 128."""

@@ -18,8 +18,8 @@ import numpy as np
 
 from keras_vit.checkpoints.containers.reading import FileReader
 from keras_vit.checkpoints.containers.safetensors import SAFETENSORS_DTYPES
-from keras_vit.environment.limits import ARRAYS
 from keras_vit.errors import CheckpointError, shown
+from keras_vit.support.limits import ARRAYS
 
 _OLDEST_TORCH = "2.7"
 

@@ -10,8 +10,8 @@ from typing import IO, Self
 
 import numpy as np
 
-from keras_vit.environment.limits import ARRAYS, EXPANSION, SMALL
 from keras_vit.errors import CheckpointError, KerasViTError, shown
+from keras_vit.support.limits import ARRAYS, EXPANSION, SMALL
 
 _LONGEST_NAME = 1000
 _MOST_AXES = 32

@@ -13,8 +13,8 @@ import numpy as np
 
 from keras_vit.checkpoints.containers.reading import FileReader, MappedFile
 from keras_vit.checkpoints.containers.writing import bytes_of, opened_beside
-from keras_vit.environment.limits import HEADER_BYTES
 from keras_vit.errors import CheckpointError, shown
+from keras_vit.support.limits import HEADER_BYTES
 
 SAFETENSORS_DTYPES = {
     "BF16": np.dtype(ml_dtypes.bfloat16),

@@ -7,8 +7,8 @@ from typing import IO
 
 import numpy as np
 
-from keras_vit.files import written_beside
-from keras_vit.weights.axes import in_order
+from keras_vit.models.weights.axes import in_order
+from keras_vit.support.files import written_beside
 
 
 def bytes_of(array: np.ndarray) -> memoryview:

@@ -8,11 +8,11 @@ from types import MappingProxyType
 from typing import Any
 
 from keras_vit.checkpoints.dialects.json_fields import Facts, Json, JsonTable, Labels, always, merge
-from keras_vit.config import SWITCHES, Numerics, ViTConfig
 from keras_vit.errors import ConfigError, shown
 from keras_vit.images.protocols import ProtocolSpec, complete
-from keras_vit.text import log
-from keras_vit.weights.lexicon import LEXICON, Word
+from keras_vit.models.config import SWITCHES, Numerics, ViTConfig
+from keras_vit.models.weights.lexicon import LEXICON, Word
+from keras_vit.support.text import log
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,8 +12,8 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from keras_vit.config import ViTConfig
 from keras_vit.errors import listed, shown
+from keras_vit.models.config import ViTConfig
 
 Labels = str | tuple[str, ...] | None
 Json = Mapping[str, Any]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import Names, StoredAs
-from keras_vit.weights.lexicon import LEXICON, Word
+from keras_vit.models.weights.lexicon import LEXICON, Word
 
 Section = Mapping[str, Any]
 

@@ -25,8 +25,8 @@ from keras_vit.checkpoints.dialects.json_fields import (
 from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.timm import FAMILIES as TIMM
 from keras_vit.checkpoints.dialects.transformers.common import GELU_OF_CLIP
-from keras_vit.config import Numerics
 from keras_vit.images.protocols import ProtocolSpec, complete
+from keras_vit.models.config import Numerics
 
 CONFIG = "open_clip_config.json"
 _OF_TEXT = {

@@ -15,8 +15,8 @@ from keras_vit import checkpoints
 from keras_vit.errors import ExportError
 from keras_vit.exporting.formats import onnx
 from keras_vit.exporting.plan import ExportPlan, Format
-from keras_vit.files import write_json
-from keras_vit.model import VisionTransformer
+from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.support.files import write_json
 
 _CONFIG, _PROCESSOR = "config.json", "preprocessor_config.json"
 

@@ -17,7 +17,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
 from keras_vit.checkpoints.dialects.keras_hub.converter import converter_of, fitting_image_size
 from keras_vit.checkpoints.dialects.keras_hub.objects import keras_object
 from keras_vit.checkpoints.dialects.transformers.common import has_head
-from keras_vit.config import Numerics
+from keras_vit.models.config import Numerics
 
 GELUS = {"gelu": "exact", "gelu_approximate": "tanh", "quick_gelu": "quick"}
 

@@ -24,8 +24,8 @@ from keras_vit.checkpoints.dialects.keras_hub.converter import converter, fittin
 from keras_vit.checkpoints.dialects.names import KERAS
 from keras_vit.checkpoints.dialects.torch_conventions import IMAGENET
 from keras_vit.checkpoints.dialects.transformers.dinov2 import mlp_of, swiglu_width
-from keras_vit.config import Numerics, ViTConfig
 from keras_vit.images.protocols import ProtocolSpec
+from keras_vit.models.config import Numerics, ViTConfig
 
 _RESIZES = {
     True: "bicubic_antialias",

@@ -11,7 +11,7 @@ from keras_vit.checkpoints.dialects.keras_hub.common import GELUS, encoder_famil
 from keras_vit.checkpoints.dialects.keras_hub.converter import converter, fitting_image_size
 from keras_vit.checkpoints.dialects.keras_hub.objects import keras_object
 from keras_vit.checkpoints.dialects.names import KERAS
-from keras_vit.config import Numerics
+from keras_vit.models.config import Numerics
 
 
 def _tower(

@@ -22,7 +22,7 @@ from keras_vit.checkpoints.dialects.keras_hub.common import (
     size_rows,
 )
 from keras_vit.checkpoints.dialects.names import KERAS
-from keras_vit.config import ViTConfig
+from keras_vit.models.config import ViTConfig
 
 _PAIR = Codec(list, lambda sides: sides)
 

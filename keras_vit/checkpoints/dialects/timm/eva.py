@@ -27,8 +27,8 @@ from keras_vit.checkpoints.dialects.torch_conventions import (
     relative_bias_of,
     words_of_relative_bias,
 )
-from keras_vit.config import Numerics, Rope, ViTConfig
 from keras_vit.errors import shown
+from keras_vit.models.config import Numerics, Rope, ViTConfig
 
 _NO_KEY = (True, False, True)
 

@@ -28,11 +28,11 @@ from keras_vit.checkpoints.dialects.timm.architectures import (
 )
 from keras_vit.checkpoints.dialects.timm.images import images
 from keras_vit.checkpoints.dialects.torch_conventions import stored_image_size
-from keras_vit.config import ViTConfig
-from keras_vit.config.rules import pair
 from keras_vit.errors import shown
-from keras_vit.labels import NAMED
-from keras_vit.text import log
+from keras_vit.images.class_names import NAMED
+from keras_vit.models.config import ViTConfig
+from keras_vit.models.config.rules import pair
+from keras_vit.support.text import log
 
 _POOLS = {"token": "token", "avg": "gap", "map": "map"}
 POOL_OF = {**{ours: theirs for theirs, ours in _POOLS.items()}, "token_and_distillation": "token"}

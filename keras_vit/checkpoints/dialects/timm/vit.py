@@ -22,7 +22,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
 from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.timm import architectures, rows
 from keras_vit.checkpoints.dialects.torch_conventions import POSITIONS_OF_ANOTHER_GRID
-from keras_vit.config import Numerics, ViTConfig
+from keras_vit.models.config import Numerics, ViTConfig
 
 _MLPS = {"Mlp": "plain", "GluMlp": "gated", "SwiGLU": "gated"}
 _ACTIVATIONS = {"plain": "gelu", "gated": "silu"}

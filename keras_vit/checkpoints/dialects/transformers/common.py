@@ -27,9 +27,9 @@ from keras_vit.checkpoints.dialects.torch_conventions import (
     stored_image_size,
 )
 from keras_vit.checkpoints.dialects.transformers.processor import processor
-from keras_vit.config import Numerics, ViTConfig
 from keras_vit.errors import shown
-from keras_vit.text import log
+from keras_vit.models.config import Numerics, ViTConfig
+from keras_vit.support.text import log
 
 
 def classifier_names(**implies: Any) -> dict[str, Names]:

@@ -21,7 +21,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
 from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.transformers import common
 from keras_vit.checkpoints.dialects.transformers.processor import processor_of_any_size
-from keras_vit.config import ViTConfig
+from keras_vit.models.config import ViTConfig
 
 _WORDS: dict[str, Names] = {
     **TORCH.names("transformers/vit", "transformers/dinov2"),

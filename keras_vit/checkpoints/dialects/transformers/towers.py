@@ -26,7 +26,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
 from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.transformers import common
 from keras_vit.checkpoints.dialects.transformers.processor import FILE as PROCESSOR
-from keras_vit.config import ViTConfig
+from keras_vit.models.config import ViTConfig
 
 _TOWER = "vision_model."
 _OF_TEXT = {

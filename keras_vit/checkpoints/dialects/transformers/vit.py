@@ -32,8 +32,8 @@ from keras_vit.checkpoints.dialects.torch_conventions import (
     words_of_relative_bias,
 )
 from keras_vit.checkpoints.dialects.transformers import common
-from keras_vit.config import ViTConfig
 from keras_vit.errors import shown
+from keras_vit.models.config import ViTConfig
 
 _MASK = "mask of masked image modelling"
 _POOLER = TORCH.names({"pre_logits": "pooler.dense"})

@@ -1,1 +1,0 @@
-"""The machine: chosen backend, processor, limits on files, installed packages."""

@@ -1,0 +1,190 @@
+"""Names of classes, and the probability from which an image has a label.
+
+The names of ImageNet's classes ship with the package.
+"""
+
+import functools
+from collections.abc import Sequence
+from importlib import resources
+
+import numpy as np
+
+from keras_vit.errors import ConfigError, nearest, shown
+
+__all__ = ["NAMED", "Labels", "Thresholds", "check_thresholds", "expand", "shorten", "top_labels"]
+
+Labels = str | Sequence[str]
+"""A name of a shipped list, or one name per class."""
+
+Thresholds = float | Sequence[float]
+"""The least probability with which an image has a label: one for all classes, or one per class."""
+
+NAMED = {"imagenet1k": 1000, "imagenet21k": 21843}
+"""Lists that ship with the package, and their numbers of names.
+
+Their orders are those of ILSVRC 2012 and of Google's heads for ImageNet-21k.
+"""
+
+
+@functools.cache
+def _read(word: str) -> tuple[str, ...]:
+    text = resources.files(__name__).joinpath(f"{word}.txt").read_text(encoding="utf-8")
+    return tuple(text.splitlines())
+
+
+def expand(labels: Labels) -> tuple[str, ...]:
+    """Returns one name per class, in the order of the head.
+
+    A name of a shipped list gives the lemmas of a WordNet synset: `"tench, Tinca tinca"`. Two
+    classes may share a name (ImageNet-1k has two cranes).
+
+    Args:
+        labels: `"imagenet1k"` (1,000 names), `"imagenet21k"` (21,843), or the names themselves.
+
+    Raises:
+        ConfigError: no shipped list has this name.
+
+    >>> from keras_vit.images import class_names
+    >>> class_names.expand("imagenet1k")[0]
+    'tench, Tinca tinca'
+    """
+    if not isinstance(labels, str):
+        return tuple(labels)
+    if labels not in NAMED:
+        raise ConfigError(
+            f"labels={labels!r} is no shipped list.{nearest(labels, NAMED)} There are "
+            f"{', '.join(NAMED)}; or give a sequence of names."
+        )
+    return _read(labels)
+
+
+def shorten(labels: Labels | None, num_classes: int) -> str | tuple[str, ...] | None:
+    """Returns labels in the form that models and files keep: the name of a shipped list, or names.
+
+    Args:
+        labels: the name of a shipped list, one name per class, or None.
+        num_classes: number of classes that they must name.
+
+    Raises:
+        ConfigError: the name of the list is unknown, a label is no string, or the number of
+            labels is not `num_classes`.
+    """
+    if labels is None:
+        return None
+    if not isinstance(labels, str):
+        labels = tuple(labels)
+        if odd := [label for label in labels if not isinstance(label, str)]:
+            raise ConfigError(f"labels holds {odd[0]!r}, expected {num_classes} strings.")
+        count = len(labels)
+    else:
+        count = NAMED[labels] if labels in NAMED else len(expand(labels))
+    if count != num_classes:
+        raise ConfigError(
+            f"{count} labels, expected {num_classes} strings, one for each of "
+            f"num_classes={num_classes}."
+        )
+    same = (word for word, length in NAMED.items() if length == count and labels == _read(word))
+    return labels if isinstance(labels, str) else next(same, labels)
+
+
+def check_thresholds(
+    thresholds: Thresholds | None, num_classes: int
+) -> float | tuple[float, ...] | None:
+    """Returns thresholds in the form that models and files keep: a number, or one per class.
+
+    Raises:
+        ConfigError: a threshold is not in [0, 1], or their number is not `num_classes`.
+    """
+    if thresholds is None:
+        return None
+    array = np.asarray(thresholds)
+    fits = array.shape in ((), (num_classes,)) and array.dtype.kind in "fiu" and num_classes
+    if not fits or not ((array >= 0) & (array <= 1)).all():
+        raise ConfigError(
+            f"thresholds={shown(thresholds, quoted=False)}: expected a number from 0 to 1, or one "
+            f"for each of num_classes={num_classes}."
+        )
+    array = array.astype("float64")
+    return tuple(array.tolist()) if array.ndim else float(array)
+
+
+def top_labels(
+    probabilities: np.ndarray,
+    labels: Sequence[str] | None,
+    top: int | None,
+    thresholds: Sequence[float] | None = None,
+) -> list[list[tuple[str, float]]]:
+    """Returns the most probable labels of each image, most probable first.
+
+    Args:
+        probabilities: `(batch, num_classes)`.
+        labels: one name per class, or None to use the index of a class as its name.
+        top: number of labels; all labels if there are fewer. None for 5, and with thresholds for
+            all labels that reach them.
+        thresholds: least probability of each class, for a model of many labels. An image without
+            a class that reaches it has no label.
+
+    Raises:
+        ConfigError: a probability is NaN.
+    """
+    if np.isnan(probabilities).any():
+        raise ConfigError(
+            "The model gives NaN as a probability: a weight or pixel is not finite, or too large "
+            "for the dtype policy of the model, such as float16."
+        )
+    if top is None and thresholds is None:
+        top = 5
+    least = np.full(probabilities.shape[1], -np.inf) if thresholds is None else np.array(thresholds)
+    order = np.argsort(-probabilities, axis=1, kind="stable")
+    return [
+        [
+            (labels[k] if labels else str(k), float(row[k]))
+            for k in indices[row[indices] >= least[indices]][:top]
+        ]
+        for row, indices in zip(probabilities, order, strict=True)
+    ]
+
+
+def class_index(
+    target: int | str, labels: Sequence[str] | None, num_classes: int, name: str = "target"
+) -> int:
+    """Returns the index of a class that is given by index or label.
+
+    A label is a label of the model, or one of the names in a label such as `"tench, Tinca tinca"`.
+    A string of digits is an index if no label equals it.
+
+    Args:
+        target: the index or the label.
+        labels: one name per class, or None.
+        num_classes: number of classes of the model.
+        name: name of the argument in messages.
+
+    Raises:
+        ConfigError: the model has no such class, or several classes with that name.
+    """
+    if isinstance(target, str):
+        labels = labels or ()
+        matches = [k for k, label in enumerate(labels) if label == target]
+        matches = matches or [k for k, label in enumerate(labels) if target in label.split(", ")]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            raise ConfigError(
+                f"{name}={shown(target)} names the classes {', '.join(map(str, matches))}. "
+                "Give one of these numbers."
+            )
+        if not target.isdecimal() or len(target) >= 10:
+            raise ConfigError(
+                f"{name}={shown(target)} is no label of the model"
+                f"{'' if labels else ', which has none'}.{nearest(target, labels)} "
+                f"An index from 0 to {num_classes - 1} names a class too."
+            )
+        target = int(target)
+    if isinstance(target, bool) or not isinstance(target, (int, np.integer)):
+        raise ConfigError(f"{name}={shown(target)}: expected an index, a label or None.")
+    if not 0 <= target < num_classes:
+        raise ConfigError(
+            f"{name}={shown(int(target))} is no class: the model has {num_classes}, "
+            f"from 0 to {num_classes - 1}."
+        )
+    return int(target)

@@ -1,0 +1,70 @@
+"""Other libraries' names of arguments, and the argument of keras_vit that each stands for."""
+
+from typing import Any
+
+_FIELDS = {
+    "hidden_size": "embed_dim dim hidden_dim width emb_dim d_model",
+    "num_layers": "depth num_hidden_layers n_layers transformer_layers",
+    "num_heads": "num_attention_heads heads n_heads attention_heads",
+    "mlp_dim": "intermediate_size intermediate_dim ffn_dim mlp_hidden_dim",
+    "patch_size": "patch patches patch_dim patch_shape",
+    "channels": "in_chans num_channels in_channels input_channels",
+    "num_classes": "classes num_labels n_classes num_outputs",
+    "image_size": "img_size input_size image_shape_2d resolution",
+    "classifier": "pooling global_pool pool_type pool pool_mode",
+    "dropout_rate": "drop_rate hidden_dropout_prob proj_drop_rate pos_drop_rate p_drop",
+    "attention_dropout_rate": "attn_drop_rate attention_dropout attention_probs_dropout_prob",
+    "stochastic_depth_rate": (
+        "drop_path_rate drop_path stochastic_depth stochastic_depth_prob survival_probability"
+    ),
+    "representation_size": "pre_logits_size pooler_output_size representation_dim",
+    "position": "posemb pos_embed_type position_embedding_type",
+    "position_before_class": "no_embed_class",
+    "class_token_in_mean": "pool_include_prefix",
+    "head_bias_init": "init_head_bias weight_init_bias",
+    "qkv_bias": "use_qkv_bias use_mha_bias attention_bias",
+    "class_token": "use_class_token has_class_token cls_token",
+    "remat": "gradient_checkpointing use_checkpoint grad_checkpointing",
+    "data_format": "image_data_format",
+    "protocol": "preprocessing preprocessor transform",
+    "labels": "id2label class_names classes_names label_names",
+}
+"""An argument of keras_vit and other libraries' words for it."""
+
+_SENTENCES = {
+    "mlp_ratio": "give mlp_dim, which is mlp_ratio * hidden_size",
+    "hidden_act": "give numerics={'gelu': 'tanh'} or {'gelu': 'exact'}",
+    "act_layer": "give numerics={'gelu': 'tanh'} or {'gelu': 'exact'}",
+    "activation": "give numerics={'gelu': 'tanh'} or {'gelu': 'exact'}; a model returns logits",
+    "layer_norm_eps": "give numerics={'layer_norm_epsilon': ...}",
+    "layer_norm_epsilon": "give numerics={'layer_norm_epsilon': ...}",
+    "norm_eps": "give numerics={'layer_norm_epsilon': ...}",
+    "gelu": "give numerics={'gelu': ...}",
+    "fc_norm": "give numerics={'pool_before_norm': ...}",
+    "include_top": "num_classes=0 leaves the head out",
+    "pretrained": "VisionTransformer.from_preset(name) loads trained weights, a builder makes none",
+    "preset": "VisionTransformer.from_preset(name) loads a preset",
+    "checkpoint_path": "keras_vit.checkpoints.load(path) reads a file of weights",
+    "input_shape": "give image_size=(height, width) and channels",
+    "image_shape": "give image_size=(height, width) and channels",
+    "input_tensor": "call the model on the tensor",
+    "dynamic_img_size": "image_size=None makes a model that takes any size per call",
+    "interpolate_pos_encoding": "image_size=None makes a model that takes any size per call",
+    "trainable_backbone": "keras_vit.training says what learns",
+}
+"""Names without a single counterpart in keras_vit, and the advice for each."""
+
+ANSWERS = {
+    **{
+        word: f"{word} is {field} here"
+        for field, words in _FIELDS.items()
+        for word in words.split()
+    },
+    **{word: f"{word} is no argument here: {advice}" for word, advice in _SENTENCES.items()},
+}
+"""The answer to every foreign name: a sentence without its full stop."""
+
+
+def answer_to(word: Any) -> str:
+    """Returns `" drop_path_rate is stochastic_depth_rate here."` for a foreign name, else `""`."""
+    return f" {ANSWERS[word]}." if isinstance(word, str) and word in ANSWERS else ""

@@ -1,0 +1,101 @@
+"""The words of `ViTConfig`, and the rules about several of its fields together."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from keras_vit.errors import shown
+from keras_vit.models.config.rules import Values, choice, is_int
+
+CLASSIFIERS = ("token", "gap", "map", "unpooled", "token_unpooled")
+"""What the head of the official code and of big_vision reads."""
+FAMILY_CLASSIFIERS = ("token_and_mean", "token_and_distillation")
+"""Classifiers of DINOv2 and of DeiT, which the official code does not have."""
+POSITIONS = ("learned", "sincos2d", "none")
+"""Kinds of absolute position embeddings."""
+ACTIVATIONS = ("softmax", "sigmoid")
+"""Functions that turn logits into probabilities, for `classifier_activation`."""
+MLPS = ("plain", "gated")
+"""Forms of a block's MLP."""
+NORMS = ("layer", "rms")
+"""Norms of a block."""
+TOKEN_CLASSIFIERS = ("token", "token_unpooled", "token_and_mean", "token_and_distillation")
+"""Classifiers that imply a class token."""
+UNPOOLED_CLASSIFIERS = ("unpooled", "token_unpooled")
+POOLINGS = choice("token", "gap", "token_and_mean", None)
+"""How the tokens of any stage become one vector, whatever the classifier is; None: not at all."""
+
+MOST_REGISTERS = 1024
+"""Most register tokens of a model. DINOv2 and DINOv3 have 4."""
+
+MOST_LAYERS = 1024
+"""Most Transformer blocks of a model. The deepest published ones have 1,000 (DeepNet)."""
+
+
+def _is_bias(value: Any) -> bool:
+    each = value if isinstance(value, tuple) and len(value) == 3 else (value,)
+    return all(isinstance(one, bool) for one in each)
+
+
+BIASES = Values(_is_bias, "a bool, or one each for query, key and value")
+CLASSES = Values(lambda v: is_int(v) and v >= 0, "an int, 0 for features alone")
+REGISTERS = Values(
+    lambda v: is_int(v) and 0 <= v <= MOST_REGISTERS, f"an int from 0 to {MOST_REGISTERS}"
+)
+
+
+def faults_of(config: Any) -> Iterator[str]:
+    """Yields a sentence for each rule about several fields that a `ViTConfig` breaks."""
+    width, classifier = config.hidden_size, config.classifier
+    if config.num_layers > MOST_LAYERS:
+        blocks = shown(config.num_layers)
+        yield f"num_layers={blocks} is more than {MOST_LAYERS}, the most that keras_vit builds."
+    for name in ("num_heads", "map_num_heads"):
+        heads = getattr(config, name)
+        if heads is not None and width % heads:
+            yield f"hidden_size={shown(width)} is not divisible by {name}={shown(heads)}."
+    if config.position == "sincos2d" and (width % 4 or width < 8):
+        yield (
+            "position='sincos2d' needs a hidden_size that is a multiple of 4 and at least 8, found "
+            f"{shown(width)}."
+        )
+    if classifier in TOKEN_CLASSIFIERS and config.class_token is False:
+        yield f"classifier={classifier!r} needs class_token=True or None."
+    if config.distillation_token and not config.has_class_token:
+        yield "distillation_token=True needs a class token."
+    if config.regression and config.classifier_activation is not None:
+        yield (
+            "regression=True predicts numbers and excludes classifier_activation="
+            f"{config.classifier_activation!r}."
+        )
+    layers = config.representation_size, config.projection_dim
+    if classifier in FAMILY_CLASSIFIERS and layers != (None, None):
+        yield f"classifier={classifier!r} has neither representation_size nor projection_dim."
+    if None not in layers:
+        yield "representation_size={} and projection_dim={} exclude each other.".format(
+            *map(shown, layers)
+        )
+    yield from _faults_of_pooling(config)
+    beside = (config.resnet, config.rope, config.relative_position_bias)
+    if config.native_aspect and (any(beside) or config.position == "sincos2d"):
+        yield (
+            "native_aspect=True has positions that are learned or none; it excludes resnet, rope, "
+            "relative_position_bias and position='sincos2d'."
+        )
+    if config.rope is not None and config.head_dim % 4:
+        yield (
+            "rope needs heads of a multiple of 4 channels; hidden_size / num_heads is "
+            f"{shown(config.head_dim)}."
+        )
+
+
+def _faults_of_pooling(config: Any) -> Iterator[str]:
+    classifier, blocks = config.classifier, config.class_token_blocks
+    if blocks > 1 and (classifier != "token_and_mean" or blocks > config.num_layers):
+        yield (
+            f"class_token_blocks={shown(blocks)} needs classifier='token_and_mean' and at least "
+            f"as many blocks, found classifier={classifier!r} and {config.num_layers} blocks."
+        )
+    if config.class_token_in_mean and not (classifier == "gap" and config.num_prefix_tokens):
+        yield "class_token_in_mean=True needs classifier='gap' and a class token."
+    if config.numerics.pool_before_norm and not (classifier == "gap" and config.final_norm):
+        yield "numerics.pool_before_norm=True needs classifier='gap' and final_norm=True."

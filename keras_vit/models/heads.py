@@ -1,0 +1,182 @@
+"""Gives a model a head from a `Dense` layer of Keras, a file, or embeddings of words."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_vit.checkpoints.containers import beside, open_arrays
+from keras_vit.errors import CheckpointError, ConfigError, shown
+from keras_vit.images.class_names import Labels
+from keras_vit.images.inputs import as_array
+from keras_vit.layers import blank_weights
+
+
+def with_head(model: Any, head: keras.layers.Dense, labels: Labels | None) -> Any:
+    """Returns a copy of a model whose head has the weights of a layer; see the model's method.
+
+    Raises:
+        ConfigError: as `VisionTransformer.with_head`.
+    """
+    if type(head) is not keras.layers.Dense or not head.built:
+        raise ConfigError(
+            f"with_head takes a keras.layers.Dense that was called or built, found {head!r}. A "
+            "head of other layers stays a plain keras.Model: save it as a .keras file, and prepare "
+            "its images by model.preprocessor."
+        )
+    width = model.get_layer("pre_logits").output.shape[-1]
+    if head.kernel.shape[0] != width or not model.config.is_pooled:
+        raise ConfigError(
+            f"The head reads vectors of width {head.kernel.shape[0]}; the pre_logits of this model "
+            f"have {width} and classifier={model.config.classifier!r}. A head on the output of "
+            "another layer has no place in the model."
+        )
+    activation = keras.activations.serialize(head.activation)
+    fields = {} if activation == "linear" else {"classifier_activation": activation}
+    bias = np.zeros(head.units) if head.bias is None else head.bias
+    return copy_with_head(model, head.kernel, bias, labels, fields)
+
+
+def read_head(model: Any, path: Any, labels: Labels | None, allow_pickle_weights: bool) -> Any:
+    """Returns a copy of a model with the linear head of a file; see `with_head` of the model.
+
+    Raises:
+        CheckpointError: as `VisionTransformer.with_head`.
+    """
+    arrays = _read_arrays(Path(path), allow_pickle_weights)
+    shapes = {name: arrays[name].shape for name in ("weight", "bias") if name in arrays}
+    weight = shapes.get("weight", ())
+    if len(weight) != 2 or 0 in weight or shapes != {"weight": weight, "bias": weight[:1]}:
+        raise CheckpointError(
+            f"{path}: expected a linear head, weight (classes, width) and bias (classes,); found "
+            f"{shown(shapes or sorted(arrays)[:5], quoted=False)}."
+        )
+    config, width = model.config, model.get_layer("pre_logits").output.shape[-1]
+    fields: dict[str, Any] = {}
+    has_both = (
+        config.classifier in ("token", "gap", "token_and_mean")
+        and config.has_class_token
+        and not config.numerics.pool_before_norm
+        and config.representation_size is None
+        and config.projection_dim is None
+    )
+    blocks = {2 * config.hidden_size: 1, 5 * config.hidden_size: 4}.get(weight[1], 0)
+    if has_both and 0 < blocks <= config.num_layers:
+        fields = {"classifier": "token_and_mean", "class_token_blocks": blocks}
+        fields |= {"class_token_in_mean": False}
+    elif weight[1] != width or not config.is_pooled:
+        raise CheckpointError(
+            f"{path}: the head reads vectors of width {weight[1]}; the pre_logits of this model "
+            f"have {width} and classifier={config.classifier!r}. It belongs to another encoder."
+        )
+    return copy_with_head(model, arrays["weight"].T, arrays["bias"], labels, fields)
+
+
+def head_from_embeddings(
+    model: Any,
+    embeddings: Any,
+    labels: Sequence[str] | None,
+    scale: float | None,
+    bias: float | None,
+) -> Any:
+    """Returns a copy of a model that classifies by embeddings of words; see the model's method.
+
+    Raises:
+        ConfigError: as `VisionTransformer.head_from_embeddings`.
+    """
+    vectors, labels = _read_embeddings(embeddings, labels)
+    width = model.get_layer("pre_logits").output.shape[-1]
+    if not model.config.is_pooled:
+        raise ConfigError(
+            f"The embedding of an image is one vector; this model has classifier="
+            f"{model.config.classifier!r}."
+        )
+    rows = []
+    for label, texts in zip(labels, vectors, strict=True):
+        if texts.shape[-1] != width or texts.ndim != 2 or not texts.size:
+            raise ConfigError(
+                f"The embedding of {shown(label)} has shape {texts.shape}, expected (texts, "
+                f"{width}): the pre_logits of this model have width {width}. Embed the words by "
+                "the text tower that was trained with this model, behind its projection."
+            )
+        lengths = np.linalg.norm(texts, axis=-1, keepdims=True)
+        mean = (texts / np.where(lengths > 0, lengths, np.nan)).mean(axis=0)
+        length = np.linalg.norm(mean)
+        if not length > 0:  # NaN too
+            raise ConfigError(f"The embedding of {shown(label)} is zero or not finite.")
+        rows.append(mean / length)
+    scale = model.provenance.get("logit_scale") if scale is None else scale
+    bias = model.provenance.get("logit_bias", 0.0) if bias is None else bias
+    if scale is None or not np.isfinite([scale, bias]).all():
+        raise ConfigError(
+            f"scale={scale!r}, bias={bias!r}: expected numbers. The weights came without a "
+            "logit_scale, so give the temperature of their training: exp(logit_scale) of the file "
+            "of both towers, 100 for OpenAI's CLIP."
+        )
+    kernel, biases = scale * np.stack(rows, axis=1), np.full(len(rows), bias)
+    return copy_with_head(model, kernel, biases, tuple(labels), {"unit_pre_logits": True})
+
+
+def _read_embeddings(
+    embeddings: Any, labels: Sequence[str] | None
+) -> tuple[list[np.ndarray], list[str]]:
+    """Returns the embeddings `(texts, width)` of each class in float64, and the labels."""
+    if isinstance(embeddings, (str, os.PathLike)):
+        embeddings = _read_arrays(Path(embeddings))
+    if isinstance(embeddings, Mapping):
+        names = list(embeddings) if labels is None else list(labels)
+        if set(names) != set(embeddings):
+            odd = sorted(set(names) ^ set(embeddings))
+            raise ConfigError(f"labels and embeddings differ in {shown(odd, quoted=False)}.")
+        embeddings = [embeddings[name] for name in names]
+    elif labels is None:
+        raise ConfigError("embeddings is an array: give labels, one name for each of its rows.")
+    else:
+        names = list(labels)
+    try:
+        vectors = [np.atleast_2d(as_array(each).astype("float64")) for each in embeddings]
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"embeddings: expected vectors of numbers ({error}).") from error
+    if len(vectors) != len(names) or len(set(names)) != len(names) or len(names) < 2:
+        raise ConfigError(
+            f"{len(vectors)} embeddings and {len(names)} labels, {len(set(names))} of them "
+            "different: expected two or more, one label for each embedding."
+        )
+    return vectors, names
+
+
+def _read_arrays(path: Path, allow_pickle_weights: bool = False) -> dict[str, np.ndarray]:
+    """Returns the arrays of a file by name."""
+    with open_arrays(path, allow_pickle_weights=allow_pickle_weights) as reader:
+        head = beside(reader, "weight")
+        return {name: head.read(name) for name in head.shapes}
+
+
+def copy_with_head(
+    model: Any, kernel: Any, bias: Any, labels: Labels | None, fields: dict[str, Any]
+) -> Any:
+    """Returns a copy of a model with other fields, its weights, and another head.
+
+    Activation, thresholds and the scaling of the pre_logits to length 1 belong to the old head; the
+    copy has those of `fields` alone.
+    """
+    of_head = {
+        "num_classes": kernel.shape[-1],
+        "labels": labels,
+        "classifier_activation": None,
+        "regression": False,
+        "thresholds": None,
+        "unit_pre_logits": False,
+    }
+    with blank_weights():
+        copy = type(model).from_config({**model.get_config(), **of_head, **fields})
+    for layer in copy.layers:
+        if layer.name != "head" and layer.weights:
+            layer.set_weights(model.get_layer(layer.name).get_weights())
+    # Of two heads both get the layer: their mean is the layer at the mean of both tokens.
+    heads = 2 if copy.config.has_two_heads else 1
+    copy.get_layer("head").set_weights([kernel, bias] * heads)
+    return copy

@@ -1,0 +1,202 @@
+"""Checks the shape and the pixels of images; imports JAX or torch to know which have values.
+
+A wrong shape is refused with the fix in the message. Pixels out of range cause one warning per
+model. Their values are read from arrays, and on torch from the first batch; integers are seen by
+their type in every call, also in `fit`. A traced tensor has no values, so nothing is read.
+"""
+
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_vit.errors import ConfigError
+from keras_vit.models.config import ViTConfig
+from keras_vit.support.text import warn
+
+if keras.backend.backend() == "torch":
+    import torch
+elif keras.backend.backend() == "jax":
+    import jax
+
+_CHECKED_IMAGES = 8
+
+
+class ImageChecks:
+    """The checks of one model's images.
+
+    Args:
+        config: configuration of the model.
+        data_format: data format of the model.
+    """
+
+    def __init__(self, config: ViTConfig, data_format: str) -> None:
+        self._config = config
+        self._data_format = data_format
+        self._has_seen_pixels = False
+        self._has_warned = False
+
+    def check(self, images: Any) -> None:
+        """Refuses images of another shape, and warns once of pixels out of range.
+
+        Raises:
+            ConfigError: the shape is not the model's, and the message names the fix; or the images
+                are smaller than a patch.
+        """
+        images = images if hasattr(images, "shape") else np.asarray(images)
+        self._check_shape(images.shape)
+        self._look_at(images)
+
+    def check_call(self, inputs: Any) -> None:
+        """Checks the inputs of a call: the shape, and the pixels of the first call or of integers.
+
+        Keras checks shapes too, except in the compiled steps of JAX.
+
+        Raises:
+            ConfigError: the shape is not the model's; the message names the fix.
+        """
+        images = _only(inputs)
+        shape = getattr(images, "shape", None)
+        if shape is None or getattr(shape, "rank", 0) is None:  # TensorFlow may not know the rank
+            return
+        self._check_shape(shape)
+        if not self._has_seen_pixels or _are_integers(images):
+            self._look_at(images)
+
+    def _check_shape(self, shape: Any) -> None:
+        config, shape = self._config, tuple(shape)
+        reason = refusal(shape, config, self._data_format)
+        if reason is not None:
+            raise ConfigError(reason)
+        size = shape[1:3] if self._data_format == "channels_last" else shape[2:4]
+        is_open = config.image_size is None and not config.native_aspect
+        if is_open and all(type(side) is int for side in size):  # exporters have symbols
+            config.grid_of(size)
+
+    def _look_at(self, images: Any) -> None:
+        if self._has_warned:
+            return
+        pixels = _pixels_of(images[..., :-2] if self._config.native_aspect else images)
+        if pixels is None:
+            return
+        self._has_seen_pixels = True
+        if warning := _doubt(*pixels, self._config.rescale):
+            self._has_warned = True
+            warn(warning)
+
+
+def refusal(shape: tuple[int | None, ...], config: ViTConfig, data_format: str) -> str | None:
+    """Returns the reason why a model refuses images of a shape, and a remedy; None if it fits.
+
+    Args:
+        shape: shape of the images, with None for an unknown size.
+        config: configuration of the model.
+        data_format: data format of the model.
+    """
+    if config.native_aspect:
+        return _refusal_of_packed(shape, config.packed_shape)
+    height, width = config.image_size or (None, None)
+    last = data_format == "channels_last"
+    expected = (height, width, config.channels) if last else (config.channels, height, width)
+    if len(shape) == 3 and config.channels == 1 and last:
+        shape = (*shape, 1)  # Keras adds the axis of channels
+    if len(shape) == 5 and shape[-1] == 1:
+        shape = shape[:-1]
+    sides = shape[1:]
+    if len(shape) == 4 and all(
+        None in (a, b) or a == b for a, b in zip(sides, expected, strict=True)
+    ):
+        return None
+    shapes = f"The model takes images {_shown((None, *expected))}, found {_shown(shape)}."
+    if len(shape) != 4:
+        hint = " One image is a batch of one: images[None]." if len(shape) == 3 else ""
+        return shapes + hint
+    channels = sides[-1 if last else 0]
+    if config.channels not in (channels, None) and sides[0 if last else -1] == config.channels:
+        other, move = ("channels_first", "1, -1") if last else ("channels_last", "-1, 1")
+        return (
+            f"{shapes} Their axes are {other}: move them by np.moveaxis(images, {move}), or build "
+            f"or load the model with data_format={other!r}."
+        )
+    if channels not in (None, config.channels):
+        return (
+            f"{shapes} They have {channels} channels: model.preprocessor(images) converts grey or "
+            f"transparent images to {config.channels}; channels= builds a model of another number."
+        )
+    size = sides[:2] if last else sides[1:]
+    return (
+        f"{shapes} model.preprocessor(images) resizes images; from_preset(..., image_size={size}) "
+        "loads the weights for that size."
+    )
+
+
+def _refusal_of_packed(shape: tuple[int | None, ...], expected: tuple[int, int]) -> str | None:
+    if len(shape) == 3 and all(a in (None, b) for a, b in zip(shape[1:], expected, strict=True)):
+        return None
+    return (
+        f"The model takes packed patches {_shown((None, *expected))}, found {_shown(shape)}. "
+        "model.preprocessor makes them of images of any shape, and its pack() of another library's "
+        "patches; from_preset(..., native_aspect=False) loads the weights for images of one size."
+    )
+
+
+def _pixels_of(images: Any) -> tuple[str, float] | None:
+    """Returns the kind of raw pixels or "", and the least value; None for a traced tensor."""
+    if _are_integers(images):
+        return "integers", 0.0
+    if not _has_values(images):
+        return None
+    try:
+        first = np.asarray(keras.ops.convert_to_numpy(images[:_CHECKED_IMAGES]), "float32")
+    except (RuntimeError, TypeError, ValueError):  # without storage, or wrapped by torch.func
+        return None
+    low, high = float(np.min(first, initial=0)), float(np.max(first, initial=0))
+    return f"pixels up to {high:g}" if low == 0 and 3 < high <= 255.5 else "", low
+
+
+def _doubt(kind: str, low: float, rescales: bool) -> str | None:
+    """Returns a warning if the first images do not fit the model, else None."""
+    if kind and not rescales:
+        return (
+            f"The images are {kind}; this model takes prepared images, in most models in [-1, 1]. "
+            "Prepare them by model.preprocessor, or build or load the model with rescale=True, "
+            "which takes pixels in [0, 255]."
+        )
+    if rescales and low < 0:
+        return (
+            f"The images have values down to {low:g}; this model has rescale=True and "
+            "takes pixels in [0, 255]: prepare them by model.preprocessor, or give raw pixels."
+        )
+    return None
+
+
+def _are_integers(images: Any) -> bool:
+    return "int" in str(images.dtype)
+
+
+def _has_values(images: Any) -> bool:
+    """Whether a tensor has values on this host; a traced or exported tensor has no values."""
+    backend = keras.backend.backend()
+    if isinstance(images, (np.ndarray, keras.KerasTensor)):
+        return isinstance(images, np.ndarray)
+    if backend == "torch":
+        is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
+        return type(images) is torch.Tensor and not is_traced
+    if backend == "jax":
+        is_traced = isinstance(images, jax.core.Tracer)
+        return isinstance(images, jax.Array) and not is_traced and images.is_fully_addressable
+    return hasattr(images, "numpy")
+
+
+def _only(inputs: Any) -> Any:
+    """Returns the tensor in a functional model's inputs: a tensor, or a list or dict of one."""
+    if isinstance(inputs, dict):
+        inputs = list(inputs.values())
+    if isinstance(inputs, (list, tuple)) and len(inputs) == 1:
+        return inputs[0]
+    return inputs
+
+
+def _shown(shape: tuple[int | None, ...]) -> str:
+    sides = ("any" if side is None else str(side) for side in shape[1:])
+    return f"(batch, {', '.join(sides)})"

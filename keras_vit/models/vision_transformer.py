@@ -1,0 +1,636 @@
+"""The Vision Transformer as a Keras model that users build, load, call and save."""
+
+import inspect
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+import keras
+import numpy as np
+
+from keras_vit.errors import ConfigError
+from keras_vit.images.class_names import (
+    Labels,
+    Thresholds,
+    check_thresholds,
+    expand,
+    shorten,
+    top_labels,
+)
+from keras_vit.images.preprocessor import Preprocessor
+from keras_vit.images.protocols import ProtocolSpec
+from keras_vit.layers.quantisation import quantise_parts, quantised_parts
+from keras_vit.models.config import ViTConfig
+from keras_vit.models.config.rules import COUNT, choice
+from keras_vit.models.config.variants import VARIANTS
+from keras_vit.models.graph import Graph, Stages
+from keras_vit.models.image_checks import ImageChecks
+from keras_vit.models.inference import Inference, run
+from keras_vit.models.losses import OuterLoss, losses_of_head, probabilities_of
+from keras_vit.models.tokens import Tokens, tokens_of
+from keras_vit.support.fixes import trainer
+from keras_vit.support.habits import MODEL_HABITS, answer_no_config
+
+if TYPE_CHECKING:
+    from keras_vit.presets.source import Source
+
+
+# torch keeps parameters and layers apart; otherwise this raises Python's own error.
+_read_missing = getattr(keras.Model, "__getattr__", object.__getattribute__)
+
+
+class _ClassProperty(property):
+    """A property that is read from the class, as well as from its instances."""
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self.fget(owner) if self.fget else None
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class VisionTransformer(keras.Model):
+    """An image classifier that returns logits; a plain functional `keras.Model`.
+
+    Input: float images `(batch, height, width, channels)` in [-1, 1], or
+    `(batch, channels, height, width)` under `"channels_first"`; pixels in [0, 255] of any type
+    with `rescale=True`; or packed patches `(batch, patches, numbers)` with `native_aspect=True`.
+    Output: logits `(batch, num_classes)`, or probabilities with
+    `classifier_activation="softmax"`; `(batch, tokens, num_classes)` for the unpooled
+    classifiers; the pre_logits themselves, `(batch, hidden_size or
+    representation_size)`, with `num_classes=0`.
+
+    Every stage has a layer name, so that `keras.Model(model.input,
+    model.get_layer(name).output)` slices the model: `root` and `stage{s}_unit{u}`
+    (hybrids), `patch_embedding` (the grid), `patch_tokens`, `class_token`,
+    `position_embedding`, `embedding_dropout`, `block_0`..., `encoder_norm`,
+    `pool`, `pre_logits`, `head`. By their configuration, models of other families also have
+    `patch_norm`, `mask_token`, `distillation_token`, `register_tokens`, `pre_norm`,
+    `rotary_positions` and `projection`.
+
+    Args:
+        config: a `ViTConfig`; or None, with its fields as keywords.
+        data_format: `"channels_last"`, `"channels_first"` or None for Keras's setting.
+        dtype: a Keras dtype or policy, such as `"mixed_bfloat16"`. Softmax, norms,
+            kernel standardisation and the head stay float32 under mixed policies.
+        remat: whether training keeps only each block's input, and computes the block again
+            for the gradient: this saves memory and costs a forward pass.
+        name: name of the model.
+        labels: one name per class, for the answers of `classify`; or the name of a
+            shipped list, `"imagenet1k"` or `"imagenet21k"`.
+        protocol: preparation of images for these weights, by name or as a dict of name and
+            parameters; see `keras_vit.Preprocessor`.
+        provenance: origin of the weights, as plain JSON types.
+        thresholds: for many labels per image (multi-label): the least probability with which
+            an image has a label, one for all classes or one per class, see the attribute
+            `thresholds`.
+        **fields: fields of `ViTConfig`; they take precedence over `config`.
+
+    Raises:
+        ConfigError: a field is invalid; the message names it and the valid values.
+
+    >>> import keras_vit
+    >>> model = keras_vit.VisionTransformer(
+    ...     image_size=32, patch_size=8, hidden_size=16, mlp_dim=32, num_heads=2,
+    ...     num_layers=2, num_classes=10)
+    >>> model.output_shape
+    (None, 10)
+    """
+
+    def __init__(
+        self,
+        config: ViTConfig | None = None,
+        *,
+        data_format: str | None = None,
+        dtype: Any = None,
+        remat: bool = False,
+        name: str | None = None,
+        trainable: bool = True,
+        labels: Labels | None = None,
+        protocol: ProtocolSpec = "paper",
+        provenance: Mapping[str, Any] | None = None,
+        thresholds: Thresholds | None = None,
+        **fields: Any,
+    ) -> None:
+        if isinstance(config, ViTConfig):
+            config = config.replace(**fields)
+        elif config is None and fields:
+            config = ViTConfig.from_dict(fields)
+        else:
+            raise ConfigError(answer_no_config(config, list(VARIANTS)))
+        data_format = data_format or keras.config.image_data_format()
+        choice("channels_last", "channels_first").check("data_format", data_format)
+        kept_labels = shorten(labels, config.num_classes)
+        preprocessor = Preprocessor(
+            config.image_size,
+            config.channels,
+            protocol=protocol,
+            data_format=data_format,
+            scaled=not config.rescale,
+            patch_size=config.patch_size if config.native_aspect else None,
+        )
+        policy = keras.dtype_policies.get(dtype)
+        graph = Graph(config, data_format, policy, remat, preprocessor.normalisation)
+        super().__init__(
+            inputs=graph.images,
+            outputs=graph(graph.images),
+            name=name or "vit",
+            trainable=trainable,
+        )
+        self._graph = graph
+        self.config = config
+        self.data_format = data_format
+        self.remat = remat
+        self.dtype_policy = policy
+        self.inference = Inference()
+        self._image_checks = ImageChecks(config, data_format)
+        self._outer_loss = OuterLoss()
+        self._labels = kept_labels
+        self.thresholds = thresholds
+        self.provenance = MappingProxyType(dict(provenance or {}))
+        self.preprocessor = preprocessor
+
+    if not TYPE_CHECKING:  # type checkers know the names
+
+        def __getattr__(self, name: str) -> Any:
+            """Raises AttributeError, for names of other libraries with the line that does it here.
+
+            Python calls this only for names that neither the model nor its class has.
+            """
+            if name not in MODEL_HABITS:
+                return _read_missing(self, name)
+            try:
+                return _read_missing(self, name)
+            except AttributeError as error:
+                message = f"{error}. {MODEL_HABITS[name]}."
+                raise AttributeError(message, name=name, obj=self) from error
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """One name per class, or None."""
+        return None if self._labels is None else expand(self._labels)
+
+    @property
+    def thresholds(self) -> tuple[float, ...] | None:
+        """The least probability of each class of a model of many labels (multi-label), or None.
+
+        With thresholds every class has a probability of its own, the sigmoid of its logit.
+        `classify` and the server answer with all labels that reach their threshold, `loss="auto"`
+        is binary cross-entropy, and `evaluate` scores every class. A head with
+        `classifier_activation="sigmoid"`, and a logit of a single class, have thresholds of 0.5 by
+        default.
+
+        Set it to a number, to one per class, such as `keras_vit.evaluation.choose_thresholds`
+        returns, or to None. Presets and `.keras` files keep it.
+        """
+        thresholds = self._thresholds
+        if thresholds is None and self.config.has_sigmoids:
+            thresholds = 0.5
+        if isinstance(thresholds, float):
+            return (thresholds,) * self.config.num_classes
+        return thresholds
+
+    @thresholds.setter
+    def thresholds(self, thresholds: Thresholds | None) -> None:
+        is_softmax = self.config.classifier_activation == "softmax"
+        if thresholds is not None and (is_softmax or self.config.regression):
+            other = 'classifier_activation="softmax"' if is_softmax else "regression=True"
+            raise ConfigError(
+                f"thresholds are for probabilities by sigmoid; this model has {other}."
+            )
+        self._thresholds = check_thresholds(thresholds, self.config.num_classes)
+
+    @_ClassProperty
+    def presets(cls) -> Mapping[str, dict[str, Any]]:  # noqa: N805
+        """Name -> facts of each preset of the catalog, in the form of keras-hub's `presets`."""
+        from keras_vit.presets.source import describe_presets
+
+        return describe_presets()
+
+    def call(
+        self,
+        inputs: Any,
+        training: bool | None = None,
+        mask: Any = None,
+        stages: "Stages | Sequence[str] | None" = None,
+    ) -> Any:
+        """Returns the output for a batch of images, or `{stage: tensor}` for names of stages.
+
+        Args:
+            inputs: the images, see `VisionTransformer`.
+            training: whether dropout and stochastic depth are active.
+            mask: not used; Keras passes it.
+            stages: names of intermediate results; or a `keras_vit.models.graph.Stages`, which holds
+                them after the call, beside the output.
+        """
+        self._image_checks.check_call(inputs)
+        self._outer_loss.check(self)
+        images = self._graph.standardise(inputs, mask=mask)
+        if stages is None or isinstance(stages, Stages):
+            return self._graph(images, training, stages)
+        chosen = Stages(stages, ends_call=True)
+        self._graph(images, training, chosen)
+        return chosen.values
+
+    def check_images(self, images: Any) -> None:
+        """Refuses images of another shape than the model's, and warns once of other pixels.
+
+        Raises:
+            ConfigError: the shape is not the model's; the message names the fix.
+        """
+        self._image_checks.check(images)
+
+    def check_stages(self, names: Sequence[str]) -> None:
+        """Refuses names that are no stages of this model, see `keras_vit.models.graph.Stages`.
+
+        Raises:
+            ConfigError: a name is no stage of the model, and the message lists its layers; or the
+                class of the model has a `call` of its own, which takes no `stages`.
+        """
+        if names and "stages" not in inspect.signature(self.call).parameters:
+            raise ConfigError(
+                f"{type(self).__name__}.call takes no `stages`, so that its layers cannot be read; "
+                "it replaces VisionTransformer.call. Accept `stages` there and pass it on."
+            )
+        self._graph.check_stages(names)
+
+    def stage_shape(self, name: str) -> tuple[int | None, ...]:
+        """Returns the shape of a stage, with None for the batch and for unknown sizes."""
+        layer, _, kind = name.partition("/")
+        if kind == "attention":
+            return (None, None, None, None)
+        if (pooling := kind.rpartition("/")[2]) in self.config.poolings:
+            return None, self.config.hidden_size * (1 + (pooling == "token_and_mean"))
+        shape = tuple(self.get_layer("head" if name == "logits" else layer).output.shape)
+        joined = name == "pre_logits" and self.config.has_two_heads and self.config.num_classes
+        return (shape[0], shape[-1]) if joined else shape
+
+    def compile(
+        self,
+        optimizer: Any = "rmsprop",
+        loss: Any = None,
+        loss_weights: Any = None,
+        metrics: Any = None,
+        weighted_metrics: Any = None,
+        **options: Any,
+    ) -> None:
+        """Configures training, as `keras.Model.compile`.
+
+        Args:
+            optimizer: as in Keras.
+            loss: as in Keras, or `"auto"` for the loss of this model's head: sparse categorical
+                cross-entropy; binary for one class, sigmoids or `thresholds`; mean squared error
+                for `regression`. If a cross-entropy
+                of Keras would take this model's logits for probabilities, it is used with
+                `from_logits=True` and a warning.
+            loss_weights: as in Keras.
+            metrics, weighted_metrics: as in Keras; `from_logits` of cross-entropies, and the
+                threshold of the accuracy of one class or many labels, are set for this model. The
+                metrics of Keras that read probabilities, such as AUC and Precision, read the
+                softmax of this model's logits, or the sigmoid for one class, `thresholds` or a
+                binary cross-entropy. Arguments for logits (`from_logits=True`, a threshold of
+                0) and classes of your own are kept.
+            **options: as in Keras.
+
+        Raises:
+            ConfigError: `loss="auto"` for a model without a head.
+        """
+        loss, metrics, weighted_metrics = losses_of_head(
+            self.config, loss, metrics, weighted_metrics, self.thresholds is not None
+        )
+        super().compile(optimizer, loss, loss_weights, metrics, weighted_metrics, **options)
+        self.inference.forget_programs()
+
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        """Compiles a loaded model; Keras requires this method of a class with its own `compile`."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if getattr(self, "optimizer", None) is not None and self.built:
+            self.optimizer.build(self.trainable_variables)
+
+    if keras.backend.backend() == "jax":
+
+        def make_train_function(self, force: bool = False) -> Any:
+            """Makes the function of a training step; called by Keras."""
+            super().make_train_function(force)
+            return trainer.share_weights(self)
+
+    @trainer.shown_as(keras.Model.evaluate)
+    def evaluate(self, *args: Any, **kwargs: Any) -> Any:
+        """Evaluates as `keras.Model.evaluate`."""
+        with trainer.kept_whole(self):
+            return super().evaluate(*args, **kwargs)
+
+    @trainer.shown_as(keras.Model.predict)
+    def predict(self, *args: Any, **kwargs: Any) -> Any:
+        """Predicts as `keras.Model.predict`."""
+        with trainer.kept_whole(self):
+            return super().predict(*args, **kwargs)
+
+    def load_weights(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
+        """Loads weights as `keras.Model.load_weights`.
+
+        Raises:
+            ConfigError: the weights belong to another image size.
+        """
+        try:
+            super().load_weights(filepath, *args, **kwargs)
+        except ValueError as error:
+            if "position_embedding" not in str(error):
+                raise
+            size = self.config.image_size
+            raise ConfigError(
+                f"{filepath}: the weights of position_embedding do not fit image_size={size}; they "
+                "seem to belong to another size. Load them into a model of that size, save it by "
+                "save_to_preset(folder), and resize them by "
+                f"VisionTransformer.from_preset(folder, image_size={size})."
+            ) from error
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments and the quantised parts, as plain JSON types."""
+        return {
+            **self.config.to_dict(),
+            "data_format": self.data_format,
+            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
+            "remat": self.remat,
+            "name": self.name,
+            "trainable": self.trainable,
+            "labels": self._labels,
+            "protocol": self.preprocessor.protocol,
+            "provenance": dict(self.provenance),
+            **({"thresholds": self._thresholds} if self._thresholds is not None else {}),
+            **({"quantised": parts} if (parts := quantised_parts(self.layers)) else {}),
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "VisionTransformer":
+        """Rebuilds an untrained model from `get_config()`'s output."""
+        fields = dict(config)
+        fields["dtype"] = keras.dtype_policies.deserialize(fields["dtype"])
+        quantised = fields.pop("quantised", {})
+        model = cls(**fields)
+        quantise_parts(model.layers, quantised)
+        return model
+
+    def classify(
+        self, images: Any, top: int | None = None, batch_size: int = 32
+    ) -> list[list[tuple[str, float]]]:
+        """Returns the most probable labels of each image: `[[(label, probability), ...], ...]`.
+
+        Args:
+            images: paths, PIL images or arrays, as for `preprocessor`; an iterator is read
+                batch by batch.
+            top: number of labels per image. None for 5, and for all labels that reach their
+                threshold if the model has `thresholds`; then the list of an image may be empty.
+            batch_size: images per step.
+
+        Raises:
+            ConfigError: the model has no head, one prediction per token, or numbers as outputs
+                (`regression`); or an image cannot be read.
+        """
+        answers = [answer for _, answer in self.classify_each(images, top, batch_size)]
+        if not answers:
+            raise ConfigError("images is empty, expected at least one image.")
+        return answers
+
+    def classify_each(
+        self,
+        images: Any,
+        top: int | None = None,
+        batch_size: int = 32,
+        unreadable: Callable[[Any, ConfigError], None] | None = None,
+    ) -> Iterator[tuple[Any, list[tuple[str, float]]]]:
+        """Yields each image in its given form and its most probable labels, as `classify`.
+
+        The next batch is read and resized while the model computes the present batch; at most
+        two batches are in memory.
+
+        Args:
+            images, top, batch_size: as in `classify`.
+            unreadable: called with an image that cannot be read and the reason; the other
+                images are classified. None raises the reason.
+
+        Raises:
+            ConfigError: as `classify`.
+        """
+        self.config.demand_classes("classify")
+        COUNT.check("top", 1 if top is None else top)
+        for items, batch in self.preprocessor.batches(images, batch_size, unreadable):
+            shares = self.probabilities(batch, batch_size)
+            answers = top_labels(shares, self.labels, top, self.thresholds)
+            yield from zip(items, answers, strict=True)
+
+    def probabilities(self, images: Any, batch_size: int | None = None) -> np.ndarray:
+        """Returns the probability of each class, float32 `(batch, num_classes)`.
+
+        They are the softmax of the logits; with `thresholds`, the sigmoid of each logit.
+
+        Args:
+            images: a float batch in the model's size and range, see `preprocessor`.
+            batch_size: images per step; None for all in one step.
+
+        Raises:
+            ConfigError: the model predicts numbers.
+        """
+        if self.config.regression:
+            self.config.demand_classes("probabilities")
+        outputs: np.ndarray = run(self, images, batch_size=batch_size)
+        if self.config.classifier_activation is None:
+            outputs = probabilities_of(outputs, by_class=self.thresholds is not None)
+        return outputs
+
+    def tokens(
+        self,
+        images: Any,
+        blocks: int | Sequence[int] = -1,
+        *,
+        norm: bool = True,
+        batch_size: int = 32,
+    ) -> Tokens | dict[int, Tokens]:
+        """Returns the tokens of blocks by kind: dense features, one vector for every patch.
+
+        Args:
+            images: a float batch in the model's size and range, see `preprocessor`.
+            blocks: index of a block, negative from the end, or several indices.
+            norm: whether the norm behind the last block is applied to every chosen block
+                (timm's `forward_intermediates`). It has no effect for a model without that
+                norm, or with the norm behind the mean.
+            batch_size: images per step.
+
+        Returns:
+            `Tokens`: `class_token` and `distillation_token` `(batch, hidden_size)`, `registers`
+            `(batch, num_registers, hidden_size)`, each None if the model lacks it, and
+            `patches` `(batch, rows, columns, hidden_size)`. `{block: Tokens}` for several.
+
+        Raises:
+            ConfigError: an index is outside the model's blocks.
+        """
+        return tokens_of(self, images, blocks, norm, batch_size)
+
+    def with_head(
+        self,
+        head: "keras.layers.Dense | str | os.PathLike[str]",
+        labels: Labels | None = None,
+        *,
+        allow_pickle_weights: bool = False,
+    ) -> "VisionTransformer":
+        """Returns a copy of this model with a `Dense` layer, or one in a file, as its head.
+
+        `keras.Model(model.input, head(features))`, where `features` is the output of `pre_logits`,
+        is a plain Keras model: it trains and predicts, and lacks `classify` and presets.
+        `model.with_head(head)` computes the same and has both.
+
+        Args:
+            head: a layer that reads the output of `pre_logits`, `(batch, hidden_size or
+                representation_size)`; its activation is `"softmax"`, `"sigmoid"` or linear. Or the
+                path of a file with `weight` `(classes, width)` and `bias`, as DINOv2 and DINOv3
+                publish linear heads for ImageNet; they read class token and mean of the patches,
+                and so does the copy, by `classifier="token_and_mean"`, with
+                `class_token_blocks=4` for the heads that read four blocks (`..._linear4_head.pth`).
+            labels: one name per class, as for `VisionTransformer`.
+            allow_pickle_weights: as for `keras_vit.checkpoints.load`; for a `.pth` file.
+
+        Raises:
+            ConfigError: the layer is no `Dense`, was never called, reads another width or has
+                another activation; or this model's head does not read one vector per image.
+            CheckpointError: the file cannot be read, or its head belongs to another encoder.
+        """
+        from keras_vit.models.heads import read_head, with_head  # imports the readers of files
+
+        if isinstance(head, (str, os.PathLike)):
+            return read_head(self, head, labels, allow_pickle_weights)
+        return with_head(self, head, labels)
+
+    def head_from_embeddings(
+        self,
+        embeddings: Any,
+        labels: Sequence[str] | None = None,
+        *,
+        scale: float | None = None,
+        bias: float | None = None,
+    ) -> "VisionTransformer":
+        """Returns a copy of this model that classifies by embeddings of words (zero-shot).
+
+        The logits are `scale * cos(image, word) + bias`, as CLIP (arXiv 2103.00020, section 3.1.2)
+        and SigLIP (arXiv 2303.15343) compare images with texts; the image's embedding is the
+        output of `pre_logits`. The library of the text tower computes the embeddings.
+
+        Args:
+            embeddings: an array `(classes, width)`, or `(classes, prompts, width)` for several
+                texts per class; a mapping from labels to arrays `(width,)` or `(prompts, width)`;
+                or the path of a `.npz` or `.safetensors` file with that mapping. Texts of one
+                class are averaged as CLIP does: unit vectors, mean, unit vector.
+            labels: one name per class; None for the names of the mapping.
+            scale: factor of the cosine. None for the temperature of the two-tower file that the
+                model was loaded from (`exp(logit_scale)`).
+            bias: number added to all logits; None for `logit_bias` of that file, or 0.
+
+        Raises:
+            ConfigError: the embeddings have another width than the `pre_logits`, are not finite
+                or zero, or have no labels; there is no scale; or the model's head does not read
+                one vector per image.
+        """
+        from keras_vit.models.heads import head_from_embeddings
+
+        return head_from_embeddings(self, embeddings, labels, scale, bias)
+
+    @classmethod
+    def from_preset(
+        cls,
+        source: "str | os.PathLike[str] | Source",
+        *,
+        num_classes: int | None = None,
+        image_size: int | tuple[int, int] | Literal["stored"] | None = "stored",
+        dtype: Any = None,
+        load_weights: bool = True,
+        remat: bool = False,
+        trainable: bool = True,
+        data_format: str | None = None,
+        name: str | None = None,
+        labels: Labels | None = None,
+        protocol: ProtocolSpec | None = None,
+        provenance: Mapping[str, Any] | None = None,
+        thresholds: Thresholds | None = None,
+        **fields: Any,
+    ) -> "VisionTransformer":
+        """Loads a preset by name, from the Hub, or from a local folder or file of any dialect.
+
+        Args:
+            source: a name of `keras_vit.list_presets()`; `"hf://owner/repo[@revision][/subfolder]"`,
+                a repository with a keras_vit preset, a timm, transformers or keras-hub ViT, or
+                an official npz (name one of several files: `"hf://owner/repo/ViT-B_16.npz"`);
+                a preset folder; or a checkpoint file or folder. Only the necessary files of a
+                repository are downloaded, into the cache of huggingface_hub; repository, commit
+                and sha256 go to `provenance`.
+            num_classes: None keeps the preset's head. Another number than the preset's makes a
+                new head with zero weights; 0 leaves the head out.
+            image_size: pixels, an int or a pair (height, width); the stored positions are
+                resized. None for a model that takes any size per call. `"stored"` for the
+                size of the preset.
+            dtype: a Keras dtype or policy, such as `"mixed_bfloat16"`; None for Keras's setting.
+            load_weights: False for the architecture with fresh weights. Weights on the Hub are
+                then downloaded only if JSON and headers do not suffice.
+            remat, trainable, data_format, name: as for `VisionTransformer`; the default name is
+                the name of the variant.
+            labels, protocol, provenance, thresholds: as for `VisionTransformer`. None takes the
+                preset's values.
+            **fields: fields of `ViTConfig`, such as `dropout_rate`, and other arguments of
+                `keras_vit.checkpoints.load`, such as `allow_pickle_weights`.
+
+        Raises:
+            PresetError: the preset does not exist or is damaged, or the Hub refuses or fails;
+                the message states a remedy.
+            CheckpointError: the weights do not fit.
+            ConfigError: a field is invalid; the message names it and the valid values.
+        """
+        from keras_vit.checkpoints.transfer import load  # reads all dialects' tables
+
+        model: VisionTransformer = load(
+            cls,
+            source,
+            num_classes=num_classes,
+            image_size=image_size,
+            dtype=dtype,
+            load_weights=load_weights,
+            remat=remat,
+            trainable=trainable,
+            data_format=data_format,
+            name=name,
+            labels=labels,
+            protocol=protocol,
+            provenance=provenance,
+            thresholds=thresholds,
+            **fields,
+        )
+        return model
+
+    def save(self, filepath: Any, *args: Any, **options: Any) -> None:
+        """Writes a `.keras` file or folder, as any `keras.Model` does.
+
+        Raises:
+            ConfigError: the name ends in `.h5` or `.hdf5`. Keras would write the file but could
+                not load it, because its h5 format cannot hold a registered class.
+        """
+        if str(filepath).endswith((".h5", ".hdf5")):
+            raise ConfigError(
+                f"{filepath}: the h5 format of whole models cannot be loaded again. Save a .keras "
+                "file, a preset (save_to_preset), or the weights alone (save_weights)."
+            )
+        super().save(filepath, *args, **options)
+
+    def save_to_preset(
+        self, folder: str | os.PathLike[str], *, card: Mapping[str, Any] | None = None
+    ) -> None:
+        """Writes `config.json`, `model.safetensors` and a model card; a failure writes no file.
+
+        Args:
+            folder: path of the folder; an existing preset is replaced.
+            card: fields of the model card that the model does not know: `description`,
+                `license`, `datasets`, `language`, `base_model`, `tags` and `metrics`, see
+                `keras_vit.presets.model_card`.
+
+        Raises:
+            PresetError: the folder holds files that are no preset, or `card` has an unknown
+                field.
+        """
+        from keras_vit.presets.saving import save_preset
+
+        save_preset(self, folder, card)

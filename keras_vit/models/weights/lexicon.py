@@ -1,0 +1,285 @@
+"""Declares the weights of keras_vit, each once: path, axes, and the models that have it.
+
+A path is the place of a weight in a `VisionTransformer`; a placeholder in braces stands
+for each of the values that the configuration gives it. The names of the axes let a dialect
+state the axes of its arrays.
+"""
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from keras_vit.models.config import SWITCHES, ResNetStem, ViTConfig
+from keras_vit.models.weights.axes import shape_of
+from keras_vit.models.weights.templates import PLACEHOLDERS, fill, placeholders
+
+
+@dataclasses.dataclass(frozen=True)
+class Axis:
+    """An axis of weights.
+
+    Args:
+        words: name of the axis, for messages; the field of `ViTConfig` that states its size, if
+            there is one.
+        size: function that returns the size; None for the value of the field. A stem has sizes of
+            its own.
+    """
+
+    words: str
+    size: Callable[[ViTConfig], int] | None = None
+
+    def size_in(self, config: ViTConfig) -> int:
+        """Returns the size of the axis in a model."""
+        return self.size(config) if self.size else getattr(config, self.words, None) or 0
+
+
+AXES = {
+    "p": Axis("patch rows", lambda c: c.patch_size[0]),
+    "q": Axis("patch columns", lambda c: c.patch_size[1]),
+    "c": Axis(
+        "channels into the patches", lambda c: c.resnet.out_channels if c.resnet else c.channels
+    ),
+    "m": Axis("hidden_size"),
+    "n": Axis("positions", lambda c: c.num_positions),
+    "R": Axis("rows of positions", lambda c: c.source_grid[0]),
+    "S": Axis("columns of positions", lambda c: c.source_grid[1]),
+    "u": Axis("distances between patches", lambda c: c.num_distances),
+    "h": Axis("num_heads"),
+    "d": Axis("head_dim"),
+    "f": Axis("mlp_dim"),
+    "r": Axis("representation_size"),
+    "e": Axis(
+        "features into the head",
+        lambda c: c.representation_size or c.projection_dim or c.pooled_size,
+    ),
+    "k": Axis("num_classes"),
+    "g": Axis("num_registers"),
+    "t": Axis("projection_dim"),
+    "z": Axis("coordinates", lambda c: 2),
+    "j": Axis("pairs of channels", lambda c: c.head_dim // 2),
+    "y": Axis("kernel rows"),
+    "x": Axis("kernel columns"),
+    "i": Axis("image channels"),
+    "a": Axis("channels in"),
+    "w": Axis("channels"),
+    "v": Axis("channels out"),
+    "o": Axis("channels out"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Condition:
+    """A condition on the configuration. Models that meet it have the weight.
+
+    Args:
+        field: field or property of `ViTConfig`; a dot leads to a field of a part.
+        value: required value of the field; None accepts every true value.
+        is_met_by_others: whether the other values meet the condition, and `value` does not.
+    """
+
+    field: str
+    value: str | None = None
+    is_met_by_others: bool = False
+
+    def holds(self, config: ViTConfig) -> bool:
+        """Whether a configuration meets the condition."""
+        read: Any = config
+        for name in self.field.split("."):
+            read = getattr(read, name, None)
+        holds = bool(read) if self.value is None else str(read) == self.value
+        return holds is not self.is_met_by_others
+
+    @property
+    def part(self) -> str:
+        """Name of the part that the paper's model lacks, if the condition asks for one."""
+        switch = SWITCHES.get(self.value or "") or SWITCHES.get(self.field.partition(".")[0])
+        if switch is None or self.is_met_by_others:
+            return ""
+        has_plain = any(switch.plain) if self.value is None else self.value in switch.plain
+        return "" if has_plain else switch.words
+
+
+def _conditions(text: str) -> Iterator[Condition]:
+    """Yields conditions such as `patch_bias`, `mlp=gated` or `classifier!=map`."""
+    for word in text.split():
+        field, equals, value = word.partition("=")
+        yield Condition(field.rstrip("!"), value if equals else None, field.endswith("!"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Word:
+    """One kind of weight.
+
+    Args:
+        path: template of the weight's path in a model.
+        axes: axes of the weight.
+        held_by: conditions of the models that have the weight, separated by blanks: a field or
+            property of `ViTConfig` that must be true, `field=value` or `field!=value`. `""`
+            stands for every model.
+        bound_by: condition on the values of the placeholders, for a weight that a model has
+            for some of the values only.
+    """
+
+    path: str
+    axes: str
+    held_by: str = ""
+    bound_by: Callable[[ViTConfig, Mapping[str, str]], bool] = lambda config, binding: True
+
+    @functools.cached_property
+    def conditions(self) -> tuple[Condition, ...]:
+        """The parsed `held_by`: a model has the weight if all of these conditions hold."""
+        return tuple(_conditions(self.held_by))
+
+    @property
+    def part(self) -> str:
+        """The part of the model, in words, if the paper's model lacks it; for messages."""
+        return next((condition.part for condition in self.conditions if condition.part), "")
+
+    def is_held_by(self, config: ViTConfig) -> bool:
+        """Whether a model has this weight."""
+        return all(condition.holds(config) for condition in self.conditions)
+
+
+@dataclasses.dataclass(frozen=True)
+class Weight:
+    """One weight of one model: a word with values for its placeholders and sizes of its axes."""
+
+    word: Word
+    binding: dict[str, str]
+    sizes: dict[str, int]
+
+    @property
+    def path(self) -> str:
+        return fill(self.word.path, self.binding)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return shape_of(self.word.axes, self.sizes)
+
+
+def _has_bias(config: ViTConfig, binding: Mapping[str, str]) -> bool:
+    return binding["qkv"] in config.biased_projections
+
+
+UNIT = "stage{s}_unit{u}"
+
+LEXICON: tuple[Word, ...] = (
+    # stem of a hybrid
+    Word("root/conv/kernel", "y x i w", "resnet"),
+    Word("root/norm/gamma", "w", "resnet"),
+    Word("root/norm/beta", "w", "resnet"),
+    Word(UNIT + "/conv_proj/kernel", "y x a o", "resnet"),
+    Word(UNIT + "/norm_proj/gamma", "o", "resnet"),
+    Word(UNIT + "/norm_proj/beta", "o", "resnet"),
+    Word(UNIT + "/conv1/kernel", "y x a w", "resnet"),
+    Word(UNIT + "/norm1/gamma", "w", "resnet"),
+    Word(UNIT + "/norm1/beta", "w", "resnet"),
+    Word(UNIT + "/conv2/kernel", "y x w v", "resnet"),
+    Word(UNIT + "/norm2/gamma", "w", "resnet"),
+    Word(UNIT + "/norm2/beta", "w", "resnet"),
+    Word(UNIT + "/conv3/kernel", "y x w o", "resnet"),
+    Word(UNIT + "/norm3/gamma", "o", "resnet"),
+    Word(UNIT + "/norm3/beta", "o", "resnet"),
+    # Eq. 1
+    Word("patch_embedding/kernel", "p q c m"),
+    Word("patch_embedding/bias", "m", "patch_bias"),
+    Word("patch_norm/gamma", "m", "patch_norm"),
+    Word("patch_norm/beta", "m", "patch_norm norm=layer"),
+    Word("mask_token/token", "1 1 m", "mask_token"),
+    Word("class_token/token", "1 1 m", "has_class_token"),
+    Word("distillation_token/token", "1 1 m", "distillation_token"),
+    Word("register_tokens/tokens", "1 g m", "num_registers"),
+    Word("position_embedding/embedding", "1 n m", "position=learned"),
+    Word("relative_position_bias/table", "u h", "relative_position_bias=shared"),
+    Word("pre_norm/gamma", "m", "pre_norm"),
+    Word("pre_norm/beta", "m", "pre_norm norm=layer"),
+    # Eqs. 2 and 3
+    Word("block_{l}/attention_bias/table", "u h", "relative_position_bias=block"),
+    Word("block_{l}/attention_norm/gamma", "m"),
+    Word("block_{l}/attention_norm/beta", "m", "norm=layer"),
+    Word("block_{l}/attention/{qkv}/kernel", "m h d"),
+    Word("block_{l}/attention/{qkv}/bias", "h d", "qkv_bias", bound_by=_has_bias),
+    Word("block_{l}/attention/rotary_frequencies", "z h j", "rope.form=mixed"),
+    Word("block_{l}/attention/sub_norm/gamma", "m", "sub_norm_attention"),
+    Word("block_{l}/attention/sub_norm/beta", "m", "sub_norm_attention norm=layer"),
+    Word("block_{l}/attention/out/kernel", "h d m"),
+    Word("block_{l}/attention/out/bias", "m", "projection_bias"),
+    Word("block_{l}/attention_scale/gamma", "m", "layer_scale"),
+    Word("block_{l}/mlp_norm/gamma", "m"),
+    Word("block_{l}/mlp_norm/beta", "m", "norm=layer"),
+    Word("block_{l}/mlp/dense_0/kernel", "m f", "mlp=plain"),
+    Word("block_{l}/mlp/dense_0/bias", "f", "mlp=plain mlp_bias"),
+    Word("block_{l}/mlp/{gate}/kernel", "m f", "mlp=gated"),
+    Word("block_{l}/mlp/{gate}/bias", "f", "mlp=gated mlp_bias"),
+    Word("block_{l}/mlp/sub_norm/gamma", "f", "sub_norm_mlp"),
+    Word("block_{l}/mlp/sub_norm/beta", "f", "sub_norm_mlp norm=layer"),
+    Word("block_{l}/mlp/dense_1/kernel", "f m"),
+    Word("block_{l}/mlp/dense_1/bias", "m", "mlp_bias"),
+    Word("block_{l}/mlp_scale/gamma", "m", "layer_scale"),
+    # Eq. 4
+    Word("encoder_norm/gamma", "m", "final_norm"),
+    Word("encoder_norm/beta", "m", "final_norm norm=layer"),
+    Word("pool/probe", "1 1 m", "classifier=map"),
+    Word("pool/attention/{qkv}/kernel", "m h d", "classifier=map"),
+    Word("pool/attention/{qkv}/bias", "h d", "classifier=map"),
+    Word("pool/attention/out/kernel", "h d m", "classifier=map"),
+    Word("pool/attention/out/bias", "m", "classifier=map"),
+    Word("pool/norm/gamma", "m", "classifier=map"),
+    Word("pool/norm/beta", "m", "classifier=map"),
+    Word("pool/mlp/dense_0/kernel", "m f", "classifier=map"),
+    Word("pool/mlp/dense_0/bias", "f", "classifier=map"),
+    Word("pool/mlp/dense_1/kernel", "f m", "classifier=map"),
+    Word("pool/mlp/dense_1/bias", "m", "classifier=map"),
+    # the head
+    Word("projection/kernel", "m t", "projection_dim"),
+    Word("pre_logits/kernel", "m r", "representation_size"),
+    Word("pre_logits/bias", "r", "representation_size"),
+    Word("head/kernel", "e k", "num_classes classifier!=token_and_distillation"),
+    Word("head/bias", "k", "num_classes classifier!=token_and_distillation"),
+    Word("head/{head}/kernel", "e k", "num_classes classifier=token_and_distillation"),
+    Word("head/{head}/bias", "k", "num_classes classifier=token_and_distillation"),
+)
+
+
+def num_parameters(config: ViTConfig) -> int:
+    """Returns the number of parameters of the model that a configuration describes."""
+    return sum(math.prod(weight.shape) for weight in weights(config))
+
+
+def weights(config: ViTConfig) -> Iterator[Weight]:
+    """Yields every weight of the model that a configuration describes."""
+    sizes = {symbol: axis.size_in(config) for symbol, axis in AXES.items()}
+    for word in LEXICON:
+        if not word.is_held_by(config):
+            continue
+        if config.resnet and word.path.startswith("root"):
+            yield Weight(word, {}, {"y": 7, "x": 7, "i": config.channels, "w": config.resnet.width})
+        elif config.resnet and word.path.startswith(UNIT):
+            yield from _unit_weights(word, config.resnet)
+        else:
+            names = placeholders(word.path)
+            for values in itertools.product(*(PLACEHOLDERS[n].values(config) for n in names)):
+                binding = dict(zip(names, values, strict=True))
+                if word.bound_by(config, binding):
+                    yield Weight(word, binding, sizes | _sizes_of_pool(word, config))
+
+
+def _sizes_of_pool(word: Word, config: ViTConfig) -> dict[str, int]:
+    """Returns the sizes in which attention pooling may differ from the blocks."""
+    if not word.path.startswith("pool/"):
+        return {}
+    heads = config.map_num_heads or config.num_heads
+    return {"h": heads, "d": config.hidden_size // heads, "f": config.map_mlp_dim or config.mlp_dim}
+
+
+def _unit_weights(word: Word, stem: ResNetStem) -> Iterator[Weight]:
+    kernel = 3 if "/conv2/" in word.path else 1
+    for unit in stem.units():
+        if unit.number == 1 or "_proj/" not in word.path:  # only a stage's first unit projects
+            binding = {"s": str(unit.stage), "u": str(unit.number)}
+            width = unit.filters
+            channels = {"a": unit.channels, "w": width, "v": width, "o": 4 * width}
+            yield Weight(word, binding, {"y": kernel, "x": kernel, **channels})

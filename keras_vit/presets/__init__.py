@@ -1,0 +1,1 @@
+"""Presets: their catalog and places (Hub, bucket, folder), saving, model card, upload."""

@@ -1,0 +1,239 @@
+"""Downloads files over HTTPS once, checks them, and keeps them for use without a network.
+
+huggingface_hub's client makes the connections, receives and resumes. A file gets its name in the
+cache when it is an npz file, complete, and its md5 is the server's; beside it, `NAME.json` records
+its sha256, with which each time stamp of the file is compared once. A process killed at any moment
+leaves a complete file, a part that the next call resumes, or no file.
+"""
+
+import base64
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import re
+import zipfile
+from collections.abc import Iterator, Sequence
+from io import BufferedReader
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from keras_vit.errors import KerasViTError, PresetError
+from keras_vit.presets.cache import cache_folder, has_sha256
+from keras_vit.presets.connection import bounded
+from keras_vit.presets.place import Place
+from keras_vit.presets.refusals import SlowError, stated_wait
+from keras_vit.support.files import write_json
+from keras_vit.support.text import log
+
+OFFICIAL = "https://storage.googleapis.com/"
+"""Address of Google's buckets; the environment variable KERAS_VIT_BUCKET replaces it."""
+_HEADERS = {"User-Agent": "keras_vit", "Accept-Encoding": "identity"}
+
+
+class NotFoundError(PresetError):
+    """The server has no such file."""
+
+
+def fetch(url: str, *alternatives: str) -> Path:
+    """Returns the local path of a file, after a download if necessary.
+
+    A download resumes an interrupted one, and is compared with the md5 that the server states. A
+    file that was damaged in the cache is fetched again. Of several processes with the same request
+    one downloads. With KERAS_VIT_OFFLINE or HF_HUB_OFFLINE
+    in the environment only the cache is used.
+
+    Args:
+        url: percent-encoded. KERAS_VIT_BUCKET replaces `OFFICIAL` in it.
+        *alternatives: further URLs, tried in turn if the server has no file at the previous one.
+
+    Raises:
+        PresetError: the download fails; the message states URL, cause and remedy.
+    """
+    places = {candidate: place(candidate) for candidate in (url, *alternatives)}
+    damage = ""
+    for candidate, path in places.items():
+        with _failures_named(candidate, path, candidate):
+            if _is_whole(candidate, path):
+                return path
+            if path.is_file():
+                damage = f"damaged in the cache ({path})"
+                log.warning("%s: %s; it is fetched again.", candidate, damage)
+    if offline():
+        raise PresetError(
+            f"{url}: {damage or f'not in the cache ({places[url]})'}, and KERAS_VIT_OFFLINE or "
+            "HF_HUB_OFFLINE forbids to connect. Unset it, or give the path of a file."
+        )
+    absent: list[str] = []
+    for candidate, path in places.items():
+        try:
+            _download(candidate, path)
+        except NotFoundError as error:
+            absent.append(str(error))
+            continue
+        if absent:
+            log.warning("%s Fetched %s instead.", " ".join(absent), candidate)
+        return path
+    raise NotFoundError(" ".join(absent) + " It may have been moved or renamed; give its path.")
+
+
+def sha256_in_cache(*urls: str) -> tuple[str, str] | None:
+    """Returns URL and sha256 of the first of these files that is in the cache, or None."""
+    for url in urls:
+        try:
+            record = json.loads(_beside(place(url), ".json").read_text(encoding="utf-8"))
+            return url, record["sha256"]
+        except (OSError, ValueError, TypeError, LookupError):  # no download, or a damaged record
+            continue
+    return None
+
+
+class BucketFile(Place):
+    """A file of the bucket.
+
+    Args:
+        url, alternatives: arguments of `fetch`.
+        doubt: sentence that is added to the error if the server has no such file.
+    """
+
+    def __init__(self, url: str, alternatives: Sequence[str] = (), doubt: str = "") -> None:
+        self.address = url
+        self.files = {place(url).name: None}
+        self._urls = (url, *alternatives)
+        self._doubt = doubt
+
+    def open(self, name: str) -> BufferedReader:
+        try:
+            path = fetch(*self._urls)
+        except NotFoundError as error:
+            raise PresetError(f"{error}{self._doubt}") from error
+        with _failures_named(self.address, path, self.address):
+            return path.open("rb")
+
+
+def offline() -> bool:
+    """Returns whether the environment forbids connections."""
+    values = (os.environ.get(name, "") for name in ("KERAS_VIT_OFFLINE", "HF_HUB_OFFLINE"))
+    return any(value.strip().lower() in ("1", "true", "yes", "on") for value in values)
+
+
+def place(url: str) -> Path:
+    """Returns the path in the cache of a file at a URL of the catalog."""
+    parts = urlsplit(url)
+    return cache_folder() / parts.netloc / unquote(parts.path).removeprefix("/")
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _is_whole(url: str, path: Path) -> bool:
+    """Returns whether the file is there, with the sha256 that was recorded at its download."""
+    recorded = sha256_in_cache(url)
+    return path.is_file() and (recorded is None or has_sha256(path, recorded[1]))
+
+
+def _download(url: str, path: Path) -> None:
+    """Downloads the file to `path`, unless another process has done so meanwhile."""
+    from filelock import FileLock
+
+    mirror, part = os.environ.get("KERAS_VIT_BUCKET"), _beside(path, ".part")
+    address = url.replace(OFFICIAL, mirror.rstrip("/") + "/") if mirror else url
+    with _failures_named(url, path, address), bounded():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(_beside(path, ".lock")):  # the system releases it when its process dies
+            if not _is_whole(url, path):
+                sha256 = _receive(address, part, path.name)
+                write_json(_beside(path, ".json"), {"url": url, "sha256": sha256})
+                part.replace(path)
+
+
+@contextlib.contextmanager
+def _failures_named(url: str, path: Path, address: str) -> Iterator[None]:
+    """Turns failures of the disk and of the server into a `PresetError` with a remedy."""
+    from huggingface_hub.errors import HfHubHTTPError, HTTPError
+
+    try:
+        yield
+    except KerasViTError:
+        raise
+    except OSError as error:
+        if error.errno is None:  # huggingface_hub's, for a status or fewer bytes than announced
+            wait = stated_wait(error.response) if isinstance(error, HfHubHTTPError) else 0
+            asks = f" The server asks to wait {wait:,} s." if wait else ""
+            raise PresetError(f"{address}: {error}{asks} {_AGAIN}") from error
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise PresetError(
+            f"{url}: {'the disk is full' if full else 'the cache cannot be used'} ({path.parent}: "
+            f"{error}). Make room, or name another folder in KERAS_VIT_CACHE. {_AGAIN}"
+        ) from error
+    except (HTTPError, SlowError, ValueError) as error:  # ValueError: a header that is no number
+        raise PresetError(f"{address}: {error}. Check the connection. {_AGAIN}") from error
+
+
+_AGAIN = "The next call resumes the download."
+
+
+_NO_WEIGHTS = (
+    "the answer is no npz file, perhaps a page to log in to the network. Open a web page, then "
+    "call again; the cache is unchanged."
+)
+
+
+def _receive(url: str, part: Path, name: str) -> str:
+    """Downloads to `part`, and returns the sha256 of the file after a comparison of its md5."""
+    from huggingface_hub.file_download import http_get
+
+    size, md5 = _ask(url)
+    with part.open("a+b") as file:
+        long = size is not None and file.tell() > size
+        file.seek(0)
+        if md5 is None or long or not b"PK\x03\x04".startswith(file.read(4)):
+            file.truncate(0)  # without a checksum it is unknown whether a part fits the rest
+        http_get(
+            url,
+            file,
+            resume_size=file.seek(0, os.SEEK_END),
+            expected_size=size,
+            headers=_HEADERS,
+            displayed_filename=name,
+        )
+        os.fsync(file.fileno())  # the name of a whole file must imply its bytes on the disk
+    with part.open("rb") as file:
+        digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+        if md5 not in (None, digest):
+            part.unlink()
+            raise PresetError(
+                f"{url}: damaged on its way: its md5 is {digest}, the server announced {md5}. "
+                "Call again, or try another network."
+            )
+        if not zipfile.is_zipfile(file):
+            part.unlink()
+            raise PresetError(f"{url}: {_NO_WEIGHTS}")
+        file.seek(0)
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _ask(url: str) -> tuple[int | None, str | None]:
+    """Returns the size in bytes and the md5 (hexadecimal) that the server states for a file."""
+    from huggingface_hub.utils import http_backoff
+
+    answer = http_backoff(
+        "HEAD", url, headers=_HEADERS, follow_redirects=True, retry_on_exceptions=()
+    )
+    if answer.status_code in (404, 410):
+        raise NotFoundError(f"{url}: the server has no such file (status {answer.status_code}).")
+    if answer.status_code != 200:
+        raise PresetError(
+            f"{url}: the server answers {answer.status_code} {answer.reason_phrase}; expected 200. "
+            "Check that the file is public, and that no proxy stands in between; or try again "
+            "later."
+        )
+    if "html" in answer.headers.get("Content-Type", ""):
+        raise PresetError(f"{url}: {_NO_WEIGHTS}")
+    length = answer.headers.get("Content-Length", "")
+    # x-goog-hash: crc32c=...,md5=...
+    stated = re.search(r"\bmd5=([\w+/]{22}==)", answer.headers.get("x-goog-hash", ""))
+    md5 = base64.b64decode(stated[1]).hex() if stated else None
+    return int(length) if length.isdecimal() else None, md5

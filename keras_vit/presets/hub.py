@@ -1,0 +1,331 @@
+"""Lists the files of a repository of the Hub at one commit, and downloads them on demand.
+
+All traffic goes through huggingface_hub: its cache, attempts, tokens, offline mode, progress bars.
+"""
+
+import dataclasses
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from io import BufferedReader
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from keras_vit.errors import CheckpointError, KerasViTError, PresetError, nearest
+from keras_vit.presets.cache import has_sha256
+from keras_vit.presets.connection import bounded
+from keras_vit.presets.place import Header, Place
+from keras_vit.presets.refusals import DamagedError, hub_refusal, is_unreachable
+from keras_vit.support.text import log
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi, HfUri
+
+SCHEME = "hf://"
+_NOT_CACHED = " It is not in the cache, and the Hub does not answer."
+
+_SHA256 = 64
+"""Digits of a sha256; a blob id of git has 40."""
+
+_T = TypeVar("_T")
+
+
+def parse_address(text: str) -> "HfUri":
+    """Parses `hf://owner/repo[@revision][/inside]`; `/` in a revision is written `%2F`.
+
+    Raises:
+        PresetError: the address is malformed, leaves the repository, or is no model's.
+    """
+    from huggingface_hub import parse_hf_uri
+
+    expected = f"{text!r}: expected hf://owner/repo[@revision][/subfolder]"
+    try:
+        uri = parse_hf_uri(text)
+    except ValueError as error:
+        raise PresetError(f"{expected}. {error}") from error
+    steps = {*uri.path_in_repo.split("/"), *(uri.revision or "").split("/")}
+    if uri.type != "model" or steps & {".", ".."} or "\\" in text:
+        raise PresetError(f"{expected} of a model repository, without '..'.")
+    return uri
+
+
+def shown_address(address: "HfUri", file: str = "") -> str:
+    """Returns an address in the form of `parse_address`, or that of a file of its repository."""
+    address = dataclasses.replace(address, path_in_repo=file or address.path_in_repo)
+    return address.to_uri().replace("hf://models/", SCHEME, 1)
+
+
+class HubFolder(Place):
+    """A folder or file of a repository at one commit.
+
+    Args:
+        where: address, with the user's revision.
+        commit: the sha of the revision's commit.
+        sizes: path in the repository -> size in bytes, or None if the Hub states none.
+        hashes: path -> the hash that `stated_hash` returns; None if the Hub was not reached, so
+            that only the cache is read.
+
+    Raises:
+        PresetError: the repository has no such folder or file.
+    """
+
+    def __init__(
+        self,
+        where: "HfUri",
+        commit: str,
+        sizes: Mapping[str, int | None],
+        hashes: Mapping[str, str | None] | None,
+    ) -> None:
+        self.note = _NOT_CACHED if hashes is None else ""
+        self._names = _names_within(where, sizes, self.note)
+        self.address = shown_address(where)
+        self.is_file = where.path_in_repo in sizes
+        self.files = {name: sizes[path] for name, path in self._names.items()}
+        self.provenance = {"repo": f"{SCHEME}{where.id}", "commit": commit}
+        self.pickle_advice = (
+            "keras_vit unpickles only with allow_pickle_weights=True, by "
+            "torch.load(weights_only=True). Safer: ask the authors for safetensors, or look among "
+            f"the pull requests of https://huggingface.co/{where.id} for the Hub's own "
+            "conversion and add @refs%2Fpr%2FNUMBER."
+        )
+        self._where = where
+        self._commit = commit
+        self._hashes = hashes
+
+    @classmethod
+    def locate(cls, source: str) -> "HubFolder":
+        """Asks the Hub for the commit and the files at an address.
+
+        If the Hub cannot be reached, or `HF_HUB_OFFLINE` forbids it, the cache is used.
+
+        Args:
+            source: `"hf://owner/repo[@revision][/subfolder or file]"`.
+
+        Raises:
+            PresetError: the repository, revision, folder or file does not exist, access is
+                refused, or neither the Hub can be reached nor the cache has the address.
+        """
+        from huggingface_hub.errors import OfflineModeIsEnabled
+
+        where = parse_address(source)
+
+        def listing() -> tuple[str, list[Any]]:
+            info = api().model_info(where.id, revision=where.revision, files_metadata=True)
+            if not (isinstance(info.sha, str) and re.fullmatch("[0-9a-f]{40}", info.sha)):
+                raise PresetError(
+                    f"{source}: the Hub names {info.sha!r} as its commit, expected a sha."
+                )
+            if _commit_in_cache(where) != info.sha:  # for calls without a network
+                api().resolve_revision(where.id, revision=where.revision)
+            return info.sha, [s for s in info.siblings or () if isinstance(s.rfilename, str)]
+
+        try:
+            commit, siblings = request(listing, where)
+        except PresetError as error:
+            if error.__cause__ is None or not is_unreachable(error.__cause__):
+                raise
+            commit, cached = request(lambda: _cached(where), where)
+            if not cached:
+                raise
+            if not isinstance(error.__cause__, OfflineModeIsEnabled):
+                log.warning("%s Read from the cache, commit %s.", error, commit)
+            return cls(where, commit, cached, None)
+        sizes = {s.rfilename: s.size if type(s.size) is int else None for s in siblings}
+        return cls(where, commit, sizes, {s.rfilename: stated_hash(s) for s in siblings})
+
+    def open(self, name: str) -> BufferedReader:
+        """Opens a file in the cache, after a download if necessary.
+
+        The file is compared with the hash that the Hub states, a large one once for each time
+        stamp. A damaged file of the cache is fetched again, once.
+
+        Raises:
+            PresetError: the download fails.
+        """
+        inside = self._names[name]
+        return request(lambda: self._whole(inside).open("rb"), self._where, inside)
+
+    def _whole(self, inside: str) -> Path:
+        """Returns the path in the cache of an undamaged file."""
+        from huggingface_hub import try_to_load_from_cache
+
+        repo, commit = self._where.id, self._commit
+        was_there = isinstance(try_to_load_from_cache(repo, inside, revision=commit), str)
+        while True:
+            path = Path(api().hf_hub_download(repo, inside, revision=commit))
+            blob = _within_cache(path, repo)
+            stated = _sha256_in_name(blob) if self._hashes is None else self._hashes.get(inside)
+            if stated is None or matches(blob, stated, in_cache=True):
+                return path
+            if self._hashes is None:
+                raise DamagedError(f"damaged in the cache ({blob}), and the Hub does not answer.")
+            path.unlink(missing_ok=True)
+            blob.unlink(missing_ok=True)
+            if not was_there:
+                raise DamagedError(
+                    f"damaged on its way: its hash differs from the stated {stated}. It was "
+                    "removed from the cache. Call again, try another network, or tell the authors."
+                )
+            about = shown_address(self._where, inside)
+            log.warning("%s: damaged in the cache (%s); it is fetched again.", about, blob)
+            was_there = False
+
+    def header(self, name: str) -> Header | None:
+        """Returns names, shapes and types of a safetensors file; only its header is downloaded."""
+        from huggingface_hub.errors import SafetensorsParsingError
+
+        if self._hashes is None or not name.endswith(".safetensors"):
+            return None
+        inside = self._names[name]
+        where = f"{self._where.id}@{self._commit[:8]}/{inside}"
+        try:
+            header = request(
+                lambda: api().parse_safetensors_file_metadata(
+                    self._where.id, inside, revision=self._commit
+                ),
+                self._where,
+                inside,
+            )
+        except SafetensorsParsingError as error:
+            raise CheckpointError(f"{where}: not a safetensors file ({error}).") from error
+        return Header(where, {key: (t.dtype, tuple(t.shape)) for key, t in header.tensors.items()})
+
+
+def api(token: str | None = None) -> "HfApi":
+    """Returns huggingface_hub's client; `token` takes precedence over the stored token."""
+    from huggingface_hub import HfApi
+
+    from keras_vit import __version__
+
+    return HfApi(token=token, library_name="keras-vit", library_version=__version__)
+
+
+def request(call: Callable[[], _T], where: "HfUri", file: str = "") -> _T:
+    """Returns `call()`, requests to the Hub in the limits of `bounded`.
+
+    Args:
+        call: the request.
+        where: address of the request, for the message.
+        file: file of the request, for the message; `""` for the file of the address.
+
+    Raises:
+        PresetError: the request fails; the message states cause and remedy.
+    """
+    from huggingface_hub import errors
+
+    wrappers = (errors.LocalEntryNotFoundError, errors.RevisionResolutionError, RuntimeError)
+    try:
+        with bounded():
+            return call()
+    except (KerasViTError, errors.SafetensorsParsingError):
+        raise
+    except Exception as error:  # an answer of another form raises many types
+        # huggingface_hub wraps a failure in an error that says that the file is not in the
+        # cache, or that one of several files was not stored.
+        wraps = isinstance(error, wrappers) and isinstance(error.__cause__, Exception)
+        cause = (error.__cause__ if wraps else None) or error
+        about = shown_address(where, file)
+        raise PresetError(f"{about}: {hub_refusal(cause, where.id, where.revision)}") from cause
+
+
+def stated_hash(sibling: Any) -> str | None:
+    """Returns the hash that the Hub states for a file: sha256 with LFS, otherwise git's blob id."""
+    stated = sibling.lfs.sha256 if sibling.lfs else sibling.blob_id
+    return stated if isinstance(stated, str) else None
+
+
+def matches(content: Path | bytes, stated: str, *, in_cache: bool = False) -> bool:
+    """Returns whether a file, or its bytes, has the hash that the Hub states for it.
+
+    Args:
+        content: path of the file, or its bytes.
+        stated: sha256, or git's blob id.
+        in_cache: whether a sha256 is computed once for each time stamp of the file.
+    """
+    if isinstance(content, Path) and len(stated) == _SHA256:
+        if in_cache:
+            return has_sha256(content, stated)
+        with content.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == stated
+    data = content.read_bytes() if isinstance(content, Path) else content
+    if len(stated) == _SHA256:
+        return hashlib.sha256(data).hexdigest() == stated
+    blob = b"blob %d\0" % len(data) + data
+    return hashlib.sha1(blob, usedforsecurity=False).hexdigest() == stated
+
+
+def _names_within(where: "HfUri", paths: Mapping[str, object], note: str) -> dict[str, str]:
+    """Returns the files of the folder, or the single file, at an address: bare name -> path."""
+    if where.path_in_repo in paths:
+        return {where.path_in_repo.rpartition("/")[2]: where.path_in_repo}
+    prefix = f"{where.path_in_repo}/" if where.path_in_repo else ""
+    bare = {path.removeprefix(prefix): path for path in paths if path.startswith(prefix)}
+    # Only plain names: no subfolders, and no path that a hostile repository has invented.
+    inside = {n: path for n, path in bare.items() if not re.search(r"[/\\:]|^\.", n) and n}
+    if not inside:
+        missing = "has no such folder or file" if where.path_in_repo else "is empty"
+        folders = {path.rpartition("/")[0] for path in paths}
+        near = nearest(where.path_in_repo, folders | set(paths)) if where.path_in_repo else ""
+        raise PresetError(f"{shown_address(where)}: the repository {missing}.{note}{near}")
+    return inside
+
+
+def _commit_in_cache(where: "HfUri") -> str | None:
+    """Returns the commit that the cache knows for an address."""
+    from huggingface_hub.errors import RevisionResolutionError
+
+    try:
+        named = api().resolve_revision(where.id, revision=where.revision, local_files_only=True)
+    except RevisionResolutionError:
+        return None
+    return named.resolved
+
+
+def _cached(where: "HfUri") -> tuple[str, dict[str, int | None]]:
+    """Returns commit, and path and size of its cached files, which may not be all of its files."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    commit = _commit_in_cache(where) or ""
+    if not re.fullmatch("[0-9a-f]{40}", commit):
+        return "", {}
+    try:
+        snapshot = Path(
+            snapshot_download(where.id, revision=commit, local_files_only=True, allow_patterns=[])
+        )
+    except LocalEntryNotFoundError:
+        return "", {}
+    paths = [path for path in snapshot.rglob("*") if path.is_file()]
+    return commit, {path.relative_to(snapshot).as_posix(): path.stat().st_size for path in paths}
+
+
+def _within_cache(path: Path, repo: str) -> Path:
+    """Returns the file behind the links of a path in the cache.
+
+    Raises:
+        PresetError: the file is outside the cache. The user may have made the whole folder of a
+            repository a link.
+    """
+    from huggingface_hub import constants
+    from huggingface_hub.file_download import repo_folder_name
+
+    cache, target = Path(constants.HF_HUB_CACHE).expanduser(), path.resolve()
+    own = cache / repo_folder_name(repo_id=repo, repo_type="model")
+    if not any(target.is_relative_to(folder.resolve()) for folder in (cache, own)):
+        raise PresetError(
+            f"{path}: leads to {target}, outside the cache {cache}, so it is not opened. Remove "
+            "the link; the next call fetches the file."
+        )
+    return target
+
+
+def _sha256_in_name(blob: Path) -> str | None:
+    """Returns the sha256 of a file that was stored with LFS, which huggingface_hub names by it."""
+    return blob.name if re.fullmatch(f"[0-9a-f]{{{_SHA256}}}", blob.name) else None
+
+
+def unfinished_downloads() -> list[Path]:
+    """Returns the files that downloads have begun in huggingface_hub's cache, or left by a kill."""
+    from huggingface_hub import constants
+
+    return sorted(Path(constants.HF_HUB_CACHE).expanduser().glob("*/blobs/*.incomplete"))

@@ -1,0 +1,110 @@
+"""Reads and writes the file `config.json` of a preset folder."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from keras_vit import __version__
+from keras_vit.errors import ConfigError, PresetError, nearest, shown
+from keras_vit.images.class_names import check_thresholds, shorten
+from keras_vit.images.protocols import ProtocolSpec
+from keras_vit.images.protocols import compact as compact_protocol
+from keras_vit.models.config import ViTConfig
+
+FORMAT = "keras_vit"
+FORMAT_VERSION = 1
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.safetensors"
+MODEL_CARD_FILE = "README.md"
+
+
+@dataclasses.dataclass(frozen=True)
+class PresetConfig:
+    """The contents of `config.json`.
+
+    Args:
+        config: configuration of the model.
+        protocol: preparation of images, see `keras_vit.Preprocessor`.
+        labels: one name per class, the name of a shipped list, or None.
+        provenance: origin of the weights, as plain JSON types.
+        weights_sha256: sha256 of `model.safetensors`, in hexadecimal; None in presets of early
+            releases.
+        thresholds: those of a model of many labels, see `VisionTransformer.thresholds`, or None;
+            the file of a model without them has no such field.
+    """
+
+    config: ViTConfig
+    protocol: ProtocolSpec = "paper"
+    labels: str | tuple[str, ...] | None = None
+    provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
+    weights_sha256: str | None = None
+    thresholds: float | tuple[float, ...] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the JSON object of `config.json`."""
+        return {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "keras_vit_version": __version__,
+            "config": self.config.to_dict(),
+            "protocol": compact_protocol(self.protocol),
+            "labels": shorten(self.labels, self.config.num_classes),
+            "provenance": self.provenance,
+            "weights_sha256": self.weights_sha256,
+            **({} if self.thresholds is None else {"thresholds": self.thresholds}),
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any], where: str) -> "PresetConfig":
+        """Checks the JSON object of `config.json`.
+
+        Args:
+            stored: the object.
+            where: path or address of the file, for messages.
+
+        Raises:
+            PresetError: the format is unknown or newer, or a field is missing, unknown or invalid.
+        """
+        if stored.get("format") != FORMAT:
+            raise PresetError(
+                f"{where}: format is {stored.get('format')!r}, expected {FORMAT!r}. "
+                "This is no preset of keras_vit."
+            )
+        version = stored.get("format_version")
+        if version != FORMAT_VERSION:
+            release = stored.get("keras_vit_version")
+            raise PresetError(
+                f"{where}: format_version is {version!r}, this release of keras_vit reads "
+                f"{FORMAT_VERSION}. Update keras_vit"
+                + (f": release {release} wrote it." if isinstance(release, str) else ".")
+            )
+        for name, (kinds, words) in _FIELDS.items():
+            value = stored.get(name)
+            if not isinstance(value, kinds):
+                raise PresetError(f"{where}: field {name!r} is {shown(value)}, expected {words}.")
+        for name in stored:
+            if name not in ("format", "format_version", "keras_vit_version", *_FIELDS):
+                raise PresetError(f"{where}: unknown field {name!r}.{nearest(name, _FIELDS)}")
+        try:
+            config = ViTConfig.from_dict(stored["config"])
+            return cls(
+                config,
+                compact_protocol(stored["protocol"]),
+                shorten(stored.get("labels"), config.num_classes),
+                stored["provenance"],
+                stored.get("weights_sha256"),
+                check_thresholds(stored.get("thresholds"), config.num_classes),
+            )
+        except ConfigError as error:
+            raise PresetError(f"{where}: {error}") from error
+
+
+_FIELDS: dict[str, tuple[Any, str]] = {
+    "config": (dict, "an object"),
+    "protocol": ((str, dict), "a name or an object"),
+    "labels": ((list, str, type(None)), "a list of names, the name of a list, or null"),
+    "provenance": (dict, "an object"),
+    "weights_sha256": ((str, type(None)), "a string or null"),
+    "thresholds": ((float, int, list, type(None)), "a number, a list of numbers, or null"),
+}
+"""Fields of `config.json` beside its format: their types in Python, and in words."""

@@ -1,0 +1,59 @@
+"""Writes a model as a preset folder."""
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from keras_vit.checkpoints.dialects.keras_vit import keras_vit
+from keras_vit.checkpoints.export import export
+from keras_vit.checkpoints.transfer import arrays_to_write
+from keras_vit.errors import PresetError
+from keras_vit.presets.model_card import model_card
+from keras_vit.presets.preset_config import CONFIG_FILE, MODEL_CARD_FILE, WEIGHTS_FILE, PresetConfig
+from keras_vit.support.files import folder_written_beside, write_json
+
+NAMES = (CONFIG_FILE, WEIGHTS_FILE, MODEL_CARD_FILE)
+"""The files of a preset folder."""
+
+
+def save_preset(
+    model: Any,
+    folder: str | os.PathLike[str],
+    card: Mapping[str, Any] | None = None,
+) -> None:
+    """Writes a preset beside its destination, then renames it; see `save_to_preset`.
+
+    A process killed at any moment leaves the old preset, the complete new one, or no folder.
+
+    Of several processes that share the model's distribution on JAX, the first writes.
+
+    Raises:
+        PresetError: `folder` exists and holds files that are no preset, or `card` has an unknown
+            field.
+    """
+    from keras_vit.distribution.processes import by_one
+
+    folder = Path(folder)
+    preset = PresetConfig(
+        model.config,
+        model.preprocessor.protocol,
+        model.labels,
+        dict(model.provenance),
+        thresholds=model.get_config().get("thresholds"),
+    )
+    readme = model_card(folder.name, preset, card)
+    arrays = arrays_to_write(model)  # in every process
+
+    def write() -> None:
+        with folder_written_beside(folder, NAMES, PresetError) as new:
+            export(model.config, arrays, [keras_vit], new / WEIGHTS_FILE)
+            with (new / WEIGHTS_FILE).open("rb") as file:
+                checksum = hashlib.file_digest(file, "sha256").hexdigest()
+            whole = dataclasses.replace(preset, weights_sha256=checksum)
+            write_json(new / CONFIG_FILE, whole.to_dict())
+            (new / MODEL_CARD_FILE).write_text(readme, encoding="utf-8")
+
+    by_one(write, folder)

@@ -1,0 +1,389 @@
+"""Finds the source of a checkpoint or preset once, and opens it as one consistent state.
+
+A file, a folder, a repository of the Hub, a file of the official bucket and a row of the catalog
+are all a `Source`. It knows the names and sizes of the files, reads their JSON, opens the weights,
+and states their provenance.
+"""
+
+import contextlib
+import dataclasses
+import errno
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from io import BufferedReader
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from keras_vit.errors import KerasViTError, SourceError
+from keras_vit.models.weights.lexicon import num_parameters
+from keras_vit.presets.catalog import CATALOG, Preset, preset_named
+from keras_vit.presets.hub import SCHEME, HubFolder
+from keras_vit.presets.local_folder import LocalFolder
+from keras_vit.presets.place import Header, Place
+from keras_vit.presets.preset_config import CONFIG_FILE, PresetConfig
+from keras_vit.support.files import exists
+from keras_vit.support.limits import JSON_BYTES
+
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+H5, TASK = "model.weights.h5", "task.weights.h5"
+ADAPTER_CONFIG = "adapter_config.json"
+ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")
+COMPANIONS = (
+    ADAPTER_CONFIG,  # PEFT
+    CONFIG_FILE,  # keras_vit, timm, transformers, keras-hub
+    "preprocessor_config.json",  # transformers
+    "task.json",  # this file and the next two: keras-hub
+    "preprocessor.json",
+    "image_converter.json",
+    "open_clip_config.json",  # open_clip
+)
+"""The JSON files that explain the weights beside them; other JSON files are not read."""
+PICKLE = "pytorch_model.bin"
+_PICKLES = (".bin", ".pth", ".pt", ".ckpt")
+_PAIRED = (WEIGHTS, PICKLE, "open_clip_model.safetensors", "open_clip_pytorch_model.bin")
+"""Names under which libraries write weights beside their JSON."""
+_ATTEMPTS = 20
+"""Attempts to open a folder that other processes keep replacing."""
+
+
+_T = TypeVar("_T")
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenFiles:
+    """The open files of a source, all of one state.
+
+    Args:
+        weights: file name -> the open file of weights, or its header alone.
+        json: the JSON objects beside the weights, by file name.
+        preset: contents of `config.json`, if keras_vit wrote it.
+        is_folder: whether the source is a folder, which may hold JSON beside the weights.
+    """
+
+    weights: Mapping[str, BufferedReader | Header]
+    json: Mapping[str, dict[str, Any]]
+    preset: PresetConfig | None
+    is_folder: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A checkpoint or preset on this machine, on the Hub, in the bucket or in the catalog.
+
+    Args:
+        name: the user's name of the source.
+        locate: function that returns the place. It opens a local folder anew in each call, and
+            resolves the commit of a repository once.
+        row: row of the catalog, if the source is a catalog name.
+        allow_pickle_weights: whether weights may be a pickle of torch.
+        base: source of the base of an adapter; None for the base that the adapter names.
+    """
+
+    name: str
+    locate: Callable[[], Place]
+    row: Preset | None = None
+    allow_pickle_weights: bool = False
+    base: "str | os.PathLike[str] | Source | None" = None
+
+    @classmethod
+    def of(
+        cls,
+        source: "str | os.PathLike[str] | Source",
+        *,
+        allow_pickle_weights: bool = False,
+        base: "str | os.PathLike[str] | Source | None" = None,
+    ) -> "Source":
+        """Resolves a user's name of a checkpoint or preset; a `Source` keeps what it allows.
+
+        Args:
+            source: a file or folder; `"hf://owner/repo[@revision][/subfolder or file]"`; or a
+                name of the catalog. An existing file or folder takes precedence over a name.
+            allow_pickle_weights: whether weights may be a pickle of torch.
+            base: source of the base of an adapter.
+
+        Raises:
+            SourceError: the file, folder or name does not exist.
+            PresetError: the address is malformed, or the Hub refuses or fails.
+        """
+        found = source if isinstance(source, Source) else cls._named(source)
+        allow_pickle_weights = allow_pickle_weights or found.allow_pickle_weights
+        base = found.base if base is None else base
+        return dataclasses.replace(found, allow_pickle_weights=allow_pickle_weights, base=base)
+
+    @classmethod
+    def _named(cls, source: str | os.PathLike[str]) -> "Source":
+        name = os.fspath(source)
+        if name.startswith(SCHEME):
+            place = HubFolder.locate(name)
+            return cls(name, lambda: place)
+        path = Path(source)
+        # Path("") is the working folder
+        if (name and _is_there(path)) or not isinstance(source, str):
+            return cls(name, lambda: LocalFolder(path))
+        if "://" in name:
+            raise SourceError(
+                f"{name}: expected hf://owner/repo[@revision][/subfolder], a path or a preset's "
+                "name."
+            )
+        row = preset_named(name)
+        if (folder := row.folder) is not None:
+            return cls(name, lambda: LocalFolder(folder))
+        return cls(name, functools.cache(row.place), row)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """Arguments of `keras_vit.checkpoints.load` that the catalog row adds to the files."""
+        return {} if self.row is None else self.row.defaults()
+
+    def preset(self) -> PresetConfig | None:
+        """Returns the contents of `config.json`, or those of a catalog row; opens no weights.
+
+        Other libraries' checkpoints have no such contents, and give None.
+
+        Raises:
+            SourceError: `config.json` cannot be read.
+            PresetError: `config.json` is damaged, or only the row's file states its model.
+        """
+        if self.row is not None:
+            return self.row.preset_config()
+        with contextlib.ExitStack() as stack:
+            return self._of_one_state(stack, lambda place: _preset(place, _read_json(place)))
+
+    @contextlib.contextmanager
+    def open(self, *, headers: bool = False, checksum: bool = True) -> Iterator[OpenFiles]:
+        """Opens weights and JSON, each file once and all of one state of their folder.
+
+        Changes of the folder by other processes have no effect on the opened files.
+
+        Args:
+            headers: whether names, shapes and types suffice. Weights are then not downloaded if
+                the Hub states their headers, and no checksum is computed.
+            checksum: whether to compare the weights with the sha256 in a preset's `config.json`.
+
+        Raises:
+            SourceError: the source has no weights or several, or their sha256 is wrong.
+            PresetError: as `preset`, or a download fails.
+        """
+        with contextlib.ExitStack() as stack:
+            yield self._of_one_state(
+                stack,
+                lambda place: _open(place, stack, headers, checksum, self.allow_pickle_weights),
+            )
+
+    def _of_one_state(self, stack: contextlib.ExitStack, read: Callable[[Place], _T]) -> _T:
+        """Reads the place, and reads it again if another process replaced it meanwhile.
+
+        A writer renames a folder before it removes the folder's files. A place that is still
+        current after the reading was therefore read completely.
+
+        Args:
+            stack: stack of the files that `read` opens; it is closed before another attempt.
+            read: function that reads the place.
+        """
+        for attempt in range(_ATTEMPTS):
+            place = stack.enter_context(contextlib.closing(self.locate()))
+            try:
+                result = read(place)
+                if place.is_current():
+                    return result
+            except (KerasViTError, FileNotFoundError) as error:
+                if attempt + 1 < _ATTEMPTS and not place.is_current():
+                    stack.close()
+                    continue
+                if isinstance(error, KerasViTError):
+                    raise
+                raise SourceError(
+                    f"{error.filename}: the folder lists this file, but it cannot be found. If it "
+                    "is a link, its target is missing."
+                ) from error
+            stack.close()
+        raise SourceError(f"{self.name}: another process replaces it faster than it can be read.")
+
+    def provenance(self, preset: PresetConfig | None = None) -> dict[str, Any]:
+        """Returns the origin of the weights, as plain JSON types.
+
+        The sha256 of a file of the bucket is part of it after the download.
+        """
+        with contextlib.closing(self.locate()) as place:
+            published = self.row.provenance() if self.row is not None else {}
+            return {**(preset.provenance if preset else {}), **place.provenance, **published}
+
+    @contextlib.contextmanager
+    def local(self) -> Iterator[Path]:
+        """Yields the local path of the folder or file, after a download if necessary."""
+        with self.open(checksum=False) as opened:
+            path = next(Path(file.name) for file in opened.weights.values())
+            yield path.parent if opened.is_folder else path
+
+
+def _is_there(path: Path) -> bool:
+    """Returns whether a path exists; a name that no path can have, as it is too long, does not."""
+    try:
+        return exists(path)
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            return False
+        raise SourceError(f"{path}: cannot be opened ({error.strerror}).") from error
+
+
+@functools.cache
+def describe_presets() -> Mapping[str, dict[str, Any]]:
+    """Returns the facts of all presets by name, in the form of keras-hub's `presets`.
+
+    The entry `metadata` has `description`, `params`, `path` (the family), `license` and `top1`
+    (reported, in percent, or None). The entry `source` is a URL, `hf://owner/repo`, or None for the
+    embedded preset.
+    """
+    return MappingProxyType({name: _description(row) for name, row in CATALOG.items()})
+
+
+def _description(row: Preset) -> dict[str, Any]:
+    preset = Source.of(row.name).preset()
+    config = row.config() if preset is None else preset.config
+    head = f"{config.num_classes} classes" if config.num_classes else "features"
+    data = row.data.replace("_ft_", ", then ").replace("_", " ")
+    metadata = {
+        "description": f"Trained on {data}; {row.image_size} pixels; {head}.",
+        "params": num_parameters(config),
+        "path": row.family,
+        "license": row.license,
+        "top1": row.top1,
+    }
+    return {"metadata": metadata, "source": row.source}
+
+
+def _open(
+    place: Place,
+    stack: contextlib.ExitStack,
+    headers: bool,
+    checksum: bool,
+    allow_pickle_weights: bool,
+) -> OpenFiles:
+    files = _read_json(place)
+    preset = _preset(place, files)
+    if preset is not None and WEIGHTS not in place.files:
+        raise SourceError(
+            f"{place.address}/{WEIGHTS}: expected the weights of a preset, but the file does not "
+            f"exist.{place.note}"
+        )
+    weights: dict[str, BufferedReader | Header] = {}
+    for name in _weights_named(place, files, allow_pickle_weights):
+        if headers and (header := place.header(name)):
+            weights[name] = header
+            continue
+        weights[name] = stream = stack.enter_context(place.open(name))
+        if checksum and not headers and preset is not None and preset.weights_sha256:
+            _compare_checksum(stream, preset.weights_sha256)
+    return OpenFiles(weights, files, preset, not place.is_file)
+
+
+def _compare_checksum(stream: BufferedReader, expected: str) -> None:
+    try:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise SourceError(f"{stream.name}: cannot be read ({error.strerror}).") from error
+    if digest != expected:
+        raise SourceError(
+            f"{stream.name}: its sha256 is {digest}, config.json says {expected}. The file is "
+            "damaged or belongs to another preset. checksum=False loads it without this check."
+        )
+    stream.seek(0)
+
+
+def _preset(place: Place, files: Mapping[str, dict[str, Any]]) -> PresetConfig | None:
+    """Returns the contents of `config.json` if it has the key of a keras_vit preset."""
+    stored = files.get(CONFIG_FILE, {})
+    if "format" not in stored:
+        return None
+    return PresetConfig.from_dict(stored, f"{place.address}/{CONFIG_FILE}")
+
+
+def _weights_named(
+    place: Place, files: Mapping[str, dict[str, Any]], allow_pickle_weights: bool
+) -> list[str]:
+    """Returns the names of the weight files to read, by the preferred format that is present."""
+    if place.is_file:
+        return list(place.files)
+    adapters = ADAPTERS[: 1 + allow_pickle_weights] if ADAPTER_CONFIG in files else ()
+    for name in (*adapters, WEIGHTS):
+        if name in place.files:
+            return [name]
+    if INDEX in files:
+        return _shards(place, files[INDEX])
+    if H5 in place.files:
+        if TASK in place.files and CONFIG_FILE not in files:
+            raise SourceError(
+                f"{place.address}/{TASK}: config.json and task.json, which name the layer of the "
+                "head, are missing beside it."
+            )
+        return [name for name in (H5, TASK) if name in place.files]
+    weights = sorted(name for name in place.files if name.endswith((".npz", ".safetensors")))
+    pickles = sorted(name for name in place.files if name.endswith(_PICKLES))
+    if not weights and allow_pickle_weights:
+        weights = [PICKLE] if PICKLE in pickles else pickles
+    if len(weights) == 1:
+        return weights
+    if weights:
+        advice = f"Name one: {place.address}/{weights[0]}."
+    elif pickles:
+        advice = place.pickle_advice
+    else:
+        advice = place.folder_advice()
+    raise SourceError(
+        f"{place.address}: expected one file of weights ({WEIGHTS}, {INDEX}, {H5} or an npz), "
+        f"found {', '.join(weights) or 'none'}.{place.note} {advice}"
+    )
+
+
+def _shards(place: Place, index: Mapping[str, Any]) -> list[str]:
+    weight_map = index.get("weight_map")
+    names = list(weight_map.values()) if isinstance(weight_map, dict) else []
+    if not names or not all(isinstance(name, str) for name in names):
+        raise SourceError(f"{place.address}/{INDEX}: expected a weight_map of names to files.")
+    for name in sorted({*names}):
+        if name not in place.files:
+            raise SourceError(
+                f"{place.address}: {INDEX} names {name[:200]!r}, but the folder has no such file."
+                f"{place.note}"
+            )
+    return sorted({*names})
+
+
+def _read_json(place: Place) -> dict[str, dict[str, Any]]:
+    """Returns the JSON objects beside the weights, by file name, with the index of shards."""
+    if isinstance(place, LocalFolder) and place.is_file:
+        with contextlib.closing(place.folder()) as folder:
+            paired = [name for name in _PAIRED if name in place.files and name in folder.files]
+            return _read_json(folder) if paired else {}
+    names = () if place.is_file else COMPANIONS
+    if WEIGHTS not in place.files:
+        names = (*names, INDEX)
+    return {name: _read_object(place, name) for name in names if name in place.files}
+
+
+def _read_object(place: Place, name: str) -> dict[str, Any]:
+    where = f"{place.address}/{name}"
+    JSON_BYTES.check(place.files[name] or 0, where, SourceError)
+    try:
+        with place.open(name) as stream:
+            try:
+                text = stream.read(JSON_BYTES.value + 1)
+            except OSError as error:
+                raise SourceError(f"{where}: cannot be read ({error.strerror}).") from error
+        JSON_BYTES.check(len(text), where, SourceError)
+        content = json.loads(text.decode("utf-8"))
+    except KerasViTError:
+        raise
+    # ValueError: invalid JSON or UTF-8, or a number with more digits than Python reads.
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise SourceError(f"{where}: not a readable JSON file ({error}).") from error
+    if not isinstance(content, dict):
+        raise SourceError(f"{where}: expected a JSON object, found {type(content).__name__}.")
+    return content

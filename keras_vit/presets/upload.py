@@ -1,0 +1,154 @@
+"""Uploads a preset folder to the Hub: a check, then one commit."""
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from keras_vit.checkpoints.inspection import open_checkpoint
+from keras_vit.checkpoints.opening import open_source
+from keras_vit.errors import PresetError
+from keras_vit.presets.hub import (
+    api,
+    matches,
+    parse_address,
+    request,
+    shown_address,
+    stated_hash,
+)
+from keras_vit.presets.preset_config import CONFIG_FILE, MODEL_CARD_FILE
+from keras_vit.presets.saving import NAMES
+from keras_vit.presets.source import Source
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi, HfUri, ModelInfo
+
+_CALL = re.compile(r'(VisionTransformer\.from_preset\()"[^"\n]*"')
+
+
+def upload_preset(
+    target: str,
+    folder: str | os.PathLike[str],
+    *,
+    private: bool = False,
+    overwrite: bool = False,
+    token: str | None = None,
+    commit_message: str | None = None,
+) -> str:
+    """Uploads a folder of `save_to_preset` to the Hub, in one commit.
+
+    An absent repository or branch is created. Files that the Hub already has are not sent again,
+    so that a repeated call continues an interrupted upload. The example in the model card gets
+    the repository's address.
+
+    Args:
+        target: address of the repository, `"hf://owner/repo[@branch]"`.
+        folder: a preset folder.
+        private: whether a new repository is private.
+        overwrite: whether a different preset in the repository is replaced.
+        token: token of a user who may write; None for the token of `hf auth login` or HF_TOKEN.
+        commit_message: message of the commit.
+
+    Returns:
+        The address of the commit on the Hub, or of the present one if it has the same files.
+
+    Raises:
+        PresetError: the folder is no complete preset, the repository holds different files with
+            these names, or the Hub refuses.
+        CheckpointError: weights and `config.json` disagree.
+    """
+    address = parse_address(target)
+    if address.path_in_repo:
+        raise PresetError(f"{target}: expected hf://owner/repo[@branch], without a subfolder.")
+    files = _check_folder(Path(folder))
+    readme = files[MODEL_CARD_FILE].read_text(encoding="utf-8")
+    content: dict[str, Path | bytes] = {**files}
+    content[MODEL_CARD_FILE] = _CALL.sub(rf'\1"{shown_address(address)}"', readme, count=1).encode()
+    client = api(token)
+
+    def upload() -> str:
+        return _upload(client, address, content, private, overwrite, commit_message)
+
+    return request(upload, address)
+
+
+def _check_folder(folder: Path) -> dict[str, Path]:
+    """Returns the files of a preset folder, after a check that it is complete and consistent."""
+    if not os.path.isdir(folder):  # noqa: PTH112  a long name does not raise
+        raise PresetError(f"{folder}: expected a folder, as `save_to_preset` writes it.")
+    inside = {path.name: path for path in folder.iterdir()}
+    if missing := [name for name in NAMES if name not in inside]:
+        raise PresetError(f"{folder}: {', '.join(missing)} missing. Write it by `save_to_preset`.")
+    if foreign := sorted(name for name in inside if name not in NAMES):
+        raise PresetError(
+            f"{folder}: holds {', '.join(foreign[:5])}, which is no part of a preset. Move it away."
+        )
+    for path in inside.values():
+        if path.is_symlink() or not path.is_file():
+            raise PresetError(f"{path}: expected a plain file, found a link or a folder.")
+    with open_source(Source.of(folder)) as opened:
+        if opened.preset is None:
+            raise PresetError(f"{folder / CONFIG_FILE}: this is no preset of keras_vit.")
+        open_checkpoint(opened, {})
+    return inside
+
+
+def _upload(
+    client: "HfApi",
+    address: "HfUri",
+    content: dict[str, Path | bytes],
+    private: bool,
+    overwrite: bool,
+    message: str | None,
+) -> str:
+    """Makes one attempt, which skips the parts that an earlier attempt has completed."""
+    from huggingface_hub import CommitOperationAdd
+
+    info = _prepare_branch(client, address, private)
+    there = {sibling.rfilename: sibling for sibling in info.siblings or ()}
+    same = [n for n in NAMES if n in there and matches(content[n], stated_hash(there[n]) or "")]
+    changed = [name for name in NAMES if name not in same]
+    if not changed:
+        return f"{client.endpoint}/{address.id}/commit/{info.sha}"
+    if not overwrite and (clash := [name for name in changed if name in there]):
+        raise PresetError(
+            f"{shown_address(address)}: holds another {', '.join(clash)}. Give overwrite=True to "
+            "replace it, or another branch: hf://owner/repo@branch."
+        )
+    try:
+        return client.create_commit(
+            address.id,
+            [CommitOperationAdd(name, content[name]) for name in NAMES],
+            commit_message=message or "Upload a preset of keras_vit",
+            revision=address.revision,
+            parent_commit=info.sha,  # refuses to overwrite a commit made in between
+        ).commit_url
+    except ValueError as error:
+        if "metadata in README.md" not in str(error):
+            raise
+        raise PresetError(f"{shown_address(address)}: {MODEL_CARD_FILE}: {error}") from error
+
+
+def _prepare_branch(client: "HfApi", address: "HfUri", private: bool) -> "ModelInfo":
+    """Returns the contents of the branch, after creating an absent repository or branch."""
+    from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+
+    def info() -> "ModelInfo":
+        return client.model_info(address.id, revision=address.revision, files_metadata=True)
+
+    try:
+        branch = info()
+    except RepositoryNotFoundError:
+        client.create_repo(address.id, private=private, exist_ok=True)
+        if address.revision:
+            client.create_branch(address.id, branch=address.revision, exist_ok=True)
+        return info()
+    except RevisionNotFoundError:
+        client.create_branch(address.id, branch=str(address.revision), exist_ok=True)
+        branch = info()
+    if private and not branch.private:
+        raise PresetError(
+            f"{shown_address(address)}: private=True, but the repository is there and public. "
+            f"Change it at https://huggingface.co/{address.id}/settings."
+        )
+    return branch

@@ -1,1 +1,0 @@
-"""A model as a preset: its folder, its card, its upload to the Hub."""

@@ -1,0 +1,1 @@
+"""Chosen backend, processor, limits, packages, files, text; workarounds for faults of others."""

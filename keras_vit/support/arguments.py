@@ -1,0 +1,120 @@
+"""Checks of places that a call names. They import no Keras, so that an error comes at once.
+
+A public function makes its check first, and the command of its name makes the same check before
+it imports Keras. They ask `os.path`, which raises for no name: one that is too long does not exist.
+"""
+
+# ruff: noqa: PTH110, PTH112, PTH113
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from keras_vit.errors import ConfigError, listed
+
+DATA_SETS = ("tfds", "hf")
+"""Beginnings of names that stand for a data set of TensorFlow Datasets or Hugging Face."""
+
+
+def is_data_set(name: object) -> bool:
+    """Whether a name is that of a data set, such as `"tfds:mnist"`, and not of a folder."""
+    kind, _, inside = str(name).partition(":")
+    return kind in DATA_SETS and bool(inside)
+
+
+def train_split(name: object) -> str | None:
+    """Returns the split that a classifier learns from, `"train"`; None for a folder."""
+    return "train" if is_data_set(name) else None
+
+
+def check_images(paths: Iterable[Path]) -> None:
+    """Checks that the paths of images exist.
+
+    Raises:
+        ConfigError: a path leads nowhere.
+    """
+    if absent := [str(path) for path in paths if not os.path.lexists(path)]:
+        raise ConfigError(f"{listed(absent)}: no such file or folder.")
+
+
+def check_data(name: object, split: str | None = None, labels: object = None) -> None:
+    """Checks the name of labelled images, as `keras_vit.data.from_name` takes it.
+
+    Raises:
+        ConfigError: the name is empty or no path; a split is given for a folder; or as
+            `check_folder`.
+    """
+    if not isinstance(name, (str, os.PathLike)) or name == "":  # Path("") is the working folder
+        found = "an empty name" if isinstance(name, str) else type(name).__name__
+        raise ConfigError(
+            f"Expected a folder, tfds:NAME or hf:OWNER/NAME, found {found}. Images in memory "
+            "become data by keras_vit.data.from_arrays."
+        )
+    if not is_data_set(name):
+        if split is not None:
+            raise ConfigError(f"{name}: a folder has no split {split!r}; name the part's folder.")
+        check_folder(Path(name), labels)
+
+
+def check_folder(root: Path, labels: Any = None) -> None:
+    """Checks the folder of labelled images and its table of labels.
+
+    Raises:
+        ConfigError: the folder or the table does not exist.
+    """
+    if not os.path.isdir(root):
+        expected = "a folder of images" if labels else "a folder with a folder of images per class"
+        actual = "a file" if os.path.exists(root) else "nothing"
+        raise ConfigError(f"{root}: expected {expected}, found {actual}.")
+    if labels is not None and not os.path.isfile(table_of(root, labels)):
+        raise ConfigError(f"labels={str(labels)!r}: no such table, neither in {root} nor here.")
+
+
+def table_of(root: Path, labels: str | os.PathLike[str]) -> Path:
+    """Returns the path of a table of labels; a relative path may begin in its folder of images."""
+    return root / labels if os.path.isfile(root / labels) else Path(labels)
+
+
+def check_results(out: Path) -> None:
+    """Checks the folder for results, which may exist.
+
+    Raises:
+        ConfigError: it is a file.
+    """
+    if os.path.exists(out) and not os.path.isdir(out):
+        raise ConfigError(f"{out}: expected a folder for the results, found a file.")
+
+
+def check_training(
+    data: object,
+    out: Path,
+    *,
+    resume: bool = False,
+    split: str | None = None,
+    validation: object = None,
+    labels: object = None,
+) -> None:
+    """Checks the places of a fine-tuning, as `keras_vit.finetune` takes them.
+
+    Raises:
+        ConfigError: `out` is a file, or not empty without `resume`; or as `check_data`.
+    """
+    check_new(out, resume)
+    check_data(data, split if is_data_set(data) else None, labels)
+    if isinstance(validation, (str, os.PathLike)) and not is_data_set(data):
+        check_data(validation, None, labels)
+
+
+def check_new(out: Path, resume: bool = False) -> None:
+    """Checks the folder for a training.
+
+    Raises:
+        ConfigError: the folder is not empty, or is a file, and `resume` is False.
+    """
+    taken = os.path.exists(out) and (not os.path.isdir(out) or any(out.iterdir()))
+    if taken and not resume:
+        raise ConfigError(
+            f"{out}: exists already. Choose another folder, or continue the training in it with "
+            "resume=True."
+        )

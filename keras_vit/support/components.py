@@ -1,0 +1,97 @@
+"""Lists the installed backends and extras, and the processor, without importing a package."""
+
+import dataclasses
+import importlib.metadata
+import os
+import platform
+
+from keras_vit.support.backend import BACKENDS, ONLY_PREDICTS, chosen_backend
+from keras_vit.support.fixes.faults import note_on
+from keras_vit.support.processor import processor, products_of_torch
+
+_LIBRARIES = ("keras", "numpy", "huggingface-hub", "safetensors", "pillow", "grain")
+_EXTRAS = {
+    "matplotlib": ("figures", "explain"),
+    "tensorflow-datasets": ("tfds", "data named tfds:NAME"),
+    "datasets": ("huggingface", "data named hf:OWNER/NAME"),
+    "ray": ("ray", "keras_vit.ray"),
+    "onnxruntime": ("export", "export to ONNX and transformers.js"),
+    "ai-edge-litert": ("litert", "export to LiteRT"),
+    "fastapi": ("serve", "keras-vit serve"),
+    "scikit-learn": ("demo", "keras-vit demo"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Component:
+    """A part of the environment.
+
+    Args:
+        kind: `"machine"`, `"library"`, `"backend"` or `"extra"`.
+        name: name of the package, or of the property of the machine.
+        version: version of the package, or value of the property; None if not installed.
+        note: purpose of the package, or the command that installs it.
+    """
+
+    kind: str
+    name: str
+    version: str | None
+    note: str = ""
+
+
+def components() -> list[Component]:
+    """Returns the parts of the environment for a bug report; a missing package has no version."""
+    chosen, why = chosen_backend()
+    parts = [
+        Component("machine", "system", platform.platform()),
+        Component("machine", "python", platform.python_version()),
+        Component("machine", "processor", processor().name, f"{os.cpu_count()} cores"),
+        Component("machine", "instructions", *_instructions()),
+        Component("machine", "products of torch", *products_of_torch()),
+        Component("library", "keras-vit", _version("keras-vit") or _own_version()),
+        *(Component("library", name, _version(name), note_on(name)) for name in _LIBRARIES),
+    ]
+    for name in BACKENDS:
+        version = _version(name) or (_version("tensorflow-cpu") if name == "tensorflow" else None)
+        notes = ["predicts only; export to OpenVINO"] if name == ONLY_PREDICTS else []
+        notes += [f"used: {why}" if name == chosen else _install(name, version), note_on(name)]
+        note = "; ".join(note.strip("; ") for note in notes if note)
+        parts.append(Component("backend", name, version, note))
+    if chosen not in BACKENDS:
+        parts.append(Component("backend", chosen, None, f"used: {why}; not one of keras_vit's"))
+    for name, (extra, use) in _EXTRAS.items():
+        version = _version(name)
+        parts.append(Component("extra", name, version, f"{use}{_install(extra, version)}"))
+    return parts
+
+
+def _instructions() -> tuple[str, str]:
+    """Returns the instruction sets of the processor, and a note on the speed of bfloat16."""
+    machine = processor()
+    note = ""
+    if not machine.flags.isdisjoint({"amx_bf16", "avx512_bf16"}):
+        times = "about three times" if "amx_bf16" in machine.flags else "up to 1.8 times"
+        note = (
+            f"bfloat16 is {times} as fast as float32 here on torch and OpenVINO: "
+            'keras.config.set_dtype_policy("mixed_bfloat16")'
+        )
+    elif machine.flags and not machine.multiplies_bfloat16:
+        note = "none for bfloat16, which is slower than float32 on this CPU"
+    return ", ".join(machine.instruction_sets) or "unknown", note
+
+
+def _install(extra: str, version: str | None) -> str:
+    return "" if version else f'; pip install "keras-vit[{extra}]"'
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _own_version() -> str:
+    from keras_vit import __version__
+
+    return f"{__version__} (not installed)"

@@ -1,0 +1,113 @@
+"""The optimizer, the losses, the metrics and the callbacks of a recipe, for a model."""
+
+from typing import TYPE_CHECKING, Any
+
+import keras
+
+from keras_vit.errors import ConfigError, expect_model
+from keras_vit.models.losses import FirstLoss, many_labels_loss, many_labels_metrics
+from keras_vit.support.fixes.trainer import FreedGradients
+from keras_vit.training.muon import LayerwiseMuon
+from keras_vit.training.optimizers import LayerwiseAdamW, LayerwiseSGD
+from keras_vit.training.recipes import Recipe
+from keras_vit.training.schedules import LinearDecay, PerUpdate
+from keras_vit.training.trainable import layer_decay_multipliers
+
+if TYPE_CHECKING:
+    from keras_vit.models.vision_transformer import VisionTransformer
+
+
+def compile_args(recipe: Recipe, model: "VisionTransformer") -> dict[str, Any]:
+    """Returns the arguments of `compile`, see `Recipe.compile_args`."""
+    if expect_model(model).config.num_classes == 0:
+        raise ConfigError(
+            "The model has num_classes=0, so nothing to train on labels: "
+            "load it with from_preset(..., num_classes=n)."
+        )
+    optimizer = _optimizer(recipe, model)
+    return {"optimizer": optimizer, **_loss_and_metrics(recipe, model)}
+
+
+def callbacks_of(recipe: Recipe, model: "VisionTransformer") -> list[keras.callbacks.Callback]:
+    """Returns the callbacks of a recipe for `fit`."""
+    callbacks: list[keras.callbacks.Callback] = []
+    config = expect_model(model).config
+    if config.num_classes > 1 and not config.regression:
+        callbacks.append(FirstLoss(config.num_classes))
+    if keras.backend.backend() == "torch":
+        callbacks.append(FreedGradients())
+    if recipe.ema is not None:
+        # Validation sees the averaged weights; Keras leaves them in the model when `fit` ends.
+        callbacks.append(keras.callbacks.SwapEMAWeights())
+    return callbacks
+
+
+def _loss_and_metrics(recipe: Recipe, model: "VisionTransformer") -> dict[str, Any]:
+    many, is_sum = model.thresholds is not None, recipe.sums_over_classes(model)
+    smoothing, one_hot = recipe.label_smoothing, recipe.one_hot
+    if recipe.positive_weights is not None and not many:
+        raise ConfigError(
+            "positive_weights are for many labels per image; build the model with thresholds=0.5."
+        )
+    if not (one_hot or many) and (smoothing or is_sum):
+        name = f"label_smoothing={smoothing}" if smoothing else "loss='sigmoid'"
+        raise ConfigError(
+            f"{name} needs labels (batch, num_classes); give one_hot=True here and to the function "
+            "of keras_vit.data."
+        )
+    judged: dict[str, Any] = {}
+    if model.config.regression:
+        if one_hot:
+            raise ConfigError(
+                "one_hot and label_smoothing are for classes; this model predicts numbers "
+                "(regression=True)."
+            )
+        judged["loss"] = keras.losses.MeanSquaredError()
+        judged["weighted_metrics"] = [keras.metrics.MeanAbsoluteError("mean_absolute_error")]
+    elif many:
+        judged["loss"] = many_labels_loss(model.config, recipe.positive_weights, smoothing)
+        judged["weighted_metrics"] = many_labels_metrics(model.config)
+    elif one_hot:
+        losses = keras.losses
+        kind = losses.BinaryCrossentropy if is_sum else losses.CategoricalCrossentropy
+        judged["loss"] = kind(from_logits=True, label_smoothing=smoothing)
+        judged["weighted_metrics"] = [keras.metrics.CategoricalAccuracy("accuracy")]
+    else:
+        judged["loss"] = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        judged["weighted_metrics"] = [keras.metrics.SparseCategoricalAccuracy("accuracy")]
+    if is_sum:
+        # Keras takes the mean over classes, big_vision the sum; clipping makes them differ.
+        judged["loss_weights"] = float(model.config.num_classes)
+    return judged
+
+
+def _optimizer(recipe: Recipe, model: "VisionTransformer") -> keras.optimizers.Optimizer:
+    options: dict[str, Any] = {
+        "weight_decay": recipe.weight_decay,
+        "global_clipnorm": recipe.clip_norm,
+        "gradient_accumulation_steps": None if recipe.accumulate == 1 else recipe.accumulate,
+    }
+    if recipe.layer_decay is not None:
+        options["multipliers"] = layer_decay_multipliers(model, recipe.layer_decay)
+    if recipe.ema is not None:
+        options |= {"use_ema": True, "ema_momentum": recipe.ema}
+    schedule = _schedule(recipe)
+    if recipe.optimizer == "sgd":
+        return LayerwiseSGD(schedule, momentum=recipe.momentum, **options)
+    kind = LayerwiseMuon if recipe.optimizer == "muon" else LayerwiseAdamW
+    return kind(schedule, epsilon=1e-8, **options)  # the default of optax.scale_by_adam
+
+
+def _schedule(recipe: Recipe) -> keras.optimizers.schedules.LearningRateSchedule:
+    """Returns the learning rate of each batch; the batches of one update have the same rate."""
+    peak, warmup_steps = recipe.rate, recipe.warmup
+    decay_steps = recipe.steps - warmup_steps
+    if recipe.decay == "linear":
+        schedule = LinearDecay(peak, decay_steps, warmup_steps)
+    elif warmup_steps:
+        schedule = keras.optimizers.schedules.CosineDecay(
+            0.0, decay_steps, warmup_target=peak, warmup_steps=warmup_steps
+        )
+    else:
+        schedule = keras.optimizers.schedules.CosineDecay(peak, decay_steps)
+    return schedule if recipe.accumulate == 1 else PerUpdate(schedule, recipe.accumulate)

@@ -1,0 +1,197 @@
+"""From a preset and the name of a data set to a trained preset: `keras-vit finetune`."""
+
+import dataclasses
+import math
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from keras_vit.checkpoints import CheckpointInfo, Source, inspection
+from keras_vit.data import ImageData
+from keras_vit.data.by_name import training_and_validation
+from keras_vit.evaluation.many_labels import choose_thresholds
+from keras_vit.images import Preprocessor
+from keras_vit.images.class_names import expand
+from keras_vit.models.builders import Builder
+from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.presets.preset_config import PresetConfig
+from keras_vit.support.arguments import check_training
+from keras_vit.support.backend import require_training
+from keras_vit.support.text import counted
+from keras_vit.training.recipes import Recipe, TransferRecipe
+from keras_vit.training.trainable import zero_head
+from keras_vit.training.training import BEST, LAST, save_trained, train
+
+_EPOCHS = 20
+"""Most epochs that the steps are divided into; each epoch ends with a validation."""
+_LEAST_STEPS = 10
+"""Fewest steps of an epoch, unless the training has fewer: a validation costs as much as some."""
+
+_USUAL = TransferRecipe(steps=500, batch_size=64, learning_rate=0.01)
+
+
+@dataclasses.dataclass(frozen=True)
+class Finetuned:
+    """The results of a fine-tuning.
+
+    Args:
+        preset: folder of the best preset, or of the last preset without validation.
+        history: values of each epoch by name, from the first epoch on.
+    """
+
+    preset: Path
+    history: dict[str, list[float]]
+
+
+def finetune(
+    preset: str | os.PathLike[str] | Source | Builder,
+    data: str | os.PathLike[str],
+    *,
+    out: str | os.PathLike[str],
+    recipe: Recipe = _USUAL,
+    learns: Callable[[VisionTransformer], object] | None = None,
+    resume: bool = False,
+    labels: str | None = None,
+    multi_label: bool = False,
+    split: str = "train",
+    validation: float | str | os.PathLike[str] | None = 0.1,
+    pixel_range: tuple[float, float] | None = None,
+    unreadable: str = "raise",
+    progress: bool = False,
+    **fields: Any,
+) -> Finetuned:
+    """Trains a preset on images by a recipe, and writes all results into one folder.
+
+    The head of the preset stays if the data have its classes, in its order; for other data a
+    head of zeros replaces it. `train` lists the files of the folder, and takes a model, data and
+    callbacks of your own.
+
+    Args:
+        preset: a source of `VisionTransformer.from_preset`; or a builder, such as
+            `keras_vit.vit_ti16`, for fresh weights, mostly with an `AugregRecipe`.
+        data: a folder with a folder of images per class, `"tfds:NAME"` or `"hf:OWNER/NAME"`.
+        out: folder for the results; new, except with `resume`.
+        recipe: steps, optimizer, augmentation and seed; by default 500 updates of 64 images at
+            a rate of 0.01. Without `steps_per_epoch` the steps are divided into equal epochs: at
+            most 20, each of 10 steps or more.
+        learns: function that chooses which weights of the model learn, such as `train_head` or
+            `lambda model: enable_lora(model, 8)`; None for all weights.
+        resume: whether to continue the training in `out`, which had the same arguments.
+        labels: a CSV or JSON table of the labels of a folder, see `keras_vit.data.from_folder`; or
+            the name of the feature or column of labels.
+        multi_label: whether images have many labels. The best preset then has a threshold for each
+            class, by `choose_thresholds` on the validation images.
+        split: split of a `tfds:` or `hf:` data set.
+        validation: a share of the data, such as 0.1; another folder, or split of the data set;
+            or None.
+        pixel_range: values of black and white in images of more than 8 bits, see `Preprocessor`.
+        unreadable: `"raise"`, or `"skip"` to leave out images that cannot be read.
+        progress: whether the plan, and then each epoch, are printed.
+        **fields: other arguments of `VisionTransformer.from_preset`, such as `image_size`, `dtype`
+            and `dropout_rate`; None for the preset's values.
+
+    Raises:
+        BackendError: the backend is OpenVINO, which computes no gradients.
+        ConfigError: an argument is invalid; the message names it.
+        PresetError: the preset does not exist.
+        CheckpointError: the weights do not fit, or `out` holds another training.
+    """
+    require_training()
+    check_training(
+        data, Path(out), resume=resume, split=split, validation=validation, labels=labels
+    )
+    fields = {name: value for name, value in fields.items() if value is not None}
+    source, description = _start(preset, fields)
+    if recipe.steps_per_epoch is None:
+        length = recipe.steps // _epochs(recipe.steps) * recipe.accumulate
+        recipe = dataclasses.replace(recipe, steps_per_epoch=length)
+    images, held_out = training_and_validation(
+        data,
+        dataclasses.replace(
+            Preprocessor.from_description(description, fields.get("image_size")),
+            pixel_range=pixel_range,
+        ),
+        split=split,
+        validation=validation,
+        labels=labels,
+        multi_label=multi_label,
+        unreadable=unreadable,
+        **recipe.data_args,
+    )
+    fields |= {"num_classes": images.num_classes, "labels": images.class_names}
+    if multi_label:
+        fields.setdefault("thresholds", 0.5)
+    # The head stays if the data have exactly the classes of the preset.
+    keeps_head = source is not None and expand(description.labels or ()) == images.class_names
+    keras.utils.set_random_seed(recipe.seed % 2**32)  # Keras takes no larger one
+    if source is None:
+        model = VisionTransformer(description.config, protocol=description.protocol, **fields)
+    else:
+        model = VisionTransformer.from_preset(source, **fields)
+        if not keeps_head:
+            zero_head(model)
+    if learns is not None:
+        learns(model)
+    if progress:
+        _show_plan(model, images, held_out, recipe, keeps_head)
+    history = train(
+        model,
+        images,
+        held_out,
+        recipe=recipe,
+        out=out,
+        resume=resume,
+        verbose=(1 if sys.stdout.isatty() else 2) if progress else 0,
+    )
+    if multi_label and held_out is not None:
+        best = VisionTransformer.from_preset(Path(out) / BEST, dtype=fields.get("dtype"))
+        best.thresholds = choose_thresholds(best, held_out)
+        save_trained(best, Path(out) / BEST)
+    return Finetuned(Path(out) / (LAST if held_out is None else BEST), history)
+
+
+def _epochs(steps: int) -> int:
+    """Returns the number of epochs of equal length, so that no step is added or left out."""
+    most = max(1, min(_EPOCHS, steps // _LEAST_STEPS))
+    return next(epochs for epochs in range(most, 0, -1) if steps % epochs == 0)
+
+
+def _start(
+    preset: Any, fields: dict[str, Any]
+) -> tuple[Source | None, PresetConfig | CheckpointInfo]:
+    """Returns the source of the weights, None for fresh weights, and its description."""
+    if isinstance(preset, Builder):
+        return None, PresetConfig(preset.config(fields.get("image_size", 224)))
+    source = Source.of(preset)
+    return source, inspection.info(source, **{k: v for k, v in fields.items() if k == "image_size"})
+
+
+def _show_plan(
+    model: VisionTransformer,
+    data: ImageData,
+    validation: ImageData | None,
+    recipe: Recipe,
+    keeps_head: bool,
+) -> None:
+    """Prints data, model and settings of the training."""
+    size = model.config.image_size
+    counts = sorted(data.class_counts.values())
+    held_out = 0 if validation is None else validation.num_images
+    learning = sum(math.prod(tuple(weight.shape)) for weight in model.trainable_weights)
+    facts = {
+        "model": f"{model.name}, {model.count_params():,} parameters, {learning:,} of them learn",
+        "images": f"{data.num_images:,} to train on, {held_out:,} to validate",
+        "classes": f"{data.num_classes:,}, of {counts[0]:,} to {counts[-1]:,} images each",
+        "pixels": "any size" if size is None else f"{size[0]} x {size[1]}",
+        "steps": f"{recipe.steps:,} of {counted(recipe.batch_size, 'image')}; "
+        f"batches in an epoch: {len(data):,}",
+    }
+    if data.unreadable:
+        facts["left out"] = f"{counted(len(data.unreadable), 'image')} that cannot be read"
+    facts["head"] = "of the preset, which has these classes" if keeps_head else "new"
+    for name, fact in facts.items():
+        print(f"{name:<12} {fact}")

@@ -1,0 +1,255 @@
+"""The recipes of the papers as frozen data, which give the arguments of `compile` and `fit`.
+
+Keras is imported where an optimizer is made, so that the command line can read the fields.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from keras_vit.errors import ConfigError
+from keras_vit.images.class_names import NAMED
+from keras_vit.models.config.fields import Fields, field
+from keras_vit.models.config.rules import COUNT, SHARE, Values, choice, is_int, is_number
+
+if TYPE_CHECKING:
+    from keras_vit.models.vision_transformer import VisionTransformer
+
+_POSITIVE_OR_NONE = Values(
+    lambda value: value is None or (is_number(value) and value > 0), "a positive number or None"
+)
+_NOT_NEGATIVE = Values(lambda value: is_number(value) and value >= 0, "0 or more")
+_SEED = Values(lambda value: is_int(value) and value >= 0, "an int of at least 0")
+_EMA = Values(
+    lambda value: value is None or (is_number(value) and 0 <= value < 1),
+    "a number in [0, 1) or None",
+)
+_WARMUP = Values(
+    lambda value: value is None or (is_int(value) and value >= 0), "0 or more, or None"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe(Fields):
+    """The settings of a training, as plain JSON types; `to_dict` and `from_dict` keep them.
+
+    A recipe changes neither the model nor the data: it gives arguments for both::
+
+        data = keras_vit.data.from_folder("flowers", model, **recipe.data_args)
+        model.compile(**recipe.compile_args(model))
+        model.fit(data, **recipe.fit_args(model), shuffle=False)
+
+    The loss and the metrics follow from the model: a model with `thresholds` has many labels per
+    image. Which weights learn is the model's state, see `train_head`, `train_last_blocks`,
+    `train_only` and `enable_lora`.
+
+    Of the settings that may be None, `learning_rate` is then 0.03 with SGD and 0.001 otherwise,
+    `clip_norm` turns clipping off, and `steps_per_epoch` makes one epoch of all batches.
+
+    Args:
+        steps: number of weight updates. BiT's rule: 500 below 20,000 images, 10,000 below 500,000.
+        batch_size: number of images for one weight update.
+        optimizer: momentum SGD, AdamW or Muon, each with layer-wise rates and decay.
+        learning_rate: highest learning rate; a small batch needs a small one.
+        warmup_steps: number of weight updates in which the learning rate rises; by default a
+            tenth of all, and at most as many as in the paper.
+        decay: curve of the learning rate after the warm-up: cosine to 0, or linear to 1e-5.
+        momentum: decay of SGD's trace of gradients.
+        clip_norm: largest norm of all gradients together.
+        weight_decay: share of each kernel, times the learning rate, that an update subtracts.
+        layer_decay: learning rate of a block relative to the next block, such as 0.75.
+        label_smoothing: probability that the targets spread over all classes.
+        ema: share that the moving average of the weights keeps per update, such as 0.999.
+            Validation uses the average, and the training ends with it.
+        accumulate: number of batches for one weight update, to save memory.
+        augmentation: random changes of the images, by the names of AugReg; none crops and flips.
+            By default images stay unchanged.
+        seed: number from which the order and the augmentation are drawn.
+        steps_per_epoch: number of batches in an epoch. Epochs are complete: the last one may
+            continue beyond the last update, at a rate of 0.
+        one_hot: True for labels `(batch, num_classes)`, such as mixup and cutmix make; False for
+            ints `(batch,)`. Smoothed labels need it.
+        positive_weights: for many labels per image, the factor of each class's loss where the
+            label is 1, such as `data.positive_weights`.
+
+    Raises:
+        ConfigError: a setting is invalid; the message names it and the valid values.
+    """
+
+    steps: int
+    batch_size: int = 512
+    _: dataclasses.KW_ONLY
+    optimizer: Literal["sgd", "adamw", "muon"] = field("sgd", choice("sgd", "adamw", "muon"))
+    learning_rate: float | None = field(None, _POSITIVE_OR_NONE)
+    warmup_steps: int | None = field(None, _WARMUP)
+    decay: Literal["cosine", "linear"] = field("cosine", choice("cosine", "linear"))
+    momentum: float = field(0.9, SHARE)
+    clip_norm: float | None = field(1.0, _POSITIVE_OR_NONE)
+    weight_decay: float = field(0.0, _NOT_NEGATIVE)
+    layer_decay: float | None = field(None, _POSITIVE_OR_NONE)
+    label_smoothing: float = field(0.0, SHARE)
+    ema: float | None = field(None, _EMA)
+    accumulate: int = 1
+    augmentation: (
+        Literal["none", "light1", "light2", "medium1", "medium2", "strong1", "strong2"] | None
+    ) = None
+    seed: int = field(0, _SEED)
+    steps_per_epoch: int | None = None
+    one_hot: bool = False
+    positive_weights: Sequence[float] | None = None
+
+    name: ClassVar[str] = "recipe"
+    _longest_warmup: ClassVar[int] = 500
+
+    def _validate(self) -> None:
+        super()._validate()
+        weights: Any = self.positive_weights
+        if hasattr(weights, "tolist"):  # an array of NumPy, as of the data
+            self._set("positive_weights", tuple(weights.tolist()))
+
+    def _faults(self) -> Any:
+        if self.batch_size % self.accumulate:
+            yield (
+                f"batch_size={self.batch_size} is not divisible by accumulate={self.accumulate}."
+            )
+        if self.warmup >= self.steps:
+            last = self.steps - 1
+            yield f"warmup_steps={self.warmup}: expected 0 to {last}, below steps."
+
+    @property
+    def rate(self) -> float:
+        """The highest learning rate: `learning_rate`, or the default of the optimizer."""
+        usual = 0.03 if self.optimizer == "sgd" else 0.001
+        return usual if self.learning_rate is None else float(self.learning_rate)
+
+    @property
+    def warmup(self) -> int:
+        """The number of updates with a rising rate: `warmup_steps`, or the paper's."""
+        usual = min(self._longest_warmup, self.steps // 10)
+        return usual if self.warmup_steps is None else self.warmup_steps
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All settings as plain JSON types, with the numbers that defaults stand for."""
+        resolved = {"learning_rate": self.rate, "warmup_steps": self.warmup}
+        return {"recipe": self.name, **self.to_dict(), **resolved}
+
+    @property
+    def data_args(self) -> dict[str, Any]:
+        """Arguments of `from_folder` and its siblings in `keras_vit.data`.
+
+        A batch of the data is the images of an update, divided by `accumulate`.
+        """
+        names = ("augmentation", "seed", "steps_per_epoch", "one_hot")
+        batch_size = self.batch_size // self.accumulate
+        return {"batch_size": batch_size, **{name: getattr(self, name) for name in names}}
+
+    def compile_args(self, model: "VisionTransformer") -> dict[str, Any]:
+        """Returns arguments of `compile`: new objects of Keras, which may be changed.
+
+        They are the optimizer, the loss and the metrics. A model with `thresholds` gets binary
+        cross-entropy, `pr_auc` (area below precision and recall) and `f1`, means over the classes.
+
+        Raises:
+            ConfigError: the model has no head, or its labels are not those of the recipe.
+        """
+        from keras_vit.training.compiling import compile_args  # imports Keras
+
+        return compile_args(self, model)
+
+    def fit_args(self, model: "VisionTransformer") -> dict[str, Any]:
+        """Returns arguments of `fit`: epochs, callbacks, and steps_per_epoch for endless data."""
+        from keras_vit.training.compiling import callbacks_of  # imports Keras
+
+        batches, per_epoch = self.steps * self.accumulate, self.steps_per_epoch
+        length: dict[str, Any] = {"epochs": 1, "steps_per_epoch": batches}
+        if per_epoch is not None:
+            length = {"epochs": math.ceil(batches / per_epoch)}
+        return {**length, "callbacks": callbacks_of(self, model)}
+
+    def sums_over_classes(self, model: "VisionTransformer") -> bool:
+        """Whether the loss is binary, and its sum over the classes counts, not their mean."""
+        return False
+
+
+@dataclasses.dataclass(frozen=True)
+class TransferRecipe(Recipe):
+    """Fine-tuning as in the paper (section 4.1, appendix B.1.1, table 4).
+
+    Momentum SGD, linear warm-up over 500 updates and cosine decay to 0, gradients clipped to a
+    global norm of 1, no weight decay; defaults of `vit_jax/configs/common.py` and
+    `vit_jax/train.py`. The paper tries learning rates of 0.003, 0.01, 0.03 and 0.06 and takes the
+    best on held-out images; a batch much smaller than 512 needs a smaller rate.
+
+    Args:
+        steps: number of weight updates, see `steps_for`.
+        batch_size: number of images for one weight update.
+        optimizer, learning_rate, and other arguments: as in `Recipe`.
+
+    >>> import keras_vit
+    >>> model = keras_vit.vit_ti16(image_size=32, num_classes=5)
+    >>> recipe = TransferRecipe(steps=500, batch_size=64, steps_per_epoch=50)
+    >>> recipe.fit_args(model)["epochs"], recipe.warmup
+    (10, 50)
+    """
+
+    name: ClassVar[str] = "transfer"
+
+
+@dataclasses.dataclass(frozen=True)
+class AugregRecipe(Recipe):
+    """Pre-training as in *How to train your ViT?* (arXiv 2106.10270, section 3).
+
+    Adam with beta 0.9 and 0.999, linear warm-up over 10,000 updates, cosine decay, and gradients
+    clipped to a global norm of 1. The weight decay is 0.1 or 0.03 times the learning rate on
+    kernels (`wd=0.0001` in big_vision, which does not multiply by the rate of 0.001). The model
+    has the other settings of the recipe: dropout and stochastic depth of 0 or 0.1 each
+    (`vit_s16(dropout_rate=0.1, stochastic_depth_rate=0.1)`). `augmentation` takes the paper's
+    names for RandAugment and mixup, `"none"` to `"strong2"`.
+
+    Args:
+        loss: `"softmax"`, or `"sigmoid"`, a binary loss per class, summed over the classes;
+            None for sigmoid with ImageNet-21k's 21,843 classes or with many labels per image, and
+            softmax otherwise. With sigmoid, an initial bias of the head of -10 helps
+            (`head_bias_init=-10.0`).
+        steps, batch_size, and other arguments: as in `Recipe`.
+
+    >>> import keras_vit
+    >>> recipe = AugregRecipe(93_000, weight_decay=0.03)
+    >>> model = keras_vit.vit_s16(image_size=32)
+    >>> recipe.compile_args(model)["optimizer"].beta_2, recipe.warmup
+    (0.999, 9300)
+    """
+
+    batch_size: int = 4096
+    _: dataclasses.KW_ONLY
+    optimizer: Literal["sgd", "adamw", "muon"] = field("adamw", choice("sgd", "adamw", "muon"))
+    weight_decay: float = field(0.1, _NOT_NEGATIVE)
+    one_hot: bool = True
+    loss: Literal["softmax", "sigmoid"] | None = field(None, choice("softmax", "sigmoid", None))
+
+    name: ClassVar[str] = "augreg"
+    _longest_warmup: ClassVar[int] = 10_000
+
+    def sums_over_classes(self, model: "VisionTransformer") -> bool:
+        """Whether the loss is binary, and its sum over the classes counts, not their mean."""
+        many = model.thresholds is not None
+        if many and self.loss == "softmax":
+            raise ConfigError("loss='softmax': many labels per image need loss='sigmoid'.")
+        if self.loss is None:
+            return many or model.config.num_classes == NAMED["imagenet21k"]
+        return self.loss == "sigmoid"
+
+
+def steps_for(num_images: int) -> int:
+    """Returns the number of updates for a size of data set, in batches of 512 (BiT-HyperRule).
+
+    500 below 20,000 images, 10,000 below 500,000, 20,000 otherwise (Kolesnikov et al. 2020,
+    arXiv 1912.11370, section 3.3).
+
+    >>> [steps_for(n) for n in (1_000, 20_000, 1_281_167)]
+    [500, 10000, 20000]
+    """
+    COUNT.check("num_images", num_images)
+    return 500 if num_images < 20_000 else 10_000 if num_images < 500_000 else 20_000

@@ -1,0 +1,351 @@
+"""Resuming of a killed training to the results of an uninterrupted one; imports torch for seeds."""
+
+import dataclasses
+import errno
+import json
+import os
+import random
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_vit.distribution.processes import by_the_first, from_the_first, whole
+from keras_vit.errors import CheckpointError, ConfigError, shown
+from keras_vit.models.config import ViTConfig
+from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.support.files import written_beside
+
+STATE_FILE = "state.safetensors"
+_FORMAT = 1
+
+Arrays = Mapping[str, np.ndarray]
+
+
+class Resume(keras.callbacks.Callback):
+    """Keeps the state of `fit` in a folder, and continues from a state in that folder.
+
+    At the start of every epoch, weights, optimizer (momentum, averages, accumulated
+    gradients, position in the schedule), seeds, the global random states and the history
+    go into one file. The file is replaced by a rename, so that a process killed at any
+    moment leaves a complete file. The same program, run again, repeats the epoch in which
+    it was killed and ends with the same weights and history as an uninterrupted run. Short
+    epochs (`steps_per_epoch`) reduce the repeated work.
+
+    Of several processes that train together, the first writes and all read; if it cannot write, all
+    stop. Variables that the devices of JAX divide are gathered in the memory of each process for
+    that. Another number of processes or devices may continue a training.
+
+    Give a `PyDataset` to `fit` with `shuffle=False`: from Keras 3.16 on, Keras shuffles its batches
+    by the number of the epoch in this call of `fit`, which begins at 0 in a resumed one, too.
+
+    `keras.callbacks.BackupAndRestore` keeps neither seeds nor history, and overwrites the
+    file that it may have to read.
+
+    Args:
+        folder: folder of the state, created if absent; each training needs its own.
+        data: the training data: an object with an int `epoch`, such as
+            `keras_vit.data.ImageData`, which is set before every epoch; None if
+            every epoch has the same batches, such as arrays with `fit(shuffle=False)`.
+        callbacks: other callbacks of this `fit` whose progress is kept, such as
+            `keras.callbacks.EarlyStopping`: their attributes that have changed and are
+            numbers, strings or lists of arrays.
+
+    Raises:
+        ConfigError: `data` has no attribute `epoch`.
+        CheckpointError: in `fit`, the state in the folder is damaged or belongs to another
+            training.
+
+    >>> import keras, numpy, tempfile
+    >>> from keras_vit.training import Resume
+    >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    >>> model.compile("sgd", "mse")
+    >>> folder = tempfile.mkdtemp()
+    >>> history = model.fit(
+    ...     numpy.ones((8, 2)), numpy.ones(8), epochs=3, shuffle=False, verbose=0,
+    ...     callbacks=[Resume(folder, data=None)])
+    >>> len(history.history["loss"])
+    3
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        data: Any,
+        callbacks: Iterable[keras.callbacks.Callback] = (),
+    ) -> None:
+        super().__init__()
+        if data is not None and not isinstance(getattr(data, "epoch", None), int):
+            raise ConfigError(
+                f"Resume: data is a {type(data).__name__} without an int attribute `epoch`, so "
+                "that the order of its batches cannot be continued. Expected data of "
+                "keras_vit.data (for arrays, from_arrays); or None if every epoch has the same "
+                "batches."
+            )
+        self.path = Path(folder) / STATE_FILE
+        self._data = data
+        self._callbacks = list(callbacks)
+        self._initial = [_progress_of(callback) for callback in self._callbacks]
+        self._restored: tuple[Arrays, dict[str, Any]] | None = None
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        if not self.model.optimizer.built:
+            self.model.optimizer.build(self.model.trainable_variables)
+        # Before the restore, which may change a constant learning rate, one of the settings.
+        self._settings = self._describe()
+        self._restored = None
+        if from_the_first(self.path.exists()):
+            self._restored = read_state(self.path)
+            self._restore_weights(*self._restored)
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Saves the state; every other callback has completed the epoch before by now."""
+        if self._data is not None:
+            self._data.epoch = epoch
+        if self._restored is None:
+            self._save(epoch, finished=False)
+            return
+        arrays, facts = self._restored
+        if epoch != facts["epoch"]:
+            raise CheckpointError(
+                f"{self.path}: `fit` began at epoch {epoch} instead of epoch {facts['epoch']}. "
+                "Give fit no initial_epoch beside Resume; if there is none, Keras "
+                f"{keras.__version__} cannot be resumed: report it."
+            )
+        _begin_at(self.model, 0)  # the number must not affect a later `fit`
+        self._restore_the_rest(arrays, facts)
+        self._restored = None
+
+    def on_train_end(self, logs: Any = None) -> None:
+        if self._restored is None:
+            self._save(self.params["epochs"], finished=True)
+        else:  # the training was complete
+            _begin_at(self.model, 0)
+
+    def _variables(self) -> list[Any]:
+        model = self.model
+        of_model = (*model.trainable_variables, *model.non_trainable_variables)
+        return [*of_model, *model.optimizer.variables]
+
+    def _save(self, epoch: int, finished: bool) -> None:
+        arrays = {f"variables/{k:05d}": whole(v) for k, v in enumerate(self._variables())}
+        arrays |= {f"random/{name}": state for name, state in random_states().items()}
+        progress = []
+        for k, (callback, before) in enumerate(zip(self._callbacks, self._initial, strict=True)):
+            now = _progress_of(callback)
+            progress.append({n: v for n, v in now.items() if n not in before or v != before[n]})
+            for name, value in vars(callback).items():
+                if isinstance(value, list) and all(isinstance(v, np.ndarray) for v in value):
+                    arrays |= {f"callbacks/{k}/{name}/{i:05d}": v for i, v in enumerate(value)}
+        facts = {
+            "settings": self._settings,
+            "epoch": epoch,
+            "finished": finished,
+            "history": self.model.history.history,
+            "callbacks": progress,
+        }
+        by_the_first(lambda: write_state(self.path, arrays, facts), self.path)
+
+    def _restore_weights(self, arrays: Arrays, facts: dict[str, Any]) -> None:
+        differences = list(_differences(_complete(facts["settings"]), self._settings))
+        if differences:
+            raise CheckpointError(
+                f"{self.path}: the state of another training. {'; '.join(differences[:5])}"
+                f"{' and more' * (len(differences) > 5)}. Train with the settings that it was "
+                "begun with, or in another folder."
+            )
+        values, variables = list(group(arrays, "variables").values()), self._variables()
+        if [value.shape for value in values] != [tuple(each.shape) for each in variables]:
+            raise CheckpointError(
+                f"{self.path}: holds {len(values)} variables, but the model and its optimizer have "
+                f"{len(variables)}, or their shapes differ. Train in another folder."
+            )
+        for variable, value in zip(variables, values, strict=True):
+            variable.assign(value)
+        _begin_at(self.model, self.params["epochs"] if facts["finished"] else facts["epoch"])
+        self.model.history.history = facts["history"]
+
+    def _restore_the_rest(self, arrays: Arrays, facts: dict[str, Any]) -> None:
+        """Restores the state that `on_train_begin` of other callbacks has reset."""
+        self.model.history.epoch = list(range(facts["epoch"]))
+        for k, (callback, progress) in enumerate(
+            zip(self._callbacks, facts["callbacks"], strict=True)
+        ):
+            lists: dict[str, list[np.ndarray]] = {}
+            for name, value in group(arrays, f"callbacks/{k}").items():
+                lists.setdefault(name.split("/")[0], []).append(value)
+            vars(callback).update(progress | lists)
+        set_random_states(group(arrays, "random"))
+
+    def _describe(self) -> dict[str, Any]:
+        """Returns the settings that identify a training, as plain JSON types."""
+        model, prefix = self.model, f"{self.model.name}/"
+        # The config of another model contains names that Keras numbers per process.
+        config = model.get_config() if isinstance(model, VisionTransformer) else {}
+        names = ("seed", "batch_size", "num_images", "class_names", "augmentation")
+        compiled = _nameless(model.get_compile_config())
+        if not compiled.get("metrics"):  # where recipes of version 0.1.0 had the weighted ones
+            compiled["metrics"] = compiled.pop("weighted_metrics", None)
+        facts = {
+            "backend": keras.backend.backend(),
+            "model": {"class": type(model).__name__, **config},
+            "trainable": [v.path.removeprefix(prefix) for v in model.trainable_variables],
+            "epochs": self.params["epochs"],
+            "steps": self.params["steps"],
+            "data": {name: getattr(self._data, name, None) for name in names},
+            "callbacks": [type(callback).__name__ for callback in self._callbacks],
+            **compiled,
+        }
+        return json.loads(json.dumps(facts, default=_as_json))
+
+
+def _begin_at(model: keras.Model, epoch: int) -> None:
+    """Makes the running `fit` begin at an epoch; 0 stands for its argument `initial_epoch`.
+
+    `BackupAndRestore`, the only callback that can set the epoch, reads it from a file.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        facts = json.dumps({"epoch": epoch, "batch": 0})
+        (Path(folder) / "training_metadata.json").write_text(facts, encoding="utf-8")
+        restore = keras.callbacks.BackupAndRestore(folder)
+        restore.set_model(model)
+        restore.on_train_begin()
+
+
+def _progress_of(callback: keras.callbacks.Callback) -> dict[str, Any]:
+    plain = (bool, int, float, str, type(None))
+    return {name: value for name, value in vars(callback).items() if isinstance(value, plain)}
+
+
+def _as_json(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    return type(value).__name__
+
+
+def _nameless(config: Any) -> Any:
+    """Returns a config without names, because Keras numbers optimizers per process."""
+    if isinstance(config, Mapping):
+        return {key: _nameless(value) for key, value in config.items() if key != "name"}
+    return [_nameless(value) for value in config] if isinstance(config, list) else config
+
+
+def _complete(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns settings of an older state with defaults for the fields that came later."""
+    model = settings["model"]
+    fields = {f.name: model[f.name] for f in dataclasses.fields(ViTConfig) if f.name in model}
+    complete = ViTConfig.from_dict(fields).to_dict() if fields else {}
+    return {**settings, "model": {**model, **complete}}
+
+
+def _differences(saved: Any, now: Any, name: str = "") -> Iterable[str]:
+    if isinstance(saved, Mapping) and isinstance(now, Mapping):
+        for key in dict.fromkeys((*saved, *now)):
+            inner = f"{name}.{key}" if name else str(key)
+            yield from _differences(saved.get(key), now.get(key), inner)
+    elif saved != now:
+        yield f"{name}: begun with {_in_json(saved)}, now {_in_json(now)}"
+
+
+def _in_json(value: Any) -> str:
+    return shown(json.dumps(value), 60, quoted=False)
+
+
+def write_state(path: Path, arrays: Arrays, facts: dict[str, Any]) -> None:
+    """Writes a file beside `path` and renames it to `path`.
+
+    Args:
+        path: path of the file.
+        arrays: name -> array; slashes in names make groups.
+        facts: plain JSON types, for the header of the file.
+
+    Raises:
+        WriteError: the file cannot be written; an existing state is unchanged.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    # safetensors takes the bytes of an array in memory order and stores no axis order.
+    ordered = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    text = json.dumps({"format": _FORMAT, **facts}, default=float)
+    with written_beside(path) as temporary:
+        try:
+            save_file(ordered, temporary, {"keras_vit": text})
+        except SafetensorError as error:  # safetensors has one type for errors of the disk
+            raise OSError(errno.EIO, str(error)) from error
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())  # a power cut must not leave the name without the bytes
+
+
+def read_state(path: Path) -> tuple[Arrays, dict[str, Any]]:
+    """Returns the arrays, sorted by name, and the facts of a state.
+
+    Raises:
+        CheckpointError: the file is damaged, or has another format.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="np") as file:
+            facts = json.loads((file.metadata() or {}).get("keras_vit", "{}"))
+            arrays = {name: file.get_tensor(name) for name in sorted(file.keys())}
+    except (SafetensorError, OSError, json.JSONDecodeError) as error:
+        raise CheckpointError(
+            f"{path}: not a whole state of a training ({error}). Delete it to start anew."
+        ) from error
+    if facts.get("format") != _FORMAT:
+        raise CheckpointError(
+            f"{path}: a state of format {facts.get('format')}, expected {_FORMAT}. It was not "
+            "written by this version of keras_vit.training.Resume; train in another folder."
+        )
+    return arrays, facts
+
+
+def group(arrays: Arrays, name: str) -> dict[str, np.ndarray]:
+    """Returns the arrays of a group by the rest of their names."""
+    start = f"{name}/"
+    return {k.removeprefix(start): array for k, array in arrays.items() if k.startswith(start)}
+
+
+def random_states() -> dict[str, np.ndarray]:
+    """Returns the global random states that training draws from, by name.
+
+    Layers keep their seeds as variables. `fit` shuffles with Python's `random` or NumPy's, and
+    on torch a dropout without a seed draws from torch's global generator.
+    """
+    version, words, gauss = random.getstate()
+    _, keys, position, has_gauss, cached = np.random.get_state()
+    states = {
+        "python": np.array([version, *words], "int64"),
+        "python_gauss": np.array([] if gauss is None else [gauss], "float64"),
+        "numpy": np.array([*keys, position, has_gauss], "int64"),
+        "numpy_gauss": np.array([cached], "float64"),
+    }
+    if keras.backend.backend() == "torch":
+        import torch
+
+        states["torch"] = torch.get_rng_state().numpy()
+        for device, state in enumerate(torch.cuda.get_rng_state_all()):
+            states[f"torch_cuda_{device}"] = state.numpy()
+    return states
+
+
+def set_random_states(states: Arrays) -> None:
+    """Sets the states that `random_states` returned."""
+    version, *words = states["python"].tolist()
+    gauss = states["python_gauss"].tolist()
+    random.setstate((version, tuple(words), gauss[0] if gauss else None))
+    *keys, position, has_gauss = states["numpy"].tolist()
+    cached = float(states["numpy_gauss"][0])
+    np.random.set_state(("MT19937", np.array(keys, "uint32"), position, has_gauss, cached))
+    if "torch" in states:
+        import torch
+
+        torch.set_rng_state(torch.from_numpy(states["torch"].copy()))
+        for device in range(torch.cuda.device_count()):
+            if f"torch_cuda_{device}" in states:
+                state = torch.from_numpy(states[f"torch_cuda_{device}"].copy())
+                torch.cuda.set_rng_state(state, device)

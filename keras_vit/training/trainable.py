@@ -1,0 +1,130 @@
+"""The choice of trainable variables, and multipliers of their learning rates."""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import keras
+
+from keras_vit.errors import ConfigError, expect_model
+from keras_vit.models.weights.lexicon import LEXICON
+from keras_vit.support.text import counted
+
+if TYPE_CHECKING:
+    from keras_vit.models.vision_transformer import VisionTransformer
+
+_AFTER_BLOCKS = ("encoder_norm", "pool", "projection", "pre_logits", "head")
+_LAYERS = dict.fromkeys(word.path.partition("/")[0] for word in LEXICON)
+_EMBEDDINGS = "|".join(
+    re.sub(r"{\w+}", r"\\d+", layer)
+    for layer in _LAYERS
+    if layer not in _AFTER_BLOCKS and not layer.startswith("block_")
+)
+"""Layers before the blocks, as a regular expression."""
+
+
+def train_only(model: keras.Model, prefixes: Sequence[str]) -> int:
+    """Freezes every weight except the weights below the named layers; call it before `compile`.
+
+    Keras does not save this choice: call the function again after loading a model.
+
+    Args:
+        model: a built model.
+        prefixes: beginnings of weight paths, by complete names between slashes: `"block_1"`
+            does not include `"block_10"`, and `"block_1/attention"` is a part of `"block_1"`.
+
+    Returns:
+        The number of trainable parameters.
+
+    Raises:
+        ConfigError: a prefix matches no weight, or `model` is no Keras model.
+
+    >>> import keras_vit
+    >>> train_only(keras_vit.vit_ti16(image_size=32, num_classes=5), ["head"])
+    965
+    """
+    if not isinstance(model, keras.Model):
+        expect_model(model)
+    paths = [weight.path for weight in model.weights]
+    for prefix in prefixes:
+        if not any(_is_below(path, prefix) for path in paths):
+            layers = ", ".join(dict.fromkeys(path.split("/")[0] for path in paths)) or "not built"
+            raise ConfigError(f"No weight's path begins with {prefix!r}; the layers are {layers}.")
+    model.trainable = True  # the weights of a frozen layer would stay frozen
+    for weight in model.weights:
+        is_float = "float" in keras.backend.standardize_dtype(weight.dtype)  # quantised: int8
+        weight.trainable = is_float and any(_is_below(weight.path, p) for p in prefixes)
+    return sum(math.prod(weight.shape) for weight in model.trainable_weights)
+
+
+def train_head(model: "VisionTransformer") -> int:
+    """Freezes all weights except the head's; returns the number of trainable parameters.
+
+    Raises:
+        ConfigError: the model has no head.
+    """
+    return train_only(expect_model(model), ["head"])
+
+
+def train_last_blocks(model: "VisionTransformer", blocks: int) -> int:
+    """Freezes all weights before the last blocks; these blocks and the layers behind them learn.
+
+    Returns:
+        The number of trainable parameters.
+
+    Raises:
+        ConfigError: the model has fewer blocks.
+    """
+    num_layers = expect_model(model).config.num_layers
+    if not 0 <= blocks <= num_layers:
+        raise ConfigError(
+            f"The last {counted(blocks, 'block')}: the model has {counted(num_layers, 'block')}."
+        )
+    last = [f"block_{i}" for i in range(num_layers - blocks, num_layers)]
+    after = [each.name for each in model.layers if each.name in _AFTER_BLOCKS and each.weights]
+    return train_only(model, [*last, *after])
+
+
+def layer_decay_multipliers(model: "VisionTransformer", decay: float) -> dict[str, float]:
+    """Returns learning-rate multipliers that fall by `decay` from each block to the one before it.
+
+    The multiplier is 1 for the layers behind the blocks, `decay` for the last block, and
+    `decay ** (num_layers + 1)` for the embeddings and a hybrid's stem (BEiT, arXiv 2106.08254;
+    MAE, arXiv 2111.06377).
+
+    Returns:
+        `{pattern: multiplier}`, for `LayerwiseSGD` and `LayerwiseAdamW`.
+
+    Raises:
+        ConfigError: `decay` is not in (0, 1].
+
+    >>> import keras_vit
+    >>> model = keras_vit.vit_ti16(image_size=32, num_layers=2)
+    >>> list(layer_decay_multipliers(model, 0.5).values())
+    [0.125, 0.25, 0.5]
+    """
+    if not 0 < decay <= 1:
+        raise ConfigError(f"layer_decay={decay!r}: expected a number in (0, 1].")
+    num_layers = expect_model(model).config.num_layers
+    embeddings = rf"\b({_EMBEDDINGS})/"
+    blocks = {rf"\bblock_{i}/": decay ** (num_layers - i) for i in range(num_layers)}
+    return {embeddings: decay ** (num_layers + 1), **blocks}
+
+
+def zero_head(model: "VisionTransformer") -> None:
+    """Sets the head to zero, the start of fine-tuning (section 3.2); its weights are lost.
+
+    A model of `from_preset(..., num_classes=n)` has a zero head already.
+
+    Raises:
+        ConfigError: the model has no head.
+    """
+    if expect_model(model).config.num_classes == 0:
+        raise ConfigError("The model has num_classes=0, so no head; load it with num_classes.")
+    for weight in model.get_layer("head").weights:
+        weight.assign(keras.ops.zeros(weight.shape, weight.dtype))
+
+
+def _is_below(path: str, prefix: str) -> bool:
+    return f"{path}/".startswith(f"{prefix.rstrip('/')}/")

@@ -1,0 +1,180 @@
+"""A complete training in one call: log, best and last preset, and resuming."""
+
+import csv
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import keras
+
+from keras_vit.data.augmentation import find_augmentation
+from keras_vit.distribution.processes import by_the_first, process, together
+from keras_vit.distribution.torchrun import ddp
+from keras_vit.errors import ConfigError
+from keras_vit.support.arguments import check_new
+from keras_vit.support.files import failure_named, written_beside
+from keras_vit.training.lora import merge_lora
+from keras_vit.training.recipes import Recipe
+from keras_vit.training.resume import Resume
+
+if TYPE_CHECKING:
+    from keras_vit.models.vision_transformer import VisionTransformer
+
+BEST, LAST = "best", "last"
+"""Presets in the folder of a training."""
+
+
+def train(
+    model: "VisionTransformer",
+    data: Any,
+    validation: Any = None,
+    *,
+    recipe: Recipe,
+    out: str | os.PathLike[str],
+    resume: bool = False,
+    callbacks: Iterable[keras.callbacks.Callback] = (),
+    verbose: Any = "auto",
+) -> dict[str, list[float]]:
+    """Compiles and fits a model by a recipe, and writes all results into one folder.
+
+    The folder `out` has `log.csv` (one row per epoch), the presets `best/` (highest validation
+    accuracy so far, `pr_auc` with many labels, and then lowest loss) and `last/`, and `resume/`,
+    from which a killed training continues. A training without validation writes no `best/`.
+
+    Args:
+        model: the model, with the classes of the data.
+        data: a `keras_vit.data.ImageData`.
+        validation: an `ImageData` prepared for evaluation, or None.
+        recipe: a `TransferRecipe`, an `AugregRecipe`, or another `Recipe`.
+        out: folder for the results; new, except with `resume`.
+        resume: whether to continue the training in `out`, which had the same arguments; a
+            complete training is not continued.
+        callbacks: callbacks for `fit` beside the recipe's.
+        verbose: argument of `fit`.
+
+    Returns:
+        The history, `{name: value per epoch}`, from the first epoch on.
+
+    Raises:
+        ConfigError: the data do not fit the model or the recipe, or `out` is not empty and
+            `resume` is False.
+        CheckpointError: `out` holds another training.
+        WriteError: the system refuses to write in `out`, which may have no space left.
+    """
+    out = Path(out)
+    index, _ = process()
+    by_the_first(lambda: check_new(out, resume), out)
+    for part in (data, validation):
+        if part is not None:
+            part.check(model)
+    _check_recipe(recipe, data, model)
+    compile_args, fit = recipe.compile_args(model), recipe.fit_args(model)
+    of_recipe = list(fit.pop("callbacks"))
+    by_the_first(lambda: _make(out), out)
+    log = [_CsvLog(out / "log.csv")] if index == 0 else []  # of several processes the first writes
+    best = _BestPreset(out / BEST)
+    model.compile(**compile_args)
+    if keras.backend.backend() == "torch" and process()[1] > 1:
+        ddp(model)
+    # The best preset comes first, because at the end of a validation callbacks of the recipe
+    # remove the averaged weights from the model.
+    history = model.fit(
+        data,
+        validation_data=validation,
+        shuffle=False,  # ImageData shuffles by itself, repeatably
+        verbose=verbose,
+        callbacks=[
+            best,
+            *of_recipe,
+            *log,
+            *callbacks,
+            Resume(out / "resume", data, [best, *of_recipe]),
+        ],
+        **fit,
+    )
+    save_trained(model, out / LAST)
+    return history.history
+
+
+def _make(out: Path) -> None:
+    with failure_named(out):
+        out.mkdir(parents=True, exist_ok=True)
+
+
+class _CsvLog(keras.callbacks.Callback):
+    """Writes the whole history as CSV, one row per epoch, with the learning rate.
+
+    Each write replaces the file by the whole history, which `Resume` continues. After a killed
+    training the file therefore has every row once; `keras.callbacks.CSVLogger` appends.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._write()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        if logs is not None:  # as Keras's LearningRateScheduler does
+            rate = keras.ops.convert_to_numpy(self.model.optimizer.learning_rate)
+            logs["learning_rate"] = float(rate)
+
+    def on_train_end(self, logs: Any = None) -> None:
+        self._write()
+
+    def _write(self) -> None:
+        history = self.model.history.history
+        with written_beside(self.path) as temporary, temporary.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["epoch", "step", *history])
+            for epoch, row in enumerate(zip(*history.values(), strict=True), start=1):
+                writer.writerow([epoch, epoch * self.params["steps"], *row])
+
+
+class _BestPreset(keras.callbacks.Callback):
+    """Saves the preset of the best validation, with the weights that were validated."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+        self.best_accuracy = -1.0
+        self.best_loss = float("inf")
+
+    def on_test_end(self, logs: Any = None) -> None:
+        accuracy, loss = logs.get("pr_auc", logs.get("accuracy", 0.0)), logs["loss"]
+        if (accuracy, -loss) > (self.best_accuracy, -self.best_loss):
+            self.best_accuracy, self.best_loss = accuracy, loss
+            save_trained(self.model, self.folder)
+
+
+def save_trained(model: "VisionTransformer", folder: Path) -> None:
+    """Writes a preset, with LoRA merged; of several processes the first writes."""
+    adapted = any(weight.name.startswith("lora_kernel") for weight in model.weights)
+    saved = merge_lora(model) if adapted else model
+    if together()[1] > 1:
+        saved.save_to_preset(folder)  # gathers the weights of all processes
+    else:
+        by_the_first(lambda: saved.save_to_preset(folder), folder)
+
+
+def _check_recipe(recipe: Recipe, data: Any, model: "VisionTransformer") -> None:
+    """Raises `ConfigError` if recipe, data and model were made for different labels or batches."""
+    if data.multi_label and model.thresholds is None:
+        raise ConfigError("The images have many labels each; build the model with thresholds=0.5.")
+    if model.thresholds is not None and not data.multi_label:
+        raise ConfigError(
+            "The model has thresholds, as every model of one class has, for many labels per image: "
+            "give the data multi_label=True, or take two classes and model.thresholds = None."
+        )
+    actual = {name: getattr(data, name, None) for name in recipe.data_args}
+    actual["steps_per_epoch"] = len(data)
+    expected = {**recipe.data_args, "augmentation": find_augmentation(recipe.augmentation)}
+    expected["one_hot"] = recipe.one_hot or data.multi_label
+    for name, value in expected.items():
+        if value is not None and value != actual[name]:
+            raise ConfigError(
+                f"The recipe was made for {name}={value}, the data have {name}={actual[name]}; "
+                "give both the same: from_folder(..., **recipe.data_args)."
+            )

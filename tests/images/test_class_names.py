@@ -1,0 +1,159 @@
+"""Class names: shipped lists, the labels of a model, and refusals."""
+
+import zipfile
+from importlib.metadata import distribution
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import VisionTransformer, checkpoints
+from keras_vit.checkpoints.dialects import DIALECTS
+from keras_vit.errors import CheckpointError, ConfigError
+from keras_vit.images import class_names
+from tests.helpers import tiny
+
+NAMES = {
+    "imagenet1k": {
+        0: "tench, Tinca tinca",
+        207: "golden retriever",
+        285: "Egyptian cat",
+        999: "toilet tissue, toilet paper, bathroom tissue",
+    },
+    "imagenet21k": {0: "organism, being", 1: "benthos", 21842: "knothole"},
+}
+"""Class names by number, as published with ILSVRC 2012 and Google's 21k checkpoints."""
+
+
+@pytest.mark.parametrize("word", NAMES)
+def test_a_shipped_list_has_a_name_for_every_class(word):
+    """No name is empty, and the order is that of the heads."""
+    names = class_names.expand(word)
+    assert len(names) == class_names.NAMED[word]
+    assert all(name and name == name.strip() for name in names)
+    assert {k: names[k] for k in NAMES[word]} == NAMES[word]
+
+
+def test_the_shipped_lists_equal_the_output_of_their_script():
+    """`weights/make_labels.py` writes the files that are shipped."""
+    folder = Path(str(distribution("timm").locate_file("timm/data/_info")))
+    lines = (folder / "imagenet_synset_to_lemma.txt").read_text().splitlines()
+    name_of = dict(line.split("\t") for line in lines)
+    for word, file in (
+        ("imagenet1k", "imagenet_synsets.txt"),
+        ("imagenet21k", "imagenet21k_goog_synsets.txt"),
+    ):
+        identifiers = (folder / file).read_text().split()
+        assert class_names.expand(word) == tuple(name_of[identifier] for identifier in identifiers)
+
+
+def test_configs_presets_and_keras_files_store_the_name_of_a_list(tmp_path):
+    """`model.labels` gives the class names; the files hold "imagenet1k"."""
+    model = tiny(num_classes=1000, labels="imagenet1k", protocol={"name": "timm", "crop_pct": 1.0})
+    assert model.labels == class_names.expand("imagenet1k")
+    assert model.get_config()["labels"] == "imagenet1k"
+    assert VisionTransformer.from_config(model.get_config()).labels == model.labels
+    model.save_to_preset(tmp_path / "preset")
+    preset = keras_vit.info(tmp_path / "preset")
+    assert (preset.labels, preset.protocol) == ("imagenet1k", {"name": "timm", "crop_pct": 1.0})
+    back = VisionTransformer.from_preset(tmp_path / "preset")
+    assert back.labels == model.labels
+    model.save(tmp_path / "x.keras")
+    loaded = keras.saving.load_model(tmp_path / "x.keras")
+    assert (loaded.labels, loaded.preprocessor) == (model.labels, model.preprocessor)
+    with zipfile.ZipFile(tmp_path / "x.keras") as archive:
+        assert b"Tinca" not in archive.read("config.json")
+
+
+def test_classify_returns_the_name_of_the_largest_logit():
+    """For each image, with `top` names."""
+    model = tiny(num_classes=1000, labels="imagenet1k")
+    bias = np.zeros(1000, "float32")
+    bias[285] = 9
+    model.get_layer("head").bias.assign(bias)
+    answers = model.classify(np.zeros((3, 16, 16, 3), "uint8"), top=2, batch_size=2)
+    assert [answer[0][0] for answer in answers] == ["Egyptian cat"] * 3
+    assert [len(answer) for answer in answers] == [2] * 3
+
+
+def test_a_model_that_gives_nan_has_no_most_probable_label():
+    """The message names the causes."""
+    model = tiny()
+    model.get_layer("head").bias.assign(np.full(5, np.nan))
+    with pytest.raises(ConfigError, match="gives NaN as a probability"):
+        model.classify(np.zeros((16, 16, 3), "uint8"))
+
+
+def test_classify_each_gives_the_answers_of_classify(tmp_path):
+    """For an iterator of images, with a smaller last batch; unreadable images are skipped."""
+    model = tiny()
+    rng = np.random.default_rng(0)
+    images = [rng.integers(0, 256, (16, 16, 3), dtype="uint8") for _ in range(5)]
+    model.get_layer("head").kernel.assign(rng.normal(size=(16, 5)))
+    expected = model.classify(images, top=1)
+    left_out: list = []
+    source = iter([images[0], tmp_path / "absent.png", *images[1:]])
+    actual = list(model.classify_each(source, 1, 2, lambda image, reason: left_out.append(image)))
+    assert [image is value for (image, _), value in zip(actual, images, strict=True)] == [True] * 5
+    assert [answer[0][0] for _, answer in actual] == [answer[0][0] for answer in expected]
+    np.testing.assert_allclose(
+        [answer[0][1] for _, answer in actual], [answer[0][1] for answer in expected], rtol=1e-5
+    )
+    assert left_out == [tmp_path / "absent.png"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("imagenet", "'imagenet' is no shipped list. Did you mean 'imagenet1k'?"),
+        ("imagenet1k", "1000 labels, expected 5 strings"),
+        (["a", "b"], "2 labels, expected 5 strings, one for each of num_classes=5"),
+        ([1, 2, 3, 4, 5], "holds 1, expected 5 strings"),
+    ],
+)
+def test_bad_labels_are_refused(given, message):
+    """An unknown list, a wrong number of labels, or labels that are no strings."""
+    with pytest.raises(ConfigError, match=message):
+        tiny(labels=given)
+
+
+def stated(**config):
+    """The facts that the timm dialect reads from a config.json."""
+    return DIALECTS["timm"].read_json(
+        {"config.json": {"architecture": "vit_tiny_patch16_224"} | config}
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "word"),
+    [
+        ({"pretrained_cfg": {"tag": "augreg_in21k_ft_in1k"}, "num_classes": 1000}, "imagenet1k"),
+        ({"pretrained_cfg": {"tag": "augreg_in21k"}, "num_classes": 21843}, "imagenet21k"),
+        ({"pretrained_cfg": {"tag": "augreg_in21k"}, "num_classes": 21841}, None),
+        ({"pretrained_cfg": {"tag": "augreg_in21k_ft_in1k"}, "num_classes": 10}, None),
+        ({"pretrained_cfg": {"tag": "mine"}, "num_classes": 1000}, None),
+        ({"num_classes": 1000}, None),
+    ],
+)
+def test_imagenet_labels_are_recognised_by_timms_tag(config, word):
+    """The tag and the number of classes must agree; the number alone is not enough."""
+    assert stated(**config).labels == word
+
+
+def test_label_names_of_a_file_take_precedence_over_its_tag():
+    """`label_names` stands in timm's config.json."""
+    config = {"pretrained_cfg": {"tag": "x_in1k"}, "num_classes": 1000, "label_names": ["a"]}
+    assert stated(**config).labels == ("a",)
+
+
+def test_a_list_is_exported_as_its_names(tmp_path):
+    """A timm folder holds the names; loading it gives the name of the list again."""
+    model = tiny(num_classes=1000, labels="imagenet1k", numerics={"gelu": "exact"})
+    checkpoints.save(model, tmp_path / "timm", "timm", lossy=True)
+    back = checkpoints.load(tmp_path / "timm")
+    assert back.labels == model.labels
+    assert back.get_config()["labels"] == "imagenet1k"
+    with pytest.raises((CheckpointError, ConfigError), match="2 labels, expected 1000"):
+        keras_vit.convert(tmp_path / "timm", tmp_path / "x", "transformers", labels=["a", "b"])

@@ -1,0 +1,403 @@
+"""torch's products by oneDNN: the rule that chooses them, and the numbers they give."""
+
+import importlib
+import re
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit import kernels
+from keras_vit.errors import ConfigError
+from keras_vit.kernels import reference
+from keras_vit.support.processor import Processor, products_of_torch
+from tests.helpers import (
+    assert_close,
+    normal,
+    numpy_of,
+    random_tiny,
+    randomise,
+    skip_without_bfloat16,
+)
+from tests.kernels.test_kernels import TOLERANCE, check_linear, linear_shapes
+
+pytestmark = pytest.mark.on_one_backend("torch")
+if keras.backend.backend() == "torch":
+    import torch
+    from torch.autograd import forward_ad
+
+    from keras_vit.kernels import torch_products
+    from keras_vit.kernels.torch import linear_then_gelu
+    from keras_vit.training import enable_lora
+
+environment = importlib.import_module("keras_vit.support.components")
+processor = importlib.import_module("keras_vit.support.processor")
+IMAGES = normal(2, 16, 16, 3)
+
+
+def choose(monkeypatch, for_all, before_gelu):
+    """Sets the operation for all products, and the one for products that a GELU follows."""
+    monkeypatch.setattr(torch_products, "_linear", for_all)
+    monkeypatch.setattr(torch_products, "_linear_gelu", before_gelu)
+
+
+def counting_operation(calls):
+    """oneDNN's operation, which appends what follows the product (none, gelu) to `calls`."""
+    operation = torch_products._operation()
+
+    def counted(*arguments):
+        calls.append(arguments[3])
+        return operation(*arguments)
+
+    return counted
+
+
+@pytest.fixture
+def onednn(monkeypatch):
+    """Products by oneDNN, as on an AMD processor with AVX-512; returns the list of calls."""
+    calls = []
+    choose(monkeypatch, counting_operation(calls), counting_operation(calls))
+    return calls
+
+
+@pytest.fixture
+def before_gelu(monkeypatch):
+    """oneDNN before a GELU alone, as on a Xeon with AVX-512; returns the list of calls."""
+    calls = []
+    choose(monkeypatch, None, counting_operation(calls))
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("vendor", "flags", "choice"),
+    [
+        ("AuthenticAMD", {"avx2", "avx512f", "avx512_bf16"}, "onednn"),
+        ("AuthenticAMD", {"avx2"}, "torch"),
+        ("GenuineIntel", {"avx2", "avx512f", "amx_bf16"}, "gelu"),
+        ("GenuineIntel", {"avx2"}, "torch"),
+        ("", set(), "torch"),
+    ],
+)
+def test_the_rule_depends_on_the_processor_alone(vendor, flags, choice, monkeypatch):
+    """The setting comes before the rule, and `auto` is the rule."""
+    found = Processor("x", vendor, frozenset(flags))
+    monkeypatch.delenv("KERAS_VIT_PRODUCTS", raising=False)
+    assert {products_of_torch(found)[0] for _ in range(3)} == {choice}
+    for asked in ("auto", "torch", "gelu", "onednn"):
+        monkeypatch.setenv("KERAS_VIT_PRODUCTS", asked)
+        assert products_of_torch(found)[0] == (choice if asked == "auto" else asked)
+    monkeypatch.setenv("KERAS_VIT_PRODUCTS", "mkl")
+    with pytest.raises(ConfigError, match="expected auto, onednn, gelu, torch"):
+        products_of_torch(found)
+
+
+def test_vendor_and_instruction_sets_are_read_from_the_system(monkeypatch, tmp_path):
+    """Of Linux; another system tells no vendor, and the rule then leaves torch's choice."""
+    file = tmp_path / "cpuinfo"
+    monkeypatch.setattr(processor, "_CPUINFO", file)
+    unknown = processor.processor.__wrapped__()
+    assert (unknown.vendor, unknown.instruction_sets) == ("", ())
+    file.write_text(
+        "vendor_id\t: AuthenticAMD\nmodel name\t: AMD EPYC 9B14\nflags\t\t: avx512f avx2 sse\n"
+    )
+    found = processor.processor.__wrapped__()
+    assert (found.vendor, found.name) == ("AuthenticAMD", "AMD EPYC 9B14")
+    assert found.instruction_sets == ("avx2", "avx512f")
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"avx512f"}, "slower than float32"),
+        ({"amx_bf16", "avx512_bf16"}, "three times.*mixed_bfloat16"),
+        ({"avx512_bf16"}, "up to 1.8 times.*mixed_bfloat16"),
+        ({"bf16"}, "^$"),
+        ((), "^$"),
+    ],
+)
+def test_the_doctor_tells_how_fast_bfloat16_is(flags, words, monkeypatch):
+    """Of a processor whose instructions are known and were measured."""
+    found = Processor("x", "", frozenset(flags))
+    monkeypatch.setattr(environment, "processor", lambda: found)
+    (row,) = (row for row in environment.components() if row.name == "instructions")
+    assert re.search(words, row.note)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("with_bias", [True, False])
+@linear_shapes
+def test_products_by_onednn_equal_the_reference(x, kernel, axes, with_bias, dtype, onednn):
+    """Value and gradients, with and without a bias."""
+    if dtype == "bfloat16":
+        skip_without_bfloat16()
+    check_linear(x, kernel, axes, with_bias, dtype)
+    assert len(onednn) == 3  # the product, and both products of its gradient
+
+
+@pytest.mark.parametrize(("columns", "calls"), [(8, 3), (4, 0)])
+def test_onednn_gets_no_matrix_with_gaps_in_memory(columns, calls, onednn, monkeypatch):
+    """oneDNN is a thousand times slower with a view of some columns, or the gradient of a mean."""
+    counted = torch_products._linear
+
+    def checked(rows, matrix, *others):
+        assert matrix.is_contiguous() or matrix.T.is_contiguous()
+        return counted(rows, matrix, *others)
+
+    monkeypatch.setattr(torch_products, "_linear", checked)
+    x = torch.from_numpy(normal(5, 6)).requires_grad_()
+    kernel = torch.from_numpy(normal(6, 8, seed=1)[:, :columns]).requires_grad_()
+    kernels.linear(x, kernel, None).mean().backward()
+    assert len(onednn) == calls
+    share = 1 / (5 * columns)
+    assert_close(x.grad, (kernel.sum(1) * share).expand(5, 6).detach(), 1e-6)
+    assert_close(kernel.grad, (x.sum(0) * share)[:, None].expand(6, columns).detach(), 1e-6)
+
+
+@pytest.mark.parametrize("by_onednn", [True, False])
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("use_bias", [True, False])
+@pytest.mark.parametrize("approximate", [True, False])
+def test_a_product_with_its_gelu_equals_the_reference(
+    approximate, use_bias, dtype, by_onednn, before_gelu, monkeypatch
+):
+    """By oneDNN in one pass without a gradient, else by torch, which may overwrite the product."""
+    if not by_onednn:
+        choose(monkeypatch, None, None)
+    elif dtype == "bfloat16":
+        skip_without_bfloat16()
+    calls = ["gelu"] * (by_onednn and dtype != "float16")
+    shapes = [(2, 5, 6), (6, 7), (7,)]
+    x, kernel, bias = (torch.from_numpy(normal(*s)).to(getattr(torch, dtype)) for s in shapes)
+    bias = bias if use_bias else None
+    expected = numpy_of(reference.gelu(reference.linear(x, kernel, bias), approximate))
+    with torch.no_grad():
+        assert_close(linear_then_gelu(x, kernel, bias, approximate), expected, TOLERANCE[dtype])
+    assert before_gelu == calls
+    recorded = linear_then_gelu(x.requires_grad_(), kernel, bias, approximate)
+    assert recorded.requires_grad
+    assert before_gelu == calls
+    assert_close(recorded.detach(), expected, TOLERANCE[dtype])
+
+
+def with_hook(part):
+    part.register_forward_hook(lambda layer, inputs, output: output * 2)
+
+
+def with_activation(part):
+    part.activation = keras.activations.relu
+
+
+def quantised(part):
+    part.quantize("int8")
+
+
+def with_another_call(part):
+    part.call = lambda inputs, training=None: inputs[..., :1] + part.kernel[0]
+
+
+@pytest.mark.parametrize("change", [with_hook, with_activation, quantised, with_another_call])
+def test_what_a_user_changed_is_not_fused_with_the_gelu(change, before_gelu):
+    """The GELU of the layer's own output."""
+    model = random_tiny()
+    change(model.get_layer("block_0").mlp.dense_0)
+    expected = numpy_of(model(torch.from_numpy(IMAGES)).detach())  # by Keras
+    with torch.no_grad():
+        found = numpy_of(model(torch.from_numpy(IMAGES)))
+    assert not before_gelu
+    assert_close(found, expected, 1e-6)
+
+
+def test_a_processor_that_fuses_the_gelu_computes_other_products_by_torch(before_gelu):
+    """One fused pass per block in `predict`, and none in training."""
+    model = random_tiny(num_layers=2)
+    model.predict(IMAGES, verbose=0)
+    assert before_gelu == ["gelu", "gelu"]
+    model_step(model)
+    assert before_gelu == ["gelu", "gelu"]
+
+
+def test_a_large_kernel_before_a_gelu_is_multiplied_as_all_others(before_gelu, monkeypatch):
+    """By torch beside torch, and by oneDNN, with the GELU, where oneDNN computes all products."""
+    x, kernel = torch.ones(1, 4), torch.ones(4, 2**18 + 1)
+    assert torch_products.product_then_gelu(x, kernel, None, True) is None
+    assert torch_products.product_then_gelu(x, torch.ones(4, 2**18), None, True) is not None
+    monkeypatch.setattr(torch_products, "_linear", torch_products._linear_gelu)
+    assert torch_products.product_then_gelu(x, kernel, None, True) is not None
+    assert before_gelu == ["gelu", "gelu"]
+
+
+def model_step(model):
+    """Output and gradients of a training step, as arrays."""
+    output = model(torch.from_numpy(IMAGES), training=True)
+    output.square().sum().backward()
+    gradients = [weight.value.grad for weight in model.trainable_weights]
+    found = [numpy_of(x.detach()) for x in (output, *gradients) if x is not None]
+    model.zero_grad()
+    return found
+
+
+CHANGES = {
+    "assign": lambda model, path: model.get_layer("block_0").mlp.dense_0.kernel.assign(
+        normal(16, 32, seed=3)
+    ),
+    "data": lambda model, path: model.get_layer("block_0").mlp.dense_0.kernel.value.data.mul_(2),
+    "load_weights": lambda model, path: model.load_weights(path),
+    "fit": lambda model, path: model.fit(IMAGES, np.zeros((2, 5)), verbose=0),
+    "lora": lambda model, path: (enable_lora(model, rank=2), randomise(model, seed=4)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_predictions_follow_every_change_of_the_weights(change, onednn, monkeypatch, tmp_path):
+    """No copy of a weight is kept."""
+    randomise(random_tiny(), seed=5).save_weights(tmp_path / "x.weights.h5")
+    model = random_tiny()
+    model.compile(keras.optimizers.SGD(0.1, use_ema=True), "mse")
+    before = model.predict(IMAGES, verbose=0)
+    CHANGES[change](model, tmp_path / "x.weights.h5")
+    calls = len(onednn)
+    found = model.predict(IMAGES, verbose=0)
+    assert len(onednn) > calls
+    assert np.abs(found - before).max() > 1e-3
+    choose(monkeypatch, None, None)
+    assert_close(found, model.predict(IMAGES, verbose=0), 2e-6)
+
+
+def under_autocast(f, x, k, b):
+    with torch.autocast("cpu", torch.bfloat16):
+        y = f(x, k, b)
+    assert y.dtype == torch.bfloat16
+    return y
+
+
+def dual_weight(f, x, k, b):
+    with forward_ad.dual_level():
+        return forward_ad.unpack_dual(f(x, forward_ad.make_dual(k, k), b)).tangent
+
+
+def gradient_of_gradient(f, x, k, b):
+    x, k = x.clone().requires_grad_(), k.clone().requires_grad_()
+    (first,) = torch.autograd.grad(f(x, k, b).square().sum(), x, create_graph=True)
+    return torch.autograd.grad(first.square().sum(), k)[0]
+
+
+WAYS = {
+    "second derivative": lambda f, x, k, b: torch.func.hessian(lambda x: f(x, k, b).sum() ** 2)(x),
+    "vmap": lambda f, x, k, b: torch.vmap(lambda x: f(x[None], k, b))(x),
+    "jvp": lambda f, x, k, b: torch.func.jvp(lambda k: f(x, k, b), (k,), (k,))[1],
+    "compile": lambda f, x, k, b: torch.compile(f, backend="eager")(x, k, b),
+    "autocast": under_autocast,
+    "dual weight": dual_weight,
+    "create_graph": gradient_of_gradient,
+}
+
+
+@pytest.mark.parametrize("way", ["vmap", "compile", "autocast"])
+def test_every_transformation_of_torch_gives_the_gelu_of_torch(way, before_gelu, monkeypatch):
+    """oneDNN's pass with the GELU steps aside too."""
+    x, k, b = (torch.from_numpy(normal(*s)) for s in ((3, 6), (6, 4), (4,)))
+
+    def gelu_of(x, k, b):
+        return linear_then_gelu(x, k, b, True)
+
+    with torch.no_grad():
+        found = numpy_of(WAYS[way](gelu_of, x, k, b))
+        assert not before_gelu
+        choose(monkeypatch, None, None)
+        assert_close(found, numpy_of(WAYS[way](gelu_of, x, k, b)), 1e-6)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_transformation_of_torch_gives_the_numbers_of_torch(way, onednn, monkeypatch):
+    """oneDNN steps aside where torch needs its own operation."""
+    x, k, b = (torch.from_numpy(normal(*s)) for s in ((3, 6), (6, 4), (4,)))
+    found = numpy_of(WAYS[way](kernels.linear, x, k, b).detach())
+    choose(monkeypatch, None, None)
+    assert_close(found, numpy_of(WAYS[way](kernels.linear, x, k, b).detach()), 1e-6)
+
+
+def test_a_counter_of_flops_sees_every_product(onednn):
+    """torch has no formula for oneDNN's operation; keras_vit registers one."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counter:
+        kernels.linear(torch.ones(2, 3), torch.ones(3, 4), torch.ones(4))
+    assert counter.get_total_flops() == 2 * 2 * 3 * 4
+    assert onednn == ["none"]
+
+
+def test_an_empty_batch_and_other_types_are_computed_by_torch(onednn):
+    """Float64 and zero rows."""
+    kernel = torch.ones(3, 4)
+    assert kernels.linear(torch.ones(0, 3), kernel, None).shape == (0, 4)
+    assert kernels.linear(torch.ones(2, 3).double(), kernel.double(), None).dtype == torch.float64
+    assert not onednn
+
+
+@pytest.mark.parametrize("fault", ["missing", "changed", "no oneDNN"])
+def test_without_the_operation_torch_computes(fault, monkeypatch):
+    """A torch that has dropped or changed it, or that was built without oneDNN."""
+    if fault == "missing":
+        monkeypatch.setattr(torch.ops, "mkldnn", object())
+    elif fault == "changed":
+        monkeypatch.setattr(torch_products, "_SCHEMA", "another")
+    else:
+        monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    assert torch_products._operation() is None
+
+
+_FRESH = """
+import sys
+import torch
+import numpy as np
+if sys.argv[1] == "missing":
+    torch.ops.mkldnn = object()
+import keras_vit
+from keras_vit.kernels import torch_products
+model = keras_vit.VisionTransformer.from_preset("vit_digits")
+images = np.random.default_rng(0).standard_normal((9, 16, 16, 1), dtype="float32")
+np.save(sys.argv[2], model.predict(images, verbose=0))
+print(torch_products.are_chosen(), torch_products._linear_gelu is not None)
+"""
+
+
+def test_a_new_process_without_the_operation_gives_the_same_numbers(nursery, tmp_path):
+    """The rule is overruled, so that every processor compares oneDNN with torch."""
+    found = {}
+    for operation, products in (("present", "onednn"), ("present", "gelu"), ("missing", "onednn")):
+        file = tmp_path / f"{operation}_{products}.npy"
+        variables = {"KERAS_VIT_PRODUCTS": products}
+        done = nursery.run("-c", _FRESH, operation, file, variables=variables)
+        assert done.returncode == 0, done.stderr
+        found[operation, products] = done.stdout.split()[-2:], np.load(file)
+    present, gelu, missing = found.values()
+    assert [present[0], gelu[0], missing[0]] == [
+        ["True", "True"],
+        ["False", "True"],
+        ["False", "False"],
+    ]
+    assert_close(present[1], missing[1], 2e-6)
+    assert_close(gelu[1], missing[1], 2e-6)
+
+
+def test_canary_torch_has_the_operation_of_onednn():
+    """If this fails, AMD processors compute at MKL's speed: see kernels/torch_products.py."""
+    assert torch_products._operation() is not None
+
+
+def test_canary_torch_rearranges_weights():
+    """If this fails, bfloat16 is slower: see `kept` in kernels/torch_products.py."""
+    rows, matrix = torch.ones(3, 4), torch.rand(5, 4)
+    kept = torch.ops.mkldnn._reorder_linear_weight(matrix)
+    operation = torch_products._operation()
+    found = operation(rows, kept, None, "none", [], "")
+    assert_close(numpy_of(found), numpy_of(rows @ matrix.T))
+
+
+def test_canary_torch_says_whether_a_transform_is_active():
+    """`torch._C._are_functorch_transforms_active` is true inside `torch.func` alone."""
+    answers = []
+    active = torch._C._are_functorch_transforms_active
+    torch.func.vmap(lambda x: answers.append(active()) or x)(torch.ones(2))
+    assert answers == [True]
+    assert not active()

@@ -1,0 +1,254 @@
+"""The inference function computes what the model computes, from any thread and at any time."""
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Thread
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import VisionTransformer
+from keras_vit.errors import ConfigError
+from keras_vit.models.inference import run
+from tests.helpers import assert_close, normal, numpy_of, random_tiny
+
+IMAGES = normal(5, 16, 16, 3)
+TRAINS = pytest.mark.skipif(keras.backend.backend() == "openvino", reason="OpenVINO does not train")
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize("batch_size", [None, 2, 4])
+def test_any_number_of_images_gives_the_outputs_of_a_call(count, batch_size):
+    model = random_tiny()
+    images = IMAGES[:count]
+    assert_close(run(model, images, batch_size=batch_size), numpy_of(model(images)))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"classifier": "map", "class_token": False},
+        {"classifier": "gap", "class_token": False},
+        {"classifier_activation": "softmax", "representation_size": 8},
+    ],
+)
+def test_every_stage_is_the_output_of_the_layer_of_its_name(fields):
+    """Keras's own functional slices are the independent reference."""
+    model = random_tiny(**fields)
+    names = [layer.name for layer in model.layers if layer.name != "images"]
+    values = run(model, IMAGES, names)
+    assert list(values) == names
+    for name in names:
+        expected = keras.Model(model.input, model.get_layer(name).output)(IMAGES)
+        assert_close(values[name], numpy_of(expected))
+
+
+def test_the_stages_of_a_block_belong_together():
+    """A block's input leaves the block before; its norm is that of the last block."""
+    model = random_tiny(num_layers=2)
+    last = model.config.num_layers - 1
+    names = [f"block_{last}/{kind}" for kind in ("input", "attention", "norm")]
+    values = run(model, IMAGES, [*names, f"block_{last - 1}", "encoder_norm"])
+    assert_close(values[names[0]], values[f"block_{last - 1}"])
+    assert_close(values[names[2]], values["encoder_norm"])
+    block = model.get_layer(f"block_{last}")
+    assert_close(values[names[1]], numpy_of(block.attention_weights(values[names[0]])))
+
+
+def test_an_unknown_stage_is_refused_with_the_nearest_name():
+    with pytest.raises(ConfigError, match="pre_logit.*pre_logits"):
+        run(random_tiny(), IMAGES, ["pre_logit"])
+
+
+def test_no_images_are_refused():
+    with pytest.raises(ConfigError, match="No image"):
+        run(random_tiny(), IMAGES[:0])
+
+
+def _double(model):
+    model.set_weights([2 * weight for weight in model.get_weights()])
+
+
+def _assign(model):
+    kernel = model.get_layer("head").kernel
+    kernel.assign(kernel + 1)
+
+
+def _add_lora(model):
+    attention = model.get_layer("block_0").attention
+    attention.query.enable_lora(2)
+    for weight in attention.query.trainable_weights:
+        weight.assign(np.ones(weight.shape, "float32"))
+
+
+def _quantise(model):
+    model.quantize("int8")
+
+
+@pytest.mark.parametrize("change", [_double, _assign, _add_lora, _quantise])
+def test_the_weights_of_the_moment_are_used(change):
+    if keras.backend.backend() == "openvino" and change is _quantise:
+        pytest.skip("Keras does not quantise on OpenVINO")
+    model = random_tiny()
+    before = run(model, IMAGES)
+    change(model)
+    after = run(model, IMAGES)
+    assert np.abs(after - before).max() > 0
+    assert_close(after, numpy_of(model(IMAGES)))
+
+
+class Negative(keras.layers.Layer):
+    calls = 0
+
+    def call(self, inputs):
+        Negative.calls += 1
+        return -inputs
+
+
+def _change_activation(model):
+    model.get_layer("head").activation = keras.activations.softmax
+
+
+def _replace_norm(model):
+    block = model.get_layer("block_0")
+    block._tracker.unlock()  # Keras locks a built layer
+    block.mlp_norm = Negative()
+
+
+@TRAINS
+@pytest.mark.parametrize("change", [_change_activation, _replace_norm])
+def test_compile_makes_a_change_without_weights_count(change):
+    """As for Keras's own `predict`."""
+    model = random_tiny()
+    run(model, IMAGES)
+    change(model)
+    model.compile()
+    expected = numpy_of(model(IMAGES))
+    assert_close(run(model, IMAGES), expected)
+    _change_activation(model)
+    model.compile()
+    assert_close(run(model, IMAGES), numpy_of(model(IMAGES)))
+
+
+@TRAINS
+def test_run_eagerly_calls_every_layer_for_every_batch():
+    model = random_tiny()
+    _replace_norm(model)
+    model.compile(run_eagerly=True)
+    before = Negative.calls
+    run(model, IMAGES, batch_size=1)
+    assert Negative.calls - before == len(IMAGES)
+
+
+def test_a_model_whose_parts_train_by_turns_keeps_its_weights_apart():
+    """Two blocks of equal shapes take turns in learning; none takes the other's place."""
+    model = random_tiny(num_layers=2)
+    expected = numpy_of(model(IMAGES))
+    for frozen in ("block_0", "block_1"):
+        for block in ("block_0", "block_1"):
+            model.get_layer(block).trainable = block != frozen
+        assert_close(run(model, IMAGES), expected)
+
+
+class Doubled(VisionTransformer):
+    def call(self, inputs, training=None):
+        return 2 * super().call(inputs, training=training)
+
+
+def test_a_subclass_with_its_own_call_computes_by_it_and_hides_its_stages():
+    model = random_tiny()
+    doubled = Doubled.from_config(model.get_config())
+    doubled.set_weights(model.get_weights())
+    expected = 2 * run(model, IMAGES)
+    assert_close(run(doubled, IMAGES), expected)
+    assert_close(doubled.predict(IMAGES, verbose=0), expected)
+    with pytest.raises(ConfigError, match="takes no `stages`"):
+        run(doubled, IMAGES, ["pre_logits"])
+
+
+def test_attention_that_was_replaced_is_refused_by_the_name_of_its_block():
+    model = random_tiny(num_layers=2)
+    attention = model.get_layer("block_1").attention
+
+    class Blind(type(attention)):
+        def call(self, inputs, training=None, mask=None):
+            return inputs
+
+    attention.__class__ = Blind
+    assert run(model, IMAGES).shape == (5, 5)
+    with pytest.raises(ConfigError, match="block_1 computed no attention weights"):
+        keras_vit.explanation.attention_maps(model, IMAGES)
+
+
+def test_eight_threads_get_the_answers_of_one():
+    model = random_tiny()
+    expected = run(model, IMAGES)
+
+    def compute(count: int) -> None:
+        for _ in range(3):
+            assert_close(run(model, IMAGES[:count], batch_size=4), expected[:count])
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(compute, (1 + k % 5 for k in range(8))))  # raises what a thread raised
+
+
+class Pauses(keras.callbacks.Callback):
+    """Pauses `fit` after its first step until `go_on` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached, self.go_on = Event(), Event()
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.reached.set()
+        assert self.go_on.wait(60)
+
+
+@TRAINS
+@pytest.mark.parametrize("method", ["evaluate", "predict"])
+def test_inference_beside_evaluate_and_predict_has_the_present_weights(method):
+    """Which are not those of the `fit` before."""
+    model = random_tiny()
+    model.compile("sgd", "auto")
+    start = model.get_weights()
+    model.fit(IMAGES[:4], np.arange(4), verbose=0)
+    model.set_weights(start)
+    expected = numpy_of(model(IMAGES))
+    started = Event()
+
+    def batches():
+        for _ in range(50):
+            started.set()
+            yield IMAGES[:4], np.arange(4)
+
+    with ThreadPoolExecutor(1) as threads:
+        other = threads.submit(getattr(model, method), batches(), verbose=0)
+        assert started.wait(60)
+        while not other.done():
+            assert_close(run(model, IMAGES), expected)
+        other.result()  # raises what the thread has raised
+
+
+@TRAINS
+def test_a_fit_in_another_thread_does_not_disturb_inference():
+    """Its first step has changed the weights, and inference sees them."""
+    model, pauses = random_tiny(), Pauses()
+    model.compile(keras.optimizers.SGD(0.1), "auto")
+    before = run(model, IMAGES)
+    fit = {"batch_size": 2, "verbose": 0, "callbacks": [pauses], "epochs": 3}
+    training = Thread(target=lambda: model.fit(IMAGES[:4], np.arange(4), **fit))
+    training.start()
+    try:
+        assert pauses.reached.wait(60)
+        during = run(model, IMAGES)
+    finally:
+        pauses.go_on.set()
+    while training.is_alive():
+        assert np.isfinite(run(model, IMAGES)).all()
+    training.join()
+    after = run(model, IMAGES)
+    assert_close(after, numpy_of(model(IMAGES)))
+    assert np.abs(during - before).max() > 0
+    assert np.abs(after - during).max() > 0

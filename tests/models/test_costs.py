@@ -1,0 +1,100 @@
+"""Costs against published figures, and against the counter and autograd of torch."""
+
+import pytest
+
+from keras_vit.errors import ConfigError
+from keras_vit.models import flops
+from keras_vit.models.builders import variant
+from tests.helpers import tiny
+
+pytestmark = pytest.mark.on_one_backend("torch")
+
+JFT_IMAGES = 303e6
+PAPER = {
+    ("vit_b32", 7): 55,
+    ("vit_b16", 7): 224,
+    ("vit_l32", 7): 196,
+    ("vit_l16", 7): 783,
+    ("vit_l16", 14): 1567,
+    ("vit_h14", 14): 4262,
+    ("r50_vit_b32", 7): 106,
+    ("r50_vit_l32", 7): 246,
+}
+"""(model, epochs on JFT-300M) -> exaFLOPs of pre-training: table 6 of the paper."""
+
+TIMM = {"vit_ti16": 1.1, "vit_s16": 4.3, "vit_b16": 16.9, "vit_b32": 4.4, "vit_l16": 59.7}
+"""Billions of multiply-adds at 224 pixels by timm's model cards, without attention's products."""
+
+
+def config_of(name):
+    """A variant of the paper; table 6 has one hybrid of which no weights were published."""
+    if name == "r50_vit_b32":
+        return (
+            variant("r50_vit_l32")
+            .config()
+            .replace(hidden_size=768, mlp_dim=3072, num_heads=12, num_layers=12)
+        )
+    return variant(name).config()
+
+
+@pytest.mark.parametrize(("name", "epochs"), PAPER)
+def test_pretraining_costs_equal_table_6(name, epochs):
+    """Within 1.5 %: the table is rounded, and JFT-300M has about 303 million images."""
+    config = config_of(name).replace(num_classes=18_291)
+    actual = flops(config).training * JFT_IMAGES * epochs / 1e18
+    assert abs(actual / PAPER[name, epochs] - 1) < 0.015, actual
+
+
+@pytest.mark.parametrize("name", TIMM)
+def test_forward_costs_equal_the_model_cards_of_timm(name):
+    """To the digit that the cards give; timm's counter also counts norms, about 0.2 %."""
+    actual = flops(variant(name).config())
+    counted = (actual.forward - actual.parts["attention_products"]) / 2e9
+    assert abs(counted - TIMM[name]) <= 0.05 + 0.005 * counted
+
+
+MODELS = {
+    "token": {},
+    "map": {"classifier": "map", "representation_size": 6},
+    "gap": {"classifier": "gap", "num_classes": 3},
+    "unpooled": {"classifier": "unpooled"},
+    "gated, registers": {"mlp": "gated", "num_registers": 3},
+    "two tokens": {"classifier": "token_and_distillation"},
+    "projection": {
+        "classifier": "map",
+        "class_token": True,
+        "prefix_in_map": False,
+        "map_mlp_dim": 8,
+        "projection_dim": 6,
+    },
+    "hybrid": {"resnet": {"num_layers": (1, 2), "width_factor": 0.5}, "patch_size": 1},
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_forward_and_backward_costs_equal_the_counter_of_torch(name):
+    """torch counts the operations that run.
+
+    Its counter counts matrix products but not the fused attention of CPUs, which is switched off.
+    """
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    model = tiny(image_size=32, **MODELS[name])
+    images = torch.zeros(1, 32, 32, 3)
+    expected = flops(model)
+    products = torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
+    with products, FlopCounterMode(display=False) as counter:
+        logits = model(images, training=True)
+    assert counter.get_total_flops() == expected.forward
+    with FlopCounterMode(display=False) as counter:
+        logits.sum().backward()
+    assert counter.get_total_flops() == expected.training - expected.forward
+
+
+def test_an_any_size_model_needs_an_image_size():
+    """More patches cost more."""
+    config = tiny(image_size=None).config
+    assert flops(config, (16, 32)).forward > flops(config, 16).forward
+    with pytest.raises(ConfigError, match="give an image_size"):
+        flops(config)

@@ -1,0 +1,148 @@
+"""Functions of keras_vit refuse images that a model cannot take, and name the fix."""
+
+import warnings
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit.errors import ConfigError
+from keras_vit.models.image_checks import refusal
+from tests.helpers import normal, numpy_of, tiny
+from tests.words import raises
+
+FUNCTIONS = {
+    "check_images": lambda model, images: model.check_images(images),
+    "probabilities": lambda model, images: model.probabilities(images),
+    "tokens": lambda model, images: model.tokens(images),
+    "attention_maps": keras_vit.explanation.attention_maps,
+}
+
+
+@pytest.mark.parametrize("size", [(1, 16), (16, 3)])
+@pytest.mark.parametrize("function", [*FUNCTIONS.values(), lambda model, images: model(images)])
+def test_an_image_smaller_than_a_patch_is_refused_by_a_model_of_any_size(function, size):
+    with pytest.raises(ConfigError, match="larger than an image of"):
+        function(tiny(image_size=None), normal(2, *size, 3))
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_another_size_is_refused_by_every_function(function):
+    """The message names both shapes and two fixes; the model still predicts afterwards."""
+    model = tiny()
+    shapes = "The model takes images (batch, 16, 16, 3), found (batch, 20, 24, 3)."
+    with raises(ConfigError, shapes, "model.preprocessor", "image_size=(20, 24)"):
+        FUNCTIONS[function](model, normal(2, 20, 24, 3))
+    assert np.isfinite(model.probabilities(normal(2, 16, 16, 3))).all()
+
+
+def test_nested_lists_are_images():
+    model, images = tiny(), normal(2, 16, 16, 3)
+    model.check_images(images.tolist())
+    assert np.array_equal(model.tokens(images.tolist()).patches, model.tokens(images).patches)
+    with pytest.raises(ConfigError, match="found"):
+        model.tokens([[0.0, 1.0]])
+
+
+def test_keras_refuses_another_size_in_a_call_and_in_predict():
+    for call in (lambda model, images: model(images), keras.Model.predict):
+        with pytest.raises(ValueError, match=r"\(None, 16, 16, 3\)|\(batch, 16, 16, 3\)"):
+            call(tiny(), normal(2, 20, 24, 3))
+
+
+FIRST = {"data_format": "channels_first"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "shape", "words"),
+    [
+        ({}, (2, 3, 16, 16), ["channels_first", "np.moveaxis(images, 1, -1)", "data_format="]),
+        (FIRST, (2, 16, 16, 3), ["channels_last", "np.moveaxis(images, -1, 1)", "data_format="]),
+        ({}, (2, 16, 16, 1), ["1 channels", "model.preprocessor", "channels="]),
+        ({"channels": 1}, (2, 16, 16, 3), ["3 channels", "transparent images to 1"]),
+        ({}, (16, 16, 3), ["images[None]"]),
+        ({}, (2, 16), ["found (batch, 16)"]),
+        ({"image_size": None}, (2, 16, 16, 4), ["(batch, any, any, 3)", "4 channels"]),
+        (FIRST, (2, 3, 8, 16), ["image_size=(8, 16)"]),
+    ],
+)
+def test_each_wrong_shape_gets_its_own_message(fields, shape, words):
+    """The order of axes, the number of channels, a missing batch axis, another size."""
+    with raises(ConfigError, *words):
+        tiny(**fields).check_images(np.zeros(shape, "float32"))
+
+
+def test_shapes_that_keras_completes_are_accepted():
+    """Grey images without a channel axis, unknown sizes, and a dict of images."""
+    grey = tiny(channels=1)
+    images = normal(2, 16, 16)
+    np.testing.assert_array_equal(*(numpy_of(grey(x)) for x in (images, images[..., None])))
+    assert refusal((None, None, None, 3), tiny().config, "channels_last") is None
+    assert tiny()({"images": normal(2, 16, 16, 3)}).shape == (2, 5)
+
+
+def test_load_weights_of_another_resolution_names_the_fix(tmp_path):
+    """The message names the file, the weight and the image size of the model."""
+    tiny(image_size=32).save_weights(tmp_path / "x.weights.h5")
+    with pytest.raises(
+        ConfigError, match=r"x\.weights\.h5.*position_embedding.*image_size=\(16, 16\)"
+    ):
+        tiny().load_weights(tmp_path / "x.weights.h5")
+
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), dtype="uint8")
+
+
+@pytest.mark.parametrize("function", ["probabilities", "tokens"])
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_raw_pixels_given_to_a_model_without_rescaling_warn_once(function, dtype):
+    """The dtype uint8 or values up to 255 show raw pixels; the warning names the user's line."""
+    model = tiny()
+    with pytest.warns(UserWarning, match="rescale=True") as caught:
+        FUNCTIONS[function](model, PIXELS.astype(dtype))
+        FUNCTIONS[function](model, PIXELS.astype(dtype))
+    assert [w.filename for w in caught if "rescale=True" in str(w.message)] == [__file__]
+
+
+@pytest.mark.skipif(keras.backend.backend() == "openvino", reason="OpenVINO does not train")
+def test_integers_in_fit_warn_by_their_type():
+    """Also in a traced step, which has no values, and after prepared images."""
+    model = tiny()
+    model.compile("sgd", "auto")
+    model.fit(normal(4, 16, 16, 3), np.zeros(4), verbose=0)
+    with pytest.warns(UserWarning, match="rescale=True"):
+        model.fit(PIXELS, np.zeros(4), verbose=0)
+
+
+@pytest.mark.skipif(keras.backend.backend() == "openvino", reason="OpenVINO does not train")
+def test_prepared_images_warn_only_in_a_model_that_rescales():
+    """Raw pixels in a model that rescales do not warn either."""
+
+    def fit(images, **fields):
+        model = tiny(**fields)
+        model.compile("sgd", "auto")
+        model.fit(images, np.zeros(4), verbose=0)
+        model.probabilities(images)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        fit(normal(4, 16, 16, 3))
+        fit(PIXELS, rescale=True)
+    with pytest.warns(UserWarning, match="values down to -"):
+        fit(normal(4, 16, 16, 3), rescale=True)
+
+
+@pytest.mark.on_one_backend("torch")
+def test_the_values_of_the_first_torch_batch_are_checked(monkeypatch):
+    """Not while torch compiles: reading values would split its graph."""
+    import torch
+
+    batches = [(torch.from_numpy(PIXELS).float(), torch.zeros(4))]
+    model = tiny()
+    model.compile("sgd", "auto")
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.compiler, "is_compiling", lambda: True)
+        assert model(batches[0][0]).shape == (4, 5)
+    with pytest.warns(UserWarning, match="pixels up to 255.*rescale=True"):
+        model.fit(torch.utils.data.DataLoader(batches, batch_size=None), verbose=0)

@@ -1,0 +1,145 @@
+"""The losses and metrics that `compile` chooses or corrects, and the check of the first loss."""
+
+import keras
+import numpy as np
+import pytest
+from scipy.special import log_softmax, softmax
+
+from keras_vit.errors import ConfigError
+from keras_vit.models.losses import FirstLoss, losses_of_head
+from keras_vit.training import AugregRecipe, TransferRecipe
+from tests.helpers import normal, numpy_of, random_tiny, tiny
+
+IMAGES, LABELS = normal(8, 16, 16, 3), np.arange(8) % 5
+TYPED = (
+    "sparse_categorical_crossentropy",
+    keras.losses.sparse_categorical_crossentropy,
+    keras.losses.SparseCategoricalCrossentropy,
+    keras.losses.SparseCategoricalCrossentropy(),
+    ["sparse_categorical_crossentropy"],
+)
+
+
+def loss_for(loss, config, by_class=False):
+    return losses_of_head(config, loss, None, None, by_class)[0]
+
+
+def true_loss(logits, labels=LABELS):
+    """The mean cross-entropy of logits."""
+    return -log_softmax(logits.astype("float64"), axis=1)[np.arange(len(labels)), labels].mean()
+
+
+@pytest.mark.parametrize("loss", TYPED, ids=["string", "function", "class", "object", "list"])
+def test_a_loss_for_probabilities_is_replaced_by_the_loss_from_logits(loss):
+    """One warning says so."""
+    with pytest.warns(
+        UserWarning, match="is for probabilities; the model returns logits"
+    ) as record:
+        actual = loss_for(loss, tiny().config)
+    assert len(record) == 1
+    actual = actual[0] if isinstance(actual, list) else actual
+    assert actual.get_config()["from_logits"]
+
+
+def test_a_model_compiled_with_it_evaluates_from_logits(tmp_path):
+    """Loss, cross-entropy and accuracy are right, also after saving and loading."""
+    model = random_tiny()
+    with pytest.warns(UserWarning, match="from_logits=True"):
+        model.compile(
+            "sgd", "sparse_categorical_crossentropy", metrics=["accuracy", "crossentropy"]
+        )
+    logits = numpy_of(model(IMAGES))
+    actual = model.evaluate(IMAGES, LABELS, verbose=0, return_dict=True)
+    np.testing.assert_allclose(actual["loss"], true_loss(logits), rtol=1e-5)
+    np.testing.assert_allclose(actual["crossentropy"], true_loss(logits), rtol=1e-5)
+    np.testing.assert_allclose(actual["accuracy"], (logits.argmax(1) == LABELS).mean(), rtol=1e-6)
+    model.save(tmp_path / "x.keras")
+    again = keras.saving.load_model(tmp_path / "x.keras").evaluate(IMAGES, LABELS, verbose=0)
+    np.testing.assert_allclose(again[0], actual["loss"], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("fields", "loss"),
+    [
+        ({}, keras.losses.SparseCategoricalCrossentropy(from_logits=True)),
+        ({"classifier_activation": "softmax"}, keras.losses.SparseCategoricalCrossentropy()),
+        ({"classifier_activation": "sigmoid"}, keras.losses.BinaryCrossentropy()),
+        ({"num_classes": 1}, keras.losses.BinaryCrossentropy(from_logits=True)),
+    ],
+)
+def test_the_loss_auto_is_the_loss_of_the_head(fields, loss):
+    """By the number of classes and the activation of the classifier."""
+    model = tiny(**fields)
+    chosen = loss_for("auto", model.config, model.thresholds is not None)
+    assert type(chosen) is type(loss)
+    assert chosen.get_config() == loss.get_config()
+
+
+def test_no_loss_stays_no_loss_and_auto_needs_a_head():
+    """`loss=None` means what Keras means by it: losses that layers add."""
+    assert loss_for(None, tiny().config) is None
+    with pytest.raises(ConfigError, match="this model has none"):
+        tiny(num_classes=0).compile("sgd", "auto")
+
+
+def test_losses_that_fit_and_losses_of_the_user_are_kept():
+    """A loss from logits is replaced only for a head that returns probabilities."""
+
+    class Own(keras.losses.SparseCategoricalCrossentropy):
+        pass
+
+    own = Own()
+    loss = keras.losses.CategoricalCrossentropy(from_logits=True)
+    config = tiny().config
+    assert loss_for(own, config) is own
+    assert loss_for(loss, config) is loss
+    assert loss_for("mse", config) in ("mse", keras.losses.mean_squared_error)
+    with pytest.warns(UserWarning, match="for logits; the model returns probabilities"):
+        actual = loss_for(loss, tiny(classifier_activation="softmax").config)
+    assert not actual.get_config()["from_logits"]
+
+
+def test_a_model_of_one_class_has_a_binary_accuracy():
+    """The threshold is 0, because the model returns logits."""
+    model = random_tiny(num_classes=1)
+    model.compile("sgd", "auto", metrics=["accuracy"])
+    logits, labels = numpy_of(model(IMAGES))[:, 0], np.arange(8) % 2
+    actual = model.evaluate(IMAGES, labels[:, None], verbose=0, return_dict=True)
+    np.testing.assert_allclose(actual["accuracy"], ((logits > 0) == labels).mean())
+
+
+def test_a_model_with_softmax_returns_probabilities():
+    """`evaluate` and `classify` give the same results."""
+    from keras_vit import VisionTransformer, evaluate
+
+    plain = random_tiny()
+    model = VisionTransformer(plain.config, classifier_activation="softmax")
+    model.set_weights(plain.get_weights())
+    want = softmax(numpy_of(plain(IMAGES)), axis=1)
+    np.testing.assert_allclose(numpy_of(model(IMAGES)), want, rtol=1e-5)
+    np.testing.assert_allclose(
+        evaluate(model, (IMAGES, LABELS)).loss, evaluate(plain, (IMAGES, LABELS)).loss, rtol=1e-5
+    )
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 16, 16, 3), "uint8")
+    for actual, expected in zip(model.classify(pixels), plain.classify(pixels), strict=True):
+        assert [name for name, _ in actual] == [name for name, _ in expected]
+        np.testing.assert_allclose([p for _, p in actual], [p for _, p in expected], rtol=1e-5)
+
+
+def test_a_first_loss_far_above_chance_warns_with_the_usual_causes():
+    """So does NaN; a usual loss does not, and later losses are not read."""
+    model = random_tiny()
+    model.get_layer("head").set_weights([w * 100 for w in model.get_layer("head").get_weights()])
+    model.compile(keras.optimizers.SGD(0.0), "auto")
+    with pytest.warns(UserWarning, match=r"chance would be 1\.61\. Usual causes") as warned:
+        model.fit(IMAGES, LABELS, verbose=0, epochs=2, callbacks=[FirstLoss(5)])
+    assert len([w for w in warned if "Usual causes" in str(w.message)]) == 1
+    with pytest.warns(UserWarning, match="The loss is nan"):
+        FirstLoss(5).on_train_batch_end(0, {"loss": np.nan})
+    FirstLoss(5).on_train_batch_end(0, {"loss": 4.8})
+
+
+def test_the_recipes_carry_the_check_of_the_first_loss():
+    model = tiny()
+    for recipe in (TransferRecipe(10), AugregRecipe(10)):
+        assert any(isinstance(each, FirstLoss) for each in recipe.fit_args(model)["callbacks"])

@@ -1,0 +1,227 @@
+"""The model against Figure 1 in every arrangement; its shapes, names and initial values."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit import VisionTransformer
+from keras_vit.errors import ConfigError
+from keras_vit.models.config import CLASSIFIERS
+from tests import formulas
+from tests.helpers import (
+    assert_close,
+    copy_weights,
+    dtype_of,
+    normal,
+    numpy_of,
+    random_tiny,
+    run,
+    tiny,
+    weights_of,
+)
+from tests.words import raises
+
+IMAGES = normal(2, 16, 16, 3)
+
+
+def figure_1(model, images, w=None):
+    """The output of a plain model by the formulas, with the model's weights or the weights `w`."""
+    config, w = model.config, w or weights_of(model)
+    batch, (rows, columns), (height, width) = len(images), config.grid, config.patch_size
+    patches = images.reshape(batch, rows, height, columns, width, -1).swapaxes(2, 3)
+    kernel = w["patch_embedding/kernel"]
+    z = np.einsum("brcpqi,pqim->brcm", patches, kernel) + w["patch_embedding/bias"]
+    z = z.reshape(batch, rows * columns, -1)
+    positions = (
+        w["position_embedding/embedding"][0]
+        if config.position == "learned"
+        else formulas.sincos2d(rows, columns, config.hidden_size)
+    )
+    if config.has_class_token:
+        z = np.concatenate([np.repeat(w["class_token/token"], batch, axis=0), z], axis=1)
+    z[:, -len(positions) :] += positions
+    for i in range(config.num_layers):
+        z = formulas.block(z, with_biases(below(w, f"block_{i}/")), config.numerics)
+    if config.numerics.pool_before_norm:
+        z = z[:, config.has_class_token - config.class_token_in_mean :].mean(1)
+    y = formulas.layer_norm(z, w, "encoder_norm", config.numerics.layer_norm_epsilon)
+    if config.classifier == "token":
+        y = y[:, 0]
+    elif config.classifier == "gap" and not config.numerics.pool_before_norm:
+        y = y[:, config.has_class_token - config.class_token_in_mean :].mean(1)
+    elif config.classifier == "map":
+        y = formulas.map_head(y, below(w, "pool/"), config.numerics)
+    if config.representation_size:
+        y = np.tanh(y @ w["pre_logits/kernel"] + w["pre_logits/bias"])
+    return y @ w["head/kernel"] + w["head/bias"] if config.num_classes else y
+
+
+def with_biases(w):
+    """The weights of a block, with zeros for missing biases of query, key and value."""
+    zeros = np.zeros(w["attention/query/kernel"].shape[1:])
+    return {**{f"attention/{name}/bias": zeros for name in ("query", "key", "value")}, **w}
+
+
+def below(w, prefix):
+    """The weights whose path starts with `prefix`, by their path without the prefix."""
+    return {path.removeprefix(prefix): v for path, v in w.items() if path.startswith(prefix)}
+
+
+ARRANGEMENTS = [
+    *({"classifier": classifier} for classifier in CLASSIFIERS),
+    *({"classifier": classifier, "class_token": True} for classifier in ("gap", "map", "unpooled")),
+    {"classifier": "gap", "class_token": True, "class_token_in_mean": True},
+    {"classifier": "gap", "numerics": {"pool_before_norm": True}},
+    {"classifier": "gap", "class_token": True, "numerics": {"pool_before_norm": True}},
+    {"qkv_bias": False},
+    {"representation_size": 7},
+    {"num_classes": 0},
+    {"num_classes": 0, "representation_size": 7},
+    {"position": "sincos2d"},
+    {"position": "sincos2d", "classifier": "gap"},
+    {"position": "sincos2d", "position_before_class": True},
+    {"position_before_class": True},
+    {"position_before_class": True, "classifier": "token_unpooled"},
+    {"image_size": (24, 16), "patch_size": (8, 4), "channels": 1, "num_layers": 3},
+    {"numerics": {"gelu": "exact", "layer_norm_epsilon": 0.1}},
+    {"numerics": {"gelu": "exact", "layer_norm_epsilon": 0.1}, "classifier": "map"},
+]
+
+
+@pytest.mark.parametrize("fields", ARRANGEMENTS, ids=str)
+def test_logits_equal_the_formulas(fields):
+    """Every arrangement without a ResNet stem computes Figure 1; logits are float32."""
+    model = random_tiny(**fields)
+    images = normal(2, *model.config.image_size, model.config.channels)
+    actual, expected = run(model, images), figure_1(model, images)
+    assert dtype_of(model.output) == "float32"
+    assert model.output_shape == (None, *expected.shape[1:])
+    assert_close(actual, expected)
+
+
+def test_an_any_size_model_equals_models_of_fixed_size():
+    """At the stored grid, and at another grid with resized positions, in one graph."""
+    model = random_tiny(image_size=None, position_grid=(2, 3))
+    # Without jit_compile, the graph on TensorFlow has unknown sizes; on JAX it never has.
+    model.compile(jit_compile=keras.backend.backend() == "jax")
+    for size in ((16, 24), (24, 40), (16, 24)):
+        fixed = copy_weights(model, tiny(image_size=size, position_grid=(2, 3)))
+        images = normal(2, *size, 3)
+        assert_close(model.predict_on_batch(images), run(fixed, images))
+
+
+def test_crop_remainder_ignores_pixels_that_fill_no_patch():
+    """The pixels at the right and the bottom."""
+    model = random_tiny(image_size=(19, 23), crop_remainder=True)
+    whole = copy_weights(model, tiny())
+    images = normal(2, 19, 23, 3)
+    assert_close(run(model, images), numpy_of(whole(images[:, :16, :16])))
+
+
+def test_policy_and_data_format_default_to_the_settings_of_keras():
+    """The model keeps them when the settings change."""
+    policy, data_format = keras.config.dtype_policy(), keras.config.image_data_format()
+    try:
+        keras.config.set_dtype_policy("mixed_bfloat16")
+        keras.config.set_image_data_format("channels_first")
+        model = tiny()
+    finally:
+        keras.config.set_dtype_policy(policy)
+        keras.config.set_image_data_format(data_format)
+    assert model.dtype_policy.name == "mixed_bfloat16"
+    assert model.get_layer("block_0").compute_dtype == "bfloat16"
+    assert model.data_format == "channels_first"
+    assert model.input_shape == (None, 3, 16, 16)
+
+
+def test_initial_weights_are_those_of_the_reference():
+    """Zero head and class token, N(0.02) positions, Xavier and LeCun kernels."""
+    keras.utils.set_random_seed(0)
+    model = tiny(head_bias_init=-10.0, representation_size=100)
+    w = weights_of(model)
+    assert not w["head/kernel"].any()
+    assert (w["head/bias"] == -10).all()
+    assert not w["class_token/token"].any()
+    assert not w["patch_embedding/bias"].any()
+    assert abs(w["position_embedding/embedding"].std() - 0.02) < 0.005
+    fans = {f"attention/{name}": 16 + 16 for name in ("query", "key", "value", "out")}
+    for name, fan in {**fans, "mlp/dense_0": 16 + 32, "mlp/dense_1": 32 + 16}.items():
+        limit = np.sqrt(6 / fan)
+        assert 0.95 * limit < np.abs(w[f"block_0/{name}/kernel"]).max() <= limit
+    # flax's Dense and Conv have a variance of one over the fan-in.
+    assert abs(w["pre_logits/kernel"].std() * np.sqrt(16) - 1) < 0.1
+    assert abs(w["patch_embedding/kernel"].std() * np.sqrt(8 * 8 * 3) - 1) < 0.1
+    assert not w["block_0/attention/query/bias"].any()
+    assert (w["block_0/mlp_norm/gamma"] == 1).all()
+    assert (numpy_of(model(IMAGES)) == -10).all()
+
+
+def test_the_same_seed_gives_the_same_weights():
+    """`set_random_seed` repeats all weights; different kernels have different values."""
+
+    def weights(seed):
+        keras.utils.set_random_seed(seed)
+        return weights_of(tiny(num_layers=2))
+
+    first, again, other = weights(1), weights(1), weights(2)
+    for path, value in first.items():
+        np.testing.assert_array_equal(value, again[path])
+    kernel = "block_0/attention/query/kernel"
+    assert not np.array_equal(first[kernel], other[kernel])
+    assert not np.array_equal(first[kernel], first["block_0/attention/key/kernel"])
+    assert not np.array_equal(first[kernel], first["block_1/attention/query/kernel"])
+
+
+def test_a_model_is_sliced_at_its_stages_by_name():
+    """The stages have documented names."""
+    model = random_tiny(num_layers=2, representation_size=7)
+    shapes = {
+        "patch_embedding": (2, 2, 16),
+        "patch_tokens": (4, 16),
+        "class_token": (5, 16),
+        "position_embedding": (5, 16),
+        "embedding_dropout": (5, 16),
+        "block_0": (5, 16),
+        "block_1": (5, 16),
+        "encoder_norm": (5, 16),
+        "pool": (16,),
+        "pre_logits": (7,),
+        "head": (5,),
+    }
+    assert [layer.name for layer in model.layers] == ["images", *shapes]
+    stages = {name: model.get_layer(name).output for name in shapes}
+    actual = keras.Model(model.input, stages).predict(IMAGES, verbose=0)
+    assert {name: value.shape[1:] for name, value in actual.items()} == shapes
+    assert_close(actual["head"], numpy_of(model(IMAGES)))
+
+
+def test_stochastic_depth_grows_linearly_with_depth():
+    """From 0 in the first block to the rate in the last; a single block has rate 0."""
+    model = tiny(num_layers=5, stochastic_depth_rate=0.4)
+    rates = [model.get_layer(f"block_{i}").stochastic_depth_rate for i in range(5)]
+    np.testing.assert_allclose(rates, [0, 0.1, 0.2, 0.3, 0.4])
+    single = tiny(num_layers=1, stochastic_depth_rate=0.4)
+    assert single.get_layer("block_0").stochastic_depth_rate == 0
+
+
+def test_fields_given_beside_a_config_replace_its_fields():
+    """`num_classes` in this case."""
+    config = tiny().config
+    model = VisionTransformer(config, num_classes=3)
+    assert model.config == config.replace(num_classes=3)
+    assert model.output_shape == (None, 3)
+
+
+def test_missing_and_invalid_fields_are_refused():
+    """As by `ViTConfig`, with the values that are valid."""
+    with raises(ConfigError, "needs patch_size"):
+        VisionTransformer(image_size=32)
+    with raises(ConfigError, "data_format='channels'", "channels_last, channels_first"):
+        tiny(data_format="channels")
+
+
+def test_a_subclass_loads_a_preset_as_itself():
+    class Own(VisionTransformer):
+        """A class of a user."""
+
+    assert type(Own.from_preset("vit_digits")) is Own

@@ -1,0 +1,138 @@
+"""Models are rebuilt, cloned, sliced, nested, saved and loaded with the same output."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit import VisionTransformer
+from keras_vit.errors import ConfigError
+from tests.families import FAMILIES
+from tests.helpers import HYBRID, assert_close, normal, numpy_of, random_tiny, tiny
+from tests.thorough import sample
+from tests.words import through_json
+
+IMAGES = normal(2, 16, 16, 3)
+KINDS = {
+    "token": {"representation_size": 7, "labels": list("abcde"), "provenance": {"source": "me"}},
+    "map": {"classifier": "map", "dropout_rate": 0.1, "stochastic_depth_rate": 0.2},
+    "resized": {"position_grid": (3, 5), "numerics": {"gelu": "exact"}, "name": "mine"},
+    "any size": {"image_size": None, "position_grid": (3, 2)},
+    "hybrid": HYBRID,
+    "mixed": {"dtype": "mixed_bfloat16", "data_format": "channels_first"},
+    "softmax": {"classifier_activation": "softmax", "rescale": True},
+    "native aspect": {"native_aspect": True, "position_grid": (3, 3), "num_registers": 1},
+    **FAMILIES,
+}
+every_kind = pytest.mark.parametrize("kind", sample(KINDS, "token", "map", "any size", "mixed"))
+
+
+def images_for(model):
+    """Two images of the model's size, or of 16 by 24 pixels."""
+    images = normal(2, *(model.config.image_size or (16, 24)), model.config.channels)
+    if model.config.native_aspect:
+        return model.preprocessor.stack(images)
+    return np.moveaxis(images, -1, 1) if model.data_format == "channels_first" else images
+
+
+@every_kind
+def test_keras_files_and_presets_restore_class_config_and_logits(kind, tmp_path):
+    """Without `custom_objects`."""
+    model = random_tiny(**KINDS[kind])
+    settings = {"dtype": model.dtype_policy, "data_format": model.data_format}
+    model.save(tmp_path / "model.keras")
+    model.save_to_preset(tmp_path / "preset")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    preset = VisionTransformer.from_preset(tmp_path / "preset", **settings)
+    assert through_json(loaded.get_config()) == through_json(model.get_config())
+    images = images_for(model)
+    for each in (loaded, preset):
+        assert type(each) is VisionTransformer
+        assert each.config == model.config
+        assert (each.labels, each.provenance) == (model.labels, model.provenance)
+        assert each.config.source_grid == model.config.source_grid
+        assert each.dtype_policy == model.dtype_policy
+        assert [w.path for w in each.weights] == [w.path for w in model.weights]
+        np.testing.assert_array_equal(numpy_of(each(images)), numpy_of(model(images)))
+
+
+def test_training_resumes_from_a_keras_file(tmp_path):
+    """The file holds the optimizer too, so the next step gives the same weights."""
+    model = random_tiny()
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("adam", loss, jit_compile=keras.backend.backend() == "jax")
+    classes = np.array([0, 1])
+    model.train_on_batch(IMAGES, classes)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    for each in (model, loaded):
+        each.train_on_batch(IMAGES, classes)
+    assert int(loaded.optimizer.iterations) == 2
+    assert_close(loaded(IMAGES), numpy_of(model(IMAGES)))
+
+
+def test_trainable_false_is_saved(tmp_path):
+    """As an argument of the model."""
+    model = tiny(trainable=False)
+    model.save(tmp_path / "model.keras")
+    assert not keras.saving.load_model(tmp_path / "model.keras").trainable_weights
+
+
+def test_a_clone_has_the_architecture_and_weights_of_its_own():
+    """By `keras.models.clone_model`."""
+    model = random_tiny()
+    clone = keras.models.clone_model(model)
+    before = numpy_of(clone(IMAGES))
+    clone.set_weights(model.get_weights())
+    np.testing.assert_array_equal(numpy_of(clone(IMAGES)), numpy_of(model(IMAGES)))
+    assert not np.array_equal(before, numpy_of(model(IMAGES)))
+
+
+def test_canary_keras_clones_a_subclass_as_a_plain_functional():
+    """Fails when `clone_model` keeps the class: drop docs/upstream/clone_model.md and the FAQ's."""
+    assert type(keras.models.clone_model(tiny())) is not VisionTransformer
+
+
+def test_a_slice_is_saved_and_loaded(tmp_path):
+    """A `keras.Model` of the first stages."""
+    model = random_tiny()
+    features = keras.Model(model.input, model.get_layer("encoder_norm").output)
+    features.save(tmp_path / "features.keras")
+    loaded = keras.saving.load_model(tmp_path / "features.keras")
+    np.testing.assert_array_equal(numpy_of(loaded(IMAGES)), numpy_of(features(IMAGES)))
+
+
+def nested_functional(backbone):
+    """A new head on the features of a model."""
+    images = keras.Input((16, 16, 3))
+    return keras.Model(images, keras.layers.Dense(3, name="new")(backbone(images)))
+
+
+def nested_sequential(backbone):
+    """A preprocessing step, the model, a new head."""
+    scale = keras.layers.Rescaling(1 / 127.5, -1)
+    return keras.Sequential([keras.Input((16, 16, 3)), scale, backbone, keras.layers.Dense(3)])
+
+
+@pytest.mark.parametrize("nest", [nested_functional, nested_sequential])
+def test_a_model_inside_another_is_saved_and_loaded(nest, tmp_path):
+    """`.keras` and `.weights.h5`; the inner model is a `VisionTransformer` again."""
+    outer = nest(random_tiny(num_classes=0))
+    outer.save(tmp_path / "outer.keras")
+    outer.save_weights(tmp_path / "outer.weights.h5")
+    loaded = keras.saving.load_model(tmp_path / "outer.keras")
+    expected = numpy_of(outer(IMAGES))
+    np.testing.assert_array_equal(numpy_of(loaded(IMAGES)), expected)
+    assert any(type(layer) is VisionTransformer for layer in loaded.layers)
+    fresh = nest(tiny(num_classes=0))
+    fresh.load_weights(tmp_path / "outer.weights.h5")
+    np.testing.assert_array_equal(numpy_of(fresh(IMAGES)), expected)
+
+
+@pytest.mark.parametrize("name", ["model.h5", "model.hdf5"])
+def test_saving_a_whole_model_as_h5_is_refused(tmp_path, name):
+    """Keras would write a file that it cannot load; the message names the formats to use."""
+    with pytest.raises(ConfigError, match="cannot be loaded again. Save a .keras file"):
+        tiny().save(tmp_path / name)
+    assert not (tmp_path / name).exists()
+    tiny().save_weights(tmp_path / "model.weights.h5")
+    assert (tmp_path / "model.weights.h5").is_file()

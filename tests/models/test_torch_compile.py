@@ -1,0 +1,181 @@
+"""torch.compile of models: one graph, in inference and in training, also where oneDNN computes."""
+
+import functools
+import shutil
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit import kernels
+from tests.families import FAMILIES
+from tests.helpers import (
+    HYBRID,
+    assert_close,
+    normal,
+    numpy_of,
+    one_graph,
+    random_tiny,
+    skip_without_bfloat16,
+)
+from tests.kernels.test_torch_products import choose
+from tests.thorough import THOROUGH
+
+pytestmark = pytest.mark.on_one_backend("torch")
+if keras.backend.backend() == "torch":
+    import torch
+    from torch.autograd import forward_ad
+
+    from keras_vit.kernels import torch_products
+
+MODELS = {
+    "vit": {},
+    "any size": {"image_size": None, "position_grid": (2, 2)},
+    "float16": {"dtype": "mixed_float16"},
+    "remat": {"remat": True},
+    "sincos2d": {"position": "sincos2d"},
+    "map": {"classifier": "map"},
+    "hybrid": HYBRID,
+    **FAMILIES,
+}
+IMAGES = normal(2, 16, 16, 3)
+
+
+@pytest.fixture(autouse=True)
+def as_on_amd(monkeypatch):
+    """oneDNN computes all products outside of compiled programs."""
+    choose(monkeypatch, torch_products._operation(), torch_products._operation())
+    torch._dynamo.reset()
+
+
+@one_graph
+@pytest.mark.parametrize("name", MODELS)
+def test_a_compiled_model_is_one_graph(name):
+    """A part that the compiler cannot follow would split the graph and cost most of the gain."""
+    model = random_tiny(**MODELS[name])
+    images = torch.from_numpy(IMAGES)
+    with torch.inference_mode():
+        expected = model(images, training=False)
+        found = torch.compile(model, backend="eager", fullgraph=True)(images, training=False)
+    assert_close(found, numpy_of(expected), 1e-2 if name == "float16" else 1e-5)
+
+
+@one_graph
+@pytest.mark.parametrize("name", ["vit", "float16", "dinov3"])
+def test_a_compiled_forward_pass_for_training_is_one_graph(name):
+    """With `remat` it is not: torch's compiler does not follow the second run."""
+    model = random_tiny(**MODELS[name])
+    images = torch.from_numpy(IMAGES)
+    found = torch.compile(model, backend="eager", fullgraph=True)(images, training=True)
+    assert_close(found, numpy_of(model(images, training=True)), 1e-2 if name == "float16" else 1e-5)
+
+
+OPERATORS = {"product", "product_then_gelu", "attention"}
+
+
+def operators(graph):
+    """Names of the operators of oneDNN in a graph of torch's compiler."""
+    calls = (str(node.target) for node in graph.nodes if node.op == "call_function")
+    return {name.split(".")[1] for name in calls if name.startswith("keras_vit.")}
+
+
+@one_graph
+@pytest.mark.parametrize("compiles_gradient", [False, True])
+def test_a_compiled_program_computes_by_onednn(compiles_gradient):
+    """Its products, the GELU behind them and attention in inference; products with gradients."""
+    found = set()
+
+    def backend(module, inputs):
+        found.update(operators(module.graph))
+        return module.forward
+
+    model = random_tiny(image_size=192, patch_size=8)  # enough tokens for attention
+    images = torch.from_numpy(normal(1, 192, 192, 3))
+    with torch.set_grad_enabled(compiles_gradient):
+        compiled = torch.compile(model, backend=backend, fullgraph=True)
+        outputs = compiled(images, training=False)
+        assert_close(outputs, numpy_of(model(images, training=False)), 1e-5)
+    assert found == ({"product"} if compiles_gradient else OPERATORS)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_the_operators_pass_the_checks_of_torch(with_bias, dtype):
+    """Schema, fake tensors, gradients, and compilation with known and open sizes."""
+    if dtype == "bfloat16":
+        skip_without_bfloat16()
+    of = getattr(torch, dtype)
+    rows = torch.from_numpy(normal(5, 6)).to(of).requires_grad_()
+    matrix = torch.from_numpy(normal(6, 4, seed=1)).to(of).requires_grad_()
+    bias = torch.from_numpy(normal(4, seed=2)).to(of).requires_grad_() if with_bias else None
+    ours = torch.ops.keras_vit
+    close = {"rtol": 2e-2, "atol": 2e-2} if dtype == "bfloat16" else {}
+    torch.library.opcheck(ours.product, (rows, matrix, bias), **close)
+    some = [None if x is None else x.detach() for x in (rows, matrix, bias)]
+    torch.library.opcheck(ours.product_then_gelu, (*some, True), **close)
+    queries = torch.from_numpy(normal(1, 130, 2, 4)).to(of)
+    torch.library.opcheck(ours.attention, (queries, queries, queries, None), **close)
+    bias = torch.from_numpy(normal(1, queries.shape[2], queries.shape[1], queries.shape[1]))
+    torch.library.opcheck(ours.attention, (queries, queries, queries, bias), **close)
+
+
+def of_a_dual_input(f, x, kernel):
+    """The tangent by torch's forward mode."""
+    with forward_ad.dual_level():
+        return forward_ad.unpack_dual(f(forward_ad.make_dual(x, x), kernel)).tangent
+
+
+TRANSFORMS = {
+    "vmap": lambda f, x, kernel: torch.vmap(lambda row: f(row[None], kernel))(x),
+    "jvp": lambda f, x, kernel: torch.func.jvp(lambda x: f(x, kernel), (x,), (x,))[1],
+    "grad": lambda f, x, kernel: torch.func.grad(lambda x: f(x, kernel).sin().sum())(x),
+    "hessian": lambda f, x, kernel: torch.func.hessian(lambda x: f(x, kernel).sum() ** 2)(x),
+}
+
+
+@pytest.mark.parametrize("name", [*TRANSFORMS, "forward mode"])
+def test_compiled_transformations_of_torch_give_the_numbers_of_torch(name):
+    """They have no rule for the operators, which would give wrong numbers without an error."""
+
+    def product(x, kernel):
+        return kernels.linear(x, kernel, None)
+
+    x, kernel = torch.from_numpy(normal(3, 6)), torch.from_numpy(normal(6, 4, seed=1))
+    if name == "forward mode":
+        found = of_a_dual_input(torch.compile(product, backend="aot_eager"), x, kernel)
+        expected = of_a_dual_input(torch.matmul, x, kernel)
+    else:
+        transform = functools.partial(TRANSFORMS[name], product)
+        found = torch.compile(transform, backend="aot_eager", fullgraph=True)(x, kernel)
+        expected = TRANSFORMS[name](torch.matmul, x, kernel)
+    assert_close(found, numpy_of(expected), 1e-6)
+
+
+def test_a_gradient_that_is_compiled_has_no_operation_of_onednn(monkeypatch):
+    """Under `fit` with `jit_compile=True` torch may compile a gradient apart from its forward pass.
+
+    torch's compiler takes oneDNN's operation with constant weights alone.
+    """
+    rows = torch.from_numpy(normal(5, 6)).requires_grad_()
+    matrix = torch.from_numpy(normal(6, 4, seed=1)).requires_grad_()
+    y = torch_products.product(rows, matrix, None)
+    expected = torch.autograd.grad(y.sum(), (rows, matrix), retain_graph=True)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    monkeypatch.setattr(torch_products, "_linear", None)
+    found = torch.autograd.grad(y.sum(), (rows, matrix))
+    for gradient, reference in zip(found, expected, strict=True):
+        assert_close(gradient, numpy_of(reference), 1e-6)
+
+
+@pytest.mark.skipif(not THOROUGH, reason="the compiler takes half a minute")
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch compiles by g++")
+def test_a_compiled_fit_moves_the_weights_as_fit_does():
+    """By torch's own compiler."""
+    found = []
+    for compiles in (True, False):
+        model = random_tiny()
+        model.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=compiles)
+        model.fit(IMAGES, np.zeros((2, 5)), batch_size=2, epochs=3, verbose=0)
+        found.append([numpy_of(weight) for weight in model.weights])
+    for weight, reference in zip(*found, strict=True):
+        assert_close(weight, reference, 1e-5)

@@ -1,0 +1,252 @@
+"""The catalog: every row is consistent, and official files load by the name of their row."""
+
+import math
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from urllib.parse import unquote, urlsplit
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import VisionTransformer, checkpoints, cli
+from keras_vit.checkpoints.dialects import DIALECTS
+from keras_vit.errors import ConfigError, PresetError
+from keras_vit.images.protocols import complete
+from keras_vit.models.builders import variant
+from keras_vit.models.weights import lexicon
+from keras_vit.presets import bucket, catalog
+from keras_vit.presets.augreg import facts_of_name
+from keras_vit.presets.catalog import CATALOG, Preset, list_presets, preset_named
+from tests.golden import CASES, FOLDER, expected, outputs, relative_error
+from tests.helpers import random_tiny
+from tests.models.test_variants import COUNTS
+from tests.words import raises
+
+FETCHED = {n: row for n, row in CATALOG.items() if row.folder is None and row.family == "vit"}
+every_row = pytest.mark.parametrize("name", FETCHED)
+
+NAME = re.compile(
+    r"(?P<variant>\w+)\.(orig|augreg2?|g?sam|big_vision)_(?P<data>i21k|i1k|(i21k|i1k)_ft_i1k)"
+    r"(_\d+ep)?_(?P<size>\d+)"
+)
+CLASSES = {"i21k": 21843, "i1k": 1000}
+GAP_COUNTS = {
+    "vit_s16": 22_049_896,
+    "vit_b16": 86_566_120,
+    "vit_s32": 22_878_184,
+    "vit_b32": 88_222_696,
+}
+"""Parameters with 1000 classes of models that average their patches."""
+
+
+@every_row
+def test_the_name_of_a_row_agrees_with_its_facts(name):
+    """Variant, data, classes and resolution."""
+    row, parts = CATALOG[name], NAME.fullmatch(name)
+    assert parts, f"{name}: a recipe or data that NAME, above, does not list yet"
+    assert (row.variant, row.data, row.image_size) == (
+        parts["variant"], parts["data"], int(parts["size"]),
+    )  # fmt: skip
+    assert row.num_classes == CLASSES[row.data.split("_ft_")[-1]]
+    assert row.labels == {21843: "imagenet21k", 1000: "imagenet1k"}[row.num_classes]
+
+
+@every_row
+def test_parameters_equal_the_counts_of_the_reference(name):
+    """The count of the variant, plus positions of other sizes and pre_logits."""
+    row = CATALOG[name]
+    config = row.config()
+    if config.position == "sincos2d":  # the count without a class token, minus the positions
+        expected = GAP_COUNTS[row.variant] - 196 * config.hidden_size
+    elif row.fields.get("classifier") == "gap":
+        expected = GAP_COUNTS[row.variant]
+    else:
+        expected = COUNTS[row.variant][row.num_classes == 21843]
+    at_224 = variant(row.variant).config().source_grid
+    more = math.prod(config.source_grid) - math.prod(at_224)
+    expected += more * config.hidden_size
+    if width := config.representation_size:
+        expected += config.hidden_size * width + width
+    count = sum(math.prod(weight.shape) for weight in lexicon.weights(config))
+    assert count == expected, f"{name}: wrong fields, or fields that the sum above leaves out"
+
+
+@every_row
+def test_the_facts_of_a_row_are_consistent(name):
+    """Dialect, protocol, score with its origin, license, and the facts of the file name."""
+    row = CATALOG[name]
+    assert row.dialect in DIALECTS
+    complete(row.protocol)
+    assert (row.top1 is None) == (not row.reported)
+    assert row.top1 is None or 70 < row.top1 < 90
+    assert row.license == "Apache-2.0"
+    assert bool(row.unverified) >= bool(row.alternatives)
+    assert row.zero_head == (".orig_i21k_224" in name)
+    if ".augreg_" in name:
+        facts = facts_of_name(row.source.rpartition("/")[2])
+        same = ("variant", "image_size", "num_classes", "protocol", "labels")
+        assert {key: getattr(row, key) for key in same} == {key: facts[key] for key in same}
+        assert row.data.startswith(facts["data"].partition("_ft_")[0])
+
+
+@every_row
+def test_urls_are_well_formed(name):
+    """Percent-encoded, in a public bucket, with a place in the cache; no two rows share a URL."""
+    row = CATALOG[name]
+    sources = (row.source, *row.alternatives)
+    for source in sources:
+        if source.startswith("hf://"):
+            assert re.fullmatch(r"hf://[\w-]+/[\w.-]+", source)
+            continue
+        parts = urlsplit(source)
+        assert parts.netloc == "storage.googleapis.com"
+        assert re.fullmatch(r"/(vit_models|big_vision)/[\w./%-]+\.npz", parts.path)
+        assert unquote(parts.path) == parts.path.replace("%2B", "+")
+        assert bucket.place(source).name == unquote(parts.path).rpartition("/")[2]
+    others = [s for r in FETCHED.values() if r is not row for s in (r.source, *r.alternatives)]
+    assert not set(sources) & set(others)
+
+
+def test_list_presets_filters_by_variant_data_resolution_and_hybrid():
+    """Alone and together; unknown values are refused with the nearest."""
+    assert list_presets() == list(CATALOG)
+    assert list_presets(family="dinov3") == [n for n in CATALOG if ".dinov3_" in n]
+    with raises(ConfigError, "family='dinov4'", "Did you mean 'dinov", "siglip"):
+        list_presets(family="dinov4")
+    assert list_presets(variant="vit_h14") == ["vit_h14.orig_i21k_224"]
+    assert list_presets(data="digits", hybrid=False) == ["vit_digits"]
+    assert list_presets("r50_vit_b16", resolution=384) == ["r50_vit_b16.orig_i21k_ft_i1k_384"]
+    assert all("r" in name[:3] for name in list_presets(hybrid=True))
+    assert len(list_presets(hybrid=True)) + len(list_presets(hybrid=False)) == len(CATALOG)
+    with raises(ConfigError, "'vit_b61'", "vit_b16"):
+        list_presets(variant="vit_b61")
+    with raises(ConfigError, "data='i21'", "Did you mean 'i21k'", "i21k_ft_i1k"):
+        list_presets(data="i21")
+
+
+def test_an_unknown_name_is_refused_with_the_nearest():
+    """Of a row, a file of AugReg, whose message names the index, and a web address."""
+    with raises(PresetError, "expected hf://owner/repo"):
+        VisionTransformer.from_preset("https://example.org/vit")
+    with raises(
+        PresetError, "_384x' is no preset", "Did you mean 'vit_b16.augreg_i21k_ft_i1k_384'"
+    ):
+        preset_named("vit_b16.augreg_i21k_ft_i1k_384x")
+    with raises(PresetError, "'B_16'", "no file name of AugReg", "augreg/index.csv"):
+        preset_named("augreg/B_16.npz")
+
+
+def test_a_row_is_described_without_a_download(monkeypatch):
+    """Configuration, protocol, labels and provenance, also for a file of AugReg."""
+    monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
+    card = keras_vit.info("vit_b16.augreg_i21k_ft_i1k_384")
+    assert card.config == variant("vit_b16").config(384)
+    assert (card.dialect, card.variant) == ("google", "vit_b16")
+    assert (card.protocol["resize_small"], card.labels) == (448, "imagenet1k")
+    assert card.provenance["reported_top1"] == 85.49
+    upstream = "augreg/Ti_16-i21k-300ep-lr_0.001-aug_none-wd_0.03-do_0.0-sd_0.0"
+    assert keras_vit.info(upstream).labels == "imagenet21k"
+    name = f"{upstream}--cifar100-steps_10k-lr_0.01-res_224"
+    assert keras_vit.info(name).config.num_classes == 100
+    with raises(PresetError, "number of classes is known only to its files"):
+        keras_vit.info(name.replace("cifar100", "flowers"))
+
+
+@pytest.fixture
+def rows(hub, tmp_path, monkeypatch):
+    """Catalog rows of small models, whose files a local bucket serves."""
+    model = random_tiny(representation_size=16)
+    checkpoints.save(model, tmp_path / "x.npz", "google")
+    hub.files["vit_models/imagenet21k/tiny+x.npz"] = (tmp_path / "x.npz").read_bytes()
+    hub.files["big_vision/sincos.npz"] = (FOLDER / "bv_sincos_rep.npz").read_bytes()
+    google = bucket.OFFICIAL + "vit_models/imagenet21k/"
+    tiny = Preset("tiny", None, "i21k", google + "tiny%2Bx.npz", 16, 5, "paper")
+    sincos = {"source": bucket.OFFICIAL + "big_vision/sincos.npz", "num_classes": 6}
+    made = (
+        replace(tiny, top1=81.5, reported="a paper", zero_head=True),
+        replace(tiny, name="dash", source=google + "tiny-x.npz", alternatives=(tiny.source,)),
+        replace(tiny, name="gone", source=google + "gone.npz", unverified="whether it is"),
+        replace(tiny, name="sincos", fields={"position": "sincos2d"}, **sincos),
+    )
+    monkeypatch.setattr(catalog, "CATALOG", {**CATALOG, **{row.name: row for row in made}})
+    return model
+
+
+def test_an_official_file_loads_by_its_name(rows, caplog):
+    """With weights, protocol, and the sha256 in its provenance; a zero head is logged."""
+    model = VisionTransformer.from_preset("tiny")
+    images = np.random.default_rng(0).uniform(-1, 1, (2, 16, 16, 3)).astype("float32")
+    assert np.array_equal(model.predict(images, verbose=0), rows.predict(images, verbose=0))
+    assert model.preprocessor.protocol == "paper"
+    _, sha256 = bucket.sha256_in_cache(preset_named("tiny").source)
+    facts = {"preset": "tiny", "sha256": sha256, "reported_top1": 81.5}
+    assert facts.items() <= dict(model.provenance).items()
+    assert "tiny: the head was published as zeros" in caplog.text
+
+
+def test_a_new_head_is_loaded_without_the_warning_of_a_zero_head(rows, caplog):
+    """Other classes, image size and name."""
+    model = VisionTransformer.from_preset("tiny", num_classes=3, image_size=32, name="mine")
+    assert (model.name, model.output_shape) == ("mine", (None, 3))
+    assert model.config.image_size == (32, 32)
+    assert "zeros, so" not in caplog.text
+
+
+def test_computed_positions_take_the_image_size_of_the_row(rows):
+    """A file without stored positions does not determine the image size."""
+    assert VisionTransformer.from_preset("sincos").config.image_size == (16, 16)
+
+
+def test_unverified_urls_have_alternatives_and_say_so_on_failure(rows):
+    """The message names the fact that is not verified."""
+    assert VisionTransformer.from_preset("dash").provenance["source"].endswith("tiny%2Bx.npz")
+    with raises(PresetError, "gone.npz", "404", "gone: unverified is whether it is"):
+        VisionTransformer.from_preset("gone")
+
+
+def test_a_row_may_have_its_file_on_the_hub(hub, monkeypatch):
+    """The Hub's client downloads the weights; protocol and provenance come from the row."""
+    own = {"name": "timm", "crop_pct": 0.875}
+    source = "hf://timm/vit_tiny.again"
+    row = Preset("again", None, "i1k", source, 16, 6, own, 80.0, "x", dialect="timm")
+    monkeypatch.setattr(catalog, "CATALOG", {"again": row})
+    case = CASES["timm_token"]
+    hub.add("timm/vit_tiny.again", FOLDER / case["checkpoint"])
+    model = VisionTransformer.from_preset("again")
+    assert model.preprocessor.protocol == own
+    facts = {"preset": "again", "repo": source, "reported_top1": 80.0}
+    assert facts.items() <= dict(model.provenance).items()
+    names = set(expected("timm_token")) - {"image"}
+    got = outputs(model, expected("timm_token")["image"], names)
+    assert relative_error(got["logits"], expected("timm_token")["logits"]) < 1e-5
+
+
+def test_fresh_weights_need_no_download(monkeypatch):
+    """`load_weights=False` builds the architecture of the row."""
+    monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
+    model = VisionTransformer.from_preset("vit_ti16.augreg_i21k_ft_i1k_384", load_weights=False)
+    assert model.config.image_size == (384, 384)
+    assert model.name == "vit_ti16"
+    assert not keras.ops.convert_to_numpy(model.get_layer("head").kernel).any()
+
+
+@pytest.mark.on_one_backend("torch")
+def test_keras_vit_list_prints_a_line_per_row(capsys):
+    """Filtered as by `list_presets`; no backend is imported."""
+    assert cli.main(["list", "--variant", "vit_b16", "--resolution", "384"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in printed[1:]] == list_presets("vit_b16", resolution=384)
+    assert "vit_b16.augreg_i21k_ft_i1k_384 i21k_ft_i1k 86859496 384 1000 85.49 Apache-2.0 0" in [
+        " ".join(line.split()) for line in printed
+    ]
+    assert cli.main(["list", "--no-hybrid"]) == 0
+    assert "r50" not in capsys.readouterr().out
+    code = (
+        "import sys; from keras_vit.cli import main; main(['list'])\n"
+        "sys.exit(bool({'keras', 'jax', 'torch', 'tensorflow'} & set(sys.modules)))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

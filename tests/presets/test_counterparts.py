@@ -1,0 +1,141 @@
+"""The catalog beside its counterparts: each fact is timm's or keras-hub's, or has a reason."""
+
+import fnmatch
+import importlib
+from importlib import metadata
+
+import pytest
+
+from keras_vit.errors import SourceError
+from keras_vit.models.weights.lexicon import num_parameters
+from keras_vit.presets.catalog import CATALOG, preset_named
+from tests.presets import counterparts
+from tests.presets.counterparts import TABLE
+
+pytestmark = pytest.mark.without_backend
+
+STRICTNESS = ("MIT", "Apache-2.0", "CC-BY-NC-4.0", "LicenseRef-DINOv3")
+"""The catalog's licenses, the most permissive first."""
+
+
+def names_in(library: str) -> dict[str, str]:
+    """The names of the catalog's rows in another library."""
+    rows = CATALOG.values()
+    return {row.name: row.counterparts[library] for row in rows if library in row.counterparts}
+
+
+def answer_to(name: str) -> str:
+    """The message for a name that the catalog lacks."""
+    with pytest.raises(SourceError) as error:
+        preset_named(name)
+    return str(error.value)
+
+
+def _needs(library: str) -> None:
+    if (release := metadata.version(library)) != TABLE["releases"][library]:
+        pytest.skip(f"the table was made beside {TABLE['releases'][library]}, not {release}")
+
+
+def _reasons(name: str, fact: str, ours: object, theirs: object) -> list[dict]:
+    return [
+        row
+        for row in TABLE["differences"]
+        if row["fact"] == fact
+        and any(fnmatch.fnmatchcase(name, pattern) for pattern in row["rows"])
+        and (row["ours"], row["theirs"]) in ((ours, theirs), (None, None))
+    ]
+
+
+def test_each_row_has_timms_facts_or_a_reason():
+    """Protocol, licenses, classes and architecture, as far as both name them; no idle reason."""
+    pytest.importorskip("torch")
+    from tests import torchvision_shim  # noqa: F401
+
+    pytest.importorskip("timm")
+    _needs("timm")
+    unnamed, used = [], []
+    for name, tag in names_in("timm").items():
+        mine, theirs = counterparts.of_keras_vit(CATALOG[name]), counterparts.of_timm(tag)
+        assert theirs.pop("license") in mine.pop("licenses"), name
+        for fact in mine.keys() & theirs.keys():
+            if mine[fact] == theirs[fact]:
+                continue
+            reasons = _reasons(name, fact, mine[fact], theirs[fact])
+            used += reasons
+            if len(reasons) != 1:
+                unnamed.append((name, fact, mine[fact], theirs[fact], len(reasons)))
+        if "file" in theirs:
+            elsewhere = CATALOG[name].files_elsewhere.get("timm")
+            assert theirs["file"] == (elsewhere or mine["file"]), name
+    assert not unnamed, "a wrong fact, or one without its reason in tests/data/counterparts.json"
+    assert [row for row in TABLE["differences"] if row not in used] == []
+
+
+def test_each_plain_vit_of_timm_is_answered_with_its_row_or_address():
+    """The full names are different; an architecture is answered with all its rows."""
+    pytest.importorskip("torch")
+    from tests import torchvision_shim  # noqa: F401
+
+    timm = pytest.importorskip("timm")
+    ours = {tag: name for name, tag in names_in("timm").items()}
+    assert len(ours) == len(names_in("timm"))
+    pretrained = {
+        name
+        for module in ("vision_transformer", "vision_transformer_hybrid", "deit", "eva")
+        for name in timm.list_models(module=module, pretrained=True)
+        if not name.startswith("test_")
+    }
+    unknown = ours.keys() - (pretrained & set(timm.list_pretrained()))
+    assert not unknown, "the installed timm has no such weights"
+    for name in pretrained:
+        answer = answer_to(name)
+        if name in ours:
+            file = CATALOG[ours[name]].files_elsewhere.get("timm")
+            same = f"augreg/{file}" if file else ours[name]
+            assert f"The weights that timm gives this name are {same!r} here." in answer
+            assert (f"Other trainings of the same model: {ours[name]!r}." in answer) == bool(file)
+        else:
+            assert f"write 'hf://timm/{name}'." in answer
+    assert "are 'vit_b32.orig_i21k_224', " in answer_to("vit_base_patch32_224")
+
+
+@pytest.mark.parametrize("name", names_in("keras-hub"))
+def test_a_name_of_keras_hub_is_answered_with_its_row(name):
+    answer = answer_to(CATALOG[name].counterparts["keras-hub"])
+    assert f"The weights that keras-hub gives this name are {name!r} here." in answer
+
+
+def test_every_timm_row_of_the_catalog_has_its_counterpart():
+    """Rows without one are of recipes that timm has not; each is named by its pattern."""
+    without = ("vit_digits", "*.gsam_*", "*.big_vision_*", "*.msn_*", "vit_[sl]*.sam_*")
+    without += ("vit_b32.orig_i21k_ft_i1k_384", "vit_l16.orig_i21k_ft_i1k_*")
+    rest = [name for name in CATALOG if name not in names_in("timm")]
+    unnamed = [n for n in rest if not any(fnmatch.fnmatchcase(n, p) for p in without)]
+    assert not unnamed, "give timm's name in counterparts, or the pattern here if timm has none"
+
+
+@pytest.mark.parametrize("name", names_in("keras-hub"))
+def test_the_body_of_a_row_has_keras_hubs_parameters(name):
+    """DINOv2's positions stand twice in keras-hub's count; DINOv3's counts are rounded."""
+    pytest.importorskip("keras_hub")
+    _needs("keras-hub")
+    preset = CATALOG[name].counterparts["keras-hub"]
+    module = f"keras_hub.src.models.{(family := preset.partition('_')[0])}.{family}_presets"
+    theirs = importlib.import_module(module).backbone_presets[preset]["metadata"]["params"]
+    config = CATALOG[name].config().replace(num_classes=0, representation_size=None)
+    mine = num_parameters(config)
+    if family == "dinov2":
+        mine += config.num_positions * config.hidden_size
+    assert mine == (pytest.approx(theirs, rel=0.02) if family == "dinov3" else theirs)
+
+
+def test_the_strictest_of_the_stated_licenses_counts():
+    """Rows with two sources name both."""
+    for row in CATALOG.values():
+        assert row.license in STRICTNESS
+        if row.licenses:
+            assert len(row.licenses) > 1
+            assert row.license == max(row.licenses.values(), key=STRICTNESS.index)
+    both = {row.family for row in CATALOG.values() if row.licenses}
+    assert both == {"mae", "msn", "clip"}
+    assert CATALOG["vit_l14.clip_laion2b_224"].provenance()["licenses"]["timm 1.0.31"]

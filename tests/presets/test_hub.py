@@ -1,0 +1,599 @@
+"""Loading from the Hub: downloaded files, refusals, and failing connections."""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+import keras_vit
+from keras_vit import VisionTransformer, cli
+from keras_vit.checkpoints import Source, load
+from keras_vit.errors import CheckpointError, PresetError
+from keras_vit.presets import connection
+from keras_vit.presets.catalog import preset_named
+from tests.checkpoints.shards import split
+from tests.golden import CASES, FOLDER, expected, outputs, relative_error
+from tests.presets.hub_server import TOKEN, inverted
+from tests.words import raises
+
+OFFLINE = ("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+DIGITS = preset_named("vit_digits").folder
+
+pytestmark = pytest.mark.on_one_backend("torch")
+
+
+@pytest.fixture
+def digits(hub):
+    """A Hub with a keras_vit preset, `hf://us/digits`."""
+    hub.add("us/digits", DIGITS)
+    return hub
+
+
+def read(path: Path) -> dict[str, bytes]:
+    """The files of a golden by name; a golden may be a single file."""
+    paths = sorted(path.iterdir()) if path.is_dir() else [path]
+    return {file.name: file.read_bytes() for file in paths}
+
+
+def golden(name: str) -> dict[str, bytes]:
+    return read(FOLDER / CASES[name]["checkpoint"])
+
+
+def fetched(source: str) -> Path:
+    """The local folder, or file, to which an address of the Hub is downloaded."""
+    with Source.of(source).local() as path:
+        return path
+
+
+def refusal(source: str) -> str:
+    """The message by which an address is refused."""
+    with pytest.raises(PresetError) as caught:
+        fetched(source)
+    return str(caught.value)
+
+
+# Downloads
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "vit_token_published",
+        "bv_map",
+        "bv_scan_tok",
+        "timm_token",
+        "timm_map",
+        "hf_classifier_tanh",
+        "hf_model",
+        "kh_backbone",
+        "kh_intermediate",
+    ],
+)
+def test_goldens_load_from_the_hub(name, hub):
+    """A repository of each dialect gives the outputs of its library."""
+    hub.add("them/vit", golden(name))
+    case, want = CASES[name], expected(name)
+    stage = "logits" if case["config"]["num_classes"] else "encoded"
+    size = tuple(case["config"]["image_size"])
+    model = VisionTransformer.from_preset("hf://them/vit", image_size=size)
+    got = outputs(model, want["image"], [stage])[stage]
+    assert relative_error(got, want[stage]) <= case["tolerance_tokens"]
+
+
+def test_a_keras_vit_preset_loads_with_labels_and_provenance(digits):
+    """Repository and commit are added to the provenance."""
+    model = VisionTransformer.from_preset("hf://us/digits")
+    assert model.labels == tuple("0123456789")
+    commit = digits.repos["us/digits"].branches["main"]
+    facts = {"repo": "hf://us/digits", "commit": commit, "test_top1": 0.9917}
+    assert facts.items() <= dict(model.provenance).items()
+    assert digits.fetched() == {"config.json", "model.safetensors"}
+
+
+def test_only_the_needed_files_are_downloaded(hub):
+    """Not the weights of other libraries, optimizer states, subfolders or tokenizers."""
+    others = ["pytorch_model.bin", "flax_model.msgpack", "tf_model.h5", "optimizer.pt", "x.npz"]
+    others += ["onnx/model.safetensors", "tokenizer.json", "README.md"]
+    hub.add("them/vit", golden("hf_classifier") | dict.fromkeys(others, b"no"))
+    fetched("hf://them/vit")
+    assert hub.fetched() == {"config.json", "preprocessor_config.json", "model.safetensors"}
+
+
+def sharded(folder: Path) -> Path:
+    """A golden whose weights are in two files."""
+    shutil.copytree(FOLDER / "hf_classifier", folder)
+    split(folder)
+    return folder
+
+
+def test_every_shard_is_downloaded(hub, tmp_path):
+    """And no other weights."""
+    hub.add("them/vit", read(sharded(tmp_path / "shards")) | {"x.bin": b"no"})
+    case, want = CASES["hf_classifier"], expected("hf_classifier")
+    model = VisionTransformer.from_preset("hf://them/vit")
+    got = outputs(model, want["image"], ["logits"])["logits"]
+    assert relative_error(got, want["logits"]) <= case["tolerance"]
+    assert "x.bin" not in hub.fetched()
+
+
+def test_an_address_may_name_a_subfolder_or_a_file(hub):
+    """Several files of weights without a name are refused."""
+    files = {f"a/{name}": content for name, content in golden("timm_token").items()}
+    files |= golden("vit_gap") | golden("vit_token_published")
+    hub.add("them/zoo", files)
+    assert VisionTransformer.from_preset("hf://them/zoo/a").labels is None
+    hub.requests.clear()
+    model = VisionTransformer.from_preset("hf://them/zoo/vit_gap.npz", position_grid=(3, 5))
+    assert model.config.classifier == "gap"
+    assert hub.fetched() == {"vit_gap.npz"}
+    assert "expected one file of weights" in refusal("hf://them/zoo")
+    assert "Name one: hf://them/zoo/vit_gap.npz." in refusal("hf://them/zoo")
+    assert "hf://them/zoo/b: the repository has no such folder or file" in refusal(
+        "hf://them/zoo/b"
+    )
+
+
+def test_pickles_alone_are_refused(hub):
+    """The pickle is not downloaded; the message says to ask for safetensors."""
+    hub.add("them/vit", {"config.json": b"{}", "pytorch_model.bin": b"\x80"})
+    assert "Safer: ask the authors for safetensors" in refusal("hf://them/vit")
+    assert hub.fetched() == {"config.json"}
+
+
+def test_a_revision_may_be_a_branch_a_pull_request_or_a_commit(digits):
+    """A branch follows new commits, a commit does not."""
+    repo = digits.repos["us/digits"]
+    first = repo.branches["main"]
+    card = json.loads((DIGITS / "config.json").read_text())
+    changed = json.dumps({**card, "protocol": "timm"}).encode()
+    repo.branches["old"] = repo.branches["refs/pr/1"] = first
+    repo.commit({"config.json": changed})
+    protocols = {
+        revision: keras_vit.info(f"hf://us/digits{revision}").protocol
+        for revision in ("", "@main", "@old", "@refs/pr/1", f"@{first}")
+    }
+    assert [p == "timm" for p in protocols.values()] == [True, True, False, False, False]
+
+
+@pytest.mark.parametrize("name", ["timm_map", "hf_classifier", "sharded", "digits", "vit_gap"])
+def test_inspect_downloads_no_weights(name, hub, tmp_path):
+    """JSON and safetensors headers are enough; an npz file has to be downloaded."""
+    if name == "digits":
+        files = read(DIGITS)
+    elif name == "sharded":
+        files = read(sharded(tmp_path / "shards"))
+    else:
+        files = golden(name)
+    hub.add("them/vit", files)
+    assert keras_vit.info("hf://them/vit").config.num_layers > 1
+    fetched = {name for name in snapshot_names(tmp_path) if not name.endswith(".json")}
+    assert fetched == ({"vit_gap.npz"} if name == "vit_gap" else set())
+
+
+def test_load_weights_false_downloads_no_weights(hub, tmp_path):
+    """The model is built from the JSON files."""
+    hub.add("them/vit", golden("hf_classifier"))
+    model = VisionTransformer.from_preset("hf://them/vit", load_weights=False, num_classes=3)
+    assert (model.output_shape, model.labels) == ((None, 3), None)
+    assert model.preprocessor.protocol == "transformers"
+    assert snapshot_names(tmp_path) == {"config.json", "preprocessor_config.json"}
+
+
+def snapshot_names(folder: Path) -> set[str]:
+    """The names of the files in the cache."""
+    return {path.name for path in folder.glob("cache/hub/*/snapshots/*/*")}
+
+
+def test_a_second_load_asks_for_the_list_of_files_alone(digits):
+    """Files in the cache are not downloaded again."""
+    fetched("hf://us/digits")
+    digits.requests.clear()
+    fetched("hf://us/digits")
+    assert digits.requests == ["GET /api/models/us/digits"]
+
+
+def test_offline_loads_from_the_cache(digits, monkeypatch):
+    """Files that are not in the cache are refused; `inspect` downloads the JSON alone."""
+    keras_vit.info("hf://us/digits")
+    with monkeypatch.context() as patch:
+        patch.setattr(*OFFLINE)
+        assert "not in the cache" in refusal("hf://us/digits")
+    online = load("hf://us/digits")
+    digits.requests.clear()
+    monkeypatch.setattr(*OFFLINE)
+    assert load("hf://us/digits").provenance == online.provenance
+    assert load(f"hf://us/digits@{online.provenance['commit']}").labels == online.labels
+    for source in ("hf://us/other", "hf://us/digits@v2", "hf://us/digits/sub"):
+        assert "not in the cache" in refusal(source)
+    assert not digits.requests
+
+
+DOWN = {
+    **{str(status): {"status": status} for status in (408, 429, 500, 502, 503, 504)},
+    "a long wait": {"status": 429, "headers": {"Retry-After": "86400"}},
+    "a long rate limit": {"status": 429, "headers": {"ratelimit": '"api";r=0;t=86400'}},
+    "silence": {"silence": 0.3},
+    "a login page": {"change": lambda body: b"<html>Please log in</html>"},
+}
+
+
+@pytest.mark.parametrize("fault", DOWN.values(), ids=DOWN)
+def test_the_cache_is_read_if_the_hub_does_not_answer(fault, digits, caplog, monkeypatch):
+    """One line of log says so."""
+    fetched("hf://us/digits")
+    caplog.clear()
+    monkeypatch.setattr(connection, "TIMEOUT", 0.1)
+    digits.fail("GET /api", **fault)
+    assert (fetched("hf://us/digits") / "model.safetensors").is_file()
+    (line,) = caplog.messages
+    assert "hf://us/digits: " in line and "Read from the cache, commit" in line
+
+
+def test_the_cache_is_read_if_the_list_of_files_drips(digits, monkeypatch, caplog):
+    fetched("hf://us/digits")
+    monkeypatch.setattr(connection, "PERIOD", 0.2)
+    digits.bytes_per_second = 200
+    assert fetched("hf://us/digits").is_dir()
+    assert "is too slow" in caplog.text
+
+
+def test_keras_vit_info_describes_a_repository(digits, capsys):
+    """Of transformers and of keras_vit; an unknown repository gives status 2."""
+    digits.add("them/vit", golden("hf_classifier"))
+    assert cli.main(["info", "--json", "hf://them/vit"]) == 0
+    assert json.loads(capsys.readouterr().out)["dialect"] == "transformers"
+    assert cli.main(["info", "hf://us/digits"]) == 0
+    assert "keras_vit preset" in capsys.readouterr().out
+    assert cli.main(["info", "hf://them/none"]) == 2
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "hf://",
+        "hf://vit",
+        "hf://datasets/a/b",
+        "hf://a/b@",
+        "hf://a/b@..%2F..%2Fx",
+        "hf://a/b/../c",
+        "hf://a/b/./c",
+        r"hf://a/b\..\c",
+    ],
+)
+def test_a_bad_address_is_refused_without_a_request(address, hub):
+    """Incomplete addresses, and addresses with `..` or backslashes."""
+    assert "expected hf://owner/repo[@revision][/subfolder]" in refusal(address)
+    assert not hub.requests
+
+
+def test_a_huge_config_json_is_not_downloaded(hub):
+    """The listing of the repository has its size."""
+    files = golden("hf_classifier") | {"config.json": b" " * (16 * 2**20 + 1)}
+    hub.add("them/vit", files)
+    assert "config.json: 16,777,217 bytes of JSON, expected at most" in refusal("hf://them/vit")
+    assert not hub.fetched()
+
+
+@pytest.mark.parametrize("name", ["../../evil", "/tmp/evil", "a/../../evil", "..", ".git/config"])
+def test_file_names_that_lead_out_of_the_cache_are_refused(name, hub, tmp_path):
+    """Such files are not downloaded."""
+    index = {"weight_map": {"x": name}}
+    files = {"config.json": b"{}", "model.safetensors.index.json": json.dumps(index).encode()}
+    hub.add("them/vit", files | {name: b"evil", f"{name}.safetensors": b"evil"})
+    assert f"names {name!r}, but the folder has no such file" in refusal("hf://them/vit")
+    found = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert all(path.is_relative_to(tmp_path / "cache" / "hub") for path in found)
+    assert not [path for path in found if path.read_bytes() == b"evil"]
+
+
+@pytest.mark.parametrize(
+    "content", [b"{", b"[]", b'{"weight_map": 3}', b'{"weight_map": {"x": []}}', b"../etc/passwd"]
+)
+def test_a_damaged_index_of_shards_is_refused_by_name(content, hub):
+    """No JSON, a list, wrong types, and a link, which git stores as a file with a path in it."""
+    hub.add("them/vit", {"config.json": b"{}", "model.safetensors.index.json": content})
+    with pytest.raises((PresetError, CheckpointError), match="index.json"):
+        fetched("hf://them/vit")
+
+
+def test_a_damaged_safetensors_header_is_refused_before_the_download(hub):
+    """The header alone is requested."""
+    hub.add("them/vit", {"config.json": b"{}", "model.safetensors": b"\xff" * 1000})
+    with pytest.raises(CheckpointError, match=r"model.safetensors: not a safetensors file"):
+        keras_vit.info("hf://them/vit")
+
+
+def test_gated_and_private_repositories_need_a_token(digits, monkeypatch):
+    """The message says how to log in; the token is not sent to the CDN."""
+    repo = digits.repos["us/digits"]
+    repo.gated = True
+    message = refusal("hf://us/digits")
+    assert "us/digits/config.json: the repository is gated" in message
+    assert "conditions at https://huggingface.co/us/digits and log in with `hf auth lo" in message
+    repo.gated, repo.private = False, True
+    assert "no such repository, or a private one" in refusal("hf://us/digits")
+    repo.gated = True
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    assert fetched("hf://us/digits").is_dir()
+
+
+# Failures on the way
+
+INFO, HEAD, GET = "GET /api/models", "HEAD /us/.*safetensors", "GET /cdn"
+GET_JSON, JSON_HEAD = "GET /us/digits/resolve/.*json", "HEAD .*config.json"
+"""A small file, which is not stored with LFS."""
+
+
+def coded(word: str) -> dict:
+    """A fault with the code by which the Hub explains a status 404."""
+    return {"status": 404, "headers": {"X-Error-Code": word}}
+
+
+def with_fields(**fields) -> dict:
+    """A fault: the list of a repository's files has other values."""
+    return {"change": lambda body: json.dumps({**json.loads(body), **fields}).encode()}
+
+
+LASTS = {
+    "a number for a sha": (INFO, with_fields(sha=7), "names 7 as its commit, expected a sha"),
+    "no sha": (INFO, with_fields(sha="main"), "names 'main' as its commit, expected a sha"),
+    "no list": (INFO, with_fields(siblings=7), "an answer that is no Hub's"),
+    "no files": (INFO, with_fields(siblings=["x"]), "an answer that is no Hub's"),
+    "no repository": (INFO, coded("RepoNotFound"), "no such"),
+    "unauthorised": (INFO, {"status": 401}, "access refused (401: on purpose). Log in with `hf au"),
+    "no revision": (INFO, coded("RevisionNotFound"), "no revision 'main'"),
+    "no file": (HEAD, coded("EntryNotFound"), "digits/model.safetensors: the file is not there"),
+    "forbidden": (HEAD, {"status": 403}, "digits/model.safetensors: access refused (403"),
+    "busy": (INFO, {"status": 503}, "the Hub is busy or down (503: on purpose). Try again later"),
+    "busy at the file": (HEAD, {"status": 503}, "model.safetensors: the Hub is busy or down (503"),
+    "busy at the bytes": (GET, {"status": 503}, "model.safetensors: the Hub is busy or down (503"),
+    "broken": (INFO, {"status": 418}, "the Hub answered 418 (on purpose)"),
+    "no Hub": (INFO, {"status": 200}, "gave an answer that is no Hub's"),
+    "reset": (GET, {"cut": 100_000, "reset": True}, "model.safetensors: no connection to http"),
+    "cut": (GET, {"cut": 0}, "model.safetensors: no connection to http://127.0.0.1"),
+    "truncated": (GET, {"truncated": 1000}, "model.safetensors: the download failed. Consis"),
+    "other bytes": (GET, {"change": inverted}, "model.safetensors: damaged on its way: its hash"),
+    "other JSON": (GET_JSON, {"change": inverted}, "config.json: damaged on its way: its hash"),
+    "no ETag": (JSON_HEAD, {"headers": {"ETag": ""}}, "config.json: http://127.0.0.1"),
+}
+
+
+OUTSIDE = [
+    "/{place}",
+    "../../../../planted",
+    'W/"/{place}"',
+    "..",
+    ".",
+    "a/b",
+    r"a\b",
+    "C:x",
+    "a b",
+]
+TOLD = {
+    "ETag": ("HEAD .*config.json", "ETag"),
+    "linked ETag": (HEAD, "X-Linked-Etag"),
+    "commit": ("HEAD .*config.json", "X-Repo-Commit"),
+    "commit of LFS": (HEAD, "X-Repo-Commit"),
+    "commit of no file": (HEAD, "X-Repo-Commit"),
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+@pytest.mark.parametrize("told", TOLD)
+def test_a_name_of_the_hub_that_is_a_path_is_refused(told, name, digits, tmp_path):
+    """Nothing outside the cache is written or removed, be it there or not."""
+    (tmp_path / "mine").write_text("my only copy")
+    where, header = TOLD[told]
+    fault = coded("EntryNotFound") if told == "commit of no file" else {"headers": {}}
+    for path in (tmp_path / "mine", tmp_path / "planted"):
+        digits.faults.clear()
+        told_name = name.replace("/{place}", str(path))
+        digits.fail(where, **{**fault, "headers": {**fault["headers"], header: told_name}})
+        said = refusal("hf://us/digits")
+        assert "is no Hub's" in said and "no plain name" in said and "Nothing was fetched" in said
+        assert {p.name for p in tmp_path.iterdir()} == {"mine", "cache"}
+        assert (tmp_path / "mine").read_text() == "my only copy"
+    digits.faults.clear()
+    assert fetched("hf://us/digits").is_dir()
+
+
+def test_canary_huggingface_hub_alone_writes_where_the_etag_says(digits, tmp_path):
+    """If this fails, the checks of `sources/connection.py` can go."""
+    from huggingface_hub import hf_hub_download
+
+    digits.fail("HEAD", headers={"ETag": f'"{tmp_path}/planted"'})
+    hf_hub_download("us/digits", "config.json", endpoint=digits.endpoint)
+    assert (tmp_path / "planted").is_file()
+
+
+def test_the_names_of_every_shard_are_checked(hub, tmp_path):
+    hub.add("them/vit", read(sharded(tmp_path / "shards")))
+    hub.fail("HEAD .*00002-of-.*safetensors", headers={"X-Linked-Etag": f"{tmp_path}/planted"})
+    assert "no plain name" in refusal("hf://them/vit")
+    assert not (tmp_path / "planted").exists()
+
+
+def test_a_link_that_leads_out_of_the_cache_is_neither_read_nor_removed(digits, tmp_path):
+    """A repository that is itself a link of the user, to another disk, is read."""
+    folder = fetched("hf://us/digits")
+    (repo,) = tmp_path.glob("cache/hub/models--*")
+    repo.rename(tmp_path / "other disk")
+    repo.symlink_to(tmp_path / "other disk")
+    assert fetched("hf://us/digits") == folder
+    (tmp_path / "mine").write_text("my only copy")
+    (folder / "config.json").unlink()
+    (folder / "config.json").symlink_to(tmp_path / "mine")
+    said = refusal("hf://us/digits")
+    assert f"leads to {tmp_path / 'mine'}, outside the cache" in said and "Remove the link" in said
+    assert (tmp_path / "mine").read_text() == "my only copy"
+
+
+DAMAGE = {
+    "empty": lambda content: b"",
+    "cut": lambda content: content[:-100],
+    "changed": lambda content: content[:-1] + bytes([content[-1] ^ 1]),
+}
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_file_of_the_cache_is_fetched_again(damage, name, digits, caplog):
+    """Once, and the log says so; another damage on its way is refused."""
+    path = (fetched("hf://us/digits") / name).resolve()
+    wanted = path.read_bytes()
+    for times in (1, 2):
+        path.write_bytes(DAMAGE[damage](wanted))
+        os.utime(path, ns=(times, times))
+        digits.requests.clear()
+        if times == 2:
+            digits.fail("GET /(cdn|us/digits)", change=inverted)
+            assert f"{name}: damaged on its way" in refusal("hf://us/digits")
+            assert not path.exists()
+            digits.faults.clear()
+        assert (fetched("hf://us/digits") / name).read_bytes() == wanted
+        assert name in digits.fetched()
+    assert f"{name}: damaged in the cache ({path}); it is fetched again." in caplog.text
+
+
+def test_damaged_weights_are_refused_and_kept_without_the_hub(digits):
+    """Their name in the cache states their sha256."""
+    path = (fetched("hf://us/digits") / "model.safetensors").resolve()
+    path.write_bytes(path.read_bytes()[:-1])
+    digits.fail("GET /api", status=503)
+    assert f"damaged in the cache ({path}), and the Hub does not answer" in refusal(
+        "hf://us/digits"
+    )
+    assert path.exists()
+
+
+def test_weights_are_compared_once_for_each_time_stamp(digits, monkeypatch):
+    path = (fetched("hf://us/digits") / "model.safetensors").resolve()
+    digested = []
+    digest = hashlib.file_digest
+    monkeypatch.setattr(hashlib, "file_digest", lambda *a: digested.append(a) or digest(*a))
+    with Source.of("hf://us/digits").open(checksum=False):
+        pass
+    assert not digested
+    os.utime(path, ns=(1, 1))
+    with Source.of("hf://us/digits").open(checksum=False):
+        pass
+    assert len(digested) == 1
+
+
+@pytest.mark.parametrize("where", [HEAD, GET])
+def test_a_wait_of_a_day_is_refused_for_a_file_too(where, digits, monkeypatch):
+    """The message says for how long the Hub asks; nothing sleeps."""
+    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", pytest.fail)
+    digits.fail(where, status=429, headers={"Retry-After": "86400"})
+    with raises(PresetError, "busy or down (429: ", "Try again in 86,400 s, as it asks"):
+        fetched("hf://us/digits")
+
+
+def test_weights_that_drip_are_refused(digits, monkeypatch):
+    keras_vit.info("hf://us/digits")
+    source = Source.of("hf://us/digits")
+    monkeypatch.setattr(connection, "PERIOD", 0.2)
+    digits.bytes_per_second = 200
+    with raises(PresetError, "model.safetensors: http://127.0.0.1", "is too slow"):
+        source.open().__enter__()
+
+
+def test_requests_of_other_libraries_keep_their_limits(digits):
+    """The client is theirs too."""
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+    from huggingface_hub.utils import get_session
+
+    fetched("hf://us/digits")
+    digits.fail("HEAD", headers={"ETag": "a+b", "X-Linked-Etag": None})
+    url = hf_hub_url("us/digits", "config.json", endpoint=digits.endpoint)
+    assert get_hf_file_metadata(url).etag == "a+b"
+    request = get_session().get(f"{digits.endpoint}/api/models/us/digits").request
+    assert set(request.extensions["timeout"].values()) == {None}
+
+
+def test_a_cache_that_may_not_be_written_is_named_with_a_remedy(digits, monkeypatch):
+    def refuse(*arguments, **options):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/there/blobs")
+
+    monkeypatch.setattr("huggingface_hub.HfApi.hf_hub_download", refuse)
+    assert "Permission denied: /there/blobs. Give this user access, or set HF_HOME" in refusal(
+        "hf://us/digits"
+    )
+
+
+def test_a_small_file_is_compared_once_the_hub_states_its_hash(digits):
+    """At first the Hub lists no hashes of small files, and sends other bytes; then it is healed."""
+    digits.fail(INFO, change=lambda body: body.replace(b"blobId", b"x"))
+    digits.fail(GET_JSON, change=inverted)
+    assert "config.json" in refusal("hf://us/digits")
+    digits.faults.clear()
+    wanted = (DIGITS / "config.json").read_bytes()
+    assert (fetched("hf://us/digits") / "config.json").read_bytes() == wanted
+
+
+@pytest.mark.parametrize(("where", "fault", "message"), LASTS.values(), ids=LASTS)
+def test_a_lasting_failure_is_refused_by_one_message(where, fault, message, digits):
+    """The message names the file or repository, the failure and the fix; a later call succeeds."""
+    digits.fail(where, **fault)
+    said = refusal("hf://us/digits")
+    assert said.startswith("hf://us/digits") and message in said
+    digits.faults.clear()
+    folder = fetched("hf://us/digits")
+    wanted = (DIGITS / "model.safetensors").read_bytes()
+    assert (folder / "model.safetensors").read_bytes() == wanted
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"rfilename": 7}, {"size": "x"}, {"size": -1}, {"blobId": [1]}], ids=str
+)
+def test_a_list_of_files_with_other_types_is_refused_or_read(wrong, digits):
+    """A size or checksum of another type counts as not stated, a name as absent."""
+
+    def change(body: bytes) -> bytes:
+        answer = json.loads(body)
+        answer["siblings"][0] |= wrong
+        return json.dumps(answer).encode()
+
+    digits.fail(INFO, change=change)
+    try:
+        assert fetched("hf://us/digits").is_dir()
+    except PresetError as error:
+        assert "rfilename" in wrong and "hf://us/digits" in str(error)
+
+
+@pytest.mark.parametrize("header", ["X-Error-Message", "X-Error-Code"])
+def test_words_of_the_hub_are_shown_without_control_characters(header, digits):
+    """A terminal escape and markup in an error appear as text."""
+    digits.fail(HEAD, status=403, headers={header: "\x9b2J[/red]\x85x"})
+    said = refusal("hf://us/digits")
+    assert "\x9b" not in said and "\x85" not in said
+    assert "access refused (403" in said
+    assert header == "X-Error-Code" or "\\x9b2J[/red]" in said
+
+
+def test_a_refused_connection_names_the_address_of_the_hub(digits, monkeypatch):
+    """No server listens at the address."""
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    assert "no connection to http://127.0.0.1:9" in refusal("hf://us/digits")
+
+
+def test_a_full_disk_leaves_no_part_and_names_the_cache(digits, monkeypatch, tmp_path):
+    """Once there is room, the next call succeeds."""
+
+    def full(url, temp_file, **kwargs):
+        temp_file.write(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("huggingface_hub.file_download.http_get", full)
+        said = refusal("hf://us/digits")
+    assert f"no space left on the disk of the cache, {tmp_path / 'cache' / 'hub'}" in said
+    assert not list(tmp_path.rglob("*.incomplete"))
+    assert fetched("hf://us/digits").is_dir()

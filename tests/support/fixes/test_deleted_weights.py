@@ -1,0 +1,57 @@
+"""Quantisation does not search all objects of the process for garbage."""
+
+import gc
+
+import keras
+import pytest
+
+from keras_vit.layers.dense import Dense
+from keras_vit.support.fixes.deleted_weights import little_to_search
+
+
+def objects_at_collections(monkeypatch) -> list[int]:
+    """How many objects each call of `gc.collect` from now on has to search."""
+    counts = []
+    monkeypatch.setattr(gc, "collect", lambda *_: counts.append(len(gc.get_objects())))
+    return counts
+
+
+def built(layer):
+    layer.build((2, 8))
+    return layer
+
+
+pytestmark = pytest.mark.usefixtures("nothing_frozen")
+
+
+def test_few_objects_are_searched_when_a_layer_is_quantised(monkeypatch):
+    """Afterwards no object is frozen."""
+    layer, searched = built(Dense(8)), objects_at_collections(monkeypatch)
+    layer.quantize("int8")
+    assert searched and max(searched) < len(gc.get_objects()) / 10
+    assert gc.get_freeze_count() == 0
+
+
+def test_objects_that_the_program_froze_stay_frozen():
+    """They are the program's to unfreeze."""
+    gc.freeze()
+    try:
+        with little_to_search():
+            pass
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
+
+
+def test_an_error_unfreezes():
+    """Such as an unknown mode."""
+    with pytest.raises(ValueError):
+        built(Dense(8)).quantize("int3")
+    assert gc.get_freeze_count() == 0
+
+
+def test_canary_keras_collects_garbage_for_each_deleted_weight(monkeypatch):
+    """If this fails, `keras_vit/support/fixes/deleted_weights.py` can go."""
+    layer, searched = built(keras.layers.Dense(8)), objects_at_collections(monkeypatch)
+    layer.quantize("int8")
+    assert searched

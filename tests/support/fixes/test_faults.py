@@ -1,0 +1,84 @@
+"""The table of the faults agrees with the reports, the package and the installed libraries."""
+
+import json
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from keras_vit.support.components import components
+from keras_vit.support.fixes import faults
+from keras_vit.support.fixes.faults import FAULTS, note_on, release
+from tests.processes import python
+
+ROOT = Path(__file__).parents[3]
+REPORTS = ROOT / "docs" / "upstream"
+NAMES = {"keras": "Keras", "tensorflow": "TensorFlow", "jax": "JAX", "openvino": "OpenVINO"}
+
+
+@pytest.mark.without_backend
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.report}-{fault.library}")
+def test_the_installed_release_was_looked_at(fault):
+    """After an update run the canaries, then move `last`, or remove the workaround."""
+    assert release(fault.first) <= release(fault.last)
+    try:
+        installed = release(metadata.version(fault.library))
+    except metadata.PackageNotFoundError:
+        pytest.skip(f"{fault.library} is not installed")
+    assert installed <= release(fault.last)
+
+
+@pytest.mark.without_backend
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.report}-{fault.library}")
+def test_a_row_of_the_reports_states_the_releases_and_the_file(fault):
+    seen = fault.first if fault.first == fault.last else f"{fault.first} to {fault.last}"
+    (row,) = (
+        line
+        for line in (REPORTS / "README.md").read_text().splitlines()
+        if f"({fault.report}.md)" in line
+    )
+    assert f"{NAMES.get(fault.library, fault.library)} {seen}" in row
+    assert (REPORTS / f"{fault.report}.md").is_file()
+    assert fault.where in row
+    assert (ROOT / "keras_vit" / fault.where).is_file()
+
+
+@pytest.mark.without_backend
+def test_the_doctor_names_a_library_newer_than_the_table(monkeypatch):
+    """And is silent on the releases that the suite runs with."""
+    assert not any(note_on(fault.library) for fault in FAULTS)
+    monkeypatch.setattr(faults, "version", lambda name: "99.0")
+    (keras_row,) = (row for row in components() if row.name == "keras")
+    assert keras_row.note.startswith("newer than 3.15.1")
+    assert note_on("numpy") == ""
+
+
+WITHOUT_NAMES = """
+import torch
+del torch.nn.modules.module._has_any_global_hook, torch._C._are_functorch_transforms_active
+import keras_vit, numpy as np
+model = keras_vit.VisionTransformer.from_preset("vit_digits")
+print(model.classify(np.zeros((8, 8, 1), "uint8"), top=1)[0][0][1])
+from keras_vit.cli import main
+main(["doctor", "--json"])
+"""
+
+
+# All private names are torch's.
+@pytest.mark.on_one_backend("torch")
+def test_the_doctor_lists_private_names_that_are_gone():
+    """The model answers as it does with them."""
+    from keras_vit import VisionTransformer
+
+    process = python(WITHOUT_NAMES, KERAS_BACKEND="torch")
+    assert process.returncode == 0, process.stderr
+    answer, _, rows = process.stdout.partition("\n")
+    model = VisionTransformer.from_preset("vit_digits")
+    expected = model.classify(np.zeros((8, 8, 1), "uint8"), top=1)[0][0][1]
+    assert float(answer) == pytest.approx(expected, abs=1e-6)
+    gone = [row["name"] for row in json.loads(rows) if row["version"] == "gone"]
+    assert sorted(gone) == [
+        "torch._C._are_functorch_transforms_active",
+        "torch.nn.modules.module._has_any_global_hook",
+    ]

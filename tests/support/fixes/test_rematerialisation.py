@@ -1,0 +1,128 @@
+"""Canaries of the faults around rematerialisation and norms; each fails once its fault is gone.
+
+The workarounds themselves are tested in tests/models/test_remat.py, test_kernels.py and
+test_derivatives.py.
+"""
+
+import keras
+import pytest
+
+from tests.helpers import normal
+
+pytestmark = pytest.mark.usefixtures("full_compilation")
+BACKEND = keras.backend.backend()
+of_jax = pytest.mark.on_one_backend("jax")
+of_tensorflow = pytest.mark.on_one_backend("tensorflow")
+of_torch = pytest.mark.on_one_backend("torch")
+
+
+def reserved(function, *shapes) -> int:
+    """Bytes that XLA reserves for temporary arrays."""
+    import jax
+
+    arguments = [jax.ShapeDtypeStruct(shape, "float32") for shape in shapes]
+    return jax.jit(function).lower(*arguments).compile().memory_analysis().temp_size_in_bytes
+
+
+def share_of_memory(remat) -> float:
+    """Memory of a gradient through 8 functions of 4 arrays, by the memory without `remat`."""
+    import jax
+
+    kernel = normal(64, 64) / 8
+
+    def function(x):
+        for _ in range(4):
+            x = jax.numpy.sin(x @ kernel)
+        return x
+
+    def gradient(step):
+        def loss(x):
+            for _ in range(8):
+                x = step(x)
+            return x.sum()
+
+        return jax.grad(loss)
+
+    sizes = [reserved(gradient(step), (512, 64)) for step in (remat(function), function)]
+    return sizes[0] / sizes[1]
+
+
+@of_jax
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="A fault of jaxlib 0.10.2.")
+def test_canary_xla_joins_the_second_run_of_checkpoint_with_the_first():
+    """Passes when the fault is gone: call `jax.checkpoint` in kernels/jax.py then."""
+    import jax
+
+    assert share_of_memory(jax.checkpoint) < 0.5
+
+
+@of_jax
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="A fault of jaxlib 0.10.2.")
+def test_canary_xla_reserves_an_array_for_each_constant_of_a_gelu(monkeypatch):
+    """Passes when the fault is gone: remove `kept_out_of_fusions` from kernels/jax.py then."""
+    from keras_vit import VisionTransformer
+    from keras_vit.support.fixes import xla_on_cpus
+
+    model = VisionTransformer(
+        image_size=(1024, 1024), patch_size=16, channels=1, hidden_size=384, mlp_dim=1536,
+        num_heads=6, num_layers=2, num_classes=0,
+    )  # fmt: skip
+    shapes = [(1, 1024, 1024, 1), *(weight.shape for weight in model.weights)]
+
+    def forward(images, *weights):
+        return model.stateless_call(weights, [], images, training=False)[0]
+
+    apart = reserved(forward, *shapes)
+    monkeypatch.setattr(xla_on_cpus, "kept_out_of_fusions", lambda x: x)
+    traced_anew = lambda *arrays: forward(*arrays)  # noqa: E731, PLW0108
+    assert reserved(traced_anew, *shapes) < 1.1 * apart
+
+
+@of_tensorflow
+@pytest.mark.xfail(strict=True, raises=NotImplementedError, reason="A fault of TensorFlow 2.21.0.")
+def test_canary_recompute_grad_refuses_a_gradient_of_its_gradient():
+    """Passes when the fault is gone: call `tf.recompute_grad` in kernels/tensorflow.py then."""
+    import tensorflow as tf
+
+    x, weight = tf.constant(2.0), tf.Variable(3.0)
+    function = tf.recompute_grad(lambda x: weight * x**3)
+    with tf.GradientTape() as outer:
+        outer.watch(x)
+        with tf.GradientTape() as inner:
+            inner.watch(x)
+            y = function(x)
+        first, _ = inner.gradient(y, [x, weight])
+    assert outer.gradient(first, x) == 36
+
+
+@of_tensorflow
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="A fault of Keras 3.15.1.")
+def test_canary_moments_of_keras_hold_the_mean_for_a_constant():
+    """Passes when the fault is gone: let `reference.normalise` call `ops.moments` then."""
+    import tensorflow as tf
+
+    x = tf.constant([1.0, 2.0, 4.0])
+    with tf.GradientTape() as outer:
+        outer.watch(x)
+        with tf.GradientTape() as inner:
+            inner.watch(x)
+            variance = keras.ops.moments(x, axes=[0])[1]
+        first = inner.gradient(variance, x)
+    assert float(outer.jacobian(first, x)[0, 1]) == pytest.approx(-2 / 9)
+
+
+@of_torch
+def test_canary_keras_remat_calls_the_checkpoint_of_torch(monkeypatch):
+    """Fails when Keras rematerialises otherwise: measure docs/upstream/torch_checkpoint.md then."""
+    import torch
+
+    calls = []
+    checkpoint = torch.utils.checkpoint.checkpoint
+
+    def spy(*args, **kwargs):
+        calls.append(kwargs)
+        return checkpoint(*args, **kwargs)
+
+    monkeypatch.setattr(torch.utils.checkpoint, "checkpoint", spy)
+    keras.remat(torch.sin)(torch.zeros(1, requires_grad=True)).backward()
+    assert calls == [{"use_reentrant": False}]

@@ -1,0 +1,211 @@
+"""Files and folders are written whole or not at all, and no temporary file stays."""
+
+import os
+import resource
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from keras_vit.errors import PresetError, WriteError
+from keras_vit.support.files import folder_written_beside, room_checked, write_json, written_beside
+from tests.processes import python
+
+pytestmark = pytest.mark.without_backend
+
+DIES = """
+import os, signal, sys
+from pathlib import Path
+from keras_vit.errors import PresetError
+from keras_vit.support.files import folder_written_beside, written_beside
+
+def die(*arguments):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def die(code: str, *arguments: object) -> None:
+    """Runs code in a process that must kill itself."""
+    process = python(DIES + code, *arguments)
+    assert process.returncode == -signal.SIGKILL, process.stderr
+
+
+def names(folder) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_is_whole_or_absent(tmp_path):
+    """Also after an exception; the file has the default permissions."""
+    path = tmp_path / "new" / "x.json"
+    write_json(path, [1])
+    assert path.read_text() == "[\n  1\n]\n"
+    plain = tmp_path / "plain"
+    plain.touch()
+    assert path.stat().st_mode == plain.stat().st_mode
+    with pytest.raises(RuntimeError), written_beside(path) as unfinished:
+        unfinished.write_text("half")
+        raise RuntimeError
+    assert path.read_text() == "[\n  1\n]\n"
+    assert names(path.parent) == ["x.json"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs locks on folders")
+def test_the_next_write_removes_the_temporary_files_of_a_killed_writer(tmp_path):
+    """Temporary files of other targets, and files with similar names, stay."""
+    path = tmp_path / "x.json"
+    mine = tmp_path / ".x.json.backup1.d"
+    mine.mkdir()
+    (tmp_path / ".x.json.abcdefgh.unfinished").write_text("a file of another program")
+    for name in ("x.json", "x.json.part"):
+        die(
+            "with written_beside(sys.argv[1]) as new: new.write_text('half'); die()",
+            tmp_path / name,
+        )
+    assert not path.exists()
+    assert len(names(tmp_path)) == 4
+    write_json(path, {})
+    assert [name for name in names(tmp_path) if "part" not in name] == [
+        ".x.json.abcdefgh.unfinished",
+        ".x.json.backup1.d",
+        "x.json",
+    ]
+    assert len(names(tmp_path)) == 4
+    write_json(tmp_path / "x.json.part", {})
+    assert len(names(tmp_path)) == 4
+
+
+def test_of_two_concurrent_writers_the_last_to_finish_wins(tmp_path):
+    """Neither removes the temporary file of the other."""
+    path = tmp_path / "x"
+    with written_beside(path) as first:
+        first.write_text("first")
+        with written_beside(path) as second:
+            second.write_text("second")
+        assert path.read_text() == "second"
+    assert path.read_text() == "first"
+    assert names(tmp_path) == ["x"]
+
+
+def test_concurrent_writers_of_one_folder_all_succeed(tmp_path):
+    """The folder of one of the four threads stays, whole."""
+    place = tmp_path / "preset"
+
+    def write(k):
+        for _ in range(40):
+            with folder_written_beside(place, ["a"], PresetError) as new:
+                (new / "a").write_text(str(k))
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(write, range(4)))  # raises what a thread has raised
+    assert (place / "a").read_text() in "0123"
+    assert names(tmp_path) == ["preset"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs locks on folders")
+def test_the_old_folder_is_restored_after_a_kill_between_two_renames(tmp_path):
+    """The next write restores it, even if that write fails."""
+    place = tmp_path / "preset"
+    with folder_written_beside(place, ["a"], PresetError) as new:
+        (new / "a").write_text("old")
+    die(
+        "with folder_written_beside(sys.argv[1], ['a'], PresetError) as new:\n"
+        "    (new / 'a').write_text('new')\n"
+        "    rename = Path.rename\n"
+        "    Path.rename = lambda *paths: die() if paths[0] == new else rename(*paths)",
+        place,
+    )
+    assert not place.exists()
+    with pytest.raises(RuntimeError), folder_written_beside(place, ["a"], PresetError):
+        raise RuntimeError
+    assert (place / "a").read_text() == "old"
+    assert names(tmp_path) == ["preset"]
+
+
+def test_the_old_folder_stays_if_the_new_one_cannot_be_renamed(tmp_path, monkeypatch):
+    """The error of the system is raised, and the old folder is whole and in place."""
+    place = tmp_path / "preset"
+    with folder_written_beside(place, ["a"], PresetError) as new:
+        (new / "a").write_text("old")
+    rename = Path.rename
+    with pytest.raises(OSError, match="broken"), monkeypatch.context() as patch:
+
+        def broken(path, target):
+            if path.name == "new":
+                raise OSError("broken")
+            return rename(path, target)
+
+        patch.setattr(Path, "rename", broken)
+        with folder_written_beside(place, ["a"], PresetError) as new:
+            (new / "a").write_text("new")
+    assert (place / "a").read_text() == "old"
+    assert names(tmp_path) == ["preset"]
+
+
+@pytest.mark.parametrize("content", [[], ["other"]])
+def test_a_folder_in_the_way_of_a_file_stays(tmp_path, content):
+    """Also an empty one, and the message says what was expected."""
+    place = tmp_path / "new.npz"
+    place.mkdir()
+    for name in content:
+        (place / name).touch()
+    with (
+        pytest.raises(WriteError, match=r"new\.npz: .* is a folder or a device, expected a name"),
+        written_beside(place),
+    ):
+        raise AssertionError("nothing needs to be made for a place that is taken")
+    assert names(tmp_path) == ["new.npz"]
+    assert names(place) == content
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_or_device_in_the_way_of_a_file_stays(tmp_path):
+    """Root would otherwise replace /dev/null by a file."""
+    place = tmp_path / "pipe"
+    os.mkfifo(place)
+    with pytest.raises(WriteError, match="a folder or a device"), written_beside(place):
+        raise AssertionError("nothing needs to be made for a place that is taken")
+    assert place.is_fifo()
+
+
+def test_a_file_in_the_way_of_a_folder_stays(tmp_path):
+    """The message says that it is a file, or that nothing can be written below it."""
+    file = tmp_path / "x"
+    file.write_text("old")
+    with (
+        pytest.raises(PresetError, match="x: is a file, so no folder is written there"),
+        folder_written_beside(file, ["a"], PresetError),
+    ):
+        pass
+    with (
+        pytest.raises(WriteError, match="new: cannot be written"),
+        folder_written_beside(file / "new", ["a"], PresetError),
+    ):
+        pass
+    assert file.read_text() == "old" and names(tmp_path) == ["x"]
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="the system cannot be asked")
+def test_a_library_that_fails_on_a_full_disk_raises_the_error_of_the_disk(tmp_path):
+    """Where there is room, its own error is raised."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for most, error in ((1000, OSError), (limits[0], RuntimeError)):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, limits[1]))
+        try:
+            with pytest.raises(error), room_checked(tmp_path, 5000):
+                raise RuntimeError("unexpected pos 64 vs 0")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["loop", "a" * 300])
+def test_a_place_that_the_system_refuses_to_list_is_named(tmp_path, name):
+    """A link to itself and a name that is too long ended in the system's own error."""
+    (tmp_path / "loop").symlink_to("loop")
+    with (
+        pytest.raises(WriteError, match="cannot be written"),
+        folder_written_beside(tmp_path / name, (), PresetError),
+    ):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["loop"]

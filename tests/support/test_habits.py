@@ -1,0 +1,148 @@
+"""Names of other libraries are answered with the line that does it here."""
+
+import copy
+import pickle
+import re
+from pathlib import Path
+
+import keras
+import pytest
+
+import keras_vit
+from keras_vit import VisionTransformer
+from keras_vit.errors import ConfigError, SourceError
+from keras_vit.images.protocols import complete
+from keras_vit.presets.catalog import CATALOG, preset_named
+from keras_vit.support.habits import HABITS, MODEL_HABITS
+from tests.helpers import assert_close, normal, random_tiny
+from tests.words import raises
+
+
+@pytest.mark.without_backend
+@pytest.mark.parametrize("name", HABITS)
+def test_a_name_of_another_library_is_answered_with_a_line(name):
+    with pytest.raises(AttributeError, match=f"has no attribute {name!r}\\. .*\\.$"):
+        getattr(keras_vit, name)
+    assert not hasattr(keras_vit, name)
+
+
+@pytest.mark.without_backend
+def test_an_unknown_name_has_pythons_own_message():
+    with pytest.raises(AttributeError, match=r"module 'keras_vit' has no attribute 'x'\.$"):
+        keras_vit.x  # noqa: B018
+
+
+@pytest.mark.without_backend
+@pytest.mark.parametrize("prefix", ["", "hf_hub:", "hf-hub:"])
+def test_a_name_on_the_hub_is_answered_with_its_address(prefix):
+    with raises(SourceError, "write 'hf://google/vit-base-patch16-224'."):
+        preset_named(f"{prefix}google/vit-base-patch16-224")
+
+
+@pytest.fixture(scope="module")
+def model():
+    return random_tiny()
+
+
+def test_an_attribute_of_other_libraries_is_answered_with_a_line(model):
+    """The attribute is missing all the same: `hasattr` and the default of `getattr` say so."""
+    for name in MODEL_HABITS:
+        with pytest.raises(AttributeError, match=f"has no attribute {name!r}\\. .*\\.$") as error:
+            getattr(model, name)
+        assert (error.value.name, error.value.obj) == (name, model)
+        assert not hasattr(model, name)
+        assert getattr(model, name, None) is None
+    with pytest.raises(AttributeError, match="has no attribute 'other'$"):
+        model.other  # noqa: B018
+
+
+def test_the_answers_name_what_the_model_has(model):
+    for answer in MODEL_HABITS.values():
+        for name in re.findall(r"\bmodel\.(\w+)", answer):
+            assert hasattr(model, name)
+        for name in re.findall(r"\bkeras_vit\.(\w+)", answer):
+            assert hasattr(keras_vit, name)
+
+
+def test_a_subclass_and_a_user_may_define_such_attributes(model):
+    """As a class attribute, a property, a layer or a plain value."""
+
+    class Mine(VisionTransformer):
+        head = "mine"
+
+        @property
+        def backbone(self):
+            return self.layers[0]
+
+        @property
+        def broken(self):
+            return self.config.absent
+
+    mine = Mine.from_config(model.get_config())
+    assert (mine.head, mine.backbone) == ("mine", mine.layers[0])
+    mine.num_features = 16
+    mine.preprocess = keras.layers.Rescaling(2.0)
+    assert mine.num_features == 16
+    assert mine.preprocess.scale == 2.0
+    del mine.num_features
+    assert not hasattr(mine, "num_features")
+    with pytest.raises(AttributeError):
+        mine.broken  # noqa: B018
+
+
+def test_a_model_is_copied_and_pickled_as_before(model):
+    """A lock cannot be copied, so the copy has a new lock."""
+    images = normal(2, 16, 16, 3)
+    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert twin.config == model.config
+        assert_close(twin.predict(images, verbose=0), model.predict(images, verbose=0))
+        with pytest.raises(AttributeError, match=r"model\.tokens"):
+            twin.backbone  # noqa: B018
+    blank = VisionTransformer.__new__(VisionTransformer)
+    assert not hasattr(blank, "backbone")
+
+
+@pytest.mark.without_backend
+@pytest.mark.parametrize(
+    ("arguments", "lines"),
+    [
+        ((), ["found neither", "keras_vit.vit_b16()", "from_preset('vit_digits')"]),
+        (("vit_ti16",), ["config, a ViTConfig", "found 'vit_ti16'", "keras_vit.vit_ti16()"]),
+        (("a_folder",), ["found 'a_folder'", "list_variants()", "from_preset('a_folder')"]),
+        ((Path("a.npz"),), ["keras_vit.vit_b16()", "from_preset('a.npz')"]),
+        ((224,), ["found 224", "from_preset('vit_digits')"]),
+    ],
+)
+def test_a_model_without_a_configuration_is_answered_with_two_lines(arguments, lines):
+    with raises(ConfigError, *lines):
+        VisionTransformer(*arguments)
+
+
+def test_presets_of_the_class_are_those_of_the_catalog():
+    """In keras-hub's form, from the class and from a model; nobody else's copy can be changed."""
+    presets = VisionTransformer.presets
+    assert list(presets) == keras_vit.list_presets()
+    facts = presets["vit_b16.augreg_i21k_ft_i1k_384"]
+    assert facts["source"] == CATALOG["vit_b16.augreg_i21k_ft_i1k_384"].source
+    assert facts["metadata"] == {
+        "description": "Trained on i21k, then i1k; 384 pixels; 1000 classes.",
+        "params": 86_859_496,
+        "path": "vit",
+        "license": "Apache-2.0",
+        "top1": 85.49,
+    }
+    assert presets["vit_digits"]["metadata"]["params"] > 100_000
+    with pytest.raises(TypeError):
+        presets["mine"] = {}
+
+
+def test_a_size_of_a_family_is_built_fresh_offline(monkeypatch):
+    """From the row of the catalog: `load_weights=False` opens no file and no connection."""
+    monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    fields = {"num_layers": 1, "image_size": 28, "num_classes": 3}
+    name = "vit_s14.dinov2"
+    model = VisionTransformer.from_preset(name, load_weights=False, **fields)
+    assert model.config == CATALOG[name].config().replace(**fields)
+    assert model.output_shape == (None, 3)
+    assert complete(model.preprocessor.protocol) == complete(CATALOG[name].protocol)

@@ -1,0 +1,92 @@
+"""Importing keras_vit: the modules it loads, and the classes it registers with Keras."""
+
+import ast
+import importlib
+from pathlib import Path
+
+import keras
+import pytest
+
+from tests.forks import Nursery
+from tests.helpers import tiny
+from tests.processes import python
+
+
+@pytest.fixture(scope="module")
+def without_keras():
+    """Runs programs in forks of a process that has imported torch, and not Keras."""
+    process = Nursery("torch torch._dynamo sklearn.utils.validation pandas")
+    yield process
+    process.close()
+
+
+def modules_after(code: str) -> set[str]:
+    """Names of the modules that a fresh process holds after running the code."""
+    code += "\nimport sys; print(' '.join(sys.modules))"
+    process = python(code, KERAS_BACKEND=keras.backend.backend())
+    assert process.returncode == 0, process.stderr
+    return set(process.stdout.split())
+
+
+def test_one_backend_is_imported():
+    """The whole public API imports no other backend than `import keras` has imported."""
+    api = "import keras_vit; [getattr(keras_vit, n) for n in keras_vit.__all__]"
+    code = "import keras, sys; before = {*sys.modules}"
+    loaded = modules_after(f"{code}; {api}; [sys.modules.pop(n) for n in before - {{'sys'}}]")
+    assert "keras_vit.models.vision_transformer" in loaded
+    assert not loaded & {"tensorflow", "torch", "jax"}
+
+
+def test_inspect_and_the_command_line_import_no_backend_and_no_extra():
+    """Neither Keras nor matplotlib, scikit-learn, scipy or huggingface_hub."""
+    loaded = modules_after("from keras_vit import checkpoints, cli; keras_vit.info")
+    assert not loaded & {"keras", "jax", "torch", "tensorflow"}
+    assert not loaded & {"matplotlib", "sklearn", "scipy", "huggingface_hub"}
+
+
+@pytest.mark.on_one_backend("torch")
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import keras, keras_vit",
+        "import keras_vit.models.vision_transformer, keras",
+        "import keras_vit, keras; keras_vit.VisionTransformer",
+    ],
+)
+def test_saved_models_load_without_custom_objects(imports, tmp_path, without_keras):
+    """Keras finds the classes after `import keras, keras_vit`, or once a class was used.
+
+    That of an optimizer is registered together with the model's.
+    """
+    from keras_vit.training import LayerwiseSGD
+
+    model = tiny()
+    if compiled := "keras_vit.models.vision_transformer" not in imports:
+        model.compile(LayerwiseSGD(0.1), "mse")
+    model.save(tmp_path / "model.keras")
+    load = f"{imports}; model = keras.saving.load_model({str(tmp_path / 'model.keras')!r})"
+    process = without_keras.run("-c", f"{load}; print(type(model), vars(model))")
+    assert "VisionTransformer" in process.stdout, process.stderr
+    assert ("LayerwiseSGD" in process.stdout) == compiled
+
+
+def test_importing_keras_vit_installs_no_import_hook():
+    """`sys.meta_path` stays the same."""
+    code = "import sys; before = [*sys.meta_path]; import keras_vit; print(sys.meta_path == before)"
+    assert python(code).stdout.strip() == "True"
+
+
+@pytest.mark.parametrize("room", ["", ".models", ".training"])
+def test_every_name_of_a_stub_resolves(room):
+    """`__all__` has each name of the stub once, and each is an attribute."""
+    module = importlib.import_module(f"keras_vit{room}")
+    tree = ast.parse(Path(module.__file__).with_suffix(".pyi").read_text())
+    names = [
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    ]
+    assert sorted(names) == module.__all__
+    assert all(hasattr(module, name) for name in names)
+    assert set(names) <= set(dir(module))

@@ -1,0 +1,214 @@
+"""The recipes against optax, step by step.
+
+optax, the reference, runs on JAX; the recipes run on the Keras backend.
+"""
+
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+import optax
+import pytest
+
+from keras_vit.training import AugregRecipe, LayerwiseAdamW, LayerwiseSGD, TransferRecipe
+from tests import formulas
+from tests.helpers import assert_close, normal, numpy_of, random_tiny
+from tests.training.updates import EXACT, after_each
+
+STEPS, WARMUP_STEPS, BATCH = 200, 40, 8
+LAYER_DECAY = 0.7
+RECIPES = {
+    "transfer": (TransferRecipe, {}),
+    "transfer_linear": (TransferRecipe, {"decay": "linear", "weight_decay": 0.1}),
+    "transfer_by_layer": (TransferRecipe, {"layer_decay": LAYER_DECAY, "weight_decay": 0.1}),
+    "augreg": (AugregRecipe, {"one_hot": False}),
+    "augreg_by_layer": (AugregRecipe, {"one_hot": False, "layer_decay": LAYER_DECAY}),
+}
+
+
+def cosine(peak):
+    """Warm-up and cosine decay by optax."""
+    return optax.warmup_cosine_decay_schedule(0.0, peak, WARMUP_STEPS, STEPS)
+
+
+def linear(peak):
+    """`decay_type="linear"` of vit_jax: a linear decay to 1e-5, multiplied by the warm-up."""
+    decay = optax.linear_schedule(peak, 1e-5, STEPS - WARMUP_STEPS, WARMUP_STEPS)
+    return lambda step: decay(step) * jnp.minimum(1.0, step / WARMUP_STEPS)
+
+
+def kernels(weights):
+    """The weights to which big_vision applies weight decay: the kernels."""
+    return {path: path.endswith("kernel") for path in weights}
+
+
+def scale_by_layer(updates):
+    """The layer-wise rates of two blocks: 1 for the head, times 0.7 for each layer below it."""
+    layers = ("patch_embedding", "class_token", "position_embedding")
+    depth = {"block_1": 1, "block_0": 2, **dict.fromkeys(layers, 3)}
+    return {
+        path: update * LAYER_DECAY ** depth.get(path.split("/")[0], 0)
+        for path, update in updates.items()
+    }
+
+
+def optax_of(name):
+    """The recipe as a chain of the optax transforms that vit_jax and big_vision use."""
+    transfer, last = name.startswith("transfer"), []
+    schedule = linear(0.03) if "linear" in name else cosine(0.03 if transfer else 0.001)
+    core = optax.trace(0.9) if transfer else optax.scale_by_adam(0.9, 0.999, 1e-8)
+    weight_decay = 0.0 if name == "transfer" else 0.1
+    if "by_layer" in name:
+        last = [optax.stateless(lambda updates, _: scale_by_layer(updates))]
+    return optax.chain(
+        optax.clip_by_global_norm(1.0),
+        core,
+        optax.add_decayed_weights(weight_decay, kernels),
+        optax.scale_by_learning_rate(schedule),
+        *last,
+    )
+
+
+def recipe_of(name):
+    """keras_vit's recipe, with the number of steps of the reference."""
+    make, options = RECIPES[name]
+    return make(STEPS, BATCH, warmup_steps=WARMUP_STEPS, **options)
+
+
+def model_and_start(num_layers):
+    """A model and its weights by path; without a key bias, whose gradient is rounding alone."""
+    model = random_tiny(num_layers=num_layers, hidden_size=8, mlp_dim=16, qkv_bias=False)
+    return model, {weight.path: numpy_of(weight) for weight in model.weights}
+
+
+@pytest.mark.parametrize("name", [name for name in RECIPES if name != "augreg"])
+def test_recorded_gradients_move_the_weights_as_in_optax(name):
+    """Each of 200 steps is compared; gradient norms lie above and below the clipping norm."""
+    model, start = model_and_start(num_layers=2)
+    paths = [path for path in start if "mlp" not in path and "norm" not in path]
+    weights = [weight for weight in model.weights if weight.path in paths]
+    rng = np.random.default_rng(1)
+    gradients = {
+        path: rng.standard_normal((STEPS, *start[path].shape)).astype("float32") for path in paths
+    }
+    size = np.sqrt(sum(np.prod(start[path].shape) for path in paths))
+    norms = (10 ** rng.uniform(-1, 1, STEPS) / size).astype("float32")
+    for path in paths:
+        gradients[path] *= norms.reshape(-1, *[1] * start[path].ndim)
+    expected = optax_path(optax_of(name), {path: start[path] for path in paths}, gradients)
+
+    optimizer = recipe_of(name).compile_args(model)["optimizer"]
+    recorded = [gradients[weight.path] for weight in weights]
+    for weight, actual in zip(weights, after_each(optimizer, weights, recorded), strict=True):
+        assert np.abs(actual[-1] - start[weight.path]).max() > 0.003
+        for value, reference in zip(actual, np.asarray(expected[weight.path]), strict=True):
+            assert_close(value, reference, 1e-5)
+
+
+def optax_path(transform, weights, gradients):
+    """The weights after each step of optax, `{path: (steps, ...)}`."""
+
+    def step(carry, gradient):
+        weights, state = carry
+        updates, state = transform.update(gradient, state, weights)
+        weights = optax.apply_updates(weights, updates)
+        return (weights, state), weights
+
+    first = (weights, transform.init(weights))
+    path = jax.jit(lambda c, g: jax.lax.scan(step, c, g)[1], compiler_options=EXACT)
+    return path(first, gradients)
+
+
+OPTIMIZERS = {
+    "sgd": (LayerwiseSGD(0.1), optax.sgd(0.1)),
+    "momentum": (LayerwiseSGD(0.1, momentum=0.9), optax.sgd(0.1, 0.9)),
+    "nesterov": (
+        LayerwiseSGD(0.1, momentum=0.9, nesterov=True),
+        optax.sgd(0.1, 0.9, nesterov=True),
+    ),
+    "adamw": (
+        LayerwiseAdamW(0.1, beta_1=0.8, beta_2=0.95, epsilon=1e-2, weight_decay=0.1),
+        optax.adamw(0.1, b1=0.8, b2=0.95, eps=1e-2, weight_decay=0.1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_optimizer_without_a_recipe_moves_a_weight_as_in_optax(name):
+    """Twenty steps with options that no recipe has."""
+    ours, theirs = OPTIMIZERS[name]
+    ours = type(ours).from_config(ours.get_config())
+    start, gradients = normal(3, 4), normal(20, 3, 4, seed=1)
+    expected = optax_path(theirs, {"kernel": start}, {"kernel": gradients})
+    weight = keras.Variable(start, name="kernel")
+    (actual,) = after_each(ours, [weight], [gradients])
+    for value, reference in zip(actual, np.asarray(expected["kernel"]), strict=True):
+        assert_close(value, reference, 1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_weights_of_16_bits_move_as_those_of_32(name, dtype):
+    """In bfloat16 a beta of 0.999 is 1, and the correction of the variance would be 0."""
+    actual = []
+    for kind in ("float32", dtype):
+        optimizer = OPTIMIZERS[name][0]
+        changes = {"beta_2": 0.999} if name == "adamw" else {}
+        optimizer = type(optimizer).from_config({**optimizer.get_config(), **changes})
+        weight = keras.Variable(np.ones((3, 4)), dtype=kind, name="kernel")
+        optimizer.build([weight])
+        for step in range(3):
+            gradient = keras.ops.convert_to_tensor(normal(3, 4, seed=step), dtype=kind)
+            optimizer.apply([gradient], [weight])
+        actual.append(numpy_of(keras.ops.cast(weight, "float32")))
+    assert_close(actual[1], actual[0], 2e-2)
+
+
+@pytest.mark.parametrize("name", ["transfer", "augreg"])
+def test_fit_moves_the_weights_as_optax_moves_those_of_the_papers_formulas(name, monkeypatch):
+    """Keras and JAX each differentiate their own model; the weights are compared four times."""
+    model, start = model_and_start(num_layers=1)
+    images, classes = normal(STEPS * BATCH, 16, 16, 3), np.arange(STEPS * BATCH) % 5
+    monkeypatch.setattr(formulas, "np", jnp)
+    batches = images.reshape(STEPS, BATCH, 16, 16, 3), classes.reshape(STEPS, BATCH)
+    expected = train_formulas(optax_of(name), start, batches)
+
+    model.compile(**recipe_of(name).compile_args(model))
+    quarter = STEPS * BATCH // 4
+    for k in range(4):
+        now = slice(k * quarter, (k + 1) * quarter)
+        model.fit(images[now], classes[now], batch_size=BATCH, shuffle=False, verbose=0)
+        for weight in model.weights:
+            actual = np.asarray(expected[weight.path][(k + 1) * STEPS // 4 - 1])
+            assert_close(weight, actual)
+
+
+def train_formulas(transform, weights, batches):
+    """The weights after each step of optax on the loss of `logits_of`."""
+
+    def loss(weights, batch):
+        logits = logits_of(weights, batch[0])
+        return optax.softmax_cross_entropy_with_integer_labels(logits, batch[1]).mean()
+
+    def step(carry, batch):
+        weights, state = carry
+        updates, state = transform.update(jax.grad(loss)(weights, batch), state, weights)
+        weights = optax.apply_updates(weights, updates)
+        return (weights, state), weights
+
+    first = (weights, transform.init(weights))
+    return jax.jit(lambda c, b: jax.lax.scan(step, c, b)[1])(first, batches)
+
+
+def logits_of(weights, images):
+    """The model of Figure 1 with one block, as a pure function of weights by path."""
+    patches = images.reshape(-1, 2, 8, 2, 8, 3).swapaxes(2, 3).reshape(len(images), 4, -1)
+    kernel = weights["patch_embedding/kernel"].reshape(patches.shape[-1], -1)
+    z = patches @ kernel + weights["patch_embedding/bias"]
+    token = jnp.broadcast_to(weights["class_token/token"], (len(z), 1, z.shape[-1]))
+    z = jnp.concatenate([token, z], axis=1) + weights["position_embedding/embedding"]
+    no_bias = {f"attention/{part}/bias": jnp.zeros((1, 1)) for part in ("query", "key", "value")}
+    w = {path.removeprefix("block_0/"): value for path, value in weights.items()}
+    z = formulas.block(z, w | no_bias)
+    y = formulas.layer_norm(z, weights, "encoder_norm")[:, 0]
+    return y @ weights["head/kernel"] + weights["head/bias"]

@@ -1,0 +1,217 @@
+"""Which weights learn, and how far they move."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit.training import (
+    LayerwiseSGD,
+    TransferRecipe,
+    enable_lora,
+    merge_lora,
+    train_head,
+    train_last_blocks,
+    train_only,
+    zero_head,
+)
+from keras_vit.training.lora import PROJECTIONS
+from tests.helpers import HYBRID, assert_close, normal, numpy_of, random_tiny, tiny
+from tests.training.updates import after_each
+
+SMALL = {"hidden_size": 8, "mlp_dim": 8, "num_layers": 2, "qkv_bias": False}
+IMAGES, CLASSES = normal(4, 16, 16, 3), np.arange(4) % 3
+
+
+def values_of(model):
+    """The weights of a model by path."""
+    return {weight.path: numpy_of(weight) for weight in model.weights}
+
+
+def moved(before, model):
+    """The paths of the weights that differ from `before`."""
+    after = values_of(model)
+    return {path for path in before if not np.array_equal(before[path], after[path])}
+
+
+def steps(model, count, images=IMAGES, **options):
+    """The model after `count` updates of the transfer recipe without warm-up."""
+    recipe = TransferRecipe(1000, len(images), warmup_steps=0, **options)
+    model.compile(**recipe.compile_args(model))
+    for _ in range(count):
+        model.train_on_batch(images, CLASSES)
+    return model
+
+
+def test_another_resolution_and_head_replace_positions_and_head_alone(tmp_path):
+    """A zero head gives zero logits and passes no gradient on; after one step all weights move."""
+    source = random_tiny(**SMALL)
+    source.save_to_preset(tmp_path / "preset")
+    model = keras_vit.VisionTransformer.from_preset(
+        tmp_path / "preset", num_classes=3, image_size=24
+    )
+    before, images = values_of(model), normal(4, 24, 24, 3)
+    differing = {
+        path for path, value in values_of(source).items() if value.size != before[path].size
+    }
+    assert differing == {"position_embedding/embedding", "head/kernel", "head/bias"}
+    assert moved({p: v for p, v in values_of(source).items() if p not in differing}, model) == set()
+    assert before["position_embedding/embedding"].shape == (1, 10, 8)
+    np.testing.assert_array_equal(numpy_of(model(images)), np.zeros((4, 3)))
+
+    assert moved(before, steps(model, 1, images)) == {"head/kernel", "head/bias"}
+    model.train_on_batch(images, CLASSES)
+    assert moved(before, model) == set(before)
+
+
+@pytest.mark.parametrize("blocks", [None, 1])
+def test_frozen_weights_stay_and_trainable_weights_move(blocks):
+    """Frozen weights are equal bit by bit after two updates with momentum."""
+    model = random_tiny(num_classes=3, **SMALL)
+    before = values_of(model)
+    after_blocks = {path for path in before if path.split("/")[0] in ("encoder_norm", "head")}
+    last_block = {path for path in before if path.startswith("block_1/")}
+    learns = {"head/kernel", "head/bias"} if blocks is None else after_blocks | last_block
+    if blocks is None:
+        train_head(model)
+    else:
+        train_last_blocks(model, blocks)
+    assert moved(before, steps(model, 2)) == learns
+
+
+def test_lora_moves_its_matrices_and_the_head(tmp_path):
+    """B moves in the first step, A from the second on; the merged model gives equal logits."""
+    keras.utils.set_random_seed(0)
+    model = random_tiny(num_classes=3, **SMALL)
+    logits = numpy_of(model(IMAGES))
+    enable_lora(model, 2)
+    steps(model, 0)
+    np.testing.assert_array_equal(numpy_of(model(IMAGES)), logits)
+    before = values_of(model)
+    lora = {path for path in before if "lora_kernel" in path}
+    assert len(lora) == 2 * 2 * 2  # blocks, query and value, A and B
+
+    model.train_on_batch(IMAGES, CLASSES)
+    b_matrices = {path for path in lora if path.endswith("lora_kernel_b")}
+    assert moved(before, model) == b_matrices | {"head/kernel", "head/bias"}
+    model.train_on_batch(IMAGES, CLASSES)
+    assert moved(before, model) == lora | {"head/kernel", "head/bias"}
+
+    merged, now = merge_lora(model), values_of(model)
+    assert not any("lora" in path for path in values_of(merged))
+    kernel, at = values_of(merged)["block_0/attention/query/kernel"], "block_0/attention/query/"
+    added = now[f"{at}lora_kernel_a"] @ now[f"{at}lora_kernel_b"]  # alpha = rank
+    assert np.abs(added).max() > 1e-4
+    assert_close(kernel - before[f"{at}kernel"], added, 1e-3)  # a difference of numbers near 0.3
+    assert_close(merged(IMAGES), numpy_of(model(IMAGES)))
+    merged.save_to_preset(tmp_path / "merged")
+    again = keras_vit.VisionTransformer.from_preset(tmp_path / "merged")
+    assert_close(again(IMAGES), numpy_of(model(IMAGES)))
+
+
+def test_lora_adapts_every_projection_and_scales_by_alpha_over_rank():
+    """A block without a gated MLP has six projections."""
+    model = random_tiny(**SMALL)
+    count = enable_lora(model, 2, None, alpha=6)
+    learns = {p: v for p, v in values_of(model).items() if "lora" in p or p.startswith("head/")}
+    assert count == sum(value.size for value in learns.values())
+    parts = [part for part in PROJECTIONS if part not in ("mlp/gate", "mlp/value")]
+    assert len(learns) == 2 * len(parts) * 2 + 2
+    for weight in model.trainable_weights:
+        weight.assign(normal(*weight.shape))
+    now, at = values_of(model), "block_1/mlp/dense_0/"
+    expected = now[f"{at}kernel"] + 3 * now[f"{at}lora_kernel_a"] @ now[f"{at}lora_kernel_b"]
+    merged = merge_lora(model)
+    assert_close(values_of(merged)[f"{at}kernel"], expected, 1e-6)
+    assert_close(merged(IMAGES), numpy_of(model(IMAGES)))
+
+
+@pytest.mark.parametrize("is_quantised", [False, True])
+def test_merging_includes_heads_and_quantised_kernels(is_quantised):
+    """Keras's own `enable_lora` and `quantize` may have been called; int8 rounds the sum again."""
+    model = random_tiny(num_classes=3, **SMALL)
+    if is_quantised:
+        model.quantize("int8")
+    model.get_layer("head").enable_lora(2)
+    model.get_layer("block_0").mlp.dense_0.enable_lora(2)
+    for weight in model.weights:
+        if "lora_kernel" in weight.path:
+            weight.assign(normal(*weight.shape) / 4)
+    assert_close(merge_lora(model)(IMAGES), numpy_of(model(IMAGES)), 0.05 if is_quantised else 1e-5)
+
+
+@pytest.mark.parametrize("largest", [3.0, np.inf])
+def test_clipping_does_not_change_gradient_tensors_of_the_caller(largest):
+    """A gradient given twice counts twice in the norm; an infinite gradient gives NaN weights."""
+    first, second = (keras.Variable(np.zeros(2, "float32"), name=name) for name in ("a", "b"))
+    gradient = keras.ops.convert_to_tensor(np.array([largest, 4], "float32"))
+    optimizer = LayerwiseSGD(1.0, global_clipnorm=1.0)
+    optimizer.apply([gradient, gradient], [first, second])
+    np.testing.assert_array_equal(numpy_of(gradient), [largest, 4])
+    expected = -np.array([3, 4]) / np.sqrt(50) if np.isfinite(largest) else [np.nan] * 2
+    for variable in (first, second):
+        np.testing.assert_allclose(numpy_of(variable), expected, rtol=1e-6)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="Only torch keeps gradients.")
+def test_gradients_held_by_variables_are_clipped_in_place():
+    """A copy of all gradients would take as much memory as the model."""
+    variable = keras.Variable(np.zeros(2, "float32"))
+    (variable.value * keras.ops.convert_to_tensor(np.array([3, 4], "float32"))).sum().backward()
+    gradient = variable.value.grad
+    LayerwiseSGD(1.0, global_clipnorm=1.0).apply([gradient], [variable])
+    assert variable.value.grad is gradient
+    np.testing.assert_allclose(numpy_of(gradient), [0.6, 0.8], rtol=1e-6)
+    np.testing.assert_allclose(numpy_of(variable), [-0.6, -0.8], rtol=1e-6)
+
+
+def test_layer_decay_gives_every_weight_of_a_hybrid_its_multiplier():
+    """The ResNet stem has the smallest; block_1 and block_10 are different layers."""
+    model = tiny(**{**HYBRID, "image_size": 32, "num_layers": 11})
+    recipe = TransferRecipe(10, layer_decay=0.9)
+    optimizer = recipe.compile_args(model)["optimizer"]
+    optimizer.build(model.trainable_weights)
+    multipliers = dict(
+        zip((w.path for w in model.trainable_weights), optimizer.multiplier_of, strict=True)
+    )
+    for path, multiplier in multipliers.items():
+        layer = path.split("/")[0]
+        number = int(layer.removeprefix("block_")) if layer.startswith("block_") else None
+        first = 1.0 if layer in ("head", "encoder_norm") else 0.9**12
+        assert multiplier == (first if number is None else 0.9 ** (11 - number)), path
+    assert {"root", "stage1_unit1", "block_10"} <= {path.split("/")[0] for path in multipliers}
+
+
+def test_a_layerwise_optimizer_survives_saving(tmp_path):
+    """Multipliers, decayed weights, schedule and momentum; the next step is bitwise equal."""
+    model = random_tiny(**SMALL)
+    recipe = TransferRecipe(100, 4, layer_decay=0.5, weight_decay=0.1, decay="linear")
+    model.compile(**recipe.compile_args(model))
+    gradients = [normal(3, *weight.shape) for weight in model.trainable_weights]
+    after_each(model.optimizer, model.trainable_weights, gradients)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert again.optimizer.get_config() == model.optimizer.get_config()
+    for each in (model, again):
+        after_each(each.optimizer, each.trainable_weights, [g[:1] for g in gradients])
+    assert moved(values_of(model), again) == set()
+    assert int(again.optimizer.iterations) == 4
+
+
+def test_train_only_takes_whole_layer_names_and_parts_of_layers():
+    """The name block_1 does not include block_10; block_2/attention/ is attention alone."""
+    model = tiny(num_layers=11)
+    train_only(model, ["block_1", "block_2/attention/"])
+    learns = {weight.path for weight in model.trainable_weights}
+    assert {path.split("/")[0] for path in learns} == {"block_1", "block_2"}
+    assert {path.split("/")[1] for path in learns if path.startswith("block_2")} == {"attention"}
+    counts = [train_last_blocks(model, blocks) for blocks in (0, 1, 11)]
+    norm_and_head = 2 * 16 + 16 * 5 + 5
+    block = model.get_layer("block_0").count_params()
+    assert counts == [norm_and_head, norm_and_head + block, norm_and_head + 11 * block]
+
+
+def test_a_zeroed_head_gives_logits_of_zero():
+    model = random_tiny(**SMALL)
+    zero_head(model)
+    assert not numpy_of(model(IMAGES)).any()
