@@ -16,7 +16,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "qkv_bias": (True, False, True),
         "numerics": {"gelu": "exact", "layer_norm_epsilon": 1e-5},
     },
-    "siglip": {"classifier": "map", "class_token": False, "numerics": {"gelu": "tanh"}},
+    "siglip": {"pooling": "map", "class_token": False, "numerics": {"gelu": "tanh"}},
     "clip": {
         "pre_norm": True,
         "patch_bias": False,

@@ -9,7 +9,7 @@ FAMILIES = {
         "numerics": {"gelu": "quick", "layer_norm_epsilon": 1e-5},
     },
     "dinov2": {
-        "classifier": "token_and_mean",
+        "pooling": "token_and_mean",
         "num_layers": 2,
         "class_token_blocks": 2,
         "num_registers": 2,
@@ -19,7 +19,7 @@ FAMILIES = {
         "mlp": "gated",
     },
     "dinov3": {
-        "classifier": "gap",
+        "pooling": "gap",
         "class_token": True,
         "num_registers": 2,
         "position": "none",
@@ -29,12 +29,12 @@ FAMILIES = {
         "mlp": "gated",
     },
     "deit": {
-        "classifier": "token_and_distillation",
+        "pooling": "token_and_distillation",
         "position_before_class": True,
         "rope": {"form": "mixed", "theta": 10.0, "indexing": "xy"},
     },
     "eva02": {
-        "classifier": "map",
+        "pooling": "map",
         "class_token": True,
         "num_registers": 1,
         "prefix_in_map": False,
@@ -47,7 +47,7 @@ FAMILIES = {
         "numerics": {"gate": "gelu", "gelu": "exact"},
     },
     "beit": {
-        "classifier": "gap",
+        "pooling": "gap",
         "class_token": True,
         "position": "none",
         "relative_position_bias": "block",
@@ -63,7 +63,7 @@ FAMILIES = {
         "numerics": {"gelu": "exact", "layer_norm_epsilon": 1e-12},
     },
     "aimv2": {
-        "classifier": "gap",
+        "pooling": "gap",
         "num_registers": 1,
         "patch_norm": True,
         "norm": "rms",

@@ -29,8 +29,8 @@ def load_case(name: str, **fields):
     """Loads the checkpoint of a case at the case's image size."""
     case = CASES[name]
     arguments = {"image_size": tuple(case["config"]["image_size"])}
-    if case["config"]["classifier"].endswith("unpooled"):  # the arrays do not show it
-        arguments["classifier"] = case["config"]["classifier"]
+    if case["config"]["pooling"].endswith("unpooled"):  # the arrays do not show it
+        arguments["pooling"] = case["config"]["pooling"]
     if name == "vit_rep_dropped":  # the reference has this layer in the file and ignores it
         arguments |= {"num_classes": 0, "representation_size": None}
     return checkpoints.load(FOLDER / case["checkpoint"], **{**arguments, **fields})

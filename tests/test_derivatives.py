@@ -90,9 +90,9 @@ def hessian_vector_product(model, direction, training):
 
 
 MODELS = {
-    "token": {"classifier": "token"},
-    "gap": {"classifier": "gap"},
-    "map": {"classifier": "map"},
+    "token": {"pooling": "token"},
+    "gap": {"pooling": "gap"},
+    "map": {"pooling": "map"},
     "hybrid": HYBRID,
 }
 KINDS = [f"{model}-{kind}" for model in MODELS for kind in ("kept", "remat")]

@@ -33,7 +33,7 @@ FEW = sample(FAMILIES, "dinov3", "deit", "beit", "data2vec")
 """On JAX and TensorFlow: each form of relative positions; the goldens have the other switches."""
 ANY_SIZE = [name for name in FEW if "relative_position_bias" not in FAMILIES[name]]
 PLAIN = {
-    "map": {"classifier": "map", "representation_size": 7},
+    "map": {"pooling": "map", "representation_size": 7},
     "hybrid": HYBRID,
     "oblong": {"image_size": (24, 16), "channels": 1},
 }
@@ -186,13 +186,13 @@ def test_read_tokens_gives_the_weight_of_each_token_in_the_pooling(fields):
         for tensor in (pool.input, pool.output)
     )
     mixed = np.einsum("bt,btm->bm", shares, tokens)
-    if model.config.classifier in ("token", "gap"):
+    if model.config.pooling in ("token", "gap"):
         assert_close(pooled, mixed)
-    elif model.config.classifier == "token_and_mean":
+    elif model.config.pooling == "token_and_mean":
         last, mean = pooled.reshape(2, 2, -1).swapaxes(0, 1)
         count = model.config.class_token_blocks
         assert_close((count * last + mean) / (count + 1), mixed)
-    elif model.config.classifier == "map":
+    elif model.config.pooling == "map":
         assert (shares[:, : model.config.num_prefix_tokens] == 0).all()
     else:
         assert_close(pooled.mean(1), mixed)

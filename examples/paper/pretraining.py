@@ -77,7 +77,7 @@ class Pretraining:
 
 _DROPOUT = {"dropout_rate": 0.1}
 _SIGMOID = {"head_bias_init": -10.0}
-_PLAIN_FIELDS = {"classifier": "gap", "position": "sincos2d"}
+_PLAIN_FIELDS = {"pooling": "gap", "position": "sincos2d"}
 
 PRETRAINING: dict[str, Pretraining] = {
     "vit_b_i21k": Pretraining(

@@ -47,7 +47,7 @@ def fields_from(
         if symbol in size and not (is_hybrid and symbol == "c")
     }
     fields |= _parts(bindings)
-    fields |= _classifier(bindings, is_twice_as_wide=size.get("e") == 2 * size.get("m", 0))
+    fields |= _pooling(bindings, is_twice_as_wide=size.get("e") == 2 * size.get("m", 0))
     if "f" in votes and (width := _packed_width(votes["f"], bindings)):
         fields |= {"mlp": "gated", "mlp_dim": width}
     if "pool f" in size:
@@ -62,22 +62,22 @@ def fields_from(
     return fields
 
 
-def _classifier(paths: Collection[str], is_twice_as_wide: bool) -> dict[str, Any]:
-    """Returns the classifier that weights show, and whether there is a class token.
+def _pooling(paths: Collection[str], is_twice_as_wide: bool) -> dict[str, Any]:
+    """Returns the pooling that weights show, and whether there is a class token.
 
     Args:
         paths: templates of the paths of weights in a file.
         is_twice_as_wide: whether the head reads two vectors.
     """
     has_token = "class_token/token" in paths
-    classifier = "token" if has_token else "gap"
+    pooling = "token" if has_token else "gap"
     if any(path.startswith("pool/") for path in paths):
-        classifier = "map"
+        pooling = "map"
     if any(path.startswith("head/{head}/") for path in paths):
-        classifier = "token_and_distillation"
+        pooling = "token_and_distillation"
     if "head/kernel" in paths and is_twice_as_wide:
-        classifier = "token_and_mean"
-    return {"classifier": classifier, "class_token": True if has_token else None}
+        pooling = "token_and_mean"
+    return {"pooling": pooling, "class_token": True if has_token else None}
 
 
 def _parts(paths: Collection[str]) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def _parts(paths: Collection[str]) -> dict[str, Any]:
     for word in LEXICON:
         for condition in word.conditions:
             name, _, part = condition.field.partition(".")
-            if name not in _FIELDS or name == "classifier" or condition.is_met_by_others:
+            if name not in _FIELDS or name == "pooling" or condition.is_met_by_others:
                 continue
             values.setdefault(name, set()).add(condition.value)
             if word.path in paths:

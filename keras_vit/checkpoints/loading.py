@@ -72,7 +72,7 @@ def load(source: str | os.PathLike[str] | Source, **arguments: Any) -> "VisionTr
             that the adapter names.
         **arguments: the arguments above by name, and fields of `ViTConfig`. A caller may change
             `representation_size` to None (which leaves the layer out), the dropout rates,
-            `numerics` (a dict changes the numerics that it names), and `classifier` between its
+            `numerics` (a dict changes the numerics that it names), and `pooling` between its
             pooled and unpooled form. Any other field must agree with the file. Another
             `patch_size` resizes the projection of patches as FlexiViT does
             (`adapt.resize_patches`) and, with them, the positions.

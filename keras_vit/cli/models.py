@@ -128,7 +128,7 @@ def info(source: str, /, *, fields: Fields = _STORED, json: bool = False) -> Non
     show(json, ("fact", "value"), list(facts.items()), {**facts, "array_shapes": arrays})
 
 
-_FIELDS = "classifier hidden_size mlp_dim num_heads num_layers channels"
+_FIELDS = "pooling hidden_size mlp_dim num_heads num_layers channels"
 
 
 def _model_facts(config: "ViTConfig", size_known: bool) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class Probe:
     Args:
         block: number of the block whose tokens are the features, from 0; None for the model's own
             output.
-        pooling: `"token"`, `"gap"` or `"token_and_mean"`, see `ViTConfig.classifier`; None for the
+        pooling: `"token"`, `"gap"` or `"token_and_mean"`, see `ViTConfig.pooling`; None for the
             model's own output.
         l2: strength of the regularisation.
         accuracy: share of images that the classifier without them gets right (leave-one-out), by
@@ -290,7 +290,7 @@ def _fields_of(config: ViTConfig, block: int | None, pooling: str | None) -> dic
     before_norm = config.numerics.pool_before_norm
     return {
         "num_layers": block + 1,
-        "classifier": pooling,
+        "pooling": pooling,
         "class_token": config.has_class_token,
         "class_token_blocks": 1,
         "class_token_in_mean": False,

@@ -88,7 +88,7 @@ def read_tokens(model: VisionTransformer, images: Any, batch_size: int = 32) -> 
     Raises:
         ConfigError: the model does not pool.
     """
-    if expect_model(model).config.classifier != "map":
+    if expect_model(model).config.pooling != "map":
         rows, columns = grid_of(model, images)
         shares = share_tokens(model.config, rows * columns + model.config.num_prefix_tokens)
         return np.tile(shares, (len(images), 1))
@@ -104,7 +104,7 @@ def share_tokens(config: ViTConfig, num_tokens: int) -> np.ndarray:
     if not config.is_pooled:
         raise ConfigError(
             "The head of a pooled model reads a share of each token; this model does not pool: "
-            f"classifier={config.classifier!r}."
+            f"pooling={config.pooling!r}."
         )
     place = np.arange(num_tokens)
     averaged = place >= (0 if config.class_token_in_mean else config.num_prefix_tokens)
@@ -115,7 +115,7 @@ def share_tokens(config: ViTConfig, num_tokens: int) -> np.ndarray:
         "gap": mean,
         "token_and_mean": (tokens * (place < 1) + mean) / (tokens + 1),
         "token_and_distillation": (place < 2) / 2,
-    }[config.classifier]
+    }[config.pooling]
     return shares.astype("float32")
 
 

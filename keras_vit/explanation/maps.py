@@ -62,7 +62,7 @@ def explain(
     | `"random"` | uniform numbers, as a baseline | `seed=0` |
     | `"centre"` | the middle of the image, as a baseline | |
 
-    `block="pool"` is the attention pooling of `classifier="map"`, and the default there.
+    `block="pool"` is the attention pooling of `pooling="map"`, and the default there.
     `head=None` is the mean over the heads. `baseline` is a pixel or an image in the model's range;
     the default is black. `occlusion` runs the model once for every patch.
 

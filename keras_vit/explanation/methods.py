@@ -35,8 +35,8 @@ def attention(
 ) -> OneBatch:
     """Attention of the head's input to the patches, in one block."""
     if block is None:
-        block = "pool" if model.config.classifier == "map" else -1
-    if block == "pool" and model.config.classifier == "map":
+        block = "pool" if model.config.pooling == "map" else -1
+    if block == "pool" and model.config.pooling == "map":
         heads = model.get_layer("pool").num_heads
     else:
         block = index = _block(model, block)
@@ -79,21 +79,21 @@ def relevance(model: VisionTransformer) -> OneBatch:
     blocks = range(model.config.num_layers)
     names = [f"block_{i}/attention" for i in blocks]
     pool = model.get_layer("pool")
-    if model.config.classifier == "map":
+    if model.config.pooling == "map":
         names.append("pool/attention")
 
     def of_batch(images: Any, chosen: Any) -> Any:
         rows, columns = grid_of(model, images)
         batch, tokens = images.shape[0], rows * columns + model.config.num_prefix_tokens
         shapes = [(batch, model.config.num_heads, tokens, tokens)] * len(blocks)
-        if model.config.classifier == "map":
+        if model.config.pooling == "map":
             shapes.append((batch, pool.num_heads, 1, tokens - pool.skip))
         gradients, weights = _slopes(model, images, chosen, dict(zip(names, shapes, strict=True)))
         seen = [ops.mean(ops.relu(g * a), axis=1) for g, a in zip(gradients, weights, strict=True)]
         total = ops.eye(tokens, dtype="float32")[None]
         for step in seen[: len(blocks)]:
             total = total + step @ total
-        if model.config.classifier == "map":
+        if model.config.pooling == "map":
             row = ops.pad(seen[-1], [(0, 0), (0, 0), (pool.skip, 0)])
         else:
             row = ops.convert_to_tensor(share_tokens(model.config, tokens))[None, None]
@@ -255,7 +255,7 @@ def _slopes(
 
 def _block(model: VisionTransformer, block: int | str) -> int:
     if not isinstance(block, int) or isinstance(block, bool):
-        pool = ' or "pool"' if model.config.classifier == "map" else ""
+        pool = ' or "pool"' if model.config.pooling == "map" else ""
         raise ConfigError(f"block={block!r}: expected the index of a block{pool}.")
     return block_index(model, block)
 

@@ -206,7 +206,7 @@ def _attention(model: VisionTransformer, image: np.ndarray, room: int) -> dict[s
         f"block {block}": np.einsum("bt,bhtk->bhk", shares, weights)[0]
         for block, weights in maps.items()
     }
-    if model.config.classifier == "map":
+    if model.config.pooling == "map":
         read["pooling"] = probe_weights(model, image)[0]
     rows, largest = _eight_bits(np.concatenate([_with_mean(w[:, prefix:]) for w in read.values()]))
     sides = zip(model.config.stride, model.config.image_size or (), strict=True)

@@ -96,7 +96,7 @@ def flops(
         parts[part] += count
         first = first or count
     parts["attention_products"] = config.num_layers * 4 * tokens**2 * config.hidden_size
-    if config.classifier == "map":
+    if config.pooling == "map":
         parts["pooling"] += 4 * attended * config.hidden_size
     counted = {part: parts[part] for part in (*_PARTS, "attention_products") if parts[part]}
     return Flops(counted, 3 * sum(counted.values()) - first)

@@ -17,7 +17,7 @@ from keras_vit.layers.precision import float32_under_mixed
 from keras_vit.layers.relative_position_bias import RelativePositionBias
 from keras_vit.layers.rms_norm import norm_layer
 from keras_vit.models.config import ViTConfig
-from keras_vit.models.config.vit_rules import POOLINGS
+from keras_vit.models.config.vit_rules import STAGE_POOLINGS
 
 if kernels.have_whole_block:
     from keras_vit.layers import torch_block
@@ -199,7 +199,7 @@ class Graph:
         valid = self.stage_names()
         for name in names:
             tokens, _, pooling = str(name).rpartition("/")
-            if name not in valid and tokens in valid and pooling in POOLINGS.words:
+            if name not in valid and tokens in valid and pooling in STAGE_POOLINGS.words:
                 kinds = " or ".join(each.kind for each in self.poolings)
                 raise ConfigError(
                     f"stage={tokens!r} has no pooling={pooling!r}. This model pools the tokens of "
@@ -467,7 +467,7 @@ def _block(config: ViTConfig, i: int, policy: Any, remat: bool, float32: Any) ->
 
 def _pool(config: ViTConfig, policy: Any) -> Any:
     """Returns the layer from encoded tokens to the input of the head."""
-    kind, skip = config.classifier, config.num_prefix_tokens
+    kind, skip = config.pooling, config.num_prefix_tokens
     if kind == "map":
         return layers.MAPHead(
             config.map_num_heads or config.num_heads,
@@ -522,7 +522,7 @@ def _head_layers(config: ViTConfig, float32: Any) -> list[Any]:
 
 def _head(config: ViTConfig, float32: Any) -> Any:
     """Returns the linear classifier, or two for a class token and a distillation token."""
-    if config.classifier == "token_and_distillation":
+    if config.pooling == "token_and_distillation":
         return layers.DistilledHead(
             config.num_classes, config.head_bias_init, dtype=float32, name="head"
         )

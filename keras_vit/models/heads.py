@@ -31,7 +31,7 @@ def with_head(model: Any, head: keras.layers.Dense, labels: Labels | None) -> An
     if head.kernel.shape[0] != width or not model.config.is_pooled:
         raise ConfigError(
             f"The head reads vectors of width {head.kernel.shape[0]}; the pre_logits of this model "
-            f"have {width} and classifier={model.config.classifier!r}. A head on the output of "
+            f"have {width} and pooling={model.config.pooling!r}. A head on the output of "
             "another layer has no place in the model."
         )
     activation = keras.activations.serialize(head.activation)
@@ -57,7 +57,7 @@ def read_head(model: Any, path: Any, labels: Labels | None, allow_pickle_weights
     config, width = model.config, model.get_layer("pre_logits").output.shape[-1]
     fields: dict[str, Any] = {}
     has_both = (
-        config.classifier in ("token", "gap", "token_and_mean")
+        config.pooling in ("token", "gap", "token_and_mean")
         and config.has_class_token
         and not config.numerics.pool_before_norm
         and config.representation_size is None
@@ -65,12 +65,12 @@ def read_head(model: Any, path: Any, labels: Labels | None, allow_pickle_weights
     )
     blocks = {2 * config.hidden_size: 1, 5 * config.hidden_size: 4}.get(weight[1], 0)
     if has_both and 0 < blocks <= config.num_layers:
-        fields = {"classifier": "token_and_mean", "class_token_blocks": blocks}
+        fields = {"pooling": "token_and_mean", "class_token_blocks": blocks}
         fields |= {"class_token_in_mean": False}
     elif weight[1] != width or not config.is_pooled:
         raise CheckpointError(
             f"{path}: the head reads vectors of width {weight[1]}; the pre_logits of this model "
-            f"have {width} and classifier={config.classifier!r}. It belongs to another encoder."
+            f"have {width} and pooling={config.pooling!r}. It belongs to another encoder."
         )
     return copy_with_head(model, arrays["weight"].T, arrays["bias"], labels, fields)
 
@@ -91,8 +91,8 @@ def head_from_embeddings(
     width = model.get_layer("pre_logits").output.shape[-1]
     if not model.config.is_pooled:
         raise ConfigError(
-            f"The embedding of an image is one vector; this model has classifier="
-            f"{model.config.classifier!r}."
+            f"The embedding of an image is one vector; this model has pooling="
+            f"{model.config.pooling!r}."
         )
     rows = []
     for label, texts in zip(labels, vectors, strict=True):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_vit.errors import ConfigError
-from keras_vit.models.config.vit_rules import POOLINGS
+from keras_vit.models.config.vit_rules import STAGE_POOLINGS
 from keras_vit.models.inference import run
 
 
@@ -62,7 +62,7 @@ def stage_of(model: Any, stage: str | None = None, pooling: str | None = None) -
     Raises:
         ConfigError: the model has no such stage; or a pooling of this kind, or of this stage.
     """
-    POOLINGS.check("pooling", pooling)
+    STAGE_POOLINGS.check("pooling", pooling)
     if pooling is None:
         name = "pre_logits" if stage is None else stage
     else:

@@ -483,7 +483,7 @@ class VisionTransformer(keras.Model):
                 representation_size)`; its activation is `"softmax"`, `"sigmoid"` or linear. Or the
                 path of a file with `weight` `(classes, width)` and `bias`, as DINOv2 and DINOv3
                 publish linear heads for ImageNet; they read class token and mean of the patches,
-                and so does the copy, by `classifier="token_and_mean"`, with
+                and so does the copy, by `pooling="token_and_mean"`, with
                 `class_token_blocks=4` for the heads that read four blocks (`..._linear4_head.pth`).
             labels: one name per class, as for `VisionTransformer`.
             allow_pickle_weights: as for `keras_vit.checkpoints.load`; for a `.pth` file.

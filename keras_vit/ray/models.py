@@ -16,7 +16,7 @@ from keras_vit.errors import ConfigError
 from keras_vit.evaluation.extraction import OUTPUT_DTYPES, finite
 from keras_vit.images.class_names import top_labels
 from keras_vit.models.config.rules import COUNT
-from keras_vit.models.config.vit_rules import POOLINGS
+from keras_vit.models.config.vit_rules import STAGE_POOLINGS
 from keras_vit.models.inference import run
 from keras_vit.models.tokens import stage_of
 from keras_vit.ray.storage import is_address, pyarrow, read_bytes
@@ -175,7 +175,7 @@ class Embed(_PerImage):
         output_dtype: str = "float32",
         **options: Any,
     ) -> None:
-        POOLINGS.check("pooling", pooling)  # before a model is loaded
+        STAGE_POOLINGS.check("pooling", pooling)  # before a model is loaded
         OUTPUT_DTYPES.check("output_dtype", output_dtype)
         super().__init__(preset, **options)
         self._output_dtype = output_dtype

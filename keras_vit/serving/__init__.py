@@ -13,7 +13,7 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING, Any
 
-from keras_vit.models.config.vit_rules import POOLINGS
+from keras_vit.models.config.vit_rules import STAGE_POOLINGS
 from keras_vit.serving.settings import Settings
 from keras_vit.support.extras import import_extra
 
@@ -88,7 +88,7 @@ def serve(
 
     checkpoint = Source.of(source)  # an unknown name is refused before a backend starts
     check_installed()
-    POOLINGS.check("pooling", pooling)  # before a model is loaded
+    STAGE_POOLINGS.check("pooling", pooling)  # before a model is loaded
     from keras_vit.checkpoints.loading import load_to_answer
     from keras_vit.serving import server
     from keras_vit.support import backend

@@ -1,9 +1,9 @@
 """The models that a dialect can hold: the fields that differ from the paper's, and its refusals."""
 
 _TOWER = {"num_classes": 0, "resnet": None}
-_CLIP = {**_TOWER, "classifier": "token", "pre_norm": True, "patch_bias": False}
+_CLIP = {**_TOWER, "pooling": "token", "pre_norm": True, "patch_bias": False}
 _DINOV2 = {
-    "classifier": "token_and_mean",
+    "pooling": "token_and_mean",
     "num_classes": 3,
     "layer_scale": True,
     "mask_token": True,
@@ -14,7 +14,7 @@ _DINOV2 = {
 
 _DINOV3 = {
     **_TOWER,
-    "classifier": "token",
+    "pooling": "token",
     "position": "none",
     "rope": {"form": "dinov3", "theta": 100.0},
     "num_registers": 2,
@@ -48,13 +48,13 @@ HOMES = {
         "position_before_registers": True,
     },
     "transformers/dinov3_vit": _DINOV3,
-    "transformers/deit": {"classifier": "token", "distillation_token": True},
-    "transformers/vit_mae": {**_TOWER, "classifier": "token"},
+    "transformers/deit": {"pooling": "token", "distillation_token": True},
+    "transformers/vit_mae": {**_TOWER, "pooling": "token"},
     **{
         f"transformers/{family}": {
             **_SQUARE,
             "resnet": None,
-            "classifier": "token",
+            "pooling": "token",
             "class_token": True,
             "num_classes": 3,
             "position": "none",
@@ -64,27 +64,27 @@ HOMES = {
         }
         for family in ("beit", "data2vec-vision")
     },
-    "transformers/ijepa": {"classifier": "gap", "class_token": False},
+    "transformers/ijepa": {"pooling": "gap", "class_token": False},
     "transformers/clip_vision_model": _CLIP,
     "transformers/clip_vision_model_with_projection": {**_CLIP, "projection_dim": 5},
     "transformers/clip_classifier": {
         **_CLIP,
         "num_classes": 3,
-        "classifier": "gap",
+        "pooling": "gap",
         "class_token": True,
         "final_norm": False,
     },
-    "transformers/siglip_vision_model": {**_TOWER, "classifier": "map", "class_token": False},
+    "transformers/siglip_vision_model": {**_TOWER, "pooling": "map", "class_token": False},
     "transformers/siglip_classifier": {
-        "classifier": "gap",
+        "pooling": "gap",
         "class_token": False,
         "num_classes": 3,
     },
-    "transformers/siglip2_vision_model": {**_TOWER, **_PACKED, "classifier": "map"},
-    "transformers/siglip2_classifier": {**_PACKED, "classifier": "gap", "num_classes": 3},
+    "transformers/siglip2_vision_model": {**_TOWER, **_PACKED, "pooling": "map"},
+    "transformers/siglip2_classifier": {**_PACKED, "pooling": "gap", "num_classes": 3},
     "timm/naflex": {
         **{key: value for key, value in _PACKED.items() if key != "class_token"},
-        "classifier": "map",
+        "pooling": "map",
         "num_registers": 1,
         "position_before_class": True,
     },
@@ -93,26 +93,26 @@ HOMES = {
         for family in ("metaclip_2", "chinese_clip", "altclip", "git", "owlvit", "owlv2")
     },
     **{
-        f"transformers/{family}_vision_model": {**_TOWER, "classifier": "token"}
+        f"transformers/{family}_vision_model": {**_TOWER, "pooling": "token"}
         for family in ("blip", "blip_2", "instructblip")
     },
     **{
-        f"transformers/{family}_vision": {**_TOWER, "classifier": "gap", "class_token": False}
+        f"transformers/{family}_vision": {**_TOWER, "pooling": "gap", "class_token": False}
         for family in ("idefics3", "smolvlm")
     },
     "transformers/internvl_vision": {
         **_TOWER,
-        "classifier": "token",
+        "pooling": "token",
         "layer_scale": True,
         "final_norm": False,
     },
-    "torchvision": {**_SQUARE, "classifier": "token", "num_classes": 3},
-    "keras_hub/deit": {"classifier": "token", "class_token": True, "distillation_token": True},
+    "torchvision": {**_SQUARE, "pooling": "token", "num_classes": 3},
+    "keras_hub/deit": {"pooling": "token", "class_token": True, "distillation_token": True},
     "keras_hub/dinov2": {
         **_DINOV2,
         **_SQUARE,
         **_TOWER,
-        "classifier": "token",
+        "pooling": "token",
         "num_registers": 2,
         "position_before_registers": True,
     },
@@ -121,7 +121,7 @@ HOMES = {
     "keras_hub/siglip_vision": {
         **_TOWER,
         **_SQUARE,
-        "classifier": "map",
+        "pooling": "map",
         "class_token": False,
     },
 }

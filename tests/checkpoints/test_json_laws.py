@@ -50,9 +50,9 @@ OTHERS = (
     {"stochastic_depth_rate": 0.25},
     {"layer_scale_init": 0.5},
     {"projection_dim": 7},
-    {"classifier": "token", "num_classes": 0},
+    {"pooling": "token", "num_classes": 0},
     {"regression": True},
-    {"classifier": "token_and_distillation"},
+    {"pooling": "token_and_distillation"},
     {"mlp_dim": 40},
     {"num_heads": 4},
     {"num_layers": 5},
@@ -60,11 +60,11 @@ OTHERS = (
     {"channels": 1},
     {"num_classes": 0},
     {"num_classes": 2},
-    {"classifier": "gap"},
-    {"classifier": "gap", "class_token": True},
-    {"classifier": "gap", "class_token": True, "class_token_in_mean": True},
-    {"classifier": "token_and_mean", "class_token_blocks": 2},
-    {"classifier": "map"},
+    {"pooling": "gap"},
+    {"pooling": "gap", "class_token": True},
+    {"pooling": "gap", "class_token": True, "class_token_in_mean": True},
+    {"pooling": "token_and_mean", "class_token_blocks": 2},
+    {"pooling": "map"},
     {"position_before_class": True},
     {"qkv_bias": False},
     {"representation_size": 9},
@@ -80,16 +80,16 @@ OTHERS = (
     {"sub_norm_mlp": True},
     {"layer_scale": True},
     {"position": "none"},
-    {"classifier": "map", "class_token": True, "prefix_in_map": False},
-    {"classifier": "map", "map_num_heads": 4},
-    {"classifier": "map", "map_mlp_dim": 8},
+    {"pooling": "map", "class_token": True, "prefix_in_map": False},
+    {"pooling": "map", "map_num_heads": 4},
+    {"pooling": "map", "map_mlp_dim": 8},
     {"rope": {"form": "axial", "indexing": "xy", "reference_grid": (4, 4), "offset": 1.0}},
     {"projection_bias": False, "mlp_bias": False},
     {
         **{"norm": "rms", "mlp": "gated", "patch_norm": True},
-        **{"layer_norm_epsilon": 1e-5, "classifier": "gap"},
+        **{"layer_norm_epsilon": 1e-5, "pooling": "gap"},
     },
-    {"pool_before_norm": True, "classifier": "gap"},
+    {"pool_before_norm": True, "pooling": "gap"},
     {"relative_position_bias": None},
     {"relative_position_bias": "shared"},
     {"layer_scale": False},
@@ -97,7 +97,7 @@ OTHERS = (
     {"image_size": (32, 32)},
     {"patch_size": (4, 4)},
     {"patch_size": 4, "image_size": 32},
-    {"classifier": "token", "pool_before_norm": False},
+    {"pooling": "token", "pool_before_norm": False},
     *(
         {
             **{"relative_position_bias": kind, "rope": None, "mlp": "plain", "num_registers": 0},
@@ -183,7 +183,7 @@ def test_a_row_reads_the_field_that_it_has_written(dialect, table, row):
         written += bool(row.write_for(facts))
         stated = stated_by(dialect, files)
         if stated["class_token"] is None:
-            stated["class_token"] = stated["classifier"] == "token"
+            stated["class_token"] = stated["pooling"] == "token"
         for field in row.fields:
             want, got = facts.get(field), stated[field]
             if field == "class_token":

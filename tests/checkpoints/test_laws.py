@@ -18,7 +18,7 @@ from keras_vit.checkpoints.transfer import weights_by_path
 from keras_vit.checkpoints.translate import plan
 from keras_vit.errors import CheckpointError
 from keras_vit.models.builders import list_variants, variant
-from keras_vit.models.config import CLASSIFIERS, Numerics, ViTConfig
+from keras_vit.models.config import POOLINGS, Numerics, ViTConfig
 from keras_vit.models.weights import lexicon
 from tests.checkpoints.headers import Headers
 from tests.checkpoints.homes import HOMES, beyond_library
@@ -45,7 +45,7 @@ def configs(draw) -> ViTConfig:
         image_size=(draw(st.integers(48, 64)), draw(st.integers(48, 64))),
         channels=draw(st.integers(1, 4)),
         num_classes=draw(st.integers(0, 5)),
-        classifier=draw(st.sampled_from(CLASSIFIERS)),
+        pooling=draw(st.sampled_from(POOLINGS)),
         representation_size=draw(st.none() | st.integers(1, 7)),
         position=draw(st.sampled_from(("learned", "sincos2d"))),
         position_before_class=draw(st.booleans()),
@@ -62,7 +62,7 @@ CONCESSIONS = (
     {"qkv_bias": True},
     {"representation_size": None},
     {"image_size": (48, 48), "patch_size": (2, 2)},
-    {"classifier": "token"},
+    {"pooling": "token"},
     {"mlp_dim": 16, "num_heads": 2, "hidden_size": 16},
 )
 """Changes to a drawn model, made one after the other until a library can express it."""
@@ -120,8 +120,8 @@ def test_a_name_for_a_layer_that_the_lexicon_lacks_is_an_error():
     "fields",
     [
         {},
-        {"classifier": "map", "position": "sincos2d"},
-        {"classifier": "gap", "representation_size": 12, "num_classes": 0},
+        {"pooling": "map", "position": "sincos2d"},
+        {"pooling": "gap", "representation_size": 12, "num_classes": 0},
         {"resnet": {"num_layers": [2, 1], "width_factor": 0.5}, "patch_size": 1},
         *FAMILIES.values(),
     ],
@@ -172,11 +172,11 @@ def test_a_written_file_is_read_as_the_same_model(dialect, config, prefix):
     moves = plan(config, dialect, prefix)
     shapes = {move.name: move.file_shape for move in moves}
     asked = {}
-    if "unpooled" in config.classifier:  # the arrays are those of the pooled form
-        asked["classifier"] = config.classifier
+    if "unpooled" in config.pooling:  # the arrays are those of the pooled form
+        asked["pooling"] = config.pooling
     if not files:
-        if config.classifier == "gap":  # an encoder alone does not show its pooling
-            asked["classifier"] = "gap"
+        if config.pooling == "gap":  # an encoder alone does not show its pooling
+            asked["pooling"] = "gap"
         asked["image_size"] = config.image_size
         asked["num_heads"] = config.num_heads  # a fused axis hides the number of heads
     if dialect.name == "keras_vit":  # config.json of a preset states the arithmetic

@@ -74,7 +74,7 @@ def test_names_and_shapes_determine_dialect_and_sizes(preset):
     if preset["dialect"] == "keras_hub":  # whose task.json states the head
         assert found.fields["num_heads"] == config.num_heads
     else:
-        sizes += ("num_classes", "representation_size", "classifier")
+        sizes += ("num_classes", "representation_size", "pooling")
         assert "num_heads" not in found.fields
     assert {name: found.fields[name] for name in sizes} == {n: getattr(config, n) for n in sizes}
     assert found.fields["resnet"] == (config.resnet and config.resnet.to_dict())

@@ -20,12 +20,12 @@ pytestmark = pytest.mark.on_one_backend("torch")
 
 EXACT = {"numerics": {"gelu": "exact"}}
 SINCOS = ({"position": "sincos2d"}, "position other than 'learned'")
-NO_POOLING = {"classifier": "map"}
+NO_POOLING = {"pooling": "map"}
 CLASS_POSITION = ({"position_before_class": True}, "position_before_class other than False")
 OTHER_GRID = ({"position_grid": (3, 3)}, "positions stored for another grid than that of image_si")
-MEAN_BESIDE_A_TOKEN = {"classifier": "gap", "class_token": True}
+MEAN_BESIDE_A_TOKEN = {"pooling": "gap", "class_token": True}
 TOWER = {"num_classes": 0}
-POOLED_TOWER = {"num_classes": 0, "classifier": "map", "class_token": False}
+POOLED_TOWER = {"num_classes": 0, "pooling": "map", "class_token": False}
 BIAS = {"qkv_bias": (True, False, True), "relative_position_bias": "block", "position": "none"}
 INEXPRESSIBLE = {
     "google": (
@@ -75,13 +75,13 @@ INEXPRESSIBLE = {
     "transformers/flava_image_model": ((TOWER, "an image model without the text"),),
     "timm/naflex": ((NO_POOLING, "native_aspect other than True"),),
     "timm/eva": (
-        ({**BIAS, "classifier": "gap"}, "no class token beside a relative position bias"),
+        ({**BIAS, "pooling": "gap"}, "no class token beside a relative position bias"),
         ({**BIAS, "num_registers": 2}, "registers beside a relative position bias"),
         ({"qkv_bias": (True, True, False)}, "timm's Eva has a bias of the key only beside both"),
     ),
     "transformers/beit": (
         ({**BIAS, "image_size": (16, 32)}, "patches or a grid that are not square"),
-        ({**BIAS, "classifier": "gap"}, "without a class token"),
+        ({**BIAS, "pooling": "gap"}, "without a class token"),
     ),
 }
 

@@ -137,7 +137,7 @@ def test_a_new_head_is_zero_and_logged(caplog):
 
 def test_positions_are_resized_to_a_grid_with_an_equal_number_of_cells(tmp_path):
     """From 4x9 to 6x6."""
-    model = random_tiny(image_size=(32, 72), classifier="gap")
+    model = random_tiny(image_size=(32, 72), pooling="gap")
     checkpoints.save(model, tmp_path / "x.npz")
     square = checkpoints.load(tmp_path / "x.npz", position_grid=(4, 9), image_size=48)
     stored = keras.ops.convert_to_numpy(model.get_layer("position_embedding").embedding)
@@ -154,7 +154,7 @@ def test_load_passes_arguments_to_the_model():
     )
     assert (model.dtype_policy.name, model.name) == ("mixed_bfloat16", "mine")
     assert model.input_shape == (None, 3, 16, 16)
-    assert checkpoints.load(SOURCE, classifier="token_unpooled").output_shape == (None, 17, 7)
+    assert checkpoints.load(SOURCE, pooling="token_unpooled").output_shape == (None, 17, 7)
 
 
 def test_numerics_of_layers_that_a_model_lacks_do_not_prevent_saving(tmp_path):

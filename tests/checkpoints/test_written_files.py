@@ -20,8 +20,8 @@ ANY_SIZE = {"image_size": None, "position_grid": (3, 2), "channels": 1, "qkv_bia
 MODELS = {
     "timm": (
         ANY_SIZE,
-        {"classifier": "gap", "numerics": {"gelu": "exact", "pool_before_norm": True}},
-        {"classifier": "map", "class_token": True, "position_before_class": True},
+        {"pooling": "gap", "numerics": {"gelu": "exact", "pool_before_norm": True}},
+        {"pooling": "map", "class_token": True, "position_before_class": True},
     ),
     "transformers": (
         ANY_SIZE,
@@ -31,7 +31,7 @@ MODELS = {
     ),
     "keras_hub": (
         {"representation_size": 9},
-        {"classifier": "gap", "class_token": True, "class_token_in_mean": True},
+        {"pooling": "gap", "class_token": True, "class_token_in_mean": True},
         {"image_size": (24, 16), "patch_size": (4, 8), "channels": 1},
         {"numerics": {"gelu": "exact", "layer_norm_epsilon": 1e-3}},
         {"num_classes": 0},
@@ -82,7 +82,7 @@ def test_a_library_gives_the_official_outputs_from_official_weights(dialect, nam
     """config.json tells the library the GELU, epsilons, pooling and place of the class token."""
     case, want = CASES[name], expected(name)
     config = {"image_size": tuple(case["config"]["image_size"])}
-    config["classifier"] = case["config"]["classifier"]
+    config["pooling"] = case["config"]["pooling"]
     keras_vit.convert(FOLDER / case["checkpoint"], tmp_path / "x", dialect, **config)
     found = outputs_of(dialect, tmp_path / "x", want["image"])
     assert relative_error(found, want["logits" if "logits" in want else "pre_logits"]) <= 1e-5

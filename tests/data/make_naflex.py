@@ -130,7 +130,7 @@ def make_timm() -> None:
         pretrained = {
             **{"input_size": [3, 20, 20], "crop_pct": 1.0, "interpolation": "bicubic"},
             **{"mean": [0.5] * 3, "std": [0.5] * 3, "num_classes": arguments["num_classes"]},
-            **{"first_conv": "embeds.proj", "classifier": "head"},
+            **{"first_conv": "embeds.proj", "pooling": "head"},
         }
         content = {
             "architecture": architecture,

@@ -99,7 +99,7 @@ def bilinear(logits, size):
 FORMS = [
     ({}, {}),
     ({}, {"blocks": (0, 1), "class_token": True}),
-    ({"classifier": "gap", "num_registers": 2, "data_format": "channels_first"}, {}),
+    ({"pooling": "gap", "num_registers": 2, "data_format": "channels_first"}, {}),
 ]
 
 
@@ -252,7 +252,7 @@ def test_models_and_features_that_do_not_fit_are_refused(model, probe):
     with refused("there is no block 2; the model has 2"):
         dense_probe(model, images, labels, blocks=(2,))
     with refused("no class token"):
-        dense_probe(model_of(classifier="gap"), images, labels, class_token=True)
+        dense_probe(model_of(pooling="gap"), images, labels, class_token=True)
     with refused("The probe reads 16 features .* and 32 features in as many"):
         probe.predict(model_of(hidden_size=32), images)
 

@@ -100,7 +100,7 @@ def test_another_model_is_refused(model, tmp_path):
     with pytest.raises(ConfigError, match="The probe reads 32 features.*64 features in as many"):
         probe.predict(model_of(hidden_size=32), picture(24, 24))
     with pytest.raises(ConfigError, match="no class token"):
-        probe.predict(model_of(classifier="gap"), picture(24, 24))
+        probe.predict(model_of(pooling="gap"), picture(24, 24))
 
 
 @pytest.mark.parametrize(

@@ -53,12 +53,12 @@ def test_a_folder_becomes_a_classifier_that_knows_its_wrong_label(folder):
 
 
 KINDS = [
-    {"classifier": "token"},
-    {"classifier": "gap", "num_registers": 2},
-    {"classifier": "map"},
-    {"classifier": "gap", "class_token": True, "numerics": {"pool_before_norm": True}},
-    {"classifier": "token_and_distillation"},
-    {"classifier": "token", "representation_size": 12},
+    {"pooling": "token"},
+    {"pooling": "gap", "num_registers": 2},
+    {"pooling": "map"},
+    {"pooling": "gap", "class_token": True, "numerics": {"pool_before_norm": True}},
+    {"pooling": "token_and_distillation"},
+    {"pooling": "token", "representation_size": 12},
 ]
 
 

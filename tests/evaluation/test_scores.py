@@ -193,7 +193,7 @@ def test_data_that_do_not_fit_are_refused(message, model, images, classes):
 
 def test_models_lists_and_bins_that_do_not_fit_are_refused(model, images, classes):
     """A model without one prediction per image, too few or too many lists, no bins."""
-    for fields in ({"num_classes": 0}, {"classifier": "unpooled"}):
+    for fields in ({"num_classes": 0}, {"pooling": "unpooled"}):
         with pytest.raises(ConfigError, match="one prediction per image"):
             evaluate(random_tiny(**fields), (images, classes))
     for count, message in ((22, "22 lists; more images"), (24, "24 lists for 23 images")):

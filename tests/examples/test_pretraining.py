@@ -83,7 +83,7 @@ def test_the_saved_preset_has_the_scores_of_the_held_out_images(desk, unbroken):
         ({"recipe": "plain_s16"}, "Did you mean 'plain_s16_i1k'"),
         ({"variant": "vit_b17"}, "Did you mean 'vit_b16'"),
         ({"accumulate": 3, "batch_size": 8}, "batch_size=8 is not divisible by accumulate=3"),
-        ({"fields": {"classifier": "token"}}, "has classifier=gap, the model classifier=token"),
+        ({"fields": {"pooling": "token"}}, "has pooling=gap, the model pooling=token"),
     ],
 )
 def test_bad_arguments_are_refused_by_name(desk, tmp_path, named, message):
@@ -107,7 +107,7 @@ def test_the_plain_baseline_has_the_settings_of_big_vision():
     rate = optimizer._learning_rate
     assert abs(float(rate(10_000)) - 1e-3) < 1e-9
     assert float(rate(112_603)) < 1e-9
-    with pytest.raises(ConfigError, match="has classifier=gap, the model classifier=token"):
+    with pytest.raises(ConfigError, match="has pooling=gap, the model pooling=token"):
         pretraining_recipe(tiny(), "plain_s16_i1k", 100)
     with pytest.raises(ConfigError, match="Did you mean 'plain_s16_i1k'"):
         pretraining_recipe(model, "plain_s16", 100)

@@ -74,7 +74,7 @@ class Reference:
         return torch.einsum("bhtd,hdm->btm", a @ v, w[f"{at}out/kernel"]) + w[f"{at}out/bias"]
 
     def head(self, y):
-        kind, skip = self.config.classifier, self.config.num_prefix_tokens
+        kind, skip = self.config.pooling, self.config.num_prefix_tokens
         if kind == "map":
             w = self.weights["pool"]
             context = y[:, 0 if self.config.prefix_in_map else skip :]
@@ -107,7 +107,7 @@ class Reference:
 
     def read(self, rows, probe):
         """Combines the rows of a matrix over tokens as the head combines tokens."""
-        kind, skip = self.config.classifier, self.config.num_prefix_tokens
+        kind, skip = self.config.pooling, self.config.num_prefix_tokens
         if kind == "map":
             return (probe @ rows[:, 0 if self.config.prefix_in_map else skip :])[:, 0]
         mean = rows[:, skip:].mean(1)

@@ -16,15 +16,15 @@ from tests.models.inference.test_inference import Pauses
 
 MODELS = {
     "token, any size": {"image_size": None, "position_grid": (2, 2), "num_layers": 2},
-    "map": {"classifier": "map", "class_token": True, "prefix_in_map": False},
+    "map": {"pooling": "map", "class_token": True, "prefix_in_map": False},
     "hybrid, registers": {
         **HYBRID,
         "image_size": (24, 16),
-        "classifier": "token_and_mean",
+        "pooling": "token_and_mean",
         "num_registers": 2,
     },
     "gap, channels first": {
-        "classifier": "gap",
+        "pooling": "gap",
         "data_format": "channels_first",
         "image_size": (16, 24),
     },
@@ -32,8 +32,8 @@ MODELS = {
 """Models that together cover the features on which the reading of a map depends."""
 MORE = {
     "plain": {"num_layers": 2},
-    "probe of all": {"classifier": "map", "num_registers": 1, "prefix_in_map": True},
-    "distilled": {"classifier": "token_and_distillation"},
+    "probe of all": {"pooling": "map", "num_registers": 1, "prefix_in_map": True},
+    "distilled": {"pooling": "token_and_distillation"},
 }
 """Further models, for torch alone, because the backends do not differ for them."""
 ON_TORCH = keras.backend.backend() == "torch"

@@ -174,8 +174,8 @@ def test_torch_forward_hooks_change_the_outputs(model, path):
 
 ASSEMBLIES = {
     "token": {"num_registers": 2, "dropout_rate": 0.1, "pre_norm": True, "representation_size": 8},
-    "map": {"classifier": "map", "mask_token": True},
-    "gap": {"classifier": "gap"},
+    "map": {"pooling": "map", "mask_token": True},
+    "gap": {"pooling": "gap"},
 }
 
 

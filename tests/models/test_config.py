@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from keras_vit.errors import ConfigError, KerasViTError
 from keras_vit.models.config import (
-    CLASSIFIERS,
-    FAMILY_CLASSIFIERS,
+    FAMILY_POOLINGS,
     GELU_FORMS,
     MLPS,
     NORMS,
+    POOLINGS,
     POSITION_RESIZES,
     ROPE_FORMS,
     STD_CONV_FORMS,
@@ -52,8 +52,8 @@ WRONG = [
     ({"num_layers": "12"}, ["num_layers", "positive int", "'12'"]),
     ({"num_classes": -1}, ["num_classes", "int", "0 for features", "-1"]),
     ({"num_heads": 3}, ["hidden_size=16", "not divisible", "num_heads=3"]),
-    ({"classifier": "tokne"}, ["classifier='tokne'", "token, gap, map", "mean 'token'"]),
-    ({"classifier": None}, ["classifier=None", "token, gap, map"]),
+    ({"pooling": "tokne"}, ["pooling='tokne'", "token, gap, map", "mean 'token'"]),
+    ({"pooling": None}, ["pooling=None", "token, gap, map"]),
     ({"position": "sincos"}, ["position='sincos'", "learned", "mean 'sincos2d'"]),
     ({"position": "sincos2d", "hidden_size": 18}, ["sincos2d", "multiple of 4", "18"]),
     ({"position": "sincos2d", "hidden_size": 4}, ["sincos2d", "at least 8", "4"]),
@@ -70,9 +70,9 @@ WRONG = [
     ({"mlp": "swiglu"}, ["mlp='swiglu'", "plain, gated"]),
     ({"norm": "rmsnorm"}, ["norm='rmsnorm'", "layer, rms"]),
     ({"layer_scale_init": "small"}, ["layer_scale_init", "number", "'small'"]),
-    ({"classifier": "gap", "distillation_token": True}, ["distillation_token=True", "class token"]),
+    ({"pooling": "gap", "distillation_token": True}, ["distillation_token=True", "class token"]),
     ({"projection_dim": 4, "representation_size": 4}, ["projection_dim=4", "exclude each other"]),
-    ({"classifier": "map", "map_num_heads": 3}, ["hidden_size=16", "map_num_heads=3"]),
+    ({"pooling": "map", "map_num_heads": 3}, ["hidden_size=16", "map_num_heads=3"]),
     ({"rope": "axial"}, ["rope", "Rope", "'axial'"]),
     ({"rope": {"form": "dino"}}, ["rope.form='dino'", "dinov3, axial, mixed", "mean 'dinov3'"]),
     ({"rope": {"indexing": "yx"}}, ["rope.indexing='yx'", "ij, xy"]),
@@ -82,24 +82,24 @@ WRONG = [
     ({"rope": {"temperature": 100}}, ["Unknown field rope.temperature", "theta"]),
     ({"rope": {}, "num_heads": 8}, ["rope", "multiple of 4", "is 2"]),
     (
-        {"classifier": "gap", "final_norm": False, "numerics": {"pool_before_norm": True}},
+        {"pooling": "gap", "final_norm": False, "numerics": {"pool_before_norm": True}},
         ["pool_before_norm=True", "final_norm=True"],
     ),
     ({"numerics": {"gate": "relu"}}, ["numerics.gate='relu'", "silu, gelu"]),
-    ({"class_token": False}, ["classifier='token'", "class_token=True or None"]),
+    ({"class_token": False}, ["pooling='token'", "class_token=True or None"]),
     ({"class_token": "yes"}, ["class_token", "bool or None", "'yes'"]),
     (
-        {"classifier": "gap", "class_token_in_mean": True},
+        {"pooling": "gap", "class_token_in_mean": True},
         ["class_token_in_mean=True", "a class token"],
     ),
-    ({"class_token_in_mean": True}, ["class_token_in_mean=True", "classifier='gap'"]),
+    ({"class_token_in_mean": True}, ["class_token_in_mean=True", "pooling='gap'"]),
     ({"class_token_blocks": 2}, ["class_token_blocks=2", "'token_and_mean'", "found", "'token'"]),
     (
-        {"classifier": "token_and_mean", "class_token_blocks": 3},
+        {"pooling": "token_and_mean", "class_token_blocks": 3},
         ["class_token_blocks=3", "as many blocks", "and 2 blocks"],
     ),
     ({"class_token_blocks": 0}, ["class_token_blocks", "0"]),
-    ({"numerics": {"pool_before_norm": True}}, ["pool_before_norm=True", "classifier='gap'"]),
+    ({"numerics": {"pool_before_norm": True}}, ["pool_before_norm=True", "pooling='gap'"]),
     ({"numerics": {"pool_before_norm": 1}}, ["numerics.pool_before_norm", "bool", "1"]),
     ({"image_size": 0}, ["image_size", "positive int or a pair", "0"]),
     ({"image_size": (32, 32, 3)}, ["image_size", "pair", "(32, 32, 3)"]),
@@ -212,22 +212,22 @@ def test_a_position_grid_may_differ_from_the_grid_of_the_image():
 @pytest.mark.parametrize(
     ("fields", "prefix", "positions"),
     [
-        ({"classifier": "token"}, 1, 1),
-        ({"classifier": "token", "position_before_class": True}, 1, 0),
-        ({"classifier": "token_unpooled"}, 1, 1),
-        ({"classifier": "token_unpooled", "position_before_class": True}, 1, 0),
-        ({"classifier": "gap"}, 0, 0),
-        ({"classifier": "map"}, 0, 0),
-        ({"classifier": "unpooled"}, 0, 0),
-        ({"classifier": "gap", "class_token": True}, 1, 1),
-        ({"classifier": "map", "class_token": True, "position_before_class": True}, 1, 0),
-        ({"classifier": "unpooled", "class_token": False}, 0, 0),
+        ({"pooling": "token"}, 1, 1),
+        ({"pooling": "token", "position_before_class": True}, 1, 0),
+        ({"pooling": "token_unpooled"}, 1, 1),
+        ({"pooling": "token_unpooled", "position_before_class": True}, 1, 0),
+        ({"pooling": "gap"}, 0, 0),
+        ({"pooling": "map"}, 0, 0),
+        ({"pooling": "unpooled"}, 0, 0),
+        ({"pooling": "gap", "class_token": True}, 1, 1),
+        ({"pooling": "map", "class_token": True, "position_before_class": True}, 1, 0),
+        ({"pooling": "unpooled", "class_token": False}, 0, 0),
         ({"num_registers": 4}, 5, 5),
         ({"num_registers": 4, "position_before_registers": True}, 5, 1),
         ({"num_registers": 4, "position_before_class": True}, 5, 0),
-        ({"classifier": "gap", "num_registers": 4}, 4, 4),
-        ({"classifier": "gap", "num_registers": 4, "position_before_class": True}, 4, 0),
-        ({"classifier": "token_and_distillation"}, 2, 2),
+        ({"pooling": "gap", "num_registers": 4}, 4, 4),
+        ({"pooling": "gap", "num_registers": 4, "position_before_class": True}, 4, 0),
+        ({"pooling": "token_and_distillation"}, 2, 2),
         ({"distillation_token": True, "position_before_class": True}, 2, 0),
         ({"num_registers": 2, "distillation_token": True}, 4, 4),
     ],
@@ -254,12 +254,12 @@ def test_tokens_before_the_patches_and_their_positions(fields, prefix, positions
         ({"position": "none", "position_grid": 3}, {"position": "none"}),
         ({"num_registers": 1, "position_before_class": True, "position_before_registers": True},
          {"num_registers": 1, "position_before_class": True}),
-        ({"classifier": "gap", "num_registers": 1, "position_before_class": True},
-         {"classifier": "gap", "num_registers": 1, "position_before_registers": True}),
+        ({"pooling": "gap", "num_registers": 1, "position_before_class": True},
+         {"pooling": "gap", "num_registers": 1, "position_before_registers": True}),
         ({"map_num_heads": 4, "map_mlp_dim": 9, "prefix_in_map": False}, {}),
-        ({"classifier": "map", "map_num_heads": 2, "prefix_in_map": False}, {"classifier": "map"}),
-        ({"classifier": "token_and_distillation", "distillation_token": True},
-         {"classifier": "token_and_distillation"}),
+        ({"pooling": "map", "map_num_heads": 2, "prefix_in_map": False}, {"pooling": "map"}),
+        ({"pooling": "token_and_distillation", "distillation_token": True},
+         {"pooling": "token_and_distillation"}),
     ],
     ids=str,
 )  # fmt: skip
@@ -319,15 +319,15 @@ FREE = {
 }
 """Fields that go with all others."""
 KINDS = (
-    *({"classifier": classifier} for classifier in CLASSIFIERS + FAMILY_CLASSIFIERS),
-    {"classifier": "gap", "class_token": True, "class_token_in_mean": True},
-    {"classifier": "map", "class_token": True, "distillation_token": True},
-    {"classifier": "gap", "final_norm": True, "numerics": Numerics(pool_before_norm=True)},
+    *({"pooling": classifier} for classifier in POOLINGS + FAMILY_POOLINGS),
+    {"pooling": "gap", "class_token": True, "class_token_in_mean": True},
+    {"pooling": "map", "class_token": True, "distillation_token": True},
+    {"pooling": "gap", "final_norm": True, "numerics": Numerics(pool_before_norm=True)},
     {"position": "sincos2d", "representation_size": 5, "classifier_activation": "softmax"},
     {"image_size": None, "position_grid": (2, 3), "projection_dim": 5},
     {"image_size": (45, 33), **R50},
     {"native_aspect": True, "rope": None, "position": "none"},
-    {"classifier": "token_and_mean", "num_layers": 4, "class_token_blocks": 4},
+    {"pooling": "token_and_mean", "num_layers": 4, "class_token_blocks": 4},
 )
 """Fields of which some exclude others."""
 
@@ -346,12 +346,12 @@ def test_to_dict_and_from_dict_are_inverse_through_json(free, kind):
 
 def test_has_one_prediction_is_true_for_pooled_classifiers_alone():
     """A model without a head, or with one prediction per token, has not."""
-    assert config(classifier="token").has_one_prediction
-    assert config(classifier="map").has_one_prediction
+    assert config(pooling="token").has_one_prediction
+    assert config(pooling="map").has_one_prediction
     assert not config(num_classes=0).has_one_prediction
     for classifier in ("unpooled", "token_unpooled"):
-        assert not config(classifier=classifier).is_pooled
-        assert not config(classifier=classifier).has_one_prediction
+        assert not config(pooling=classifier).is_pooled
+        assert not config(pooling=classifier).has_one_prediction
 
 
 @pytest.mark.parametrize(
@@ -365,7 +365,7 @@ def test_has_one_prediction_is_true_for_pooled_classifiers_alone():
         {"resnet": {"num_layers": [1] * 10**6}},
         {"resnet": {"num_layers": [10**5000]}},
         {"resnet": {"width_factor": 10**5000}},
-        {"classifier": "x" * 10**6},
+        {"pooling": "x" * 10**6},
         {"x" * 10**6: 1},
         {"image_size": [10**5000]},
         {"head_bias_init": 10**5000},

@@ -55,13 +55,13 @@ def test_forward_costs_equal_the_model_cards_of_timm(name):
 
 MODELS = {
     "token": {},
-    "map": {"classifier": "map", "representation_size": 6},
-    "gap": {"classifier": "gap", "num_classes": 3},
-    "unpooled": {"classifier": "unpooled"},
+    "map": {"pooling": "map", "representation_size": 6},
+    "gap": {"pooling": "gap", "num_classes": 3},
+    "unpooled": {"pooling": "unpooled"},
     "gated, registers": {"mlp": "gated", "num_registers": 3},
-    "two tokens": {"classifier": "token_and_distillation"},
+    "two tokens": {"pooling": "token_and_distillation"},
     "projection": {
-        "classifier": "map",
+        "pooling": "map",
         "class_token": True,
         "prefix_in_map": False,
         "map_mlp_dim": 8,

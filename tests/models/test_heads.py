@@ -91,9 +91,9 @@ def test_a_head_that_no_preset_can_hold_is_refused(head, width, words):
 @pytest.mark.parametrize("kind", ["token", "token_and_mean", "gap", "gap with a token"])
 def test_a_head_in_a_file_reads_what_its_width_says(kind, tmp_path):
     """Twice the width is class token and mean of the patches, as in DINOv2's classifiers."""
-    fields = {"classifier": kind}
+    fields = {"pooling": kind}
     if kind == "gap with a token":  # timm's DINOv3
-        fields = {"classifier": "gap", "class_token": True, "class_token_in_mean": True}
+        fields = {"pooling": "gap", "class_token": True, "class_token_in_mean": True}
     model = random_tiny(**fields, num_registers=1)
     width = 16 if kind == "gap" else 32
     head = {"weight": normal(3, width, seed=1), "bias": normal(3, seed=2)}
@@ -111,7 +111,7 @@ def test_a_head_in_a_file_reads_what_its_width_says(kind, tmp_path):
     assert_close(loaded(IMAGES), expected)
 
 
-@pytest.mark.parametrize("fields", [{}, {"classifier": "token_and_mean"}, {"dtype": "float16"}])
+@pytest.mark.parametrize("fields", [{}, {"pooling": "token_and_mean"}, {"dtype": "float16"}])
 def test_a_head_of_four_blocks_reads_their_class_tokens(fields, tmp_path):
     """As `_LinearClassifierWrapper` of DINOv2's `hub/classifiers.py` with `layers=4`."""
     torch = pytest.importorskip("torch")
@@ -139,7 +139,7 @@ def test_a_head_of_four_blocks_reads_their_class_tokens(fields, tmp_path):
 
 
 def test_every_class_token_of_a_head_learns():
-    model = random_tiny(num_layers=3, classifier="token_and_mean", class_token_blocks=2)
+    model = random_tiny(num_layers=3, pooling="token_and_mean", class_token_blocks=2)
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     before = numpy_of(model.get_layer("head").kernel)
     model.train_on_batch(IMAGES, np.array([0, 2]))

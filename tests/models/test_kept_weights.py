@@ -25,7 +25,7 @@ FIELDS = [
     {"qkv_bias": False, "mlp_bias": False, "projection_bias": False, "numerics": {"gelu": "exact"}},
     {"mlp": "gated", "sub_norm_attention": True, "sub_norm_mlp": True, "norm": "rms"},
     {"numerics": {"gelu": "quick"}, "rope": {}, "position": "none", "num_registers": 1},
-    {"relative_position_bias": "block", "class_token": False, "classifier": "gap"},
+    {"relative_position_bias": "block", "class_token": False, "pooling": "gap"},
 ]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from keras_vit import VisionTransformer
 from keras_vit.errors import ConfigError
-from keras_vit.models.config import CLASSIFIERS
+from keras_vit.models.config import POOLINGS
 from tests import formulas
 from tests.helpers import (
     assert_close,
@@ -45,11 +45,11 @@ def figure_1(model, images, w=None):
     if config.numerics.pool_before_norm:
         z = z[:, config.has_class_token - config.class_token_in_mean :].mean(1)
     y = formulas.layer_norm(z, w, "encoder_norm", config.numerics.layer_norm_epsilon)
-    if config.classifier == "token":
+    if config.pooling == "token":
         y = y[:, 0]
-    elif config.classifier == "gap" and not config.numerics.pool_before_norm:
+    elif config.pooling == "gap" and not config.numerics.pool_before_norm:
         y = y[:, config.has_class_token - config.class_token_in_mean :].mean(1)
-    elif config.classifier == "map":
+    elif config.pooling == "map":
         y = formulas.map_head(y, below(w, "pool/"), config.numerics)
     if config.representation_size:
         y = np.tanh(y @ w["pre_logits/kernel"] + w["pre_logits/bias"])
@@ -68,23 +68,23 @@ def below(w, prefix):
 
 
 ARRANGEMENTS = [
-    *({"classifier": classifier} for classifier in CLASSIFIERS),
-    *({"classifier": classifier, "class_token": True} for classifier in ("gap", "map", "unpooled")),
-    {"classifier": "gap", "class_token": True, "class_token_in_mean": True},
-    {"classifier": "gap", "numerics": {"pool_before_norm": True}},
-    {"classifier": "gap", "class_token": True, "numerics": {"pool_before_norm": True}},
+    *({"pooling": classifier} for classifier in POOLINGS),
+    *({"pooling": classifier, "class_token": True} for classifier in ("gap", "map", "unpooled")),
+    {"pooling": "gap", "class_token": True, "class_token_in_mean": True},
+    {"pooling": "gap", "numerics": {"pool_before_norm": True}},
+    {"pooling": "gap", "class_token": True, "numerics": {"pool_before_norm": True}},
     {"qkv_bias": False},
     {"representation_size": 7},
     {"num_classes": 0},
     {"num_classes": 0, "representation_size": 7},
     {"position": "sincos2d"},
-    {"position": "sincos2d", "classifier": "gap"},
+    {"position": "sincos2d", "pooling": "gap"},
     {"position": "sincos2d", "position_before_class": True},
     {"position_before_class": True},
-    {"position_before_class": True, "classifier": "token_unpooled"},
+    {"position_before_class": True, "pooling": "token_unpooled"},
     {"image_size": (24, 16), "patch_size": (8, 4), "channels": 1, "num_layers": 3},
     {"numerics": {"gelu": "exact", "layer_norm_epsilon": 0.1}},
-    {"numerics": {"gelu": "exact", "layer_norm_epsilon": 0.1}, "classifier": "map"},
+    {"numerics": {"gelu": "exact", "layer_norm_epsilon": 0.1}, "pooling": "map"},
 ]
 
 

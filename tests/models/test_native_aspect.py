@@ -23,11 +23,11 @@ from tests.helpers import (
 from tests.words import raises
 
 POOLS = {
-    "map": {"classifier": "map", "num_registers": 1, "prefix_in_map": False},
-    "gap": {"classifier": "gap", "num_registers": 2, "numerics": {"pool_before_norm": True}},
-    "token": {"classifier": "token", "patch_norm": True, "layer_scale": True},
-    "mean": {"classifier": "token_and_mean", "position_before_class": True, "rescale": True},
-    "free": {"classifier": "map", "position": "none", "mask_token": True},
+    "map": {"pooling": "map", "num_registers": 1, "prefix_in_map": False},
+    "gap": {"pooling": "gap", "num_registers": 2, "numerics": {"pool_before_norm": True}},
+    "token": {"pooling": "token", "patch_norm": True, "layer_scale": True},
+    "mean": {"pooling": "token_and_mean", "position_before_class": True, "rescale": True},
+    "free": {"pooling": "map", "position": "none", "mask_token": True},
 }
 pools = pytest.mark.parametrize("fields", POOLS.values(), ids=POOLS)
 SIDES = [(30, 90), (80, 20), (33, 44), (8, 8), (16, 16)]
@@ -147,7 +147,7 @@ def test_mixing_of_packed_patches_is_refused(folder):
 
 SIZED = ("images of one size", "native_aspect=False", "(16, 16)")
 PACKED = ("packed patches (batch, 16, 50)", "preprocessor", "pack()")
-GAP = {"classifier": "gap"}
+GAP = {"pooling": "gap"}
 
 
 @pytest.mark.on_one_backend("torch")

@@ -72,7 +72,7 @@ def test_the_built_model_has_the_counts_of_its_config(name):
 def test_variant_of_recognises_the_config_of_a_variant(name):
     """Other fields, such as classes, channels or rates, make no difference."""
     config = variant(name).config(
-        image_size=None, num_classes=3, classifier="map", dropout_rate=0.3, channels=1
+        image_size=None, num_classes=3, pooling="map", dropout_rate=0.3, channels=1
     )
     assert variant_of(config) == name
 

@@ -40,7 +40,7 @@ def of_keras_vit(row: Preset) -> dict:
         "qkv_bias": bool(config.qkv_bias),
         "layer_scale": config.layer_scale is not False,
         "pre_norm": config.pre_norm,
-        "head": config.classifier,
+        "head": config.pooling,
         "mean": protocol["mean"],
         "std": protocol["std"],
         "interpolation": protocol.get("interpolation", "bilinear"),

@@ -62,7 +62,7 @@ def test_parameters_equal_the_counts_of_the_reference(name):
     config = row.config()
     if config.position == "sincos2d":  # the count without a class token, minus the positions
         expected = GAP_COUNTS[row.variant] - 196 * config.hidden_size
-    elif row.fields.get("classifier") == "gap":
+    elif row.fields.get("pooling") == "gap":
         expected = GAP_COUNTS[row.variant]
     else:
         expected = COUNTS[row.variant][row.num_classes == 21843]

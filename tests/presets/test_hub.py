@@ -128,7 +128,7 @@ def test_an_address_may_name_a_subfolder_or_a_file(hub):
     assert VisionTransformer.from_preset("hf://them/zoo/a").labels is None
     hub.requests.clear()
     model = VisionTransformer.from_preset("hf://them/zoo/vit_gap.npz", position_grid=(3, 5))
-    assert model.config.classifier == "gap"
+    assert model.config.pooling == "gap"
     assert hub.fetched() == {"vit_gap.npz"}
     assert "expected one file of weights" in refusal("hf://them/zoo")
     assert "Name one: hf://them/zoo/vit_gap.npz." in refusal("hf://them/zoo")

@@ -48,10 +48,10 @@ def _undetermined(fields: Mapping[str, Any]) -> dict[str, str]:
     encoder alone, and the image tower of a file with a text tower, may do anything.
     """
     is_tower = fields["prefix"] == "params/img/" or not fields.get("num_classes")
-    if fields["classifier"] != "gap" or not is_tower:
+    if fields["pooling"] != "gap" or not is_tower:
         return {}
     return {
-        "classifier": "'gap' for pool_type='gap', 'unpooled' for 'none'; for '0' take the first "
+        "pooling": "'gap' for pool_type='gap', 'unpooled' for 'none'; for '0' take the first "
         "token of 'unpooled'"
     }
 

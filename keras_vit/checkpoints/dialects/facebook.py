@@ -24,6 +24,6 @@ facebook = Dialect(
     },
     images=PreparationWords(default=lambda config: IMAGENET),
     numerics=Numerics(gelu="exact", position_resize="bicubic"),
-    fields={"classifier": "token", "position": "learned", "position_before_registers": True},
+    fields={"pooling": "token", "position": "learned", "position_before_registers": True},
     only_read="files in Facebook's own names, which only Facebook's own code reads",
 )

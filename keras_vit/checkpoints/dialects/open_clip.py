@@ -107,7 +107,7 @@ open_clip = Dialect(
     numerics=Numerics(gelu="exact", layer_norm_epsilon=1e-5, position_resize="bicubic_antialias"),
     expresses=("gelu",),
     fields={
-        "classifier": "token",
+        "pooling": "token",
         "num_classes": 0,
         "position": "learned",
         "position_before_class": False,
@@ -128,7 +128,7 @@ def _undetermined_by_a_trunk(fields: Mapping[str, Any]) -> dict[str, str]:
         "gelu": "'quick' where the architecture's name has quickgelu, 'tanh' in some of SigLIP, "
         "else 'exact'"
     }
-    if not fields.get("pre_norm") and (fields["classifier"] != "map" or fields["class_token"]):
+    if not fields.get("pre_norm") and (fields["pooling"] != "map" or fields["class_token"]):
         undetermined["layer_norm_epsilon"] = "1e-5 in DINOv3, else 1e-6"
     return undetermined
 

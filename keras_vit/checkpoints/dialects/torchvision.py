@@ -39,7 +39,7 @@ torchvision = Dialect(
     images=PreparationWords(default=_default),
     numerics=Numerics(gelu="exact", position_resize="bicubic"),
     fields={
-        "classifier": "token",
+        "pooling": "token",
         "position": "learned",
         "position_before_class": False,
         "qkv_bias": True,

@@ -15,22 +15,22 @@ from keras_vit.models.config.rope import ROPE_FORMS, Rope
 from keras_vit.models.config.stem import GROUP_NORM_GROUPS, ResNetStem
 from keras_vit.models.config.vit import DEFAULT_IMAGE_SIZE, SWITCHES, ViTConfig
 from keras_vit.models.config.vit_rules import (
-    CLASSIFIERS,
-    FAMILY_CLASSIFIERS,
+    FAMILY_POOLINGS,
     MLPS,
     NORMS,
+    POOLINGS,
     POSITIONS,
 )
 
 __all__ = [
-    "CLASSIFIERS",
     "DEFAULT_IMAGE_SIZE",
-    "FAMILY_CLASSIFIERS",
+    "FAMILY_POOLINGS",
     "GATES",
     "GELU_FORMS",
     "GROUP_NORM_GROUPS",
     "MLPS",
     "NORMS",
+    "POOLINGS",
     "POSITIONS",
     "POSITION_RESIZES",
     "ROPE_FORMS",

@@ -11,7 +11,7 @@ _FIELDS = {
     "channels": "in_chans num_channels in_channels input_channels",
     "num_classes": "classes num_labels n_classes num_outputs",
     "image_size": "img_size input_size image_shape_2d resolution",
-    "classifier": "pooling global_pool pool_type pool pool_mode",
+    "pooling": "classifier global_pool pool_type pool pool_mode",
     "dropout_rate": "drop_rate hidden_dropout_prob proj_drop_rate pos_drop_rate p_drop",
     "attention_dropout_rate": "attn_drop_rate attention_dropout attention_probs_dropout_prob",
     "stochastic_depth_rate": (

@@ -15,15 +15,15 @@ from keras_vit.models.config.vit_rules import (
     ACTIVATIONS,
     BIASES,
     CLASSES,
-    CLASSIFIERS,
-    FAMILY_CLASSIFIERS,
+    FAMILY_POOLINGS,
     MLPS,
     NORMS,
     POOLINGS,
     POSITIONS,
     REGISTERS,
-    TOKEN_CLASSIFIERS,
-    UNPOOLED_CLASSIFIERS,
+    STAGE_POOLINGS,
+    TOKEN_POOLINGS,
+    UNPOOLED_POOLINGS,
     faults_of,
 )
 
@@ -55,7 +55,7 @@ class ViTConfig(Fields):
             of packed patches, see `keras_vit.images.packing`.
         channels: input channels of the images.
         num_classes: width of the head; 0 for a model that returns features.
-        classifier: the input of the head. `"token"`: the class token; `"gap"`: the
+        pooling: the input of the head. `"token"`: the class token; `"gap"`: the
             mean of the patches; `"map"`: multi-head attention pooling;
             `"unpooled"`: every token; `"token_unpooled"`: every token, including a
             class token; `"token_and_mean"`: the class token and, behind it, the mean of
@@ -63,7 +63,7 @@ class ViTConfig(Fields):
             `class_token_blocks`; `"token_and_distillation"`: a head each for the class
             token and the distillation token, whose logits are averaged (DeiT).
         class_token: whether a class token stands in front of the patches. None: True for
-            the classifiers with `token` in their names. `"gap"` and `"map"` may have a
+            the poolings with `token` in their names. `"gap"` and `"map"` may have a
             class token too (timm, keras-hub).
         distillation_token: whether a second learned token stands behind the class
             token (DeiT); `"token_and_distillation"` implies it.
@@ -146,9 +146,9 @@ class ViTConfig(Fields):
     native_aspect: bool = field(False, lacking="packed patches of images of any shape")
     channels: int = 3
     num_classes: int = field(1000, CLASSES)
-    classifier: str = field(
+    pooling: str = field(
         "token",
-        choice(*CLASSIFIERS, *FAMILY_CLASSIFIERS),
+        choice(*POOLINGS, *FAMILY_POOLINGS),
         lacking={
             "token_and_mean": "a head that reads class token and mean",
             "token_and_distillation": "a distillation head",
@@ -234,13 +234,13 @@ class ViTConfig(Fields):
         if isinstance(self.qkv_bias, (tuple, list)):
             biases = tuple(self.qkv_bias)
             self._set("qkv_bias", biases[0] if len(set(map(repr, biases))) == 1 else biases)
-        if self.class_token == (self.classifier in TOKEN_CLASSIFIERS):
-            self._set("class_token", None)  # the classifier implies it
+        if self.class_token == (self.pooling in TOKEN_POOLINGS):
+            self._set("class_token", None)  # the pooling implies it
         self._reset_fields_without_effect()
 
     def _reset_fields_without_effect(self) -> None:
         """Resets fields that have no effect, given the others: one network, one configuration."""
-        if self.classifier == "token_and_distillation":
+        if self.pooling == "token_and_distillation":
             self._set("distillation_token", True)
         if self.num_classes == 0:
             self._set("regression", False)
@@ -252,10 +252,10 @@ class ViTConfig(Fields):
             self._set("position_before_registers", False)
         if self.position == "none":
             self._set("position_grid", None)
-        if self.classifier != "map" or not (self.has_class_token or self.num_registers):
+        if self.pooling != "map" or not (self.has_class_token or self.num_registers):
             self._set("prefix_in_map", True)
         for name, of_blocks in (("map_num_heads", "num_heads"), ("map_mlp_dim", "mlp_dim")):
-            if self.classifier != "map" or getattr(self, name) == getattr(self, of_blocks):
+            if self.pooling != "map" or getattr(self, name) == getattr(self, of_blocks):
                 self._set(name, None)
 
     def _validate_image(self, image_size: tuple[int, int]) -> None:
@@ -351,7 +351,7 @@ class ViTConfig(Fields):
             )
             raise ConfigError(
                 f"{what} needs one prediction per image; this model has "
-                f"num_classes={self.num_classes} and classifier={self.classifier!r}.{fix}"
+                f"num_classes={self.num_classes} and pooling={self.pooling!r}.{fix}"
             )
 
     def refuse_packed(self, what: str) -> None:
@@ -371,20 +371,20 @@ class ViTConfig(Fields):
 
     @property
     def has_class_token(self) -> bool:
-        """Whether the model has a class token, by `class_token` or by `classifier`."""
+        """Whether the model has a class token, by `class_token` or by `pooling`."""
         if self.class_token is not None:
             return self.class_token
-        return self.classifier in TOKEN_CLASSIFIERS
+        return self.pooling in TOKEN_POOLINGS
 
     @property
     def is_pooled(self) -> bool:
         """Whether the head reads one vector per image; False where it reads every token."""
-        return self.classifier not in UNPOOLED_CLASSIFIERS
+        return self.pooling not in UNPOOLED_POOLINGS
 
     @property
     def poolings(self) -> tuple[str, ...]:
         """The poolings of tokens into one vector that the tokens of this model allow."""
-        return POOLINGS.words if self.has_class_token else ("gap",)
+        return STAGE_POOLINGS.words if self.has_class_token else ("gap",)
 
     @property
     def has_one_prediction(self) -> bool:
@@ -453,12 +453,12 @@ class ViTConfig(Fields):
     @property
     def has_two_heads(self) -> bool:
         """Whether a second head reads the distillation token."""
-        return self.classifier == "token_and_distillation"
+        return self.pooling == "token_and_distillation"
 
     @property
     def pooled_size(self) -> int:
         """Width of the pooled vector."""
-        has_both = self.classifier == "token_and_mean"
+        has_both = self.pooling == "token_and_mean"
         return self.hidden_size * (self.class_token_blocks + has_both)
 
     @property
@@ -474,7 +474,7 @@ class ViTConfig(Fields):
 
 
 SWITCHES = switches_of(ViTConfig)
-"""What other families add to the paper's model, by field or by value of `classifier`.
+"""What other families add to the paper's model, by field or by value of `pooling`.
 
 A dialect names the switches that its library has. Files are read without the others, and models
 that use one of those are refused.

@@ -6,10 +6,10 @@ from typing import Any
 from keras_vit.errors import shown
 from keras_vit.models.config.rules import Values, choice, is_int
 
-CLASSIFIERS = ("token", "gap", "map", "unpooled", "token_unpooled")
+POOLINGS = ("token", "gap", "map", "unpooled", "token_unpooled")
 """What the head of the official code and of big_vision reads."""
-FAMILY_CLASSIFIERS = ("token_and_mean", "token_and_distillation")
-"""Classifiers of DINOv2 and of DeiT, which the official code does not have."""
+FAMILY_POOLINGS = ("token_and_mean", "token_and_distillation")
+"""Poolings of DINOv2 and of DeiT, which the official code does not have."""
 POSITIONS = ("learned", "sincos2d", "none")
 """Kinds of absolute position embeddings."""
 ACTIVATIONS = ("softmax", "sigmoid")
@@ -18,11 +18,11 @@ MLPS = ("plain", "gated")
 """Forms of a block's MLP."""
 NORMS = ("layer", "rms")
 """Norms of a block."""
-TOKEN_CLASSIFIERS = ("token", "token_unpooled", "token_and_mean", "token_and_distillation")
-"""Classifiers that imply a class token."""
-UNPOOLED_CLASSIFIERS = ("unpooled", "token_unpooled")
-POOLINGS = choice("token", "gap", "token_and_mean", None)
-"""How the tokens of any stage become one vector, whatever the classifier is; None: not at all."""
+TOKEN_POOLINGS = ("token", "token_unpooled", "token_and_mean", "token_and_distillation")
+"""Poolings that imply a class token."""
+UNPOOLED_POOLINGS = ("unpooled", "token_unpooled")
+STAGE_POOLINGS = choice("token", "gap", "token_and_mean", None)
+"""How the tokens of any stage become one vector, whatever the model pools; None: not at all."""
 
 MOST_REGISTERS = 1024
 """Most register tokens of a model. DINOv2 and DINOv3 have 4."""
@@ -45,7 +45,7 @@ REGISTERS = Values(
 
 def faults_of(config: Any) -> Iterator[str]:
     """Yields a sentence for each rule about several fields that a `ViTConfig` breaks."""
-    width, classifier = config.hidden_size, config.classifier
+    width, pooling = config.hidden_size, config.pooling
     if config.num_layers > MOST_LAYERS:
         blocks = shown(config.num_layers)
         yield f"num_layers={blocks} is more than {MOST_LAYERS}, the most that keras_vit builds."
@@ -58,8 +58,8 @@ def faults_of(config: Any) -> Iterator[str]:
             "position='sincos2d' needs a hidden_size that is a multiple of 4 and at least 8, found "
             f"{shown(width)}."
         )
-    if classifier in TOKEN_CLASSIFIERS and config.class_token is False:
-        yield f"classifier={classifier!r} needs class_token=True or None."
+    if pooling in TOKEN_POOLINGS and config.class_token is False:
+        yield f"pooling={pooling!r} needs class_token=True or None."
     if config.distillation_token and not config.has_class_token:
         yield "distillation_token=True needs a class token."
     if config.regression and config.classifier_activation is not None:
@@ -68,8 +68,8 @@ def faults_of(config: Any) -> Iterator[str]:
             f"{config.classifier_activation!r}."
         )
     layers = config.representation_size, config.projection_dim
-    if classifier in FAMILY_CLASSIFIERS and layers != (None, None):
-        yield f"classifier={classifier!r} has neither representation_size nor projection_dim."
+    if pooling in FAMILY_POOLINGS and layers != (None, None):
+        yield f"pooling={pooling!r} has neither representation_size nor projection_dim."
     if None not in layers:
         yield "representation_size={} and projection_dim={} exclude each other.".format(
             *map(shown, layers)
@@ -89,13 +89,13 @@ def faults_of(config: Any) -> Iterator[str]:
 
 
 def _faults_of_pooling(config: Any) -> Iterator[str]:
-    classifier, blocks = config.classifier, config.class_token_blocks
-    if blocks > 1 and (classifier != "token_and_mean" or blocks > config.num_layers):
+    pooling, blocks = config.pooling, config.class_token_blocks
+    if blocks > 1 and (pooling != "token_and_mean" or blocks > config.num_layers):
         yield (
-            f"class_token_blocks={shown(blocks)} needs classifier='token_and_mean' and at least "
-            f"as many blocks, found classifier={classifier!r} and {config.num_layers} blocks."
+            f"class_token_blocks={shown(blocks)} needs pooling='token_and_mean' and at least "
+            f"as many blocks, found pooling={pooling!r} and {config.num_layers} blocks."
         )
-    if config.class_token_in_mean and not (classifier == "gap" and config.num_prefix_tokens):
-        yield "class_token_in_mean=True needs classifier='gap' and a class token."
-    if config.numerics.pool_before_norm and not (classifier == "gap" and config.final_norm):
-        yield "numerics.pool_before_norm=True needs classifier='gap' and final_norm=True."
+    if config.class_token_in_mean and not (pooling == "gap" and config.num_prefix_tokens):
+        yield "class_token_in_mean=True needs pooling='gap' and a class token."
+    if config.numerics.pool_before_norm and not (pooling == "gap" and config.final_norm):
+        yield "numerics.pool_before_norm=True needs pooling='gap' and final_norm=True."

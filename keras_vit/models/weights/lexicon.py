@@ -103,7 +103,7 @@ class Condition:
 
 
 def _conditions(text: str) -> Iterator[Condition]:
-    """Yields conditions such as `patch_bias`, `mlp=gated` or `classifier!=map`."""
+    """Yields conditions such as `patch_bias`, `mlp=gated` or `pooling!=map`."""
     for word in text.split():
         field, equals, value = word.partition("=")
         yield Condition(field.rstrip("!"), value if equals else None, field.endswith("!"))
@@ -222,25 +222,25 @@ LEXICON: tuple[Word, ...] = (
     # Eq. 4
     Word("encoder_norm/gamma", "m", "final_norm"),
     Word("encoder_norm/beta", "m", "final_norm norm=layer"),
-    Word("pool/probe", "1 1 m", "classifier=map"),
-    Word("pool/attention/{qkv}/kernel", "m h d", "classifier=map"),
-    Word("pool/attention/{qkv}/bias", "h d", "classifier=map"),
-    Word("pool/attention/out/kernel", "h d m", "classifier=map"),
-    Word("pool/attention/out/bias", "m", "classifier=map"),
-    Word("pool/norm/gamma", "m", "classifier=map"),
-    Word("pool/norm/beta", "m", "classifier=map"),
-    Word("pool/mlp/dense_0/kernel", "m f", "classifier=map"),
-    Word("pool/mlp/dense_0/bias", "f", "classifier=map"),
-    Word("pool/mlp/dense_1/kernel", "f m", "classifier=map"),
-    Word("pool/mlp/dense_1/bias", "m", "classifier=map"),
+    Word("pool/probe", "1 1 m", "pooling=map"),
+    Word("pool/attention/{qkv}/kernel", "m h d", "pooling=map"),
+    Word("pool/attention/{qkv}/bias", "h d", "pooling=map"),
+    Word("pool/attention/out/kernel", "h d m", "pooling=map"),
+    Word("pool/attention/out/bias", "m", "pooling=map"),
+    Word("pool/norm/gamma", "m", "pooling=map"),
+    Word("pool/norm/beta", "m", "pooling=map"),
+    Word("pool/mlp/dense_0/kernel", "m f", "pooling=map"),
+    Word("pool/mlp/dense_0/bias", "f", "pooling=map"),
+    Word("pool/mlp/dense_1/kernel", "f m", "pooling=map"),
+    Word("pool/mlp/dense_1/bias", "m", "pooling=map"),
     # the head
     Word("projection/kernel", "m t", "projection_dim"),
     Word("pre_logits/kernel", "m r", "representation_size"),
     Word("pre_logits/bias", "r", "representation_size"),
-    Word("head/kernel", "e k", "num_classes classifier!=token_and_distillation"),
-    Word("head/bias", "k", "num_classes classifier!=token_and_distillation"),
-    Word("head/{head}/kernel", "e k", "num_classes classifier=token_and_distillation"),
-    Word("head/{head}/bias", "k", "num_classes classifier=token_and_distillation"),
+    Word("head/kernel", "e k", "num_classes pooling!=token_and_distillation"),
+    Word("head/bias", "k", "num_classes pooling!=token_and_distillation"),
+    Word("head/{head}/kernel", "e k", "num_classes pooling=token_and_distillation"),
+    Word("head/{head}/bias", "k", "num_classes pooling=token_and_distillation"),
 )
 
 

@@ -29,8 +29,8 @@ def test_any_number_of_images_gives_the_outputs_of_a_call(count, batch_size):
     "fields",
     [
         {},
-        {"classifier": "map", "class_token": False},
-        {"classifier": "gap", "class_token": False},
+        {"pooling": "map", "class_token": False},
+        {"pooling": "gap", "class_token": False},
         {"classifier_activation": "softmax", "representation_size": 8},
     ],
 )

@@ -24,13 +24,11 @@ def _pooling(content: Json) -> dict[str, Any]:
     if content["pooling"] not in _POOLINGS:
         raise ValueError("expected 'token' or 'gap'")
     kind, class_token_in_mean = _POOLINGS[content["pooling"]]
-    return {"classifier": kind, "class_token_in_mean": class_token_in_mean}
+    return {"pooling": kind, "class_token_in_mean": class_token_in_mean}
 
 
 def _has_foreign_mean(config: ViTConfig) -> bool:
-    return config.classifier == "gap" and not (
-        config.class_token_in_mean and config.has_class_token
-    )
+    return config.pooling == "gap" and not (config.class_token_in_mean and config.has_class_token)
 
 
 deit = classifier_family(
@@ -41,9 +39,9 @@ deit = classifier_family(
     (
         JsonFields(
             ("pooling",),
-            ("classifier", "class_token_in_mean"),
+            ("pooling", "class_token_in_mean"),
             _pooling,
-            lambda config: {"pooling": config.classifier},
+            lambda config: {"pooling": config.pooling},
         ),
     ),
     words=KERAS.names("keras_hub/deit"),
@@ -55,7 +53,7 @@ deit = classifier_family(
         "distillation_token": True,
     },
     impossible={
-        **one_of_several("classifier", "token", "gap"),
+        **one_of_several("pooling", "token", "gap"),
         **SOME_ATTENTION_BIASES,
         **DROPS_PIXELS,
     },

@@ -117,7 +117,7 @@ def _dino(
         f"{name}.{name}_backbone",
         class_name,
         rows,
-        {"classifier": "token", "layer_scale": True, **fields},
+        {"pooling": "token", "layer_scale": True, **fields},
         words=KERAS.names(f"keras_hub/{name}"),
         reasons={"": "keras-hub's family has no such part"},
         images=dataclasses.replace(converter, default=_imagenet),

@@ -67,7 +67,7 @@ clip = _tower(
     "vars/1",  # zeros in a new encoder of keras-hub, so that every token reads the first row
     "quick_gelu",
     1e-5,
-    {"classifier": "token", "position_before_class": False, "pre_norm": True, "patch_bias": False},
+    {"pooling": "token", "position_before_class": False, "pre_norm": True, "patch_bias": False},
 )
 
 siglip = _tower(
@@ -79,7 +79,7 @@ siglip = _tower(
     "vars/0",
     "gelu_approximate",
     1e-6,
-    {"classifier": "map", "class_token": None},
+    {"pooling": "map", "class_token": None},
 )
 
 

@@ -29,7 +29,7 @@ _PAIR = Codec(list, lambda sides: sides)
 
 def _class_token(content: Json) -> dict[str, Any]:
     with_class = content.get("use_class_token", True)
-    return {"classifier": "token" if with_class else "gap", "class_token": with_class}
+    return {"pooling": "token" if with_class else "gap", "class_token": with_class}
 
 
 def _of_backbone(files: Json) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def _pooling(content: Json) -> dict[str, Any]:
         raise ValueError(
             f"where use_class_token={with_class} goes with {' or '.join(map(repr, expected))}"
         )
-    return {"classifier": "gap", "class_token_in_mean": with_class} if pooling == "gap" else {}
+    return {"pooling": "gap", "class_token_in_mean": with_class} if pooling == "gap" else {}
 
 
 _BACKBONE: tuple[Row, ...] = (
@@ -54,7 +54,7 @@ _BACKBONE: tuple[Row, ...] = (
     JsonField("use_mlp_bias", "mlp_bias", default=True),
     JsonFields(
         ("use_class_token",),
-        ("classifier", "class_token"),
+        ("pooling", "class_token"),
         _class_token,
         lambda config: {"use_class_token": config.has_class_token},
     ),
@@ -63,18 +63,18 @@ _BACKBONE: tuple[Row, ...] = (
 _TASK: tuple[Row, ...] = (
     JsonFields(
         ("pooling",),
-        ("classifier", "class_token_in_mean"),
+        ("pooling", "class_token_in_mean"),
         _pooling,
-        lambda config: {"pooling": "token" if config.classifier == "token" else "gap"},
+        lambda config: {"pooling": "token" if config.pooling == "token" else "gap"},
     ),
     JsonField("intermediate_dim", "representation_size", default=REQUIRED),
 )
 
 
 def _has_foreign_pooling(config: ViTConfig) -> bool:
-    if config.classifier == "gap":
+    if config.pooling == "gap":
         return config.has_class_token and not config.class_token_in_mean
-    return config.classifier != "token"
+    return config.pooling != "token"
 
 
 vit = classifier_family(

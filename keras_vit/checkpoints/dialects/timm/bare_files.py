@@ -24,7 +24,7 @@ _BEHIND = {"block_fn": "ResPostBlock", "use_post_norm": True}
 """Arguments of blocks with norms behind the branches; other blocks have the same arrays."""
 
 _NUMERICS = ("gelu", "layer_norm_epsilon")
-_HIDDEN = (*_NUMERICS, "rope", "classifier", "class_token_in_mean", "prefix_in_map")
+_HIDDEN = (*_NUMERICS, "rope", "pooling", "class_token_in_mean", "prefix_in_map")
 """Facts that no array tells; those of `Numerics` first."""
 
 
@@ -62,14 +62,14 @@ def _last_norm(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _parts(fields: Fields, family: str) -> dict[str, Any]:
     """Returns the parts of a model that its arrays show; the family decides about layer scale."""
-    classifier = fields.get("classifier")
+    pooling = fields.get("pooling")
     rope = fields.get("rope")
     form = rope["form"] if isinstance(rope, Mapping) else getattr(rope, "form", None)
     numerics = fields.get("numerics", {})
     biases = fields.get("qkv_bias", True)
     return {
-        "class_token": bool(fields.get("class_token")) or "token" in str(classifier),
-        "pool": classifier if classifier in ("map", "token_and_distillation") else None,
+        "class_token": bool(fields.get("class_token")) or "token" in str(pooling),
+        "pool": pooling if pooling in ("map", "token_and_distillation") else None,
         "after": fields.get("after", numerics.get("pool_before_norm", False)),
         "final_norm": fields.get("final_norm", True),
         "norm": fields.get("norm", "layer"),

@@ -135,9 +135,9 @@ def _words_of_rope(config: ViTConfig) -> dict[str, Any]:
 
 
 def _pooling(config: ViTConfig) -> dict[str, Any]:
-    after = config.classifier == "gap" and config.final_norm and config.numerics.pool_before_norm
+    after = config.pooling == "gap" and config.final_norm and config.numerics.pool_before_norm
     return {
-        "global_pool": rows.POOL_OF.get(config.classifier, ""),
+        "global_pool": rows.POOL_OF.get(config.pooling, ""),
         "class_token": config.has_class_token,
         "use_fc_norm": after,
         "use_post_transformer_norm": config.final_norm and not after,
@@ -192,7 +192,7 @@ _ARGUMENTS: tuple[Row, ...] = (
     rows.dim_row(_mlp_dim, lambda c: architectures.ratio_of(c.mlp_dim, c.hidden_size)),
     JsonFields(
         ("global_pool", "class_token"),
-        ("classifier", "class_token"),
+        ("pooling", "class_token"),
         lambda content: {
             **rows.read_pooling(content),
             "class_token_in_mean": False,
@@ -238,7 +238,7 @@ _ARGUMENTS: tuple[Row, ...] = (
 _ARGUMENTS_OF_BEIT: tuple[Row, ...] = (
     *rows.SIZES,
     rows.dim_row(_mlp_dim, lambda c: architectures.ratio_of(c.mlp_dim, c.hidden_size)),
-    JsonNote("global_pool", lambda facts: rows.POOL_OF.get(facts.config.classifier, "")),
+    JsonNote("global_pool", lambda facts: rows.POOL_OF.get(facts.config.pooling, "")),
     JsonNote("use_fc_norm", lambda facts: facts.config.numerics.pool_before_norm),
     rows.BLOCKS[0],
     JsonNote("qkv_bias", lambda facts: bool(facts.config.biased_projections)),
@@ -265,7 +265,7 @@ _LACKING_IN_BEIT: Limits = {
     "a norm inside the attention": lambda c: c.sub_norm_attention,
     "a bias of the key": lambda c: c.qkv_bias is True,
     "no last norm": lambda c: not c.final_norm,
-    "attention pooling": lambda c: c.classifier == "map",
+    "attention pooling": lambda c: c.pooling == "map",
     f"another epsilon than {_EPSILON}": lambda c: c.numerics.layer_norm_epsilon != _EPSILON,
 }
 """Parts that `Eva` can have and `Beit` cannot."""

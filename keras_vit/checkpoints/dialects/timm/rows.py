@@ -39,17 +39,17 @@ POOL_OF = {**{ours: theirs for theirs, ours in _POOLS.items()}, "token_and_disti
 
 
 def read_pooling(content: Json) -> dict[str, Any]:
-    """Returns the classifier of a `global_pool`, and whether there is a class token."""
+    """Returns the pooling of a `global_pool`, and whether there is a class token."""
     if "global_pool" not in content:
         return {}
     pool, has_token = content["global_pool"], content.get("class_token")
     if pool and pool not in _POOLS:
         raise ValueError(f"expected one of {', '.join(_POOLS)}")
-    fields: dict[str, Any] = {"classifier": _POOLS.get(pool)}
+    fields: dict[str, Any] = {"pooling": _POOLS.get(pool)}
     if not pool:
-        fields["classifier"] = "token_unpooled" if has_token else "unpooled"
+        fields["pooling"] = "token_unpooled" if has_token else "unpooled"
     if content.get("class") == "VisionTransformerDistilled":
-        fields["classifier"] = "token_and_distillation"
+        fields["pooling"] = "token_and_distillation"
     if has_token is not None:
         fields["class_token"] = has_token
     return fields
@@ -129,7 +129,7 @@ IMPOSSIBLE: Limits = {
         int(c.hidden_size * ratio_of(c.mlp_dim, c.hidden_size)) != c.mlp_dim
     ),
     "attention pooling with a LayerNorm behind blocks with RMSNorm": lambda c: (
-        c.norm != "layer" and c.classifier == "map"
+        c.norm != "layer" and c.pooling == "map"
     ),
 }
 """Models that neither `VisionTransformer` nor `Eva` of timm can express."""
@@ -212,7 +212,7 @@ def _positions_of(arrays: Json, content: Json) -> dict[str, Any]:
         return {}
     sides = zip(pair("img_size", size), patch, strict=True)
     rows, columns = (side // length for side, length in sides)
-    has_two_heads = arrays.get("classifier") == "token_and_distillation"
+    has_two_heads = arrays.get("pooling") == "token_and_distillation"
     prefix = bool(arrays.get("class_token")) + has_two_heads + arrays.get("num_registers", 0)
     if count not in (rows * columns, rows * columns + prefix):
         return {"img_size": None}
@@ -241,7 +241,7 @@ def tables(
             lambda config: {"num_classes": config.num_classes},
         ),
         JsonNote("num_features", lambda facts: facts.config.hidden_size),
-        JsonNote("global_pool", lambda facts: POOL_OF.get(facts.config.classifier, "")),
+        JsonNote("global_pool", lambda facts: POOL_OF.get(facts.config.pooling, "")),
     )
     pretrained: tuple[Row, ...] = (
         JsonNote("num_classes", lambda facts: facts.config.num_classes),

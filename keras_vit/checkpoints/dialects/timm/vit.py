@@ -69,7 +69,7 @@ def _read_pooling(content: Json) -> dict[str, Any]:
     if "final_norm" in content:
         fields["final_norm"] = content["final_norm"]
     include = content.get("pool_include_prefix", False)
-    kind = fields.get("classifier")
+    kind = fields.get("pooling")
     others = content.get("class_token") or content.get("reg_tokens")
     if kind == "gap":
         fields["class_token_in_mean"] = bool(include and others)
@@ -80,13 +80,13 @@ def _read_pooling(content: Json) -> dict[str, Any]:
 
 def _pooling(config: ViTConfig) -> dict[str, Any]:
     words: dict[str, Any] = {
-        "global_pool": rows.POOL_OF.get(config.classifier, ""),
+        "global_pool": rows.POOL_OF.get(config.pooling, ""),
         "class_token": config.has_class_token,
         "final_norm": config.final_norm,
     }
-    if config.classifier == "gap":
+    if config.pooling == "gap":
         words["fc_norm"] = config.numerics.pool_before_norm
-    is_map = config.classifier == "map" and bool(config.num_prefix_tokens)
+    is_map = config.pooling == "map" and bool(config.num_prefix_tokens)
     words["pool_include_prefix"] = config.class_token_in_mean or (is_map and config.prefix_in_map)
     return words
 
@@ -122,7 +122,7 @@ ARGUMENTS: tuple[Row, ...] = (
     rows.dim_row(_mlp_dim, _ratio),
     JsonFields(
         ("global_pool", "class_token", "pool_include_prefix", "final_norm"),
-        ("classifier", "class_token", "class_token_in_mean", "prefix_in_map", "final_norm"),
+        ("pooling", "class_token", "class_token_in_mean", "prefix_in_map", "final_norm"),
         _read_pooling,
         _pooling,
     ),
@@ -207,6 +207,6 @@ vit = rows.family(
             c.resnet is not None and c.resnet.width_factor != 1
         ),
         **ONE_BIAS,
-        "attention pooling behind gated MLPs": lambda c: c.mlp == "gated" and c.classifier == "map",
+        "attention pooling behind gated MLPs": lambda c: c.mlp == "gated" and c.pooling == "map",
     },
 )

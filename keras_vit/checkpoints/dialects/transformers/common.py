@@ -223,7 +223,7 @@ def dialect(
     epsilon: float = 1e-6,
     gelu: str = "exact",
     resize: str = "bicubic",
-    classifiers: tuple[str, ...] = ("token",),
+    poolings: tuple[str, ...] = ("token",),
     positions: tuple[str, ...] = ("learned",),
     **more: Any,
 ) -> Dialect:
@@ -239,14 +239,14 @@ def dialect(
         sizes: values of keys that config.json may lack.
         epsilon, gelu, resize: the arithmetic of the family: LayerNorm's epsilon, the form of the
             GELU, and the way to resize positions.
-        classifiers, positions: the classifiers and the kinds of positions that the family has;
+        poolings, positions: the poolings and the kinds of positions that the family has;
             where it has several, its rows state one of them.
         **more: further fields of `Dialect`; `fields`, `reasons` and `impossible` are added to those
             that follow from the arguments.
     """
     fields: dict[str, Any] = {} if len(positions) > 1 else {"position": positions[0]}
-    if len(classifiers) == 1:
-        fields["classifier"] = classifiers[0]
+    if len(poolings) == 1:
+        fields["pooling"] = poolings[0]
     if "learned" in positions:
         fields["position_before_class"] = False
     own: dict[str, Any] = {
@@ -267,7 +267,7 @@ def dialect(
         "reasons": {**_REASONS, **more.get("reasons", {})},
     }
     own["impossible"] = {
-        **one_of_several("classifier", *classifiers),
+        **one_of_several("pooling", *poolings),
         **one_of_several("position", *positions),
         **POSITIONS_OF_ANOTHER_GRID,
         **more.get("impossible", {}),

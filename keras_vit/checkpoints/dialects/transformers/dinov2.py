@@ -25,7 +25,7 @@ from keras_vit.models.config import ViTConfig
 
 _WORDS: dict[str, Names] = {
     **TORCH.names("transformers/vit", "transformers/dinov2"),
-    **common.classifier_names(classifier="token_and_mean"),
+    **common.classifier_names(pooling="token_and_mean"),
 }
 
 
@@ -81,11 +81,11 @@ def _dinov2(
         prefix=f"{model_type}.",
         images=processor_of_any_size,
         expresses=("gelu", "layer_norm_epsilon"),
-        classifiers=("token", "token_and_mean"),
+        poolings=("token", "token_and_mean"),
         fields={"layer_scale": True, **more.pop("fields", {})},
         impossible={
             "a head that reads anything but the class token and the mean of the patches": (
-                lambda c: (c.classifier == "token_and_mean") != (c.num_classes > 0)
+                lambda c: (c.pooling == "token_and_mean") != (c.num_classes > 0)
             ),
             "an mlp_dim that follows from no integer mlp_ratio": lambda c: _ratio_of(c) is None,
         },

@@ -75,7 +75,7 @@ def _relative(
         (),
         epsilon=epsilon,
         gelu=GELUS[gelu],
-        classifiers=("gap" if fields.get("class_token", True) is None else "token",),
+        poolings=("gap" if fields.get("class_token", True) is None else "token",),
         prefixes=prefixes,
         prefix_for=lambda config: prefixes[0],
         ignored={

@@ -142,7 +142,7 @@ def _older_sizes(files: Json) -> Json:
 def _tower(
     encoder: _Encoder,
     class_name: str,
-    classifier: str,
+    pooling: str,
     words: Mapping[str, Names],
     *,
     name: str = "",
@@ -156,7 +156,7 @@ def _tower(
     Args:
         encoder: names and rows that the class shares with others.
         class_name: name of the class, which config.json names.
-        classifier: input of the output, see `ViTConfig`.
+        pooling: see `ViTConfig`.
         words: names of weights beside the encoder's.
         name: name of the dialect behind `transformers/`; `""` for the `model_type`.
         rows, fields, refusals: beside those of the encoder and of all classes.
@@ -169,7 +169,7 @@ def _tower(
         {**encoder.words, **words},
         (note, *encoder.rows, *rows),
         name=name,
-        classifiers=(classifier,),
+        poolings=(pooling,),
         sizes=encoder.sizes,
         fields={**encoder.fields, **fields},
         impossible={**encoder.refusals, **refusals},

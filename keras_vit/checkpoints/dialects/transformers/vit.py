@@ -127,7 +127,7 @@ deit = _family(
     "deit.",
     JsonNote("architectures", _deit_class),
     {**_POOLER, **TORCH.names("transformers/deit"), **common.classifier_names(**_NO_POOLER)},
-    classifiers=("token", "token_and_distillation"),
+    poolings=("token", "token_and_distillation"),
     fields={"distillation_token": True},
     rows=_POOLER_ROWS,
     impossible=_NOT_BOTH,
@@ -166,7 +166,7 @@ ijepa = _family(
     "ijepa.",
     ("IJepaForImageClassification", "IJepaModel"),
     common.classifier_names(),
-    classifiers=("gap",),
+    poolings=("gap",),
     fields={"class_token": None},
 )
 
@@ -177,7 +177,7 @@ _SWAPS = "transformers reads the rows of a table as its columns"
 
 def _pooling_of(content: Json) -> dict[str, Any]:
     return {
-        "classifier": "gap" if content.get("use_mean_pooling", True) else "token",
+        "pooling": "gap" if content.get("use_mean_pooling", True) else "token",
         "class_token": True,
     }
 
@@ -218,10 +218,10 @@ def _beit(model_type: str, class_name: str, has_pooler: bool) -> Dialect:
         "a mean of the class token too": lambda c: c.class_token_in_mean,
         f"patches or a grid that are not square: {_SWAPS}": _is_not_square,
         "a norm before the mean of the patches": lambda c: (
-            c.classifier == "gap" and c.final_norm and not c.numerics.pool_before_norm
+            c.pooling == "gap" and c.final_norm and not c.numerics.pool_before_norm
         ),
         "an encoder without a last norm": lambda c: (
-            not c.final_norm and (has_pooler or common.has_head(c) or c.classifier != "gap")
+            not c.final_norm and (has_pooler or common.has_head(c) or c.pooling != "gap")
         ),
         f"features behind a norm of the mean: {class_name}Model has none": lambda c: (
             not has_pooler and not common.has_head(c) and c.numerics.pool_before_norm
@@ -236,9 +236,9 @@ def _beit(model_type: str, class_name: str, has_pooler: bool) -> Dialect:
             JsonField("drop_path_rate", "stochastic_depth_rate"),
             JsonFields(
                 ("use_mean_pooling",),
-                ("classifier", "class_token"),
+                ("pooling", "class_token"),
                 _pooling_of,
-                lambda c: {"use_mean_pooling": c.classifier == "gap"},
+                lambda c: {"use_mean_pooling": c.pooling == "gap"},
             ),
             JsonFields(
                 ("layer_scale_init_value",),
@@ -255,7 +255,7 @@ def _beit(model_type: str, class_name: str, has_pooler: bool) -> Dialect:
             ),
             JsonNote("use_mask_token", lambda facts: False),
         ),
-        classifiers=("token", "gap"),
+        poolings=("token", "gap"),
         positions=("learned", "none"),
         ignored={
             **_mask_token(prefix),
