@@ -96,7 +96,7 @@ def train(images: np.ndarray, shares: np.ndarray) -> keras_vit.VisionTransformer
     keras.utils.set_random_seed(0)
     model = keras_vit.VisionTransformer(
         image_size=SIZE, patch_size=PATCH, hidden_size=64, num_layers=4, num_heads=4, mlp_dim=192,
-        pooling="unpooled", classifier_activation="sigmoid", num_classes=6, labels=NAMES,
+        pooling="unpooled", classifier_activation="sigmoid", num_classes=6, class_names=NAMES,
     )  # fmt: skip
     schedule = keras.optimizers.schedules.CosineDecay(0.0, 500, warmup_target=2e-3, warmup_steps=50)
     optimizer = keras.optimizers.AdamW(schedule, weight_decay=0.01, clipnorm=1.0)

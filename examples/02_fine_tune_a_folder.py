@@ -45,7 +45,7 @@ print(data.class_counts)
 # A new head starts at zero, and the position embeddings are resized from 4x4 to 8x8.
 
 model = keras_vit.VisionTransformer.from_preset(
-    "vit_digits", num_classes=data.num_classes, labels=data.class_names, image_size=32
+    "vit_digits", num_classes=data.num_classes, class_names=data.class_names, image_size=32
 )
 
 # %%

@@ -48,7 +48,7 @@ tfds.dataset_builders.AdhocBuilder(
     file_format="array_record",  # read without TensorFlow, image by image
 ).download_and_prepare()
 
-model = VisionTransformer.from_preset("vit_digits", num_classes=2, labels=("5 to 9", "0 to 4"))
+model = VisionTransformer.from_preset("vit_digits", num_classes=2, class_names=("5 to 9", "0 to 4"))
 shifts = Augmentation(crop=(0.6, 1.0), flip=False)  # a mirrored digit is another sign
 train = from_tfds(
     "small_digits", model, data_dir=folder, augmentation=shifts, steps_per_epoch=steps

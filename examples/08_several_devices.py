@@ -35,7 +35,9 @@ images = np.round(digits.images * (255 / 16)).astype("uint8")[..., None]  # (179
 is_odd = (digits.target % 2).astype("int32")
 
 # Every device has the weights and the optimizer; gradients are averaged over the devices.
-model = keras_vit.VisionTransformer.from_preset("vit_digits", num_classes=2, labels=("even", "odd"))
+model = keras_vit.VisionTransformer.from_preset(
+    "vit_digits", num_classes=2, class_names=("even", "odd")
+)
 recipe = keras_vit.training.TransferRecipe(int(sys.argv[1]), batch_size=64)
 model.compile(**recipe.compile_args(model))
 batch = model.preprocessor(images)

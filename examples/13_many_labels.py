@@ -63,7 +63,7 @@ print(data.class_counts)
 # cross-entropy as its loss, and as metrics the area below precision and recall, and F1.
 
 model = keras_vit.VisionTransformer.from_preset(
-    "vit_digits", num_classes=3, labels=data.class_names, image_size=32, thresholds=0.5
+    "vit_digits", num_classes=3, class_names=data.class_names, image_size=32, thresholds=0.5
 )
 train(model, data, validation, recipe=recipe, out="shapes_run", resume=True, verbose=2)
 

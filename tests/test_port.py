@@ -121,7 +121,7 @@ def test_a_full_size_file_becomes_the_preset_of_its_catalog_row(
     workshop.server.files[path] = (tmp_path / "ti16.npz").read_bytes()
     assert workshop(row.name) == 0
     card = keras_vit.info(workshop.out / row.name)
-    assert (card.config, card.labels) == (row.config(), "imagenet1k")
+    assert (card.config, card.class_names) == (row.config(), "imagenet1k")
 
 
 @pytest.mark.parametrize("arguments", [(), ("one", "--all"), ("one", "--upload", "hf://me/x")])

@@ -51,7 +51,7 @@ def learn(images: Path, out: Path, from_preset: bool, steps: int) -> dict[str, A
     """Trains once; returns the history, whose `val_` figures are of the test digits."""
     keras.utils.set_random_seed(0)
     model = keras_vit.VisionTransformer.from_preset(
-        "vit_digits", num_classes=2, labels=("loop", "open"), load_weights=from_preset
+        "vit_digits", num_classes=2, class_names=("loop", "open"), load_weights=from_preset
     )
     data = keras_vit.data.from_folder(
         images / "train", model, BATCH_SIZE, steps_per_epoch=STEPS_PER_EPOCH

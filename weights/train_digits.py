@@ -89,7 +89,7 @@ def main() -> None:
     keras.utils.set_random_seed(SEED)
     train, test, train_digits, test_digits = digits()
     model = keras_vit.VisionTransformer(
-        **MODEL, name="vit_digits", labels=[str(digit) for digit in range(10)]
+        **MODEL, name="vit_digits", class_names=[str(digit) for digit in range(10)]
     )
     batches = Augmented(model.preprocessor(train), np.eye(10, dtype="float32")[train_digits])
     steps = arguments.epochs * len(batches)
@@ -109,7 +109,7 @@ def main() -> None:
     published = keras_vit.VisionTransformer(
         model.config.replace(dropout_rate=0.0, stochastic_depth_rate=0.0),
         name="vit_digits",
-        labels=model.labels,
+        class_names=model.class_names,
         provenance={
             "source": "weights/train_digits.py",
             "data": f"load_digits of scikit-learn {sklearn.__version__} (UCI), CC BY 4.0",

@@ -282,7 +282,7 @@ class MaskedPatchPrediction(keras.Model):
         if isinstance(encoder, ViTConfig):
             encoder = VisionTransformer(config, **features)
         else:
-            encoder = _rebuilt(encoder, labels=None, **features)
+            encoder = _rebuilt(encoder, class_names=None, **features)
         # The task's own policy scales the loss under mixed_float16; images stay float32, so that
         # their colours are exact.
         policy = encoder.dtype_policy

@@ -329,7 +329,7 @@ def pretrain(
     model = builder(
         image_size,
         images.num_classes,
-        labels=images.class_names,
+        class_names=images.class_names,
         protocol=published.protocol,
         dtype=dtype,
         **fields,

@@ -44,7 +44,7 @@ def export(
     arrays: WeightArrays,
     dialects: Sequence[Dialect],
     path: str | os.PathLike[str],
-    labels: tuple[str, ...] | None = None,
+    class_names: tuple[str, ...] | None = None,
     track: Track = iter,
     lossy: bool = False,
     protocol: ProtocolSpec = "paper",
@@ -61,7 +61,7 @@ def export(
         arrays: weights of the model.
         dialects: families of one library; the first that can hold the model is written.
         path: path of the file or folder.
-        labels: one name per class, or None.
+        class_names: one name per class, or None.
         track: wraps the list of arrays to show progress.
         lossy: whether to write a model that the library would compute differently.
         protocol: preparation of images.
@@ -73,7 +73,7 @@ def export(
     """
     dialect, config, moves = _choose(config, dialects, lossy)
     protocol = _protocol_to_write(protocol, dialect, config)
-    files = dialect.write_json(config, labels, protocol, by_class)
+    files = dialect.write_json(config, class_names, protocol, by_class)
     if not files:
         _write_arrays(dialect, Path(path), moves, arrays, track)
         return

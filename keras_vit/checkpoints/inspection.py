@@ -64,7 +64,7 @@ class CheckpointInfo:
             `position_grid` has one row.
         protocol: preparation of images: the protocol that the JSON files beside the weights
             state, or the default of the dialect.
-        labels: one name per class, the name of a shipped list, or None.
+        class_names: one name per class, the name of a shipped list, or None.
         prefix: prefix of the names of all arrays.
         undetermined: fields that the file leaves open; `load` requires them.
         shapes, dtypes: shape and dtype of every array in the file, by name; empty for a preset,
@@ -81,7 +81,7 @@ class CheckpointInfo:
     dialect: str
     config: ViTConfig
     protocol: ProtocolSpec = "paper"
-    labels: str | tuple[str, ...] | None = None
+    class_names: str | tuple[str, ...] | None = None
     prefix: str = ""
     undetermined: tuple[str, ...] = ()
     shapes: Mapping[str, Shape] = dataclasses.field(default_factory=dict)
@@ -217,7 +217,7 @@ def _open(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
         )
         thresholds = statement.thresholds if config.num_classes else None
         protocol = _protocol(statement, dialect, config)
-        stated = PresetConfig(config, protocol, statement.labels, thresholds=thresholds)
+        stated = PresetConfig(config, protocol, statement.class_names, thresholds=thresholds)
     moves = plan(config, dialect, recognition.prefix, reader.shapes)
     beside = left_over(reader.shapes, recognition, moves, config.hidden_size)
     ignored = {**recognition.ignored, **dialect.derived(config), **beside}
@@ -253,7 +253,7 @@ def _info(path: Path, dialect: str, stated: PresetConfig, **arrays: Any) -> Chec
     return CheckpointInfo(path, dialect, **facts, **arrays)
 
 
-_STATED = ("config", "protocol", "labels", "provenance", "thresholds")
+_STATED = ("config", "protocol", "class_names", "provenance", "thresholds")
 
 
 def _resolve(

@@ -55,7 +55,7 @@ def load(source: str | os.PathLike[str] | Source, **arguments: Any) -> "VisionTr
             size in the file.
         load_weights: False for the architecture with fresh weights.
         dtype, remat, trainable, data_format, name: as for `VisionTransformer`.
-        labels, protocol, provenance, thresholds: as for `VisionTransformer`; None takes the
+        class_names, protocol, provenance, thresholds: as for `VisionTransformer`; None takes the
             files' values.
         dialect: name of the dialect to read the file as, if its names are ambiguous.
         variant: name of the variant that the file must be.

@@ -52,7 +52,7 @@ _OPEN = (
 
 
 _OF_MODEL = frozenset(
-    ("dtype", "data_format", "name", "labels", "protocol", "provenance", "remat", "trainable")
+    ("dtype", "data_format", "name", "class_names", "protocol", "provenance", "remat", "trainable")
 ) | {"thresholds"}
 """Arguments of the model; None takes the value of the files, or the model's default."""
 _OF_READING = frozenset(("num_classes", "dialect", "variant", "position_grid", *CHOICES))
@@ -126,15 +126,15 @@ def _at_fed_size(info: CheckpointInfo, fields: dict[str, Any]) -> dict[str, Any]
 def _state_facts(source: Source, info: CheckpointInfo, config: ViTConfig) -> dict[str, Any]:
     """Returns the facts of a model beside its configuration that the source states.
 
-    Labels are left out if their number is not the model's, thresholds if the head is another.
+    ClassNames are left out if their number is not the model's, thresholds if the head is another.
     """
-    labels = source.defaults.get("labels") or info.labels
-    fits = labels is not None and len(expand(labels)) == config.num_classes
+    class_names = source.defaults.get("class_names") or info.class_names
+    fits = class_names is not None and len(expand(class_names)) == config.num_classes
     has_head = info.config.num_classes == config.num_classes
     return {
         "name": info.variant,
         "protocol": source.defaults.get("protocol", info.protocol),
-        "labels": labels if fits else None,
+        "class_names": class_names if fits else None,
         "thresholds": info.thresholds if has_head else None,
     }
 
@@ -170,11 +170,11 @@ def save(
     from keras_vit.distribution.processes import by_one
 
     arrays = arrays_to_write(model)
-    labels, protocol = model.labels, model.preprocessor.protocol
+    class_names, protocol = model.class_names, model.preprocessor.protocol
     by_class, target = model.thresholds is not None, dialects_named(dialect)
 
     def write() -> None:
-        export(model.config, arrays, target, path, labels, track, lossy, protocol, by_class)
+        export(model.config, arrays, target, path, class_names, track, lossy, protocol, by_class)
 
     by_one(write, path)
 
@@ -247,8 +247,8 @@ def convert(
         lossy: whether to write a model whose arithmetic the library cannot express.
         track: wraps the list of arrays to show progress.
         allow_pickle_weights, base: as for `load`.
-        **arguments: arguments of `load` on how to read the file and on its configuration, `labels`
-            and `protocol`.
+        **arguments: arguments of `load` on how to read the file and on its configuration,
+            `class_names` and `protocol`.
 
     Raises:
         CheckpointError: as `load` and `save`. No file is written.
@@ -276,13 +276,13 @@ def convert(
                 f"{checkpoint.info.config.num_classes}, as in the file, or 0 for no head."
             )
         facts = {**_state_facts(source, checkpoint.info, config), **arguments}
-        shortest = shorten(facts["labels"], config.num_classes)
-        labels = None if shortest is None else expand(shortest)
+        shortest = shorten(facts["class_names"], config.num_classes)
+        class_names = None if shortest is None else expand(shortest)
         target = dialects_named(dialect)
         arrays = _arrays_of_file(checkpoint, config)
         protocol = facts["protocol"]
         by_class = config.has_sigmoids or facts["thresholds"] is not None
-        export(config, arrays, target, destination, labels, track, lossy, protocol, by_class)
+        export(config, arrays, target, destination, class_names, track, lossy, protocol, by_class)
 
 
 def _read_weights(checkpoint: Checkpoint, config: ViTConfig) -> Iterator[Named]:

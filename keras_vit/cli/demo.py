@@ -44,7 +44,7 @@ def run(folder: Path) -> None:
     _step("3. Fine-tune", " at twice the resolution: is the digit odd or even?")
     height, width = model.config.image_size or (0, 0)
     tuned = VisionTransformer.from_preset(
-        "vit_digits", image_size=(2 * height, 2 * width), num_classes=2, labels=("even", "odd")
+        "vit_digits", image_size=(2 * height, 2 * width), num_classes=2, class_names=("even", "odd")
     )
     steps = -(-len(train) // 64)
     recipe = TransferRecipe(2 * steps, 64, learning_rate=0.01, steps_per_epoch=steps)

@@ -165,10 +165,10 @@ def evaluate(
         ("loss", f"{score.loss:.4f}"),
         (f"calibration error ({score.calibration_bins} bins)", f"{score.calibration_error:.4f}"),
     ]
-    show(json, ("measure", "value"), rows, {**score.to_dict(), "labels": model.labels})
+    show(json, ("measure", "value"), rows, {**score.to_dict(), "class_names": model.class_names})
     if classes and not json:
         measure = "right" if score.f1 is None else "F1"
-        show(json, ("class", "images", measure), _accuracy_per_class(score, model.labels))
+        show(json, ("class", "images", measure), _accuracy_per_class(score, model.class_names))
     return int(bool(scored.unreadable))
 
 

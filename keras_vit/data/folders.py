@@ -62,7 +62,7 @@ def from_folder(
         ConfigError: as `ImageData`; or `path` is not a folder, holds images beside its folders,
             or has a class without images; or the table does not fit the images.
     """
-    root, model_labels = Path(path), getattr(preprocessor, "labels", None)
+    root, model_labels = Path(path), getattr(preprocessor, "class_names", None)
     check_folder(root, labels)
     if labels is None:
         if multi_label:

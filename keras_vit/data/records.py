@@ -272,7 +272,7 @@ def classes_of(
     labels = label_array(labels, title)
     if labels.dtype.kind == "S":
         labels = np.char.decode(labels)
-    known = getattr(preprocessor, "labels", None)
+    known = getattr(preprocessor, "class_names", None)
     if labels.dtype.kind not in "UO":
         count = getattr(getattr(preprocessor, "config", None), "num_classes", 0)
         if not count and labels.ndim == 2:

@@ -77,7 +77,7 @@ class LinearProbe:
             yield scores
 
     def into(
-        self, model: VisionTransformer, labels: Sequence[str] | None = None
+        self, model: VisionTransformer, class_names: Sequence[str] | None = None
     ) -> VisionTransformer:
         """Returns a classifier: the model that made the features, with the probe as its head.
 
@@ -86,7 +86,7 @@ class LinearProbe:
 
         Args:
             model: the model whose `pre_logits` are the features; it is not changed.
-            labels: one name per class.
+            class_names: one name per class.
 
         Raises:
             ConfigError: the width of the features differs from the model's pre_logits.
@@ -94,7 +94,7 @@ class LinearProbe:
         head = keras.layers.Dense(len(self.bias))
         head.build((None, len(self.kernel)))
         head.set_weights([self.kernel, self.bias])
-        classifier = expect_model(model).with_head(head, labels)
+        classifier = expect_model(model).with_head(head, class_names)
         classifier.thresholds = 0.5 if self.is_multi_label else None
         return classifier
 

@@ -164,7 +164,7 @@ def match_columns(
         ConfigError: as `class_index` and `match_classes`; or `classes` is empty or has a class
             twice.
     """
-    labels: Sequence[str] | None = model.labels
+    labels: Sequence[str] | None = model.class_names
     competing = np.arange(model.config.num_classes)
     if classes is not None:
         chosen = [class_index(each, labels, len(competing), "classes") for each in classes]

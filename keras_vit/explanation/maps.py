@@ -141,7 +141,7 @@ def choose_classes(
         targets: Iterable[Any] = target
     else:
         targets = [target.item() if isinstance(target, np.ndarray) else target] * len(images)
-    classes = [class_index(each, model.labels, model.config.num_classes) for each in targets]
+    classes = [class_index(each, model.class_names, model.config.num_classes) for each in targets]
     return np.asarray(classes, "int32")
 
 

@@ -65,7 +65,9 @@ def write_report(
     from keras_vit import __version__
 
     batch = model.preprocessor(list(images))
-    classes = [class_index(target, model.labels, model.config.num_classes) for target in targets]
+    classes = [
+        class_index(target, model.class_names, model.config.num_classes) for target in targets
+    ]
     facts = _explain_all(model, batch, list(dict.fromkeys((method, *METHODS))), classes)
     for k, (image, fact) in enumerate(zip(images, facts, strict=True)):
         is_path = isinstance(image, (str, os.PathLike))
@@ -145,7 +147,7 @@ def _explain_all(
 ) -> list[dict[str, Any]]:
     """Returns predictions, maps, curves and attention of each image, as the page shows them."""
     outputs = model.probabilities(batch)
-    labels = model.labels or tuple(map(str, range(model.config.num_classes)))
+    class_names = model.class_names or tuple(map(str, range(model.config.num_classes)))
     ranked = np.argsort(-outputs, axis=1, kind="stable")[:, :2].astype("int32")
     classes = np.tile(np.asarray(targets, "int32"), (len(batch), 1)) if targets else ranked
     maps = [{name: explain(model, batch, column, name) for name in methods} for column in classes.T]
@@ -168,7 +170,7 @@ def _explain_all(
             "top": [(label, float(share)) for label, share in top],
             "classes": [
                 {
-                    "label": labels[k],
+                    "label": class_names[k],
                     "probability": float(outputs[i, k]),
                     "maps": [
                         {
@@ -193,7 +195,7 @@ def _explain_all(
             "attention": _attention(model, batch[i : i + 1], _ROOM // len(batch)),
         }
         for i, (picture, top) in enumerate(
-            zip(pictures, top_labels(outputs, model.labels, 5), strict=True)
+            zip(pictures, top_labels(outputs, model.class_names, 5), strict=True)
         )
     ]
 

@@ -35,9 +35,9 @@ def write(
         notes: a sentence for each difference of the export from its arguments.
     """
     plan, model = graph.plan, graph.model
-    labels = model.labels if plan.outputs != "features" else None
-    if labels is not None:
-        text = "".join(" ".join(label.split()) + "\n" for label in labels)
+    class_names = model.class_names if plan.outputs != "features" else None
+    if class_names is not None:
+        text = "".join(" ".join(label.split()) + "\n" for label in class_names)
         (folder / "labels.txt").write_text(text, encoding="utf-8", errors="backslashreplace")
     described = {
         "format": plan.format,
@@ -71,7 +71,7 @@ def write(
         f"# {in_markdown(name)}\n\nA Vision Transformer in the format {plan.format}, written by "
         f"keras_vit {__version__}. Input `{plan.input}`: {plan.input_dtype} ({shape}), "
         f"{_pixels(plan)}. Output: {plan.outputs}. {verified}\n{remarks}\n"
-        f"{_program(name, form, plan, labels is not None)}",
+        f"{_program(name, form, plan, class_names is not None)}",
         encoding="utf-8",
     )
 

@@ -64,7 +64,7 @@ class ExportGraph:
     def facts(self) -> dict[str, Any]:
         """Returns the labels, protocol and provenance of the model, as plain JSON types."""
         return {
-            "labels": None if self.model.labels is None else list(self.model.labels),
+            "class_names": None if self.model.class_names is None else list(self.model.class_names),
             "protocol": self.model.preprocessor.protocol,
             "provenance": dict(self.model.provenance),
             **({} if self.model.thresholds is None else {"thresholds": self.model.thresholds}),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from keras_vit.images.class_names import Labels, Thresholds
+from keras_vit.images.class_names import ClassNames, Thresholds
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.models.config.variants import VARIANTS, Variant, variant_named
 
@@ -24,7 +24,7 @@ class Builder(Variant):
         name: str | None = None,
         remat: bool = False,
         trainable: bool = True,
-        labels: Labels | None = None,
+        class_names: ClassNames | None = None,
         protocol: ProtocolSpec = "paper",
         provenance: Mapping[str, Any] | None = None,
         thresholds: Thresholds | None = None,
@@ -35,8 +35,8 @@ class Builder(Variant):
         Args:
             image_size: pixels, an int, a pair (height, width), or None for any size.
             num_classes: width of the head; 0 for features.
-            dtype, data_format, remat, trainable, labels, protocol, provenance, thresholds: as for
-                `VisionTransformer`.
+            dtype, data_format, remat, trainable, class_names, protocol, provenance, thresholds: as
+                for `VisionTransformer`.
             name: name of the model; None for the name of the variant.
             **fields: fields of `ViTConfig`.
 
@@ -52,7 +52,7 @@ class Builder(Variant):
             name=name or self.name,
             remat=remat,
             trainable=trainable,
-            labels=labels,
+            class_names=class_names,
             protocol=protocol,
             provenance=provenance,
             thresholds=thresholds,

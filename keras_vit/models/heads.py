@@ -10,12 +10,12 @@ import numpy as np
 
 from keras_vit.checkpoints.containers import beside, open_arrays
 from keras_vit.errors import CheckpointError, ConfigError, shown
-from keras_vit.images.class_names import Labels
+from keras_vit.images.class_names import ClassNames
 from keras_vit.images.inputs import as_array
 from keras_vit.layers import blank_weights
 
 
-def with_head(model: Any, head: keras.layers.Dense, labels: Labels | None) -> Any:
+def with_head(model: Any, head: keras.layers.Dense, class_names: ClassNames | None) -> Any:
     """Returns a copy of a model whose head has the weights of a layer; see the model's method.
 
     Raises:
@@ -37,10 +37,12 @@ def with_head(model: Any, head: keras.layers.Dense, labels: Labels | None) -> An
     activation = keras.activations.serialize(head.activation)
     fields = {} if activation == "linear" else {"classifier_activation": activation}
     bias = np.zeros(head.units) if head.bias is None else head.bias
-    return copy_with_head(model, head.kernel, bias, labels, fields)
+    return copy_with_head(model, head.kernel, bias, class_names, fields)
 
 
-def read_head(model: Any, path: Any, labels: Labels | None, allow_pickle_weights: bool) -> Any:
+def read_head(
+    model: Any, path: Any, class_names: ClassNames | None, allow_pickle_weights: bool
+) -> Any:
     """Returns a copy of a model with the linear head of a file; see `with_head` of the model.
 
     Raises:
@@ -72,13 +74,13 @@ def read_head(model: Any, path: Any, labels: Labels | None, allow_pickle_weights
             f"{path}: the head reads vectors of width {weight[1]}; the pre_logits of this model "
             f"have {width} and pooling={config.pooling!r}. It belongs to another encoder."
         )
-    return copy_with_head(model, arrays["weight"].T, arrays["bias"], labels, fields)
+    return copy_with_head(model, arrays["weight"].T, arrays["bias"], class_names, fields)
 
 
 def head_from_embeddings(
     model: Any,
     embeddings: Any,
-    labels: Sequence[str] | None,
+    class_names: Sequence[str] | None,
     scale: float | None,
     bias: float | None,
 ) -> Any:
@@ -87,7 +89,7 @@ def head_from_embeddings(
     Raises:
         ConfigError: as `VisionTransformer.head_from_embeddings`.
     """
-    vectors, labels = _read_embeddings(embeddings, labels)
+    vectors, class_names = _read_embeddings(embeddings, class_names)
     width = model.get_layer("pre_logits").output.shape[-1]
     if not model.config.is_pooled:
         raise ConfigError(
@@ -95,7 +97,7 @@ def head_from_embeddings(
             f"{model.config.pooling!r}."
         )
     rows = []
-    for label, texts in zip(labels, vectors, strict=True):
+    for label, texts in zip(class_names, vectors, strict=True):
         if texts.shape[-1] != width or texts.ndim != 2 or not texts.size:
             raise ConfigError(
                 f"The embedding of {shown(label)} has shape {texts.shape}, expected (texts, "
@@ -117,32 +119,34 @@ def head_from_embeddings(
             "of both towers, 100 for OpenAI's CLIP."
         )
     kernel, biases = scale * np.stack(rows, axis=1), np.full(len(rows), bias)
-    return copy_with_head(model, kernel, biases, tuple(labels), {"unit_pre_logits": True})
+    return copy_with_head(model, kernel, biases, tuple(class_names), {"unit_pre_logits": True})
 
 
 def _read_embeddings(
-    embeddings: Any, labels: Sequence[str] | None
+    embeddings: Any, class_names: Sequence[str] | None
 ) -> tuple[list[np.ndarray], list[str]]:
     """Returns the embeddings `(texts, width)` of each class in float64, and the labels."""
     if isinstance(embeddings, (str, os.PathLike)):
         embeddings = _read_arrays(Path(embeddings))
     if isinstance(embeddings, Mapping):
-        names = list(embeddings) if labels is None else list(labels)
+        names = list(embeddings) if class_names is None else list(class_names)
         if set(names) != set(embeddings):
             odd = sorted(set(names) ^ set(embeddings))
-            raise ConfigError(f"labels and embeddings differ in {shown(odd, quoted=False)}.")
+            raise ConfigError(f"class_names and embeddings differ in {shown(odd, quoted=False)}.")
         embeddings = [embeddings[name] for name in names]
-    elif labels is None:
-        raise ConfigError("embeddings is an array: give labels, one name for each of its rows.")
+    elif class_names is None:
+        raise ConfigError(
+            "embeddings is an array: give class_names, one name for each of its rows."
+        )
     else:
-        names = list(labels)
+        names = list(class_names)
     try:
         vectors = [np.atleast_2d(as_array(each).astype("float64")) for each in embeddings]
     except (TypeError, ValueError) as error:
         raise ConfigError(f"embeddings: expected vectors of numbers ({error}).") from error
     if len(vectors) != len(names) or len(set(names)) != len(names) or len(names) < 2:
         raise ConfigError(
-            f"{len(vectors)} embeddings and {len(names)} labels, {len(set(names))} of them "
+            f"{len(vectors)} embeddings and {len(names)} class_names, {len(set(names))} of them "
             "different: expected two or more, one label for each embedding."
         )
     return vectors, names
@@ -156,7 +160,7 @@ def _read_arrays(path: Path, allow_pickle_weights: bool = False) -> dict[str, np
 
 
 def copy_with_head(
-    model: Any, kernel: Any, bias: Any, labels: Labels | None, fields: dict[str, Any]
+    model: Any, kernel: Any, bias: Any, class_names: ClassNames | None, fields: dict[str, Any]
 ) -> Any:
     """Returns a copy of a model with other fields, its weights, and another head.
 
@@ -165,7 +169,7 @@ def copy_with_head(
     """
     of_head = {
         "num_classes": kernel.shape[-1],
-        "labels": labels,
+        "class_names": class_names,
         "classifier_activation": None,
         "regression": False,
         "thresholds": None,

@@ -11,7 +11,7 @@ import numpy as np
 
 from keras_vit.errors import ConfigError
 from keras_vit.images.class_names import (
-    Labels,
+    ClassNames,
     Thresholds,
     check_thresholds,
     expand,
@@ -75,7 +75,7 @@ class VisionTransformer(keras.Model):
         remat: whether training keeps only each block's input, and computes the block again
             for the gradient: this saves memory and costs a forward pass.
         name: name of the model.
-        labels: one name per class, for the answers of `classify`; or the name of a
+        class_names: one name per class, for the answers of `classify`; or the name of a
             shipped list, `"imagenet1k"` or `"imagenet21k"`.
         protocol: preparation of images for these weights, by name or as a dict of name and
             parameters; see `keras_vit.Preprocessor`.
@@ -105,7 +105,7 @@ class VisionTransformer(keras.Model):
         remat: bool = False,
         name: str | None = None,
         trainable: bool = True,
-        labels: Labels | None = None,
+        class_names: ClassNames | None = None,
         protocol: ProtocolSpec = "paper",
         provenance: Mapping[str, Any] | None = None,
         thresholds: Thresholds | None = None,
@@ -119,7 +119,7 @@ class VisionTransformer(keras.Model):
             raise ConfigError(answer_no_config(config, list(VARIANTS)))
         data_format = data_format or keras.config.image_data_format()
         choice("channels_last", "channels_first").check("data_format", data_format)
-        kept_labels = shorten(labels, config.num_classes)
+        kept_labels = shorten(class_names, config.num_classes)
         preprocessor = Preprocessor(
             config.image_size,
             config.channels,
@@ -165,7 +165,7 @@ class VisionTransformer(keras.Model):
                 raise AttributeError(message, name=name, obj=self) from error
 
     @property
-    def labels(self) -> tuple[str, ...] | None:
+    def class_names(self) -> tuple[str, ...] | None:
         """One name per class, or None."""
         return None if self._labels is None else expand(self._labels)
 
@@ -353,7 +353,7 @@ class VisionTransformer(keras.Model):
             "remat": self.remat,
             "name": self.name,
             "trainable": self.trainable,
-            "labels": self._labels,
+            "class_names": self._labels,
             "protocol": self.preprocessor.protocol,
             "provenance": dict(self.provenance),
             **({"thresholds": self._thresholds} if self._thresholds is not None else {}),
@@ -415,7 +415,7 @@ class VisionTransformer(keras.Model):
         COUNT.check("top", 1 if top is None else top)
         for items, batch in self.preprocessor.batches(images, batch_size, unreadable):
             shares = self.probabilities(batch, batch_size)
-            answers = top_labels(shares, self.labels, top, self.thresholds)
+            answers = top_labels(shares, self.class_names, top, self.thresholds)
             yield from zip(items, answers, strict=True)
 
     def probabilities(self, images: Any, batch_size: int | None = None) -> np.ndarray:
@@ -468,7 +468,7 @@ class VisionTransformer(keras.Model):
     def with_head(
         self,
         head: "keras.layers.Dense | str | os.PathLike[str]",
-        labels: Labels | None = None,
+        class_names: ClassNames | None = None,
         *,
         allow_pickle_weights: bool = False,
     ) -> "VisionTransformer":
@@ -485,7 +485,7 @@ class VisionTransformer(keras.Model):
                 publish linear heads for ImageNet; they read class token and mean of the patches,
                 and so does the copy, by `pooling="token_and_mean"`, with
                 `class_token_blocks=4` for the heads that read four blocks (`..._linear4_head.pth`).
-            labels: one name per class, as for `VisionTransformer`.
+            class_names: one name per class, as for `VisionTransformer`.
             allow_pickle_weights: as for `keras_vit.checkpoints.load`; for a `.pth` file.
 
         Raises:
@@ -496,13 +496,13 @@ class VisionTransformer(keras.Model):
         from keras_vit.models.heads import read_head, with_head  # imports the readers of files
 
         if isinstance(head, (str, os.PathLike)):
-            return read_head(self, head, labels, allow_pickle_weights)
-        return with_head(self, head, labels)
+            return read_head(self, head, class_names, allow_pickle_weights)
+        return with_head(self, head, class_names)
 
     def head_from_embeddings(
         self,
         embeddings: Any,
-        labels: Sequence[str] | None = None,
+        class_names: Sequence[str] | None = None,
         *,
         scale: float | None = None,
         bias: float | None = None,
@@ -518,7 +518,7 @@ class VisionTransformer(keras.Model):
                 texts per class; a mapping from labels to arrays `(width,)` or `(prompts, width)`;
                 or the path of a `.npz` or `.safetensors` file with that mapping. Texts of one
                 class are averaged as CLIP does: unit vectors, mean, unit vector.
-            labels: one name per class; None for the names of the mapping.
+            class_names: one name per class; None for the names of the mapping.
             scale: factor of the cosine. None for the temperature of the two-tower file that the
                 model was loaded from (`exp(logit_scale)`).
             bias: number added to all logits; None for `logit_bias` of that file, or 0.
@@ -530,7 +530,7 @@ class VisionTransformer(keras.Model):
         """
         from keras_vit.models.heads import head_from_embeddings
 
-        return head_from_embeddings(self, embeddings, labels, scale, bias)
+        return head_from_embeddings(self, embeddings, class_names, scale, bias)
 
     @classmethod
     def from_preset(
@@ -545,7 +545,7 @@ class VisionTransformer(keras.Model):
         trainable: bool = True,
         data_format: str | None = None,
         name: str | None = None,
-        labels: Labels | None = None,
+        class_names: ClassNames | None = None,
         protocol: ProtocolSpec | None = None,
         provenance: Mapping[str, Any] | None = None,
         thresholds: Thresholds | None = None,
@@ -570,8 +570,8 @@ class VisionTransformer(keras.Model):
                 then downloaded only if JSON and headers do not suffice.
             remat, trainable, data_format, name: as for `VisionTransformer`; the default name is
                 the name of the variant.
-            labels, protocol, provenance, thresholds: as for `VisionTransformer`. None takes the
-                preset's values.
+            class_names, protocol, provenance, thresholds: as for `VisionTransformer`. None takes
+                the preset's values.
             **fields: fields of `ViTConfig`, such as `dropout_rate`, and other arguments of
                 `keras_vit.checkpoints.load`, such as `allow_pickle_weights`.
 
@@ -594,7 +594,7 @@ class VisionTransformer(keras.Model):
             trainable=trainable,
             data_format=data_format,
             name=name,
-            labels=labels,
+            class_names=class_names,
             protocol=protocol,
             provenance=provenance,
             thresholds=thresholds,

@@ -75,6 +75,6 @@ def facts_of_name(name: str) -> dict[str, Any]:
         "data": match["data"] + (f"_ft_{last}" if match["adapt_data"] else ""),
         "image_size": resolution,
         "num_classes": _CLASSES.get(last),
-        "labels": _LABELS.get(last),
+        "class_names": _LABELS.get(last),
         "protocol": crop if resolution == 384 else "big_vision",
     }

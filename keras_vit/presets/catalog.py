@@ -60,7 +60,7 @@ class Preset:
         note: a warning for users.
         fields: fields of `ViTConfig` in which the model differs from its variant.
         dialect: dialect of the file, for its arithmetic; the file is recognised without it.
-        labels: name of a shipped list, or None.
+        class_names: name of a shipped list, or None.
         license: SPDX identifier; the strictest of `licenses`.
         licenses: SPDX identifier by who states it, where two sources state different ones.
         family: family for `list_presets`; `"vit"` for the paper's model.
@@ -86,7 +86,7 @@ class Preset:
     note: str = ""
     fields: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
     dialect: str = "google"
-    labels: str | None = None
+    class_names: str | None = None
     license: str = "Apache-2.0"
     licenses: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
     family: str = "vit"
@@ -126,7 +126,7 @@ class Preset:
 
     def preset_config(self) -> PresetConfig:
         """Returns the `PresetConfig` of the row, without a download; raises as `config`."""
-        return PresetConfig(self.config(), self.protocol, self.labels, self.provenance())
+        return PresetConfig(self.config(), self.protocol, self.class_names, self.provenance())
 
     def place(self) -> "BucketFile | HubFolder":
         """Returns the place of the files; for a repository, the Hub states its commit.
@@ -142,7 +142,7 @@ class Preset:
 
     def defaults(self) -> dict[str, Any]:
         """Returns arguments of `checkpoints.load`, without the dialect, which the file shows."""
-        defaults: dict[str, Any] = {"labels": self.labels}
+        defaults: dict[str, Any] = {"class_names": self.class_names}
         if self.family == "vit":
             defaults["protocol"] = self.protocol  # files of other families state their protocol
         if self.variant and not str(self.source).startswith(SCHEME):

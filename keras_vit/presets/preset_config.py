@@ -25,7 +25,7 @@ class PresetConfig:
     Args:
         config: configuration of the model.
         protocol: preparation of images, see `keras_vit.Preprocessor`.
-        labels: one name per class, the name of a shipped list, or None.
+        class_names: one name per class, the name of a shipped list, or None.
         provenance: origin of the weights, as plain JSON types.
         weights_sha256: sha256 of `model.safetensors`, in hexadecimal; None in presets of early
             releases.
@@ -35,7 +35,7 @@ class PresetConfig:
 
     config: ViTConfig
     protocol: ProtocolSpec = "paper"
-    labels: str | tuple[str, ...] | None = None
+    class_names: str | tuple[str, ...] | None = None
     provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
     weights_sha256: str | None = None
     thresholds: float | tuple[float, ...] | None = None
@@ -48,7 +48,7 @@ class PresetConfig:
             "keras_vit_version": __version__,
             "config": self.config.to_dict(),
             "protocol": compact_protocol(self.protocol),
-            "labels": shorten(self.labels, self.config.num_classes),
+            "class_names": shorten(self.class_names, self.config.num_classes),
             "provenance": self.provenance,
             "weights_sha256": self.weights_sha256,
             **({} if self.thresholds is None else {"thresholds": self.thresholds}),
@@ -90,7 +90,7 @@ class PresetConfig:
             return cls(
                 config,
                 compact_protocol(stored["protocol"]),
-                shorten(stored.get("labels"), config.num_classes),
+                shorten(stored.get("class_names"), config.num_classes),
                 stored["provenance"],
                 stored.get("weights_sha256"),
                 check_thresholds(stored.get("thresholds"), config.num_classes),
@@ -102,7 +102,7 @@ class PresetConfig:
 _FIELDS: dict[str, tuple[Any, str]] = {
     "config": (dict, "an object"),
     "protocol": ((str, dict), "a name or an object"),
-    "labels": ((list, str, type(None)), "a list of names, the name of a list, or null"),
+    "class_names": ((list, str, type(None)), "a list of names, the name of a list, or null"),
     "provenance": (dict, "an object"),
     "weights_sha256": ((str, type(None)), "a string or null"),
     "thresholds": ((float, int, list, type(None)), "a number, a list of numbers, or null"),

@@ -40,7 +40,7 @@ def save_preset(
     preset = PresetConfig(
         model.config,
         model.preprocessor.protocol,
-        model.labels,
+        model.class_names,
         dict(model.provenance),
         thresholds=model.get_config().get("thresholds"),
     )

@@ -223,7 +223,7 @@ class Classify(_PerImage):
 
     def _compute(self, images: np.ndarray, size: int) -> Sequence[Any]:
         shares = self.model.probabilities(images, size)
-        return top_labels(shares, self.model.labels, self._top, self.model.thresholds)
+        return top_labels(shares, self.model.class_names, self._top, self.model.thresholds)
 
     def _columns(self, answers: Sequence[Any]) -> dict[str, Any]:
         pa = pyarrow()

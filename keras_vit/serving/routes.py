@@ -166,7 +166,7 @@ def build_application(
         rows = [row for _, row in await service.answer(request, "classify")]
         named = [
             [{"label": label, "probability": share} for label, share in best]
-            for best in top_labels(np.stack(rows), model.labels, top, model.thresholds)
+            for best in top_labels(np.stack(rows), model.class_names, top, model.thresholds)
         ]
         return JSONResponse({"predictions": named})
 
@@ -211,7 +211,7 @@ def describe(engine: Engine, settings: Settings) -> dict[str, Any]:
     model = engine.model
     return {
         "name": model.name,
-        "labels": None if model.labels is None else list(model.labels),
+        "class_names": None if model.class_names is None else list(model.class_names),
         "image_size": model.config.image_size,
         "channels": model.config.channels,
         "num_classes": model.config.num_classes,

@@ -122,11 +122,11 @@ def finetune(
         unreadable=unreadable,
         **recipe.data_args,
     )
-    fields |= {"num_classes": images.num_classes, "labels": images.class_names}
+    fields |= {"num_classes": images.num_classes, "class_names": images.class_names}
     if multi_label:
         fields.setdefault("thresholds", 0.5)
     # The head stays if the data have exactly the classes of the preset.
-    keeps_head = source is not None and expand(description.labels or ()) == images.class_names
+    keeps_head = source is not None and expand(description.class_names or ()) == images.class_names
     keras.utils.set_random_seed(recipe.seed % 2**32)  # Keras takes no larger one
     if source is None:
         model = VisionTransformer(description.config, protocol=description.protocol, **fields)

@@ -169,7 +169,7 @@ def stated_by(dialect, files) -> dict:
     numerics = dialect.numerics.to_dict() | stated.fields.get("numerics", {})
     fields = {**ViTConfig(**SIZES).to_dict(), **dict.fromkeys(SIZES), **stated.fields}
     fields |= {f"numerics.{name}": value for name, value in numerics.items()}
-    return {**fields, "labels": stated.labels}
+    return {**fields, "labels": stated.class_names}
 
 
 @pytest.mark.parametrize(("dialect", "table", "row"), ROWS)
@@ -177,7 +177,7 @@ def test_a_row_reads_the_field_that_it_has_written(dialect, table, row):
     """For every model; every row is written for at least one model."""
     written = 0
     for facts in models_of(dialect):
-        files = dialect.write_json(facts.config, facts.labels)
+        files = dialect.write_json(facts.config, facts.class_names)
         if table.file not in files:
             continue
         written += bool(row.write_for(facts))
@@ -247,7 +247,7 @@ class Sequence(list):
 def test_no_text_or_list_is_repeated(dialect, table, wrong):
     """A text of a kilobyte times a large number of the same file would fill the memory."""
     for facts in models_of(dialect):
-        files = dialect.write_json(facts.config, facts.labels)
+        files = dialect.write_json(facts.config, facts.class_names)
         if table.file not in files:
             continue
         place = files[table.file]

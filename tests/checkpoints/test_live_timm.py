@@ -34,7 +34,7 @@ def test_labels_are_read_from_timm_and_written_to_timm(form, tmp_path):
     folder = shutil.copytree(FOLDER / "timm_token", tmp_path / "x")
     edit_json(folder / "config.json", label_names=form(names))
     model = checkpoints.load(folder)
-    assert model.labels == tuple(names)
+    assert model.class_names == tuple(names)
     checkpoints.save(model, tmp_path / "saved", dialect="timm")
     keras_vit.convert(folder, tmp_path / "converted", "timm")
     for place in ("saved", "converted"):

@@ -36,13 +36,13 @@ def test_labels_are_read_from_transformers_and_written_to_transformers(names, tm
     config.label2id = {name: k for k, name in config.id2label.items()}
     config.save_pretrained(folder)
     model = checkpoints.load(folder)
-    assert model.labels == names
+    assert model.class_names == names
     checkpoints.save(model, tmp_path / "saved", dialect="transformers")
     keras_vit.convert(folder, tmp_path / "converted", "transformers")
     for place in ("saved", "converted"):
         written = transformers.AutoConfig.from_pretrained(tmp_path / place)
         assert (written.id2label, written.label2id) == (config.id2label, config.label2id)
-        assert keras_vit.info(tmp_path / place).labels == names
+        assert keras_vit.info(tmp_path / place).class_names == names
 
 
 def test_a_pooler_beside_a_classifier_is_not_read_as_a_layer_of_it(tmp_path):

@@ -161,7 +161,7 @@ def test_a_classifier_is_found_by_its_arrays_where_no_class_is_named(tmp_path):
 def test_names_that_do_not_number_the_classes_are_left_out(tmp_path, caplog):
     repository = copy.deepcopy(REPOSITORIES["google-vit-base"])
     repository["json"]["config.json"]["id2label"] = {"0": "a", "7": "b"}
-    assert keras_vit.info(write(tmp_path, repository)).labels is None
+    assert keras_vit.info(write(tmp_path, repository)).class_names is None
     assert "id2label of the keys 0, 7, expected 0 to 1" in caplog.text
 
 

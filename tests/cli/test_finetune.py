@@ -43,7 +43,7 @@ def test_finetune_trains_on_folders_and_saves_presets(desk, capsys):
     with (out / "log.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 1  # four steps are too few for two epochs
     for preset in ("best", "last"):
-        assert VisionTransformer.from_preset(out / preset).labels == ("loop", "open")
+        assert VisionTransformer.from_preset(out / preset).class_names == ("loop", "open")
 
     before = (out / "last" / "model.safetensors").read_bytes()
     assert run_finetune(desk, *arguments) == 2
@@ -86,7 +86,7 @@ def test_the_head_is_kept_if_the_classes_are_those_of_the_preset(desk, tmp_path)
     heads = []
     names = ("loop", "open")
     for labels in (names, names[::-1], None):
-        model = tiny(channels=1, num_classes=2, labels=labels)
+        model = tiny(channels=1, num_classes=2, class_names=labels)
         model.get_layer("head").bias.assign([3.0, -3.0])
         model.save_to_preset(tmp_path / "preset")
 
@@ -110,7 +110,7 @@ def test_a_builder_in_place_of_a_preset_gives_fresh_weights(desk, tmp_path):
         validation=None,
     )
     model = VisionTransformer.from_preset(trained.preset)
-    assert (model.labels, model.config.hidden_size) == (("loop", "open"), 192)
+    assert (model.class_names, model.config.hidden_size) == (("loop", "open"), 192)
     assert trained.preset == tmp_path / "out" / "last"
 
 

@@ -23,8 +23,8 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setattr(cli.console.console, "_width", 1000)
     monkeypatch.chdir(tmp_path)
     fields = {"provenance": {"source": ORDER, ORDER: [ORDER]}}
-    tiny(labels=(ORDER, *"abcd"), **fields).save_to_preset("[/bold]")
-    tiny(labels=(r"$\frac{$", *"abcd")).save_to_preset("braces")
+    tiny(class_names=(ORDER, *"abcd"), **fields).save_to_preset("[/bold]")
+    tiny(class_names=(r"$\frac{$", *"abcd")).save_to_preset("braces")
     picture = Image.fromarray(np.zeros((16, 16, 3), "uint8"))
     picture.save("img[final].png")
     save_file({f"{ORDER}/kernel": np.zeros(2, "float32")}, "x.safetensors")
@@ -63,4 +63,4 @@ def test_commands_print_hostile_words_as_text(capsys, place, status, command, wo
         if option == "--out" or (command[0] == "convert" and option == "[/bold]"):
             assert (place / target).exists()
     if command[0] == "finetune":
-        assert VisionTransformer.from_preset(place / "[out]" / "best").labels == CLASSES
+        assert VisionTransformer.from_preset(place / "[out]" / "best").class_names == CLASSES

@@ -76,7 +76,7 @@ def test_bad_augmentation_fields_are_refused_by_name(fields):
 
 def test_the_labels_of_a_model_become_the_class_names():
     """The data have all classes of the model, also the last class, which has no image."""
-    model = tiny(image_size=8, patch_size=4, channels=1, num_classes=4, labels=tuple("abcd"))
+    model = tiny(image_size=8, patch_size=4, channels=1, num_classes=4, class_names=tuple("abcd"))
     data = from_arrays(IMAGES, LABELS, model)
     assert data.class_counts == {"a": 2, "b": 2, "c": 2, "d": 0}
     assert data.class_weight == {0: 1.0, 1: 1.0, 2: 1.0}

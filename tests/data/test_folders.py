@@ -46,7 +46,7 @@ def test_class_names_order_the_labels_and_must_name_every_folder(folder):
 
 def test_folders_named_as_labels_of_the_model_get_the_models_numbers(folder):
     """A folder with some of the model's classes is labelled by the model's own numbers."""
-    model = tiny(num_classes=5, labels=("ape", "eel", "dog", "cat", "cow"))
+    model = tiny(num_classes=5, class_names=("ape", "eel", "dog", "cat", "cow"))
     data = from_folder(folder, model)
     assert data.class_names == model.labels
     assert sorted(set(data.labels.tolist())) == [1, 2, 3]

@@ -120,7 +120,7 @@ def test_class_names_and_labels_of_a_model_order_the_columns(photos):
     """Classes without images are allowed then; a class that is not named is refused."""
     named = read(photos, COLUMNS, class_names=["fox", "eel", "dog", "cat"])
     assert named.class_counts == {"fox": 0, "eel": 1, "dog": 2, "cat": 1}
-    model = tiny(num_classes=4, labels=("fox", "eel", "dog", "cat"), thresholds=0.5)
+    model = tiny(num_classes=4, class_names=("fox", "eel", "dog", "cat"), thresholds=0.5)
     data = from_folder(photos, model, labels="labels.csv", multi_label=True)
     assert data.class_names == model.labels
     with pytest.raises(ConfigError, match="'dog' is in class_names twice"):

@@ -10,7 +10,7 @@ from tests.helpers import normal, random_tiny
 @pytest.fixture(scope="session")
 def model():
     """A model with seven classes for RGB images of 16 pixels."""
-    return random_tiny(num_classes=7, labels=list("abcdefg"))
+    return random_tiny(num_classes=7, class_names=list("abcdefg"))
 
 
 @pytest.fixture(scope="session")

@@ -81,7 +81,7 @@ def test_the_preset_of_a_probe_computes_its_logits(fields, folder, tmp_path, mon
         assert_close(classifier(images), features @ result.kernel + result.bias, 1e-4)
     classifier.save_to_preset(tmp_path / "preset")
     loaded = VisionTransformer.from_preset(tmp_path / "preset")
-    assert loaded.labels == tuple(CLASSES)
+    assert loaded.class_names == tuple(CLASSES)
     assert_close(loaded(images), numpy_of(classifier(images)))
 
 

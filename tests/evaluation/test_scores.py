@@ -205,7 +205,7 @@ def test_models_lists_and_bins_that_do_not_fit_are_refused(model, images, classe
 
 def test_evaluate_compares_only_the_classes_of_a_subset():
     """As for ImageNet-A and -R: other logits are ignored; labels are indices in the subset."""
-    model = random_tiny(num_classes=6, labels=list("abcdef"))
+    model = random_tiny(num_classes=6, class_names=list("abcdef"))
     images, labels = normal(20, 16, 16, 3), np.arange(20) % 3
     chosen = [4, 1, 3]
     logits = model.predict(images, verbose=0)[:, chosen]
@@ -229,6 +229,6 @@ def test_evaluate_compares_only_the_classes_of_a_subset():
 )
 def test_bad_subsets_are_refused(classes, message):
     """A class given twice, none, or one that the model lacks."""
-    model = random_tiny(num_classes=6, labels=list("abcdef"))
+    model = random_tiny(num_classes=6, class_names=list("abcdef"))
     with pytest.raises(ConfigError, match=message):
         evaluate(model, (normal(2, 16, 16, 3), [0, 0]), classes=classes)

@@ -215,7 +215,7 @@ def test_an_any_size_model_trains_at_several_sizes():
 def test_a_classifier_has_the_encoders_weights_bitwise(task, tmp_path):
     """Directly and through a preset; the head starts at zero."""
     weights = {weight.path: numpy_of(weight) for weight in task.encoder.weights}
-    model = task.classifier(num_classes=4, labels=list("abcd"))
+    model = task.classifier(num_classes=4, class_names=list("abcd"))
     actual = {weight.path: numpy_of(weight) for weight in model.weights}
     heads = {path: actual.pop(path) for path in list(actual) if path.startswith("head/")}
     assert actual.keys() == weights.keys()

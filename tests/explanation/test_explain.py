@@ -158,7 +158,7 @@ def test_the_batch_size_does_not_change_the_maps():
 def test_a_target_is_an_index_a_label_or_the_prediction():
     """A label may be given by one of its names; digits are an index unless a label has them."""
     labels = ("tench, Tinca tinca", "crane", "crane", "7", "cat")
-    model, images = random_tiny(labels=labels), normal(2, 16, 16, 3)
+    model, images = random_tiny(class_names=labels), normal(2, 16, 16, 3)
     for target, index in ((4, 4), ("cat", 4), ("Tinca tinca", 0), ("7", 3), ("2", 2)):
         assert explain(model, images, target).classes.tolist() == [index] * 2
     predicted = model.predict(images, verbose=0).argmax(-1)
@@ -257,7 +257,7 @@ def test_maps_under_mixed_precision_are_float32():
 
 
 def refused(message, model=None, images=None, **arguments):
-    model = model or random_tiny(labels=tuple("abcde"))
+    model = model or random_tiny(class_names=tuple("abcde"))
     images = normal(1, 16, 16, 3) if images is None else images
     with pytest.raises(ConfigError, match=message):
         explain(model, images, **arguments)
@@ -266,7 +266,7 @@ def refused(message, model=None, images=None, **arguments):
 @not_by_backend
 def test_bad_arguments_of_explain_are_refused():
     """The message names the argument and the values allowed."""
-    model = random_tiny(labels=("crane", "crane", "dog", "x", "y"))
+    model = random_tiny(class_names=("crane", "crane", "dog", "x", "y"))
     refused("target=9 is no class: the model has 5, from 0 to 4", model, target=9)
     refused("target=-1 is no class", model, target=-1)
     refused("'dig' is no label of the model. Did you mean 'dog'", model, target="dig")

@@ -30,7 +30,7 @@ def report(tmp_path_factory):
         Image.fromarray(test[k, ..., 0]).save(paths[-1])
     labels = [EVIL, *map(str, range(1, 10))]
     model = VisionTransformer.from_preset(
-        "vit_digits", labels=labels, provenance={"source": EVIL, EVIL: [EVIL]}
+        "vit_digits", class_names=labels, provenance={"source": EVIL, EVIL: [EVIL]}
     )
     page = write_report(
         model, folder / "out", paths, targets=[EVIL, int(classes[0])], command=f"run {EVIL}"

@@ -269,7 +269,7 @@ def test_the_tolerance_in_a_message_is_the_one_that_applies(tmp_path, monkeypatc
 
 def test_a_label_that_utf_8_cannot_hold_is_escaped(tmp_path):
     """Python keeps bytes of file names that are no UTF-8 in such characters."""
-    graph = ExportGraph(tiny(num_layers=1, labels=("\udc80", *LABELS[1:])), plan_of("float32"))
+    graph = ExportGraph(tiny(num_layers=1, class_names=("\udc80", *LABELS[1:])), plan_of("float32"))
     documents.write(tmp_path, "name", load_format("onnx"), graph, None, [])
     assert tmp_path.joinpath("labels.txt").read_text().splitlines()[0] == "\\udc80"
 

@@ -54,7 +54,7 @@ def written(tmp_path_factory):
     (root / "node_modules").symlink_to(PACKAGES)
     labels = ("cat", "dog", "owl", "fox", "emu")
     plain = {"image_size": 16, "protocol": "transformers", "numerics": {"gelu": "exact"}}
-    models = {"vit": random_tiny(labels=labels, **plain)}
+    models = {"vit": random_tiny(class_names=labels, **plain)}
     models |= {name: load_case(name, protocol="transformers") for name in FAMILIES}
     folders = {}
     for name, model in models.items():

@@ -43,7 +43,7 @@ def answer_of(reader: str, folder: Path, good: Any = None) -> Any:
         numbers = {name: _digest(opened.reader.read(name)) for name in names}
         preset = opened.preset.to_dict() if opened.preset else None
     config = about.config.to_dict()
-    facts = (config, about.labels, about.protocol, about.undetermined, preset)
+    facts = (config, about.class_names, about.protocol, about.undetermined, preset)
     return {"numbers": numbers, "told": repr(facts), "dialect": about.dialect}
 
 

@@ -39,7 +39,7 @@ SIZES = {"image_size": 16, "patch_size": 8, "hidden_size": 128, "mlp_dim": 256, 
 def model_of(word: str) -> VisionTransformer:
     """A model whose labels, provenance and head all say which one it is."""
     model = VisionTransformer(
-        **SIZES, num_layers=4, num_classes=2, labels=(word, "x"), provenance={"word": word}
+        **SIZES, num_layers=4, num_classes=2, class_names=(word, "x"), provenance={"word": word}
     )
     for weight in model.weights:
         weight.assign(np.full(weight.shape, float(ord(word)), "float32"))
@@ -50,7 +50,7 @@ def word_of(folder: Path) -> str:
     """Which model a preset folder holds; `"mixed"` if its files are of several."""
     with open_source(Source.of(folder)) as opened:
         assert opened.preset is not None
-        labels, provenance = opened.preset.labels, opened.preset.provenance
+        labels, provenance = opened.preset.class_names, opened.preset.provenance
         words = {labels[0], provenance["word"]}
         words |= {chr(int(opened.reader.read(name).flat[0])) for name in opened.reader.shapes}
     return words.pop() if len(words) == 1 else "mixed"

@@ -189,4 +189,4 @@ def _preset(source: Path, folder: Path) -> None:
     from keras_vit import VisionTransformer
 
     labels = [f"class {k}" for k in range(VisionTransformer.from_preset(source).config.num_classes)]
-    VisionTransformer.from_preset(source, labels=labels).save_to_preset(folder)
+    VisionTransformer.from_preset(source, class_names=labels).save_to_preset(folder)

@@ -51,25 +51,30 @@ def test_the_shipped_lists_equal_the_output_of_their_script():
 
 def test_configs_presets_and_keras_files_store_the_name_of_a_list(tmp_path):
     """`model.labels` gives the class names; the files hold "imagenet1k"."""
-    model = tiny(num_classes=1000, labels="imagenet1k", protocol={"name": "timm", "crop_pct": 1.0})
-    assert model.labels == class_names.expand("imagenet1k")
+    model = tiny(
+        num_classes=1000, class_names="imagenet1k", protocol={"name": "timm", "crop_pct": 1.0}
+    )
+    assert model.class_names == class_names.expand("imagenet1k")
     assert model.get_config()["labels"] == "imagenet1k"
-    assert VisionTransformer.from_config(model.get_config()).labels == model.labels
+    assert VisionTransformer.from_config(model.get_config()).class_names == model.class_names
     model.save_to_preset(tmp_path / "preset")
     preset = keras_vit.info(tmp_path / "preset")
-    assert (preset.labels, preset.protocol) == ("imagenet1k", {"name": "timm", "crop_pct": 1.0})
+    assert (preset.class_names, preset.protocol) == (
+        "imagenet1k",
+        {"name": "timm", "crop_pct": 1.0},
+    )
     back = VisionTransformer.from_preset(tmp_path / "preset")
-    assert back.labels == model.labels
+    assert back.class_names == model.class_names
     model.save(tmp_path / "x.keras")
     loaded = keras.saving.load_model(tmp_path / "x.keras")
-    assert (loaded.labels, loaded.preprocessor) == (model.labels, model.preprocessor)
+    assert (loaded.class_names, loaded.preprocessor) == (model.class_names, model.preprocessor)
     with zipfile.ZipFile(tmp_path / "x.keras") as archive:
         assert b"Tinca" not in archive.read("config.json")
 
 
 def test_classify_returns_the_name_of_the_largest_logit():
     """For each image, with `top` names."""
-    model = tiny(num_classes=1000, labels="imagenet1k")
+    model = tiny(num_classes=1000, class_names="imagenet1k")
     bias = np.zeros(1000, "float32")
     bias[285] = 9
     model.get_layer("head").bias.assign(bias)
@@ -116,7 +121,7 @@ def test_classify_each_gives_the_answers_of_classify(tmp_path):
 def test_bad_labels_are_refused(given, message):
     """An unknown list, a wrong number of labels, or labels that are no strings."""
     with pytest.raises(ConfigError, match=message):
-        tiny(labels=given)
+        tiny(class_names=given)
 
 
 def stated(**config):
@@ -139,21 +144,21 @@ def stated(**config):
 )
 def test_imagenet_labels_are_recognised_by_timms_tag(config, word):
     """The tag and the number of classes must agree; the number alone is not enough."""
-    assert stated(**config).labels == word
+    assert stated(**config).class_names == word
 
 
 def test_label_names_of_a_file_take_precedence_over_its_tag():
     """`label_names` stands in timm's config.json."""
     config = {"pretrained_cfg": {"tag": "x_in1k"}, "num_classes": 1000, "label_names": ["a"]}
-    assert stated(**config).labels == ("a",)
+    assert stated(**config).class_names == ("a",)
 
 
 def test_a_list_is_exported_as_its_names(tmp_path):
     """A timm folder holds the names; loading it gives the name of the list again."""
-    model = tiny(num_classes=1000, labels="imagenet1k", numerics={"gelu": "exact"})
+    model = tiny(num_classes=1000, class_names="imagenet1k", numerics={"gelu": "exact"})
     checkpoints.save(model, tmp_path / "timm", "timm", lossy=True)
     back = checkpoints.load(tmp_path / "timm")
-    assert back.labels == model.labels
+    assert back.class_names == model.class_names
     assert back.get_config()["labels"] == "imagenet1k"
     with pytest.raises((CheckpointError, ConfigError), match="2 labels, expected 1000"):
-        keras_vit.convert(tmp_path / "timm", tmp_path / "x", "transformers", labels=["a", "b"])
+        keras_vit.convert(tmp_path / "timm", tmp_path / "x", "transformers", class_names=["a", "b"])

@@ -85,7 +85,7 @@ def test_several_texts_of_a_class_are_averaged_as_unit_vectors(form, tmp_path):
     elif form == "variable":  # torch's has a gradient
         given = {name: keras.Variable(each).value for name, each in arrays.items()}
     ours = model.head_from_embeddings(given, labels, scale=3.0, bias=0.5)
-    assert ours.labels == ("a", "b", "c")
+    assert ours.class_names == ("a", "b", "c")
     images = normal(2, 16, 16, 3)
     image = numpy_of(model(images, stages=["pre_logits"])["pre_logits"])
     image /= np.linalg.norm(image, axis=-1, keepdims=True)

@@ -23,13 +23,13 @@ def test_a_functional_head_comes_back_with_classify_and_presets(tmp_path):
     plain = functional(model, head)
     plain.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     plain.train_on_batch(IMAGES, np.array([0, 2]))
-    classifier = model.with_head(head, labels=NAMES)
+    classifier = model.with_head(head, class_names=NAMES)
     assert_close(classifier(IMAGES), numpy_of(plain(IMAGES)))
     answer = classifier.classify(np.zeros((16, 16, 3), "uint8"), top=3)[0]
     assert {label for label, _ in answer} == set(NAMES)
     classifier.save_to_preset(tmp_path / "preset")
     loaded = VisionTransformer.from_preset(tmp_path / "preset")
-    assert loaded.labels == NAMES
+    assert loaded.class_names == NAMES
     np.testing.assert_array_equal(numpy_of(loaded(IMAGES)), numpy_of(classifier(IMAGES)))
 
 
@@ -98,7 +98,7 @@ def test_a_head_in_a_file_reads_what_its_width_says(kind, tmp_path):
     width = 16 if kind == "gap" else 32
     head = {"weight": normal(3, width, seed=1), "bias": normal(3, seed=2)}
     save_file(head, tmp_path / "head.safetensors")
-    classifier = model.with_head(tmp_path / "head.safetensors", labels=NAMES)
+    classifier = model.with_head(tmp_path / "head.safetensors", class_names=NAMES)
     tokens = model.tokens(IMAGES, -1)
     features = [tokens.patches.mean(axis=(1, 2))]
     if kind != "gap":
@@ -107,7 +107,7 @@ def test_a_head_in_a_file_reads_what_its_width_says(kind, tmp_path):
     assert_close(classifier(IMAGES), expected)
     classifier.save_to_preset(tmp_path / "preset")
     loaded = VisionTransformer.from_preset(tmp_path / "preset")
-    assert loaded.labels == NAMES
+    assert loaded.class_names == NAMES
     assert_close(loaded(IMAGES), expected)
 
 
@@ -118,7 +118,7 @@ def test_a_head_of_four_blocks_reads_their_class_tokens(fields, tmp_path):
     model = random_tiny(num_layers=5, num_registers=1, num_classes=0, **fields)
     linear, path = torch.nn.Linear(5 * 16, 3), tmp_path / "dinov2_vits14_linear4_head.pth"
     torch.save(linear.state_dict(), path)
-    classifier = model.with_head(path, labels=NAMES, allow_pickle_weights=True)
+    classifier = model.with_head(path, class_names=NAMES, allow_pickle_weights=True)
     assert classifier.config.class_token_blocks == 4
     layers = [tokens for _, tokens in sorted(model.tokens(IMAGES, (1, 2, 3, 4)).items())]
     tokens = [torch.tensor(each.class_token) for each in layers]

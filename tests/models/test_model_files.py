@@ -48,7 +48,7 @@ def test_keras_files_and_presets_restore_class_config_and_logits(kind, tmp_path)
     for each in (loaded, preset):
         assert type(each) is VisionTransformer
         assert each.config == model.config
-        assert (each.labels, each.provenance) == (model.labels, model.provenance)
+        assert (each.class_names, each.provenance) == (model.class_names, model.provenance)
         assert each.config.source_grid == model.config.source_grid
         assert each.dtype_policy == model.dtype_policy
         assert [w.path for w in each.weights] == [w.path for w in model.weights]

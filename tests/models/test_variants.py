@@ -105,14 +105,14 @@ def test_an_unknown_variant_is_refused_with_the_nearest_name():
 def test_a_builder_passes_fields_and_the_arguments_of_the_model_on():
     """Each by its name; the fields of the variant that are not given stay."""
     built = keras_vit.vit_ti16(
-        (32, 64), 2, num_layers=1, channels=1, labels=["a cat", "a dog"], protocol="timm",
+        (32, 64), 2, num_layers=1, channels=1, class_names=["a cat", "a dog"], protocol="timm",
         remat=True, trainable=False, provenance={"made": "here"}, dtype="mixed_bfloat16",
         data_format="channels_first", name="mine", thresholds=0.3,
     )  # fmt: skip
     assert built.input_shape == (None, 1, 32, 64)
     assert built.output_shape == (None, 2)
     assert built.config.hidden_size == 192
-    assert built.labels == ("a cat", "a dog")
+    assert built.class_names == ("a cat", "a dog")
     assert built.preprocessor.protocol == "timm"
     assert (built.remat, built.trainable, built.name) == (True, False, "mine")
     assert dict(built.provenance) == {"made": "here"}

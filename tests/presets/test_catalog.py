@@ -52,7 +52,7 @@ def test_the_name_of_a_row_agrees_with_its_facts(name):
         parts["variant"], parts["data"], int(parts["size"]),
     )  # fmt: skip
     assert row.num_classes == CLASSES[row.data.split("_ft_")[-1]]
-    assert row.labels == {21843: "imagenet21k", 1000: "imagenet1k"}[row.num_classes]
+    assert row.class_names == {21843: "imagenet21k", 1000: "imagenet1k"}[row.num_classes]
 
 
 @every_row
@@ -146,10 +146,10 @@ def test_a_row_is_described_without_a_download(monkeypatch):
     card = keras_vit.info("vit_b16.augreg_i21k_ft_i1k_384")
     assert card.config == variant("vit_b16").config(384)
     assert (card.dialect, card.variant) == ("google", "vit_b16")
-    assert (card.protocol["resize_small"], card.labels) == (448, "imagenet1k")
+    assert (card.protocol["resize_small"], card.class_names) == (448, "imagenet1k")
     assert card.provenance["reported_top1"] == 85.49
     upstream = "augreg/Ti_16-i21k-300ep-lr_0.001-aug_none-wd_0.03-do_0.0-sd_0.0"
-    assert keras_vit.info(upstream).labels == "imagenet21k"
+    assert keras_vit.info(upstream).class_names == "imagenet21k"
     name = f"{upstream}--cifar100-steps_10k-lr_0.01-res_224"
     assert keras_vit.info(name).config.num_classes == 100
     with raises(PresetError, "number of classes is known only to its files"):

@@ -87,7 +87,7 @@ def test_goldens_load_from_the_hub(name, hub):
 def test_a_keras_vit_preset_loads_with_labels_and_provenance(digits):
     """Repository and commit are added to the provenance."""
     model = VisionTransformer.from_preset("hf://us/digits")
-    assert model.labels == tuple("0123456789")
+    assert model.class_names == tuple("0123456789")
     commit = digits.repos["us/digits"].branches["main"]
     facts = {"repo": "hf://us/digits", "commit": commit, "test_top1": 0.9917}
     assert facts.items() <= dict(model.provenance).items()
@@ -125,7 +125,7 @@ def test_an_address_may_name_a_subfolder_or_a_file(hub):
     files = {f"a/{name}": content for name, content in golden("timm_token").items()}
     files |= golden("vit_gap") | golden("vit_token_published")
     hub.add("them/zoo", files)
-    assert VisionTransformer.from_preset("hf://them/zoo/a").labels is None
+    assert VisionTransformer.from_preset("hf://them/zoo/a").class_names is None
     hub.requests.clear()
     model = VisionTransformer.from_preset("hf://them/zoo/vit_gap.npz", position_grid=(3, 5))
     assert model.config.pooling == "gap"
@@ -178,7 +178,7 @@ def test_load_weights_false_downloads_no_weights(hub, tmp_path):
     """The model is built from the JSON files."""
     hub.add("them/vit", golden("hf_classifier"))
     model = VisionTransformer.from_preset("hf://them/vit", load_weights=False, num_classes=3)
-    assert (model.output_shape, model.labels) == ((None, 3), None)
+    assert (model.output_shape, model.class_names) == ((None, 3), None)
     assert model.preprocessor.protocol == "transformers"
     assert snapshot_names(tmp_path) == {"config.json", "preprocessor_config.json"}
 
@@ -206,7 +206,7 @@ def test_offline_loads_from_the_cache(digits, monkeypatch):
     digits.requests.clear()
     monkeypatch.setattr(*OFFLINE)
     assert load("hf://us/digits").provenance == online.provenance
-    assert load(f"hf://us/digits@{online.provenance['commit']}").labels == online.labels
+    assert load(f"hf://us/digits@{online.provenance['commit']}").class_names == online.class_names
     for source in ("hf://us/other", "hf://us/digits@v2", "hf://us/digits/sub"):
         assert "not in the cache" in refusal(source)
     assert not digits.requests

@@ -24,7 +24,7 @@ from tests.words import edit_json, raises
 def saved(tmp_path):
     """A preset folder and the model that it was saved from."""
     model = random_tiny(
-        labels=["a", "b", "c", "d", "e"],
+        class_names=["a", "b", "c", "d", "e"],
         provenance={"source": "nowhere"},
         numerics={"gelu": "exact", "layer_norm_epsilon": 1e-12},
         image_size=(16, 24),
@@ -52,12 +52,12 @@ def test_fields_of_a_preset_can_be_overridden(saved):
         folder, num_classes=2, image_size=32, dtype="mixed_bfloat16", dropout_rate=0.1
     )
     assert model.output_shape == (None, 2)
-    assert model.labels is None
+    assert model.class_names is None
     assert model.config.image_size == (32, 32)
     assert model.config.dropout_rate == 0.1
     assert model.config.numerics.gelu == "exact"
-    relabelled = VisionTransformer.from_preset(folder, num_classes=2, labels=("x", "y"))
-    assert relabelled.labels == ("x", "y")
+    relabelled = VisionTransformer.from_preset(folder, num_classes=2, class_names=("x", "y"))
+    assert relabelled.class_names == ("x", "y")
 
 
 def test_a_preset_loads_as_an_any_size_model(saved):
@@ -140,7 +140,7 @@ def test_a_preset_without_labels_has_none(saved):
     """As if the field were null."""
     folder, model = saved
     back = VisionTransformer.from_preset(edited(folder, labels=...))
-    assert back.labels is None and back.config == model.config
+    assert back.class_names is None and back.config == model.config
 
 
 def test_a_config_that_contradicts_the_weights_is_refused(saved):

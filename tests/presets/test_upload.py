@@ -46,7 +46,7 @@ def hub(tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def model():
     """A small model with labels."""
-    return random_tiny(labels=["a", "b", "c", "d", "e"], provenance={"source": "nowhere"})
+    return random_tiny(class_names=["a", "b", "c", "d", "e"], provenance={"source": "nowhere"})
 
 
 @pytest.fixture(scope="module")

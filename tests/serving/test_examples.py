@@ -51,7 +51,7 @@ SERVERS = {"torch": ["triton", "openvino"][: times(1, 2)], "tensorflow": ["tenso
 def test_a_model_repository_answers_as_the_model(tmp_path, server):
     """Version 1 of the model takes pixels; labels and, for Triton, its configuration are there."""
     preset = tmp_path / "preset"
-    random_tiny(channels=1, num_classes=10, labels=tuple("0123456789")).save_to_preset(preset)
+    random_tiny(channels=1, num_classes=10, class_names=tuple("0123456789")).save_to_preset(preset)
     folder = example("model_repository")["write"](str(preset), tmp_path, server)
     images = digits()[1][:4]
     result = probabilities_by(server, folder / "1", images)

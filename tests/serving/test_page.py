@@ -28,7 +28,7 @@ document.getElementById("drop").dispatchEvent(new DragEvent("drop", options));
 @pytest.fixture(scope="module")
 def model():
     names = [*map(str, range(9)), EVIL]
-    return VisionTransformer.from_preset("vit_digits", labels=names, name="digits")
+    return VisionTransformer.from_preset("vit_digits", class_names=names, name="digits")
 
 
 def drop(browser, content):

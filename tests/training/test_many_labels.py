@@ -115,7 +115,7 @@ def test_one_call_trains_on_a_table_and_keeps_thresholds(photos, tmp_path):
     }
     done = finetune(photos / "tiny", photos / "photos", **options)
     model = VisionTransformer.from_preset(done.preset)
-    assert model.labels == ("blue", "green", "red")
+    assert model.class_names == ("blue", "green", "red")
     assert len(set(model.thresholds)) == 3
     images, labels = bars(32, seed=1)
     scores = evaluate(model, (model.preprocessor(images), labels[:, ::-1]))

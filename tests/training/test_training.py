@@ -29,7 +29,7 @@ class Crash(keras.callbacks.Callback):
 def run(out: Path, callbacks=(), **options) -> dict:
     """Trains a new model on a few digits."""
     keras.utils.set_random_seed(0)
-    model = tiny(channels=1, num_classes=2, labels=("even", "odd"), dropout_rate=0.1)
+    model = tiny(channels=1, num_classes=2, class_names=("even", "odd"), dropout_rate=0.1)
     images, _, classes, _ = digits()
     data = from_arrays(images[:24], classes[:24] % 2, model, 8, steps_per_epoch=STEPS)
     validation = from_arrays(images[24:34], classes[24:34] % 2, model, 5)
@@ -54,7 +54,7 @@ def test_a_training_writes_log_and_presets(unbroken):
     for name in ("loss", "accuracy", "val_loss", "val_accuracy", "learning_rate"):
         assert [float(row[name]) for row in rows] == history[name]
     for name in ("best", "last"):
-        assert VisionTransformer.from_preset(out / name).labels == ("even", "odd")
+        assert VisionTransformer.from_preset(out / name).class_names == ("even", "odd")
 
 
 def test_the_best_preset_has_the_best_validation_scores_of_the_history(unbroken):

@@ -7,7 +7,14 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from keras_vit.checkpoints.dialects.json_fields import Facts, Json, JsonTable, Labels, always, merge
+from keras_vit.checkpoints.dialects.json_fields import (
+    ClassNames,
+    Facts,
+    Json,
+    JsonTable,
+    always,
+    merge,
+)
 from keras_vit.errors import ConfigError, shown
 from keras_vit.images.protocols import ProtocolSpec, complete
 from keras_vit.models.config import SWITCHES, Numerics, ViTConfig
@@ -80,7 +87,7 @@ class Statement:
 
     Args:
         fields: fields of `ViTConfig`; fields of `Numerics` are under `"numerics"`.
-        labels: one name per class, the name of a shipped list, or None.
+        class_names: one name per class, the name of a shipped list, or None.
         protocol: preparation of images, or None.
         image_size: (height, width) that the library feeds a model whose class resizes its
             positions, or None.
@@ -88,7 +95,7 @@ class Statement:
     """
 
     fields: dict[str, Any] = dataclasses.field(default_factory=dict)
-    labels: Labels = None
+    class_names: ClassNames = None
     protocol: ProtocolSpec | None = None
     image_size: tuple[int, int] | None = None
     thresholds: float | None = None
@@ -202,7 +209,7 @@ class Dialect:
         identity: the JSON key that names the family.
         json: tables of the JSON files beside the weights; with tables, a checkpoint of the
             dialect is a folder.
-        labels: returns the names of the classes, from the JSON files and the number of
+        class_names: returns the names of the classes, from the JSON files and the number of
             classes, if no row of `json` reads them.
         notes: further JSON files that the library needs, the same for every model.
         images: the library's JSON for the preparation of images.
@@ -238,7 +245,7 @@ class Dialect:
     row_numbers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     identity: Identity | None = None
     json: tuple[JsonTable, ...] = ()
-    labels: Callable[[Json, int], Labels] = lambda files, num_classes: None
+    class_names: Callable[[Json, int], ClassNames] = lambda files, num_classes: None
     notes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     images: PreparationWords = PreparationWords()
     numerics: Numerics | None = None
@@ -353,34 +360,34 @@ class Dialect:
         flat: dict[str, Any] = {}
         for table in self.json:
             flat |= table.read_from(files, arrays)
-        labels = flat.pop("labels", None) or None
+        class_names = flat.pop("class_names", None) or None
         thresholds = flat.pop("thresholds", None)
         fields = {name: value for name, value in flat.items() if "." not in name}
         numerics = {k.removeprefix("numerics."): v for k, v in flat.items() if "." in k}
         if numerics:
             fields["numerics"] = numerics
-        if labels is None and "num_classes" in fields:
-            labels = self.labels(files, fields["num_classes"])
+        if class_names is None and "num_classes" in fields:
+            class_names = self.class_names(files, fields["num_classes"])
         images, size = self.images.read(files), self.images.image_size(files)
-        return Statement(fields, labels, images, size, thresholds)
+        return Statement(fields, class_names, images, size, thresholds)
 
     def write_json(
         self,
         config: ViTConfig,
-        labels: tuple[str, ...] | None = None,
+        class_names: tuple[str, ...] | None = None,
         protocol: ProtocolSpec | None = None,
         by_class: bool = False,
     ) -> dict[str, Any]:
         """Returns the JSON files to write beside the weights, by name.
 
         Args:
-            config, labels: configuration and labels of the model.
+            config, class_names: configuration and labels of the model.
             protocol: a protocol that the library can express; None for its default.
             by_class: whether each class has a probability of its own.
         """
         if not self.json:
             return {}
-        facts = Facts(config, labels, by_class)
+        facts = Facts(config, class_names, by_class)
         images = complete(protocol or self.images.default(config))
         parts = [table.write_for(facts) for table in self.json]
         return merge([*parts, self.images.write(images, config), self.notes])

@@ -1,7 +1,7 @@
 """Tables of the JSON beside weights, such as `config.json`: the same rows read and write it.
 
 A row states a key of the library, the corresponding field of `ViTConfig`, and the conversion
-of their values. `"numerics.gelu"` is a field of `Numerics`, `"labels"` are the names of the
+of their values. `"numerics.gelu"` is a field of `Numerics`, `"class_names"` are the names of the
 classes. There are four kinds of rows: `JsonField` (one key, one field), `JsonFields` (several
 keys that state fields together), `JsonConstant` (a key for which keras_vit accepts a single
 meaning) and `JsonNote` (a key that is written for the library and not read by keras_vit).
@@ -15,7 +15,7 @@ from typing import Any
 from keras_vit.errors import listed, shown
 from keras_vit.models.config import ViTConfig
 
-Labels = str | tuple[str, ...] | None
+ClassNames = str | tuple[str, ...] | None
 Json = Mapping[str, Any]
 
 LEFT_OUT: Any = object()
@@ -35,18 +35,18 @@ class Facts:
 
     Args:
         config: configuration of the model.
-        labels: one name per class, or None.
+        class_names: one name per class, or None.
         by_class: whether each class has a probability of its own (multi-label).
     """
 
     config: ViTConfig
-    labels: tuple[str, ...] | None = None
+    class_names: tuple[str, ...] | None = None
     by_class: bool = False
 
     def get(self, field: str) -> Any:
         """Returns the value of a field, by its name in a row."""
-        if field == "labels":
-            return self.labels
+        if field == "class_names":
+            return self.class_names
         part, _, name = field.rpartition(".")
         return getattr(getattr(self.config, part) if part else self.config, name)
 

@@ -13,7 +13,7 @@ from keras_vit.errors import ConfigError, nearest, shown
 
 __all__ = ["NAMED", "Labels", "Thresholds", "check_thresholds", "expand", "shorten", "top_labels"]
 
-Labels = str | Sequence[str]
+ClassNames = str | Sequence[str]
 """A name of a shipped list, or one name per class."""
 
 Thresholds = float | Sequence[float]
@@ -32,14 +32,15 @@ def _read(word: str) -> tuple[str, ...]:
     return tuple(text.splitlines())
 
 
-def expand(labels: Labels) -> tuple[str, ...]:
+def expand(class_names: ClassNames) -> tuple[str, ...]:
     """Returns one name per class, in the order of the head.
 
     A name of a shipped list gives the lemmas of a WordNet synset: `"tench, Tinca tinca"`. Two
     classes may share a name (ImageNet-1k has two cranes).
 
     Args:
-        labels: `"imagenet1k"` (1,000 names), `"imagenet21k"` (21,843), or the names themselves.
+        class_names: `"imagenet1k"` (1,000 names), `"imagenet21k"` (21,843), or the names
+            themselves.
 
     Raises:
         ConfigError: no shipped list has this name.
@@ -48,43 +49,45 @@ def expand(labels: Labels) -> tuple[str, ...]:
     >>> class_names.expand("imagenet1k")[0]
     'tench, Tinca tinca'
     """
-    if not isinstance(labels, str):
-        return tuple(labels)
-    if labels not in NAMED:
+    if not isinstance(class_names, str):
+        return tuple(class_names)
+    if class_names not in NAMED:
         raise ConfigError(
-            f"labels={labels!r} is no shipped list.{nearest(labels, NAMED)} There are "
+            f"class_names={class_names!r} is no shipped list.{nearest(class_names, NAMED)} There are "
             f"{', '.join(NAMED)}; or give a sequence of names."
         )
-    return _read(labels)
+    return _read(class_names)
 
 
-def shorten(labels: Labels | None, num_classes: int) -> str | tuple[str, ...] | None:
+def shorten(class_names: ClassNames | None, num_classes: int) -> str | tuple[str, ...] | None:
     """Returns labels in the form that models and files keep: the name of a shipped list, or names.
 
     Args:
-        labels: the name of a shipped list, one name per class, or None.
+        class_names: the name of a shipped list, one name per class, or None.
         num_classes: number of classes that they must name.
 
     Raises:
         ConfigError: the name of the list is unknown, a label is no string, or the number of
             labels is not `num_classes`.
     """
-    if labels is None:
+    if class_names is None:
         return None
-    if not isinstance(labels, str):
-        labels = tuple(labels)
-        if odd := [label for label in labels if not isinstance(label, str)]:
-            raise ConfigError(f"labels holds {odd[0]!r}, expected {num_classes} strings.")
-        count = len(labels)
+    if not isinstance(class_names, str):
+        class_names = tuple(class_names)
+        if odd := [label for label in class_names if not isinstance(label, str)]:
+            raise ConfigError(f"class_names holds {odd[0]!r}, expected {num_classes} strings.")
+        count = len(class_names)
     else:
-        count = NAMED[labels] if labels in NAMED else len(expand(labels))
+        count = NAMED[class_names] if class_names in NAMED else len(expand(class_names))
     if count != num_classes:
         raise ConfigError(
-            f"{count} labels, expected {num_classes} strings, one for each of "
+            f"{count} class_names, expected {num_classes} strings, one for each of "
             f"num_classes={num_classes}."
         )
-    same = (word for word, length in NAMED.items() if length == count and labels == _read(word))
-    return labels if isinstance(labels, str) else next(same, labels)
+    same = (
+        word for word, length in NAMED.items() if length == count and class_names == _read(word)
+    )
+    return class_names if isinstance(class_names, str) else next(same, class_names)
 
 
 def check_thresholds(
@@ -110,7 +113,7 @@ def check_thresholds(
 
 def top_labels(
     probabilities: np.ndarray,
-    labels: Sequence[str] | None,
+    class_names: Sequence[str] | None,
     top: int | None,
     thresholds: Sequence[float] | None = None,
 ) -> list[list[tuple[str, float]]]:
@@ -118,7 +121,7 @@ def top_labels(
 
     Args:
         probabilities: `(batch, num_classes)`.
-        labels: one name per class, or None to use the index of a class as its name.
+        class_names: one name per class, or None to use the index of a class as its name.
         top: number of labels; all labels if there are fewer. None for 5, and with thresholds for
             all labels that reach them.
         thresholds: least probability of each class, for a model of many labels. An image without
@@ -138,7 +141,7 @@ def top_labels(
     order = np.argsort(-probabilities, axis=1, kind="stable")
     return [
         [
-            (labels[k] if labels else str(k), float(row[k]))
+            (class_names[k] if class_names else str(k), float(row[k]))
             for k in indices[row[indices] >= least[indices]][:top]
         ]
         for row, indices in zip(probabilities, order, strict=True)
@@ -146,7 +149,7 @@ def top_labels(
 
 
 def class_index(
-    target: int | str, labels: Sequence[str] | None, num_classes: int, name: str = "target"
+    target: int | str, class_names: Sequence[str] | None, num_classes: int, name: str = "target"
 ) -> int:
     """Returns the index of a class that is given by index or label.
 
@@ -155,7 +158,7 @@ def class_index(
 
     Args:
         target: the index or the label.
-        labels: one name per class, or None.
+        class_names: one name per class, or None.
         num_classes: number of classes of the model.
         name: name of the argument in messages.
 
@@ -163,9 +166,11 @@ def class_index(
         ConfigError: the model has no such class, or several classes with that name.
     """
     if isinstance(target, str):
-        labels = labels or ()
-        matches = [k for k, label in enumerate(labels) if label == target]
-        matches = matches or [k for k, label in enumerate(labels) if target in label.split(", ")]
+        class_names = class_names or ()
+        matches = [k for k, label in enumerate(class_names) if label == target]
+        matches = matches or [
+            k for k, label in enumerate(class_names) if target in label.split(", ")
+        ]
         if len(matches) == 1:
             return matches[0]
         if matches:
@@ -176,7 +181,7 @@ def class_index(
         if not target.isdecimal() or len(target) >= 10:
             raise ConfigError(
                 f"{name}={shown(target)} is no label of the model"
-                f"{'' if labels else ', which has none'}.{nearest(target, labels)} "
+                f"{'' if class_names else ', which has none'}.{nearest(target, class_names)} "
                 f"An index from 0 to {num_classes - 1} names a class too."
             )
         target = int(target)

@@ -27,7 +27,7 @@ _FIELDS = {
     "remat": "gradient_checkpointing use_checkpoint grad_checkpointing",
     "data_format": "image_data_format",
     "protocol": "preprocessing preprocessor transform",
-    "labels": "id2label class_names classes_names label_names",
+    "class_names": "id2label labels classes_names label_names",
 }
 """An argument of keras_vit and other libraries' words for it."""
 

@@ -14,7 +14,6 @@ from keras_vit.checkpoints.dialects.json_fields import (
     JsonFields,
     JsonNote,
     JsonTable,
-    Labels,
     Row,
     names_by_number,
     object_at,
@@ -142,14 +141,14 @@ def _num_classes(content: Json) -> dict[str, Any]:
     return {"num_classes": content.get("num_classes", arguments.get("num_classes", 1000))}
 
 
-def _written_labels(labels: tuple[str, ...] | None) -> Any:
-    return LEFT_OUT if labels is None else list(labels)
+def _written_labels(class_names: tuple[str, ...] | None) -> Any:
+    return LEFT_OUT if class_names is None else list(class_names)
 
 
 _LABELS: tuple[Row, ...] = (
     JsonField(
         "label_names",
-        "labels",
+        "class_names",
         Codec(_written_labels, lambda names: names_by_number(names or ())),
     ),
 )
@@ -272,7 +271,7 @@ def warn_of_gelu(config: Json, arguments: Arguments) -> None:
         )
 
 
-def imagenet(files: Json, num_classes: int) -> Labels:
+def imagenet(files: Json, num_classes: int) -> ClassNames:
     """Returns the name of ImageNet's labels if the tag of the weights ends with it, or None."""
     config = files["config.json"]
     tag = object_at(config, ("pretrained_cfg",)).get("tag")
@@ -302,7 +301,7 @@ def family(name: str, expected: str, **more: Any) -> Dialect:
         library="timm",
         container="safetensors",
         identity=Identity("config.json", "architecture", pattern, expected),
-        labels=imagenet,
+        class_names=imagenet,
         images=images,
         crops=False,
         **more,

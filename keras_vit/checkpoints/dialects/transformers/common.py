@@ -57,7 +57,7 @@ def _number(k: int) -> str:
 
 
 def _names(facts: Facts) -> Any:
-    names = facts.labels or tuple(map(_number, range(facts.config.num_classes)))
+    names = facts.class_names or tuple(map(_number, range(facts.config.num_classes)))
     return {str(k): name for k, name in enumerate(names)} or LEFT_OUT
 
 
@@ -72,12 +72,12 @@ def _labels(id2label: Any) -> tuple[str, ...] | None:
     Names that do not number all classes are left out, since no answer depends on them.
     """
     try:
-        labels = names_by_number(id2label or {})
+        class_names = names_by_number(id2label or {})
     except ValueError as reason:
         said = shown(str(reason), 400, quoted=False)
         log.warning("config.json has id2label %s. The classes have no names.", said)
         return None
-    return labels if any(label != _number(k) for k, label in enumerate(labels)) else None
+    return class_names if any(label != _number(k) for k, label in enumerate(class_names)) else None
 
 
 def _image_size(facts: Facts) -> Any:
@@ -106,9 +106,9 @@ def _read_problem(content: Json) -> dict[str, Any]:
     That loss is then mean squared error for a single output, and a cross-entropy for several
     (`ForSequenceClassificationLoss`, which its image classifiers share).
     """
-    problem, labels = content.get("problem_type"), content.get("id2label")
+    problem, class_names = content.get("problem_type"), content.get("id2label")
     if problem is None:
-        is_single = isinstance(labels, Mapping) and len(labels) == 1
+        is_single = isinstance(class_names, Mapping) and len(class_names) == 1
         problem = "regression" if is_single else "single_label_classification"
     if problem not in _PROBLEMS:
         raise ValueError(f"expected one of {', '.join(_PROBLEMS)}")
@@ -128,7 +128,7 @@ class _ProblemType(JsonFields):
 
 
 LABEL_ROWS: tuple[Row, ...] = (
-    JsonField("id2label", "labels", Codec(list, _labels), write=_names),
+    JsonField("id2label", "class_names", Codec(list, _labels), write=_names),
     JsonNote("label2id", _numbers),
     _ProblemType(("problem_type",), ("regression",), _read_problem, lambda config: {}),
 )
