@@ -36,7 +36,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 .PHONY: demo test test-thorough test-floors test-keras test-versions docs dist lint fuzz bench bench-speed bench-families bench-memory bench-gpu clean
 
 demo: .venv/.demo-$(BACKEND)
-	KERAS_BACKEND=$(BACKEND) $(BIN)/keras-vit demo --out demo
+	KERAS_BACKEND=$(BACKEND) $(BIN)/keras-vit demo --path demo
 
 # Two processes share the tests, so that none needs a second core for itself; what JAX compiles
 # for one test serves the others.

@@ -8,7 +8,7 @@ A preset learns your classes from a folder that holds one folder of images per c
 
 The program first makes a folder of scikit-learn's handwritten digits, with a question that the
 preset was not trained on: does the digit have a loop? With photographs of your own, begin at
-``from_folder``. The command line does the same: ``keras-vit finetune digits --preset vit_digits``.
+``from_folder``. The command line does the same: ``keras-vit finetune digits --source vit_digits``.
 """
 
 from pathlib import Path
@@ -53,7 +53,7 @@ model = keras_vit.VisionTransformer.from_preset(
 # ``recipe.fit_args(model)``. It writes the best preset, a log and the state of the training. After
 # an interruption, run the program again: it goes on where it stopped.
 
-history = train(model, data, validation, recipe=recipe, out="loops", resume=True, verbose=2)
+history = train(model, data, validation, recipe=recipe, path="loops", resume=True, verbose=2)
 
 figure, axis = plt.subplots(figsize=(6, 3.2), layout="constrained")
 updates = np.arange(10, recipe.steps + 1, 10)

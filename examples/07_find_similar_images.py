@@ -7,7 +7,7 @@ The features of a model find the images that look most like a given one::
     python examples/07_find_similar_images.py
 
 The program computes them once for a folder of images, and keeps them in a file. The command is
-``keras-vit embed pictures --preset vit_digits --out pictures.npy``.
+``keras-vit embed pictures --source vit_digits --path pictures.npy``.
 """
 
 import json

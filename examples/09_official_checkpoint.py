@@ -15,10 +15,10 @@ import keras_vit
 
 source, destination = sys.argv[1:]
 summary = keras_vit.info(source)
-print(f"{summary.dialect} names, {summary.num_parameters:,} parameters")
+print(f"{summary.family} names, {summary.num_parameters:,} parameters")
 
 model = keras_vit.checkpoints.load(source, image_size=32)  # position embeddings are resized
 logits = model.predict(np.zeros((1, 32, 32, model.config.channels)), verbose=0)
 print("largest logit of a grey image:", logits.max())
 
-keras_vit.checkpoints.save(model, destination, dialect="google")
+keras_vit.checkpoints.save(model, destination, family="google")

@@ -6,7 +6,7 @@ Make a classifier from a folder of images in a minute, and find labels that are 
 
     python examples/10_classifier_from_a_folder.py
 
-The command line does the same: ``keras-vit probe photos --preset vit_digits --out run``.
+The command line does the same: ``keras-vit probe photos --source vit_digits --path run``.
 """
 
 import warnings

@@ -9,7 +9,7 @@ labels of each image::
 
 The program first draws pictures with up to three circles, squares and triangles in noise. With
 photographs of your own, begin at ``from_folder``. The command line does the same:
-``keras-vit finetune shapes --labels labels.csv --multi-label --preset vit_digits --out run``.
+``keras-vit finetune shapes --labels-file labels.csv --multi-label --source vit_digits --path run``.
 """
 
 import csv
@@ -53,7 +53,7 @@ with (folder / "labels.csv").open("w", newline="") as file:
 recipe = TransferRecipe(80, 32, steps_per_epoch=10)
 preprocessor = keras_vit.Preprocessor.from_preset("vit_digits", image_size=32)
 images = keras_vit.data.from_folder(
-    folder, preprocessor, labels="labels.csv", multi_label=True, **recipe.data_args
+    folder, preprocessor, labels_file="labels.csv", multi_label=True, **recipe.data_args
 )
 data, validation = images.hold_out(0.2)
 print(data.class_counts)
@@ -65,7 +65,7 @@ print(data.class_counts)
 model = keras_vit.VisionTransformer.from_preset(
     "vit_digits", num_classes=3, class_names=data.class_names, image_size=32, thresholds=0.5
 )
-train(model, data, validation, recipe=recipe, out="shapes_run", resume=True, verbose=2)
+train(model, data, validation, recipe=recipe, path="shapes_run", resume=True, verbose=2)
 
 # %%
 # A picture has the labels whose probability reaches the threshold of their class, at first 0.5.

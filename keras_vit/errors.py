@@ -83,7 +83,7 @@ def expect_model(model: Any, error: type[KerasViTError] = ConfigError) -> Any:
         KerasViTError: an `error`, which names what was found.
     """
     kind = type(model)
-    if hasattr(kind, "check_stages"):
+    if hasattr(kind, "_check_stages"):
         return model
     found = shown(model)
     if kind.__module__ != "builtins":  # several libraries have a class VisionTransformer

@@ -23,7 +23,7 @@ LINEAR = evaluation.LinearProbe(np.zeros((8, 2)), np.zeros(2), 1.0)
 def train(model, folder):
     data = from_arrays(IMAGES.astype("uint8"), LABELS, tiny(), batch_size=2)
     recipe = training.TransferRecipe(2, 2)
-    training.train(model, data, recipe=recipe, out=folder / "out")
+    training.train(model, data, recipe=recipe, path=folder / "out")
 
 
 CALLS = {

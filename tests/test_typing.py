@@ -63,7 +63,7 @@ def test_the_options_of_data_sources_equal_the_arguments_of_imagedata():
     assert optional == set(Options.__annotations__)
 
 
-@pytest.mark.parametrize("room", ["checkpoints", "data", "evaluation", "finetune", "labels"])
+@pytest.mark.parametrize("room", ["checkpoints", "data", "evaluation", "training", "models"])
 def test_public_modules_are_attributes_of_keras_vit_and_have_an_all(room):
     """`keras_vit.evaluation` needs no separate import; every name in `__all__` exists."""
     module = getattr(keras_vit, room)

@@ -58,7 +58,7 @@ def learn(images: Path, out: Path, from_preset: bool, steps: int) -> dict[str, A
     )
     test = keras_vit.data.from_folder(images / "test", model, 120)
     recipe = TransferRecipe(steps, BATCH_SIZE, learning_rate=0.01, steps_per_epoch=STEPS_PER_EPOCH)
-    return train(model, data, test, recipe=recipe, out=out, verbose=2)
+    return train(model, data, test, recipe=recipe, path=out, verbose=2)
 
 
 def draw_curves(histories: dict[str, dict[str, Any]], path: Path) -> None:

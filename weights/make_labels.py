@@ -10,7 +10,7 @@ Google's checkpoints for ImageNet-21k, which is the order of the WordNet identif
 from importlib.metadata import distribution
 from pathlib import Path
 
-LABELS = Path(__file__).parents[1] / "keras_vit" / "labels"
+LABELS = Path(__file__).parents[1] / "keras_vit" / "images" / "class_names"
 ORDERS = {
     "imagenet1k": "imagenet_synsets.txt",
     "imagenet21k": "imagenet21k_goog_synsets.txt",

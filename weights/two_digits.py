@@ -4,7 +4,7 @@
 
 vit_digits learns pictures of two training digits side by side (16 x 32 pixels) in 15 epochs of
 2,880 pictures, with a target of one half for each digit. 100 pictures of two test digits are then
-explained for both digits. With --preset FOLDER a model that was trained so is taken.
+explained for both digits. With --source FOLDER a model that was trained so is taken.
 """
 
 import argparse
@@ -185,11 +185,11 @@ def draw(model: Any, batch: np.ndarray, both: np.ndarray, folder: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path, help="where the pictures are written")
-    parser.add_argument("--preset", help="a model that was trained so")
+    parser.add_argument("--source", help="a model that was trained so")
     parser.add_argument("--no-measure", action="store_true", help="draw alone")
     arguments = parser.parse_args()
     model = (
-        keras_vit.VisionTransformer.from_preset(arguments.preset) if arguments.preset else trained()
+        keras_vit.VisionTransformer.from_preset(arguments.source) if arguments.source else trained()
     )
     _, test, _, classes = digits()
     pictures, both = pairs(test, classes, 100, np.random.default_rng(1))

@@ -321,7 +321,7 @@ def pretrain(
         augmentation=published.augmentation,
         one_hot=published.loss == "sigmoid" or changes.get("label_smoothing", 0) > 0,
         seed=seed,
-        unreadable=unreadable,
+        on_error=unreadable,
     )
     images = images.in_epochs_of(max(1, round(images.num_images / images.batch_size)))
     epochs = epochs or max(published.epochs)
@@ -354,7 +354,7 @@ def pretrain(
         images,
         held_out,
         recipe=chosen,
-        out=out,
+        path=out,
         resume=resume,
         callbacks=callbacks,
         verbose=verbose,

@@ -1,6 +1,6 @@
 """Features of the images of a folder, by Ray workers, in Parquet files.
 
-    python examples/ray/write_features.py photos features --preset vit_b16.augreg_i21k_224
+    python examples/ray/write_features.py photos features --source vit_b16.augreg_i21k_224
 
 Each image has one row: its path, its features, and the reason if it cannot be read. After a crash
 the same command computes the images that are in no file yet. Run one command at a time for one
@@ -49,12 +49,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("images", type=Path, help="folder of images")
     parser.add_argument("out", type=Path, help="folder for the Parquet files")
-    parser.add_argument("--preset", default="vit_digits")
+    parser.add_argument("--source", default="vit_digits")
     parser.add_argument("--workers", type=int, default=1, help="processes that each load the model")
     parser.add_argument("--cpus", type=int, default=1, help="processors of a worker")
     parser.add_argument("--gpus", type=float, default=0, help="accelerators of a worker")
     arguments = parser.parse_args()
-    claim(arguments.out, arguments.preset)
+    claim(arguments.out, arguments.source)
     written = list_written(arguments.out)
     paths = list_images(arguments.images.absolute()).images
     if missing := [path for path in paths if path not in written]:
@@ -65,7 +65,7 @@ def main() -> None:
             [{"path": path} for path in missing], override_num_blocks=batches
         ).map_batches(
             keras_vit.ray.Embed,
-            fn_constructor_args=[arguments.preset],
+            fn_constructor_args=[arguments.source],
             batch_size=batch_size,
             compute=ray.data.ActorPoolStrategy(size=min(arguments.workers, batches)),
             num_cpus=arguments.cpus,

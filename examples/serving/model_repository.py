@@ -34,13 +34,13 @@ def write(source: str, repository: Path, server: str, batch: int = 16) -> Path:
     version.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as temporary:
         exported = keras_vit.export(model, Path(temporary) / "model", FORMATS[server])
-        told = json.loads((exported.folder / "export.json").read_text(encoding="utf-8"))
+        told = json.loads((exported.path / "export.json").read_text(encoding="utf-8"))
         if server == "tensorflow":  # the files of the SavedModel stand in the version's folder
-            shutil.copytree(exported.folder / "model", version, dirs_exist_ok=True)
+            shutil.copytree(exported.path / "model", version, dirs_exist_ok=True)
         else:
-            for file in exported.folder.glob("model.*"):
+            for file in exported.path.glob("model.*"):
                 shutil.copy(file, version)
-        shutil.copy(exported.folder / "labels.txt", folder)
+        shutil.copy(exported.path / "labels.txt", folder)
     if server == "triton":
         text = TRITON.format(
             batch=batch,

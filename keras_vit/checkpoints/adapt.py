@@ -23,7 +23,7 @@ POSITIONS, PATCHES = "position_embedding/embedding", "patch_embedding/kernel"
 TABLE = "_bias/table"
 """End of the paths of tables of relative position biases."""
 
-_READING = ("dialect", "variant", "position_grid", "class_names", "protocol", *CHOICES)
+_READING = ("family", "variant", "position_grid", "class_names", "protocol", *CHOICES)
 """Arguments of `load` that are no fields of the model's configuration."""
 
 

@@ -7,7 +7,6 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,8 +18,6 @@ from keras_vit.images.protocols import ProtocolSpec, compact, complete
 from keras_vit.models.config import ViTConfig
 from keras_vit.support.files import folder_written_beside, write_json
 from keras_vit.support.text import log
-
-Track = Callable[[Iterable[Any]], Iterable[Any]]
 
 _WEIGHTS = {"npz": "model.npz", "safetensors": "model.safetensors", "h5": "model.weights.h5"}
 _TASK_WEIGHTS = "task.weights.h5"
@@ -45,7 +42,7 @@ def export(
     dialects: Sequence[Dialect],
     path: str | os.PathLike[str],
     class_names: tuple[str, ...] | None = None,
-    track: Track = iter,
+    progress: bool = False,
     lossy: bool = False,
     protocol: ProtocolSpec = "paper",
     by_class: bool = False,
@@ -62,7 +59,7 @@ def export(
         dialects: families of one library; the first that can hold the model is written.
         path: path of the file or folder.
         class_names: one name per class, or None.
-        track: wraps the list of arrays to show progress.
+        progress: whether a bar is shown on stderr, if it is a terminal.
         lossy: whether to write a model that the library would compute differently.
         protocol: preparation of images.
         by_class: whether each class has a probability of its own (multi-label).
@@ -75,11 +72,11 @@ def export(
     protocol = _protocol_to_write(protocol, dialect, config)
     files = dialect.write_json(config, class_names, protocol, by_class)
     if not files:
-        _write_arrays(dialect, Path(path), moves, arrays, track)
+        _write_arrays(dialect, Path(path), moves, arrays, progress)
         return
     names = {*files, _WEIGHTS[dialect.container], _TASK_WEIGHTS}
     with folder_written_beside(path, names, CheckpointError) as folder:
-        _write_arrays(dialect, folder / _WEIGHTS[dialect.container], moves, arrays, track)
+        _write_arrays(dialect, folder / _WEIGHTS[dialect.container], moves, arrays, progress)
         for name, content in files.items():
             write_json(folder / name, content)
 
@@ -118,7 +115,7 @@ def _protocol_to_write(protocol: ProtocolSpec, dialect: Dialect, config: ViTConf
 
 
 def _write_arrays(
-    dialect: Dialect, path: Path, moves: list[Move], arrays: WeightArrays, track: Track
+    dialect: Dialect, path: Path, moves: list[Move], arrays: WeightArrays, progress: bool
 ) -> None:
     # Weights that are stored in one array share its type.
     dtypes = {
@@ -132,7 +129,16 @@ def _write_arrays(
 
     if dialect.container == "safetensors":  # in the order of the safetensors library
         moves = sorted(moves, key=lambda move: (-dtypes[move.name].itemsize, move.name))
-    named = ((move.name, read(move)) for move in track(moves))
+
+    def read_all() -> Iterator[tuple[str, np.ndarray]]:
+        from keras_vit.support.progress import progress_bar  # imports rich
+
+        with progress_bar(progress, "Writing", len(moves), "arrays") as advance:
+            for move in moves:
+                yield move.name, read(move)
+                advance(1)
+
+    named = read_all()
     if dialect.container == "npz":
         write_npz(path, named)
     elif dialect.container == "h5":

@@ -59,7 +59,7 @@ class CheckpointInfo:
 
     Args:
         path: path of the file of weights; of a preset, the name of its source.
-        dialect: name of the dialect of its arrays, such as `"google"`.
+        family: name of the format of its arrays, such as `"google"`.
         config: configuration of the model. If the image size is undetermined, its
             `position_grid` has one row.
         protocol: preparation of images: the protocol that the JSON files beside the weights
@@ -78,7 +78,7 @@ class CheckpointInfo:
     """
 
     path: Path
-    dialect: str
+    family: str
     config: ViTConfig
     protocol: ProtocolSpec = "paper"
     class_names: str | tuple[str, ...] | None = None
@@ -180,13 +180,13 @@ def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoi
 def _open(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
     file, preset, fields = files.reader, files.preset, dict(arguments)
     if preset is not None:
-        fields.setdefault("dialect", keras_vit.name)
-    name = fields.get("dialect")
+        fields.setdefault("family", keras_vit.name)
+    name = fields.get("family")
     dialects = dialects_named(name) if name else tuple(DIALECTS.values())
     encoder = find_encoder(file, dialects, **choices(fields))
     reader = encoder.reader
     files = dataclasses.replace(files, reader=reader)
-    recognition = recognise_dialect(files, fields.get("dialect"))
+    recognition = recognise_dialect(files, fields.get("family"))
     dialect = recognition.dialect
     if dialect is keras_vit and preset is None and fields.get("numerics") is None:
         raise SourceError(

@@ -2,16 +2,13 @@
 
 import dataclasses
 import os
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+from keras_vit.models.config import ImageSize
 from keras_vit.presets.source import Source
 
 if TYPE_CHECKING:
     from keras_vit.models.vision_transformer import VisionTransformer
-
-ImageSize: TypeAlias = int | tuple[int | None, int | None] | None
-"""The size of images where a model is loaded to answer: an int for a square or a pair (height,
-width), in pixels; None for the size as stored; `(None, None)` for each image at its own size."""
 
 
 def load_to_answer(
@@ -30,9 +27,7 @@ def load_to_answer(
     Raises:
         PresetError, CheckpointError, ConfigError: as `VisionTransformer.from_preset`.
     """
-    any_size = image_size == (None, None)
-    size = "stored" if image_size is None else None if any_size else image_size
-    model = load(source, dtype=dtype, image_size=size)
+    model = load(source, dtype=dtype, image_size=image_size)
     if pixel_range is not None:
         model.preprocessor = dataclasses.replace(model.preprocessor, pixel_range=pixel_range)
     return model
@@ -51,8 +46,8 @@ def load(source: str | os.PathLike[str] | Source, **arguments: Any) -> "VisionTr
         num_classes: None keeps the file's head. Another number than the file's makes a head
             with zero weights; 0 leaves the head out.
         image_size: pixels, an int or a pair (height, width); position embeddings are
-            resized. None for a model that takes any size per call; `"stored"` for the
-            size in the file.
+            resized. None for the size in the file, `(None, None)` for a model that
+            takes any size per call.
         load_weights: False for the architecture with fresh weights.
         dtype, remat, trainable, data_format, name: as for `VisionTransformer`.
         class_names, protocol, provenance, thresholds: as for `VisionTransformer`; None takes the

@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import ml_dtypes  # also teaches NumPy the name bfloat16
 import numpy as np
@@ -20,7 +20,7 @@ from keras_vit.checkpoints.adapt import (
     replaces_head,
 )
 from keras_vit.checkpoints.dialects import dialects_named
-from keras_vit.checkpoints.export import Track, WeightArrays, export
+from keras_vit.checkpoints.export import WeightArrays, export
 from keras_vit.checkpoints.inspection import (
     ARCHITECTURE,
     Checkpoint,
@@ -35,7 +35,7 @@ from keras_vit.checkpoints.surroundings import CHOICES
 from keras_vit.checkpoints.translate import Move
 from keras_vit.errors import CheckpointError, expect_model, shown
 from keras_vit.images.class_names import expand, shorten
-from keras_vit.models.config import ViTConfig
+from keras_vit.models.config import ImageSize, ViTConfig
 from keras_vit.models.config.fields import known_fields
 from keras_vit.models.weights import lexicon
 from keras_vit.models.weights.axes import in_order
@@ -45,7 +45,7 @@ from keras_vit.support.text import log, warn
 Named = tuple[str, np.ndarray]
 
 _OPEN = (
-    *(*ARCHITECTURE, "dialect", "variant", "position_grid", "image_size", "numerics"),
+    *(*ARCHITECTURE, "family", "variant", "position_grid", "image_size", "numerics"),
     *("num_classes", *CHOICES),
 )
 """Arguments that the arrays of a file may leave open, so that `info` needs them too."""
@@ -55,7 +55,7 @@ _OF_MODEL = frozenset(
     ("dtype", "data_format", "name", "class_names", "protocol", "provenance", "remat", "trainable")
 ) | {"thresholds"}
 """Arguments of the model; None takes the value of the files, or the model's default."""
-_OF_READING = frozenset(("num_classes", "dialect", "variant", "position_grid", *CHOICES))
+_OF_READING = frozenset(("num_classes", "family", "variant", "position_grid", *CHOICES))
 """Arguments for which None means that they are not given; other fields may be None."""
 
 
@@ -63,7 +63,7 @@ def load(
     build: Callable[..., Any],
     source: str | os.PathLike[str] | Source,
     *,
-    image_size: int | tuple[int, int] | Literal["stored"] | None = "stored",
+    image_size: ImageSize = None,
     load_weights: bool = True,
     checksum: bool = True,
     allow_pickle_weights: bool = False,
@@ -87,11 +87,11 @@ def load(
     known_fields(ViTConfig, {k: v for k, v in fields.items() if k not in _OF_READING})
     fields = {k: v for k, v in fields.items() if k not in _OF_READING or v is not None}
     source = Source.of(source, allow_pickle_weights=allow_pickle_weights, base=base)
-    if image_size != "stored":
-        fields["image_size"] = image_size
+    if image_size is not None:
+        fields["image_size"] = None if image_size == (None, None) else image_size
     if not load_weights:
         info = read_info(source, **{k: fields[k] for k in _OPEN if fields.get(k) is not None})
-        reading = ("dialect", "variant", *CHOICES)
+        reading = ("family", "variant", *CHOICES)
         fields = {k: value for k, value in fields.items() if k not in reading}
         fields = _at_fed_size(info, fields)
         config = info.config.replace(**complete_fields(info.config, fields))
@@ -142,10 +142,10 @@ def _state_facts(source: Source, info: CheckpointInfo, config: ViTConfig) -> dic
 def save(
     model: Any,
     path: str | os.PathLike[str],
-    dialect: str = "google",
+    family: str = "google",
     *,
     lossy: bool = False,
-    track: Track = iter,
+    progress: bool = False,
 ) -> None:
     """Writes a model's weights as a checkpoint file of another library.
 
@@ -156,10 +156,10 @@ def save(
     Args:
         model: a `VisionTransformer`.
         path: path of the file, or of the folder if the library needs JSON beside the weights.
-        dialect: a name of `keras_vit.checkpoints.dialects.DIALECTS`, such as
+        family: a name of `keras_vit.checkpoints.dialects.DIALECTS`, such as
             `"google"`, the dialect of the published files.
         lossy: whether to write a model whose arithmetic the library cannot express.
-        track: wraps the list of arrays to show progress, as `tqdm.tqdm` does.
+        progress: whether a bar is shown on stderr, if it is a terminal.
 
     Raises:
         CheckpointError: the dialect is unknown, or its library cannot hold the
@@ -171,10 +171,10 @@ def save(
 
     arrays = arrays_to_write(model)
     class_names, protocol = model.class_names, model.preprocessor.protocol
-    by_class, target = model.thresholds is not None, dialects_named(dialect)
+    by_class, target = model.thresholds is not None, dialects_named(family)
 
     def write() -> None:
-        export(model.config, arrays, target, path, class_names, track, lossy, protocol, by_class)
+        export(model.config, arrays, target, path, class_names, progress, lossy, protocol, by_class)
 
     by_one(write, path)
 
@@ -226,11 +226,11 @@ def arrays_to_write(model: Any) -> WeightArrays:
 
 def convert(
     source: str | os.PathLike[str] | Source,
-    destination: str | os.PathLike[str],
-    dialect: str,
+    path: str | os.PathLike[str],
+    family: str,
     *,
     lossy: bool = False,
-    track: Track = iter,
+    progress: bool = False,
     allow_pickle_weights: bool = False,
     base: str | os.PathLike[str] | Source | None = None,
     **arguments: Any,
@@ -241,11 +241,11 @@ def convert(
 
     Args:
         source: a source as for `load`.
-        destination: the file or folder to write; must not be `source`.
-        dialect: name of the dialect to write, see `save`; `"keras_vit"` writes weights alone, into
+        path: the file or folder to write; must not be `source`.
+        family: name of the dialect to write, see `save`; `"keras_vit"` writes weights alone, into
             a `.safetensors` file.
         lossy: whether to write a model whose arithmetic the library cannot express.
-        track: wraps the list of arrays to show progress.
+        progress: whether a bar is shown on stderr, if it is a terminal.
         allow_pickle_weights, base: as for `load`.
         **arguments: arguments of `load` on how to read the file and on its configuration,
             `class_names` and `protocol`.
@@ -253,36 +253,42 @@ def convert(
     Raises:
         CheckpointError: as `load` and `save`. No file is written.
     """
-    if dialect == "keras_vit" and Path(destination).suffix != ".safetensors":
+    if family == "keras_vit" and Path(path).suffix != ".safetensors":
         raise CheckpointError(
-            f"{destination}: a folder of keras_vit is a preset, with its arithmetic, labels and "
+            f"{path}: a folder of keras_vit is a preset, with its arithmetic, labels and "
             f"protocol. Write it by VisionTransformer.from_preset({str(source)!r})"
-            f".save_to_preset({str(destination)!r}); a file of weights alone ends in .safetensors."
+            f".save_to_preset({str(path)!r}); a file of weights alone ends in .safetensors."
         )
     source = Source.of(source, allow_pickle_weights=allow_pickle_weights, base=base)
     with open_source(source) as files:
-        path = files.reader.path
-        own = (path, path.parent) if files.is_folder and path.is_file() else (path,)
-        if os.path.exists(destination) and any(  # noqa: PTH110  a long name does not raise
-            map(Path(destination).samefile, own)
+        file_path = files.reader.path
+        own = (
+            (file_path, file_path.parent)
+            if files.is_folder and file_path.is_file()
+            else (file_path,)
+        )
+        if os.path.exists(path) and any(  # noqa: PTH110  a long name does not raise
+            map(Path(path).samefile, own)
         ):
-            raise CheckpointError(f"{destination}: source and destination are one file.")
+            raise CheckpointError(f"{path}: source and destination are one file.")
         fields = {**source.defaults, **arguments}
+        if fields.get("image_size", 0) is None:
+            del fields["image_size"]
         checkpoint = open_checkpoint(files, fields)
         config = adapt_config(checkpoint, fields)
         if config.num_classes and replaces_head(checkpoint.info.config, config):
             raise CheckpointError(
-                f"{path}: a conversion makes no new head. Expected num_classes="
+                f"{file_path}: a conversion makes no new head. Expected num_classes="
                 f"{checkpoint.info.config.num_classes}, as in the file, or 0 for no head."
             )
         facts = {**_state_facts(source, checkpoint.info, config), **arguments}
         shortest = shorten(facts["class_names"], config.num_classes)
         class_names = None if shortest is None else expand(shortest)
-        target = dialects_named(dialect)
+        target = dialects_named(family)
         arrays = _arrays_of_file(checkpoint, config)
         protocol = facts["protocol"]
         by_class = config.has_sigmoids or facts["thresholds"] is not None
-        export(config, arrays, target, destination, class_names, track, lossy, protocol, by_class)
+        export(config, arrays, target, path, class_names, progress, lossy, protocol, by_class)
 
 
 def _read_weights(checkpoint: Checkpoint, config: ViTConfig) -> Iterator[Named]:

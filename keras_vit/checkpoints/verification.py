@@ -132,7 +132,7 @@ def dialect_of(source: Source, model: "VisionTransformer", fields: dict[str, Any
     """Returns the dialect of the files themselves, which a row of the catalog may not know."""
     with open_source(source, headers=True) as files:
         arguments = {**source.defaults, "image_size": model.config.image_size, **fields}
-        return open_checkpoint(files, arguments).info.dialect
+        return open_checkpoint(files, arguments).info.family
 
 
 def image_shape(model: "VisionTransformer") -> tuple[int, int, int]:

@@ -59,7 +59,7 @@ _AFTER_CTRL_C = {
     "serve": "The requests that were accepted have been answered.",
     "demo": "The same command starts anew.",
     "finetune": "If its first epoch was over, the same command with --resume continues; else "
-    "remove the folder of --out and call it again.",
+    "remove the folder of --path and call it again.",
 }
 
 
@@ -95,7 +95,7 @@ def _sentence(error: BaseException, command: str, bound: BoundArguments) -> str:
         names = [name for each in arguments for name in each.names if name.startswith("--")]
         return in_words_of_the_shell(str(error), names)
     if isinstance(error, OSError):
-        out = bound.arguments.get("out") or bound.arguments.get("destination")
+        out = bound.arguments.get("path")
         place = error.filename2 or error.filename or out
         return f"{command}: {error.strerror or error}{f': {place}' if place else ''}."
     return f"{command}: not enough memory. A smaller --batch-size may do."

@@ -1,25 +1,18 @@
-"""Functions that the commands share: printing, progress, lists of image files, the model.
+"""Functions that the commands share: printing, lists of image files, the model."""
 
-Text from files could misuse the markup of rich, so `Screen` prints it without markup.
-"""
-
-import contextlib
-import functools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
-from rich.console import Console
-from rich.progress import Progress, ProgressColumn, Task
 from rich.table import Table
-from rich.text import Text
 
 from keras_vit.errors import KerasViTError
 from keras_vit.support import backend
 from keras_vit.support.arguments import check_images
+from keras_vit.support.progress import Screen, stderr
 from keras_vit.support.text import counted, visible
 
 if TYPE_CHECKING:
@@ -30,22 +23,7 @@ _LEAST_WIDTH = 30
 _NUMBER = re.compile(r"[\d,]+(\.\d+)?%?")
 
 
-class Screen(Console):
-    """A rich console that takes every string literally.
-
-    rich passes each line, cell and title to `render_str`, so that markup, emoji codes and terminal
-    escapes in a string have no effect. Styled text is a `rich.text.Text`.
-    """
-
-    def render_str(self, text: str, **options: Any) -> Text:
-        shown = visible(text, lines=True)
-        shown = shown.encode(self.encoding, "backslashreplace").decode(self.encoding)
-        return super().render_str(shown, **{**options, "markup": False, "emoji": False})
-
-
 console = Screen()
-stderr = Screen(stderr=True)
-"""The screen of notes and bars; a line printed on it ends above a bar that is moving."""
 
 
 def tell(message: object) -> None:
@@ -85,7 +63,7 @@ def note_backend() -> None:
 
 
 def load_model(
-    preset: str,
+    source: str,
     needs_head: str = "",
     *,
     dtype: Any = None,
@@ -95,21 +73,21 @@ def load_model(
     """Returns a model as `load_to_answer`; an unknown name is refused before a backend starts.
 
     Args:
-        preset: the source.
+        source: the source.
         needs_head: name of a command that needs one prediction per image. A model without it is
             refused before a backend starts too.
         dtype, image_size, pixel_range: as for `load_to_answer`.
     """
     from keras_vit.checkpoints import Source, inspection
 
-    source = Source.of(preset)
+    checkpoint = Source.of(source)
     if needs_head:
         stated = {} if image_size is None else {"image_size": image_size}
-        inspection.info(source, **stated).config.demand_one_prediction(needs_head)
+        inspection.info(checkpoint, **stated).config.demand_one_prediction(needs_head)
     start_backend()
     from keras_vit.checkpoints.loading import load_to_answer
 
-    return load_to_answer(source, dtype, image_size, pixel_range)
+    return load_to_answer(checkpoint, dtype, image_size, pixel_range)
 
 
 def show(
@@ -158,22 +136,6 @@ def show(
             print("\t".join(map(visible, row)))
 
 
-@contextlib.contextmanager
-def progress_of_images(name: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Shows a progress bar on stderr if it is a terminal.
-
-    Args:
-        name: name of the work, before the bar.
-        total: number of images.
-
-    Yields:
-        A function that is called with the number of further images.
-    """
-    columns = (*Progress.get_default_columns(), _ImagesPerSecond())
-    with Progress(*columns, console=stderr, disable=not stderr.is_terminal) as progress:
-        yield functools.partial(progress.advance, progress.add_task(name, total=total))
-
-
 def image_files(names: Iterable[str]) -> list[Path]:
     """Returns the files, and the images in the folders, each once.
 
@@ -203,9 +165,3 @@ def image_files(names: Iterable[str]) -> list[Path]:
             files.append(path)
     check_images(files)
     return list(dict.fromkeys(files))
-
-
-class _ImagesPerSecond(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:.1f} images/s")

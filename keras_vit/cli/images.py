@@ -8,7 +8,6 @@ from typing import Any, Literal
 from keras_vit.cli.console import (
     image_files,
     load_model,
-    progress_of_images,
     show,
     tell,
     warn_on_stderr,
@@ -17,6 +16,7 @@ from keras_vit.cli.options import Labelled, Loading, Pooling, Positive
 from keras_vit.errors import KerasViTError
 from keras_vit.support.arguments import check_results, train_split
 from keras_vit.support.files import new_file
+from keras_vit.support.progress import progress_bar
 from keras_vit.support.text import counted
 
 _ALL = Labelled()
@@ -28,7 +28,7 @@ def predict(
     images: list[str],
     /,
     *,
-    preset: str,
+    source: str,
     top: Positive | None = None,
     loading: Loading = _STORED,
     json: bool = False,
@@ -37,26 +37,26 @@ def predict(
 
     If an image cannot be read, a line on stderr names it, and the exit status is 1.
 
-    Example: keras-vit predict photos/ --preset vit_b16.augreg_i21k_ft_i1k_224
+    Example: keras-vit predict photos/ --source vit_b16.augreg_i21k_ft_i1k_224
 
     Args:
         images: paths of image files or of folders of images.
-        preset: name of a preset, path of a file or folder, or hf://owner/repo.
+        source: name of a preset, path of a file or folder, or hf://owner/repo.
         top: number of labels per image, by default 5; for a multi-label model by default all labels
             that reach their threshold.
         json: print the answer as JSON.
     """
     paths = image_files(images)
-    model = load_model(preset, "predict", **loading.to_dict())
+    model = load_model(source, "predict", **loading.to_dict())
     unreadable: list[Path] = []
     answers: dict[str, list[tuple[str, float]]] = {}
-    with progress_of_images("Predicting", len(paths)) as advance:
+    with progress_bar(True, "Predicting", len(paths)) as advance:
 
         def leave_out(path: Path, reason: KerasViTError) -> None:
             warn_on_stderr(reason)
             unreadable.append(path)
 
-        for path, labels in model.classify_each(paths, top, _BATCH, unreadable=leave_out):
+        for path, labels in model.classify_each(paths, top, _BATCH, on_error=leave_out):
             answers[str(path)] = labels
             if len(answers) % _BATCH == 0:  # the answers of a batch come at once
                 advance(_BATCH)
@@ -72,8 +72,8 @@ def embed(
     images: list[str],
     /,
     *,
-    preset: str,
-    out: str,
+    source: str,
+    path: str,
     stage: str | None = None,
     pooling: Pooling | None = None,
     output_dtype: Literal["float32", "float16"] = "float32",
@@ -85,12 +85,12 @@ def embed(
     The file is NAME.npy, with the paths in NAME.npy.json. After an interruption the same command
     goes on. An image that cannot be read is named on stderr and left out, and the exit status is 1.
 
-    Example: keras-vit embed photos/ --preset vit_s14.dinov2 --out photos.npy
+    Example: keras-vit embed photos/ --source vit_s14.dinov2 --path photos.npy
 
     Args:
         images: paths of image files or of folders of images.
-        preset: name of a preset, path of a file or folder, or hf://owner/repo.
-        out: path of the file to write, NAME.npy.
+        source: name of a preset, path of a file or folder, or hf://owner/repo.
+        path: path of the file to write, NAME.npy.
         stage: stage of the model that is written, such as block_3; by default pre_logits, the input
             of the head.
         pooling: how the tokens of the stage, by default of the last block, become one vector: token
@@ -98,24 +98,23 @@ def embed(
         output_dtype: type of the numbers in the file; float16 takes half of the space.
         batch_size: number of images in a batch.
     """
-    new_file(out, ".npy")
+    new_file(path, ".npy")
     paths = image_files(images)
-    model = load_model(preset, **loading.to_dict())
+    model = load_model(source, **loading.to_dict())
     from keras_vit.evaluation.embedding import embed as embed_images
 
-    with progress_of_images("Embedding", len(paths)) as advance:
-        written = embed_images(
-            model,
-            paths,
-            out,
-            stage,
-            pooling=pooling,
-            output_dtype=output_dtype,
-            batch_size=batch_size,
-            unreadable=lambda _, reason: warn_on_stderr(reason),
-            progress=advance,
-        )
-    tell(f"{counted(written.num_images, 'image')}: {out} written.")
+    written = embed_images(
+        model,
+        paths,
+        path,
+        stage,
+        pooling=pooling,
+        output_dtype=output_dtype,
+        batch_size=batch_size,
+        on_error=lambda _, reason: warn_on_stderr(reason),
+        progress=True,
+    )
+    tell(f"{counted(written.num_images, 'image')}: {path} written.")
     return int(bool(written.unreadable))
 
 
@@ -123,7 +122,7 @@ def evaluate(
     data: str,
     /,
     *,
-    preset: str,
+    source: str,
     images: Labelled = _ALL,
     loading: Loading = _STORED,
     classes: bool = False,
@@ -134,22 +133,21 @@ def evaluate(
     A multi-label preset also gets mean average precision and F1. Names match the classes of the
     images with the model's labels. The exit status is 1 if images were left out.
 
-    Example: keras-vit evaluate photos/test --preset run/best
+    Example: keras-vit evaluate photos/test --source run/best
 
     Args:
         data: folder with a folder of images per class, tfds:NAME, or hf:OWNER/NAME.
-        preset: name of a preset, path of a file or folder, or hf://owner/repo.
+        source: name of a preset, path of a file or folder, or hf://owner/repo.
         classes: show the accuracy of each class too; F1 for a multi-label preset.
         json: print the answer as JSON.
     """
     images.check(data)
-    model = load_model(preset, "evaluate", **loading.to_dict())
+    model = load_model(source, "evaluate", **loading.to_dict())
     from keras_vit.evaluation.scores import evaluate as evaluate_model
 
-    has_many = images.labels is not None and model.thresholds is not None
+    has_many = images.labels_file is not None and model.thresholds is not None
     scored = images.read(data, model, has_many)
-    with progress_of_images("Evaluating", scored.num_images) as advance:
-        score = evaluate_model(model, scored, progress=advance)
+    score = evaluate_model(model, scored, progress=True)
     if model.config.regression:
         show(json, ("measure", "value"), list(score.to_dict().items()), score.to_dict())
         return int(bool(scored.unreadable))
@@ -176,46 +174,45 @@ def probe(
     data: str,
     /,
     *,
-    preset: str,
-    out: Path,
+    source: str,
+    path: Path,
     images: Labelled = _ALL,
     loading: Loading = _STORED,
     multi_label: bool = False,
 ) -> int:
     """Fit a classifier to a folder of images in a minute, and judge it.
 
-    The folder OUT gets a preset, the results in probe.json, the features, and for a folder of
+    The folder PATH gets a preset, the results in probe.json, the features, and for a folder of
     images a page index.html with the pictures whose labels look wrong. The exit status is 1 if
     images were left out.
 
-    Example: keras-vit probe photos/ --preset vit_s14.dinov2 --out run
+    Example: keras-vit probe photos/ --source vit_s14.dinov2 --path run
 
     Args:
         data: folder with a folder of images per class, tfds:NAME, or hf:OWNER/NAME.
-        preset: name of a preset, path of a file or folder, or hf://owner/repo.
-        out: path of the folder for the results.
+        source: name of a preset, path of a file or folder, or hf://owner/repo.
+        path: path of the folder for the results.
         multi_label: an image may have several labels, or none.
     """
     images = dataclasses.replace(images, split=images.split or train_split(data))
     images.check(data)
-    check_results(out)
-    if out.resolve().is_relative_to(Path(data).resolve()):  # its folders would become classes
-        raise KerasViTError(f"--out {out} lies in the folder of the images. Name another folder.")
-    model = load_model(preset, **loading.to_dict())
+    check_results(path)
+    if path.resolve().is_relative_to(Path(data).resolve()):  # its folders would become classes
+        raise KerasViTError(f"--path {path} lies in the folder of the images. Name another folder.")
+    model = load_model(source, **loading.to_dict())
     from keras_vit.evaluation import write_page
     from keras_vit.evaluation.probing import probe as probe_model
     from keras_vit.support.files import write_json
 
     read = images.read(data, model, multi_label)
-    with progress_of_images("Reading", read.num_images) as advance:
-        result = probe_model(model, read, cache=out / "features", progress=advance)
-    result.into(model).save_to_preset(out / "preset")
-    write_json(out / "probe.json", result.to_dict())
+    result = probe_model(model, read, cache=path / "features", progress=True)
+    result.into(model).save_to_preset(path / "preset")
+    write_json(path / "probe.json", result.to_dict())
     if read.paths is not None:
-        write_page(result, out / "index.html")
+        write_page(result, path / "index.html")
     for line in result.summary():
         tell(line)
-    tell(f"keras-vit predict IMAGE --preset {out / 'preset'}")
+    tell(f"keras-vit predict IMAGE --source {path / 'preset'}")
     return int(bool(read.unreadable))
 
 

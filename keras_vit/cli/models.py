@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
-from rich.progress import Progress
 
-from keras_vit.cli.console import console, show, start_backend, stderr, tell
+from keras_vit.cli.console import show, start_backend, stderr, tell
 from keras_vit.cli.options import Fields, Positive
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ def info(source: str, /, *, fields: Fields = _STORED, json: bool = False) -> Non
     arrays = {}
     if description.shapes:
         size_known = "image_size" not in description.undetermined
-        facts |= {"dialect": description.dialect, "prefix": description.prefix or "none"}
+        facts |= {"family": description.family, "prefix": description.prefix or "none"}
         facts |= _model_facts(description.config, size_known)
         if description.fed_size not in (None, description.config.image_size):
             fed = "{}x{}".format(*description.fed_size)
@@ -117,7 +116,7 @@ def info(source: str, /, *, fields: Fields = _STORED, json: bool = False) -> Non
             facts["ignored"] = description.ignored
         arrays = {name: list(shape) for name, shape in description.shapes.items()}
     else:
-        facts |= {"dialect": "keras_vit preset", **_model_facts(description.config, True)}
+        facts |= {"family": "keras_vit preset", **_model_facts(description.config, True)}
         facts |= {"protocol": description.protocol}
         facts |= {f"provenance: {name}": value for name, value in description.provenance.items()}
     if source in CATALOG:
@@ -167,38 +166,30 @@ def _costs(config: "ViTConfig") -> dict[str, Any]:
 
 def convert(
     source: str,
-    destination: Path,
+    path: Path,
     /,
     *,
-    to: str,
+    family: str,
     fields: Fields = _STORED,
     lossy: bool = False,
 ) -> None:
-    """Write the checkpoint SOURCE to DESTINATION, for another library.
+    """Write the checkpoint SOURCE to PATH, for another library.
 
-    Example: keras-vit convert vit_digits digits.npz --to google
+    Example: keras-vit convert vit_digits digits.npz --family google
 
     Args:
         source: name of a preset, path of a file or folder, or hf://owner/repo.
-        destination: path of the file or folder to write.
-        to: library that reads the result: timm, transformers, keras_hub, google, big_vision, ...
+        path: path of the file or folder to write.
+        family: library that reads the result: timm, transformers, keras_hub, google and others.
         lossy: also write a model whose outputs will differ, because the other library lacks its
             arithmetic.
     """
     from keras_vit.checkpoints.dialects import dialects_named
     from keras_vit.checkpoints.transfer import convert as convert_checkpoint
 
-    dialects_named(to)  # refuses an unknown name before a download
-    with Progress(console=stderr, disable=not console.is_terminal) as progress:
-        convert_checkpoint(
-            source,
-            destination,
-            to,
-            lossy=lossy,
-            track=lambda moves: progress.track(list(moves), description="Converting"),
-            **fields.to_dict(),
-        )
-    tell(f"{destination} written in the {to} dialect.")
+    dialects_named(family)  # refuses an unknown name before a download
+    convert_checkpoint(source, path, family, lossy=lossy, progress=True, **fields.to_dict())
+    tell(f"{path} written, as {family} reads it.")
 
 
 def verify(

@@ -121,20 +121,21 @@ class Labelled:
 
     Args:
         split: split of tfds: or hf: data; by default test, and for probe train.
-        labels: table of labels in the folder, CSV (path,label) or JSON; for tfds: and hf: data the
-            name of the feature or column.
+        labels_file: table of labels in a folder, CSV (path,label) or JSON.
+        label_column: feature or column of labels of tfds: or hf: data.
         batch_size: number of images in a batch.
-        skip_unreadable: leave out images that cannot be read.
+        on_error: raise ends at an image that cannot be read, skip leaves it out.
     """
 
     split: str | None = None
-    labels: str | None = None
+    labels_file: str | None = None
+    label_column: str | None = None
     batch_size: Positive = 32
-    skip_unreadable: bool = False
+    on_error: Literal["raise", "skip"] = "raise"
 
     def check(self, name: str) -> None:
         """Refuses places that do not exist, before a backend starts."""
-        check_data(name, self.split, self.labels)
+        check_data(name, self.split, self.labels_file, self.label_column)
 
     def read(self, name: str, model: "VisionTransformer", multi_label: bool) -> "ImageData":
         """Returns the images of a name, as a model takes them."""
@@ -144,8 +145,9 @@ class Labelled:
             name,
             model.preprocessor,
             split=self.split,
-            labels=self.labels,
+            labels_file=self.labels_file,
+            label_column=self.label_column,
             multi_label=multi_label,
             batch_size=self.batch_size,
-            unreadable="skip" if self.skip_unreadable else "raise",
+            on_error=self.on_error,
         )

@@ -27,9 +27,9 @@ def explain(
     images: list[str],
     /,
     *,
-    preset: str,
+    source: str,
     pixel_range: PixelRange = None,
-    out: Path = Path("report"),
+    path: Path = Path("report"),
     method: Method = "relevance",
     target: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
     image_size: Pixels | None = None,
@@ -39,37 +39,37 @@ def explain(
     The command writes a web page that opens from disk: attention of every block and head, and
     maps of several methods for two classes.
 
-    Example: keras-vit explain cat.jpg --preset vit_b16.augreg_i21k_ft_i1k_224
+    Example: keras-vit explain cat.jpg --source vit_b16.augreg_i21k_ft_i1k_224
 
     Args:
         images: paths of image files or of folders of images.
-        preset: name of a preset, path of a file or folder, or hf://owner/repo.
+        source: name of a preset, path of a file or folder, or hf://owner/repo.
         pixel_range: values of black and white in images of more than 8 bits, such as 0 4095.
-        out: path of the folder to write.
+        path: path of the folder to write.
         method: method that the page shows first.
         target: labels or numbers of the classes to explain; by default the two most probable
             classes of each image.
         image_size: pixels of the images, or height and width; by default the model's. A model of
             any size needs it.
     """
-    check_results(out)
+    check_results(path)
     paths = image_files(images)
     if not is_installed("matplotlib"):
         import_extra("matplotlib", "figures", "A report")
-    model = load_model(preset, "explain", image_size=size_of(image_size), pixel_range=pixel_range)
+    model = load_model(source, "explain", image_size=size_of(image_size), pixel_range=pixel_range)
     from keras_vit.explanation.report import write_report
 
-    words = ["keras-vit", "explain", *images, "--preset", preset]
+    words = ["keras-vit", "explain", *images, "--source", source]
     words += ["--method", method, *(["--target", *target] if target else [])]
     words += ["--pixel-range", *map(str, pixel_range)] if pixel_range else []
     words += ["--image-size", *map(str, image_size)] if image_size else []
     written = write_report(
         model,
-        out,
+        path,
         paths,
         method=method,
         targets=target or [],
-        command=shlex.join([*words, "--out", str(out)]),
+        command=shlex.join([*words, "--path", str(path)]),
     )
     tell(f"{written} written.")
 
@@ -78,7 +78,7 @@ def export(
     source: str,
     /,
     *,
-    out: Path,
+    path: Path,
     format: Format = "onnx",
     outputs: Literal["probabilities", "logits", "features"] = "probabilities",
     preprocessing: Annotated[bool, Parameter(negative="--no-preprocessing")] = True,
@@ -90,11 +90,11 @@ def export(
 ) -> None:
     """Write a model that runs without keras_vit.
 
-    Example: keras-vit export run/best --out model --format onnx
+    Example: keras-vit export run/best --path model --format onnx
 
     Args:
         source: name of a preset, path of a file or folder, or hf://owner/repo.
-        out: path of the folder to write.
+        path: path of the folder to write.
         format: format of the exported model.
         outputs: numbers that the exported model returns.
         preprocessing: the exported model takes uint8 images of any size and prepares them;
@@ -105,7 +105,7 @@ def export(
         calibration: image files or folders from which int8 takes the ranges of the activations.
         verify: compare the exported model with the original; --no-verify leaves it out.
     """
-    check_results(out)
+    check_results(path)
     images = [str(path) for path in image_files(calibration)] if calibration else None
     model = load_model(source)
     from keras_vit.exporting.writing import export as export_model
@@ -113,7 +113,7 @@ def export(
     with stderr.status("Exporting"):
         written = export_model(
             model,
-            out,
+            path,
             format,
             preprocessing=preprocessing,
             outputs=outputs,
@@ -126,7 +126,7 @@ def export(
     compared = "not compared with the model"
     if (comparison := written.verification) is not None:
         compared = f"within {comparison.difference:.1e} of the model in its own runtime"
-    tell(f"{written.folder} written, {written.num_bytes / 1e6:,.1f} MB, {compared}.")
+    tell(f"{written.path} written, {written.num_bytes / 1e6:,.1f} MB, {compared}.")
     for note in written.notes:
         tell(note)
 
@@ -172,5 +172,5 @@ def serve(
         stage=stage,
         pooling=pooling,
         access_log=access_log,
-        announce=tell,
+        progress=True,
     )

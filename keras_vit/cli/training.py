@@ -39,10 +39,11 @@ def finetune(
     data: str,
     /,
     *,
-    out: Path,
-    labels: str | None = None,
+    path: Path,
+    labels_file: str | None = None,
+    label_column: str | None = None,
     multi_label: bool = False,
-    preset: Annotated[str | None, Parameter(group=_START)] = None,
+    source: Annotated[str | None, Parameter(group=_START)] = None,
     from_scratch: Annotated[str | None, Parameter(group=_START)] = None,
     resume: bool = False,
     recipe: Annotated[Options, Parameter(name="*")] = _USUAL,
@@ -55,26 +56,26 @@ def finetune(
     mixed_precision: Literal["mixed_bfloat16", "mixed_float16"] | None = None,
     split: str = "train",
     validation: str = "0.1",
-    skip_unreadable: bool = False,
+    on_error: Literal["raise", "skip"] = "raise",
 ) -> None:
     """Train a preset on images of your own, by the paper's recipe.
 
-    The folder OUT gets the presets best/ and last/, log.csv and the state for --resume. The head
+    The folder PATH gets the presets best/ and last/, log.csv and the state for --resume. The head
     of the preset is kept if the images have its classes. The learning rate is 0.01 by default, and
     0.001 from scratch, with AdamW or with Muon.
 
-    Example: keras-vit finetune photos/ --preset vit_s14.dinov2 --out run
+    Example: keras-vit finetune photos/ --source vit_s14.dinov2 --path run
 
     Args:
         data: folder with a folder of images per class, tfds:NAME, or hf:OWNER/NAME.
-        out: path of the folder for the results.
-        labels: table of labels in the folder, CSV (path,label) or JSON; for tfds: and hf: data the
-            name of the feature or column.
+        path: path of the folder for the results.
+        labels_file: table of labels in a folder, CSV (path,label) or JSON.
+        label_column: feature or column of labels of tfds: or hf: data.
         multi_label: an image may have several labels, or none.
-        preset: name of a preset, path of a file or folder, or hf://owner/repo.
+        source: name of a preset, path of a file or folder, or hf://owner/repo.
         from_scratch: architecture to train with fresh weights, such as vit_ti16, by the recipe of
             AugReg.
-        resume: continue the training in the folder OUT.
+        resume: continue the training in the folder PATH.
         head_only: train the head alone.
         trainable_blocks: train this number of last blocks, and the head.
         lora_rank: train low-rank additions (LoRA) of this rank, and the head.
@@ -84,53 +85,57 @@ def finetune(
         mixed_precision: dtype policy of the model, for 16-bit arithmetic.
         split: part of a tfds: or hf: data set to train on.
         validation: share of the data that is held out, another folder or split, or none.
-        skip_unreadable: leave out images that cannot be read.
+        on_error: raise ends at an image that cannot be read, skip leaves it out.
     """
     check_training(
         data,
-        out,
+        path,
         resume=resume,
         split=split,
         validation=_share_or_name(validation),
-        labels=labels,
+        labels_file=labels_file,
+        label_column=label_column,
     )
     settings = drop_unset(vars(recipe))
     if "label_smoothing" in settings:
         settings["one_hot"] = True
     chosen: Recipe
-    source: Any
-    if preset is not None:  # an unknown name is refused before a backend starts
+    start: Any
+    if source is not None:  # an unknown name is refused before a backend starts
         from keras_vit.checkpoints import Source
 
-        source = Source.of(preset)
+        start = Source.of(source)
         is_sgd = settings.get("optimizer", "sgd") == "sgd"
         usual = {"learning_rate": 0.01} if is_sgd else {}
         chosen = TransferRecipe(**{**usual, **settings})
     else:
         from keras_vit.models.builders import variant
 
-        source = variant(str(from_scratch))
+        start = variant(str(from_scratch))
         chosen = AugregRecipe(**settings)
     start_backend(saves=True)
-    from keras_vit import training as room
+    import keras_vit
+
+    room = keras_vit.training
 
     learns: Any = room.train_head if head_only else None
     if trainable_blocks is not None:
         learns = functools.partial(room.train_last_blocks, blocks=trainable_blocks)
     elif lora_rank is not None:
         learns = functools.partial(room.enable_lora, rank=lora_rank)
-    finished = room.finetune(
-        source,
+    finished = keras_vit.finetune(
+        start,
         data,
-        out=out,
+        path=path,
         recipe=chosen,
         learns=learns,
         resume=resume,
-        labels=labels,
+        labels_file=labels_file,
+        label_column=label_column,
         multi_label=multi_label,
         split=split,
         validation=_share_or_name(validation),
-        unreadable="skip" if skip_unreadable else "raise",
+        on_error=on_error,
         progress=True,
         image_size=size_of(image_size),
         pixel_range=pixel_range,
@@ -143,9 +148,10 @@ def finetune(
         best = max(finished.history["val_pr_auc"])
         console.print(f"Highest validation area below precision and recall: {best:.3f}")
     console.print("Next commands:")
-    tell(f"  keras-vit predict IMAGE --preset {finished.preset}")
-    table = f" --labels {labels}" if labels else ""
-    tell(f"  keras-vit evaluate {data}{table} --preset {finished.preset}")
+    tell(f"  keras-vit predict IMAGE --source {finished.path}")
+    table = f" --labels-file {labels_file}" if labels_file else ""
+    table += f" --label-column {label_column}" if label_column else ""
+    tell(f"  keras-vit evaluate {data}{table} --source {finished.path}")
 
 
 def _share_or_name(validation: str) -> float | str | None:
@@ -157,16 +163,16 @@ def _share_or_name(validation: str) -> float | str | None:
         return validation
 
 
-def demo(*, out: Path = Path("demo")) -> None:
+def demo(*, path: Path = Path("demo")) -> None:
     """Show what keras_vit does: predict, fine-tune, save, reload and explain.
 
-    Example: keras-vit demo --out demo
+    Example: keras-vit demo --path demo
 
     Args:
-        out: path of the folder for the results.
+        path: path of the folder for the results.
     """
-    check_results(out)
+    check_results(path)
     start_backend(saves=True)
     from keras_vit.cli.demo import run
 
-    run(out)
+    run(path)

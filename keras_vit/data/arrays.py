@@ -65,7 +65,7 @@ def from_grain(
     batch_size: int = 32,
     *,
     image: str | int = "image",
-    label: str | int = "label",
+    label_column: str | int = "label",
     labels: Any = None,
     class_names: Sequence[str] | None = None,
     **options: Unpack[Options],
@@ -84,8 +84,8 @@ def from_grain(
             a dict or a tuple.
         preprocessor: a `keras_vit.Preprocessor`, or a `VisionTransformer`.
         batch_size: images per batch.
-        image, label: keys of the image, in any form that `Preprocessor.decode` takes, and of the
-            label; for tuples their places, 0 and 1.
+        image, label_column: keys of the image, in any form that `Preprocessor.decode` takes, and
+            of the label; for tuples their places, 0 and 1.
         labels: the labels of all records, `(records,)`, which spares reading every record once at
             the start.
         class_names: one name per class; None takes the labels of the model, the words that the
@@ -107,7 +107,7 @@ def from_grain(
         raise ConfigError(f"{title}: the data repeat without end; remove .repeat().")
     if labels is None:
         rows = enumerate(read_rows(source))
-        labels = [value_of(row, label, 1, title, k) for k, row in rows]
+        labels = [value_of(row, label_column, 1, title, k) for k, row in rows]
     values, names = classes_of(labels, class_names, preprocessor, title)
     records = Records(title, RowImages(title, source, image), values, names)
     return ImageData(records, preprocessor, batch_size, **options)

@@ -16,7 +16,8 @@ def from_name(
     preprocessor: Any,
     *,
     split: str | None = None,
-    labels: str | None = None,
+    labels_file: str | os.PathLike[str] | None = None,
+    label_column: str | None = None,
     multi_label: bool = False,
     **options: Any,
 ) -> ImageData:
@@ -26,22 +27,26 @@ def from_name(
         name: a folder with a folder of images per class, `"tfds:NAME"` or `"hf:OWNER/NAME"`.
         preprocessor: a `Preprocessor` or a `VisionTransformer`.
         split: the split of a tfds or hf data set; None for `"test"`. A folder has no splits.
-        labels: for a folder a table of labels, CSV or JSON, see `from_folder`; for a tfds or hf
-            data set the name of the feature or column of labels, `"label"` by default.
+        labels_file: table of the labels of a folder, CSV or JSON, see `from_folder`.
+        label_column: name of the feature or column of labels of a tfds or hf data set, by default
+            `"label"`.
         multi_label: whether images have many labels.
         **options: optional arguments of `ImageData`.
 
     Raises:
-        ConfigError: a split is given for a folder, or the data cannot be read or downloaded.
+        ConfigError: a split or a column is given for a folder, a table for a data set,
+            or the data cannot be read or downloaded.
     """
-    check_data(name, split, labels)
+    check_data(name, split, labels_file, label_column)
     name = os.fspath(name)
     if is_data_set(name):
         kind, _, inside = name.partition(":")
         read: Any = from_tfds if kind == "tfds" else from_huggingface
-        column = {} if labels is None else {"label": labels}
+        column = {} if label_column is None else {"label_column": label_column}
         return read(inside, preprocessor, split=split or "test", **column, **options)
-    return from_folder(name, preprocessor, labels=labels, multi_label=multi_label, **options)
+    return from_folder(
+        name, preprocessor, labels_file=labels_file, multi_label=multi_label, **options
+    )
 
 
 def training_and_validation(

@@ -27,7 +27,7 @@ def from_folder(
     batch_size: int = 32,
     *,
     class_names: Sequence[str] | None = None,
-    labels: str | os.PathLike[str] | None = None,
+    labels_file: str | os.PathLike[str] | None = None,
     multi_label: bool = False,
     **options: Unpack[Options],
 ) -> ImageData:
@@ -50,10 +50,10 @@ def from_folder(
         preprocessor: a `keras_vit.Preprocessor`, or a `VisionTransformer`.
         batch_size: images per batch.
         class_names: names of the folders, in the order of the labels. None takes the labels of
-            the model if they name every folder, and otherwise all folders, sorted. With `labels`
-            the names of the table take the place of the folders.
-        labels: path of a table, CSV with a first line of names, or JSON; a relative path may begin
-            in the folder.
+            the model if they name every folder, and otherwise all folders, sorted. With a
+            `labels_file` the names of the table take the place of the folders.
+        labels_file: path of a table, CSV with a first line of names, or JSON; a relative path may
+            begin in the folder.
         multi_label: whether an image has many labels, or none, in the table: batches then have
             float32 labels `(batch, num_classes)`. False expects one label per image.
         **options: optional arguments of `ImageData`.
@@ -63,16 +63,16 @@ def from_folder(
             or has a class without images; or the table does not fit the images.
     """
     root, model_labels = Path(path), getattr(preprocessor, "class_names", None)
-    check_folder(root, labels)
-    if labels is None:
+    check_folder(root, labels_file)
+    if labels_file is None:
         if multi_label:
             raise ConfigError(
-                f"{path}: multi_label=True needs a table, labels=; an image in a folder "
+                f"{path}: multi_label=True needs a table, labels_file=; an image in a folder "
                 "of its class has one label."
             )
         records = _records_of_folders(root, class_names, model_labels)
     else:
-        table = table_of(root, labels)
+        table = table_of(root, labels_file)
         records = _records_of_table(root, table, class_names, model_labels, multi_label)
     return ImageData(records, preprocessor, batch_size, **options)
 

@@ -17,7 +17,7 @@ def from_huggingface(
     *,
     split: str = "train",
     image: str | None = None,
-    label: str | None = None,
+    label_column: str | None = None,
     load: dict[str, Any] | None = None,
     **options: Unpack[Options],
 ) -> ImageData:
@@ -33,8 +33,8 @@ def from_huggingface(
         split: name of a split of the data set, in the words of the library: `"train"` or
             `"train[:90%]"`.
         image: name of the column of images; None takes the only image column, or `"image"`.
-        label: name of the column of labels; None takes the only label column, or `"label"`. A
-            column of lists gives images many labels (multi-label).
+        label_column: name of the column of labels; None takes the only label column, or `"label"`.
+            A column of lists gives images many labels (multi-label).
         load: further arguments of `datasets.load_dataset`, such as `revision`.
         **options: optional arguments of `ImageData`.
 
@@ -59,8 +59,8 @@ def from_huggingface(
             f"{title}: expected one split of a datasets.Dataset, found {actual}.{hint}"
         )
     image = _find_column(table, title, image, "image", datasets.Image)
-    label = _find_column(table, title, label, "label", datasets.ClassLabel)
-    column, feature = table[label], table.features[label]
+    label_column = _find_column(table, title, label_column, "label", datasets.ClassLabel)
+    column, feature = table[label_column], table.features[label_column]
     class_names = getattr(getattr(feature, "feature", feature), "names", None)
     if len(column) and isinstance(column[0], list):
         values, class_names = multi_hot(column[:], class_names, title)

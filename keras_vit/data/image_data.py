@@ -38,7 +38,7 @@ class Options(TypedDict, total=False):
     steps_per_epoch: int | None
     one_hot: bool
     seed: int
-    unreadable: str
+    on_error: str
     cache: bool | str
     min_size: int | None
     threads: int | None
@@ -80,7 +80,7 @@ class ImageData(keras.utils.PyDataset):
             None makes an epoch one pass, whose last batch may be smaller.
         one_hot: float32 labels `(batch, num_classes)`; mixup, cutmix and many labels imply it.
         seed: seed of order, validation split and augmentation, an int of at least 0.
-        unreadable: `"raise"`; or `"skip"` to decode all images at the start and to leave out
+        on_error: `"raise"`; or `"skip"` to decode all images at the start and to leave out
             unreadable images, with one warning. `data.unreadable` keeps the reasons.
         cache: whether decoded images stay in memory; `"auto"` keeps up to half a gibibyte. Without
             a cache, only the headers of files are read at the start.
@@ -124,7 +124,7 @@ class ImageData(keras.utils.PyDataset):
         steps_per_epoch: int | None = None,
         one_hot: bool = False,
         seed: int = 0,
-        unreadable: str = "raise",
+        on_error: str = "raise",
         cache: bool | str = "auto",
         min_size: int | None = None,
         threads: int | None = None,
@@ -135,7 +135,7 @@ class ImageData(keras.utils.PyDataset):
         COUNT.check("steps_per_epoch", 1 if steps_per_epoch is None else steps_per_epoch)
         if seed < 0:
             raise ConfigError(f"seed={seed}, expected 0 or more.")
-        choice("raise", "skip").check("unreadable", unreadable)
+        choice("raise", "skip").check("on_error", on_error)
         prepares = getattr(preprocessor, "preprocessor", preprocessor)
         if not isinstance(prepares, Preprocessor):
             raise ConfigError(
@@ -143,7 +143,7 @@ class ImageData(keras.utils.PyDataset):
                 "VisionTransformer."
             )
         threads = threads or os.cpu_count() or 1
-        records = inspect(records, prepares, threads, unreadable, cache)
+        records = inspect(records, prepares, threads, on_error, cache)
         changes = find_augmentation(augmentation)
         mixes = changes is not None and changes.mixes
         one_hot = one_hot or mixes or records.is_multi_label

@@ -28,19 +28,19 @@ def inspect(
     records: Records,
     preprocessor: Preprocessor,
     threads: int,
-    unreadable: str,
+    on_error: str,
     cache: bool | str,
 ) -> Records:
     """Returns the readable records, after decoding all images or reading their headers.
 
-    All images are decoded with a cache and with `unreadable="skip"`. Otherwise 32 images are
+    All images are decoded with a cache and with `on_error="skip"`. Otherwise 32 images are
     decoded; of the others, headers are read if they are files of their own.
 
     Args:
         records: the data set.
         preprocessor: decodes the images.
         threads: number of threads that decode.
-        unreadable: `"raise"`, or `"skip"` to leave out unreadable images, with a warning.
+        on_error: `"raise"`, or `"skip"` to leave out unreadable images, with a warning.
         cache: whether decoded images are kept; `"auto"` keeps them if a sample of 32 says
             that all images take at most `MOST_CACHED_BYTES`.
 
@@ -48,7 +48,7 @@ def inspect(
         ConfigError: an image cannot be read, or all images of a class cannot.
     """
     with ThreadPoolExecutor(threads) as pool:
-        images, keep = _look(records, preprocessor, pool, unreadable == "skip", cache)
+        images, keep = _look(records, preprocessor, pool, on_error == "skip", cache)
     reasons = {
         k: records.name_reason(k, e) for k, e in images.items() if isinstance(e, ConfigError)
     }
@@ -66,7 +66,7 @@ def inspect(
         + " ".join(list(reasons.values())[:_NAMED])
         + (f" And {len(reasons) - _NAMED} more." if len(reasons) > _NAMED else "")
     )
-    if unreadable == "raise":
+    if on_error == "raise":
         raise ConfigError(f"{summary} unreadable='skip' leaves them out.")
     readable = records.select(np.array(sorted(sizes), np.intp))
     emptied = np.flatnonzero(records.counts.astype(bool) & (readable.counts == 0))

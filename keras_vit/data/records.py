@@ -193,7 +193,7 @@ def value_of(record: Any, key: str | int, place: int, title: str, number: int) -
         raise ConfigError(
             f"{title}: record {number} is {type(record).__name__}{keys}, expected a dict with "
             f"{key!r} or a tuple (image, label). Parse it by grain.MapDataset.source(...).map(...) "
-            "or name the keys by image= and label=."
+            "or name the keys by image= and label_column=."
         ) from error
 
 

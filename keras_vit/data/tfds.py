@@ -25,7 +25,7 @@ def from_tfds(
     *,
     split: str = "train",
     image: str = "image",
-    label: Label = "label",
+    label_column: Label = "label",
     class_names: Sequence[str] | None = None,
     data_dir: Any = None,
     download: bool = True,
@@ -44,10 +44,10 @@ def from_tfds(
         split: name of a split of the data set, in the words of the library: `"train"` or
             `"train[:98%]"`.
         image: name of the feature that holds the image.
-        label: name of the feature that holds its class, or a sequence of classes (multi-label); or
-            a function that computes the class, an int, or the classes from a record, a mapping of
-            its features.
-        class_names: names of the classes; for a `label` that is a function, and only then.
+        label_column: name of the feature that holds its class, or a sequence of classes
+            (multi-label); or a function that computes the class, an int, or the classes from a
+            record, a mapping of its features.
+        class_names: names of the classes; for a `label_column` that is a function, and only then.
         data_dir: folder of the data sets; None for the default of TensorFlow Datasets.
         download: whether an absent data set is downloaded and prepared.
         **options: optional arguments of `ImageData`.
@@ -70,15 +70,15 @@ def from_tfds(
         if not download:
             raise ConfigError(f"{title}: not prepared in {builder.data_dir}; allow the download.")
         builder.download_and_prepare(file_format="array_record")
-    if callable(label) != bool(class_names):
+    if callable(label_column) != bool(class_names):
         raise ConfigError(
             f"{title}: a label that is a function and class_names need each other: give both."
         )
-    rows = _open(tfds, builder, title, split, image, label)
-    class_of = operator.itemgetter(label) if isinstance(label, str) else label
+    rows = _open(tfds, builder, title, split, image, label_column)
+    class_of = operator.itemgetter(label_column) if isinstance(label_column, str) else label_column
     labels = [class_of(row) for row in read_rows(rows)]
     if class_names is None:
-        feature = builder.info.features[label]
+        feature = builder.info.features[label_column]
         class_names = getattr(feature, "feature", feature).names
     names = tuple(class_names)
     is_multi_label = bool(labels) and np.ndim(labels[0]) == 1
@@ -102,7 +102,7 @@ def _open(
         if not isinstance(feature, kind):
             raise ConfigError(
                 f"{title}: no {kind.__name__} {key!r}.{nearest(key, features)} It has "
-                f"{', '.join(features)}; name them by image= and label=."
+                f"{', '.join(features)}; name them by image= and label_column=."
             )
     skip = {image: tfds.decode.SkipDecoding()}
     try:

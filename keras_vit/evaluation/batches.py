@@ -59,7 +59,7 @@ def predict(
     shapes = None
     for images, labels in batches:
         array = as_array(images)
-        model.check_images(array)
+        model._check_images(array)
         if not model.config.rescale and array.dtype.kind != "f":
             raise ConfigError(
                 f"The model takes float images, found {array.dtype}. model.preprocessor brings "
@@ -122,3 +122,10 @@ def _pair(batch: Any) -> Batch:
 
 def _is_images(value: Any) -> bool:
     return len(getattr(value, "shape", ())) >= 3  # packed patches have three axes
+
+
+def count_images(data: Any) -> int | None:
+    """Returns the number of images of data, or None if only reading them would tell."""
+    images = data[0] if isinstance(data, tuple) and data else data
+    count = getattr(data, "num_images", getattr(images, "shape", (None,))[0])
+    return count if isinstance(count, int) else None

@@ -13,7 +13,7 @@ import dataclasses
 import hashlib
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -234,7 +234,7 @@ def dense_probe(
     l2: float = 10.0,
     batch_size: int = 32,
     cache: str | os.PathLike[str] | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: bool = False,
 ) -> DenseProbe:
     """Fits a linear layer on the patches of a frozen model to label maps (semantic segmentation).
 
@@ -255,7 +255,7 @@ def dense_probe(
         l2: strength of the regularisation, for whitened features and one row per patch.
         batch_size: images per step.
         cache: a folder that keeps the features, as for `keras_vit.evaluation.features`.
-        progress: called with the number of images after each batch.
+        progress: whether a bar is shown on stderr, if it is a terminal.
 
     Raises:
         ConfigError: the label maps are more or fewer than the images, of another size, or have

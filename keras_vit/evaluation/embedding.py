@@ -15,6 +15,7 @@ from keras_vit.models.config.rules import COUNT
 from keras_vit.models.tokens import stage_of
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.support.files import new_file, write_json
+from keras_vit.support.progress import progress_bar
 
 
 class Embedding(NamedTuple):
@@ -27,39 +28,39 @@ class Embedding(NamedTuple):
 def embed(
     model: VisionTransformer,
     paths: Sequence[str | os.PathLike[str]],
-    out: str | os.PathLike[str],
+    path: str | os.PathLike[str],
     stage: str | None = None,
     *,
     pooling: str | None = None,
     output_dtype: str = "float32",
     batch_size: int = 32,
-    unreadable: Callable[[str, ConfigError], None] | None = None,
-    progress: Callable[[int], None] | None = None,
+    on_error: Callable[[str, ConfigError], None] | None = None,
+    progress: bool = False,
 ) -> Embedding:
     """Writes the features of image files; the next batch is decoded while the model works.
 
     An interrupted call leaves its rows in the folder `OUT.part`; the same call continues from
-    there, and the result is the same to the byte. `out` exists only once it is complete.
+    there, and the result is the same to the byte. `path` exists only once it is complete.
 
     Of several processes that share the model's distribution on JAX, the first writes.
 
     Args:
         model: a `VisionTransformer`.
         paths: paths of the images; `model.preprocessor` prepares them.
-        out: `NAME.npy` for `(images, width)`, with the list of paths beside it in
+        path: `NAME.npy` for `(images, width)`, with the list of paths beside it in
             `NAME.npy.json`.
         stage, pooling, output_dtype: as in `keras_vit.evaluation.features`.
         batch_size: images per step.
-        unreadable: called with the path of an image that cannot be read and the reason, also
+        on_error: called with the path of an image that cannot be read and the reason, also
             for images of the interrupted call; such an image has no row. None raises the reason.
-        progress: called with the number of images after each batch.
+        progress: whether a bar is shown on stderr, if it is a terminal.
 
     Raises:
-        ConfigError: `out` exists, has another suffix, or belongs to another unfinished run; the
+        ConfigError: `path` exists, has another suffix, or belongs to another unfinished run; the
             model has no such stage or pooling; no image can be read; or features are not finite,
             or too large for `output_dtype`.
     """
-    out = new_file(out, ".npy")
+    path = new_file(path, ".npy")
     COUNT.check("batch_size", batch_size)
     OUTPUT_DTYPES.check("output_dtype", output_dtype)
     names = list(dict.fromkeys(map(os.fsdecode, paths)))
@@ -77,20 +78,16 @@ def embed(
     failures: list[tuple[int, str]] = []  # of the present batch; the next is not decoded yet
 
     def leave_out(name: str, reason: ConfigError) -> None:
-        if unreadable is None:
+        if on_error is None:
             raise reason
-        unreadable(name, reason)
+        on_error(name, reason)
         failures.append((position[name], str(reason)))
 
-    def report(inputs: int) -> None:
-        if progress is not None and inputs:
-            progress(inputs)
-
-    with Parts(out, task) as parts:
-        if unreadable is not None:
+    with Parts(path, task) as parts, progress_bar(progress, "Embedding", len(names)) as advance:
+        if on_error is not None:
             for k, reason in parts.notes:
-                unreadable(names[k], ConfigError(reason))
-        report(parts.inputs)
+                on_error(names[k], ConfigError(reason))
+        advance(parts.inputs)
         prepared = model.preprocessor.batches(names[parts.inputs :], batch_size, leave_out)
         batches = (Batch(images, items) for items, images in prepared)
         outputs = predict(model, [stage], batches, task["batch_size"])
@@ -100,7 +97,7 @@ def embed(
             inputs = len(rows) + len(failures)
             parts.append(rows, inputs, failures)
             failures.clear()
-            report(inputs)
+            advance(inputs)
         if not parts.count:
             parts.clear()
             raise ConfigError(f"None of {len(names)} images can be read.")
@@ -110,6 +107,6 @@ def embed(
         if parts.are_written_here:
             about = {key: task[key] for key in ("stage", "weights", "dtype", "protocol")}
             lists = {"paths": [names[k] for k in readable], "unreadable": embedding.unreadable}
-            write_json(out.with_name(out.name + ".json"), {**about, **lists})
+            write_json(path.with_name(path.name + ".json"), {**about, **lists})
         parts.finish()
     return embedding

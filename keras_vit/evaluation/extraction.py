@@ -13,13 +13,14 @@ import numpy as np
 
 from keras_vit.distribution.processes import from_the_first, together, whole
 from keras_vit.errors import ConfigError, expect_model
-from keras_vit.evaluation.batches import Batch, predict, read_batches
+from keras_vit.evaluation.batches import Batch, count_images, predict, read_batches
 from keras_vit.evaluation.parts import Parts
 from keras_vit.evaluation.targets import numbers_of_one_hot, numbers_or_rows
 from keras_vit.images.inputs import as_array
 from keras_vit.models.config.rules import choice
 from keras_vit.models.tokens import stage_of
 from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.support.progress import progress_bar
 
 OUTPUT_DTYPES = choice("float32", "float16")
 """Types of the numbers of features."""
@@ -48,7 +49,7 @@ def features(
     output_dtype: str = "float32",
     batch_size: int = 32,
     cache: str | os.PathLike[str] | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: bool = False,
 ) -> Features:
     """Returns a stage of the frozen model for every image.
 
@@ -69,7 +70,7 @@ def features(
             continues. Arrays are identified by all of their bytes; a `PyDataset` by its length,
             its `labels` and `paths` if it has them, and its first and last batch; other data by
             their first batch alone.
-        progress: called with the number of images after each batch.
+        progress: whether a bar is shown on stderr, if it is a terminal.
 
     Raises:
         ConfigError: the model has no such stage or pooling, the data are empty, the images do not
@@ -95,7 +96,7 @@ def gather(
     data: Any,
     batch_size: int = 32,
     cache: str | os.PathLike[str] | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: bool = False,
     name: str = "",
     output_dtype: str = "float32",
 ) -> Features:
@@ -104,7 +105,7 @@ def gather(
     `name` begins the name of the file in `cache`, and tells apart the rows that several `reduce`
     make of the same stages. The other arguments and errors are those of `features`.
     """
-    report = progress or (lambda images: None)
+    bar = progress_bar(progress, "Computing features", count_images(data))
     stream = read_batches(data, batch_size)
     first = next(stream, None)
     if first is None:
@@ -113,9 +114,10 @@ def gather(
     stream = itertools.chain([first], stream)
     if cache is None:
         steps = []
-        for rows in _steps(model, stages, reduce, stream, size, output_dtype):
-            steps.append(rows)
-            report(len(rows))
+        with bar as advance:
+            for rows in _steps(model, stages, reduce, stream, size, output_dtype):
+                steps.append(rows)
+                advance(len(rows))
         values = np.concatenate(steps)
     else:
         name = "-".join([name, *stages] if name else stages).replace("/", "_")
@@ -124,16 +126,15 @@ def gather(
         path = Path(cache) / f"{name}-{digest[:16]}.npy"
         exists = path.exists()
         if not (exists if together()[1] == 1 else from_the_first(exists)):
-            with Parts(path, task) as parts:
+            with Parts(path, task) as parts, bar as advance:
                 if hasattr(data, "__next__"):  # a generator cannot be restarted
                     stream = itertools.islice(stream, parts.inputs, None)
                 elif parts.inputs:
                     stream = read_batches(data, batch_size, start=parts.inputs)
-                if parts.count:
-                    report(parts.count)
+                advance(parts.count)
                 for rows in _steps(model, stages, reduce, stream, size, output_dtype):
                     parts.append(rows, inputs=1)
-                    report(len(rows))
+                    advance(len(rows))
                 parts.finish()
         values = _load(path)
     if "labels" not in (values.dtype.names or ()):

@@ -1,15 +1,15 @@
 """Scores of models that predict numbers (regression)."""
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from keras_vit.errors import ConfigError
-from keras_vit.evaluation.batches import predict, read_batches
+from keras_vit.evaluation.batches import count_images, predict, read_batches
 from keras_vit.images.inputs import as_array
 from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.support.progress import progress_bar
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +39,7 @@ class NumbersEvaluation:
 
 
 def evaluate_numbers(
-    model: VisionTransformer, data: Any, batch_size: int, progress: Callable[[int], None] | None
+    model: VisionTransformer, data: Any, batch_size: int, progress: bool
 ) -> NumbersEvaluation:
     """Scores a model with `regression`; arguments and errors as of `evaluate`."""
     if getattr(data, "class_names", None) is not None:
@@ -48,11 +48,11 @@ def evaluate_numbers(
             "(images, numbers), such as the arrays of a table."
         )
     predictions, targets = [], []
-    for outputs, labels in predict(model, ["logits"], read_batches(data, batch_size)):
-        predictions.append(outputs["logits"].astype("float64"))
-        targets.append(_as_targets(labels, predictions[-1].shape))
-        if progress is not None:
-            progress(len(targets[-1]))
+    with progress_bar(progress, "Evaluating", count_images(data)) as advance:
+        for outputs, labels in predict(model, ["logits"], read_batches(data, batch_size)):
+            predictions.append(outputs["logits"].astype("float64"))
+            targets.append(_as_targets(labels, predictions[-1].shape))
+            advance(len(targets[-1]))
     if not targets:
         raise ConfigError("The data are empty: no batch came.")
     predicted, wanted = np.concatenate(predictions), np.concatenate(targets)

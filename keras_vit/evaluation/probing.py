@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -176,7 +176,7 @@ def probe(
     cache: str | os.PathLike[str] | None = None,
     similarity: float = 0.9,
     batch_size: int = 32,
-    progress: Callable[[int], None] | None = None,
+    progress: bool = False,
     **options: Any,
 ) -> Probe:
     """Fits a linear classifier to the frozen features of a folder of images, in one pass.
@@ -194,7 +194,7 @@ def probe(
         similarity: least cosine of two images that look alike, see `Pair`. Features of an early
             block tell pictures apart that the last block brings together by class.
         batch_size: images per step.
-        progress: called with the number of images after each batch.
+        progress: whether a bar is shown on stderr, if it is a terminal.
         **options: arguments of `keras_vit.data.ImageData`, such as `unreadable="skip"`; `split`,
             by default `"train"`; and for many labels `labels` and `multi_label`, see
             `keras_vit.data.from_folder`.

@@ -1,17 +1,19 @@
 """Accuracy, loss and calibration of a classifier."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from keras_vit.errors import ConfigError, expect_model
+from keras_vit.evaluation.batches import count_images
 from keras_vit.evaluation.many_labels import ManyLabels, bin_gaps, by_class
 from keras_vit.evaluation.numbers import evaluate_numbers
 from keras_vit.evaluation.targets import acceptable, match_columns, predict_classes
 from keras_vit.models.config.rules import COUNT
 from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.support.progress import progress_bar
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +73,7 @@ def evaluate(
     classes: Sequence[int | str] | None = None,
     batch_size: int = 32,
     calibration_bins: int = 15,
-    progress: Callable[[int], None] | None = None,
+    progress: bool = False,
 ) -> Evaluation:
     """Scores a classifier batch by batch; a thread reads the next batch meanwhile.
 
@@ -99,7 +101,7 @@ def evaluate(
             are ignored. Numeric labels are then indices into `classes`. None: all compete.
         batch_size: images per step if `data` is a pair of arrays.
         calibration_bins: bins of the calibration error.
-        progress: called with the number of images after each batch.
+        progress: whether a bar is shown on stderr, if it is a terminal.
 
     Raises:
         ConfigError: the data are empty, images, labels or class names do not fit the model,
@@ -127,16 +129,18 @@ def evaluate(
     if model.thresholds is not None:
         scores = ManyLabels(np.asarray(model.thresholds)[competing], calibration_bins)
     seen = 0
-    for logits, right in predict_classes(model, data, competing, places, batch_size):
-        scores.add(logits, right)
-        if real_labels is not None:
-            lists = real_labels[seen : seen + len(logits)]
-            if len(lists) < len(logits):
-                raise ConfigError(f"real_labels has {len(real_labels)} lists; more images came.")
-            real.add(logits, acceptable(list(lists), len(competing), seen))
-        seen += len(logits)
-        if progress is not None:
-            progress(len(logits))
+    with progress_bar(progress, "Evaluating", count_images(data)) as advance:
+        for logits, right in predict_classes(model, data, competing, places, batch_size):
+            scores.add(logits, right)
+            if real_labels is not None:
+                lists = real_labels[seen : seen + len(logits)]
+                if len(lists) < len(logits):
+                    raise ConfigError(
+                        f"real_labels has {len(real_labels)} lists; more images came."
+                    )
+                real.add(logits, acceptable(list(lists), len(competing), seen))
+            seen += len(logits)
+            advance(len(logits))
     if real_labels is not None and seen < len(real_labels):
         raise ConfigError(f"real_labels has {len(real_labels)} lists for {seen} images.")
     if scores.count == 0:

@@ -243,7 +243,7 @@ def _slopes(
         ConfigError: a stage is the weights of an attention layer that the user has replaced, or
             the user's own `call` takes no stages.
     """
-    model.check_stages(list(shapes))
+    model._check_stages(list(shapes))
 
     def score(changes: list[Any]) -> tuple[Any, list[Any]]:
         stages = Stages(list(shapes), dict(zip(shapes, changes, strict=True)))

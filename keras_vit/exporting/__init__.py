@@ -5,6 +5,6 @@ preprocessing, and `formats` the converters; `verification` opens the result in 
 """
 
 from keras_vit.exporting.formats import FORMATS
-from keras_vit.exporting.writing import Exported
+from keras_vit.exporting.writing import ExportResult
 
-__all__ = ["FORMATS", "Exported"]
+__all__ = ["FORMATS", "ExportResult"]

@@ -37,7 +37,7 @@ class ExportGraph:
         self._stages = list(plan.stages.values())
         if plan.outputs == "features" or (plan.outputs == "logits" and has_activation):
             self._stages = self._stages or [_STAGES[plan.outputs]]
-        model.check_stages(self._stages)
+        model._check_stages(self._stages)
         self._normalise = None
         if plan.outputs == "probabilities" and not has_activation:
             model.config.demand_classes("outputs='probabilities'")

@@ -24,11 +24,11 @@ PRECISIONS = choice("float32", "float16", "int8")
 
 
 @dataclasses.dataclass(frozen=True)
-class Exported:
+class ExportResult:
     """The result of `keras_vit.export`.
 
     Args:
-        folder: the output folder.
+        path: the output folder.
         format: name of the format.
         verification: difference from the model, a `keras_vit.exporting.verification.Comparison`;
             None without a comparison.
@@ -36,7 +36,7 @@ class Exported:
         num_bytes: bytes of all files.
     """
 
-    folder: Path
+    path: Path
     format: str
     verification: verification.Comparison | None
     notes: tuple[str, ...]
@@ -55,7 +55,7 @@ def export(
     precision: str = "float32",
     calibration: Any = None,
     verify: bool = True,
-) -> Exported:
+) -> ExportResult:
     """Writes a folder with the model in another format, which runs without keras_vit.
 
     The folder holds the model, `labels.txt`, `README.md` with a short program that runs it,
@@ -148,7 +148,7 @@ def export(
         comparison = verification.verify(form, graph, new) if verify else None
         documents.write(new, folder.name, form, graph, comparison, notes)
         size = sum(file.stat().st_size for file in new.rglob("*") if file.is_file())
-    return Exported(folder, format, comparison, tuple(notes), size)
+    return ExportResult(folder, format, comparison, tuple(notes), size)
 
 
 def _check_arguments(

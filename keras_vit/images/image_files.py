@@ -27,7 +27,7 @@ def is_image_file(path: str | os.PathLike[str]) -> bool:
     return not path.name.startswith(".") and path.is_file() and _looks_like_one(str(path))
 
 
-def list_images(folder: str | os.PathLike[str]) -> ImageFiles:
+def list_images(path: str | os.PathLike[str]) -> ImageFiles:
     """Returns the files of a folder and of all folders below it, in the same order everywhere.
 
     Links to folders are followed, except for links to a folder that contains them. Hidden folders
@@ -37,7 +37,7 @@ def list_images(folder: str | os.PathLike[str]) -> ImageFiles:
         ConfigError: a folder cannot be listed.
     """
     files = ImageFiles([], 0, [])
-    hidden = _walk(os.fsdecode(folder), files, ())
+    hidden = _walk(os.fsdecode(path), files, ())
     return files._replace(hidden=hidden)
 
 

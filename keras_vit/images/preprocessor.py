@@ -41,8 +41,8 @@ class Preprocessor:
     transparent images get the model's channels. Several images are decoded and resized in parallel.
 
     Args:
-        image_size: (height, width), one number for both, or None to keep the images'
-            own common size.
+        image_size: (height, width), or one number for both; `(None, None)`, or None, to keep the
+            images' own common size.
         channels: number of channels of the model.
         protocol: resizing and scaling of an image, a name or a dict of name and
             parameters; see `keras_vit.images.protocols.PROTOCOLS`. The range is [-1, 1]
@@ -143,6 +143,7 @@ class Preprocessor:
         """
         fed_size = getattr(description, "fed_size", None)
         size = image_size or fed_size or description.config.image_size
+        size = None if size == (None, None) else size
         if size is None and "image_size" in getattr(description, "undetermined", ()):
             raise ConfigError(
                 f"{description.path} does not state its image_size: give image_size=."
@@ -160,7 +161,7 @@ class Preprocessor:
         return self.stack(results)
 
     def batches(
-        self, images: Any, batch_size: int = 32, unreadable: Unreadable | None = None
+        self, images: Any, batch_size: int = 32, on_error: Unreadable | None = None
     ) -> Iterator[tuple[list[Item], np.ndarray]]:
         """Yields images and their prepared batch; a thread prepares the next batch meanwhile.
 
@@ -168,7 +169,7 @@ class Preprocessor:
             images: images as for a call. An iterator is read on demand, so that a source may be
                 larger than memory.
             batch_size: images per batch; the last batch may have fewer.
-            unreadable: called with an image that cannot be read and the reason; the image is
+            on_error: called with an image that cannot be read and the reason; the image is
                 left out. None raises the reason.
 
         Yields:
@@ -186,10 +187,10 @@ class Preprocessor:
             for image, result in zip(group, results, strict=True):
                 if not isinstance(result, ConfigError):
                     readable.append((image.item, result))
-                elif unreadable is None:
+                elif on_error is None:
                     raise result
                 else:
-                    unreadable(image.item, result)
+                    on_error(image.item, result)
             if readable:
                 items, arrays = zip(*readable, strict=True)
                 yield list(items), self.stack(arrays)
@@ -284,7 +285,7 @@ class Preprocessor:
             return np.stack([pack_image(image, self._patch, most) for image in images])
         if len({image.shape for image in images}) > 1:
             raise ConfigError(
-                "Images of different sizes make no batch for a model with image_size=None: "
+                "Images of different sizes make no batch for a model of any size: "
                 f"found {sorted({image.shape[:2] for image in images})}."
             )
         stacked = np.stack(images)
@@ -367,4 +368,4 @@ def _checked_range(pixel_range: Any) -> Range:
 
 
 def _pair(image_size: int | Size | None) -> Size | None:
-    return None if image_size is None else pair("image_size", image_size)
+    return None if image_size in (None, (None, None)) else pair("image_size", image_size)

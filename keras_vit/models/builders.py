@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from keras_vit.images.class_names import ClassNames, Thresholds
 from keras_vit.images.protocols import ProtocolSpec
+from keras_vit.models.config import ImageSize
 from keras_vit.models.config.variants import VARIANTS, Variant, variant_named
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ class Builder(Variant):
 
     def __call__(
         self,
-        image_size: int | tuple[int, int] | None = 224,
+        image_size: ImageSize = 224,
         num_classes: int = 1000,
         *,
         dtype: Any = None,
@@ -33,7 +34,7 @@ class Builder(Variant):
         """Builds the model with fresh weights.
 
         Args:
-            image_size: pixels, an int, a pair (height, width), or None for any size.
+            image_size: pixels, an int or a pair (height, width); `(None, None)` for any size.
             num_classes: width of the head; 0 for features.
             dtype, data_format, remat, trainable, class_names, protocol, provenance, thresholds: as
                 for `VisionTransformer`.

@@ -303,7 +303,7 @@ def _image_shape(config: ViTConfig, data_format: str) -> tuple[int | None, ...]:
         if config.image_size is None:
             raise ConfigError(
                 "native_aspect=True needs an image_size, whose number of patches is the most of an "
-                "image; found image_size=None."
+                "image; found image_size=(None, None)."
             )
         return config.packed_shape
     height, width = config.image_size or (None, None)
@@ -427,8 +427,8 @@ def _position_bias(config: ViTConfig, float32: Any, name: str) -> Any:
     if config.grid is None:
         raise ConfigError(
             f"relative_position_bias={config.relative_position_bias!r} has a table for the grid of "
-            "one image_size, found image_size=None. Give image_size=(height, width); `from_preset` "
-            "resizes the table to it."
+            "one image_size, found image_size=(None, None). Give image_size=(height, width); "
+            "`from_preset` resizes the table to it."
         )
     return RelativePositionBias(
         config.num_heads, config.grid, config.num_prefix_tokens, dtype=float32, name=name

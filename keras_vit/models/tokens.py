@@ -68,7 +68,7 @@ def stage_of(model: Any, stage: str | None = None, pooling: str | None = None) -
     else:
         tokens = f"block_{model.config.num_layers - 1}/norm" if stage is None else stage
         name = f"{tokens}/{pooling}"
-    model.check_stages([name])
+    model._check_stages([name])
     return name
 
 

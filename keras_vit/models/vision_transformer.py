@@ -4,7 +4,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -21,7 +21,7 @@ from keras_vit.images.class_names import (
 from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.layers.quantisation import quantise_parts, quantised_parts
-from keras_vit.models.config import ViTConfig
+from keras_vit.models.config import ImageSize, ViTConfig
 from keras_vit.models.config.rules import COUNT, choice
 from keras_vit.models.config.variants import VARIANTS
 from keras_vit.models.graph import Graph, Stages
@@ -231,7 +231,7 @@ class VisionTransformer(keras.Model):
         self._graph(images, training, chosen)
         return chosen.values
 
-    def check_images(self, images: Any) -> None:
+    def _check_images(self, images: Any) -> None:
         """Refuses images of another shape than the model's, and warns once of other pixels.
 
         Raises:
@@ -239,7 +239,7 @@ class VisionTransformer(keras.Model):
         """
         self._image_checks.check(images)
 
-    def check_stages(self, names: Sequence[str]) -> None:
+    def _check_stages(self, names: Sequence[str]) -> None:
         """Refuses names that are no stages of this model, see `keras_vit.models.graph.Stages`.
 
         Raises:
@@ -253,7 +253,7 @@ class VisionTransformer(keras.Model):
             )
         self._graph.check_stages(names)
 
-    def stage_shape(self, name: str) -> tuple[int | None, ...]:
+    def _stage_shape(self, name: str) -> tuple[int | None, ...]:
         """Returns the shape of a stage, with None for the batch and for unknown sizes."""
         layer, _, kind = name.partition("/")
         if kind == "attention":
@@ -396,7 +396,7 @@ class VisionTransformer(keras.Model):
         images: Any,
         top: int | None = None,
         batch_size: int = 32,
-        unreadable: Callable[[Any, ConfigError], None] | None = None,
+        on_error: Callable[[Any, ConfigError], None] | None = None,
     ) -> Iterator[tuple[Any, list[tuple[str, float]]]]:
         """Yields each image in its given form and its most probable labels, as `classify`.
 
@@ -405,7 +405,7 @@ class VisionTransformer(keras.Model):
 
         Args:
             images, top, batch_size: as in `classify`.
-            unreadable: called with an image that cannot be read and the reason; the other
+            on_error: called with an image that cannot be read and the reason; the other
                 images are classified. None raises the reason.
 
         Raises:
@@ -413,7 +413,7 @@ class VisionTransformer(keras.Model):
         """
         self.config.demand_classes("classify")
         COUNT.check("top", 1 if top is None else top)
-        for items, batch in self.preprocessor.batches(images, batch_size, unreadable):
+        for items, batch in self.preprocessor.batches(images, batch_size, on_error):
             shares = self.probabilities(batch, batch_size)
             answers = top_labels(shares, self.class_names, top, self.thresholds)
             yield from zip(items, answers, strict=True)
@@ -538,7 +538,7 @@ class VisionTransformer(keras.Model):
         source: "str | os.PathLike[str] | Source",
         *,
         num_classes: int | None = None,
-        image_size: int | tuple[int, int] | Literal["stored"] | None = "stored",
+        image_size: ImageSize = None,
         dtype: Any = None,
         load_weights: bool = True,
         remat: bool = False,
@@ -563,8 +563,8 @@ class VisionTransformer(keras.Model):
             num_classes: None keeps the preset's head. Another number than the preset's makes a
                 new head with zero weights; 0 leaves the head out.
             image_size: pixels, an int or a pair (height, width); the stored positions are
-                resized. None for a model that takes any size per call. `"stored"` for the
-                size of the preset.
+                resized. None for the size of the preset, `(None, None)` for a model that
+                takes any size per call.
             dtype: a Keras dtype or policy, such as `"mixed_bfloat16"`; None for Keras's setting.
             load_weights: False for the architecture with fresh weights. Weights on the Hub are
                 then downloaded only if JSON and headers do not suffice.
@@ -617,12 +617,12 @@ class VisionTransformer(keras.Model):
         super().save(filepath, *args, **options)
 
     def save_to_preset(
-        self, folder: str | os.PathLike[str], *, card: Mapping[str, Any] | None = None
+        self, path: str | os.PathLike[str], *, card: Mapping[str, Any] | None = None
     ) -> None:
         """Writes `config.json`, `model.safetensors` and a model card; a failure writes no file.
 
         Args:
-            folder: path of the folder; an existing preset is replaced.
+            path: path of the folder; an existing preset is replaced.
             card: fields of the model card that the model does not know: `description`,
                 `license`, `datasets`, `language`, `base_model`, `tags` and `metrics`, see
                 `keras_vit.presets.model_card`.
@@ -633,4 +633,4 @@ class VisionTransformer(keras.Model):
         """
         from keras_vit.presets.saving import save_preset
 
-        save_preset(self, folder, card)
+        save_preset(self, path, card)

@@ -206,14 +206,14 @@ class Source:
             stack.close()
         raise SourceError(f"{self.name}: another process replaces it faster than it can be read.")
 
-    def provenance(self, preset: PresetConfig | None = None) -> dict[str, Any]:
+    def provenance(self, stated: PresetConfig | None = None) -> dict[str, Any]:
         """Returns the origin of the weights, as plain JSON types.
 
         The sha256 of a file of the bucket is part of it after the download.
         """
         with contextlib.closing(self.locate()) as place:
             published = self.row.provenance() if self.row is not None else {}
-            return {**(preset.provenance if preset else {}), **place.provenance, **published}
+            return {**(stated.provenance if stated else {}), **place.provenance, **published}
 
     @contextlib.contextmanager
     def local(self) -> Iterator[Path]:

@@ -28,7 +28,7 @@ _CALL = re.compile(r'(VisionTransformer\.from_preset\()"[^"\n]*"')
 
 def upload_preset(
     target: str,
-    folder: str | os.PathLike[str],
+    path: str | os.PathLike[str],
     *,
     private: bool = False,
     overwrite: bool = False,
@@ -43,7 +43,7 @@ def upload_preset(
 
     Args:
         target: address of the repository, `"hf://owner/repo[@branch]"`.
-        folder: a preset folder.
+        path: a preset folder.
         private: whether a new repository is private.
         overwrite: whether a different preset in the repository is replaced.
         token: token of a user who may write; None for the token of `hf auth login` or HF_TOKEN.
@@ -60,7 +60,7 @@ def upload_preset(
     address = parse_address(target)
     if address.path_in_repo:
         raise PresetError(f"{target}: expected hf://owner/repo[@branch], without a subfolder.")
-    files = _check_folder(Path(folder))
+    files = _check_folder(Path(path))
     readme = files[MODEL_CARD_FILE].read_text(encoding="utf-8")
     content: dict[str, Path | bytes] = {**files}
     content[MODEL_CARD_FILE] = _CALL.sub(rf'\1"{shown_address(address)}"', readme, count=1).encode()

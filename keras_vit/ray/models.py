@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.checkpoints.loading import ImageSize, load_to_answer
+from keras_vit.checkpoints.loading import load_to_answer
 from keras_vit.data.records import Encoded
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.extraction import OUTPUT_DTYPES, finite
 from keras_vit.images.class_names import top_labels
+from keras_vit.models.config import ImageSize
 from keras_vit.models.config.rules import COUNT
 from keras_vit.models.config.vit_rules import STAGE_POOLINGS
 from keras_vit.models.inference import run
@@ -45,7 +46,7 @@ class _PerImage:
 
     def __init__(
         self,
-        preset: str | os.PathLike[str],
+        source: str | os.PathLike[str],
         *,
         dtype: Any = None,
         image_size: ImageSize = None,
@@ -56,7 +57,7 @@ class _PerImage:
         pyarrow()
         COUNT.check("batch_size", batch_size)
         COUNT.check("threads", 1 if threads is None else threads)
-        self.model = load_to_answer(os.fspath(preset), dtype, image_size)
+        self.model = load_to_answer(os.fspath(source), dtype, image_size)
         self._column = column
         self._batch_size = batch_size
         self._pool = ThreadPoolExecutor(threads or _processors(), "keras_vit-images")
@@ -168,7 +169,7 @@ class Embed(_PerImage):
 
     def __init__(
         self,
-        preset: str | os.PathLike[str],
+        source: str | os.PathLike[str],
         stage: str | None = None,
         *,
         pooling: str | None = None,
@@ -177,10 +178,10 @@ class Embed(_PerImage):
     ) -> None:
         STAGE_POOLINGS.check("pooling", pooling)  # before a model is loaded
         OUTPUT_DTYPES.check("output_dtype", output_dtype)
-        super().__init__(preset, **options)
+        super().__init__(source, **options)
         self._output_dtype = output_dtype
         self._stage = stage_of(self.model, stage, pooling)
-        shape = self.model.stage_shape(self._stage)
+        shape = self.model._stage_shape(self._stage)
         if len(shape) != 2:
             raise ConfigError(
                 f"stage={self._stage!r} has an output {shape}; expected one row of features per "
@@ -215,9 +216,9 @@ class Classify(_PerImage):
             `top` is below 1.
     """
 
-    def __init__(self, preset: str | os.PathLike[str], top: int = 5, **options: Any) -> None:
+    def __init__(self, source: str | os.PathLike[str], top: int = 5, **options: Any) -> None:
         COUNT.check("top", top)
-        super().__init__(preset, **options)
+        super().__init__(source, **options)
         self.model.config.demand_classes("Classify")
         self._top = top
 

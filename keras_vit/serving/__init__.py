@@ -18,7 +18,7 @@ from keras_vit.serving.settings import Settings
 from keras_vit.support.extras import import_extra
 
 if TYPE_CHECKING:
-    from keras_vit.checkpoints.loading import ImageSize
+    from keras_vit.models.config import ImageSize
 
 __all__ = ["Settings", "application"]
 
@@ -62,7 +62,7 @@ def serve(
     stage: str | None = None,
     pooling: str | None = None,
     access_log: bool = False,
-    announce: Any = print,
+    progress: bool = False,
 ) -> None:
     """Serves a model over HTTP until SIGTERM or Ctrl-C; accepted requests are answered first.
 
@@ -77,7 +77,7 @@ def serve(
         pixel_range: values of black and white in images of more than 8 bits, see `Preprocessor`.
         stage, pooling: the features that `/embed` answers with, as in `evaluation.features`.
         access_log: whether a line is logged for each request.
-        announce: function that is called with a sentence with the address.
+        progress: whether the address is printed once the server listens.
 
     Raises:
         ConfigError: the extra `serve` is not installed, the server cannot listen at the address, or
@@ -102,7 +102,7 @@ def serve(
         model = load_to_answer(checkpoint, dtype, image_size, pixel_range)
         return application(model, settings, stage=stage, pooling=pooling)
 
-    server.run(build, checkpoint, host, port, settings, access_log, announce)
+    server.run(build, checkpoint, host, port, settings, access_log, progress)
 
 
 def check_installed() -> None:

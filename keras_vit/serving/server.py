@@ -19,6 +19,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from keras_vit.errors import ConfigError
 from keras_vit.presets.source import Source
 from keras_vit.serving.settings import Settings
+from keras_vit.support.text import log, visible
 
 _BACKLOG = 2048  # uvicorn's own
 
@@ -30,22 +31,25 @@ def run(
     port: int,
     settings: Settings,
     access_log: bool,
-    announce: Callable[[str], Any],
+    progress: bool,
 ) -> None:
     """Serves an application until a signal; see `keras_vit.serve`.
 
     Args:
         build: makes the application once the port is taken.
-        source, host, port, settings, access_log, announce: as for `keras_vit.serve`.
+        source, host, port, settings, access_log, progress: as for `keras_vit.serve`.
     """
     with _listen(host, port) as listening:
         # The answer 413 tells the client of too many pixels; Pillow need not warn of them too.
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         server = uvicorn.Server(configuration(build(), settings, access_log))
         shown_host = f"[{host}]" if ":" in host else host
-        announce(f"Serving {source} at http://{shown_host}:{listening.getsockname()[1]}")
+        if progress:
+            print(
+                f"Serving {visible(str(source))} at http://{shown_host}:{listening.getsockname()[1]}"
+            )
         if not ipaddress.ip_address(listening.getsockname()[0]).is_loopback:
-            announce(
+            log.warning(
                 "Other machines reach this address: put a proxy with TLS, passwords and a limit of "
                 "connections per client in front."
             )

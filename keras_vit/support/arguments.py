@@ -38,12 +38,17 @@ def check_images(paths: Iterable[Path]) -> None:
         raise ConfigError(f"{listed(absent)}: no such file or folder.")
 
 
-def check_data(name: object, split: str | None = None, labels: object = None) -> None:
+def check_data(
+    name: object,
+    split: str | None = None,
+    labels_file: object = None,
+    label_column: object = None,
+) -> None:
     """Checks the name of labelled images, as `keras_vit.data.from_name` takes it.
 
     Raises:
-        ConfigError: the name is empty or no path; a split is given for a folder; or as
-            `check_folder`.
+        ConfigError: the name is empty or no path; a split or a column of labels is given for a
+            folder, or a table of labels for a data set; or as `check_folder`.
     """
     if not isinstance(name, (str, os.PathLike)) or name == "":  # Path("") is the working folder
         found = "an empty name" if isinstance(name, str) else type(name).__name__
@@ -51,29 +56,40 @@ def check_data(name: object, split: str | None = None, labels: object = None) ->
             f"Expected a folder, tfds:NAME or hf:OWNER/NAME, found {found}. Images in memory "
             "become data by keras_vit.data.from_arrays."
         )
-    if not is_data_set(name):
+    if is_data_set(name):
+        if labels_file is not None:
+            raise ConfigError(f"{name}: a data set has no labels_file=; name its label_column=.")
+    else:
         if split is not None:
             raise ConfigError(f"{name}: a folder has no split {split!r}; name the part's folder.")
-        check_folder(Path(name), labels)
+        if label_column is not None:
+            raise ConfigError(
+                f"{name}: a folder has no label_column=; its table is a labels_file=."
+            )
+        check_folder(Path(name), labels_file)
 
 
-def check_folder(root: Path, labels: Any = None) -> None:
+def check_folder(root: Path, labels_file: Any = None) -> None:
     """Checks the folder of labelled images and its table of labels.
 
     Raises:
         ConfigError: the folder or the table does not exist.
     """
     if not os.path.isdir(root):
-        expected = "a folder of images" if labels else "a folder with a folder of images per class"
+        expected = (
+            "a folder of images" if labels_file else "a folder with a folder of images per class"
+        )
         actual = "a file" if os.path.exists(root) else "nothing"
         raise ConfigError(f"{root}: expected {expected}, found {actual}.")
-    if labels is not None and not os.path.isfile(table_of(root, labels)):
-        raise ConfigError(f"labels={str(labels)!r}: no such table, neither in {root} nor here.")
+    if labels_file is not None and not os.path.isfile(table_of(root, labels_file)):
+        raise ConfigError(
+            f"labels_file={str(labels_file)!r}: no such table, neither in {root} nor here."
+        )
 
 
-def table_of(root: Path, labels: str | os.PathLike[str]) -> Path:
+def table_of(root: Path, labels_file: str | os.PathLike[str]) -> Path:
     """Returns the path of a table of labels; a relative path may begin in its folder of images."""
-    return root / labels if os.path.isfile(root / labels) else Path(labels)
+    return root / labels_file if os.path.isfile(root / labels_file) else Path(labels_file)
 
 
 def check_results(out: Path) -> None:
@@ -93,7 +109,8 @@ def check_training(
     resume: bool = False,
     split: str | None = None,
     validation: object = None,
-    labels: object = None,
+    labels_file: object = None,
+    label_column: object = None,
 ) -> None:
     """Checks the places of a fine-tuning, as `keras_vit.finetune` takes them.
 
@@ -101,9 +118,9 @@ def check_training(
         ConfigError: `out` is a file, or not empty without `resume`; or as `check_data`.
     """
     check_new(out, resume)
-    check_data(data, split if is_data_set(data) else None, labels)
+    check_data(data, split if is_data_set(data) else None, labels_file, label_column)
     if isinstance(validation, (str, os.PathLike)) and not is_data_set(data):
-        check_data(validation, None, labels)
+        check_data(validation, None, labels_file)
 
 
 def check_new(out: Path, resume: bool = False) -> None:

@@ -1,6 +1,6 @@
 """The public names of the room and their homes, for type checkers and for `lazy_loader`."""
 
-from .finetuning import Finetuned as Finetuned
+from .finetuning import FinetuneResult as FinetuneResult
 from .lora import enable_lora as enable_lora
 from .lora import merge_lora as merge_lora
 from .muon import LayerwiseMuon as LayerwiseMuon

@@ -35,35 +35,36 @@ _USUAL = TransferRecipe(steps=500, batch_size=64, learning_rate=0.01)
 
 
 @dataclasses.dataclass(frozen=True)
-class Finetuned:
+class FinetuneResult:
     """The results of a fine-tuning.
 
     Args:
-        preset: folder of the best preset, or of the last preset without validation.
+        path: folder of the best preset, or of the last preset without validation.
         history: values of each epoch by name, from the first epoch on.
     """
 
-    preset: Path
+    path: Path
     history: dict[str, list[float]]
 
 
 def finetune(
-    preset: str | os.PathLike[str] | Source | Builder,
+    source: str | os.PathLike[str] | Source | Builder,
     data: str | os.PathLike[str],
     *,
-    out: str | os.PathLike[str],
+    path: str | os.PathLike[str],
     recipe: Recipe = _USUAL,
     learns: Callable[[VisionTransformer], object] | None = None,
     resume: bool = False,
-    labels: str | None = None,
+    labels_file: str | os.PathLike[str] | None = None,
+    label_column: str | None = None,
     multi_label: bool = False,
     split: str = "train",
     validation: float | str | os.PathLike[str] | None = 0.1,
     pixel_range: tuple[float, float] | None = None,
-    unreadable: str = "raise",
+    on_error: str = "raise",
     progress: bool = False,
     **fields: Any,
-) -> Finetuned:
+) -> FinetuneResult:
     """Trains a preset on images by a recipe, and writes all results into one folder.
 
     The head of the preset stays if the data have its classes, in its order; for other data a
@@ -71,25 +72,26 @@ def finetune(
     callbacks of your own.
 
     Args:
-        preset: a source of `VisionTransformer.from_preset`; or a builder, such as
+        source: a source of `VisionTransformer.from_preset`; or a builder, such as
             `keras_vit.vit_ti16`, for fresh weights, mostly with an `AugregRecipe`.
         data: a folder with a folder of images per class, `"tfds:NAME"` or `"hf:OWNER/NAME"`.
-        out: folder for the results; new, except with `resume`.
+        path: folder for the results; new, except with `resume`.
         recipe: steps, optimizer, augmentation and seed; by default 500 updates of 64 images at
             a rate of 0.01. Without `steps_per_epoch` the steps are divided into equal epochs: at
             most 20, each of 10 steps or more.
         learns: function that chooses which weights of the model learn, such as `train_head` or
             `lambda model: enable_lora(model, 8)`; None for all weights.
-        resume: whether to continue the training in `out`, which had the same arguments.
-        labels: a CSV or JSON table of the labels of a folder, see `keras_vit.data.from_folder`; or
-            the name of the feature or column of labels.
+        resume: whether to continue the training in `path`, which had the same arguments.
+        labels_file: a CSV or JSON table of the labels of a folder, see
+            `keras_vit.data.from_folder`.
+        label_column: name of the feature or column of labels of a data set.
         multi_label: whether images have many labels. The best preset then has a threshold for each
             class, by `choose_thresholds` on the validation images.
         split: split of a `tfds:` or `hf:` data set.
         validation: a share of the data, such as 0.1; another folder, or split of the data set;
             or None.
         pixel_range: values of black and white in images of more than 8 bits, see `Preprocessor`.
-        unreadable: `"raise"`, or `"skip"` to leave out images that cannot be read.
+        on_error: `"raise"`, or `"skip"` to leave out images that cannot be read.
         progress: whether the plan, and then each epoch, are printed.
         **fields: other arguments of `VisionTransformer.from_preset`, such as `image_size`, `dtype`
             and `dropout_rate`; None for the preset's values.
@@ -98,14 +100,14 @@ def finetune(
         BackendError: the backend is OpenVINO, which computes no gradients.
         ConfigError: an argument is invalid; the message names it.
         PresetError: the preset does not exist.
-        CheckpointError: the weights do not fit, or `out` holds another training.
+        CheckpointError: the weights do not fit, or `path` holds another training.
     """
     require_training()
     check_training(
-        data, Path(out), resume=resume, split=split, validation=validation, labels=labels
+        data, Path(path), resume=resume, split=split, validation=validation, labels_file=labels_file
     )
     fields = {name: value for name, value in fields.items() if value is not None}
-    source, description = _start(preset, fields)
+    found, description = _start(source, fields)
     if recipe.steps_per_epoch is None:
         length = recipe.steps // _epochs(recipe.steps) * recipe.accumulate
         recipe = dataclasses.replace(recipe, steps_per_epoch=length)
@@ -117,21 +119,21 @@ def finetune(
         ),
         split=split,
         validation=validation,
-        labels=labels,
+        labels_file=labels_file,
         multi_label=multi_label,
-        unreadable=unreadable,
+        on_error=on_error,
         **recipe.data_args,
     )
     fields |= {"num_classes": images.num_classes, "class_names": images.class_names}
     if multi_label:
         fields.setdefault("thresholds", 0.5)
     # The head stays if the data have exactly the classes of the preset.
-    keeps_head = source is not None and expand(description.class_names or ()) == images.class_names
+    keeps_head = found is not None and expand(description.class_names or ()) == images.class_names
     keras.utils.set_random_seed(recipe.seed % 2**32)  # Keras takes no larger one
-    if source is None:
+    if found is None:
         model = VisionTransformer(description.config, protocol=description.protocol, **fields)
     else:
-        model = VisionTransformer.from_preset(source, **fields)
+        model = VisionTransformer.from_preset(found, **fields)
         if not keeps_head:
             zero_head(model)
     if learns is not None:
@@ -143,15 +145,15 @@ def finetune(
         images,
         held_out,
         recipe=recipe,
-        out=out,
+        path=path,
         resume=resume,
         verbose=(1 if sys.stdout.isatty() else 2) if progress else 0,
     )
     if multi_label and held_out is not None:
-        best = VisionTransformer.from_preset(Path(out) / BEST, dtype=fields.get("dtype"))
+        best = VisionTransformer.from_preset(Path(path) / BEST, dtype=fields.get("dtype"))
         best.thresholds = choose_thresholds(best, held_out)
-        save_trained(best, Path(out) / BEST)
-    return Finetuned(Path(out) / (LAST if held_out is None else BEST), history)
+        save_trained(best, Path(path) / BEST)
+    return FinetuneResult(Path(path) / (LAST if held_out is None else BEST), history)
 
 
 def _epochs(steps: int) -> int:
@@ -161,13 +163,13 @@ def _epochs(steps: int) -> int:
 
 
 def _start(
-    preset: Any, fields: dict[str, Any]
+    source: Any, fields: dict[str, Any]
 ) -> tuple[Source | None, PresetConfig | CheckpointInfo]:
     """Returns the source of the weights, None for fresh weights, and its description."""
-    if isinstance(preset, Builder):
-        return None, PresetConfig(preset.config(fields.get("image_size", 224)))
-    source = Source.of(preset)
-    return source, inspection.info(source, **{k: v for k, v in fields.items() if k == "image_size"})
+    if isinstance(source, Builder):
+        return None, PresetConfig(source.config(fields.get("image_size", 224)))
+    found = Source.of(source)
+    return found, inspection.info(found, **{k: v for k, v in fields.items() if k == "image_size"})
 
 
 def _show_plan(

@@ -73,7 +73,7 @@ class Resume(keras.callbacks.Callback):
 
     def __init__(
         self,
-        folder: str | os.PathLike[str],
+        path: str | os.PathLike[str],
         data: Any,
         callbacks: Iterable[keras.callbacks.Callback] = (),
     ) -> None:
@@ -85,7 +85,7 @@ class Resume(keras.callbacks.Callback):
                 "keras_vit.data (for arrays, from_arrays); or None if every epoch has the same "
                 "batches."
             )
-        self.path = Path(folder) / STATE_FILE
+        self.path = Path(path) / STATE_FILE
         self._data = data
         self._callbacks = list(callbacks)
         self._initial = [_progress_of(callback) for callback in self._callbacks]

@@ -31,14 +31,14 @@ def train(
     validation: Any = None,
     *,
     recipe: Recipe,
-    out: str | os.PathLike[str],
+    path: str | os.PathLike[str],
     resume: bool = False,
     callbacks: Iterable[keras.callbacks.Callback] = (),
     verbose: Any = "auto",
 ) -> dict[str, list[float]]:
     """Compiles and fits a model by a recipe, and writes all results into one folder.
 
-    The folder `out` has `log.csv` (one row per epoch), the presets `best/` (highest validation
+    The folder `path` has `log.csv` (one row per epoch), the presets `best/` (highest validation
     accuracy so far, `pr_auc` with many labels, and then lowest loss) and `last/`, and `resume/`,
     from which a killed training continues. A training without validation writes no `best/`.
 
@@ -47,8 +47,8 @@ def train(
         data: a `keras_vit.data.ImageData`.
         validation: an `ImageData` prepared for evaluation, or None.
         recipe: a `TransferRecipe`, an `AugregRecipe`, or another `Recipe`.
-        out: folder for the results; new, except with `resume`.
-        resume: whether to continue the training in `out`, which had the same arguments; a
+        path: folder for the results; new, except with `resume`.
+        resume: whether to continue the training in `path`, which had the same arguments; a
             complete training is not continued.
         callbacks: callbacks for `fit` beside the recipe's.
         verbose: argument of `fit`.
@@ -57,23 +57,23 @@ def train(
         The history, `{name: value per epoch}`, from the first epoch on.
 
     Raises:
-        ConfigError: the data do not fit the model or the recipe, or `out` is not empty and
+        ConfigError: the data do not fit the model or the recipe, or `path` is not empty and
             `resume` is False.
-        CheckpointError: `out` holds another training.
-        WriteError: the system refuses to write in `out`, which may have no space left.
+        CheckpointError: `path` holds another training.
+        WriteError: the system refuses to write in `path`, which may have no space left.
     """
-    out = Path(out)
+    path = Path(path)
     index, _ = process()
-    by_the_first(lambda: check_new(out, resume), out)
+    by_the_first(lambda: check_new(path, resume), path)
     for part in (data, validation):
         if part is not None:
             part.check(model)
     _check_recipe(recipe, data, model)
     compile_args, fit = recipe.compile_args(model), recipe.fit_args(model)
     of_recipe = list(fit.pop("callbacks"))
-    by_the_first(lambda: _make(out), out)
-    log = [_CsvLog(out / "log.csv")] if index == 0 else []  # of several processes the first writes
-    best = _BestPreset(out / BEST)
+    by_the_first(lambda: _make(path), path)
+    log = [_CsvLog(path / "log.csv")] if index == 0 else []  # of several processes the first writes
+    best = _BestPreset(path / BEST)
     model.compile(**compile_args)
     if keras.backend.backend() == "torch" and process()[1] > 1:
         ddp(model)
@@ -89,17 +89,17 @@ def train(
             *of_recipe,
             *log,
             *callbacks,
-            Resume(out / "resume", data, [best, *of_recipe]),
+            Resume(path / "resume", data, [best, *of_recipe]),
         ],
         **fit,
     )
-    save_trained(model, out / LAST)
+    save_trained(model, path / LAST)
     return history.history
 
 
-def _make(out: Path) -> None:
-    with failure_named(out):
-        out.mkdir(parents=True, exist_ok=True)
+def _make(path: Path) -> None:
+    with failure_named(path):
+        path.mkdir(parents=True, exist_ok=True)
 
 
 class _CsvLog(keras.callbacks.Callback):

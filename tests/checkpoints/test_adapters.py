@@ -52,7 +52,7 @@ def test_an_adapter_gives_the_logits_of_the_merged_model(name, expected):
 def test_an_adapter_finds_its_base_in_a_local_folder(tmp_path):
     folder = copied(tmp_path, "options", base_model_name_or_path=str(FOLDER / "vit"))
     info = keras_vit.info(folder)
-    assert (info.dialect, info.config.num_classes) == ("transformers", 3)
+    assert (info.family, info.config.num_classes) == ("transformers", 3)
     keras_vit.convert(folder, tmp_path / "merged", "transformers")
     assert keras_vit.info(tmp_path / "merged").config == info.config
 

@@ -48,7 +48,7 @@ def test_one_array_of_a_block_of_huge_number_is_refused_quickly(number):
 def test_one_array_of_a_stem_unit_of_huge_number_is_refused_quickly(name):
     """The units before it are not listed."""
     stem = {"conv_root/kernel": (7, 7, 3, 64), f"{name}/gn1/scale": (1, 1, 1, 64)}
-    refused({**BIG_VISION, **stem}, dialect="google_linen")
+    refused({**BIG_VISION, **stem}, family="google_linen")
 
 
 @pytest.mark.parametrize(

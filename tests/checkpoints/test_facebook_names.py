@@ -61,7 +61,7 @@ def test_a_file_gives_the_tokens_of_transformers(name, dialect, tmp_path):
     """MSN's encoder is DINO's; DeiT's and MAE's encoders have the same names."""
     case, want = CASES[name], expected(name)
     save_file(facebook_arrays(name), tmp_path / "x.safetensors")
-    assert keras_vit.info(tmp_path / "x.safetensors", num_heads=3).dialect == dialect
+    assert keras_vit.info(tmp_path / "x.safetensors", num_heads=3).family == dialect
     heads, epsilon = case["config"]["num_heads"], case["config"]["numerics"]["ln_eps"]
     model = checkpoints.load(
         tmp_path / "x.safetensors", num_heads=heads, numerics={"layer_norm_epsilon": epsilon}
@@ -80,7 +80,7 @@ def test_the_scales_of_deit_iii_are_read(tmp_path):
     fields = {"num_heads": case["config"]["num_heads"], "image_size": want["image"].shape[1:3]}
     with pytest.raises(CheckpointError, match="do not tell rope.*dialect='facebook'"):
         checkpoints.load(tmp_path / "x.safetensors", **fields)
-    model = checkpoints.load(tmp_path / "x.safetensors", dialect="facebook", **fields)
+    model = checkpoints.load(tmp_path / "x.safetensors", family="facebook", **fields)
     got = outputs(model, want["image"], ["logits"])["logits"]
     assert relative_error(got, want["logits"]) <= case["tolerance"]
     assert model.config.layer_scale

@@ -40,7 +40,7 @@ def written(name, folder):
     """A file of the library as keras_vit writes it; the one of `save` and of `convert` are one."""
     goldens = CASES[name]
     source = goldens.FOLDER / goldens.CASES[name]["checkpoint"]
-    dialect = keras_vit.info(source).dialect
+    dialect = keras_vit.info(source).family
     checkpoints.save(goldens.load_case(name), folder / "saved", dialect)
     keras_vit.convert(source, folder / "converted", dialect)
     file = "model.safetensors"

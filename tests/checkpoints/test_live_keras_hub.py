@@ -53,7 +53,7 @@ def test_a_hub_classifier_with_softmax_is_loaded_as_logits(tmp_path):
 def test_an_any_size_model_is_written_with_the_size_of_its_stored_grid(tmp_path):
     """keras-hub does not resize positions."""
     model = random_tiny(**EXACT, image_size=None, position_grid=(2, 3))
-    checkpoints.save(model, tmp_path / "preset", dialect="keras_hub")
+    checkpoints.save(model, tmp_path / "preset", family="keras_hub")
     hub_model = keras_hub.models.ImageClassifier.from_preset(str(tmp_path / "preset"))
     assert hub_model.backbone.input_shape == (None, 16, 24, 3)
     assert hub_model.preprocessor.image_size == (16, 24)
@@ -70,7 +70,7 @@ def test_both_libraries_give_the_same_logits_from_pixels(tmp_path):
     import tensorflow as tf
 
     model = random_tiny(**EXACT, image_size=(24, 16))
-    checkpoints.save(model, tmp_path / "preset", dialect="keras_hub")
+    checkpoints.save(model, tmp_path / "preset", family="keras_hub")
     pixels = np.random.default_rng(0).integers(0, 256, (2, 37, 41, 3)).astype("uint8")
     hub_model = keras_hub.models.ImageClassifier.from_preset(str(tmp_path / "preset"))
     batches = tf.data.Dataset.from_tensors(pixels).map(hub_model.preprocessor)
@@ -184,7 +184,7 @@ def test_the_vision_encoder_of_a_backbone_is_read(family, tmp_path):
     image = normal(2, 16, 16, 3)
     found = backbone.get_vision_embeddings(image)
     model = checkpoints.load(tmp_path)
-    assert keras_vit.info(tmp_path).dialect == f"keras_hub/{family.lower()}_backbone"
+    assert keras_vit.info(tmp_path).family == f"keras_hub/{family.lower()}_backbone"
     assert relative_error(numpy_of(model(image)), numpy_of(found)) <= 1e-5
     with pytest.raises(CheckpointError, match="a vision encoder without a text encoder"):
         checkpoints.save(model, tmp_path / "x", f"keras_hub/{family.lower()}_backbone")

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("offline")
 def written(name, folder, **fields):
     """The arrays of a case, and a folder that keras_vit wrote of it."""
     model = checkpoints.load(FOLDER / name, **fields)
-    checkpoints.save(model, folder / "x", keras_vit.info(FOLDER / name).dialect)
+    checkpoints.save(model, folder / "x", keras_vit.info(FOLDER / name).family)
     return expected(name)[0], folder / "x"
 
 
@@ -95,7 +95,7 @@ def test_the_limit_of_the_processor_is_that_of_the_model(limit, tmp_path):
     )
     np.testing.assert_array_equal(prepared[..., -2:], packed[..., -2:])
     assert relative_error(model.predict(packed, verbose=0), want.numpy()) <= 1e-5
-    checkpoints.save(model, tmp_path / "ours", keras_vit.info(folder).dialect)
+    checkpoints.save(model, tmp_path / "ours", keras_vit.info(folder).family)
     assert checkpoints.load(tmp_path / "ours").config == model.config
 
 

@@ -35,7 +35,7 @@ def test_labels_are_read_from_timm_and_written_to_timm(form, tmp_path):
     edit_json(folder / "config.json", label_names=form(names))
     model = checkpoints.load(folder)
     assert model.class_names == tuple(names)
-    checkpoints.save(model, tmp_path / "saved", dialect="timm")
+    checkpoints.save(model, tmp_path / "saved", family="timm")
     keras_vit.convert(folder, tmp_path / "converted", "timm")
     for place in ("saved", "converted"):
         theirs = timm.create_model(f"local-dir:{tmp_path / place}", pretrained=True)

@@ -37,7 +37,7 @@ def test_labels_are_read_from_transformers_and_written_to_transformers(names, tm
     config.save_pretrained(folder)
     model = checkpoints.load(folder)
     assert model.class_names == names
-    checkpoints.save(model, tmp_path / "saved", dialect="transformers")
+    checkpoints.save(model, tmp_path / "saved", family="transformers")
     keras_vit.convert(folder, tmp_path / "converted", "transformers")
     for place in ("saved", "converted"):
         written = transformers.AutoConfig.from_pretrained(tmp_path / place)
@@ -112,7 +112,7 @@ def test_a_pooler_of_another_width_has_our_features(class_name, tmp_path):
     model = checkpoints.load(tmp_path / "theirs")
     assert_close(model(images), want, 1e-5)
     if class_name != "DPTModel":
-        checkpoints.save(model, tmp_path / "ours", keras_vit.info(tmp_path / "theirs").dialect)
+        checkpoints.save(model, tmp_path / "ours", keras_vit.info(tmp_path / "theirs").family)
         again = type(theirs).from_pretrained(tmp_path / "ours").eval()
         with torch.no_grad():
             assert_close(again(given).pooler_output.numpy(), want, 1e-6)

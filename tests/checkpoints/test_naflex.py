@@ -71,7 +71,7 @@ def test_files_are_written_back_as_they_were_read(name, tmp_path):
     if name == "hf_siglip2_classifier":
         pytest.skip("the class of transformers has a pooling head, which it does not read")
     model = checkpoints.load(FOLDER / name)
-    checkpoints.save(model, tmp_path / "x", keras_vit.info(FOLDER / name).dialect)
+    checkpoints.save(model, tmp_path / "x", keras_vit.info(FOLDER / name).family)
     files = [path / "model.safetensors" for path in (FOLDER / name, tmp_path / "x")]
     assert files[0].read_bytes() == files[1].read_bytes()
     again = checkpoints.load(tmp_path / "x")

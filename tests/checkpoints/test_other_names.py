@@ -32,7 +32,7 @@ def test_prefixes_of_wrappers_are_removed(prefix, tmp_path):
         arrays = load_file(FOLDER / name)
         bare = keras_vit.info(wrapped(arrays, "", tmp_path / "a.safetensors"), **PLAIN)
         info = keras_vit.info(wrapped(arrays, prefix, tmp_path / "b.safetensors"), **PLAIN)
-        assert (info.dialect, info.config) == (bare.dialect, bare.config)
+        assert (info.family, info.config) == (bare.family, bare.config)
         assert info.prefix == prefix + bare.prefix
         assert set(info.shapes) == {prefix + name for name in arrays}
 
@@ -114,4 +114,4 @@ def test_open_clips_config_determines_heads_and_gelu(tmp_path):
 def test_the_arrays_of_a_timm_wrapper_determine_the_number_of_classes():
     """config.json of transformers' TimmWrapper may state another number."""
     info = keras_vit.info(FOLDER / "px_wrapper_classifier")
-    assert (info.dialect, info.prefix, info.config.num_classes) == ("timm", "timm_model.", 5)
+    assert (info.family, info.prefix, info.config.num_classes) == ("timm", "timm_model.", 5)

@@ -69,7 +69,7 @@ def test_positions_are_resized_as_by_transformers():
     assert relative_error(got, want["pos_embedding_24x24"]) <= 1e-6
     logits = model.predict(want["image_24x24"], verbose=0)
     assert relative_error(logits, want["logits_24x24"]) <= 1e-5
-    any_size = load_case("hf_classifier", image_size=None)
+    any_size = load_case("hf_classifier", image_size=(None, None))
     logits = any_size.predict(want["image_24x24"], verbose=0)
     assert relative_error(logits, want["logits_24x24"]) <= 1e-5
 
@@ -107,6 +107,6 @@ def test_resized_positions_equal_the_reference(stored, want, side):
 def test_resizing_in_the_graph_equals_the_reference(name):
     """A model of any image size resizes its positions per call, to the same logits."""
     want = expected(name)
-    model = load_case(name, image_size=None)
+    model = load_case(name, image_size=(None, None))
     logits = model.predict(want["image"], verbose=0)
     assert relative_error(logits, want["logits"]) <= CASES[name]["tolerance"]

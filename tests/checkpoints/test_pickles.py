@@ -42,7 +42,7 @@ def test_a_pickle_is_read_if_the_caller_allows_it(folder):
         VisionTransformer.from_preset(folder)
     check(VisionTransformer.from_preset(folder, allow_pickle_weights=True), folder)
     info = keras_vit.info(folder, allow_pickle_weights=True)
-    assert info.dialect == "transformers"
+    assert info.family == "transformers"
 
 
 @pytest.mark.parametrize("form", ["nested", "before torch 1.6", "bfloat16"])
@@ -99,7 +99,7 @@ def test_a_damaged_pickle_is_named(folder):
 
 def test_the_command_line_turns_a_pickle_into_safetensors(folder, tmp_path, capsys):
     out = tmp_path / "converted"
-    command = ["convert", str(folder), str(out), "--to", "transformers"]
+    command = ["convert", str(folder), str(out), "--family", "transformers"]
     assert main(command) == 2
     assert "--allow-pickle-weights" in capsys.readouterr().err
     assert main([*command, "--allow-pickle-weights"]) == 0

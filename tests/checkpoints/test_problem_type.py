@@ -70,7 +70,7 @@ def test_the_word_is_written_back_and_read_again(tmp_path, case):
     classes, problem, _, written = CASES[case]
     theirs(tmp_path / "in", classes, problem)
     model = VisionTransformer.from_preset(tmp_path / "in")
-    checkpoints.save(model, tmp_path / "saved", dialect="transformers")
+    checkpoints.save(model, tmp_path / "saved", family="transformers")
     keras_vit.convert(tmp_path / "in", tmp_path / "converted", "transformers")
     model.save_to_preset(tmp_path / "preset")
     for name in ("saved", "converted", "preset"):

@@ -133,7 +133,7 @@ def test_what_another_release_wrote_gives_the_same_model(name, change, tmp_path)
     info = keras_vit.info(write(changed, repository))
     assert info.config == expected.config
     # One network has one dialect, but for classes that differ in parts which the file lacks.
-    assert info.dialect.partition("/")[0] == expected.dialect.partition("/")[0]
+    assert info.family.partition("/")[0] == expected.family.partition("/")[0]
 
 
 def test_dinov3_without_registers_has_none(tmp_path):
@@ -154,7 +154,7 @@ def test_a_classifier_is_found_by_its_arrays_where_no_class_is_named(tmp_path):
     arrays = {n: a for n, a in repository["arrays"].items() if n.startswith("vision_model.")}
     arrays |= {"classifier.weight": ["F32", [10, 768]], "classifier.bias": ["F32", [10]]}
     info = keras_vit.info(write(tmp_path, {**repository, "arrays": arrays}))
-    assert (info.dialect, info.config.num_classes) == ("transformers/siglip_classifier", 10)
+    assert (info.family, info.config.num_classes) == ("transformers/siglip_classifier", 10)
     assert info.config.classifier == "gap"
 
 

@@ -94,7 +94,7 @@ def test_a_model_that_a_library_cannot_express_is_not_written(dialect, fields, r
     """The message gives the reason."""
     exact = EXACT if dialect == "keras_hub" else {}
     with raises(CheckpointError, reason):
-        checkpoints.save(tiny(**{**exact, **fields}), tmp_path / "x", dialect=dialect)
+        checkpoints.save(tiny(**{**exact, **fields}), tmp_path / "x", family=dialect)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -43,7 +43,7 @@ def test_the_vision_class_has_our_features_and_reads_what_we_write(name, tmp_pat
     else:
         tokens = found.last_hidden_state.numpy()
         want = tokens.mean(1) if CLASSES[name] in NO_CLASS_TOKEN else tokens[:, 0]
-    assert keras_vit.info(tmp_path / "theirs").dialect == name
+    assert keras_vit.info(tmp_path / "theirs").family == name
     assert relative_error(numpy_of(model(IMAGE)), want) <= 1e-5
     checkpoints.save(model, tmp_path / "ours", name)
     kind = type(theirs)
@@ -87,7 +87,7 @@ def test_a_whole_model_of_two_towers_gives_the_projected_features(class_name, tm
         pooled = outputs(theirs.get_submodule(tower)).pooler_output
         want = theirs.get_submodule(projection)(pooled).numpy()
     model = checkpoints.load(tmp_path)
-    assert keras_vit.info(tmp_path).dialect == f"transformers/{family}_vision_model"
+    assert keras_vit.info(tmp_path).family == f"transformers/{family}_vision_model"
     assert model.config.projection_dim == 8
     assert relative_error(numpy_of(model(IMAGE)), want) <= 1e-5
 

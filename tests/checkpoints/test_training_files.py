@@ -48,7 +48,7 @@ def chunked(arrays):
 
 def read(path, **arguments):
     info = keras_vit.info(path, **TIMM, **arguments)
-    assert info.dialect == "timm"
+    assert info.family == "timm"
     return info
 
 
@@ -198,7 +198,7 @@ def test_every_function_keeps_the_permission_of_a_source(tmp_path):
     other = tmp_path / "x.safetensors"
     assert keras_vit.verify(allowed, other, **heads).passed
     assert keras_vit.verify(other, plain, allow_pickle_weights=True, **heads).passed
-    assert keras_vit.info(plain, allow_pickle_weights=True, **heads).dialect == "torchvision"
+    assert keras_vit.info(plain, allow_pickle_weights=True, **heads).family == "torchvision"
     assert not plain.allow_pickle_weights
     with raises(CheckpointError, "allow_pickle_weights=True"):
         keras_vit.verify(plain, other, **heads)
@@ -220,7 +220,7 @@ def test_names_of_transformers_5_in_memory_are_read(tmp_path):
         state = {f"model.{name}": array for name, array in model.state_dict().items()}
         torch.save({"state_dict": state}, tmp_path / "x.ckpt")
         info = keras_vit.info(tmp_path / "x.ckpt", num_heads=2, allow_pickle_weights=True)
-        assert (info.dialect, info.config.num_classes) == (dialect, 2)
+        assert (info.family, info.config.num_classes) == (dialect, 2)
 
 
 def test_keras_vits_own_weights_are_loaded_by_load_weights(tmp_path):

@@ -35,7 +35,7 @@ def assert_same_file(left, right):
 )
 def test_loading_and_saving_an_official_file_is_bitwise_equal(dialect, name, tmp_path):
     """Names, shapes and bits, also of norms of shape (1, 1, 1, C), and the names of flax linen."""
-    checkpoints.save(load_case(name), tmp_path / "back.npz", dialect=dialect)
+    checkpoints.save(load_case(name), tmp_path / "back.npz", family=dialect)
     assert_same_file(FOLDER / CASES[name]["checkpoint"], tmp_path / "back.npz")
 
 

@@ -55,9 +55,9 @@ def test_info_prints_json_with_the_shape_of_every_array(capsys):
 def test_convert_writes_another_dialect_and_another_image_size(capsys, tmp_path):
     """From a file of the dialect google."""
     destination = tmp_path / "x.npz"
-    run(capsys, "convert", FOLDER / "vit_rep.npz", destination, "--to", "google_linen")
-    assert keras_vit.info(destination).dialect == "google_linen"
-    arguments = ("--to", "google", "--image-size", "24", "32")
+    run(capsys, "convert", FOLDER / "vit_rep.npz", destination, "--family", "google_linen")
+    assert keras_vit.info(destination).family == "google_linen"
+    arguments = ("--family", "google", "--image-size", "24", "32")
     run(capsys, "convert", FOLDER / "vit_rep.npz", destination, *arguments)
     assert keras_vit.info(destination, image_size=(24, 32)).config.grid == (6, 8)
 
@@ -69,7 +69,7 @@ def test_predict_takes_files_and_folders(capsys, tmp_path):
     (tmp_path / "folder").mkdir()
     for path in (tmp_path / "one.png", tmp_path / "folder" / "two.png"):
         Image.fromarray(digit).save(path)
-    sources = (tmp_path / "one.png", tmp_path / "folder", "--preset", "vit_digits", "--top", 2)
+    sources = (tmp_path / "one.png", tmp_path / "folder", "--source", "vit_digits", "--top", 2)
     answers = json.loads(run(capsys, "predict", *sources, "--json"))
     assert [len(answer) for answer in answers.values()] == [2, 2]
     best = answers[str(tmp_path / "one.png")][0]
@@ -86,7 +86,7 @@ def test_predict_classifies_the_readable_images_and_names_the_others(capsys, tmp
         Image.fromarray(np.zeros((8, 8), "uint8")).save(folder / f"{k:02d}.png")
     (folder / "07.png").write_bytes((folder / "07.png").read_bytes()[:40])
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes stderr for a terminal
-    arguments = ["predict", str(folder), str(folder / "01.png"), "--preset", "vit_digits"]
+    arguments = ["predict", str(folder), str(folder / "01.png"), "--source", "vit_digits"]
     assert cli.main([*arguments, "--json", "--top", "1"]) == 1
     printed = capsys.readouterr()
     answers = json.loads(printed.out)
@@ -119,8 +119,8 @@ assert "absl::InitializeLog" in kept[0], "TensorFlow no longer logs: remove `bac
 
 
 COMMANDS = {
-    "tensorflow": "predict data/a/0.png --preset vit_digits",
-    "torch": "finetune data --preset vit_digits --out run --steps 1 --batch-size 2",
+    "tensorflow": "predict data/a/0.png --source vit_digits",
+    "torch": "finetune data --source vit_digits --path run --steps 1 --batch-size 2",
 }
 
 
@@ -165,7 +165,7 @@ def test_long_paths_are_printed_in_full(capsys, tmp_path, monkeypatch):
     """Without a terminal as tab-separated lines, and on a terminal too."""
     image = tmp_path / ("x" * 120 + ".png")
     Image.fromarray(np.zeros((8, 8), "uint8")).save(image)
-    arguments = ("predict", image, "--preset", "vit_digits", "--top", 1)
+    arguments = ("predict", image, "--source", "vit_digits", "--top", 1)
     heading, line = run(capsys, *arguments).splitlines()
     assert heading == "image\tlabel\tprobability"
     assert line.startswith(f"{image}\t")
@@ -226,7 +226,10 @@ def test_notes_are_one_line_and_other_libraries_log_nothing(capsys, monkeypatch)
         ("Continue with resume=True.", "Continue with --resume."),
         ("It needs image_size=.", "It needs --image-size."),
         ("image_size=(24, 32): too large", "--image-size 24 32: too large"),
-        ("labels='x y.csv', batch_size=-1: no", "--labels 'x y.csv', --batch-size -1: no"),
+        (
+            "labels_file='x y.csv', batch_size=-1: no",
+            "--labels-file 'x y.csv', --batch-size -1: no",
+        ),
         ("learning_rate=0.1 and one_hot=True", "--learning-rate 0.1 and one_hot=True"),
         ("my_labels=3", "my_labels=3"),
         ("batch_size must be 1", "--batch-size must be 1"),
@@ -235,7 +238,7 @@ def test_notes_are_one_line_and_other_libraries_log_nothing(capsys, monkeypatch)
 )
 def test_an_error_names_the_options_of_its_command(of_python, of_the_shell):
     """An argument without an option keeps its name."""
-    options = ["--resume", "--image-size", "--labels", "--batch-size", "--learning-rate"]
+    options = ["--resume", "--image-size", "--labels-file", "--batch-size", "--learning-rate"]
     assert cli.in_words_of_the_shell(of_python, options) == of_the_shell
 
 
@@ -264,44 +267,50 @@ def without_keras():
     ("arguments", "message"),
     [
         (
-            "predict {image} --preset vit_b16",
+            "predict {image} --source vit_b16",
             "is an architecture, not a preset. Its presets: vit_b",
         ),
-        ("predict x.png --preset vit_digits --top 0", '"0" for --top. Must be >= 1.'),
-        ("predict https://a.b/c.jpg --preset x", "Fetch it: curl -LO 'https://a.b/c.jpg'"),
+        ("predict x.png --source vit_digits --top 0", '"0" for --top. Must be >= 1.'),
+        ("predict https://a.b/c.jpg --source x", "Fetch it: curl -LO 'https://a.b/c.jpg'"),
         ("list --resolution 225", "--resolution 225: no preset has it."),
-        ("predict photos/ d.png --preset vit_b16.augreg_i21k_224", "photos, d.png: no such file"),
-        ("predict {image} --preset vit_b61", "Did you mean 'vit_b16'? Its presets: vit_b"),
-        ("predict {image} --preset vit_s14.dinov2", "embed writes its features; probe fits"),
-        ("explain {image} --preset vit_s14.dinov2", "embed writes its features; probe fits"),
-        ("explain {image} --preset vit_digits --out {image}", "expected a folder for the results"),
-        ("embed {image} --preset vit_digits --out x.txt", "expected a name that ends in .npy"),
-        ("embed {image} --preset vit_digits --out {image}", "expected a name that ends in .npy"),
-        ("evaluate nowhere --preset vit_digits", "nowhere: expected a folder with a folder of"),
-        ("evaluate {here} --preset vit_digits --labels x.csv", "--labels 'x.csv': no such table"),
-        ("evaluate {here} --preset vit_digits --split test", "a folder has no split 'test'"),
-        ("probe nowhere --preset vit_digits --out y", "nowhere: expected a folder with a folder"),
-        ("probe {here} --preset vit_digits --out {here}/y", "lies in the folder of the images"),
-        ("export vit_digits --out {image}", "expected a folder for the results, found a file"),
-        ("export vit_digits --out y --calibration nowhere", "nowhere: no such file or folder"),
+        ("predict photos/ d.png --source vit_b16.augreg_i21k_224", "photos, d.png: no such file"),
+        ("predict {image} --source vit_b61", "Did you mean 'vit_b16'? Its presets: vit_b"),
+        ("predict {image} --source vit_s14.dinov2", "embed writes its features; probe fits"),
+        ("explain {image} --source vit_s14.dinov2", "embed writes its features; probe fits"),
+        ("explain {image} --source vit_digits --path {image}", "expected a folder for the results"),
+        ("embed {image} --source vit_digits --path x.txt", "expected a name that ends in .npy"),
+        ("embed {image} --source vit_digits --path {image}", "expected a name that ends in .npy"),
+        ("evaluate nowhere --source vit_digits", "nowhere: expected a folder with a folder of"),
+        (
+            "evaluate {here} --source vit_digits --labels-file x.csv",
+            "--labels-file 'x.csv': no such table",
+        ),
+        ("evaluate {here} --source vit_digits --split test", "a folder has no split 'test'"),
+        ("probe nowhere --source vit_digits --path y", "nowhere: expected a folder with a folder"),
+        ("probe {here} --source vit_digits --path {here}/y", "lies in the folder of the images"),
+        ("export vit_digits --path {image}", "expected a folder for the results, found a file"),
+        ("export vit_digits --path y --calibration nowhere", "nowhere: no such file or folder"),
         ("serve no_such", "no_such' is no preset"),
         ("serve vit_digits --port 70000", "--port 70000: the server cannot listen"),
         ("verify no_such", "no_such' is no preset"),
         ("verify vit_digits no_such", "no_such' is no preset"),
-        ("finetune nowhere --preset vit_digits --out y", "nowhere: expected a folder with a"),
-        ("finetune {here} --preset vit_digits --out {here}", "training in it with --resume."),
-        ("finetune {here} --preset vit_digits --out y --validation nowhere", "nowhere: expected a"),
-        ("demo --out {image}", "expected a folder for the results, found a file"),
-        ("finetune x --preset x --out y --image-size 1 2 3", "--image-size accepts at most 2"),
-        ("finetune x --preset x --out y --augmentation ligt1", 'Did you mean "light1"'),
+        ("finetune nowhere --source vit_digits --path y", "nowhere: expected a folder with a"),
+        ("finetune {here} --source vit_digits --path {here}", "training in it with --resume."),
         (
-            "finetune {here} --preset vit_digits --out y --label-smoothing 1",
+            "finetune {here} --source vit_digits --path y --validation nowhere",
+            "nowhere: expected a",
+        ),
+        ("demo --path {image}", "expected a folder for the results, found a file"),
+        ("finetune x --source x --path y --image-size 1 2 3", "--image-size accepts at most 2"),
+        ("finetune x --source x --path y --augmentation ligt1", 'Did you mean "light1"'),
+        (
+            "finetune {here} --source vit_digits --path y --label-smoothing 1",
             "--label-smoothing must be a",
         ),
-        ("finetune {here}/.. --from-scratch vit_ti61 --out y", "Did you mean 'vit_ti16'"),
-        ("finetune x --out y", "Exactly 1 of {--preset, --from-scratch} must be specified"),
-        ("embed {image} --preset no_such --out y.npy", "no_such' is no preset"),
-        ("convert vit_digits x.npz --to gogle", "Did you mean 'google'"),
+        ("finetune {here}/.. --from-scratch vit_ti61 --path y", "Did you mean 'vit_ti16'"),
+        ("finetune x --path y", "Exactly 1 of {--source, --from-scratch} must be specified"),
+        ("embed {image} --source no_such --path y.npy", "no_such' is no preset"),
+        ("convert vit_digits x.npz --family gogle", "Did you mean 'google'"),
     ],
 )
 def test_bad_arguments_are_refused_before_a_backend_is_imported(
@@ -334,7 +343,7 @@ def test_system_errors_are_printed_in_one_line(capsys, monkeypatch, raised, stat
         raise raised
 
     monkeypatch.setattr("keras_vit.cli.images.image_files", fail)
-    arguments = ["embed", "x.png", "--preset", "vit_digits", "--out", "y.npy"]
+    arguments = ["embed", "x.png", "--source", "vit_digits", "--path", "y.npy"]
     assert cli.main(arguments) == status
     printed = capsys.readouterr().err
     assert message in printed
@@ -366,7 +375,7 @@ def test_ctrl_c_in_a_callback_of_the_garbage_collector_ends_the_command(capsys, 
 
     monkeypatch.setattr("keras_vit.cli.images.image_files", collect)
     hook = sys.unraisablehook
-    arguments = ["predict", "x.png", "--preset", "vit_digits"]
+    arguments = ["predict", "x.png", "--source", "vit_digits"]
     # A shell starts programs in the background with SIGINT ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -384,9 +393,9 @@ def test_ctrl_c_in_a_callback_of_the_garbage_collector_ends_the_command(capsys, 
     [
         (("info", "absent.npz"), "is no preset, and no existing file or folder"),
         (("info", str(FOLDER / "README.md")), "neither an npz"),
-        (("predict", str(FOLDER), "--preset", "vit_digits"), "no image in this folder"),
-        (("predict", "", "--preset", "vit_digits"), "expected the path of an image or of a folder"),
-        (("evaluate", "hf:", "--preset", "vit_digits"), "hf:: expected a folder"),
+        (("predict", str(FOLDER), "--source", "vit_digits"), "no image in this folder"),
+        (("predict", "", "--source", "vit_digits"), "expected the path of an image or of a folder"),
+        (("evaluate", "hf:", "--source", "vit_digits"), "hf:: expected a folder"),
         (("info", ""), "'' is no preset, and no existing file or folder"),
     ],
 )
@@ -413,7 +422,7 @@ sys.exit(cli.main(sys.argv[1:]))
 @pytest.mark.on_one_backend("torch")
 def test_demo_predicts_fine_tunes_saves_reloads_and_explains(tmp_path, nursery):
     """Accuracy rises by over 30 points, and the reloaded preset gives the same answers."""
-    process = nursery.run("-c", DEMO, "demo", "--out", tmp_path)
+    process = nursery.run("-c", DEMO, "demo", "--path", tmp_path)
     assert process.returncode == 0, process.stderr
     printed = process.stdout
     before, after = printed.split("% right before")[0].split()[-1], printed.split("% after")[0]

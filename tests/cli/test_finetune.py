@@ -24,14 +24,14 @@ def desk(tmp_path_factory):
 
 
 def run_finetune(desk, *arguments) -> int:
-    fixed = ("finetune", desk / "train", "--preset", desk / "tiny", "--batch-size", 8)
+    fixed = ("finetune", desk / "train", "--source", desk / "tiny", "--batch-size", 8)
     return cli.main([str(a) for a in (*fixed, *arguments)])
 
 
 def test_finetune_trains_on_folders_and_saves_presets(desk, capsys):
     """A second run is refused; with --resume the finished training is left unchanged."""
     out = desk / "out"
-    arguments = ("--steps", 4, "--validation", desk / "test", "--layer-decay", 0.75, "--out", out)
+    arguments = ("--steps", 4, "--validation", desk / "test", "--layer-decay", 0.75, "--path", out)
     assert run_finetune(desk, *arguments) == 0
     printed = capsys.readouterr().out
     assert "4/4 - " in printed
@@ -39,7 +39,7 @@ def test_finetune_trains_on_folders_and_saves_presets(desk, capsys):
     for line in ("40 to train on, 12 to validate", "classes      2, of", "head         new"):
         assert line in printed
     assert "4 of 8 images; batches in an epoch: 4" in printed
-    assert f"keras-vit predict IMAGE --preset {out / 'best'}" in printed
+    assert f"keras-vit predict IMAGE --source {out / 'best'}" in printed
     with (out / "log.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 1  # four steps are too few for two epochs
     for preset in ("best", "last"):
@@ -62,7 +62,7 @@ def test_an_interrupted_finetune_says_how_to_continue(desk, capsys, monkeypatch)
 
     monkeypatch.setattr("keras_vit.training.finetuning.train", interrupted)
     arguments = ("--head-only", "--label-smoothing", 0.1, "--augmentation", "light1")
-    assert run_finetune(desk, *arguments, "--out", desk / "interrupted") == 130
+    assert run_finetune(desk, *arguments, "--path", desk / "interrupted") == 130
     assert "with --resume continues" in capsys.readouterr().err
 
 
@@ -76,7 +76,7 @@ def test_an_interrupted_finetune_says_how_to_continue(desk, capsys, monkeypatch)
 )
 def test_bad_arguments_are_refused_by_name(desk, capsys, arguments, message):
     """Before the first step, and before the output folder is made."""
-    assert run_finetune(desk, "--out", desk / "bad", *arguments) == 2
+    assert run_finetune(desk, "--path", desk / "bad", *arguments) == 2
     assert message in capsys.readouterr().err.replace("\n", " ")
     assert not (desk / "bad").exists()
 
@@ -95,7 +95,7 @@ def test_the_head_is_kept_if_the_classes_are_those_of_the_preset(desk, tmp_path)
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            finetune(tmp_path / "preset", desk / "train", out=tmp_path / "out", learns=see)
+            finetune(tmp_path / "preset", desk / "train", path=tmp_path / "out", learns=see)
     assert heads == [[3, -3], [0, 0], [0, 0]]
 
 
@@ -104,14 +104,14 @@ def test_a_builder_in_place_of_a_preset_gives_fresh_weights(desk, tmp_path):
     trained = finetune(
         vit_ti16,
         desk / "test",
-        out=tmp_path / "out",
+        path=tmp_path / "out",
         recipe=AugregRecipe(steps=1, batch_size=2),
         image_size=16,
         validation=None,
     )
-    model = VisionTransformer.from_preset(trained.preset)
+    model = VisionTransformer.from_preset(trained.path)
     assert (model.class_names, model.config.hidden_size) == (("loop", "open"), 192)
-    assert trained.preset == tmp_path / "out" / "last"
+    assert trained.path == tmp_path / "out" / "last"
 
 
 def test_every_option_of_the_recipe_reaches_the_training(desk, monkeypatch):
@@ -125,10 +125,10 @@ def test_every_option_of_the_recipe_reaches_the_training(desk, monkeypatch):
     monkeypatch.setattr("keras_vit.training.finetuning.finetune", stop)
     monkeypatch.delattr("keras_vit.finetune", raising=False)
     stated = ("--ema", 0.9, "--weight-decay", 0, "--optimizer", "muon", "--label-smoothing", 0.1)
-    assert run_finetune(desk, *stated, "--lora-rank", 2, "--out", desk / "x") == 130
+    assert run_finetune(desk, *stated, "--lora-rank", 2, "--path", desk / "x") == 130
     scratch = ("finetune", desk / "train", "--from-scratch", "vit_ti16", "--steps", 30)
-    assert cli.main([str(a) for a in (*scratch, "--weight-decay", 0, "--out", desk / "x")]) == 130
-    assert run_finetune(desk, "--out", desk / "x") == 130
+    assert cli.main([str(a) for a in (*scratch, "--weight-decay", 0, "--path", desk / "x")]) == 130
+    assert run_finetune(desk, "--path", desk / "x") == 130
     (_, first, lora), (source, second, learns), (_, third, _) = calls
     options = {"ema": 0.9, "weight_decay": 0.0, "optimizer": "muon", "label_smoothing": 0.1}
     assert first == TransferRecipe(500, 8, one_hot=True, **options)
@@ -149,13 +149,15 @@ def test_the_steps_asked_for_fill_equal_epochs(desk, monkeypatch, steps, epochs)
         raise KeyboardInterrupt
 
     monkeypatch.setattr("keras_vit.training.finetuning.train", stop)
-    assert run_finetune(desk, "--steps", steps, "--accumulate", 2, "--out", desk / "planned") == 130
+    assert (
+        run_finetune(desk, "--steps", steps, "--accumulate", 2, "--path", desk / "planned") == 130
+    )
     assert planned == [(2 * steps // epochs, epochs)]
 
 
 def test_a_seed_may_be_larger_than_the_seeds_of_keras(desk):
     """Keras refuses seeds from 2**32 on by an error that ended in a traceback."""
-    assert run_finetune(desk, "--steps", 1, "--seed", 2**40, "--out", desk / "seeded") == 0
+    assert run_finetune(desk, "--steps", 1, "--seed", 2**40, "--path", desk / "seeded") == 0
 
 
 def test_images_of_one_class_alone_are_refused_for_their_number(desk, capsys):
@@ -164,7 +166,7 @@ def test_images_of_one_class_alone_are_refused_for_their_number(desk, capsys):
     (lonely / "loop").mkdir(parents=True)
     for image in sorted((desk / "train" / "loop").iterdir())[:4]:
         (lonely / "loop" / image.name).write_bytes(image.read_bytes())
-    command = ("finetune", lonely, "--preset", desk / "tiny", "--out", desk / "alone")
+    command = ("finetune", lonely, "--source", desk / "tiny", "--path", desk / "alone")
     assert cli.main([str(word) for word in command]) == 2
     assert "as every model of one class has" in capsys.readouterr().err
 
@@ -173,7 +175,7 @@ def test_a_probe_does_not_write_into_the_folder_of_its_images(desk, capsys):
     """Its results would be classes without images when the folder is read again."""
     images = desk / "train"
     before = sorted(images.iterdir())
-    command = ("probe", images, "--preset", desk / "tiny", "--out", images)
+    command = ("probe", images, "--source", desk / "tiny", "--path", images)
     assert cli.main([str(word) for word in command]) == 2
     assert "lies in the folder of the images" in capsys.readouterr().err
     assert sorted(images.iterdir()) == before

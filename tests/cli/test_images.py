@@ -34,7 +34,7 @@ def test_evaluate_prints_the_scores_of_the_function_evaluate(capsys, folder):
     model = VisionTransformer.from_preset("vit_digits")
     images, labels = digits()[1][:80], digits()[3][:80]
     expected = evaluate(model, (model.preprocessor(images), labels))
-    command = ("evaluate", folder / "test", "--preset", "vit_digits")
+    command = ("evaluate", folder / "test", "--source", "vit_digits")
     printed = run(capsys, *command, "--classes").out
     assert f"{expected.top1:.2%}" in printed
     assert all(f"\n{digit}\t" in printed for digit in range(10))
@@ -45,18 +45,18 @@ def test_evaluate_prints_the_scores_of_the_function_evaluate(capsys, folder):
 
 
 def test_evaluate_names_unknown_classes_and_unreadable_images(capsys, folder, tmp_path):
-    """A split given for a folder is refused too; `--skip-unreadable` leaves images out."""
+    """A split given for a folder is refused too; `--on-error` leaves images out."""
     train, _ = write_folders(tmp_path / "loops", dict.fromkeys(range(10), "loop").get, train=5)
-    printed = run(capsys, "evaluate", train, "--preset", "vit_digits", status=2).err
+    printed = run(capsys, "evaluate", train, "--source", "vit_digits", status=2).err
     assert "'loop' fits none" in printed
-    command = ("evaluate", folder / "test", "--preset", "vit_digits", "--split", "test")
+    command = ("evaluate", folder / "test", "--source", "vit_digits", "--split", "test")
     assert "a folder has no split" in run(capsys, *command, status=2).err
 
     few, _ = write_folders(tmp_path / "few", train=40, test=1, size=8)
     damaged = sorted(few.rglob("*.png"))[3]
     damaged.write_bytes(damaged.read_bytes()[:40])
-    assert damaged.name in run(capsys, "evaluate", few, "--preset", "vit_digits", status=2).err
-    command = ("evaluate", few, "--preset", "vit_digits", "--skip-unreadable", "--json")
+    assert damaged.name in run(capsys, "evaluate", few, "--source", "vit_digits", status=2).err
+    command = ("evaluate", few, "--source", "vit_digits", "--on-error", "skip", "--json")
     printed = run(capsys, *command, status=1)
     assert json.loads(printed.out)["count"] == 39
     assert printed.err.startswith("keras-vit: ")  # a note of one line, with no place in a program
@@ -67,7 +67,7 @@ def test_embed_writes_the_features_of_a_folder(capsys, folder, tmp_path, monkeyp
     """One row per image, in the order of the sorted paths; progress is shown on a terminal."""
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes stderr for a terminal
     out = tmp_path / "out.npy"
-    command = ("embed", folder / "test", "--preset", "vit_digits", "--out", out)
+    command = ("embed", folder / "test", "--source", "vit_digits", "--path", out)
     printed = run(capsys, *command, "--stage", "block_1", "--batch-size", 16)
     assert "images/s" in printed.err
     paths = json.loads((tmp_path / "out.npy.json").read_text())["paths"]
@@ -81,11 +81,11 @@ def test_embed_writes_the_features_of_a_folder(capsys, folder, tmp_path, monkeyp
 
 def test_commands_load_the_model_as_their_options_say(capsys, folder, tmp_path):
     """Type, size, pooling and the type of the numbers; a bad choice loads no model."""
-    how = ("--preset", "vit_digits", "--dtype", "mixed_bfloat16", "--image-size", 12)
+    how = ("--source", "vit_digits", "--dtype", "mixed_bfloat16", "--image-size", 12)
     model = VisionTransformer.from_preset("vit_digits", dtype="mixed_bfloat16", image_size=12)
     data = from_folder(folder / "test", model)
     out = tmp_path / "x.npy"
-    written = ("--pooling", "token_and_mean", "--output-dtype", "float16", "--out", out)
+    written = ("--pooling", "token_and_mean", "--output-dtype", "float16", "--path", out)
     run(capsys, "embed", folder / "test", *how, *written)
     expected = features(model, data, pooling="token_and_mean", output_dtype="float16").values
     assert np.load(out).dtype == np.float16
@@ -95,7 +95,7 @@ def test_commands_load_the_model_as_their_options_say(capsys, folder, tmp_path):
     path = sorted(folder.glob("test/*/*.png"))[0]
     (answer,) = json.loads(run(capsys, "predict", path, *how, "--json").out).values()
     assert answer[0]["label"] == model.classify([path])[0][0][0]
-    run(capsys, "probe", folder / "test", *how, "--out", tmp_path / "probe")
+    run(capsys, "probe", folder / "test", *how, "--path", tmp_path / "probe")
     probed = json.loads((tmp_path / "probe" / "preset" / "config.json").read_text())
     assert probed["config"]["image_size"] == [12, 12]
 
@@ -103,10 +103,10 @@ def test_commands_load_the_model_as_their_options_say(capsys, folder, tmp_path):
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        (("--out", "x.csv"), "ends in .npy"),
-        (("--out", "x.npy", "--pooling", "mean"), "token_and_mean"),
-        (("--out", "x.npy", "--dtype", "int8"), "mixed_bfloat16"),
-        (("--out", "x.npy", "--output-dtype", "int8"), "float16"),
+        (("--path", "x.csv"), "ends in .npy"),
+        (("--path", "x.npy", "--pooling", "mean"), "token_and_mean"),
+        (("--path", "x.npy", "--dtype", "int8"), "mixed_bfloat16"),
+        (("--path", "x.npy", "--output-dtype", "int8"), "float16"),
     ],
 )
 def test_a_bad_choice_is_refused_before_a_model_is_loaded(
@@ -114,7 +114,7 @@ def test_a_bad_choice_is_refused_before_a_model_is_loaded(
 ):
     """The message names the choices."""
     monkeypatch.setattr(VisionTransformer, "from_preset", None)
-    printed = run(capsys, "embed", folder / "test", "--preset", "vit_digits", *options, status=2)
+    printed = run(capsys, "embed", folder / "test", "--source", "vit_digits", *options, status=2)
     assert word in printed.err
 
 
@@ -123,7 +123,7 @@ def test_embed_names_unreadable_images(capsys, tmp_path):
     few, _ = write_folders(tmp_path / "few", train=20, test=1, size=8)
     damaged = sorted(few.rglob("*.png"))[3]
     damaged.write_bytes(damaged.read_bytes()[:40])
-    command = ("embed", few, "--preset", "vit_digits", "--out", tmp_path / "x.npy")
+    command = ("embed", few, "--source", "vit_digits", "--path", tmp_path / "x.npy")
     printed = run(capsys, *command, status=1)
     assert printed.err.count("not a readable image") == 1
     assert damaged.name in printed.err
@@ -163,7 +163,7 @@ def killed(nursery, arguments, out, images):
 
 def test_a_killed_embed_resumes_and_writes_the_same_bytes(capsys, folder, tmp_path, nursery):
     """It is killed twice and resumes each time after the images recorded before."""
-    command = ("embed", folder / "train", "--preset", "vit_digits", "--batch-size", 2, "--out")
+    command = ("embed", folder / "train", "--source", "vit_digits", "--batch-size", 2, "--path")
     run(capsys, *command, tmp_path / "whole.npy")
     out, before = tmp_path / "x.npy", 0
     for images in np.random.default_rng(0).integers(2, 50, 2).cumsum().tolist():

@@ -37,17 +37,17 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
-TRAIN = ("--batch-size", "2", "--steps", "1", "--validation", "0.5", "--out", "[out]")
+TRAIN = ("--batch-size", "2", "--steps", "1", "--validation", "0.5", "--path", "[out]")
 
 
 @pytest.mark.parametrize(
     ("status", "command", "words"),
     [
-        (0, ("predict", "img[final].png", "--preset", "[/bold]"), (SHOWN, "img[final].png")),
+        (0, ("predict", "img[final].png", "--source", "[/bold]"), (SHOWN, "img[final].png")),
         (0, ("info", "[/bold]"), (SHOWN,)),
-        (0, ("convert", "[/bold]", "[/red].npz", "--to", "google"), ("[/red].npz",)),
-        (0, ("explain", "img[final].png", "--preset", "braces", "--out", "[/red]"), ("[/red]",)),
-        (0, ("finetune", "data [link=x]", "--preset", "braces", *TRAIN), ("[out]",)),
+        (0, ("convert", "[/bold]", "[/red].npz", "--family", "google"), ("[/red].npz",)),
+        (0, ("explain", "img[final].png", "--source", "braces", "--path", "[/red]"), ("[/red]",)),
+        (0, ("finetune", "data [link=x]", "--source", "braces", *TRAIN), ("[out]",)),
         (2, ("info", "\x1b[2J\u202e.npz"), ("\\x1b[2J\\u202e.npz",)),
         (2, ("info", "x.safetensors"), (SHOWN,)),
     ],
@@ -60,7 +60,7 @@ def test_commands_print_hostile_words_as_text(capsys, place, status, command, wo
     assert "\x1b" not in text and "\u202e" not in text
     assert all(word in "".join(text.split()) for word in words)
     for option, target in itertools.pairwise(command):
-        if option == "--out" or (command[0] == "convert" and option == "[/bold]"):
+        if option == "--path" or (command[0] == "convert" and option == "[/bold]"):
             assert (place / target).exists()
     if command[0] == "finetune":
         assert VisionTransformer.from_preset(place / "[out]" / "best").class_names == CLASSES

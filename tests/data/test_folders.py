@@ -69,7 +69,7 @@ def test_unreadable_images_are_refused_or_skipped_by_path(folder, in_memory):
     with pytest.raises(ConfigError, match=r"2 of 12 images cannot be read.*cat.0\.png.*dog.3\.png"):
         from_folder(folder, PLAIN, cache=True)
     with pytest.warns(UserWarning, match="2 of 12 images cannot be read") as caught:
-        data = from_folder(folder, PLAIN, unreadable="skip", cache=in_memory)
+        data = from_folder(folder, PLAIN, on_error="skip", cache=in_memory)
     assert len(caught) == 1
     assert caught[0].filename == __file__
     assert sorted(path[-9:] for path in data.unreadable) == ["cat/0.png", "dog/3.png"]

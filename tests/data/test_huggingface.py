@@ -74,15 +74,15 @@ def test_an_image_folder_has_its_folders_as_classes(cache):
 def test_a_column_of_words_or_numbers_becomes_classes():
     """The classes are the sorted values of the column."""
     words = table(kind=["odd", "even"] * 20, year=[1998, 1997] * 20)
-    assert from_huggingface(words, PLAIN, label="kind").class_names == ("even", "odd")
-    data = from_huggingface(words, PLAIN, label="year")
+    assert from_huggingface(words, PLAIN, label_column="kind").class_names == ("even", "odd")
+    data = from_huggingface(words, PLAIN, label_column="year")
     assert data.class_counts == {"1997": 20, "1998": 20}
 
 
 def test_unknown_columns_data_sets_and_types_are_refused_by_name(cache):
     """A column may also be missing because the data set has no image."""
     with pytest.raises(ConfigError, match="no column 'lable'. Did you mean 'label'"):
-        from_huggingface(table(), PLAIN, label="lable")
+        from_huggingface(table(), PLAIN, label_column="lable")
     with pytest.raises(ConfigError, match="not one column 'image'"):
         from_huggingface(table().rename_column("image", "a").remove_columns("a"), PLAIN)
     with pytest.raises(ConfigError, match="expected one split of a datasets.Dataset, found dict"):
@@ -103,7 +103,7 @@ def test_rows_without_a_label_are_refused_by_number(tags, message):
     """A column of lists has an empty list for an image without labels."""
     pictures = table().select(range(2)).add_column("tags", tags)
     with pytest.raises(ConfigError, match=message):
-        from_huggingface(pictures, PLAIN, label="tags")
+        from_huggingface(pictures, PLAIN, label_column="tags")
 
 
 def test_without_the_library_the_message_says_what_to_install(monkeypatch):
@@ -125,6 +125,6 @@ def test_a_column_of_lists_gives_images_many_labels(named):
     features = datasets.Features({"image": datasets.Image(), "tags": datasets.Sequence(kind)})
     columns = {"image": pictures, "tags": lists if named else words}
     rows = datasets.Dataset.from_dict(columns, features=features)
-    data = from_huggingface(rows, PLAIN, label="tags")
+    data = from_huggingface(rows, PLAIN, label_column="tags")
     assert data.class_names == ("ape", "bee", "cat")
     assert data.labels.astype(int).tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]

@@ -34,7 +34,7 @@ def photos(tmp_path):
 
 def read(photos, text, name="labels.csv", **options):
     (photos / name).write_text(text)
-    return from_folder(photos, PLAIN, labels=name, multi_label=True, **options)
+    return from_folder(photos, PLAIN, labels_file=name, multi_label=True, **options)
 
 
 def labels_by_path(photos, data) -> dict[str, list[str]]:
@@ -107,13 +107,13 @@ def test_a_link_to_nothing_is_left_out_with_a_warning(photos):
 def test_a_table_of_one_label_per_image_gives_class_numbers(photos):
     """Without multi_label; an image with two labels is then refused by name."""
     (photos / "one.csv").write_text("path,label\na.png,x\nb.png,y\nmore/c.png,x\nd.png,x\n")
-    data = from_folder(photos, PLAIN, labels="one.csv")
+    data = from_folder(photos, PLAIN, labels_file="one.csv")
     assert data.labels.tolist() == [0, 1, 0, 0]
     (photos / "labels.csv").write_text(WORDS)
     with pytest.raises(
         ConfigError, match=r"a.png has 2 labels \(cat, dog\), expected one.*multi_label=True.*;"
     ):
-        from_folder(photos, PLAIN, labels="labels.csv")
+        from_folder(photos, PLAIN, labels_file="labels.csv")
 
 
 def test_class_names_and_labels_of_a_model_order_the_columns(photos):
@@ -121,7 +121,7 @@ def test_class_names_and_labels_of_a_model_order_the_columns(photos):
     named = read(photos, COLUMNS, class_names=["fox", "eel", "dog", "cat"])
     assert named.class_counts == {"fox": 0, "eel": 1, "dog": 2, "cat": 1}
     model = tiny(num_classes=4, class_names=("fox", "eel", "dog", "cat"), thresholds=0.5)
-    data = from_folder(photos, model, labels="labels.csv", multi_label=True)
+    data = from_folder(photos, model, labels_file="labels.csv", multi_label=True)
     assert data.class_names == model.labels
     with pytest.raises(ConfigError, match="'dog' is in class_names twice"):
         read(photos, WORDS, class_names=["cat", "dog", "dog", "eel"])
@@ -167,7 +167,7 @@ def test_a_table_is_needed_for_many_labels_and_must_exist(photos):
     with pytest.raises(ConfigError, match="needs a table, labels="):
         from_folder(photos, PLAIN, multi_label=True)
     with pytest.raises(ConfigError, match="labels='other.csv': no such table"):
-        from_folder(photos, PLAIN, labels="other.csv", multi_label=True)
+        from_folder(photos, PLAIN, labels_file="other.csv", multi_label=True)
 
 
 def test_names_of_data_take_a_table_as_on_the_command_line(photos):
@@ -229,8 +229,8 @@ def test_unreadable_images_of_many_labels_are_left_out(photos):
     """Unless a class loses its only image."""
     (photos / "b.png").write_bytes(b"no image")
     with pytest.warns(UserWarning, match="Left out"):
-        data = read(photos, WORDS, unreadable="skip")
+        data = read(photos, WORDS, on_error="skip")
     assert data.class_counts == {"cat": 1, "dog": 1, "eel": 1}
     (photos / "d.png").write_bytes(b"no image")
     with pytest.raises(ConfigError, match="No readable image is left of the classes eel"):
-        read(photos, WORDS, unreadable="skip")
+        read(photos, WORDS, on_error="skip")

@@ -75,7 +75,7 @@ def test_a_function_of_the_record_gives_the_labels(data_dir):
         return record["label"] % 2
 
     names = ("even", "odd")
-    data = from_tfds("digits", PLAIN, data_dir=data_dir, label=parity, class_names=names)
+    data = from_tfds("digits", PLAIN, data_dir=data_dir, label_column=parity, class_names=names)
     plain = from_tfds("digits", PLAIN, data_dir=data_dir)
     assert data.class_names == names
     assert data.labels.tolist() == (plain.labels % 2).tolist()
@@ -91,7 +91,7 @@ def test_unknown_data_sets_splits_and_features_are_refused_by_name(data_dir):
     with pytest.raises(ConfigError, match="digits/1.0.0, tran: Unknown split"):
         from_tfds("digits", PLAIN, split="tran", data_dir=data_dir)
     with pytest.raises(ConfigError, match="no ClassLabel 'labels'. Did you mean 'label'"):
-        from_tfds("digits", PLAIN, data_dir=data_dir, label="labels")
+        from_tfds("digits", PLAIN, data_dir=data_dir, label_column="labels")
 
 
 def test_a_tfrecord_split_too_large_for_memory_is_refused(data_dir, monkeypatch):
@@ -130,7 +130,7 @@ def test_a_function_or_sequence_of_classes_gives_images_many_labels(data_dir, tm
     data = from_tfds(
         "digits",
         PLAIN,
-        label=lambda row: [
+        label_column=lambda row: [
             k for k, has in enumerate((row["label"] % 2 == 0, row["label"] > 4)) if has
         ],
         class_names=names,

@@ -35,7 +35,7 @@ def out(tmp_path):
 def run(model, paths, out, **options):
     unreadable = []
     result = embed(
-        model, paths, out, batch_size=8, unreadable=lambda *why: unreadable.append(why), **options
+        model, paths, out, batch_size=8, on_error=lambda *why: unreadable.append(why), **options
     )
     assert result.unreadable == [name for name, _ in unreadable]
     assert all("not a readable image" in str(reason) for _, reason in unreadable)

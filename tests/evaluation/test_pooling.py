@@ -76,7 +76,7 @@ def test_a_pooled_stage_is_a_stage_of_the_model():
     assert [dtype_of(values[name]) for name in names] == ["float32", "bfloat16", "float32"]
     for name in (names[0], names[2], "encoder_norm/token_and_mean"):
         width = model.config.hidden_size * (1 + name.endswith("mean"))
-        assert model.stage_shape(name) == (None, width)
+        assert model._stage_shape(name) == (None, width)
 
 
 @pytest.mark.without_backend

@@ -115,7 +115,7 @@ def test_the_command_writes_a_preset_and_a_page(folder, tmp_path, capsys):
     model.save_to_preset(tmp_path / "encoder")
     out = tmp_path / "run"
     assert (
-        main(["probe", str(folder), "--preset", str(tmp_path / "encoder"), "--out", str(out)]) == 0
+        main(["probe", str(folder), "--source", str(tmp_path / "encoder"), "--path", str(out)]) == 0
     )
     assert "Accuracy" in capsys.readouterr().out
     assert (out / "index.html").exists()
@@ -154,7 +154,7 @@ def test_images_of_many_labels_become_a_classifier_with_thresholds(table, tmp_pa
 
     folder, forgotten, wrong = table
     model = model_of()
-    result = probe(model, folder, labels="labels.json", multi_label=True)
+    result = probe(model, folder, labels_file="labels.json", multi_label=True)
     low, high = result.interval
     assert 0.7 < low < result.accuracy < high
     assert result.class_names == ("blue", "red")
@@ -162,8 +162,11 @@ def test_images_of_many_labels_become_a_classifier_with_thresholds(table, tmp_pa
     assert marks == {(forgotten, "not red", "red"), (wrong, "red", "not red")}
     model.save_to_preset(tmp_path / "encoder")
     out = tmp_path / "run"
-    arguments = ["--preset", str(tmp_path / "encoder"), "--out", str(out)]
-    assert main(["probe", str(folder), *arguments, "--labels", "labels.json", "--multi-label"]) == 0
+    arguments = ["--source", str(tmp_path / "encoder"), "--path", str(out)]
+    assert (
+        main(["probe", str(folder), *arguments, "--labels-file", "labels.json", "--multi-label"])
+        == 0
+    )
     assert "Mean average precision" in capsys.readouterr().out
     assert "not red, looks like red" in (out / "index.html").read_text(encoding="utf-8")
     loaded = VisionTransformer.from_preset(out / "preset")
@@ -181,7 +184,9 @@ def test_pairs_of_many_labels_differ_in_a_label(table):
         (folder / copy).write_bytes((folder / source).read_bytes())
         lines[copy] = labels
     (folder / "labels.json").write_text(json.dumps(lines))
-    result = probe(model_of(), folder, labels="labels.json", multi_label=True, similarity=0.99999)
+    result = probe(
+        model_of(), folder, labels_file="labels.json", multi_label=True, similarity=0.99999
+    )
     assert any(image.endswith("x.png") for image in result.pairs[0].images)
     assert set(result.pairs[0].labels) == {"blue", "no label"}
     assert len(result.pairs) == 1

@@ -128,7 +128,7 @@ def test_invalid_requests_write_no_report(tmp_path, capsys):
     with pytest.raises(ConfigError, match="fixed size: load it with image_size="):
         write_report(model, out, [np.zeros((16, 16, 3), "uint8")])
     (tmp_path / "no.png").write_bytes(b"no image")
-    explain = ["explain", str(tmp_path / "no.png"), "--preset", "vit_digits", "--out", str(out)]
+    explain = ["explain", str(tmp_path / "no.png"), "--source", "vit_digits", "--path", str(out)]
     assert cli.main(explain) == 2
     assert "no.png" in capsys.readouterr().err
     Image.fromarray(np.zeros((8, 8), "uint8")).save(tmp_path / "no.png")

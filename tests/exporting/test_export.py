@@ -542,7 +542,7 @@ def test_the_command_export_writes_a_preset(tmp_path, capsys):
     tiny(num_layers=1).save_to_preset(preset)
     out = tmp_path / "model"
     arguments = ["--format", "torch", "--no-preprocessing", "--image-size", "24", "--batch", "2"]
-    assert main(["export", str(preset), "--out", str(out), *arguments]) == 0
+    assert main(["export", str(preset), "--path", str(out), *arguments]) == 0
     assert "of the model in its own runtime" in capsys.readouterr().out
     described = json.loads((out / "export.json").read_text())
     assert described["input"]["shape"] == [2, 24, 24, 3]

@@ -171,7 +171,7 @@ def _load_hub() -> Any:
             for name in opened.reader.shapes
         }
         assert opened.preset is not None
-        return {"numbers": numbers, "told": repr(opened.preset.to_dict()), "of": about.dialect}
+        return {"numbers": numbers, "told": repr(opened.preset.to_dict()), "of": about.family}
 
 
 def _load_bucket() -> Any:

@@ -44,7 +44,7 @@ def answer_of(reader: str, folder: Path, good: Any = None) -> Any:
         preset = opened.preset.to_dict() if opened.preset else None
     config = about.config.to_dict()
     facts = (config, about.class_names, about.protocol, about.undetermined, preset)
-    return {"numbers": numbers, "told": repr(facts), "dialect": about.dialect}
+    return {"numbers": numbers, "told": repr(facts), "dialect": about.family}
 
 
 def _digest(array: Any) -> str:

@@ -80,6 +80,6 @@ def test_a_link_to_itself_is_an_unreadable_image(tmp_path):
     found = list_images(tmp_path)
     assert [Path(path).name for path in found.images] == ["a.png", "x.png"]
     reasons = []
-    list(Preprocessor(16).batches(found.images, unreadable=lambda *why: reasons.append(why)))
+    list(Preprocessor(16).batches(found.images, on_error=lambda *why: reasons.append(why)))
     assert [Path(path).name for path, _ in reasons] == ["x.png"]
     assert "x.png: not a readable image" in str(reasons[0][1])

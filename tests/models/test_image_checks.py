@@ -13,7 +13,7 @@ from tests.helpers import normal, numpy_of, tiny
 from tests.words import raises
 
 FUNCTIONS = {
-    "check_images": lambda model, images: model.check_images(images),
+    "check_images": lambda model, images: model._check_images(images),
     "probabilities": lambda model, images: model.probabilities(images),
     "tokens": lambda model, images: model.tokens(images),
     "attention_maps": keras_vit.explanation.attention_maps,
@@ -39,7 +39,7 @@ def test_another_size_is_refused_by_every_function(function):
 
 def test_nested_lists_are_images():
     model, images = tiny(), normal(2, 16, 16, 3)
-    model.check_images(images.tolist())
+    model._check_images(images.tolist())
     assert np.array_equal(model.tokens(images.tolist()).patches, model.tokens(images).patches)
     with pytest.raises(ConfigError, match="found"):
         model.tokens([[0.0, 1.0]])
@@ -70,7 +70,7 @@ FIRST = {"data_format": "channels_first"}
 def test_each_wrong_shape_gets_its_own_message(fields, shape, words):
     """The order of axes, the number of channels, a missing batch axis, another size."""
     with raises(ConfigError, *words):
-        tiny(**fields).check_images(np.zeros(shape, "float32"))
+        tiny(**fields)._check_images(np.zeros(shape, "float32"))
 
 
 def test_shapes_that_keras_completes_are_accepted():

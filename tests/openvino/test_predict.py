@@ -115,7 +115,7 @@ def test_the_cache_serves_equal_models_and_no_others(monkeypatch, tmp_path):
 
 
 TRAININGS = {
-    "finetune": lambda model, folder: finetune("vit_digits", folder, out=folder / "out"),
+    "finetune": lambda model, folder: finetune("vit_digits", folder, path=folder / "out"),
     "explain": lambda model, folder: keras_vit.explain(model, IMAGES, method="relevance"),
 }
 
@@ -134,14 +134,14 @@ def test_the_command_line_predicts_and_embeds_and_refuses_to_train(capsys, tmp_p
     """Exit status 2 and the sentence for a training."""
     keras.utils.save_img(tmp_path / "x.png", np.full((16, 16, 3), 200, "uint8"))
     image = str(tmp_path / "x.png")
-    assert cli.main(["predict", image, "--preset", "vit_digits", "--top", "1"]) == 0
+    assert cli.main(["predict", image, "--source", "vit_digits", "--top", "1"]) == 0
     assert image in capsys.readouterr().out
     out = str(tmp_path / "x.npy")
     (tmp_path / "images" / "a").mkdir(parents=True)
     keras.utils.save_img(tmp_path / "images" / "a" / "x.png", np.zeros((16, 16, 3), "uint8"))
     folder = str(tmp_path / "images")
-    assert cli.main(["embed", folder, "--preset", "vit_digits", "--out", out]) == 0
-    status = cli.main(["finetune", folder, "--preset", "vit_digits", "--out", str(tmp_path / "o")])
+    assert cli.main(["embed", folder, "--source", "vit_digits", "--path", out]) == 0
+    status = cli.main(["finetune", folder, "--source", "vit_digits", "--path", str(tmp_path / "o")])
     assert (status, "computes no gradients" in capsys.readouterr().err) == (2, True)
 
 
@@ -234,7 +234,7 @@ def test_an_installation_with_openvino_alone_predicts(tmp_path):
     assert {"torch", "jax", "tensorflow", "timm", "pytest"} <= missing
     code = f"""
 from keras_vit import cli
-status = cli.main(["predict", {str(tmp_path / "x.png")!r}, "--preset", "vit_digits", "--top", "1"])
+status = cli.main(["predict", {str(tmp_path / "x.png")!r}, "--source", "vit_digits", "--top", "1"])
 import keras
 print(status, keras.backend.backend())
 """

@@ -145,7 +145,7 @@ def test_a_row_is_described_without_a_download(monkeypatch):
     monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
     card = keras_vit.info("vit_b16.augreg_i21k_ft_i1k_384")
     assert card.config == variant("vit_b16").config(384)
-    assert (card.dialect, card.variant) == ("google", "vit_b16")
+    assert (card.family, card.variant) == ("google", "vit_b16")
     assert (card.protocol["resize_small"], card.class_names) == (448, "imagenet1k")
     assert card.provenance["reported_top1"] == 85.49
     upstream = "augreg/Ti_16-i21k-300ep-lr_0.001-aug_none-wd_0.03-do_0.0-sd_0.0"

@@ -63,7 +63,7 @@ def test_fields_of_a_preset_can_be_overridden(saved):
 def test_a_preset_loads_as_an_any_size_model(saved):
     """`image_size=None` keeps the stored rectangular grid."""
     folder, model = saved
-    back = VisionTransformer.from_preset(folder, image_size=None)
+    back = VisionTransformer.from_preset(folder, image_size=(None, None))
     assert back.config.source_grid == (2, 3)
     images = normal(2, 16, 24, 3)
     assert_close(back.predict(images, verbose=0), model.predict(images, verbose=0))

@@ -121,7 +121,7 @@ import keras_vit
 from keras_vit import cli
 cli.main(["list"])
 digit = str(Path(keras_vit.__file__).parent / "data" / "digit.png")
-status = cli.main(["explain", digit, "--preset", "vit_digits", "--target", "no digit"])
+status = cli.main(["explain", digit, "--source", "vit_digits", "--target", "no digit"])
 import keras
 print(status, keras.backend.backend())
 """
@@ -137,7 +137,7 @@ def test_without_a_backend_images_are_prepared_and_models_are_refused(tmp_path):
 import keras_vit
 print(keras_vit.Preprocessor.from_preset("vit_digits").image_size)
 from keras_vit import cli
-print(cli.main(["evaluate", ".", "--preset", "vit_digits"]))
+print(cli.main(["evaluate", ".", "--source", "vit_digits"]))
 keras_vit.VisionTransformer
 """
     result = run_without(missing, code, tmp_path)

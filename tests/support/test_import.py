@@ -37,9 +37,11 @@ def test_one_backend_is_imported():
     assert not loaded & {"tensorflow", "torch", "jax"}
 
 
-def test_inspect_and_the_command_line_import_no_backend_and_no_extra():
+def test_info_and_the_command_line_import_no_backend_and_no_extra():
     """Neither Keras nor matplotlib, scikit-learn, scipy or huggingface_hub."""
-    loaded = modules_after("from keras_vit import checkpoints, cli; keras_vit.info")
+    loaded = modules_after(
+        "import keras_vit; from keras_vit import checkpoints, cli; keras_vit.info"
+    )
     assert not loaded & {"keras", "jax", "torch", "tensorflow"}
     assert not loaded & {"matplotlib", "sklearn", "scipy", "huggingface_hub"}
 

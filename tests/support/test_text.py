@@ -70,7 +70,7 @@ def test_the_text_of_an_exception_has_no_control_characters():
     error = CheckpointError("x\x1b]0;owned\x07: found \u202egpj.exe,\n  expected a")
     assert str(error) == "x\\x1b]0;owned\\x07: found \\u202egpj.exe,\n  expected a"
     assert error.args[0].count("\x1b") == 1
-    code = "from keras_vit import PresetError; raise PresetError('\\x1b[2J')"
+    code = "from keras_vit.errors import PresetError; raise PresetError('\\x1b[2J')"
     printed = python(code).stderr
     assert "\x1b[2J" not in printed
     assert "keras_vit.errors.PresetError: \\x1b[2J" in printed

@@ -136,12 +136,12 @@ def test_the_commands_take_a_table_of_labels(photos, tmp_path, capsys):
         assert cli.main([str(a) for a in arguments]) == 0
         return capsys.readouterr().out
 
-    table, out = ("--labels", "labels.csv"), tmp_path / "out"
-    train_on = ("finetune", photos / "photos", *table, "--multi-label", "--out", out)
-    printed = run(*train_on, "--preset", photos / "tiny", "--steps", 4, "--batch-size", 8)
+    table, out = ("--labels-file", "labels.csv"), tmp_path / "out"
+    train_on = ("finetune", photos / "photos", *table, "--multi-label", "--path", out)
+    printed = run(*train_on, "--source", photos / "tiny", "--steps", 4, "--batch-size", 8)
     assert "Highest validation area below precision and recall" in printed
-    assert "--labels labels.csv --preset" in printed
-    judge = ("evaluate", photos / "photos", *table, "--preset", out / "best")
+    assert "--labels-file labels.csv --source" in printed
+    judge = ("evaluate", photos / "photos", *table, "--source", out / "best")
     assert "mean average precision" in run(*judge, "--classes")
     scores = json.loads(run(*judge, "--json"))
     assert 0 <= scores["f1"] <= 1
@@ -149,5 +149,5 @@ def test_the_commands_take_a_table_of_labels(photos, tmp_path, capsys):
     model.thresholds = (0.0, 1.0, 0.0)
     model.save_to_preset(tmp_path / "preset")
     path = photos / "photos" / "00.png"
-    answers = json.loads(run("predict", path, "--preset", tmp_path / "preset", "--json"))
+    answers = json.loads(run("predict", path, "--source", tmp_path / "preset", "--json"))
     assert {answer["label"] for answer in answers[str(path)]} == {"blue", "red"}

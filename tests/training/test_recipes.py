@@ -199,5 +199,5 @@ def test_the_arguments_of_a_recipe_make_data_and_a_training_that_fit(tmp_path):
     ):
         other = from_arrays(images, labels, model, **{**recipe.data_args, **changes})
         with pytest.raises(ConfigError, match=message):
-            train(model, other, recipe=recipe, out=tmp_path / "out")
+            train(model, other, recipe=recipe, path=tmp_path / "out")
     assert not list(tmp_path.iterdir())

@@ -38,7 +38,7 @@ def many():
 def train_on(labels, model, **options):
     """A training on four images, in batches of two, by a recipe with other options."""
     data = from_arrays(np.zeros((4, 16, 16, 3), "uint8"), labels, model, 2)
-    train(model, data, recipe=TransferRecipe(4, **options), out="absent")
+    train(model, data, recipe=TransferRecipe(4, **options), path="absent")
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def run(out: Path, callbacks=(), **options) -> dict:
     validation = from_arrays(images[24:34], classes[24:34] % 2, model, 5)
     recipe = TransferRecipe(EPOCHS * STEPS, 8, learning_rate=0.1, steps_per_epoch=STEPS, ema=0.5)
     return train(
-        model, data, validation, recipe=recipe, out=out, callbacks=callbacks, verbose=0, **options
+        model, data, validation, recipe=recipe, path=out, callbacks=callbacks, verbose=0, **options
     )
 
 

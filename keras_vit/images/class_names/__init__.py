@@ -53,8 +53,8 @@ def expand(class_names: ClassNames) -> tuple[str, ...]:
         return tuple(class_names)
     if class_names not in NAMED:
         raise ConfigError(
-            f"class_names={class_names!r} is no shipped list.{nearest(class_names, NAMED)} There are "
-            f"{', '.join(NAMED)}; or give a sequence of names."
+            f"class_names={class_names!r} is no shipped list.{nearest(class_names, NAMED)} "
+            f"There are {', '.join(NAMED)}; or give a sequence of names."
         )
     return _read(class_names)
 

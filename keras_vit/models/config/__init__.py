@@ -13,7 +13,7 @@ from keras_vit.models.config.numerics import (
 )
 from keras_vit.models.config.rope import ROPE_FORMS, Rope
 from keras_vit.models.config.stem import GROUP_NORM_GROUPS, ResNetStem
-from keras_vit.models.config.vit import DEFAULT_IMAGE_SIZE, SWITCHES, ViTConfig
+from keras_vit.models.config.vit import DEFAULT_IMAGE_SIZE, SWITCHES, ImageSize, ViTConfig
 from keras_vit.models.config.vit_rules import (
     FAMILY_POOLINGS,
     MLPS,
@@ -36,6 +36,7 @@ __all__ = [
     "ROPE_FORMS",
     "STD_CONV_FORMS",
     "SWITCHES",
+    "ImageSize",
     "Numerics",
     "ResNetStem",
     "Rope",

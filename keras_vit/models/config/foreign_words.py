@@ -48,8 +48,8 @@ _SENTENCES = {
     "input_shape": "give image_size=(height, width) and channels",
     "image_shape": "give image_size=(height, width) and channels",
     "input_tensor": "call the model on the tensor",
-    "dynamic_img_size": "image_size=None makes a model that takes any size per call",
-    "interpolate_pos_encoding": "image_size=None makes a model that takes any size per call",
+    "dynamic_img_size": "image_size=(None, None) makes a model that takes any size",
+    "interpolate_pos_encoding": "image_size=(None, None) makes a model that takes any size",
     "trainable_backbone": "keras_vit.training says what learns",
 }
 """Names without a single counterpart in keras_vit, and the advice for each."""

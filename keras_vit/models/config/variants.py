@@ -9,7 +9,7 @@ from typing import Any
 
 from keras_vit.models.config.rules import choice
 from keras_vit.models.config.stem import ResNetStem
-from keras_vit.models.config.vit import ViTConfig
+from keras_vit.models.config.vit import ImageSize, ViTConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Variant:
     fields: dict[str, Any]
 
     def config(
-        self, image_size: int | tuple[int, int] | None = 224, num_classes: int = 1000, **fields: Any
+        self, image_size: ImageSize = 224, num_classes: int = 1000, **fields: Any
     ) -> ViTConfig:
         """Returns the configuration with an image size, a number of classes and other fields."""
         return ViTConfig.from_dict(

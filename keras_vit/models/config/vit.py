@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from keras_vit.errors import ConfigError, shown
 from keras_vit.models.config.fields import Fields, field, known_fields, switches_of
@@ -27,6 +27,10 @@ from keras_vit.models.config.vit_rules import (
     faults_of,
 )
 
+ImageSize: TypeAlias = int | tuple[int | None, int | None] | None
+"""Pixels of a square, or a pair (height, width); None for the size that is stored, `(None, None)`
+for a model that takes any size per call."""
+
 DEFAULT_IMAGE_SIZE = 224
 """Pretraining resolution of the paper; the positions of an any-size model start there."""
 
@@ -48,8 +52,8 @@ class ViTConfig(Fields):
         mlp_dim: width of the MLP's hidden layer; of the gate and of the value if `mlp` is gated.
         num_heads: attention heads; must divide `hidden_size`. k in the paper.
         num_layers: Transformer blocks. L in the paper.
-        image_size: pixels, an int, a pair (height, width), or None for a model
-            that takes any size per call.
+        image_size: pixels, an int or a pair (height, width); `(None, None)` for a model that takes
+            any size per call, of which the field is None.
         native_aspect: whether images keep their aspect ratio (NaFlex: SigLIP 2, NaFlexViT). Each is
             resized to at most as many patches as one of `image_size` has, and a batch is an array
             of packed patches, see `keras_vit.images.packing`.
@@ -216,6 +220,8 @@ class ViTConfig(Fields):
     def _normalise(self) -> None:
         """Turns ints into pairs, dicts into their dataclasses, and synonyms into one spelling."""
         self._set("patch_size", pair("patch_size", self.patch_size))
+        if self.image_size in ((None, None), [None, None]):
+            self._set("image_size", None)
         for name in ("image_size", "position_grid"):
             value = getattr(self, name)
             if value is not None:

@@ -93,7 +93,7 @@ class Inference:
                 self.weights = weights
             if stages not in self._programs:
                 if stages:  # only a VisionTransformer has some
-                    model.check_stages(stages)
+                    model._check_stages(stages)
                 self._programs[stages] = _backend().Program(self, model, stages)
             return self._programs[stages]
 
@@ -106,7 +106,7 @@ class Inference:
 
 def run(model: Any, images: Any, stages: Sequence[str] = (), batch_size: int | None = None) -> Any:
     """Returns the output of a `VisionTransformer`, or of its stages, as `Inference.run` does."""
-    model.check_images(images)
+    model._check_images(images)
     return model.inference.run(model, images, stages, batch_size)
 
 

@@ -31,21 +31,21 @@ class Fault(NamedTuple):
 
 
 FAULTS = (
-    Fault("jax_state", "keras", "3.14.0", "3.15.1", "fixes/trainer.py"),
-    Fault("threads", "keras", "3.15.1", "3.15.1", "fixes/trainer.py"),
-    Fault("torch_gradients", "keras", "3.14.0", "3.15.1", "fixes/trainer.py"),
-    Fault("openvino", "keras", "3.14.0", "3.15.1", "fixes/trainer.py"),
-    Fault("openvino_abs", "openvino", "2026.4.1", "2026.4.1", "interpolate.py"),
-    Fault("deleted_weights", "keras", "3.14.0", "3.15.1", "fixes/deleted_weights.py"),
+    Fault("jax_state", "keras", "3.14.0", "3.15.1", "support/fixes/trainer.py"),
+    Fault("threads", "keras", "3.15.1", "3.15.1", "support/fixes/trainer.py"),
+    Fault("torch_gradients", "keras", "3.14.0", "3.15.1", "support/fixes/trainer.py"),
+    Fault("openvino", "keras", "3.14.0", "3.15.1", "support/fixes/trainer.py"),
+    Fault("openvino_abs", "openvino", "2026.4.1", "2026.4.1", "support/interpolation.py"),
+    Fault("deleted_weights", "keras", "3.14.0", "3.15.1", "support/fixes/deleted_weights.py"),
     Fault("moments", "keras", "3.14.0", "3.15.1", "kernels/reference.py"),
-    Fault("mirrored_clipping", "keras", "3.14.0", "3.15.1", "finetune/optimizers.py"),
-    Fault("clone_model", "keras", "3.14.0", "3.15.1", "model.py"),
-    Fault("recompute_grad", "tensorflow", "2.21.0", "2.21.0", "fixes/recompute_grad.py"),
+    Fault("mirrored_clipping", "keras", "3.14.0", "3.15.1", "training/optimizers.py"),
+    Fault("clone_model", "keras", "3.14.0", "3.15.1", "models/vision_transformer.py"),
+    Fault("recompute_grad", "tensorflow", "2.21.0", "2.21.0", "support/fixes/recompute_grad.py"),
     Fault("tensorflow_stacks", "tensorflow", "2.21.0", "2.21.0", "exporting/pixels.py"),
-    Fault("torch_checkpoint", "torch", "2.13.0", "2.14.1", "fixes/torch_checkpoint.py"),
-    Fault("torch_stacks", "torch", "2.13.0", "2.14.1", "fixes/torch_stacks.py"),
-    Fault("hub_names", "huggingface-hub", "2.4.0", "2.4.0", "sources/connection.py"),
-    Fault("xla_on_cpus", "jax", "0.10.2", "0.10.2", "fixes/xla_on_cpus.py"),
+    Fault("torch_checkpoint", "torch", "2.13.0", "2.14.1", "support/fixes/torch_checkpoint.py"),
+    Fault("torch_stacks", "torch", "2.13.0", "2.14.1", "support/fixes/torch_stacks.py"),
+    Fault("hub_names", "huggingface-hub", "2.4.0", "2.4.0", "presets/connection.py"),
+    Fault("xla_on_cpus", "jax", "0.10.2", "0.10.2", "support/fixes/xla_on_cpus.py"),
 )
 
 

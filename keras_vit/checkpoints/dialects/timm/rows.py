@@ -7,6 +7,7 @@ from keras_vit.checkpoints.dialects.base import Dialect, Identity, Limits
 from keras_vit.checkpoints.dialects.json_fields import (
     LEFT_OUT,
     SIDES,
+    ClassNames,
     Codec,
     Facts,
     Json,

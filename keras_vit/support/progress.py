@@ -1,0 +1,63 @@
+"""Bars of progress, and the screens that they share with notes.
+
+Text from files could misuse the markup of rich, so `Screen` prints it without markup.
+"""
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress, ProgressColumn, Task
+from rich.text import Text
+
+from keras_vit.support.text import visible
+
+
+class Screen(Console):
+    """A rich console that takes every string literally.
+
+    rich passes each line, cell and title to `render_str`, so that markup, emoji codes and terminal
+    escapes in a string have no effect. Styled text is a `rich.text.Text`.
+    """
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        shown = visible(text, lines=True)
+        shown = shown.encode(self.encoding, "backslashreplace").decode(self.encoding)
+        return super().render_str(shown, **{**options, "markup": False, "emoji": False})
+
+
+stderr = Screen(stderr=True)
+"""The screen of notes and bars; a line printed on it ends above a bar that is moving."""
+
+
+@contextlib.contextmanager
+def progress_bar(
+    shown: bool, title: str, total: int | None, unit: str = "images"
+) -> Iterator[Callable[[int], None]]:
+    """Shows a progress bar on stderr, if it is asked for and stderr is a terminal.
+
+    Args:
+        shown: whether the bar is asked for.
+        title: name of the work, before the bar.
+        total: number of steps, such as images; None if it is unknown.
+        unit: name of the steps, for the rate.
+
+    Yields:
+        A function that is called with the number of further steps.
+    """
+    columns = (*Progress.get_default_columns(), _Rate(unit))
+    hidden = not (shown and stderr.is_terminal)
+    with Progress(*columns, console=stderr, disable=hidden) as progress:
+        yield functools.partial(progress.advance, progress.add_task(title, total=total))
+
+
+class _Rate(ProgressColumn):
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self._unit = unit
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:.1f} {self._unit}/s")
