@@ -56,7 +56,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 autodoc_default_options = {"members": True}
-autodoc_type_aliases = {"Labels": "keras_vit.images.class_names.Labels"}
+autodoc_type_aliases = {"ClassNames": "keras_vit.images.class_names.ClassNames"}
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 

@@ -19,7 +19,8 @@ from keras_vit.data.records import Records
 from keras_vit.distribution.processes import batch_parts, data_shard
 from keras_vit.errors import ConfigError
 from keras_vit.images.preprocessor import Preprocessor
-from keras_vit.models.config.rules import COUNT, Values, choice
+from keras_vit.models.config.rules import COUNT, Values
+from keras_vit.support.arguments import OnError, check_on_error
 from keras_vit.support.text import warn
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Options(TypedDict, total=False):
     steps_per_epoch: int | None
     one_hot: bool
     seed: int
-    on_error: str
+    on_error: OnError
     cache: bool | str
     min_size: int | None
     threads: int | None
@@ -124,7 +125,7 @@ class ImageData(keras.utils.PyDataset):
         steps_per_epoch: int | None = None,
         one_hot: bool = False,
         seed: int = 0,
-        on_error: str = "raise",
+        on_error: OnError = "raise",
         cache: bool | str = "auto",
         min_size: int | None = None,
         threads: int | None = None,
@@ -135,7 +136,7 @@ class ImageData(keras.utils.PyDataset):
         COUNT.check("steps_per_epoch", 1 if steps_per_epoch is None else steps_per_epoch)
         if seed < 0:
             raise ConfigError(f"seed={seed}, expected 0 or more.")
-        choice("raise", "skip").check("on_error", on_error)
+        check_on_error(on_error)
         prepares = getattr(preprocessor, "preprocessor", preprocessor)
         if not isinstance(prepares, Preprocessor):
             raise ConfigError(

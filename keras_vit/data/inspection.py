@@ -12,6 +12,7 @@ from keras_vit.errors import ConfigError, expect_model, listed
 from keras_vit.images.decoding import size_in_header
 from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.images.resampling import size_of
+from keras_vit.support.arguments import OnError
 from keras_vit.support.text import warn
 
 MOST_CACHED_BYTES = 2**29
@@ -28,19 +29,20 @@ def inspect(
     records: Records,
     preprocessor: Preprocessor,
     threads: int,
-    on_error: str,
+    on_error: OnError,
     cache: bool | str,
 ) -> Records:
     """Returns the readable records, after decoding all images or reading their headers.
 
-    All images are decoded with a cache and with `on_error="skip"`. Otherwise 32 images are
+    All images are decoded with a cache, and unless `on_error` is `"raise"`. Otherwise 32 images are
     decoded; of the others, headers are read if they are files of their own.
 
     Args:
         records: the data set.
         preprocessor: decodes the images.
         threads: number of threads that decode.
-        on_error: `"raise"`, or `"skip"` to leave out unreadable images, with a warning.
+        on_error: `"raise"`; or images that cannot be read are left out, by `"skip"` with a warning,
+            or with a call of a function of each one's name and the error.
         cache: whether decoded images are kept; `"auto"` keeps them if a sample of 32 says
             that all images take at most `MOST_CACHED_BYTES`.
 
@@ -48,7 +50,7 @@ def inspect(
         ConfigError: an image cannot be read, or all images of a class cannot.
     """
     with ThreadPoolExecutor(threads) as pool:
-        images, keep = _look(records, preprocessor, pool, on_error == "skip", cache)
+        images, keep = _look(records, preprocessor, pool, on_error != "raise", cache)
     reasons = {
         k: records.name_reason(k, e) for k, e in images.items() if isinstance(e, ConfigError)
     }
@@ -67,14 +69,18 @@ def inspect(
         + (f" And {len(reasons) - _NAMED} more." if len(reasons) > _NAMED else "")
     )
     if on_error == "raise":
-        raise ConfigError(f"{summary} unreadable='skip' leaves them out.")
+        raise ConfigError(f"{summary} on_error='skip' leaves them out.")
     readable = records.select(np.array(sorted(sizes), np.intp))
     emptied = np.flatnonzero(records.counts.astype(bool) & (readable.counts == 0))
     if len(emptied):
         names = listed(records.class_names[k] for k in emptied)
         raise ConfigError(f"{summary} No readable image is left of the classes {names}.")
-    warn(f"{summary} Left out.")
     left_out = {records.where(k): reason for k, reason in reasons.items()}
+    if callable(on_error):
+        for name, reason in left_out.items():
+            on_error(name, ConfigError(reason))
+    else:
+        warn(f"{summary} Left out.")
     return dataclasses.replace(readable, unreadable=left_out)
 
 

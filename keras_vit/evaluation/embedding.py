@@ -2,7 +2,7 @@
 
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from keras_vit.evaluation.parts import Parts
 from keras_vit.models.config.rules import COUNT
 from keras_vit.models.tokens import stage_of
 from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.support.arguments import OnError, check_on_error
 from keras_vit.support.files import new_file, write_json
 from keras_vit.support.progress import progress_bar
 
@@ -27,14 +28,14 @@ class Embedding(NamedTuple):
 
 def embed(
     model: VisionTransformer,
-    paths: Sequence[str | os.PathLike[str]],
+    images: Sequence[str | os.PathLike[str]],
     path: str | os.PathLike[str],
     stage: str | None = None,
     *,
     pooling: str | None = None,
     output_dtype: str = "float32",
     batch_size: int = 32,
-    on_error: Callable[[str, ConfigError], None] | None = None,
+    on_error: OnError = "raise",
     progress: bool = False,
 ) -> Embedding:
     """Writes the features of image files; the next batch is decoded while the model works.
@@ -46,13 +47,14 @@ def embed(
 
     Args:
         model: a `VisionTransformer`.
-        paths: paths of the images; `model.preprocessor` prepares them.
+        images: paths of image files; `model.preprocessor` prepares them.
         path: `NAME.npy` for `(images, width)`, with the list of paths beside it in
             `NAME.npy.json`.
         stage, pooling, output_dtype: as in `keras_vit.evaluation.features`.
         batch_size: images per step.
-        on_error: called with the path of an image that cannot be read and the reason, also
-            for images of the interrupted call; such an image has no row. None raises the reason.
+        on_error: `"raise"`; or an image that cannot be read has no row, by `"skip"` with a
+            warning, or with a call of a function of its path and the error, also for images of
+            the interrupted call.
         progress: whether a bar is shown on stderr, if it is a terminal.
 
     Raises:
@@ -62,8 +64,9 @@ def embed(
     """
     path = new_file(path, ".npy")
     COUNT.check("batch_size", batch_size)
+    tell = check_on_error(on_error)
     OUTPUT_DTYPES.check("output_dtype", output_dtype)
-    names = list(dict.fromkeys(map(os.fsdecode, paths)))
+    names = list(dict.fromkeys(map(os.fsdecode, images)))
     if not names:
         raise ConfigError("No image was given.")
     stage = stage_of(expect_model(model), stage, pooling)
@@ -78,15 +81,15 @@ def embed(
     failures: list[tuple[int, str]] = []  # of the present batch; the next is not decoded yet
 
     def leave_out(name: str, reason: ConfigError) -> None:
-        if on_error is None:
+        if tell is None:
             raise reason
-        on_error(name, reason)
+        tell(name, reason)
         failures.append((position[name], str(reason)))
 
     with Parts(path, task) as parts, progress_bar(progress, "Embedding", len(names)) as advance:
-        if on_error is not None:
+        if tell is not None:
             for k, reason in parts.notes:
-                on_error(names[k], ConfigError(reason))
+                tell(names[k], ConfigError(reason))
         advance(parts.inputs)
         prepared = model.preprocessor.batches(names[parts.inputs :], batch_size, leave_out)
         batches = (Batch(images, items) for items, images in prepared)

@@ -8,7 +8,7 @@ import dataclasses
 import itertools
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -23,11 +23,10 @@ from keras_vit.images.protocols import ProtocolSpec, compact, complete
 from keras_vit.images.resampling import Picture, Size, pixels_of, size_of
 from keras_vit.images.resizing import resize
 from keras_vit.models.config.rules import COUNT, pair
+from keras_vit.support.arguments import OnError, check_on_error
 from keras_vit.support.text import visible
 
 T = TypeVar("T")
-
-Unreadable = Callable[[Item, ConfigError], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,7 +160,7 @@ class Preprocessor:
         return self.stack(results)
 
     def batches(
-        self, images: Any, batch_size: int = 32, on_error: Unreadable | None = None
+        self, images: Any, batch_size: int = 32, on_error: OnError = "raise"
     ) -> Iterator[tuple[list[Item], np.ndarray]]:
         """Yields images and their prepared batch; a thread prepares the next batch meanwhile.
 
@@ -169,8 +168,8 @@ class Preprocessor:
             images: images as for a call. An iterator is read on demand, so that a source may be
                 larger than memory.
             batch_size: images per batch; the last batch may have fewer.
-            on_error: called with an image that cannot be read and the reason; the image is
-                left out. None raises the reason.
+            on_error: `"raise"`; or an image that cannot be read is left out, by `"skip"` with a
+                warning, or with a call of a function of the image and the error.
 
         Yields:
             The images of a batch in the user's form, and
@@ -180,6 +179,7 @@ class Preprocessor:
             ConfigError: as a call.
         """
         COUNT.check("batch_size", batch_size)
+        leave_out = check_on_error(on_error)
         source = images_in(images, self.channels)
         groups = iter(lambda: list(itertools.islice(source, batch_size)), [])
         for group, results in read_ahead((group, self._prepare(group)) for group in groups):
@@ -187,10 +187,10 @@ class Preprocessor:
             for image, result in zip(group, results, strict=True):
                 if not isinstance(result, ConfigError):
                     readable.append((image.item, result))
-                elif on_error is None:
+                elif leave_out is None:
                     raise result
                 else:
-                    on_error(image.item, result)
+                    leave_out(image.item, result)
             if readable:
                 items, arrays = zip(*readable, strict=True)
                 yield list(items), self.stack(arrays)

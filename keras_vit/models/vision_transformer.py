@@ -2,7 +2,7 @@
 
 import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from keras_vit.models.image_checks import ImageChecks
 from keras_vit.models.inference import Inference, run
 from keras_vit.models.losses import OuterLoss, losses_of_head, probabilities_of
 from keras_vit.models.tokens import Tokens, tokens_of
+from keras_vit.support.arguments import OnError
 from keras_vit.support.fixes import trainer
 from keras_vit.support.habits import MODEL_HABITS, answer_no_config
 
@@ -396,7 +397,7 @@ class VisionTransformer(keras.Model):
         images: Any,
         top: int | None = None,
         batch_size: int = 32,
-        on_error: Callable[[Any, ConfigError], None] | None = None,
+        on_error: OnError = "raise",
     ) -> Iterator[tuple[Any, list[tuple[str, float]]]]:
         """Yields each image in its given form and its most probable labels, as `classify`.
 
@@ -405,8 +406,8 @@ class VisionTransformer(keras.Model):
 
         Args:
             images, top, batch_size: as in `classify`.
-            on_error: called with an image that cannot be read and the reason; the other
-                images are classified. None raises the reason.
+            on_error: `"raise"`; or an image that cannot be read is left out, by `"skip"` with a
+                warning, or with a call of a function of the image and the error.
 
         Raises:
             ConfigError: as `classify`.

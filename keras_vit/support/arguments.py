@@ -7,14 +7,38 @@ it imports Keras. They ask `os.path`, which raises for no name: one that is too 
 # ruff: noqa: PTH110, PTH112, PTH113
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
-from keras_vit.errors import ConfigError, listed
+from keras_vit.errors import ConfigError, listed, shown
+from keras_vit.support.text import log
 
 DATA_SETS = ("tfds", "hf")
 """Beginnings of names that stand for a data set of TensorFlow Datasets or Hugging Face."""
+
+
+OnError: TypeAlias = Literal["raise", "skip"] | Callable[[Any, ConfigError], object]
+"""An image that cannot be read ends the call (`"raise"`), or is left out with a warning (`"skip"`)
+or with a call of a function of the image, in the user's form, and the error."""
+
+
+def check_on_error(on_error: Any) -> Callable[[Any, ConfigError], object] | None:
+    """Returns the function that receives each image that is left out; None if errors are raised.
+
+    Raises:
+        ConfigError: `on_error` is none of the values of `OnError`.
+    """
+    if on_error == "raise":
+        return None
+    if on_error == "skip":
+        return lambda _, error: log.warning("%s Left out.", error)
+    if not callable(on_error):
+        raise ConfigError(
+            f"on_error={shown(on_error)}: expected 'raise', 'skip' or a function of the image and "
+            "the error."
+        )
+    return on_error
 
 
 def is_data_set(name: object) -> bool:

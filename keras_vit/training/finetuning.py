@@ -19,7 +19,7 @@ from keras_vit.images.class_names import expand
 from keras_vit.models.builders import Builder
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.presets.preset_config import PresetConfig
-from keras_vit.support.arguments import check_training
+from keras_vit.support.arguments import OnError, check_training
 from keras_vit.support.backend import require_training
 from keras_vit.support.text import counted
 from keras_vit.training.recipes import Recipe, TransferRecipe
@@ -61,7 +61,7 @@ def finetune(
     split: str = "train",
     validation: float | str | os.PathLike[str] | None = 0.1,
     pixel_range: tuple[float, float] | None = None,
-    on_error: str = "raise",
+    on_error: OnError = "raise",
     progress: bool = False,
     **fields: Any,
 ) -> FinetuneResult:
