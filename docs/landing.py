@@ -124,19 +124,21 @@ def main() -> None:
 def draw(model: keras_vit.VisionTransformer, photo: Image.Image) -> None:
     """Writes landing.webp, and the map of the mug as _static/thumbnail.png."""
     batch = model.preprocessor(photo)
-    by_patch = model.probabilities(batch)[0]  # (144, 6)
+    by_patch = model.probabilities(batch, prepared=True)[0]  # (144, 6)
     best = by_patch.max(axis=0)
     order = np.argsort(-best)
     for k in order:
         print(f"{NAMES[k]:9} {best[k]:.1%}")
     mug = by_patch[:, NAMES.index("mug")]
-    (weights,) = keras_vit.explanation.attention_maps(model, batch, blocks=[-1]).values()
+    (weights,) = keras_vit.explanation.attention_maps(
+        model, batch, blocks=[-1], prepared=True
+    ).values()
     grid = model.config.grid
     maps = {
         "mug": mug.reshape(grid),
         "attention": weights[0, :, mug.argmax()].mean(0).reshape(grid),
     }
-    patches = model.tokens(batch).patches[0]
+    patches = model.tokens(batch, prepared=True).patches[0]
 
     plt.rcParams |= {"font.size": 15, "text.color": INK, "font.family": "DejaVu Sans"}
     figure = plt.figure(figsize=(12, 6.3), facecolor=PAPER)

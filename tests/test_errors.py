@@ -27,12 +27,14 @@ def train(model, folder):
 
 
 CALLS = {
-    "explain": lambda model, _: keras_vit.explain(model, IMAGES),
-    "attention_maps": lambda model, _: keras_vit.explanation.attention_maps(model, IMAGES),
-    "attention_maps of blocks": lambda model, _: keras_vit.explanation.attention_maps(
-        model, IMAGES, [0]
+    "explain": lambda model, _: keras_vit.explain(model, IMAGES, prepared=True),
+    "attention_maps": lambda model, _: keras_vit.explanation.attention_maps(
+        model, IMAGES, prepared=True
     ),
-    "read_tokens": lambda model, _: explanation.read_tokens(model, IMAGES),
+    "attention_maps of blocks": lambda model, _: keras_vit.explanation.attention_maps(
+        model, IMAGES, [0], prepared=True
+    ),
+    "read_tokens": lambda model, _: explanation.read_tokens(model, IMAGES, prepared=True),
     "write_report": lambda model, folder: write_report(model, folder, IMAGES),
     "features": lambda model, _: keras_vit.evaluation.features(model, IMAGES),
     "embed": lambda model, folder: keras_vit.embed(model, ["a.png"], folder / "x.npy"),

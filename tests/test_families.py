@@ -110,7 +110,7 @@ def test_a_training_step_with_remat_gives_the_same_weights(fields):
 def test_attention_maps_have_all_tokens_and_rows_that_sum_to_one(fields):
     """One map per block, image and head."""
     model = random_family(fields)
-    maps = attention_maps(model, IMAGES)
+    maps = attention_maps(model, IMAGES, prepared=True)
     tokens = model.config.num_tokens
     assert {weights.shape for weights in maps.values()} == {(2, 2, tokens, tokens)}
     np.testing.assert_allclose(maps[0].sum(-1), 1, atol=1e-5)
@@ -154,7 +154,7 @@ def test_tokens_splits_the_output_of_a_block(fields):
     model = random_family(fields, image_size=(8, 16), **ONE_BLOCK)
     images = normal(2, 8, 16, 3)
     raw = keras.Model(model.input, model.get_layer("block_0").output).predict(images, verbose=0)
-    found = model.tokens(images, norm=False)
+    found = model.tokens(images, norm=False, prepared=True)
     parts = [found.class_token, found.distillation_token]
     parts = [part[:, None] for part in parts if part is not None]
     parts += [] if found.registers is None else [found.registers]
@@ -162,14 +162,14 @@ def test_tokens_splits_the_output_of_a_block(fields):
     joined = np.concatenate([*parts, found.patches.reshape(2, 8, 16)], axis=1)
     np.testing.assert_array_equal(joined, run(model, images, ["block_0"])["block_0"])
     assert_close(joined, raw)  # where Keras calls the parts of the block one by one
-    for block, tokens in model.tokens(images, blocks=[0, -1]).items():
+    for block, tokens in model.tokens(images, blocks=[0, -1], prepared=True).items():
         assert block == 0
         config = model.config
         is_normed = config.final_norm and not config.numerics.pool_before_norm
         wanted = numpy_of(model.get_layer("encoder_norm")(raw)) if is_normed else raw
         assert_close(tokens.patches.reshape(2, 8, 16), wanted[:, -8:])
     with raises(ConfigError, "there is no block 1"):
-        model.tokens(images, blocks=1)
+        model.tokens(images, blocks=1, prepared=True)
 
 
 @pytest.mark.on_one_backend("torch")
@@ -177,7 +177,7 @@ def test_tokens_splits_the_output_of_a_block(fields):
 def test_read_tokens_gives_the_weight_of_each_token_in_the_pooling(fields):
     """The weights sum to one; applied to the tokens, they give the pooled vector."""
     model = random_family(fields)
-    shares = read_tokens(model, IMAGES)
+    shares = read_tokens(model, IMAGES, prepared=True)
     assert shares.shape == (2, model.config.num_tokens)
     np.testing.assert_allclose(shares.sum(1), 1, atol=1e-5)
     pool = model.get_layer("pool")

@@ -101,7 +101,9 @@ def trained() -> Any:
 def measure(model: Any, batch: np.ndarray, both: np.ndarray) -> None:
     """Prints how often each method finds the right halves, and the areas of the curves."""
     for method in METHODS:
-        maps = [keras_vit.explain(model, batch, both[:, k], method).maps for k in (0, 1)]
+        maps = [
+            keras_vit.explain(model, batch, both[:, k], method, prepared=True).maps for k in (0, 1)
+        ]
         boxes = [[box] * len(batch) for box in (LEFT, RIGHT)]
         share = [share_inside(m, b) > 0.5 for m, b in zip(maps, boxes, strict=True)]
         point = [points_at(m, b) for m, b in zip(maps, boxes, strict=True)]
@@ -166,13 +168,16 @@ def draw(model: Any, batch: np.ndarray, both: np.ndarray, folder: Path) -> None:
     """Writes the pictures of docs/explain.md."""
     folder.mkdir(parents=True, exist_ok=True)
     maps = {
-        str(digit): {m: keras_vit.explain(model, batch[:1], int(digit), m).maps[0] for m in METHODS}
+        str(digit): {
+            m: keras_vit.explain(model, batch[:1], int(digit), m, prepared=True).maps[0]
+            for m in METHODS
+        }
         for digit in both[0]
     }
     figures = {"methods": draw_methods(model.preprocessor.pixels(batch[:1])[0], maps)}
     curves: dict[str, Any] = {}
     for name in ("relevance", "integrated_gradients", "random", "centre"):
-        map_ = keras_vit.explain(model, batch[:60], both[:60, 0], name).maps
+        map_ = keras_vit.explain(model, batch[:60], both[:60, 0], name, prepared=True).maps
         curves[name] = tuple(
             FAITHFULNESS[curve](model, batch[:60], map_, both[:60, 0], baseline=-1)
             for curve in ("deletion", "insertion")

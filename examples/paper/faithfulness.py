@@ -141,7 +141,9 @@ def compare_methods(
     options: dict[str, Any] = {"steps": steps, "baseline": baseline, "batch_size": batch_size}
     faithfulness = {}
     for method in dict.fromkeys((*methods, *BASELINES)):
-        maps = keras_vit.explain(model, images, classes, method, batch_size=batch_size).maps
+        maps = keras_vit.explain(
+            model, images, classes, method, batch_size=batch_size, prepared=True
+        ).maps
         curves = (curve(model, images, maps, classes, **options) for curve in (deletion, insertion))
         faithfulness[method] = Faithfulness(*(float(curve.areas.mean()) for curve in curves))
     return faithfulness

@@ -124,7 +124,7 @@ def token_norms(
     median serves all models.
     """
     blocks = range(model.config.num_layers)
-    tokens: Any = model.tokens(images, blocks, norm=False, batch_size=batch_size)
+    tokens: Any = model.tokens(images, blocks, norm=False, batch_size=batch_size, prepared=True)
     norms = np.stack([np.linalg.norm(tokens[block].patches, axis=-1) for block in blocks])
     medians = np.median(norms, axis=(1, 2, 3), keepdims=True)
     share = (norms > factor * medians).mean(axis=(1, 2, 3))
@@ -232,7 +232,9 @@ def draw(folder: Path) -> None:
         model = VisionTransformer.from_preset("vit_digits", load_weights=word == "trained")
         batch = model.preprocessor(images)
         grid: Any = model.config.grid
-        distances = attention_distance(attention_maps(model, batch), grid, model.config)
+        distances = attention_distance(
+            attention_maps(model, batch, prepared=True), grid, model.config
+        )
         figures = {
             "filters": draw_filters(patch_filters(model)),
             "positions": draw_positions(position_similarity(model)),

@@ -79,7 +79,7 @@ def block_similarity(
 def _kernels(model: VisionTransformer, images: np.ndarray) -> np.ndarray:
     """Returns X X^T of every block without its diagonal, float64 `(blocks, batch, batch)`."""
     blocks = range(model.config.num_layers)
-    tokens: Any = model.tokens(images, blocks, norm=False, batch_size=len(images))
+    tokens: Any = model.tokens(images, blocks, norm=False, batch_size=len(images), prepared=True)
     flat = (tokens[b].patches.reshape(len(images), -1).astype("float64") for b in blocks)
     kernels = np.stack([x @ x.T for x in flat])
     kernels[:, np.arange(len(images)), np.arange(len(images))] = 0

@@ -59,7 +59,9 @@ def run(folder: Path) -> None:
     _step("4. Save", " and reload")
     tuned.save_to_preset(folder / "vit_digits_odd_even")
     reloaded = VisionTransformer.from_preset(folder / "vit_digits_odd_even")
-    difference = np.abs(reloaded.probabilities(images) - tuned.probabilities(images))
+    difference = np.abs(
+        reloaded.probabilities(images, prepared=True) - tuned.probabilities(images, prepared=True)
+    )
     console.print(f"   largest difference of a probability: {difference.max():.1e}")
 
     _step("5. Explain", ": attention, and the parts of two images that decide")

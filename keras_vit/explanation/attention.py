@@ -7,6 +7,7 @@ import numpy as np
 
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.models.config import ViTConfig
+from keras_vit.models.image_checks import prepare
 from keras_vit.models.inference import run
 from keras_vit.models.tokens import block_index, grid_of
 from keras_vit.models.vision_transformer import VisionTransformer
@@ -17,6 +18,8 @@ def attention_maps(
     images: Any,
     blocks: Sequence[int] | None = None,
     batch_size: int = 32,
+    *,
+    prepared: bool = False,
 ) -> dict[int, np.ndarray]:
     """Returns the softmax weights of chosen blocks (Eq. 6).
 
@@ -25,22 +28,25 @@ def attention_maps(
 
     Args:
         model: a `VisionTransformer`.
-        images: a float batch in the model's size and range, see `model.preprocessor`.
+        images: paths, PIL images or arrays, as for `model.preprocessor`.
         blocks: indices of blocks, negative indices from the end; None for all.
         batch_size: images per step.
+        prepared: whether `images` is a batch that `model.preprocessor` has made.
 
     Returns:
         `{block: float32 (batch, heads, tokens, tokens)}`, blocks in the order of the model;
         each row sums to 1.
 
     Raises:
-        ConfigError: the model has no such block.
+        ConfigError: the model has no such block; an image cannot be read; or the images may be a
+            prepared batch, and `prepared` is False.
     """
     depth = expect_model(model).config.num_layers
     blocks = range(depth) if blocks is None else np.ravel(blocks).tolist()
     chosen = sorted({block_index(model, block) for block in blocks})
     stages = {block: f"block_{block}/attention" for block in chosen}
-    maps = run(model, images, list(stages.values()), batch_size)
+    batch = prepare(model, images, prepared)
+    maps = run(model, batch, list(stages.values()), batch_size)
     return {block: maps[stage] for block, stage in stages.items()}
 
 
@@ -79,16 +85,22 @@ def attention_rollout(
     return patches.reshape(-1, *grid)
 
 
-def read_tokens(model: VisionTransformer, images: Any, batch_size: int = 32) -> np.ndarray:
+def read_tokens(
+    model: VisionTransformer, images: Any, batch_size: int = 32, *, prepared: bool = False
+) -> np.ndarray:
     """Returns the share of every token in the input of the head, float32 `(batch, tokens)`.
 
     A class token has the share 1, the tokens of a mean have equal shares, and attention pooling
     gives the weights of its probe (the mean over heads). Each image sums to 1.
 
+    Args:
+        model, images, batch_size, prepared: as for `attention_maps`.
+
     Raises:
-        ConfigError: the model does not pool.
+        ConfigError: the model does not pool; or as `attention_maps`.
     """
-    if expect_model(model).config.pooling != "map":
+    images = prepare(expect_model(model), images, prepared)
+    if model.config.pooling != "map":
         rows, columns = grid_of(model, images)
         shares = share_tokens(model.config, rows * columns + model.config.num_prefix_tokens)
         return np.tile(shares, (len(images), 1))

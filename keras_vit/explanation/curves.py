@@ -43,7 +43,7 @@ def replace_pixels(
     probabilities = []
     for step in range(steps + 1):
         images = np.where(rank < round(step / steps * order.shape[1]), after, before)
-        outputs = model.probabilities(images, batch_size)
+        outputs = model.probabilities(images, batch_size, prepared=True)
         probabilities.append(outputs[np.arange(len(images)), classes])
     return np.stack(probabilities, axis=1)
 

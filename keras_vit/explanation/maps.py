@@ -12,6 +12,7 @@ from keras_vit.explanation.methods import METHODS
 from keras_vit.images.class_names import class_index
 from keras_vit.models.config import ViTConfig
 from keras_vit.models.config.rules import COUNT, choice
+from keras_vit.models.image_checks import prepare
 from keras_vit.models.inference import run
 from keras_vit.models.tokens import grid_of, image_axes
 from keras_vit.models.vision_transformer import VisionTransformer
@@ -43,6 +44,7 @@ def explain(
     method: str = "relevance",
     *,
     batch_size: int = 32,
+    prepared: bool = False,
     **options: Any,
 ) -> Explanation:
     """Returns a map over each image of the evidence for a class.
@@ -68,12 +70,13 @@ def explain(
 
     Args:
         model: a `VisionTransformer`.
-        images: a float batch in the model's size and range, see `model.preprocessor`.
+        images: paths, PIL images or arrays, as for `model.preprocessor`.
         target: the class, by index or label; an integer array `(batch,)` with one class per image;
             None for the predicted class.
         method: a method of the table.
         batch_size: images per step. A step takes as much memory as a training step, and
             `"relevance"` and `"rollout"` also keep the attention weights of all blocks.
+        prepared: whether `images` is a batch that `model.preprocessor` has made.
         **options: options of the method.
 
     Returns:
@@ -81,16 +84,17 @@ def explain(
 
     Raises:
         ConfigError: the method, option, class, block or head is unknown; the model is quantised
-            and the method needs gradients; or the map has NaN, because a weight has.
+            and the method needs gradients; the map has NaN, because a weight has; an image cannot
+            be read; or the images may be a prepared batch, and `prepared` is False.
 
     >>> import numpy as np, keras_vit
     >>> model = keras_vit.VisionTransformer.from_preset("vit_digits")
-    >>> images = model.preprocessor(np.zeros((2, 8, 8), "uint8"))
+    >>> images = np.zeros((2, 8, 8), "uint8")
     >>> keras_vit.explain(model, images, target="3").maps.shape
     (2, 16, 16)
     """
     expect_model(model).config.refuse_packed("An explanation")
-    images = check_batch(images, batch_size)
+    images = check_batch(prepare(model, images, prepared), batch_size)
     choice(*METHODS).check("method", method)
     make, asks_class, gives_pixels = METHODS[method]
     names = list(inspect.signature(make).parameters)[1:]

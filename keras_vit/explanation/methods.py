@@ -49,8 +49,8 @@ def attention(
         if block == "pool":
             read = probe_weights(model, images, len(images))[:, chosen].mean(axis=1)
         else:
-            (weights,) = attention_maps(model, images, [index], len(images)).values()
-            shares = read_tokens(model, images, len(images))
+            (weights,) = attention_maps(model, images, [index], len(images), prepared=True).values()
+            shares = read_tokens(model, images, len(images), prepared=True)
             read = np.einsum("bt,btk->bk", shares, weights[:, chosen].mean(axis=1))
         return _patches(model, images, read)
 
@@ -61,8 +61,8 @@ def rollout(model: VisionTransformer) -> OneBatch:
     """Attention through all blocks (Abnar and Zuidema 2020)."""
 
     def run(images: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        maps = attention_maps(model, images, batch_size=len(images))
-        shares = read_tokens(model, images, len(images))
+        maps = attention_maps(model, images, batch_size=len(images), prepared=True)
+        shares = read_tokens(model, images, len(images), prepared=True)
         return attention_rollout(maps, grid_of(model, images), shares)
 
     return run

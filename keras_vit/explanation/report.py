@@ -146,12 +146,15 @@ def _explain_all(
     model: VisionTransformer, batch: np.ndarray, methods: Sequence[str], targets: Sequence[int]
 ) -> list[dict[str, Any]]:
     """Returns predictions, maps, curves and attention of each image, as the page shows them."""
-    outputs = model.probabilities(batch)
+    outputs = model.probabilities(batch, prepared=True)
     class_names = model.class_names or tuple(map(str, range(model.config.num_classes)))
     ranked = np.argsort(-outputs, axis=1, kind="stable")[:, :2].astype("int32")
     classes = np.tile(np.asarray(targets, "int32"), (len(batch), 1)) if targets else ranked
-    maps = [{name: explain(model, batch, column, name) for name in methods} for column in classes.T]
-    baselines = {name: explain(model, batch, None, name) for name in BASELINES}
+    maps = [
+        {name: explain(model, batch, column, name, prepared=True) for name in methods}
+        for column in classes.T
+    ]
+    baselines = {name: explain(model, batch, None, name, prepared=True) for name in BASELINES}
     grey_batch = np.full_like(batch, grey(model))
     starts_and_ends = ((batch, grey_batch), (blur(model, batch), batch))  # deletion, insertion
     curves = {
@@ -203,7 +206,10 @@ def _explain_all(
 def _attention(model: VisionTransformer, image: np.ndarray, room: int) -> dict[str, Any]:
     """Returns the attention of the head's input, in every block and head, and of each patch."""
     prefix = model.config.num_prefix_tokens
-    maps, shares = attention_maps(model, image), read_tokens(model, image)
+    maps, shares = (
+        attention_maps(model, image, prepared=True),
+        read_tokens(model, image, prepared=True),
+    )
     read = {
         f"block {block}": np.einsum("bt,bhtk->bhk", shares, weights)[0]
         for block, weights in maps.items()

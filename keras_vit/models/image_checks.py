@@ -11,6 +11,7 @@ import keras
 import numpy as np
 
 from keras_vit.errors import ConfigError
+from keras_vit.images.inputs import as_array
 from keras_vit.models.config import ViTConfig
 from keras_vit.support.text import warn
 
@@ -20,6 +21,8 @@ elif keras.backend.backend() == "jax":
     import jax
 
 _CHECKED_IMAGES = 8
+_LARGEST_PREPARED = 3
+"""No protocol gives larger values: white is 2.64 by ImageNet's mean and deviation."""
 
 
 class ImageChecks:
@@ -83,6 +86,42 @@ class ImageChecks:
         if warning := _doubt(*pixels, self._config.rescale):
             self._has_warned = True
             warn(warning)
+
+
+def prepare(model: Any, images: Any, prepared: bool) -> Any:
+    """Returns the batch that a model takes.
+
+    Args:
+        model: a `VisionTransformer`.
+        images: images as for `model.preprocessor`; or a batch that it has prepared.
+        prepared: whether `images` is such a batch, which is returned as it is.
+
+    Raises:
+        ConfigError: an image cannot be read; or `prepared` is False and the array could be a
+            prepared batch: it has the model's shape, and floats that are no pixels, because some
+            are negative or the largest lies between 1 and 3.
+    """
+    if prepared:
+        return images
+    shape = tuple(getattr(images, "shape", ()))
+    if shape and "float" in str(images.dtype) and _fits(shape, model):
+        low, high = _least_and_largest(images)
+        if low < 0 or 1 < high <= _LARGEST_PREPARED:
+            raise ConfigError(
+                f"images {shape} has floats from {low:g} to {high:g}: a prepared batch? Give "
+                "prepared=True for a batch of model.preprocessor, or pixels: floats in [0, 1], or "
+                "integers."
+            )
+    return model.preprocessor(images)
+
+
+def _fits(shape: tuple[int, ...], model: Any) -> bool:
+    return refusal(shape, model.config, model.data_format) is None
+
+
+def _least_and_largest(images: Any) -> tuple[float, float]:
+    values = as_array(images)
+    return float(np.min(values, initial=0)), float(np.max(values, initial=0))
 
 
 def refusal(shape: tuple[int | None, ...], config: ViTConfig, data_format: str) -> str | None:
@@ -151,7 +190,7 @@ def _pixels_of(images: Any) -> tuple[str, float] | None:
     except (RuntimeError, TypeError, ValueError):  # without storage, or wrapped by torch.func
         return None
     low, high = float(np.min(first, initial=0)), float(np.max(first, initial=0))
-    return f"pixels up to {high:g}" if low == 0 and 3 < high <= 255.5 else "", low
+    return f"pixels up to {high:g}" if low == 0 and _LARGEST_PREPARED < high <= 255.5 else "", low
 
 
 def _doubt(kind: str, low: float, rescales: bool) -> str | None:

@@ -25,7 +25,7 @@ from keras_vit.models.config import ImageSize, ViTConfig
 from keras_vit.models.config.rules import COUNT, choice
 from keras_vit.models.config.variants import VARIANTS
 from keras_vit.models.graph import Graph, Stages
-from keras_vit.models.image_checks import ImageChecks
+from keras_vit.models.image_checks import ImageChecks, prepare
 from keras_vit.models.inference import Inference, run
 from keras_vit.models.losses import OuterLoss, losses_of_head, probabilities_of
 from keras_vit.models.tokens import Tokens, tokens_of
@@ -415,25 +415,30 @@ class VisionTransformer(keras.Model):
         self.config.demand_classes("classify")
         COUNT.check("top", 1 if top is None else top)
         for items, batch in self.preprocessor.batches(images, batch_size, on_error):
-            shares = self.probabilities(batch, batch_size)
+            shares = self.probabilities(batch, batch_size, prepared=True)
             answers = top_labels(shares, self.class_names, top, self.thresholds)
             yield from zip(items, answers, strict=True)
 
-    def probabilities(self, images: Any, batch_size: int | None = None) -> np.ndarray:
+    def probabilities(
+        self, images: Any, batch_size: int | None = None, *, prepared: bool = False
+    ) -> np.ndarray:
         """Returns the probability of each class, float32 `(batch, num_classes)`.
 
         They are the softmax of the logits; with `thresholds`, the sigmoid of each logit.
 
         Args:
-            images: a float batch in the model's size and range, see `preprocessor`.
+            images: paths, PIL images or arrays, as for `preprocessor`.
             batch_size: images per step; None for all in one step.
+            prepared: whether `images` is a batch that `preprocessor` has made.
 
         Raises:
-            ConfigError: the model predicts numbers.
+            ConfigError: the model predicts numbers; an image cannot be read; or the images may be
+                a prepared batch, and `prepared` is False.
         """
         if self.config.regression:
             self.config.demand_classes("probabilities")
-        outputs: np.ndarray = run(self, images, batch_size=batch_size)
+        batch = prepare(self, images, prepared)
+        outputs: np.ndarray = run(self, batch, batch_size=batch_size)
         if self.config.classifier_activation is None:
             outputs = probabilities_of(outputs, by_class=self.thresholds is not None)
         return outputs
@@ -445,16 +450,18 @@ class VisionTransformer(keras.Model):
         *,
         norm: bool = True,
         batch_size: int = 32,
+        prepared: bool = False,
     ) -> Tokens | dict[int, Tokens]:
         """Returns the tokens of blocks by kind: dense features, one vector for every patch.
 
         Args:
-            images: a float batch in the model's size and range, see `preprocessor`.
+            images: paths, PIL images or arrays, as for `preprocessor`.
             blocks: index of a block, negative from the end, or several indices.
             norm: whether the norm behind the last block is applied to every chosen block
                 (timm's `forward_intermediates`). It has no effect for a model without that
                 norm, or with the norm behind the mean.
             batch_size: images per step.
+            prepared: whether `images` is a batch that `preprocessor` has made.
 
         Returns:
             `Tokens`: `class_token` and `distillation_token` `(batch, hidden_size)`, `registers`
@@ -462,9 +469,10 @@ class VisionTransformer(keras.Model):
             `patches` `(batch, rows, columns, hidden_size)`. `{block: Tokens}` for several.
 
         Raises:
-            ConfigError: an index is outside the model's blocks.
+            ConfigError: an index is outside the model's blocks; an image cannot be read; or the
+                images may be a prepared batch, and `prepared` is False.
         """
-        return tokens_of(self, images, blocks, norm, batch_size)
+        return tokens_of(self, prepare(self, images, prepared), blocks, norm, batch_size)
 
     def with_head(
         self,

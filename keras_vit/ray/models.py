@@ -223,7 +223,7 @@ class Classify(_PerImage):
         self._top = top
 
     def _compute(self, images: np.ndarray, size: int) -> Sequence[Any]:
-        shares = self.model.probabilities(images, size)
+        shares = self.model.probabilities(images, size, prepared=True)
         return top_labels(shares, self.model.class_names, self._top, self.model.thresholds)
 
     def _columns(self, answers: Sequence[Any]) -> dict[str, Any]:

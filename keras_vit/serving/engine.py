@@ -52,10 +52,12 @@ class Engine:
         self._max_batch = settings.max_batch
         self.stage = chosen = stage_of(model, stage, pooling)
         self.functions: dict[str, Function] = {
-            "classify": lambda batch: model.probabilities(batch, settings.max_batch),
+            "classify": lambda batch: model.probabilities(batch, settings.max_batch, prepared=True),
             "embed": lambda batch: run(model, batch, [chosen], settings.max_batch)[chosen],
             # One image at a time: the attention weights of all blocks take much memory.
-            "attention": lambda batch: explain(model, batch, method="rollout", batch_size=1).maps,
+            "attention": lambda batch: (
+                explain(model, batch, method="rollout", batch_size=1, prepared=True).maps
+            ),
         }
 
     def warm_up(self) -> None:

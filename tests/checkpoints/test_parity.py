@@ -79,7 +79,7 @@ def test_attention_weights_equal_the_reference(name):
     """`attention_maps` against the softmax weights of the reference."""
     want = expected(name)
     blocks = {int(key[-2:]): value for key, value in want.items() if key.startswith("attention_")}
-    got = attention_maps(load_case(name), want["image"], blocks=tuple(blocks))
+    got = attention_maps(load_case(name), want["image"], blocks=tuple(blocks), prepared=True)
     for block, value in blocks.items():
         assert relative_error(got[block], value) <= CASES[name]["tolerance_tokens"]
 

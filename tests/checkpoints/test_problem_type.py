@@ -99,7 +99,7 @@ def test_a_model_of_numbers_refuses_to_classify_and_names_the_fix(tmp_path):
     with pytest.raises(ConfigError, match=r"classify needs classes.*model\.predict"):
         model.classify(np.zeros((16, 16, 3), "uint8"))
     with pytest.raises(ConfigError, match="probabilities needs classes"):
-        model.probabilities(IMAGES)
+        model.probabilities(IMAGES, prepared=True)
     with pytest.raises(ConfigError, match="this model has regression=True"):
         model.thresholds = 0.5
     with pytest.raises(ConfigError, match=r"expected targets \(4, 2\)"):

@@ -131,7 +131,7 @@ def test_the_tower_of_a_whole_model_has_the_same_tokens(class_name, tmp_path):
     theirs.save_pretrained(tmp_path)
     want = outputs(theirs.get_submodule(PARTS[class_name])).last_hidden_state.numpy()
     model = checkpoints.load(tmp_path)
-    tokens = model.tokens(IMAGE)
+    tokens = model.tokens(IMAGE, prepared=True)
     rows = [numpy_of(tokens.patches).reshape(2, 16, 24)]
     if tokens.class_token is not None:
         rows.insert(0, numpy_of(tokens.class_token)[:, None])

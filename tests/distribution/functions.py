@@ -46,12 +46,12 @@ def outputs(model: Any, count: int, folder: Path, out: Path) -> list[np.ndarray]
     return [
         run(model, images, batch_size=8),
         np.array([[p for _, p in sorted(row)] for row in model.classify(PICTURES[:count])]),
-        model.tokens(images, batch_size=8).patches,
+        model.tokens(images, batch_size=8, prepared=True).patches,
         keras_vit.evaluation.features(
             model, images, batch_size=8, cache=out.with_suffix(".cache")
         ).values,
         np.array([scores.top1, scores.loss, scores.calibration_error]),
         np.load(out),
-        keras_vit.explanation.attention_maps(model, images)[0],
-        keras_vit.explain(model, images).patches,
+        keras_vit.explanation.attention_maps(model, images, prepared=True)[0],
+        keras_vit.explain(model, images, prepared=True).patches,
     ]

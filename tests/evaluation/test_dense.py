@@ -40,7 +40,7 @@ def patches_of(model, images, blocks, class_token=False):
     batch = np.stack(squash).astype("float32") / 127.5 - 1
     if model.data_format == "channels_first":
         batch = np.moveaxis(batch, -1, 1)
-    tokens = model.tokens(batch, blocks).values()
+    tokens = model.tokens(batch, blocks, prepared=True).values()
     features = [t.patches for t in tokens]
     if class_token:
         features += [np.broadcast_to(t.class_token[:, None, None], t.patches.shape) for t in tokens]

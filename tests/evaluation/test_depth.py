@@ -37,7 +37,7 @@ def reference(model, image, arrays, blocks, size, max_depth):
     torch = pytest.importorskip("torch")
     squashed = np.asarray(Image.fromarray(image).resize((SIDE, SIDE), Image.BILINEAR))
     batch = squashed[None].astype("float32") / 127.5 - 1
-    tokens = model.tokens(batch, blocks, norm=False)
+    tokens = model.tokens(batch, blocks, norm=False, prepared=True)
     inputs = []
     for block in blocks:
         patches = torch.tensor(tokens[block].patches).permute(0, 3, 1, 2).double()

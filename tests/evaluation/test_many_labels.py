@@ -41,7 +41,7 @@ def labels():
 def test_scores_are_those_of_scikit_learn(model, images, labels):
     """A class without images has no score and does not count in the means."""
     scores = evaluate(model, (images, labels), batch_size=16)
-    shares = model.probabilities(images).astype("float64")
+    shares = model.probabilities(images, prepared=True).astype("float64")
     has_images, taken = slice(CLASSES - 1), shares >= model.thresholds
     precision = average_precision_score(labels[:, has_images], shares[:, has_images], average=None)
     f1 = f1_score(labels[:, has_images], taken[:, has_images], average=None, zero_division=0)
@@ -71,7 +71,7 @@ def test_equal_scores_rank_as_one_in_the_average_precision():
 def test_chosen_thresholds_have_the_highest_f1_of_all(model, images, labels):
     """No other threshold of any class is better; a class without images keeps its threshold."""
     chosen = choose_thresholds(model, (images, labels))
-    shares = model.probabilities(images)
+    shares = model.probabilities(images, prepared=True)
     for k in range(CLASSES - 1):
         best = f1_score(labels[:, k], shares[:, k] >= chosen[k])
         others = [f1_score(labels[:, k], shares[:, k] >= value) for value in shares[:, k]]
@@ -99,12 +99,14 @@ def test_class_names_of_the_data_find_their_thresholds(model, images, labels):
 
 def test_classify_returns_all_labels_above_their_threshold(model, images):
     """The most probable first; `top` limits them, and an image may have none."""
-    shares = model.probabilities(images)
+    shares = model.probabilities(images, prepared=True)
     logits = model.inference.run(model, images, ["logits"])["logits"]
     np.testing.assert_allclose(shares, 1 / (1 + np.exp(-logits)), rtol=1e-6)
     pixels = list(model.preprocessor.pixels(images))
     for answer, row in zip(
-        model.classify(pixels), model.probabilities(model.preprocessor(pixels)), strict=True
+        model.classify(pixels),
+        model.probabilities(model.preprocessor(pixels), prepared=True),
+        strict=True,
     ):
         expected = sorted(np.flatnonzero(row >= model.thresholds), key=lambda k: -row[k])
         assert [label for label, _ in answer] == [str(k) for k in expected]
@@ -160,7 +162,7 @@ def test_a_single_logit_is_a_sigmoid_everywhere():
     pixels = np.random.default_rng(3).integers(0, 256, (6, 16, 16, 3), "uint8")
     logits = numpy_of(model(model.preprocessor(pixels)))[:, 0]
     expected = 1 / (1 + np.exp(-logits))
-    shares = model.probabilities(model.preprocessor(pixels))[:, 0]
+    shares = model.probabilities(model.preprocessor(pixels), prepared=True)[:, 0]
     np.testing.assert_allclose(shares, expected, rtol=1e-5)
     assert [len(answer) for answer in model.classify(pixels)] == (expected >= 0.5).tolist()
     labels = (logits > 0)[:, None]

@@ -78,7 +78,7 @@ def test_compare_methods_gives_the_mean_areas_of_methods_and_baselines():
     model, images = random_tiny(), normal(2, 16, 16, 3)
     areas = EXAMPLE["compare_methods"](model, images, 3, ("relevance", "rollout"), steps=4)
     assert list(areas) == ["relevance", "rollout", "random", "centre"]
-    maps = explain(model, images, 3, "relevance").maps
+    maps = explain(model, images, 3, "relevance", prepared=True).maps
     assert areas["relevance"].deletion == deletion(model, images, maps, 3, steps=4).areas.mean()
     assert areas["relevance"].insertion == insertion(model, images, maps, 3, steps=4).areas.mean()
 

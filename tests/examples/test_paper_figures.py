@@ -58,7 +58,7 @@ def test_attention_distance_is_a_mean_weighted_by_attention():
     """In pixels between the centres of patches; registers are left out."""
     model = random_tiny(image_size=(16, 24), patch_size=(8, 4), num_registers=2)
     images = normal(2, 16, 24, 3)
-    maps = attention_maps(model, images)
+    maps = attention_maps(model, images, prepared=True)
     found = attention_distance(maps, model.config.grid, model.config)
     total = np.zeros(2)
     for image in range(2):

@@ -12,9 +12,9 @@ def test_attention_maps_of_chosen_blocks_equal_those_of_all_blocks():
     """Negative indices count from the end, blocks come in the model's order, rows sum to one."""
     model = random_tiny(num_layers=11)
     images = normal(5, 16, 16, 3)
-    every = attention_maps(model, images)
+    every = attention_maps(model, images, prepared=True)
     assert list(every) == list(range(11))
-    chosen = attention_maps(model, images, blocks=(-1, 2), batch_size=2)
+    chosen = attention_maps(model, images, blocks=(-1, 2), batch_size=2, prepared=True)
     assert list(chosen) == [2, 10]
     for block, weights in chosen.items():
         assert (weights.shape, weights.dtype) == ((5, 2, 5, 5), np.float32)
@@ -25,4 +25,4 @@ def test_attention_maps_of_chosen_blocks_equal_those_of_all_blocks():
 def test_an_unknown_block_is_refused_by_its_number():
     """The message names the number of blocks."""
     with pytest.raises(ConfigError, match="there is no block 2; the model has 2"):
-        attention_maps(random_tiny(num_layers=2), normal(1, 16, 16, 3), blocks=[2])
+        attention_maps(random_tiny(num_layers=2), normal(1, 16, 16, 3), blocks=[2], prepared=True)

@@ -58,7 +58,7 @@ def case(request):
 def test_relevance_equals_the_reference(case):
     """Gradient times attention through all blocks, combined as the head combines tokens."""
     model, images, reference = case
-    result = explain(model, images, np.array([3, 1]))
+    result = explain(model, images, np.array([3, 1]), prepared=True)
     assert_close(result.patches.reshape(2, -1), reference.relevance())
     assert result.maps.shape == (2, *images_size(model, images))
     assert result.classes.tolist() == [3, 1]
@@ -67,7 +67,7 @@ def test_relevance_equals_the_reference(case):
 def test_gradcam_equals_the_reference(case):
     """The tokens that enter the first block, weighted by their mean gradient."""
     model, images, reference = case
-    result = explain(model, images, np.array([3, 1]), "gradcam", block=0)
+    result = explain(model, images, np.array([3, 1]), "gradcam", block=0, prepared=True)
     assert_close(result.patches.reshape(2, -1), reference.gradcam(0))
 
 
@@ -79,7 +79,9 @@ def images_size(model, images):
 def test_integrated_gradients_equal_the_reference(name):
     """From a black image to the image, summed over channels; patches sum their pixels."""
     model, images, reference = made(MODELS[name])
-    result = explain(model, images, np.array([3, 1]), "integrated_gradients", steps=3)
+    result = explain(
+        model, images, np.array([3, 1]), "integrated_gradients", steps=3, prepared=True
+    )
     expected = reference.integrated_gradients(-1, 3)
     assert_close(result.maps, expected)
     assert_close(result.patches.sum((1, 2)), expected.sum((1, 2)), 1e-4)
@@ -92,7 +94,7 @@ def test_integrated_gradients_of_a_hybrid_sum_to_the_rise_of_the_score():
     start = 0.5 * normal(24, 16, 3, seed=5)  # unequal pixels, for which max pooling has no ties
     images = start + 0.1 * images
     options = {"steps": 200, "baseline": start}
-    result = explain(model, images, 3, "integrated_gradients", **options)
+    result = explain(model, images, 3, "integrated_gradients", **options, prepared=True)
     high, low = (model.predict(x, verbose=0)[0, 3] for x in (images, start[None]))
     np.testing.assert_allclose(result.maps.sum(), high - low, rtol=3e-2)
 
@@ -101,7 +103,7 @@ def test_integrated_gradients_of_a_hybrid_sum_to_the_rise_of_the_score():
 def test_occlusion_is_the_fall_of_the_score_for_each_black_square(name):
     """Squares of 8 pixels."""
     model, images, _ = made(MODELS[name])
-    result = explain(model, images, np.array([3, 1]), "occlusion")
+    result = explain(model, images, np.array([3, 1]), "occlusion", prepared=True)
     height, width = images_size(model, images)
     whole = model.predict(images, verbose=0)
     for r in range(height // 8):
@@ -118,13 +120,16 @@ def test_occlusion_is_the_fall_of_the_score_for_each_black_square(name):
 def test_attention_and_rollout_equal_their_definitions(name):
     """From the tokens that the head reads, through one block and head, or through all blocks."""
     model, images, _ = made(MODELS[name])
-    maps, reads = attention_maps(model, images), read_tokens(model, images)
+    maps, reads = (
+        attention_maps(model, images, prepared=True),
+        read_tokens(model, images, prepared=True),
+    )
     skip = model.config.num_prefix_tokens
-    result = explain(model, images, method="attention", block=-1, head=1)
+    result = explain(model, images, method="attention", block=-1, head=1, prepared=True)
     last = np.einsum("bt,btk->bk", reads, maps[model.config.num_layers - 1][:, 1])
     assert_close(result.patches.reshape(2, -1), last[:, skip:])
     assert result.classes is None
-    result = explain(model, images, method="rollout")
+    result = explain(model, images, method="rollout", prepared=True)
     product = np.eye(maps[0].shape[-1])
     for weights in maps.values():
         weights = weights.mean(1) + np.eye(weights.shape[-1])
@@ -139,9 +144,9 @@ def test_attention_of_a_map_head_is_that_of_its_probe():
     model, images, reference = made(MODELS["map"])
     reference.encoder(reference.z)
     probe = reference.attention[-1].detach().numpy()[:, :, 0]
-    result = explain(model, images, method="attention")
+    result = explain(model, images, method="attention", prepared=True)
     assert_close(result.patches.reshape(2, -1), probe.mean(1))
-    result = explain(model, images, method="attention", head=1)
+    result = explain(model, images, method="attention", head=1, prepared=True)
     assert_close(result.patches.reshape(2, -1), probe[:, 1])
 
 
@@ -150,7 +155,9 @@ def test_the_batch_size_does_not_change_the_maps():
     """Also with a smaller last batch."""
     model, images, _ = made({"num_layers": 1})
     images = np.concatenate([images, images[::-1], images[:1]])
-    whole, parts = (explain(model, images, 2, batch_size=size).maps for size in (5, 2))
+    whole, parts = (
+        explain(model, images, 2, batch_size=size, prepared=True).maps for size in (5, 2)
+    )
     np.testing.assert_allclose(whole, parts, atol=1e-6)
 
 
@@ -160,16 +167,16 @@ def test_a_target_is_an_index_a_label_or_the_prediction():
     labels = ("tench, Tinca tinca", "crane", "crane", "7", "cat")
     model, images = random_tiny(class_names=labels), normal(2, 16, 16, 3)
     for target, index in ((4, 4), ("cat", 4), ("Tinca tinca", 0), ("7", 3), ("2", 2)):
-        assert explain(model, images, target).classes.tolist() == [index] * 2
+        assert explain(model, images, target, prepared=True).classes.tolist() == [index] * 2
     predicted = model.predict(images, verbose=0).argmax(-1)
-    np.testing.assert_array_equal(explain(model, images).classes, predicted)
+    np.testing.assert_array_equal(explain(model, images, prepared=True).classes, predicted)
 
 
 @not_by_backend
 def test_a_pixel_has_the_value_of_its_patch():
     """The map is not interpolated; pixels that fill no patch have the value zero."""
     model = random_tiny(image_size=None, position_grid=(2, 2))
-    result = explain(model, normal(1, 19, 16, 3), 0)
+    result = explain(model, normal(1, 19, 16, 3), 0, prepared=True)
     np.testing.assert_array_equal(result.maps[0, :16], result.patches[0].repeat(8, 0).repeat(8, 1))
     assert not result.maps[0, 16:].any()
 
@@ -178,10 +185,12 @@ def test_a_pixel_has_the_value_of_its_patch():
 def test_the_baselines_random_and_centre():
     """Random maps follow their seed; the map "centre" is highest in the middle."""
     model, images = random_tiny(image_size=40), normal(2, 40, 40, 3)
-    one, same, other = (explain(model, images, method="random", seed=s).patches for s in (1, 1, 2))
+    one, same, other = (
+        explain(model, images, method="random", seed=s, prepared=True).patches for s in (1, 1, 2)
+    )
     np.testing.assert_array_equal(one, same)
     assert not np.allclose(one, other)
-    centre = explain(model, images, method="centre").patches[0]
+    centre = explain(model, images, method="centre", prepared=True).patches[0]
     assert np.unravel_index(centre.argmax(), (5, 5)) == (2, 2)
     np.testing.assert_allclose(centre, centre[::-1, ::-1], atol=1e-6)
 
@@ -190,15 +199,15 @@ def test_the_baselines_random_and_centre():
 def test_a_model_of_features_has_attention_and_no_classes():
     """Attention and rollout need no class; the message of the other methods names num_classes."""
     model, images = random_tiny(num_classes=0), normal(1, 16, 16, 3)
-    assert explain(model, images, method="rollout").classes is None
+    assert explain(model, images, method="rollout", prepared=True).classes is None
     with pytest.raises(ConfigError, match=r"one prediction per image; .* num_classes=0"):
-        explain(model, images)
+        explain(model, images, prepared=True)
 
 
 def test_an_attention_layer_of_the_user_is_explained():
     """A changed layer changes the map; a layer without attention weights is refused."""
     model, images = random_tiny(), normal(1, 16, 16, 3)
-    before = explain(model, images, 0).maps
+    before = explain(model, images, 0, prepared=True).maps
     attention = model.get_layer("block_0").attention
 
     class Doubled(type(attention)):
@@ -206,11 +215,11 @@ def test_an_attention_layer_of_the_user_is_explained():
             return 2 * super().call(inputs, **options)
 
     attention.__class__ = Doubled
-    after = explain(model, images, 0).maps
+    after = explain(model, images, 0, prepared=True).maps
     assert not np.allclose(before, after)
     type(attention).call = lambda self, inputs, **options: inputs
     with pytest.raises(ConfigError, match="block_0 computed no attention weights"):
-        explain(model, images, 0)
+        explain(model, images, 0, prepared=True)
 
 
 @pytest.mark.on_one_backend("jax")
@@ -219,18 +228,18 @@ def test_a_fit_in_another_thread_does_not_disturb_an_explanation(method):
     """Its first step has taken the weights out of the model, and the map reads their new values."""
     model, pauses, images = random_tiny(), Pauses(), 0.1 * normal(2, 16, 16, 3)
     model.compile(keras.optimizers.SGD(0.1), "auto")
-    before = explain(model, images, 0, method).maps
+    before = explain(model, images, 0, method, prepared=True).maps
     fit = {"verbose": 0, "callbacks": [pauses]}
     training = Thread(target=lambda: model.fit(images, np.arange(2), **fit))
     training.start()
     try:
         assert pauses.reached.wait(60)
-        during = explain(model, images, 0, method).maps
+        during = explain(model, images, 0, method, prepared=True).maps
     finally:
         pauses.go_on.set()
     training.join()
     assert np.abs(during - before).max() > 0
-    assert_close(during, explain(model, images, 0, method).maps)
+    assert_close(during, explain(model, images, 0, method, prepared=True).maps)
 
 
 @pytest.mark.parametrize("method", ["relevance", "gradcam", "rollout"])
@@ -241,7 +250,7 @@ def test_a_call_of_the_user_without_stages_is_refused_by_its_name(method):
 
     model = Doubled(random_tiny(num_layers=1).config)
     with pytest.raises(ConfigError, match="Doubled.call takes no `stages`"):
-        explain(model, normal(1, 16, 16, 3), 0, method)
+        explain(model, normal(1, 16, 16, 3), 0, method, prepared=True)
 
 
 @not_by_backend
@@ -251,7 +260,7 @@ def test_maps_under_mixed_precision_are_float32():
     half = keras_vit.VisionTransformer(model.config, dtype="mixed_bfloat16")
     half.set_weights(model.get_weights())
     images = normal(2, 16, 16, 3)
-    whole, mixed = (explain(m, images, 1).patches for m in (model, half))
+    whole, mixed = (explain(m, images, 1, prepared=True).patches for m in (model, half))
     assert mixed.dtype == np.float32
     assert_close(mixed, whole, 0.1)
 
@@ -260,7 +269,7 @@ def refused(message, model=None, images=None, **arguments):
     model = model or random_tiny(class_names=tuple("abcde"))
     images = normal(1, 16, 16, 3) if images is None else images
     with pytest.raises(ConfigError, match=message):
-        explain(model, images, **arguments)
+        explain(model, images, **arguments, prepared=True)
 
 
 @not_by_backend
@@ -305,11 +314,13 @@ def test_a_quantised_model_has_attention_and_no_gradients():
     model = random_tiny()
     model.quantize("int8")
     refused("needs gradients, and the quantised block_0/.* has none", model, target=0)
-    assert np.isfinite(explain(model, normal(1, 16, 16, 3), method="rollout").maps).all()
+    assert np.isfinite(
+        explain(model, normal(1, 16, 16, 3), method="rollout", prepared=True).maps
+    ).all()
 
 
 @pytest.mark.parametrize("head", ["a", -1, 0.5])
 def test_a_head_that_is_no_index_is_refused(head):
     """Text ended in Python's error of a comparison; the message quotes what it found."""
     with pytest.raises(ConfigError, match=f"head={head!r}: there is no such head"):
-        explain(random_tiny(), normal(1, 16, 16, 3), 0, "attention", head=head)
+        explain(random_tiny(), normal(1, 16, 16, 3), 0, "attention", head=head, prepared=True)

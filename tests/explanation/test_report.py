@@ -60,7 +60,7 @@ def test_the_page_in_a_browser(browser, report):
 
     status = viewers[0].find_elements("css selector", "output")[1]
     assert status.text.startswith("block 4, mean of 4 heads: attention of what the head reads.")
-    maps = attention_maps(model, model.preprocessor(paths[:1]))
+    maps = attention_maps(model, model.preprocessor(paths[:1]), prepared=True)
     set_value = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input'))"
     block, head = viewers[0].find_elements("css selector", "input")
     browser.execute_script(set_value, block, 2)

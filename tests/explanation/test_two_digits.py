@@ -36,7 +36,7 @@ def test_the_map_of_a_digit_leans_to_its_half(program, pictures):
     model, batch, (left, right) = pictures
     half = [(0, 0, 16, 16)] * len(batch)
     of_left, of_right = (
-        program["share_inside"](explain(model, batch, target).maps, half)
+        program["share_inside"](explain(model, batch, target, prepared=True).maps, half)
         for target in (left, right)
     )
     assert np.mean(of_left > of_right) >= 0.8

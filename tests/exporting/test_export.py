@@ -576,7 +576,9 @@ def test_probabilities_of_many_labels_are_sigmoids():
     plan = dataclasses.replace(plan_of("float32"), prepares="nothing")
     graph = ExportGraph(model, plan)
     images = np.random.default_rng(0).standard_normal((2, 16, 16, 3)).astype("float32")
-    np.testing.assert_allclose(graph.answers(images), model.probabilities(images), rtol=1e-5)
+    np.testing.assert_allclose(
+        graph.answers(images), model.probabilities(images, prepared=True), rtol=1e-5
+    )
     assert graph.facts()["thresholds"] == (0.25,) * 5
 
 

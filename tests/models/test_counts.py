@@ -22,10 +22,12 @@ def test_a_batch_size_that_is_no_positive_int_is_refused(model, wrong):
     message = r"batch_size must be a positive int, found"
     calls = [
         lambda: model.classify(np.zeros((16, 16, 3)), batch_size=wrong),
-        lambda: model.tokens(IMAGES, batch_size=wrong),
-        lambda: model.probabilities(IMAGES, wrong),
-        lambda: keras_vit.explain(model, IMAGES, batch_size=wrong),
-        lambda: keras_vit.explanation.attention_maps(model, IMAGES, batch_size=wrong),
+        lambda: model.tokens(IMAGES, batch_size=wrong, prepared=True),
+        lambda: model.probabilities(IMAGES, wrong, prepared=True),
+        lambda: keras_vit.explain(model, IMAGES, batch_size=wrong, prepared=True),
+        lambda: keras_vit.explanation.attention_maps(
+            model, IMAGES, batch_size=wrong, prepared=True
+        ),
         lambda: keras_vit.evaluation.features(model, IMAGES, batch_size=wrong),
     ]
     for call in calls:
@@ -37,7 +39,7 @@ def test_other_numbers_are_refused_by_the_names_of_their_arguments(model):
     with pytest.raises(ConfigError, match="top must be a positive int, found '3'"):
         model.classify(np.zeros((16, 16, 3)), top="3")
     with pytest.raises(ConfigError, match="steps must be a positive int, found 1.5"):
-        keras_vit.explain(model, IMAGES, method="integrated_gradients", steps=1.5)
+        keras_vit.explain(model, IMAGES, method="integrated_gradients", steps=1.5, prepared=True)
     with pytest.raises(
         ConfigError, match="learning_rate must be a positive number or None, found 'x'"
     ):
@@ -51,11 +53,15 @@ def test_other_numbers_are_refused_by_the_names_of_their_arguments(model):
 
 
 def test_a_block_is_an_int_of_python_or_numpy(model):
-    expected = model.tokens(IMAGES, 1).patches
-    np.testing.assert_array_equal(model.tokens(IMAGES, np.int64(1)).patches, expected)
-    assert list(keras_vit.explanation.attention_maps(model, IMAGES, np.arange(2))) == [0, 1]
+    expected = model.tokens(IMAGES, 1, prepared=True).patches
+    np.testing.assert_array_equal(
+        model.tokens(IMAGES, np.int64(1), prepared=True).patches, expected
+    )
+    assert list(
+        keras_vit.explanation.attention_maps(model, IMAGES, np.arange(2), prepared=True)
+    ) == [0, 1]
     for wrong in ("1", 1.0):
         with pytest.raises(ConfigError, match="there is no block"):
-            model.tokens(IMAGES, wrong)
+            model.tokens(IMAGES, wrong, prepared=True)
         with pytest.raises(ConfigError, match="there is no block"):
-            keras_vit.explanation.attention_maps(model, IMAGES, [wrong])
+            keras_vit.explanation.attention_maps(model, IMAGES, [wrong], prepared=True)

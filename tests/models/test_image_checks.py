@@ -4,19 +4,21 @@ import warnings
 
 import keras
 import numpy as np
+import PIL.Image
 import pytest
 
 import keras_vit
 from keras_vit.errors import ConfigError
+from keras_vit.explanation import attention_maps, read_tokens
 from keras_vit.models.image_checks import refusal
-from tests.helpers import normal, numpy_of, tiny
+from tests.helpers import normal, numpy_of, random_tiny, tiny
 from tests.words import raises
 
 FUNCTIONS = {
     "check_images": lambda model, images: model._check_images(images),
-    "probabilities": lambda model, images: model.probabilities(images),
-    "tokens": lambda model, images: model.tokens(images),
-    "attention_maps": keras_vit.explanation.attention_maps,
+    "probabilities": lambda model, images: model.probabilities(images, prepared=True),
+    "tokens": lambda model, images: model.tokens(images, prepared=True),
+    "attention_maps": lambda model, images: attention_maps(model, images, prepared=True),
 }
 
 
@@ -34,15 +36,18 @@ def test_another_size_is_refused_by_every_function(function):
     shapes = "The model takes images (batch, 16, 16, 3), found (batch, 20, 24, 3)."
     with raises(ConfigError, shapes, "model.preprocessor", "image_size=(20, 24)"):
         FUNCTIONS[function](model, normal(2, 20, 24, 3))
-    assert np.isfinite(model.probabilities(normal(2, 16, 16, 3))).all()
+    assert np.isfinite(model.probabilities(normal(2, 16, 16, 3), prepared=True)).all()
 
 
 def test_nested_lists_are_images():
     model, images = tiny(), normal(2, 16, 16, 3)
     model._check_images(images.tolist())
-    assert np.array_equal(model.tokens(images.tolist()).patches, model.tokens(images).patches)
+    assert np.array_equal(
+        model.tokens(images.tolist(), prepared=True).patches,
+        model.tokens(images, prepared=True).patches,
+    )
     with pytest.raises(ConfigError, match="found"):
-        model.tokens([[0.0, 1.0]])
+        model.tokens([[0.0, 1.0]], prepared=True)
 
 
 def test_keras_refuses_another_size_in_a_call_and_in_predict():
@@ -123,7 +128,7 @@ def test_prepared_images_warn_only_in_a_model_that_rescales():
         model = tiny(**fields)
         model.compile("sgd", "auto")
         model.fit(images, np.zeros(4), verbose=0)
-        model.probabilities(images)
+        model.probabilities(images, prepared=True)
 
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
@@ -146,3 +151,35 @@ def test_the_values_of_the_first_torch_batch_are_checked(monkeypatch):
         assert model(batches[0][0]).shape == (4, 5)
     with pytest.warns(UserWarning, match="pixels up to 255.*rescale=True"):
         model.fit(torch.utils.data.DataLoader(batches, batch_size=None), verbose=0)
+
+
+READERS = {
+    "tokens": lambda model, images, **word: model.tokens(images, **word).patches,
+    "probabilities": lambda model, images, **word: model.probabilities(images, **word),
+    "explain": lambda model, images, **word: keras_vit.explain(model, images, 0, **word).maps,
+    "attention_maps": lambda model, images, **word: attention_maps(model, images, **word)[0],
+    "read_tokens": read_tokens,
+}
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+def test_images_as_people_have_them_are_prepared(read, tmp_path):
+    """Pixels of any size and a path; and the batch that the preprocessor makes, by its word."""
+    model = random_tiny()
+    pixels = np.random.default_rng(0).integers(0, 256, (1, 21, 19, 3), "uint8")
+    PIL.Image.fromarray(pixels[0]).save(tmp_path / "a.png")
+    expected = read(model, model.preprocessor(pixels), prepared=True)
+    for images in (pixels, pixels / np.float32(255), tmp_path / "a.png", list(pixels)):
+        np.testing.assert_allclose(read(model, images), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+@pytest.mark.parametrize("scale", [(-1, 1), (-2.1, 2.6), (0, 2.5)], ids=str)
+def test_a_batch_that_may_be_prepared_is_refused_without_the_word(read, scale):
+    """Floats of the model's size that are no pixels, as an array and as the backend's tensor."""
+    model = random_tiny()
+    batch = np.random.default_rng(0).uniform(*scale, (2, 16, 16, 3)).astype("float32")
+    for images in (batch, keras.ops.convert_to_tensor(batch)):
+        with raises(ConfigError, "prepared=True", "floats in [0, 1]"):
+            read(model, images)
+    assert np.isfinite(read(model, batch, prepared=True)).all()

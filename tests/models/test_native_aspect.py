@@ -154,8 +154,8 @@ GAP = {"pooling": "gap"}
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda model: model.tokens(model.preprocessor(pictures())), SIZED),
-        (lambda model: explain(model, model.preprocessor(pictures())), SIZED),
+        (lambda model: model.tokens(model.preprocessor(pictures()), prepared=True), SIZED),
+        (lambda model: explain(model, model.preprocessor(pictures()), prepared=True), SIZED),
         (lambda model: export(model, "absent/x.onnx", format="onnx"), SIZED),
         (lambda model: run(model, normal(2, 16, 16, 3)), PACKED),
         (lambda model: run(model, normal(2, 25, 50)), PACKED),

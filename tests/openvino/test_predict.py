@@ -116,7 +116,9 @@ def test_the_cache_serves_equal_models_and_no_others(monkeypatch, tmp_path):
 
 TRAININGS = {
     "finetune": lambda model, folder: finetune("vit_digits", folder, path=folder / "out"),
-    "explain": lambda model, folder: keras_vit.explain(model, IMAGES, method="relevance"),
+    "explain": lambda model, folder: keras_vit.explain(
+        model, IMAGES, method="relevance", prepared=True
+    ),
 }
 
 
@@ -156,7 +158,7 @@ def test_evaluate_and_attention_maps_and_files(tmp_path):
     kept = program(model)
     model.evaluate(IMAGES, labels, verbose=0)
     assert program(model) is kept  # the metrics are no weights
-    maps = keras_vit.explanation.attention_maps(model, IMAGES)
+    maps = keras_vit.explanation.attention_maps(model, IMAGES, prepared=True)
     np.testing.assert_allclose(maps[1].sum(-1), 1, atol=1e-5)
     model.save(tmp_path / "x.keras")
     loaded = keras.saving.load_model(tmp_path / "x.keras")

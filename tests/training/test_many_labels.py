@@ -52,7 +52,7 @@ def test_a_recipe_of_many_labels_has_their_loss_and_metrics(recipe):
     model.compile(**chosen.compile_args(model))
     images, labels = normal(16, 16, 16, 3), np.random.default_rng(0).integers(0, 2, (16, 3))
     scores = model.evaluate(images, labels.astype("float32"), verbose=0, return_dict=True)
-    shares = model.probabilities(images)
+    shares = model.probabilities(images, prepared=True)
     assert scores["f1"] == pytest.approx(f1_score(labels, shares >= 0.5, average="macro"), abs=1e-5)
     expected = evaluate(model, (images, labels))
     factor = 3 if recipe is AugregRecipe else 1  # a sum over classes
@@ -66,7 +66,7 @@ def test_auto_is_binary_crossentropy_for_a_model_with_thresholds():
     model.compile("sgd", "auto", metrics=["accuracy"])
     images, labels = normal(8, 16, 16, 3), np.eye(3, dtype="float32")[np.arange(8) % 3]
     scores = model.evaluate(images, labels, verbose=0, return_dict=True)
-    right = (model.probabilities(images) > 0.5) == labels
+    right = (model.probabilities(images, prepared=True) > 0.5) == labels
     assert scores["accuracy"] == pytest.approx(right.mean(), abs=1e-6)
     assert scores["loss"] == pytest.approx(evaluate(model, (images, labels)).loss, rel=1e-4)
     loss, _, _ = losses_of_head(model.config, "auto", None, None)

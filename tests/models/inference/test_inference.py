@@ -179,7 +179,7 @@ def test_attention_that_was_replaced_is_refused_by_the_name_of_its_block():
     attention.__class__ = Blind
     assert run(model, IMAGES).shape == (5, 5)
     with pytest.raises(ConfigError, match="block_1 computed no attention weights"):
-        keras_vit.explanation.attention_maps(model, IMAGES)
+        keras_vit.explanation.attention_maps(model, IMAGES, prepared=True)
 
 
 def test_eight_threads_get_the_answers_of_one():
