@@ -73,7 +73,9 @@ for seed in range(5):
     half, rest = order[:200], order[200:]
     part = keras_vit.data.from_arrays(pixels[half], loops[half], model.preprocessor)
     small = keras_vit.probe(model, part)
-    right = keras_vit.evaluate(small.into(model), (model.preprocessor(pixels[rest]), loops[rest]))
+    right = keras_vit.evaluate(
+        small.build_classifier(model), (model.preprocessor(pixels[rest]), loops[rest])
+    )
     train, test = (features[half], loops[half]), (features[rest], loops[rest])
     nearest = KNeighborsClassifier(10, metric="cosine", weights=lambda d: np.exp((1 - d) / 0.07))
     logistic = LogisticRegressionCV(Cs=5, cv=5, max_iter=2000)
@@ -85,6 +87,6 @@ for seed in range(5):
 # %%
 # The first probe becomes a model with calibrated probabilities, which predicts, saves and exports.
 
-classifier = probe.into(keras_vit.VisionTransformer.from_preset("vit_digits"))
+classifier = probe.build_classifier(keras_vit.VisionTransformer.from_preset("vit_digits"))
 classifier.save_to_preset("loops-classifier")
 print(classifier.classify(keras_vit.data.example_image(), top=2))

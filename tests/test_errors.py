@@ -43,7 +43,7 @@ CALLS = {
     "probe": lambda model, _: keras_vit.probe(model, "folder"),
     "dense_probe": lambda model, _: evaluation.dense_probe(model, IMAGES, MAPS),
     "DenseProbe.predict": lambda model, _: PATCHES.predict(model, IMAGES),
-    "LinearProbe.into": lambda model, _: LINEAR.into(model),
+    "LinearProbe.into": lambda model, _: LINEAR.build_classifier(model),
     "flops": lambda model, _: keras_vit.models.flops(model),
     "export": lambda model, folder: keras_vit.export(model, folder / "x"),
     "save": lambda model, folder: checkpoints.save(model, folder / "x.npz"),

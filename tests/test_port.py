@@ -34,7 +34,7 @@ def workshop(tmp_path, monkeypatch):
         monkeypatch.setattr(catalog, "CATALOG", {row.name: row for row in rows})
 
         def run(*arguments):
-            places = ["--out", tmp_path / "out", "--passports", tmp_path / "expected"]
+            places = ["--out", tmp_path / "out", "--evidence", tmp_path / "expected"]
             return port.main([str(a) for a in (*arguments, *places)])
 
         run.server, run.out, run.expected = server, tmp_path / "out", tmp_path / "expected"
@@ -81,17 +81,17 @@ def test_a_second_run_makes_only_missing_or_damaged_presets(workshop, capsys):
     assert capsys.readouterr().out.count("there already") == 3
 
 
-def test_a_preset_is_compared_with_its_passport(workshop, capsys):
-    """The table names the passport's origin; on a difference no preset is written."""
+def test_a_preset_is_compared_with_its_record(workshop, capsys):
+    """The table names the record's origin; on a difference no preset is written."""
     assert workshop("one") == 0
-    passport = json.loads((workshop.expected / "one.json").read_text())
+    record = json.loads((workshop.expected / "one.json").read_text())
     other = workshop.expected / "two.json"
     capsys.readouterr()
 
-    passport["sha256"] = {"two.npz": passport["sha256"]["one.npz"]}
-    other.write_text(json.dumps({**passport, "origin": "the authors' code"}))
+    record["sha256"] = {"two.npz": record["sha256"]["one.npz"]}
+    other.write_text(json.dumps({**record, "origin": "the authors' code"}))
     assert workshop("two") == 0
-    assert "equals its passport of the authors' code" in words(capsys)
+    assert "equals its record of the authors' code" in words(capsys)
 
     for changed, message in (
         ({"sha256": {"two.npz": "0"}}, "sha256 differs from"),
@@ -99,7 +99,7 @@ def test_a_preset_is_compared_with_its_passport(workshop, capsys):
         ({"logits": [[float("nan")] * 5] * 2}, "logits differs from"),
     ):
         shutil.rmtree(workshop.out, ignore_errors=True)
-        other.write_text(json.dumps({**passport, **changed}))
+        other.write_text(json.dumps({**record, **changed}))
         assert workshop("two") == 1
         assert message in words(capsys)
         assert not workshop.out.exists()

@@ -6,9 +6,9 @@
 A complete preset in the folder that was made from the file in the cache is not made again, so that
 a second run continues the first. A failure does not stop the others; the exit status is then 1.
 
-Each preset is compared with its passport, `weights/passports/<name>.json`, before it is written,
-and bit by bit with itself after it was read back. An absent passport is written with the outputs of
-keras_vit, and the table says so. `verify.py` writes passports by the origin's code.
+Each preset is compared with its record, `weights/evidence/<name>.json`, before it is written,
+and bit by bit with itself after it was read back. An absent record is written with the outputs of
+keras_vit, and the table says so. `verify.py` writes records by the origin's code.
 """
 
 import argparse
@@ -38,7 +38,7 @@ from keras_vit.presets.source import Source
 from keras_vit.support.files import write_json
 from weights.verify import attest, compare
 
-PASSPORTS = Path(__file__).parent / "passports"
+RECORDS = Path(__file__).parent / "evidence"
 _DATASETS = {"i1k": "imagenet-1k", "i21k": "imagenet-21k"}
 
 console = Screen()
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", help="presets of `keras-vit list`, or augreg/<file>")
     parser.add_argument("--all", action="store_true", help="the whole catalog")
     parser.add_argument("--out", type=Path, default=Path("ported"), help="folder for the presets")
-    parser.add_argument("--passports", type=Path, default=PASSPORTS)
+    parser.add_argument("--evidence", type=Path, default=RECORDS)
     parser.add_argument("--upload", metavar="hf://OWNER/{name}", help="where each preset goes")
     arguments = parser.parse_args(argv)
     if arguments.all == bool(arguments.names):
@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     outcomes: list[Outcome] = []
     for name in names:
         console.print(f"{len(outcomes) + 1} of {len(names)}: {name}")
-        outcomes.append(_outcome(name, arguments.out, arguments.passports, arguments.upload))
+        outcomes.append(_outcome(name, arguments.out, arguments.evidence, arguments.upload))
     table = Table("preset", "result", "", "seconds")
     for outcome in outcomes:
         table.add_row(outcome.name, outcome.result, outcome.detail, f"{outcome.seconds:.1f}")
@@ -86,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return int(any(outcome.result == "failed" for outcome in outcomes))
 
 
-def _outcome(name: str, out: Path, passports: Path, upload: str | None) -> Outcome:
+def _outcome(name: str, out: Path, records: Path, upload: str | None) -> Outcome:
     start = time.perf_counter()
     try:
         row = preset_named(name)
@@ -94,7 +94,7 @@ def _outcome(name: str, out: Path, passports: Path, upload: str | None) -> Outco
         if is_ported(row, folder):
             result, detail = "there already", ""
         else:
-            result, detail = "ported", port(row, folder, passports)
+            result, detail = "ported", port(row, folder, records)
         if upload:
             # What the Hub has already is not sent again.
             detail = f"{detail} {keras_vit.upload_preset(upload.format(name=_plain(name)), folder)}"
@@ -134,12 +134,12 @@ def is_ported(row: Preset, folder: Path) -> bool:
     return "sha256" in made_from and all(made_from.get(key) == wanted.get(key) for key in keys)
 
 
-def port(row: Preset, folder: Path, passports: Path) -> str:
+def port(row: Preset, folder: Path, records: Path) -> str:
     """Makes one preset; returns the evidence about its outputs, in words.
 
     Raises:
         KerasViTError: the checkpoint cannot be loaded, does not fit its row, or has other outputs
-            than its passport. No preset is written.
+            than its record. No preset is written.
     """
     model = VisionTransformer.from_preset(row.name)
     if row.variant and row.num_classes and row.dialect != "timm" and model.config != row.config():
@@ -147,7 +147,7 @@ def port(row: Preset, folder: Path, passports: Path) -> str:
             f"{row.name}: the file holds {model.config}, the catalog expects {row.config()}."
         )
     found = outputs(model)
-    verdict = verify(row, passports / f"{_plain(row.name)}.json")
+    verdict = verify(row, records / f"{_plain(row.name)}.json")
     save_preset(model, folder, card=about(row))
     del model
     again = outputs(VisionTransformer.from_preset(folder))
@@ -178,7 +178,7 @@ def about(row: Preset) -> dict[str, Any]:
 
 
 def verify(row: Preset, path: Path) -> str:
-    """Compares a preset with its passport, or records what keras_vit computes if there is none.
+    """Compares a preset with its record, or records what keras_vit computes if there is none.
 
     Raises:
         PresetError: a comparison failed.
@@ -186,16 +186,16 @@ def verify(row: Preset, path: Path) -> str:
     if not path.exists():
         write_json(path, attest(row.name, by="keras_vit"))
         return "not compared with the origin's code; keras_vit's outputs recorded"
-    passport = json.loads(path.read_text(encoding="utf-8"))
-    for check in compare(row.name, passport):
+    record = json.loads(path.read_text(encoding="utf-8"))
+    for check in compare(row.name, record):
         if not check.passed:
             raise PresetError(
                 f"{row.name}: {check.name} differs from {path} ({check.expected}) by "
                 f"{check.difference:.1e} of its largest value, expected at most "
-                f"{check.tolerance:.0e}. If the source was changed, delete the passport to accept "
+                f"{check.tolerance:.0e}. If the source was changed, delete the record to accept "
                 "it."
             )
-    return f"equals its passport of {passport['origin']}"
+    return f"equals its record of {record['origin']}"
 
 
 def outputs(model: VisionTransformer) -> dict[str, np.ndarray]:

@@ -1,13 +1,13 @@
-"""Writes the passport of a checkpoint, or compares the checkpoint with its passport.
+"""Writes the record of a checkpoint, or compares the checkpoint with its record.
 
-    KERAS_BACKEND=torch python -m weights.verify vit_b16.augreg_i21k_ft_i1k_384 passport.json
-    KERAS_BACKEND=torch python -m weights.verify vit_s14.dinov2 passport.json --imagenet val/
+    KERAS_BACKEND=torch python -m weights.verify vit_b16.augreg_i21k_ft_i1k_384 record.json
+    KERAS_BACKEND=torch python -m weights.verify vit_s14.dinov2 record.json --imagenet val/
 
-A passport is the evidence about a checkpoint, a few kilobytes of JSON: the sha256 of its weights,
+A record is the evidence about a checkpoint, a few kilobytes of JSON: the sha256 of its weights,
 the logits that the origin's code computes for two images of a formula, the preparation of images,
 and the accuracy on labelled images if it was measured. An absent file is written. A present one is
 compared, offline, with a folder of any library; the exit status is 1 if they differ.
-`keras_vit/presets/passports.json` holds the passports of presets.
+`keras_vit/presets/evidence.json` holds the records of presets.
 """
 
 import argparse
@@ -41,34 +41,34 @@ SAMPLES = 64
 KINDS = (".safetensors", ".h5", ".npz")
 ORIGINS = ("library", "keras_vit")
 
-Passport = dict[str, Any]
+Record = dict[str, Any]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Writes or compares the passport that the command line names; returns 1 on a difference."""
+    """Writes or compares the record that the command line names; returns 1 on a difference."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("source", help="preset, file or folder, or hf://owner/repo")
-    parser.add_argument("passport", type=Path, help="JSON file to compare with, or to write")
+    parser.add_argument("record", type=Path, help="JSON file to compare with, or to write")
     parser.add_argument("--by", choices=ORIGINS, default="library", help="code that runs")
     parser.add_argument("--imagenet", type=Path, help="folder of validation images, for top-1")
     parser.add_argument("--images", type=int, choices=(1_000, 50_000), default=1_000)
     arguments = parser.parse_args(argv)
-    if arguments.passport.exists():
-        checks = compare(arguments.source, json.loads(arguments.passport.read_text("utf-8")))
+    if arguments.record.exists():
+        checks = compare(arguments.source, json.loads(arguments.record.read_text("utf-8")))
         for each in checks:
             result = "equal" if each.passed else f"differs by {each.difference:.1e}"
             print(f"{each.name}, {each.expected}: {result}")
         return int(not all(each.passed for each in checks))
-    passport = attest(arguments.source, by=arguments.by)
+    record = attest(arguments.source, by=arguments.by)
     if arguments.imagenet is not None:
-        passport |= score(arguments.source, arguments.imagenet, arguments.images)
-    write_json(arguments.passport, passport)
-    print(f"{arguments.passport} written: {passport['origin']}.")
+        record |= score(arguments.source, arguments.imagenet, arguments.images)
+    write_json(arguments.record, record)
+    print(f"{arguments.record} written: {record['origin']}.")
     return 0
 
 
-def attest(source: str | os.PathLike[str], by: str = "library", **fields: Any) -> Passport:
-    """Returns the passport of a checkpoint.
+def attest(source: str | os.PathLike[str], by: str = "library", **fields: Any) -> Record:
+    """Returns the record of a checkpoint.
 
     Args:
         source: a source as for `load`.
@@ -102,29 +102,29 @@ def attest(source: str | os.PathLike[str], by: str = "library", **fields: Any) -
     }
 
 
-def compare(source: str | os.PathLike[str], passport: Passport, **fields: Any) -> list[Check]:
-    """Returns the comparisons of a checkpoint with a passport.
+def compare(source: str | os.PathLike[str], record: Record, **fields: Any) -> list[Check]:
+    """Returns the comparisons of a checkpoint with a record.
 
     Args:
         source: a source as for `load`, of any library. The sha256 is compared if the dialect is
-            the passport's.
-        passport: contents of the JSON file.
+            the record's.
+        record: contents of the JSON file.
         **fields: arguments of `load`.
     """
     place = Source.of(source)
     model = load(place, **fields)
-    origin, expected = passport["origin"], dict(passport["norms"])
+    origin, expected = record["origin"], dict(record["norms"])
     checks = []
-    if passport["dialect"] == dialect_of(place, model, fields):
-        same = digests(place) == passport["sha256"]
-        checks.append(Check("sha256", " ".join(passport["sha256"]), float(not same), 0.0))
-    same = compact(passport["protocol"]) == compact(model.preprocessor.protocol)
-    checks.append(Check("protocol", passport["protocol"]["name"], float(not same), 0.0))
-    if list(image_shape(model)) != list(passport["image_shape"]):
-        return [*checks, Check("image size", f"{origin}: {passport['image_shape']}", 1.0, 0.0)]
+    if record["dialect"] == dialect_of(place, model, fields):
+        same = digests(place) == record["sha256"]
+        checks.append(Check("sha256", " ".join(record["sha256"]), float(not same), 0.0))
+    same = compact(record["protocol"]) == compact(model.preprocessor.protocol)
+    checks.append(Check("protocol", record["protocol"]["name"], float(not same), 0.0))
+    if list(image_shape(model)) != list(record["image_shape"]):
+        return [*checks, Check("image size", f"{origin}: {record['image_shape']}", 1.0, 0.0)]
     outputs = outputs_of(model, [name for name in expected if name != "logits"])
     checks += [check(f"norm of {n}", norms(outputs[n]), expected[n], origin) for n in expected]
-    return [*checks, check("logits", sample(outputs["logits"]), passport["logits"], origin)]
+    return [*checks, check("logits", sample(outputs["logits"]), record["logits"], origin)]
 
 
 def outputs_of(

@@ -19,7 +19,7 @@ from keras_vit.images.protocols import complete
 from keras_vit.models import flops
 from keras_vit.models.weights.lexicon import num_parameters
 from keras_vit.presets.catalog import CATALOG, Preset
-from keras_vit.presets.passports import rung_of
+from keras_vit.presets.evidence import evidence_level
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 COLUMNS = {
@@ -31,7 +31,7 @@ COLUMNS = {
     "top-1, %": "---:",
     "source": "---",
 }
-LAST = {"rung": "---:", "protocol": "---", "license": "---"}
+LAST = {"level": "---:", "protocol": "---", "license": "---"}
 MEANS = {0.485: "ImageNet's mean", 0.48145466: "CLIP's mean", 0.5: ""}
 
 
@@ -73,7 +73,7 @@ def _row(preset: Preset, speeds: list[list[dict[str, str]]]) -> list[str]:
         "" if top1 is None else f"{top1:.2f}",
         reported.partition(",")[0],
         *(_speed(preset.name, gmacs, rows) for rows in speeds),
-        str(rung_of(preset.name)),
+        str(evidence_level(preset.name)),
         _protocol(preset.protocol),
         preset.license,
     ]

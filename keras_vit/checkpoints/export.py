@@ -16,7 +16,7 @@ from keras_vit.checkpoints.translate import Move, plan
 from keras_vit.errors import CheckpointError
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
 from keras_vit.models.config import ViTConfig
-from keras_vit.support.files import folder_written_beside, write_json
+from keras_vit.support.files import replace_folder, write_json
 from keras_vit.support.text import log
 
 _WEIGHTS = {"npz": "model.npz", "safetensors": "model.safetensors", "h5": "model.weights.h5"}
@@ -75,7 +75,7 @@ def export(
         _write_arrays(dialect, Path(path), moves, arrays, progress)
         return
     names = {*files, _WEIGHTS[dialect.container], _TASK_WEIGHTS}
-    with folder_written_beside(path, names, CheckpointError) as folder:
+    with replace_folder(path, names, CheckpointError) as folder:
         _write_arrays(dialect, folder / _WEIGHTS[dialect.container], moves, arrays, progress)
         for name, content in files.items():
             write_json(folder / name, content)

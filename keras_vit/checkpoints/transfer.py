@@ -167,7 +167,7 @@ def save(
             LoRA weights, or is no `VisionTransformer`. No file is written.
         WriteError: the destination cannot be written; an existing file there is unchanged.
     """
-    from keras_vit.distribution.processes import by_one
+    from keras_vit.distribution.processes import write_once
 
     arrays = arrays_to_write(model)
     class_names, protocol = model.class_names, model.preprocessor.protocol
@@ -176,7 +176,7 @@ def save(
     def write() -> None:
         export(model.config, arrays, target, path, class_names, progress, lossy, protocol, by_class)
 
-    by_one(write, path)
+    write_once(write, path)
 
 
 def arrays_to_write(model: Any) -> WeightArrays:
@@ -190,7 +190,7 @@ def arrays_to_write(model: Any) -> WeightArrays:
     """
     import keras
 
-    from keras_vit.distribution.processes import together, whole
+    from keras_vit.distribution.processes import process_group, whole
     from keras_vit.layers.quantisation import quantised_parts
 
     if parts := quantised_parts(expect_model(model, CheckpointError).layers):
@@ -209,7 +209,7 @@ def arrays_to_write(model: Any) -> WeightArrays:
     if own := [weight.path for weight in model.weights if id(weight) not in written]:
         rest = "No preset and no checkpoint has a place for it; model.save(name.keras) keeps it."
         warn(f"{type(model).__name__} has {len(own)} weights of its own, such as {own[0]}. {rest}")
-    if together()[1] > 1:
+    if process_group()[1] > 1:
         variables = {path: whole(weight) for path, weight in variables.items()}
 
     def read(path: str) -> np.ndarray:

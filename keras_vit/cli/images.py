@@ -206,7 +206,7 @@ def probe(
 
     read = images.read(data, model, multi_label)
     result = probe_model(model, read, cache=path / "features", progress=True)
-    result.into(model).save_to_preset(path / "preset")
+    result.build_classifier(model).save_to_preset(path / "preset")
     write_json(path / "probe.json", result.to_dict())
     if read.paths is not None:
         write_page(result, path / "index.html")

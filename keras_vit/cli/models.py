@@ -39,7 +39,7 @@ def list_(
     """
     from keras_vit.checkpoints import inspection
     from keras_vit.presets.catalog import list_presets, preset_named
-    from keras_vit.presets.passports import rung_of
+    from keras_vit.presets.evidence import evidence_level
 
     rows: list[tuple[object, ...]] = []
     names = list_presets(
@@ -49,8 +49,8 @@ def list_(
         parameters = inspection.info(row.name).num_parameters
         score = row.top1 and f"{row.top1:.2f}"
         facts = (row.name, row.data, parameters, row.image_size, row.num_classes, score)
-        rows.append((*facts, row.license, rung_of(row.name)))
-    columns = "preset data parameters pixels classes top-1 license rung"
+        rows.append((*facts, row.license, evidence_level(row.name)))
+    columns = "preset data parameters pixels classes top-1 license level"
     return show(json, columns.split(), rows)
 
 
@@ -98,7 +98,7 @@ def info(source: str, /, *, fields: Fields = _STORED, json: bool = False) -> Non
     """
     from keras_vit.checkpoints import inspection
     from keras_vit.presets.catalog import CATALOG
-    from keras_vit.presets.passports import RUNGS, rung_of, shipped
+    from keras_vit.presets.evidence import LEVELS, evidence_level, shipped
 
     description = inspection.info(source, **fields.to_dict())
     facts: dict[str, Any] = {"source": source}
@@ -120,10 +120,10 @@ def info(source: str, /, *, fields: Fields = _STORED, json: bool = False) -> Non
         facts |= {"protocol": description.protocol}
         facts |= {f"provenance: {name}": value for name, value in description.provenance.items()}
     if source in CATALOG:
-        rung = rung_of(source)
-        facts["evidence"] = f"rung {rung} of 5: {RUNGS[rung]}"
-        if (passport := shipped().get(source, {})).get("read"):
-            facts["evidence"] += f"; read on {passport['date']}: JSON {passport['read']}"
+        level = evidence_level(source)
+        facts["evidence"] = f"level {level} of 5: {LEVELS[level]}"
+        if (record := shipped().get(source, {})).get("read"):
+            facts["evidence"] += f"; read on {record['date']}: JSON {record['read']}"
     show(json, ("fact", "value"), list(facts.items()), {**facts, "array_shapes": arrays})
 
 

@@ -76,7 +76,7 @@ def batch_parts() -> int:
     return int(distribution.device_mesh.backend_mesh.shape[distribution.batch_dim_name])
 
 
-def together() -> tuple[int, int]:
+def process_group() -> tuple[int, int]:
     """Returns the index and the number of the processes that call one model together.
 
     On JAX these are the processes of a distribution. Processes of torch have a model each.
@@ -85,7 +85,7 @@ def together() -> tuple[int, int]:
     return process() if shared else (0, 1)
 
 
-def by_the_first(write: Callable[[], object], place: object) -> None:
+def write_on_first_process(write: Callable[[], object], place: object) -> None:
     """Lets process 0 write; the others wait for it, and fail if it fails.
 
     Raises:
@@ -109,18 +109,18 @@ def by_the_first(write: Callable[[], object], place: object) -> None:
         raise WriteError(message, OSError(message))
 
 
-def by_one(write: Callable[[], object], place: object) -> None:
+def write_once(write: Callable[[], object], place: object) -> None:
     """Lets one of the processes that share a model write; the others wait for it.
 
     A process with a model of its own writes itself.
     """
-    if together()[1] == 1:
+    if process_group()[1] == 1:
         write()
     else:
-        by_the_first(write, place)
+        write_on_first_process(write, place)
 
 
-def from_the_first(value: Any) -> Any:
+def value_of_first_process(value: Any) -> Any:
     """Returns the value that process 0 has, of JSON types; every process must call it.
 
     Processes that read a file at different moments may otherwise have different values.
@@ -148,7 +148,7 @@ def whole(variable: Any) -> np.ndarray:
 
 def on_all_devices() -> Any:
     """Returns the layout of a JAX array that each device has as a whole; None in one process."""
-    if together()[1] == 1:
+    if process_group()[1] == 1:
         return None
     import jax
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_vit.distribution.processes import from_the_first, together, whole
+from keras_vit.distribution.processes import process_group, value_of_first_process, whole
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.evaluation.batches import Batch, count_images, predict, read_batches
 from keras_vit.evaluation.parts import Parts
@@ -125,7 +125,7 @@ def gather(
         digest = hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()
         path = Path(cache) / f"{name}-{digest[:16]}.npy"
         exists = path.exists()
-        if not (exists if together()[1] == 1 else from_the_first(exists)):
+        if not (exists if process_group()[1] == 1 else value_of_first_process(exists)):
             with Parts(path, task) as parts, bar as advance:
                 if hasattr(data, "__next__"):  # a generator cannot be restarted
                     stream = itertools.islice(stream, parts.inputs, None)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from filelock import FileLock, Timeout
 
-from keras_vit.distribution.processes import by_one, from_the_first, together
+from keras_vit.distribution.processes import process_group, value_of_first_process, write_once
 from keras_vit.errors import ConfigError, WriteError
 from keras_vit.support.files import failure_named, write_json
 
@@ -62,10 +62,10 @@ class Parts:
         return self._lock.is_locked
 
     def __enter__(self) -> "Parts":
-        by_one(self._open, self._path)
-        if together()[1] > 1:
+        write_once(self._open, self._path)
+        if process_group()[1] > 1:
             here = [self.inputs, self.count, self.notes]
-            self.inputs, self.count, self.notes = from_the_first(here)
+            self.inputs, self.count, self.notes = value_of_first_process(here)
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
@@ -75,7 +75,7 @@ class Parts:
         finally:
             self._lock.release()
         if error is None:
-            by_one(lambda: None, self._path)  # the other processes wait for the first
+            write_once(lambda: None, self._path)  # the other processes wait for the first
 
     def append(self, rows: np.ndarray, inputs: int, notes: Sequence[Any] = ()) -> None:
         """Adds the rows of the next `inputs` inputs; there may be none."""

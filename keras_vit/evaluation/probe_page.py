@@ -15,7 +15,7 @@ from PIL import Image
 from keras_vit.evaluation.probing import Probe
 from keras_vit.images import Preprocessor
 from keras_vit.images.resampling import pixels_of
-from keras_vit.support.files import written_beside
+from keras_vit.support.files import replace_file
 from keras_vit.support.text import visible
 
 _SIDE = 160
@@ -56,7 +56,7 @@ def write_page(
         suspects="".join(figures) or "None.",
         pairs="".join(pairs) or "None.",
     )
-    with written_beside(Path(path)) as file:
+    with replace_file(Path(path)) as file:
         file.write_text(page, encoding="utf-8")
 
 

@@ -76,7 +76,7 @@ class LinearProbe:
         for _, scores in estimate(features, self.kernel, self.bias):
             yield scores
 
-    def into(
+    def build_classifier(
         self, model: VisionTransformer, class_names: Sequence[str] | None = None
     ) -> VisionTransformer:
         """Returns a classifier: the model that made the features, with the probe as its head.

@@ -114,7 +114,7 @@ class Probe:
         """
         return gain_of(self.curve, more)
 
-    def into(self, model: VisionTransformer) -> VisionTransformer:
+    def build_classifier(self, model: VisionTransformer) -> VisionTransformer:
         """Returns a classifier with calibrated probabilities that predicts, saves and exports.
 
         It is the model up to the chosen block, with the chosen pooling and the probe as its head.

@@ -23,7 +23,7 @@ from keras_vit.images.resampling import picture_of
 from keras_vit.models.tokens import grid_of
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.support.extras import import_extra
-from keras_vit.support.files import written_beside
+from keras_vit.support.files import replace_file
 from keras_vit.support.text import counted, visible
 
 METHODS = ("relevance", "integrated_gradients", "gradcam", "rollout")
@@ -85,7 +85,7 @@ def write_report(
         }
     )
     path = Path(folder, "index.html")
-    with written_beside(path) as temporary:
+    with replace_file(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return path
 

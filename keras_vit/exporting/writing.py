@@ -17,7 +17,7 @@ from keras_vit.models.config import ViTConfig
 from keras_vit.models.config.rules import BOOL, choice
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.support.extras import is_installed
-from keras_vit.support.files import folder_written_beside, room_checked
+from keras_vit.support.files import replace_folder, room_checked
 
 OUTPUTS = choice("probabilities", "logits", "features")
 PRECISIONS = choice("float32", "float16", "int8")
@@ -131,7 +131,7 @@ def export(
     folder = Path(path)
     names = (form.model, *form.beside, *documents.FILES)
     weights = 4 * model.count_params()
-    with folder_written_beside(folder, names, ExportError) as new, room_checked(new, weights):
+    with replace_folder(folder, names, ExportError) as new, room_checked(new, weights):
         rebuilt = child.rebuild(model, plan, new.parent)
         plan = form.describe(rebuilt, new, plan)
         graph = ExportGraph(rebuilt, plan)

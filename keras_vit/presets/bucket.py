@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 from keras_vit.errors import KerasViTError, PresetError
 from keras_vit.presets.cache import cache_folder, has_sha256
 from keras_vit.presets.connection import bounded
-from keras_vit.presets.place import Place
+from keras_vit.presets.place import Location
 from keras_vit.presets.refusals import SlowError, stated_wait
 from keras_vit.support.files import write_json
 from keras_vit.support.text import log
@@ -89,7 +89,7 @@ def sha256_in_cache(*urls: str) -> tuple[str, str] | None:
     return None
 
 
-class BucketFile(Place):
+class BucketFile(Location):
     """A file of the bucket.
 
     Args:

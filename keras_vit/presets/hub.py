@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from keras_vit.errors import CheckpointError, KerasViTError, PresetError, nearest
 from keras_vit.presets.cache import has_sha256
 from keras_vit.presets.connection import bounded
-from keras_vit.presets.place import Header, Place
+from keras_vit.presets.place import Header, Location
 from keras_vit.presets.refusals import DamagedError, hub_refusal, is_unreachable
 from keras_vit.support.text import log
 
@@ -55,7 +55,7 @@ def shown_address(address: "HfUri", file: str = "") -> str:
     return address.to_uri().replace("hf://models/", SCHEME, 1)
 
 
-class HubFolder(Place):
+class HubFolder(Location):
     """A folder or file of a repository at one commit.
 
     Args:

@@ -5,7 +5,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from keras_vit.errors import SourceError, listed
-from keras_vit.presets.place import Place
+from keras_vit.presets.place import Location
 from keras_vit.support.files import OpenFolder, exists, open_plain
 
 PICKLE_ADVICE = (
@@ -15,7 +15,7 @@ PICKLE_ADVICE = (
 )
 
 
-class LocalFolder(Place):
+class LocalFolder(Location):
     """A folder of this machine, or one file of it."""
 
     pickle_advice = PICKLE_ADVICE

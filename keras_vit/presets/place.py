@@ -19,7 +19,7 @@ class Header:
     arrays: Mapping[str, tuple[str, tuple[int, ...]]]
 
 
-class Place:
+class Location:
     """A folder on this machine, on the Hub or in the bucket, or one file of it.
 
     Attributes:

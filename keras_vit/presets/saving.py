@@ -13,7 +13,7 @@ from keras_vit.checkpoints.transfer import arrays_to_write
 from keras_vit.errors import PresetError
 from keras_vit.presets.model_card import model_card
 from keras_vit.presets.preset_config import CONFIG_FILE, MODEL_CARD_FILE, WEIGHTS_FILE, PresetConfig
-from keras_vit.support.files import folder_written_beside, write_json
+from keras_vit.support.files import replace_folder, write_json
 
 NAMES = (CONFIG_FILE, WEIGHTS_FILE, MODEL_CARD_FILE)
 """The files of a preset folder."""
@@ -34,7 +34,7 @@ def save_preset(
         PresetError: `folder` exists and holds files that are no preset, or `card` has an unknown
             field.
     """
-    from keras_vit.distribution.processes import by_one
+    from keras_vit.distribution.processes import write_once
 
     folder = Path(folder)
     preset = PresetConfig(
@@ -48,7 +48,7 @@ def save_preset(
     arrays = arrays_to_write(model)  # in every process
 
     def write() -> None:
-        with folder_written_beside(folder, NAMES, PresetError) as new:
+        with replace_folder(folder, NAMES, PresetError) as new:
             export(model.config, arrays, [keras_vit], new / WEIGHTS_FILE)
             with (new / WEIGHTS_FILE).open("rb") as file:
                 checksum = hashlib.file_digest(file, "sha256").hexdigest()
@@ -56,4 +56,4 @@ def save_preset(
             write_json(new / CONFIG_FILE, whole.to_dict())
             (new / MODEL_CARD_FILE).write_text(readme, encoding="utf-8")
 
-    by_one(write, folder)
+    write_once(write, folder)

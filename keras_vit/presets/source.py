@@ -23,7 +23,7 @@ from keras_vit.models.weights.lexicon import num_parameters
 from keras_vit.presets.catalog import CATALOG, Preset, preset_named
 from keras_vit.presets.hub import SCHEME, HubFolder
 from keras_vit.presets.local_folder import LocalFolder
-from keras_vit.presets.place import Header, Place
+from keras_vit.presets.place import Header, Location
 from keras_vit.presets.preset_config import CONFIG_FILE, PresetConfig
 from keras_vit.support.files import exists
 from keras_vit.support.limits import JSON_BYTES
@@ -84,7 +84,7 @@ class Source:
     """
 
     name: str
-    locate: Callable[[], Place]
+    locate: Callable[[], Location]
     row: Preset | None = None
     allow_pickle_weights: bool = False
     base: "str | os.PathLike[str] | Source | None" = None
@@ -177,7 +177,7 @@ class Source:
                 lambda place: _open(place, stack, headers, checksum, self.allow_pickle_weights),
             )
 
-    def _of_one_state(self, stack: contextlib.ExitStack, read: Callable[[Place], _T]) -> _T:
+    def _of_one_state(self, stack: contextlib.ExitStack, read: Callable[[Location], _T]) -> _T:
         """Reads the place, and reads it again if another process replaced it meanwhile.
 
         A writer renames a folder before it removes the folder's files. A place that is still
@@ -260,7 +260,7 @@ def _description(row: Preset) -> dict[str, Any]:
 
 
 def _open(
-    place: Place,
+    place: Location,
     stack: contextlib.ExitStack,
     headers: bool,
     checksum: bool,
@@ -297,7 +297,7 @@ def _compare_checksum(stream: BufferedReader, expected: str) -> None:
     stream.seek(0)
 
 
-def _preset(place: Place, files: Mapping[str, dict[str, Any]]) -> PresetConfig | None:
+def _preset(place: Location, files: Mapping[str, dict[str, Any]]) -> PresetConfig | None:
     """Returns the contents of `config.json` if it has the key of a keras_vit preset."""
     stored = files.get(CONFIG_FILE, {})
     if "format" not in stored:
@@ -306,7 +306,7 @@ def _preset(place: Place, files: Mapping[str, dict[str, Any]]) -> PresetConfig |
 
 
 def _weights_named(
-    place: Place, files: Mapping[str, dict[str, Any]], allow_pickle_weights: bool
+    place: Location, files: Mapping[str, dict[str, Any]], allow_pickle_weights: bool
 ) -> list[str]:
     """Returns the names of the weight files to read, by the preferred format that is present."""
     if place.is_file:
@@ -342,7 +342,7 @@ def _weights_named(
     )
 
 
-def _shards(place: Place, index: Mapping[str, Any]) -> list[str]:
+def _shards(place: Location, index: Mapping[str, Any]) -> list[str]:
     weight_map = index.get("weight_map")
     names = list(weight_map.values()) if isinstance(weight_map, dict) else []
     if not names or not all(isinstance(name, str) for name in names):
@@ -356,7 +356,7 @@ def _shards(place: Place, index: Mapping[str, Any]) -> list[str]:
     return sorted({*names})
 
 
-def _read_json(place: Place) -> dict[str, dict[str, Any]]:
+def _read_json(place: Location) -> dict[str, dict[str, Any]]:
     """Returns the JSON objects beside the weights, by file name, with the index of shards."""
     if isinstance(place, LocalFolder) and place.is_file:
         with contextlib.closing(place.folder()) as folder:
@@ -368,7 +368,7 @@ def _read_json(place: Place) -> dict[str, dict[str, Any]]:
     return {name: _read_object(place, name) for name in names if name in place.files}
 
 
-def _read_object(place: Place, name: str) -> dict[str, Any]:
+def _read_object(place: Location, name: str) -> dict[str, Any]:
     where = f"{place.address}/{name}"
     JSON_BYTES.check(place.files[name] or 0, where, SourceError)
     try:

@@ -37,7 +37,7 @@ def new_file(path: str | os.PathLike[str], suffix: str) -> Path:
 
 
 @contextlib.contextmanager
-def written_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
+def replace_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yields a path for a new file; on success it becomes `path`, on failure it is removed.
 
     A reader sees either the old file or the complete new file.
@@ -54,7 +54,7 @@ def written_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def folder_written_beside(
+def replace_folder(
     folder: str | os.PathLike[str], names: Container[str], error: type[KerasViTError]
 ) -> Iterator[Path]:
     """Yields a new folder to fill; on success it replaces `folder`.
@@ -105,7 +105,7 @@ def _take_place(new: Path, folder: Path, old: Path) -> None:
 
 def write_json(path: str | os.PathLike[str], value: object) -> None:
     """Writes indented JSON; a failure leaves the old file unchanged."""
-    with written_beside(path) as temporary:
+    with replace_file(path) as temporary:
         temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
 

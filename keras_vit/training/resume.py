@@ -13,11 +13,11 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.distribution.processes import by_the_first, from_the_first, whole
+from keras_vit.distribution.processes import value_of_first_process, whole, write_on_first_process
 from keras_vit.errors import CheckpointError, ConfigError, shown
 from keras_vit.models.config import ViTConfig
 from keras_vit.models.vision_transformer import VisionTransformer
-from keras_vit.support.files import written_beside
+from keras_vit.support.files import replace_file
 
 STATE_FILE = "state.safetensors"
 _FORMAT = 1
@@ -97,7 +97,7 @@ class Resume(keras.callbacks.Callback):
         # Before the restore, which may change a constant learning rate, one of the settings.
         self._settings = self._describe()
         self._restored = None
-        if from_the_first(self.path.exists()):
+        if value_of_first_process(self.path.exists()):
             self._restored = read_state(self.path)
             self._restore_weights(*self._restored)
 
@@ -147,7 +147,7 @@ class Resume(keras.callbacks.Callback):
             "history": self.model.history.history,
             "callbacks": progress,
         }
-        by_the_first(lambda: write_state(self.path, arrays, facts), self.path)
+        write_on_first_process(lambda: write_state(self.path, arrays, facts), self.path)
 
     def _restore_weights(self, arrays: Arrays, facts: dict[str, Any]) -> None:
         differences = list(_differences(_complete(facts["settings"]), self._settings))
@@ -271,7 +271,7 @@ def write_state(path: Path, arrays: Arrays, facts: dict[str, Any]) -> None:
     # safetensors takes the bytes of an array in memory order and stores no axis order.
     ordered = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     text = json.dumps({"format": _FORMAT, **facts}, default=float)
-    with written_beside(path) as temporary:
+    with replace_file(path) as temporary:
         try:
             save_file(ordered, temporary, {"keras_vit": text})
         except SafetensorError as error:  # safetensors has one type for errors of the disk

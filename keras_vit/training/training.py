@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from keras_vit.data.augmentation import find_augmentation
-from keras_vit.distribution.processes import by_the_first, process, together
+from keras_vit.distribution.processes import process, process_group, write_on_first_process
 from keras_vit.distribution.torchrun import ddp
 from keras_vit.errors import ConfigError
 from keras_vit.support.arguments import check_new
-from keras_vit.support.files import failure_named, written_beside
+from keras_vit.support.files import failure_named, replace_file
 from keras_vit.training.lora import merge_lora
 from keras_vit.training.recipes import Recipe
 from keras_vit.training.resume import Resume
@@ -64,14 +64,14 @@ def train(
     """
     path = Path(path)
     index, _ = process()
-    by_the_first(lambda: check_new(path, resume), path)
+    write_on_first_process(lambda: check_new(path, resume), path)
     for part in (data, validation):
         if part is not None:
             part.check(model)
     _check_recipe(recipe, data, model)
     compile_args, fit = recipe.compile_args(model), recipe.fit_args(model)
     of_recipe = list(fit.pop("callbacks"))
-    by_the_first(lambda: _make(path), path)
+    write_on_first_process(lambda: _make(path), path)
     log = [_CsvLog(path / "log.csv")] if index == 0 else []  # of several processes the first writes
     best = _BestPreset(path / BEST)
     model.compile(**compile_args)
@@ -126,7 +126,7 @@ class _CsvLog(keras.callbacks.Callback):
 
     def _write(self) -> None:
         history = self.model.history.history
-        with written_beside(self.path) as temporary, temporary.open("w", newline="") as file:
+        with replace_file(self.path) as temporary, temporary.open("w", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(["epoch", "step", *history])
             for epoch, row in enumerate(zip(*history.values(), strict=True), start=1):
@@ -153,10 +153,10 @@ def save_trained(model: "VisionTransformer", folder: Path) -> None:
     """Writes a preset, with LoRA merged; of several processes the first writes."""
     adapted = any(weight.name.startswith("lora_kernel") for weight in model.weights)
     saved = merge_lora(model) if adapted else model
-    if together()[1] > 1:
+    if process_group()[1] > 1:
         saved.save_to_preset(folder)  # gathers the weights of all processes
     else:
-        by_the_first(lambda: saved.save_to_preset(folder), folder)
+        write_on_first_process(lambda: saved.save_to_preset(folder), folder)
 
 
 def _check_recipe(recipe: Recipe, data: Any, model: "VisionTransformer") -> None:

@@ -61,10 +61,10 @@ def test_an_adapter_finds_its_base_in_a_local_folder(tmp_path):
 def test_the_base_of_a_hub_adapter_is_no_local_folder(tmp_path):
     """Only the address of a repository is taken; the folder's own name is refused."""
     from keras_vit.checkpoints.opening import _base_of
-    from keras_vit.presets.place import Place
+    from keras_vit.presets.place import Location
     from keras_vit.presets.source import Source
 
-    source = Source("hf://someone/adapter", Place)
+    source = Source("hf://someone/adapter", Location)
     with raises(CheckpointError, "neither a folder here nor a repository of the Hub", "base="):
         _base_of(source, tmp_path, {"base_model_name_or_path": str(FOLDER / "vit")})
 

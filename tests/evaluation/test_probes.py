@@ -66,7 +66,7 @@ def test_features_keep_many_labels_and_their_probe_becomes_a_model(images):
     assert np.array_equal(actual.labels, labels.astype(bool))
     probe = linear_probe(*actual, l2=10.0)
     pictures = np.random.default_rng(1).integers(0, 256, (6, 16, 16, 3), "uint8")
-    answers = probe.into(model, class_names=("a", "b", "c")).classify(pictures)
+    answers = probe.build_classifier(model, class_names=("a", "b", "c")).classify(pictures)
     predicted = probe.predict(features(model, model.preprocessor(pictures)).values)
     assert [{name for name, _ in each} for each in answers] == [
         {"abc"[k] for k in np.flatnonzero(row)} for row in predicted
@@ -82,7 +82,7 @@ def test_a_probe_becomes_the_head_of_an_ordinary_classifier(fields, images):
     classes = np.arange(23) % 3
     actual = features(model, (images, classes), batch_size=23)
     probe = linear_probe(*actual, l2=10.0)
-    classifier = probe.into(model, class_names=("a", "b", "c"))
+    classifier = probe.build_classifier(model, class_names=("a", "b", "c"))
     logits = features(classifier, images, "logits", batch_size=23).values
     expected = actual.values @ probe.kernel + probe.bias
     np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-5)
@@ -152,7 +152,7 @@ def test_a_probe_of_another_width_is_refused_as_head_and_for_features():
     features, labels = clusters(30, width=8)
     probe = linear_probe(features, labels, l2=1.0)
     with pytest.raises(ConfigError, match="pre_logits of this model have 16"):
-        probe.into(random_tiny())
+        probe.build_classifier(random_tiny())
     with pytest.raises(ConfigError, match="There is label 3; the probe has classes 0 to 2"):
         probe.accuracy(features, labels + 1)
     with pytest.raises(ConfigError, match="width 8, found 3"):

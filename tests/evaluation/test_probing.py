@@ -74,7 +74,7 @@ def test_the_preset_of_a_probe_computes_its_logits(fields, folder, tmp_path, mon
         result = probe(model, folder)
         monkeypatch.undo()
         assert (result.block, result.pooling) == parts[name][:2]
-        classifier = result.into(model)
+        classifier = result.build_classifier(model)
         images = model.preprocessor([folder / "red" / "0.png", folder / "blue" / "1.png"])
         outputs = {k: numpy_of(v) for k, v in model(images, stages=stages).items()}
         features = probing._side_by_side(outputs)[:, parts[name][2]]
@@ -224,7 +224,7 @@ def test_a_probe_is_refused_by_another_model_and_for_changed_images(folder):
     result = probe(model_of(), folder)
     for other in (model_of(hidden_size=32), random_tiny(num_layers=1, num_classes=0)):
         with pytest.raises(ConfigError, match="Give the model that was probed"):
-            dataclasses.replace(result, block=3, pooling="token").into(other)
+            dataclasses.replace(result, block=3, pooling="token").build_classifier(other)
     augmented = from_folder(folder, model_of(), augmentation="none", shuffle=False)
     with pytest.raises(ConfigError, match="augmentation=None"):
         probe(model_of(), augmented)

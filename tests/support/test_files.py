@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from keras_vit.errors import PresetError, WriteError
-from keras_vit.support.files import folder_written_beside, room_checked, write_json, written_beside
+from keras_vit.support.files import replace_file, replace_folder, room_checked, write_json
 from tests.processes import python
 
 pytestmark = pytest.mark.without_backend
@@ -18,7 +18,7 @@ DIES = """
 import os, signal, sys
 from pathlib import Path
 from keras_vit.errors import PresetError
-from keras_vit.support.files import folder_written_beside, written_beside
+from keras_vit.support.files import replace_folder, replace_file
 
 def die(*arguments):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -43,7 +43,7 @@ def test_a_file_is_whole_or_absent(tmp_path):
     plain = tmp_path / "plain"
     plain.touch()
     assert path.stat().st_mode == plain.stat().st_mode
-    with pytest.raises(RuntimeError), written_beside(path) as unfinished:
+    with pytest.raises(RuntimeError), replace_file(path) as unfinished:
         unfinished.write_text("half")
         raise RuntimeError
     assert path.read_text() == "[\n  1\n]\n"
@@ -59,7 +59,7 @@ def test_the_next_write_removes_the_temporary_files_of_a_killed_writer(tmp_path)
     (tmp_path / ".x.json.abcdefgh.unfinished").write_text("a file of another program")
     for name in ("x.json", "x.json.part"):
         die(
-            "with written_beside(sys.argv[1]) as new: new.write_text('half'); die()",
+            "with replace_file(sys.argv[1]) as new: new.write_text('half'); die()",
             tmp_path / name,
         )
     assert not path.exists()
@@ -78,9 +78,9 @@ def test_the_next_write_removes_the_temporary_files_of_a_killed_writer(tmp_path)
 def test_of_two_concurrent_writers_the_last_to_finish_wins(tmp_path):
     """Neither removes the temporary file of the other."""
     path = tmp_path / "x"
-    with written_beside(path) as first:
+    with replace_file(path) as first:
         first.write_text("first")
-        with written_beside(path) as second:
+        with replace_file(path) as second:
             second.write_text("second")
         assert path.read_text() == "second"
     assert path.read_text() == "first"
@@ -93,7 +93,7 @@ def test_concurrent_writers_of_one_folder_all_succeed(tmp_path):
 
     def write(k):
         for _ in range(40):
-            with folder_written_beside(place, ["a"], PresetError) as new:
+            with replace_folder(place, ["a"], PresetError) as new:
                 (new / "a").write_text(str(k))
 
     with ThreadPoolExecutor(4) as threads:
@@ -106,17 +106,17 @@ def test_concurrent_writers_of_one_folder_all_succeed(tmp_path):
 def test_the_old_folder_is_restored_after_a_kill_between_two_renames(tmp_path):
     """The next write restores it, even if that write fails."""
     place = tmp_path / "preset"
-    with folder_written_beside(place, ["a"], PresetError) as new:
+    with replace_folder(place, ["a"], PresetError) as new:
         (new / "a").write_text("old")
     die(
-        "with folder_written_beside(sys.argv[1], ['a'], PresetError) as new:\n"
+        "with replace_folder(sys.argv[1], ['a'], PresetError) as new:\n"
         "    (new / 'a').write_text('new')\n"
         "    rename = Path.rename\n"
         "    Path.rename = lambda *paths: die() if paths[0] == new else rename(*paths)",
         place,
     )
     assert not place.exists()
-    with pytest.raises(RuntimeError), folder_written_beside(place, ["a"], PresetError):
+    with pytest.raises(RuntimeError), replace_folder(place, ["a"], PresetError):
         raise RuntimeError
     assert (place / "a").read_text() == "old"
     assert names(tmp_path) == ["preset"]
@@ -125,7 +125,7 @@ def test_the_old_folder_is_restored_after_a_kill_between_two_renames(tmp_path):
 def test_the_old_folder_stays_if_the_new_one_cannot_be_renamed(tmp_path, monkeypatch):
     """The error of the system is raised, and the old folder is whole and in place."""
     place = tmp_path / "preset"
-    with folder_written_beside(place, ["a"], PresetError) as new:
+    with replace_folder(place, ["a"], PresetError) as new:
         (new / "a").write_text("old")
     rename = Path.rename
     with pytest.raises(OSError, match="broken"), monkeypatch.context() as patch:
@@ -136,7 +136,7 @@ def test_the_old_folder_stays_if_the_new_one_cannot_be_renamed(tmp_path, monkeyp
             return rename(path, target)
 
         patch.setattr(Path, "rename", broken)
-        with folder_written_beside(place, ["a"], PresetError) as new:
+        with replace_folder(place, ["a"], PresetError) as new:
             (new / "a").write_text("new")
     assert (place / "a").read_text() == "old"
     assert names(tmp_path) == ["preset"]
@@ -151,7 +151,7 @@ def test_a_folder_in_the_way_of_a_file_stays(tmp_path, content):
         (place / name).touch()
     with (
         pytest.raises(WriteError, match=r"new\.npz: .* is a folder or a device, expected a name"),
-        written_beside(place),
+        replace_file(place),
     ):
         raise AssertionError("nothing needs to be made for a place that is taken")
     assert names(tmp_path) == ["new.npz"]
@@ -163,7 +163,7 @@ def test_a_pipe_or_device_in_the_way_of_a_file_stays(tmp_path):
     """Root would otherwise replace /dev/null by a file."""
     place = tmp_path / "pipe"
     os.mkfifo(place)
-    with pytest.raises(WriteError, match="a folder or a device"), written_beside(place):
+    with pytest.raises(WriteError, match="a folder or a device"), replace_file(place):
         raise AssertionError("nothing needs to be made for a place that is taken")
     assert place.is_fifo()
 
@@ -174,12 +174,12 @@ def test_a_file_in_the_way_of_a_folder_stays(tmp_path):
     file.write_text("old")
     with (
         pytest.raises(PresetError, match="x: is a file, so no folder is written there"),
-        folder_written_beside(file, ["a"], PresetError),
+        replace_folder(file, ["a"], PresetError),
     ):
         pass
     with (
         pytest.raises(WriteError, match="new: cannot be written"),
-        folder_written_beside(file / "new", ["a"], PresetError),
+        replace_folder(file / "new", ["a"], PresetError),
     ):
         pass
     assert file.read_text() == "old" and names(tmp_path) == ["x"]
@@ -205,7 +205,7 @@ def test_a_place_that_the_system_refuses_to_list_is_named(tmp_path, name):
     (tmp_path / "loop").symlink_to("loop")
     with (
         pytest.raises(WriteError, match="cannot be written"),
-        folder_written_beside(tmp_path / name, (), PresetError),
+        replace_folder(tmp_path / name, (), PresetError),
     ):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["loop"]

@@ -8,7 +8,7 @@ from typing import IO
 import numpy as np
 
 from keras_vit.models.weights.axes import in_order
-from keras_vit.support.files import written_beside
+from keras_vit.support.files import replace_file
 
 
 def bytes_of(array: np.ndarray) -> memoryview:
@@ -19,5 +19,5 @@ def bytes_of(array: np.ndarray) -> memoryview:
 @contextlib.contextmanager
 def opened_beside(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Yields a new file that becomes `path` on success."""
-    with written_beside(path) as temporary, temporary.open("xb") as file:
+    with replace_file(path) as temporary, temporary.open("xb") as file:
         yield file

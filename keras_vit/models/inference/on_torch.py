@@ -38,11 +38,11 @@ class Program:
             values = [weight.value for weight in self._owner.weights]
             kept = self._owner.kept
             if kept is None or not kept.has(values):
-                kept = self._owner.kept = _Kept(self._model, values)
+                kept = self._owner.kept = _KeptBlocks(self._model, values)
             return kept.blocks
 
 
-class _Kept:
+class _KeptBlocks:
     """The blocks of a model with its weights, and what shows that the weights have changed.
 
     torch counts the changes of a tensor, except those through `tensor.data`. A sample of the

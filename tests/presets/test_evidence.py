@@ -1,4 +1,4 @@
-"""`weights/verify.py` writes passports, and finds differences from them."""
+"""`weights/verify.py` writes records, and finds differences from them."""
 
 import json
 import shutil
@@ -8,21 +8,21 @@ import pytest
 
 import keras_vit
 from keras_vit import checkpoints
-from keras_vit.presets import passports
+from keras_vit.presets import evidence
 from keras_vit.presets.catalog import CATALOG
 from tests.golden import FOLDER
 from weights import verify
 
-RECORDED = json.loads((FOLDER.parent / "passports.json").read_text())
+RECORDED = json.loads((FOLDER.parent / "evidence.json").read_text())
 
 NAMES = ("timm_token", "hf_classifier", "kh_classifier", "vit_rep.npz", "bv_map.npz")
-"""Goldens of five libraries, whose passports `tests/data/passports.json` holds."""
+"""Goldens of five libraries, whose records `tests/data/evidence.json` holds."""
 
 on_torch = pytest.mark.on_one_backend("torch")
 
 
-def recorded(name: str) -> verify.Passport:
-    """Returns the passport of a golden checkpoint."""
+def recorded(name: str) -> verify.Record:
+    """Returns the record of a golden checkpoint."""
     return next(facts for facts in RECORDED if facts["name"] == name)
 
 
@@ -33,52 +33,52 @@ def failed(checks: list[checkpoints.Check]) -> list[str]:
 
 @on_torch
 @pytest.mark.parametrize("name", NAMES)
-def test_a_checkpoint_equals_its_passport(name):
+def test_a_checkpoint_equals_its_record(name):
     """timm, transformers or keras-hub made it; keras_vit did for the official formats."""
     checks = verify.compare(FOLDER / name, recorded(name))
     assert failed(checks) == []
     assert {"sha256", "protocol", "logits", "norm of block_0"} <= {check.name for check in checks}
 
 
-def test_the_embedded_preset_equals_its_passport():
+def test_the_embedded_preset_equals_its_record():
     """On every backend, without a network."""
-    checks = verify.compare("vit_digits", passports.shipped()["vit_digits"])
+    checks = verify.compare("vit_digits", evidence.shipped()["vit_digits"])
     assert failed(checks) == []
     assert len(checks) == 7
 
 
 @on_torch
-def test_the_librarys_own_code_writes_the_passport():
-    """Within 1e-6; it is the recorded passport."""
+def test_the_librarys_own_code_writes_the_record():
+    """Within 1e-6; it is the recorded record."""
     from tests import torchvision_shim  # noqa: F401  so that timm imports beside any torch
 
     pytest.importorskip("timm")
-    passport = verify.attest(FOLDER / "timm_token")
-    assert passport["origin"].startswith("timm")
-    assert passports.rung(passport) == 3
+    record = verify.attest(FOLDER / "timm_token")
+    assert record["origin"].startswith("timm")
+    assert evidence.level(record) == 3
     np.testing.assert_allclose(
-        passport["logits"], recorded("timm_token")["logits"], rtol=1e-4, atol=1e-6
+        record["logits"], recorded("timm_token")["logits"], rtol=1e-4, atol=1e-6
     )
 
 
 @on_torch
-def test_differences_from_a_passport_are_named(tmp_path):
+def test_differences_from_a_record_are_named(tmp_path):
     """Digest, protocol, arithmetic and image size; another dialect has another digest."""
-    passport, folder = recorded("timm_token"), FOLDER / "timm_token"
-    assert failed(verify.compare(folder, {**passport, "sha256": {"x": "0"}})) == ["sha256"]
-    assert failed(verify.compare(folder, passport, protocol="paper")) == ["protocol"]
-    assert "logits" in failed(verify.compare(folder, passport, numerics={"gelu": "tanh"}))
-    assert failed(verify.compare(folder, passport, image_size=32)) == ["image size"]
+    record, folder = recorded("timm_token"), FOLDER / "timm_token"
+    assert failed(verify.compare(folder, {**record, "sha256": {"x": "0"}})) == ["sha256"]
+    assert failed(verify.compare(folder, record, protocol="paper")) == ["protocol"]
+    assert "logits" in failed(verify.compare(folder, record, numerics={"gelu": "tanh"}))
+    assert failed(verify.compare(folder, record, image_size=32)) == ["image size"]
     keras_vit.convert(folder, tmp_path / "other", "keras_hub")
-    checks = verify.compare(tmp_path / "other", passport)
+    checks = verify.compare(tmp_path / "other", record)
     assert "sha256" not in {check.name for check in checks}
     assert not {"logits", "norm of block_0"} & set(failed(checks))
 
 
 @on_torch
-def test_the_command_writes_an_absent_passport_and_compares_a_present_one(tmp_path, capsys):
+def test_the_command_writes_an_absent_record_and_compares_a_present_one(tmp_path, capsys):
     """The exit status is 1 on a difference."""
-    source, path = tmp_path / "x.npz", tmp_path / "passport.json"
+    source, path = tmp_path / "x.npz", tmp_path / "record.json"
     shutil.copy(FOLDER / "vit_rep.npz", source)
     assert verify.main([str(source), str(path), "--by", "keras_vit"]) == 0
     assert path.stat().st_size < 8_000
@@ -92,21 +92,21 @@ def test_the_command_writes_an_absent_passport_and_compares_a_present_one(tmp_pa
 def test_the_rung_is_the_highest_that_the_evidence_reaches():
     """From a row alone to 50,000 images."""
     bare = {"name": "x", "date": "2026-11-24"}
-    assert passports.rung({}) == passports.rung(bare) == 0
-    assert passports.rung({**bare, "read": "written from descriptions"}) == 0
-    assert passports.rung({**bare, "read": passports.AS_PUBLISHED}) == 1
+    assert evidence.level({}) == evidence.level(bare) == 0
+    assert evidence.level({**bare, "read": "written from descriptions"}) == 0
+    assert evidence.level({**bare, "read": evidence.AS_PUBLISHED}) == 1
     pinned = {**bare, "sha256": {"x.npz": "0"}, "dialect": "google"}
-    assert passports.rung(pinned) == 2
-    assert passports.rung({**pinned, "origin": "keras_vit 0.1.0"}) == 2
-    assert passports.rung({**pinned, "origin": "big_vision"}) == 3
-    assert passports.rung({**pinned, "images": 1_000}) == 4
-    assert passports.rung({**pinned, "images": 50_000}) == 5
+    assert evidence.level(pinned) == 2
+    assert evidence.level({**pinned, "origin": "keras_vit 0.1.0"}) == 2
+    assert evidence.level({**pinned, "origin": "big_vision"}) == 3
+    assert evidence.level({**pinned, "images": 1_000}) == 4
+    assert evidence.level({**pinned, "images": 50_000}) == 5
 
 
 @pytest.mark.without_backend
-def test_the_shipped_passports_belong_to_presets():
+def test_the_shipped_records_belong_to_presets():
     """The embedded preset has its outputs; thirteen repositories have published JSON."""
-    assert set(passports.shipped()) <= set(CATALOG)
-    assert passports.rung_of("vit_digits") == 3
-    assert passports.rung_of("vit_b16.orig_i21k_224") == 0
-    assert sum(passports.rung_of(name) == 1 for name in CATALOG) == 13
+    assert set(evidence.shipped()) <= set(CATALOG)
+    assert evidence.evidence_level("vit_digits") == 3
+    assert evidence.evidence_level("vit_b16.orig_i21k_224") == 0
+    assert sum(evidence.evidence_level(name) == 1 for name in CATALOG) == 13

@@ -1,0 +1,47 @@
+"""The shipped evidence about presets: `evidence.json`, which `weights/verify.py` makes."""
+
+import functools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+AS_PUBLISHED = "as published"
+"""Value of `read` if the JSON is the published one."""
+
+LEVELS = (
+    "a row only",
+    "JSON and shapes of the published file read",
+    "sha256 pinned",
+    "logits equal the origin's code",
+    "1,000 images",
+    "50,000 images",
+)
+"""The ladder of evidence, from no evidence up."""
+
+
+@functools.cache
+def shipped() -> dict[str, dict[str, Any]]:
+    """Returns the records that came with keras_vit, by the name of the preset."""
+    rows = json.loads(Path(__file__).with_name("evidence.json").read_text(encoding="utf-8"))
+    return {facts["name"]: facts for facts in rows}
+
+
+def level(record: Mapping[str, Any]) -> int:
+    """Returns the highest level of `LEVELS` that a record reaches; an empty one reaches 0."""
+    origin, images = record.get("origin", ""), record.get("images", 0)
+    # keras_vit is the origin of its own presets alone.
+    by_origin = origin and (record["dialect"] == "keras_vit" or "keras_vit" not in origin)
+    steps = (
+        record.get("read") == AS_PUBLISHED,
+        record.get("sha256"),
+        by_origin,
+        images >= 1_000,
+        images >= 50_000,
+    )
+    return max((number for number, reached in enumerate(steps, start=1) if reached), default=0)
+
+
+def evidence_level(name: str) -> int:
+    """Returns the level of a preset by its shipped record, 0 if it has none."""
+    return level(shipped().get(name, {}))
