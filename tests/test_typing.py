@@ -1,5 +1,6 @@
 """Type checkers and editors of users see the types of the installed package."""
 
+import dataclasses
 import inspect
 import os
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 import keras_vit
 from keras_vit.data import ImageData
 from keras_vit.data.image_data import Options
+from keras_vit.models.config.building import Architecture, Building
 
 SCRIPT = """
 import keras_vit
@@ -24,8 +26,9 @@ train, validation = whole.hold_out(0.1)
 reveal_type((model, whole, validation, keras_vit.images.class_names.expand("imagenet1k")))
 reveal_type(keras_vit.evaluate(model, validation).top1)
 from_arrays([], [], model, sede=1)
+keras_vit.vit_b16(hidden_sise=8)
 """
-"""A script of a user; its last line has a misspelt argument."""
+"""A script of a user; its last lines have misspelt arguments."""
 
 
 # Types are those of any backend.
@@ -52,8 +55,18 @@ def test_mypy_in_a_users_environment_sees_the_types(tmp_path):
         "tuple[str, ...]]",
         '"float"',
         'script.py:10: error: Unexpected keyword argument "sede"',
+        'script.py:11: error: Unexpected keyword argument "hidden_sise"',
     ):
         assert line in printed, printed
+
+
+def test_builders_and_loaders_share_the_arguments_of_the_model():
+    """So that editors complete them and type checkers refuse others."""
+    parameters = inspect.signature(keras_vit.VisionTransformer.__init__).parameters.values()
+    optional = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
+    assert optional == set(Building.__annotations__)
+    fields = {field.name for field in dataclasses.fields(keras_vit.ViTConfig)}
+    assert fields == {"image_size", "num_classes", *Architecture.__annotations__}
 
 
 def test_the_options_of_data_sources_equal_the_arguments_of_imagedata():

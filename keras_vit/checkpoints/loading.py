@@ -2,9 +2,10 @@
 
 import dataclasses
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from keras_vit.models.config import ImageSize
+from keras_vit.models.config.building import Reading
 from keras_vit.presets.source import Source
 
 if TYPE_CHECKING:
@@ -33,7 +34,14 @@ def load_to_answer(
     return model
 
 
-def load(source: str | os.PathLike[str] | Source, **arguments: Any) -> "VisionTransformer":
+def load(
+    source: str | os.PathLike[str] | Source,
+    *,
+    num_classes: int | None = None,
+    image_size: ImageSize = None,
+    load_weights: bool = True,
+    **arguments: Unpack[Reading],
+) -> "VisionTransformer":
     """Builds the model that a checkpoint or preset holds, with its weights and arithmetic.
 
     Names, shapes and types of all arrays are checked before the model is built, and
@@ -49,10 +57,7 @@ def load(source: str | os.PathLike[str] | Source, **arguments: Any) -> "VisionTr
             resized. None for the size in the file, `(None, None)` for a model that
             takes any size per call.
         load_weights: False for the architecture with fresh weights.
-        dtype, remat, trainable, data_format, name: as for `VisionTransformer`.
-        class_names, protocol, provenance, thresholds: as for `VisionTransformer`; None takes the
-            files' values.
-        dialect: name of the dialect to read the file as, if its names are ambiguous.
+        family: name of the format to read the file as, if its names are ambiguous.
         variant: name of the variant that the file must be.
         position_grid: (rows, columns) of the stored positions, if the grid is not square.
         checksum: whether to compare a preset's weights with the sha256 in its `config.json`.
@@ -65,7 +70,8 @@ def load(source: str | os.PathLike[str] | Source, **arguments: Any) -> "VisionTr
         ignore: names of arrays to leave out, or patterns such as `"decoder.*"`.
         base: source of the base model of an adapter of PEFT; None for the folder or the repository
             that the adapter names.
-        **arguments: the arguments above by name, and fields of `ViTConfig`. A caller may change
+        **arguments: other arguments of `VisionTransformer`; None for `class_names`, `protocol`,
+            `provenance` and `thresholds` takes the files' values. A caller may change
             `representation_size` to None (which leaves the layer out), the dropout rates,
             `numerics` (a dict changes the numerics that it names), and `pooling` between its
             pooled and unpooled form. Any other field must agree with the file. Another
@@ -78,4 +84,10 @@ def load(source: str | os.PathLike[str] | Source, **arguments: Any) -> "VisionTr
     """
     from keras_vit.models.vision_transformer import VisionTransformer  # starts a backend
 
-    return VisionTransformer.from_preset(source, **arguments)
+    return VisionTransformer.from_preset(
+        source,
+        num_classes=num_classes,
+        image_size=image_size,
+        load_weights=load_weights,
+        **arguments,
+    )

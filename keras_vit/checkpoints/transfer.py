@@ -36,6 +36,7 @@ from keras_vit.checkpoints.translate import Move
 from keras_vit.errors import CheckpointError, expect_model, shown
 from keras_vit.images.class_names import expand, shorten
 from keras_vit.models.config import ImageSize, ViTConfig
+from keras_vit.models.config.building import Building
 from keras_vit.models.config.fields import known_fields
 from keras_vit.models.weights import lexicon
 from keras_vit.models.weights.axes import in_order
@@ -51,9 +52,7 @@ _OPEN = (
 """Arguments that the arrays of a file may leave open, so that `info` needs them too."""
 
 
-_OF_MODEL = frozenset(
-    ("dtype", "data_format", "name", "class_names", "protocol", "provenance", "remat", "trainable")
-) | {"thresholds"}
+_OF_MODEL = frozenset(Building.__annotations__)
 """Arguments of the model; None takes the value of the files, or the model's default."""
 _OF_READING = frozenset(("num_classes", "family", "variant", "position_grid", *CHOICES))
 """Arguments for which None means that they are not given; other fields may be None."""

@@ -1,11 +1,9 @@
 """The builders of the papers' fourteen Vision Transformers, such as `vit_b16`."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from keras_vit.images.class_names import ClassNames, Thresholds
-from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.models.config import ImageSize
+from keras_vit.models.config.building import Arguments, Building
 from keras_vit.models.config.variants import VARIANTS, Variant, variant_named
 
 if TYPE_CHECKING:
@@ -19,45 +17,25 @@ class Builder(Variant):
         self,
         image_size: ImageSize = 224,
         num_classes: int = 1000,
-        *,
-        dtype: Any = None,
-        data_format: str | None = None,
-        name: str | None = None,
-        remat: bool = False,
-        trainable: bool = True,
-        class_names: ClassNames | None = None,
-        protocol: ProtocolSpec = "paper",
-        provenance: Mapping[str, Any] | None = None,
-        thresholds: Thresholds | None = None,
-        **fields: Any,
+        **arguments: Unpack[Arguments],
     ) -> "VisionTransformer":
         """Builds the model with fresh weights.
 
         Args:
             image_size: pixels, an int or a pair (height, width); `(None, None)` for any size.
             num_classes: width of the head; 0 for features.
-            dtype, data_format, remat, trainable, class_names, protocol, provenance, thresholds: as
-                for `VisionTransformer`.
-            name: name of the model; None for the name of the variant.
-            **fields: fields of `ViTConfig`.
+            **arguments: other arguments of `VisionTransformer`, such as `dtype` and
+                `dropout_rate`. The default name is that of the variant.
 
         Raises:
             ConfigError: a field is invalid; the message names it and the valid values.
         """
         from keras_vit.models.vision_transformer import VisionTransformer  # starts a backend
 
-        return VisionTransformer(
-            self.config(image_size, num_classes, **fields),
-            dtype=dtype,
-            data_format=data_format,
-            name=name or self.name,
-            remat=remat,
-            trainable=trainable,
-            class_names=class_names,
-            protocol=protocol,
-            provenance=provenance,
-            thresholds=thresholds,
-        )
+        building: Any = {k: v for k, v in arguments.items() if k in Building.__annotations__}
+        fields = {k: v for k, v in arguments.items() if k not in building}
+        building["name"] = building.get("name") or self.name
+        return VisionTransformer(self.config(image_size, num_classes, **fields), **building)
 
 
 _BUILDERS = {name: Builder(name, row.fields) for name, row in VARIANTS.items()}

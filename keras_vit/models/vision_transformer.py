@@ -4,7 +4,7 @@ import inspect
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import keras
 import numpy as np
@@ -22,6 +22,7 @@ from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.layers.quantisation import quantise_parts, quantised_parts
 from keras_vit.models.config import ImageSize, ViTConfig
+from keras_vit.models.config.building import Reading
 from keras_vit.models.config.rules import COUNT, choice
 from keras_vit.models.config.variants import VARIANTS
 from keras_vit.models.graph import Graph, Stages
@@ -79,7 +80,7 @@ class VisionTransformer(keras.Model):
         class_names: one name per class, for the answers of `classify`; or the name of a
             shipped list, `"imagenet1k"` or `"imagenet21k"`.
         protocol: preparation of images for these weights, by name or as a dict of name and
-            parameters; see `keras_vit.Preprocessor`.
+            parameters, see `keras_vit.Preprocessor`; None for `"paper"`.
         provenance: origin of the weights, as plain JSON types.
         thresholds: for many labels per image (multi-label): the least probability with which
             an image has a label, one for all classes or one per class, see the attribute
@@ -107,7 +108,7 @@ class VisionTransformer(keras.Model):
         name: str | None = None,
         trainable: bool = True,
         class_names: ClassNames | None = None,
-        protocol: ProtocolSpec = "paper",
+        protocol: ProtocolSpec | None = "paper",
         provenance: Mapping[str, Any] | None = None,
         thresholds: Thresholds | None = None,
         **fields: Any,
@@ -124,7 +125,7 @@ class VisionTransformer(keras.Model):
         preprocessor = Preprocessor(
             config.image_size,
             config.channels,
-            protocol=protocol,
+            protocol=protocol or "paper",
             data_format=data_format,
             scaled=not config.rescale,
             patch_size=config.patch_size if config.native_aspect else None,
@@ -548,17 +549,8 @@ class VisionTransformer(keras.Model):
         *,
         num_classes: int | None = None,
         image_size: ImageSize = None,
-        dtype: Any = None,
         load_weights: bool = True,
-        remat: bool = False,
-        trainable: bool = True,
-        data_format: str | None = None,
-        name: str | None = None,
-        class_names: ClassNames | None = None,
-        protocol: ProtocolSpec | None = None,
-        provenance: Mapping[str, Any] | None = None,
-        thresholds: Thresholds | None = None,
-        **fields: Any,
+        **arguments: Unpack[Reading],
     ) -> "VisionTransformer":
         """Loads a preset by name, from the Hub, or from a local folder or file of any dialect.
 
@@ -574,15 +566,12 @@ class VisionTransformer(keras.Model):
             image_size: pixels, an int or a pair (height, width); the stored positions are
                 resized. None for the size of the preset, `(None, None)` for a model that
                 takes any size per call.
-            dtype: a Keras dtype or policy, such as `"mixed_bfloat16"`; None for Keras's setting.
             load_weights: False for the architecture with fresh weights. Weights on the Hub are
                 then downloaded only if JSON and headers do not suffice.
-            remat, trainable, data_format, name: as for `VisionTransformer`; the default name is
-                the name of the variant.
-            class_names, protocol, provenance, thresholds: as for `VisionTransformer`. None takes
-                the preset's values.
-            **fields: fields of `ViTConfig`, such as `dropout_rate`, and other arguments of
-                `keras_vit.checkpoints.load`, such as `allow_pickle_weights`.
+            **arguments: other arguments of `VisionTransformer`, such as `dtype` and
+                `dropout_rate`, and of `keras_vit.checkpoints.load`, such as
+                `allow_pickle_weights`. The default name is that of the variant; None for
+                `class_names`, `protocol`, `provenance` and `thresholds` takes the preset's values.
 
         Raises:
             PresetError: the preset does not exist or is damaged, or the Hub refuses or fails;
@@ -597,17 +586,8 @@ class VisionTransformer(keras.Model):
             source,
             num_classes=num_classes,
             image_size=image_size,
-            dtype=dtype,
             load_weights=load_weights,
-            remat=remat,
-            trainable=trainable,
-            data_format=data_format,
-            name=name,
-            class_names=class_names,
-            protocol=protocol,
-            provenance=provenance,
-            thresholds=thresholds,
-            **fields,
+            **arguments,
         )
         return model
 
