@@ -29,7 +29,7 @@ def score(
     others = f"{split}[{start}:{start + 200}]"
     parts = ("train[:800]", others) if tune else (f"train[:800]+{others}", test)
     names = list(map(str, range(num_classes))) or builder.info.features[label].names
-    how = {"label": label, "class_names": names if num_classes else None}
+    how = {"label_column": label, "class_names": names if num_classes else None}
     model = VisionTransformer.from_preset(
         preset,
         num_classes=len(names),

@@ -18,7 +18,7 @@ from tests.helpers import numpy_of
 from tests.words import raises
 
 FOLDER = Path(__file__).parents[1] / "data" / "adapters"
-BASES = {"pooling": "vit_bare", "options": "vit", "unmerged": None}
+BASES = {"classifier": "vit_bare", "options": "vit", "unmerged": None}
 
 
 @pytest.fixture(scope="module")
@@ -71,11 +71,11 @@ def test_the_base_of_a_hub_adapter_is_no_local_folder(tmp_path):
 
 @pytest.mark.on_one_backend("torch")
 def test_names_of_transformers_4_are_those_of_the_files(tmp_path, expected):
-    folder = copied(tmp_path, "pooling", alpha_pattern={"0.attention.attention.value": 5})
+    folder = copied(tmp_path, "classifier", alpha_pattern={"0.attention.attention.value": 5})
     path = folder / "adapter_model.safetensors"
     save_file({name_in_file(name): array for name, array in load_file(path).items()}, path)
     assert any("encoder.layer.0.attention.attention.query" in name for name in load_file(path))
-    check(checkpoints.load(folder, base=FOLDER / "vit_bare"), expected, "pooling")
+    check(checkpoints.load(folder, base=FOLDER / "vit_bare"), expected, "classifier")
 
 
 @pytest.mark.on_one_backend("torch")
@@ -126,7 +126,7 @@ def test_arrays_that_are_no_factors_are_refused(tmp_path):
 def test_an_adapter_without_its_base_or_scale_says_what_to_give(tmp_path):
     """The file alone has no scale; another base lacks the arrays, or has them in other sizes."""
     with raises(CheckpointError, "an adapter without its base", "base="):
-        keras_vit.info(FOLDER / "pooling")
+        keras_vit.info(FOLDER / "classifier")
     unmerged = shutil.copy(FOLDER / "unmerged" / "model.safetensors", tmp_path / "x.safetensors")
     with raises(CheckpointError, "lora_alpha", "adapter_config.json"):
         keras_vit.info(unmerged, num_heads=2)

@@ -169,7 +169,7 @@ def stated_by(dialect, files) -> dict:
     numerics = dialect.numerics.to_dict() | stated.fields.get("numerics", {})
     fields = {**ViTConfig(**SIZES).to_dict(), **dict.fromkeys(SIZES), **stated.fields}
     fields |= {f"numerics.{name}": value for name, value in numerics.items()}
-    return {**fields, "labels": stated.class_names}
+    return {**fields, "class_names": stated.class_names}
 
 
 @pytest.mark.parametrize(("dialect", "table", "row"), ROWS)

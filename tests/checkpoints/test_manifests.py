@@ -68,8 +68,8 @@ def test_names_and_shapes_determine_dialect_and_sizes(preset):
     """All sizes of the variant except the number of heads."""
     found = recognise(shapes_of(preset), tuple(DIALECTS.values()))
     config = config_of(preset)
-    assert found.family is DIALECTS[preset["dialect"]]
-    assert found.prefix == found.family.prefix_for(config)
+    assert found.dialect is DIALECTS[preset["dialect"]]
+    assert found.prefix == found.dialect.prefix_for(config)
     sizes = ("patch_size", "hidden_size", "mlp_dim", "num_layers", "channels", "qkv_bias")
     if preset["dialect"] == "keras_hub":  # whose task.json states the head
         assert found.fields["num_heads"] == config.num_heads

@@ -49,7 +49,7 @@ INEXPRESSIBLE = {
         CLASS_POSITION,
         (HYBRID, "no place for root/conv/kernel"),
         (NO_POOLING, "no place for pool/probe: transformers' ViT has no attention pooling"),
-        (MEAN_BESIDE_A_TOKEN, "classifier other than 'token'"),
+        (MEAN_BESIDE_A_TOKEN, "pooling other than 'token'"),
         ({"representation_size": 9}, "a head behind a representation layer"),
     ),
     "keras_hub": (
@@ -58,7 +58,7 @@ INEXPRESSIBLE = {
         (NO_POOLING, "no place for pool/probe: keras-hub's ViT has no attention pooling"),
         ({"numerics": {"gelu": "tanh"}}, "numerics.gelu='tanh', where it computes 'exact'"),
         ({"qkv_bias": False}, "biases of some of query, key, value and the projection behind"),
-        (MEAN_BESIDE_A_TOKEN, "a classifier other than 'token' or a mean"),
+        (MEAN_BESIDE_A_TOKEN, "a pooling other than 'token' or a mean"),
         ({"representation_size": 9, "num_classes": 0}, "a representation layer without a head"),
         ({"image_size": 17, "crop_remainder": True}, "image_size that patch_size does not divide"),
     ),

@@ -232,7 +232,7 @@ def test_a_weight_beyond_the_range_of_float16_is_refused(tmp_path, caplog):
     assert not caplog.text
 
 
-@pytest.mark.parametrize("image_size", ["stored", 32], ids=["stored", "resized"])
+@pytest.mark.parametrize("image_size", [None, 32], ids=["stored", "resized"])
 @pytest.mark.parametrize("path", ["position_embedding/embedding", "head/kernel"])
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_number_beyond_the_range_of_float32_is_refused(path, image_size, sign, tmp_path):

@@ -34,10 +34,10 @@ def run(capsys, *arguments) -> str:
 def test_info_describes_a_checkpoint_file_or_a_preset(capsys):
     """Variant, dialect, classes, resolution and representation layer."""
     facts = json.loads(run(capsys, "info", "vit_digits", "--json"))
-    assert (facts["classes"], facts["dialect"]) == (10, "keras_vit preset")
+    assert (facts["classes"], facts["family"]) == (10, "keras_vit preset")
     printed = run(capsys, "info", FOLDER / "vit_rep.npz")
     rows = dict(line.split("\t") for line in printed.splitlines())
-    assert rows["dialect"] == "google"
+    assert rows["family"] == "google"
     assert rows["variant"] == "none of the named ones"
     assert (rows["classes"], rows["resolution"]) == ("11", "16x16")
     assert rows["representation layer"] == "16"

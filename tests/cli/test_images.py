@@ -41,7 +41,7 @@ def test_evaluate_prints_the_scores_of_the_function_evaluate(capsys, folder):
     scores = json.loads(run(capsys, *command, "--json").out)
     assert np.isclose(scores.pop("loss"), expected.loss, rtol=1e-4)
     assert scores["class_counts"] == list(expected.class_counts)
-    assert (scores["top1"], scores["labels"]) == (expected.top1, [str(k) for k in range(10)])
+    assert (scores["top1"], scores["class_names"]) == (expected.top1, [str(k) for k in range(10)])
 
 
 def test_evaluate_names_unknown_classes_and_unreadable_images(capsys, folder, tmp_path):

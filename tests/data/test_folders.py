@@ -48,7 +48,7 @@ def test_folders_named_as_labels_of_the_model_get_the_models_numbers(folder):
     """A folder with some of the model's classes is labelled by the model's own numbers."""
     model = tiny(num_classes=5, class_names=("ape", "eel", "dog", "cat", "cow"))
     data = from_folder(folder, model)
-    assert data.class_names == model.labels
+    assert data.class_names == model.class_names
     assert sorted(set(data.labels.tolist())) == [1, 2, 3]
     assert data.preprocessor is model.preprocessor
 
@@ -112,14 +112,14 @@ def _only_damaged(folder):
     [
         (_empty, {}, "no image in fox; remove an empty class"),
         (_beside, {}, "stray.png beside them"),
-        (_only_damaged, {"unreadable": "skip"}, "No readable image is left of the classes eel"),
+        (_only_damaged, {"on_error": "skip"}, "No readable image is left of the classes eel"),
         (_only_damaged, {}, "2 of 12 images cannot be read"),
         (lambda folder: None, {"batch_size": 0}, "batch_size must be a positive int, found 0"),
         (lambda folder: None, {"seed": -1}, "seed=-1, expected 0 or more"),
         (
             lambda folder: None,
-            {"unreadable": "ignore"},
-            "unreadable='ignore' is not one of raise, skip",
+            {"on_error": "ignore"},
+            "on_error='ignore': expected 'raise', 'skip'",
         ),
         (lambda folder: None, {"augmentation": "lihgt1"}, "Did you mean 'light1'"),
     ],

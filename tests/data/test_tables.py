@@ -122,7 +122,7 @@ def test_class_names_and_labels_of_a_model_order_the_columns(photos):
     assert named.class_counts == {"fox": 0, "eel": 1, "dog": 2, "cat": 1}
     model = tiny(num_classes=4, class_names=("fox", "eel", "dog", "cat"), thresholds=0.5)
     data = from_folder(photos, model, labels_file="labels.csv", multi_label=True)
-    assert data.class_names == model.labels
+    assert data.class_names == model.class_names
     with pytest.raises(ConfigError, match="'dog' is in class_names twice"):
         read(photos, WORDS, class_names=["cat", "dog", "dog", "eel"])
     with pytest.raises(ConfigError, match="'eel' is not in class_names. Did you mean 'eels'"):
@@ -164,16 +164,16 @@ def test_a_table_that_does_not_fit_is_refused_with_its_name(photos, text, messag
 
 def test_a_table_is_needed_for_many_labels_and_must_exist(photos):
     """A folder per class gives one label."""
-    with pytest.raises(ConfigError, match="needs a table, labels="):
+    with pytest.raises(ConfigError, match="needs a table, labels_file="):
         from_folder(photos, PLAIN, multi_label=True)
-    with pytest.raises(ConfigError, match="labels='other.csv': no such table"):
+    with pytest.raises(ConfigError, match="labels_file='other.csv': no such table"):
         from_folder(photos, PLAIN, labels_file="other.csv", multi_label=True)
 
 
 def test_names_of_data_take_a_table_as_on_the_command_line(photos):
     """A table in the validation folder has the same name."""
     (photos / "labels.csv").write_text(COLUMNS)
-    options = {"labels": "labels.csv", "multi_label": True}
+    options = {"labels_file": "labels.csv", "multi_label": True}
     assert from_name(photos, PLAIN, **options).multi_label
     train, held_out = training_and_validation(photos, PLAIN, validation=photos, **options)
     assert held_out.class_names == train.class_names

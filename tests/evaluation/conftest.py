@@ -1,8 +1,11 @@
 """One small model and its data for all tests of evaluation."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
+from keras_vit.evaluation import embedding, extraction, scores
 from tests.digits import write_folders
 from tests.helpers import normal, random_tiny
 
@@ -41,3 +44,34 @@ def logits(model, images):
 def digits_folder(tmp_path):
     """Twenty-three PNG files of 16 pixels, one folder per digit."""
     return write_folders(tmp_path / "digits", train=23, test=1, size=16)[0]
+
+
+class Bar:
+    """A progress bar that keeps the steps that it is told of.
+
+    Args:
+        then: called after each step with its images; a test may raise there.
+    """
+
+    def __init__(self):
+        self.counts = []
+        self.then = lambda images: None
+
+    def advance(self, images):
+        if images:
+            self.counts.append(images)
+            self.then(images)
+
+
+@pytest.fixture
+def bar(monkeypatch):
+    """The bar of every function of evaluation, if it is asked for."""
+    made = Bar()
+
+    @contextlib.contextmanager
+    def shown_bar(shown, *_):
+        yield made.advance if shown else lambda images: None
+
+    for module in (embedding, extraction, scores):
+        monkeypatch.setattr(module, "progress_bar", shown_bar)
+    return made

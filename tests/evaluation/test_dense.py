@@ -157,10 +157,10 @@ def test_a_class_without_pixels_has_no_share(model):
     assert scores.miou == pytest.approx(np.mean(scores.iou[:3]))
 
 
-def test_files_give_the_same_probe_and_features_are_kept(model, probe, tmp_path):
+def test_files_give_the_same_probe_and_features_are_kept(model, probe, tmp_path, bar):
     """PNG with a palette for the labels; an image that its EXIF tag turns; a second call."""
     images, labels = shapes()
-    paths, maps, counts = [], [], []
+    paths, maps = [], []
     for k, (image, label) in enumerate(zip(images, labels, strict=True)):
         picture, turned = Image.fromarray(image), Image.Exif()
         turned[0x0112] = 6  # a viewer turns it a quarter to the right
@@ -171,15 +171,15 @@ def test_files_give_the_same_probe_and_features_are_kept(model, probe, tmp_path)
         paths.append(tmp_path / f"{k}.png")
         maps.append(tmp_path / f"{k}_labels.png")
     for _ in range(2):
-        options = {"l2": 1.0, "cache": tmp_path / "cache", "progress": counts.append}
+        options = {"l2": 1.0, "cache": tmp_path / "cache", "progress": True}
         found = dense_probe(model, paths, maps, **options)
         assert_close(found.kernel, probe.kernel, 1e-5)
-    assert sum(counts) == len(images)
+    assert sum(bar.counts) == len(images)
     changed = images.copy()
     changed[3] += 9  # neither in the first batch nor in the last
     for pixels, total in ((images, 12), (images, 12), (changed, 18)):
         dense_probe(model, pixels, labels, batch_size=2, **options)
-        assert sum(counts) == total
+        assert sum(bar.counts) == total
 
 
 def refused(message, error=ConfigError):

@@ -42,13 +42,12 @@ def run(model, paths, out, **options):
     return result
 
 
-def test_the_file_holds_the_features_of_the_readable_images(grey, paths, out):
+def test_the_file_holds_the_features_of_the_readable_images(grey, paths, out, bar):
     """Row k is the output of `features` for readable image k; damaged images are listed."""
     readable = [path for k, path in enumerate(paths) if k not in DAMAGED]
     expected = features(grey, grey.preprocessor(readable), batch_size=8).values
-    seen = []
-    result = run(grey, paths, out / "x.npy", progress=seen.append)
-    assert (result.num_images, len(result.unreadable), sum(seen)) == (14, 9, 23)
+    result = run(grey, paths, out / "x.npy", progress=True)
+    assert (result.num_images, len(result.unreadable), sum(bar.counts)) == (14, 9, 23)
     np.testing.assert_allclose(np.load(out / "x.npy"), expected, rtol=0, atol=1e-5)
     about = json.loads((out / "x.npy.json").read_text())
     assert about["paths"] == list(map(str, readable))
@@ -56,26 +55,26 @@ def test_the_file_holds_the_features_of_the_readable_images(grey, paths, out):
     assert sorted(p.name for p in out.iterdir()) == ["x.npy", "x.npy.json"]
 
 
-def test_another_run_in_the_same_place_is_refused(grey, paths, out):
+def test_another_run_in_the_same_place_is_refused(grey, paths, out, bar):
     """The same call resumes; with other weights or files it neither resumes nor overwrites."""
-    seen = []
 
     def stop(images):
-        seen.append(images)
-        if len(seen) == 2:
+        if len(bar.counts) == 2:
             raise KeyboardInterrupt
 
     whole = run(grey, paths, out / "whole.npy")
+    bar.then = stop
     with pytest.raises(KeyboardInterrupt):
-        run(grey, paths, out / "x.npy", progress=stop)
+        run(grey, paths, out / "x.npy", progress=True)
     assert not (out / "x.npy").exists()
     with pytest.raises(ConfigError, match="another run, which differs in files"):
         run(grey, paths[:-1], out / "x.npy")
     with pytest.raises(ConfigError, match="another run, which differs in config, weights"):
         run(random_tiny(channels=1, num_classes=3), paths, out / "x.npy")
-    rest = []
-    assert run(grey, paths, out / "x.npy", progress=rest.append) == whole
-    assert (rest[0], sum(rest)) == (sum(seen), 23)
+    seen = sum(bar.counts)
+    bar.counts, bar.then = [], lambda images: None
+    assert run(grey, paths, out / "x.npy", progress=True) == whole
+    assert (bar.counts[0], sum(bar.counts)) == (seen, 23)
     assert (out / "x.npy").read_bytes() == (out / "whole.npy").read_bytes()
     with pytest.raises(ConfigError, match="exists. Remove it"):
         run(grey, paths, out / "x.npy")
@@ -88,11 +87,11 @@ def test_bad_arguments_are_refused_and_no_file_is_left(grey, paths, out):
         ((paths, "x.npy"), {"stage": "block_9"}, "Did you mean 'block_0'"),
         (([], "x.npy"), {}, "No image was given"),
         ((paths[8:16], "x.npy"), {}, "None of 8 images"),
-        ((paths, "x.npy"), {"unreadable": None}, "not a readable image"),
+        ((paths, "x.npy"), {"on_error": "raise"}, "not a readable image"),
     ):
         images, name = arguments
         with pytest.raises(ConfigError, match=message):
-            embed(grey, images, out / name, **{"unreadable": lambda *_: None, **options})
+            embed(grey, images, out / name, **{"on_error": lambda *_: None, **options})
     with pytest.raises(ConfigError, match="batch_size must be a positive int, found 0"):
         embed(grey, paths, out / "x.npy", batch_size=0)
     assert not (out / "x.npy").exists()
@@ -107,17 +106,14 @@ def test_a_file_name_that_is_not_utf8_stays_in_the_list(grey, paths, out):
     assert os.fsencode(listed) == name
 
 
-def test_a_full_disk_raises_write_error_and_the_next_run_resumes(grey, paths, out, monkeypatch):
+def test_a_full_disk_raises_write_error_and_the_next_run_resumes(
+    grey, paths, out, bar, monkeypatch
+):
     """The error names the file; once there is space again, the next run completes the file."""
     monkeypatch.setattr(parts, "_SECONDS", 0.0)
-    counts = []
     with full_disk() as fill, pytest.raises(WriteError, match=r"x.npy.part/.*: cannot be written"):
-
-        def fill_after(images):
-            counts.append(images)
-            fill(300)
-
-        run(grey, paths, out / "x.npy", progress=fill_after)
-    assert counts
+        bar.then = lambda images: fill(300)
+        run(grey, paths, out / "x.npy", progress=True)
+    assert bar.counts
     assert run(grey, paths, out / "x.npy").num_images == 14
     assert sorted(p.name for p in out.iterdir()) == ["x.npy", "x.npy.json"]

@@ -21,14 +21,13 @@ def test_features_are_the_output_of_the_layer(model, images, classes, logits):
     assert_close(tokens.values[:, 0], actual.values)  # pre_logits is the class token
 
 
-def test_the_cache_is_read_and_not_computed(model, images, classes, tmp_path, monkeypatch):
+def test_the_cache_is_read_and_not_computed(model, images, classes, tmp_path, bar):
     """A second call runs no model; other weights, layers, labels or images run it again."""
-    seen = []
-    arguments = {"batch_size": 8, "cache": tmp_path, "progress": seen.append}
+    arguments = {"batch_size": 8, "cache": tmp_path, "progress": True}
     first = features(model, (images, classes), **arguments)
-    assert sum(seen) == 23
+    assert sum(bar.counts) == 23
     second = features(model, (images, classes), **arguments)
-    assert sum(seen) == 23
+    assert sum(bar.counts) == 23
     assert isinstance(second.values, np.memmap)
     assert np.array_equal(first.values, second.values)
     assert np.array_equal(second.labels, classes)
@@ -41,13 +40,13 @@ def test_the_cache_is_read_and_not_computed(model, images, classes, tmp_path, mo
     )
     for count, (other, data, layer) in enumerate(others, start=2):
         features(other, data, layer, **arguments)
-        assert sum(seen) == 23 * count
+        assert sum(bar.counts) == 23 * count
         assert len(list(tmp_path.iterdir())) == count
 
 
 @pytest.mark.parametrize("kind", ["arrays", "generator", "folder"])
 def test_an_interrupted_run_resumes_after_its_last_batch(
-    kind, model, grey, images, classes, tmp_path, digits_folder
+    kind, model, grey, images, classes, tmp_path, digits_folder, bar
 ):
     """The first batch is not computed again, and the result is equal bit by bit."""
     if kind == "folder":
@@ -59,19 +58,18 @@ def test_an_interrupted_run_resumes_after_its_last_batch(
     else:
         make = lambda: ((images[k : k + 8], classes[k : k + 8]) for k in (0, 8, 16))  # noqa: E731
     expected = features(model, make(), batch_size=8)
-    seen = []
 
-    def interrupt(count):
-        seen.append(count)
-        if len(seen) == 2:
+    def interrupt(images):
+        if len(bar.counts) == 2:
             raise KeyboardInterrupt
 
+    bar.then = interrupt
     with pytest.raises(KeyboardInterrupt):
-        features(model, make(), batch_size=8, cache=tmp_path / "kept", progress=interrupt)
-    seen.clear()
-    actual = features(model, make(), batch_size=8, cache=tmp_path / "kept", progress=seen.append)
-    assert seen[0] == 16  # the batches that the first run computed
-    assert sum(seen) == len(expected.values)
+        features(model, make(), batch_size=8, cache=tmp_path / "kept", progress=True)
+    bar.counts, bar.then = [], lambda images: None
+    actual = features(model, make(), batch_size=8, cache=tmp_path / "kept", progress=True)
+    assert bar.counts[0] == 16  # the batches that the first run computed
+    assert sum(bar.counts) == len(expected.values)
     assert np.array_equal(actual.values, expected.values)
     assert np.array_equal(actual.labels, expected.labels)
 
@@ -91,16 +89,14 @@ class Files(keras.utils.PyDataset):
         return self.model.preprocessor(part), np.zeros(len(part), int)
 
 
-def test_a_changed_file_invalidates_the_cache(grey, digits_folder, tmp_path):
+def test_a_changed_file_invalidates_the_cache(grey, digits_folder, tmp_path, bar):
     """The cache compares name, size and time of every file, not only the outer batches."""
     data = Files(grey, sorted(digits_folder.rglob("*.png")))
-    actual, seen = [], []
+    actual = []
     for _ in range(2):
-        actual += [
-            features(grey, data, cache=tmp_path / "kept", progress=seen.append) for _ in range(2)
-        ]
+        actual += [features(grey, data, cache=tmp_path / "kept", progress=True) for _ in range(2)]
         data.paths[9].write_bytes(data.paths[10].read_bytes())
-    assert sum(seen) == 2 * 23
+    assert sum(bar.counts) == 2 * 23
     assert np.array_equal(actual[2].values[9], actual[2].values[10])
     assert not np.array_equal(actual[0].values[9], actual[0].values[10])
 

@@ -83,7 +83,7 @@ def test_chosen_thresholds_have_the_highest_f1_of_all(model, images, labels):
 
 def test_class_names_of_the_data_find_their_thresholds(model, images, labels):
     """Data with some of the classes, in another order."""
-    named = VisionTransformer.from_config({**model.get_config(), "labels": list("abcd")})
+    named = VisionTransformer.from_config({**model.get_config(), "class_names": list("abcd")})
     named.set_weights(model.get_weights())
     data = from_arrays(
         np.zeros((8, 16, 16, 3), "uint8"),

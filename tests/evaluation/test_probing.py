@@ -89,13 +89,13 @@ def only(name, choose):
     return lambda features, *rest: choose({name: features[name]}, *rest)
 
 
-def test_features_are_computed_once(folder, tmp_path):
+def test_features_are_computed_once(folder, tmp_path, bar):
     """A second probe reads the file; the result is the same."""
-    model, counts = model_of(), []
-    first = probe(model, folder, cache=tmp_path / "cache", progress=counts.append)
-    assert sum(counts) == 24
-    again = probe(model, folder, cache=tmp_path / "cache", progress=counts.append)
-    assert sum(counts) == 24
+    model = model_of()
+    first = probe(model, folder, cache=tmp_path / "cache", progress=True)
+    assert sum(bar.counts) == 24
+    again = probe(model, folder, cache=tmp_path / "cache", progress=True)
+    assert sum(bar.counts) == 24
     np.testing.assert_array_equal(first.kernel, again.kernel)
 
 

@@ -152,11 +152,12 @@ def test_classes_are_matched_by_name(model, images, classes, expected):
     assert actual.class_accuracy == expected.class_accuracy
 
 
-def test_progress_counts_images_and_the_result_goes_into_json(model, images, classes, expected):
-    """`progress` is called with the number of images of each batch."""
-    seen = []
-    assert evaluate(model, (images, classes), batch_size=8, progress=seen.append) == expected
-    assert seen == [8, 8, 7]
+def test_progress_counts_images_and_the_result_goes_into_json(
+    model, images, classes, expected, bar
+):
+    """The bar is told of the images of each batch."""
+    assert evaluate(model, (images, classes), batch_size=8, progress=True) == expected
+    assert bar.counts == [8, 8, 7]
     assert json.loads(json.dumps(expected.to_dict()))["class_counts"] == list(expected.class_counts)
 
 

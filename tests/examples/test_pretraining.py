@@ -68,7 +68,7 @@ def test_the_plan_has_the_fields_and_settings_of_the_published_recipe(unbroken):
 def test_the_saved_preset_has_the_scores_of_the_held_out_images(desk, unbroken):
     """It also has the class names and the recipe's protocol."""
     _, trained, _ = unbroken
-    model = VisionTransformer.from_preset(trained.path)
+    model = VisionTransformer.from_preset(trained.preset)
     assert model.class_names == ("loop", "open")
     assert model.preprocessor.protocol == "big_vision"
     actual = evaluate(model, from_folder(desk / "test", model, 8))

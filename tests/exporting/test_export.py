@@ -35,7 +35,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of converters
 
 
 def tiny(**fields):
-    sizes = {"num_layers": 2, "hidden_size": 32, "labels": LABELS, "protocol": "timm"}
+    sizes = {"num_layers": 2, "hidden_size": 32, "class_names": LABELS, "protocol": "timm"}
     return random_tiny(**{**sizes, **fields})
 
 
@@ -442,7 +442,7 @@ def test_litert_takes_pixels_of_one_size(tmp_path, precision, monkeypatch, capsy
         ({}, {"verify": 0}, ConfigError, "verify must be a bool, found 0"),
         ({}, {"calibration": [], "precision": "int8"}, ConfigError, "at least one image"),
         ({}, {"calibration": []}, ConfigError, "precision='int8' of"),
-        ({"num_classes": 0, "labels": None}, {}, ConfigError, "outputs='features'"),
+        ({"num_classes": 0, "class_names": None}, {}, ConfigError, "outputs='features'"),
         (ANY_SIZE, {"format": "litert"}, ExportError, "Choose a size"),
         (
             {},

@@ -55,7 +55,7 @@ def test_configs_presets_and_keras_files_store_the_name_of_a_list(tmp_path):
         num_classes=1000, class_names="imagenet1k", protocol={"name": "timm", "crop_pct": 1.0}
     )
     assert model.class_names == class_names.expand("imagenet1k")
-    assert model.get_config()["labels"] == "imagenet1k"
+    assert model.get_config()["class_names"] == "imagenet1k"
     assert VisionTransformer.from_config(model.get_config()).class_names == model.class_names
     model.save_to_preset(tmp_path / "preset")
     preset = keras_vit.info(tmp_path / "preset")
@@ -113,8 +113,8 @@ def test_classify_each_gives_the_answers_of_classify(tmp_path):
     ("given", "message"),
     [
         ("imagenet", "'imagenet' is no shipped list. Did you mean 'imagenet1k'?"),
-        ("imagenet1k", "1000 labels, expected 5 strings"),
-        (["a", "b"], "2 labels, expected 5 strings, one for each of num_classes=5"),
+        ("imagenet1k", "1000 class_names, expected 5 strings"),
+        (["a", "b"], "2 class_names, expected 5 strings, one for each of num_classes=5"),
         ([1, 2, 3, 4, 5], "holds 1, expected 5 strings"),
     ],
 )
@@ -159,6 +159,6 @@ def test_a_list_is_exported_as_its_names(tmp_path):
     checkpoints.save(model, tmp_path / "timm", "timm", lossy=True)
     back = checkpoints.load(tmp_path / "timm")
     assert back.class_names == model.class_names
-    assert back.get_config()["labels"] == "imagenet1k"
-    with pytest.raises((CheckpointError, ConfigError), match="2 labels, expected 1000"):
+    assert back.get_config()["class_names"] == "imagenet1k"
+    with pytest.raises((CheckpointError, ConfigError), match="2 class_names, expected 1000"):
         keras_vit.convert(tmp_path / "timm", tmp_path / "x", "transformers", class_names=["a", "b"])

@@ -80,6 +80,6 @@ def test_a_table_resized_to_its_own_grid_stays():
 def test_a_model_of_any_size_is_refused():
     """A table belongs to one grid."""
     with raises(
-        ConfigError, "relative_position_bias='block'", "image_size=None", "Give image_size="
+        ConfigError, "relative_position_bias='block'", "image_size=(None, None)", "Give image_size="
     ):
         tiny(relative_position_bias="block", image_size=None, position_grid=(4, 4))

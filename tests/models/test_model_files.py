@@ -13,7 +13,11 @@ from tests.words import through_json
 
 IMAGES = normal(2, 16, 16, 3)
 KINDS = {
-    "token": {"representation_size": 7, "labels": list("abcde"), "provenance": {"source": "me"}},
+    "token": {
+        "representation_size": 7,
+        "class_names": list("abcde"),
+        "provenance": {"source": "me"},
+    },
     "map": {"pooling": "map", "dropout_rate": 0.1, "stochastic_depth_rate": 0.2},
     "resized": {"position_grid": (3, 5), "numerics": {"gelu": "exact"}, "name": "mine"},
     "any size": {"image_size": None, "position_grid": (3, 2)},

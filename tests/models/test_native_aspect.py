@@ -126,7 +126,7 @@ def test_a_folder_of_mixed_shapes_is_classified_and_has_features(folder, tmp_pat
     files = sorted(folder.rglob("*.png"))
     batch = model.preprocessor(files)
     assert_close(found.values, run(model, batch, ["pre_logits"])["pre_logits"], 1e-5)
-    assert found.class_names.tolist() == [0, 0, 0, 1, 1]
+    assert found.labels.tolist() == [0, 0, 0, 1, 1]
     answers = model.classify(files, top=1)
     assert [int(answer[0][0]) for answer in answers] == run(model, batch).argmax(axis=1).tolist()
     embed(model, files, tmp_path / "all.npy")

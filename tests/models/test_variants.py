@@ -152,6 +152,6 @@ def test_arguments_of_other_libraries_are_answered_with_what_does_it_here(word):
 
 
 def test_common_words_of_other_libraries_are_answered():
-    assert {"embed_dim", "depth", "img_size", "num_labels", "pooling", "include_top"} <= set(
+    assert {"embed_dim", "depth", "img_size", "num_labels", "classifier", "include_top"} <= set(
         foreign_words.ANSWERS
     )

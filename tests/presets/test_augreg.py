@@ -24,12 +24,12 @@ def test_a_file_name_gives_variant_data_resolution_labels_and_protocol():
         "data": "i21k_ft_imagenet2012",
         "image_size": 384,
         "num_classes": 1000,
-        "labels": "imagenet1k",
+        "class_names": "imagenet1k",
         "protocol": {"name": "big_vision", "resize_small": 448, "image_size": 384},
     }
     facts = facts_of_name(UPSTREAM)
     assert (facts["data"], facts["image_size"], facts["num_classes"]) == ("i21k", 224, 21843)
-    assert (facts["labels"], facts["protocol"]) == ("imagenet21k", "big_vision")
+    assert (facts["class_names"], facts["protocol"]) == ("imagenet21k", "big_vision")
     facts = facts_of_name(f"{UPSTREAM}--kitti-distance-steps_0k-lr_0.003-res_224")
     assert (facts["data"], facts["num_classes"]) == ("i21k_ft_kitti-distance", None)
 

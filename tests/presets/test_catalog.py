@@ -88,7 +88,7 @@ def test_the_facts_of_a_row_are_consistent(name):
     assert row.zero_head == (".orig_i21k_224" in name)
     if ".augreg_" in name:
         facts = facts_of_name(row.source.rpartition("/")[2])
-        same = ("variant", "image_size", "num_classes", "protocol", "labels")
+        same = ("variant", "image_size", "num_classes", "protocol", "class_names")
         assert {key: getattr(row, key) for key in same} == {key: facts[key] for key in same}
         assert row.data.startswith(facts["data"].partition("_ft_")[0])
 

@@ -245,7 +245,7 @@ def test_keras_vit_info_describes_a_repository(digits, capsys):
     """Of transformers and of keras_vit; an unknown repository gives status 2."""
     digits.add("them/vit", golden("hf_classifier"))
     assert cli.main(["info", "--json", "hf://them/vit"]) == 0
-    assert json.loads(capsys.readouterr().out)["dialect"] == "transformers"
+    assert json.loads(capsys.readouterr().out)["family"] == "transformers"
     assert cli.main(["info", "hf://us/digits"]) == 0
     assert "keras_vit preset" in capsys.readouterr().out
     assert cli.main(["info", "hf://them/none"]) == 2

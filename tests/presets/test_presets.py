@@ -118,8 +118,8 @@ def edited(folder, **changes):
             "format_version is 2, this release of keras_vit reads 1. Update keras_vit: release 9.1",
         ),
         ({"format_version": "1", "keras_vit_version": ...}, "reads 1. Update keras_vit."),
-        ({"labels": ["a"]}, "1 labels, expected 5 strings"),
-        ({"labels": [1, 2, 3, 4, 5]}, "expected 5 strings"),
+        ({"class_names": ["a"]}, "1 class_names, expected 5 strings"),
+        ({"class_names": [1, 2, 3, 4, 5]}, "expected 5 strings"),
         ({"protocol": ...}, "field 'protocol' is None"),
         ({"protocol": 1}, "field 'protocol' is 1"),
         ({"protocol": "tim"}, "Did you mean 'timm'?"),
@@ -139,7 +139,7 @@ def test_a_fault_in_config_json_is_refused_by_its_field(saved, changes, message)
 def test_a_preset_without_labels_has_none(saved):
     """As if the field were null."""
     folder, model = saved
-    back = VisionTransformer.from_preset(edited(folder, labels=...))
+    back = VisionTransformer.from_preset(edited(folder, class_names=...))
     assert back.class_names is None and back.config == model.config
 
 

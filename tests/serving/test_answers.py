@@ -77,7 +77,7 @@ def test_health_metadata_and_openapi_describe_the_server(address, model):
     """Health, metadata with labels and limits, and OpenAPI with the bodies that are taken."""
     assert requests.get(f"{address}/healthz", timeout=60).json()["status"] == "ok"
     metadata = requests.get(f"{address}/metadata", timeout=60).json()
-    assert metadata["labels"] == list(model.class_names)
+    assert metadata["class_names"] == list(model.class_names)
     assert metadata["image_size"] == list(model.config.image_size)
     assert metadata["limits"]["images_waiting"] == 128
     paths = requests.get(f"{address}/openapi.json", timeout=60).json()["paths"]

@@ -107,7 +107,7 @@ def test_positive_weights_that_are_no_number_per_class_are_refused(weights):
 def test_one_call_trains_on_a_table_and_keeps_thresholds(photos, tmp_path):
     """The best preset knows the colours; a finished training is resumed without a change."""
     options = {
-        "labels": "labels.csv",
+        "labels_file": "labels.csv",
         "multi_label": True,
         "out": tmp_path / "out",
         "validation": 0.25,
