@@ -82,5 +82,5 @@ def describe(shapes: Mapping[str, Shape], claims: Iterable[tuple[Dialect, str, s
     held = "1 array" if len(shapes) == 1 else f"{len(shapes):,} arrays"
     lines.append(f"\n  It holds {held}: {some if shapes else 'nothing'}.")
     if nearest and not kind:
-        lines.append("\n  dialect=... reads the file as one of them, and names each difference.")
+        lines.append("\n  family=... reads the file as one of them, and names each difference.")
     return "".join(lines)

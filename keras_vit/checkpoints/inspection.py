@@ -226,7 +226,7 @@ def _open(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
         ignored |= heads
     name = variant_of(config)
     fits = _fitting_variant(_resolve(recognition, statement, {})) if architecture else None
-    model = f"{name or 'the model'} in the {dialect.name} dialect"
+    model = f"{name or 'the model'} as {dialect.name} has it"
     compare(reader, moves, ignored, model, fits if fits != name else None)
     info = _info(
         reader.path,

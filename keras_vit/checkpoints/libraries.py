@@ -49,7 +49,7 @@ def run_library(
     """
     library = dialect.partition("/")[0]
     if library not in _LIBRARIES:
-        raise LibraryUnavailableError(f"the {dialect} dialect has no library to install")
+        raise LibraryUnavailableError(f"the family {dialect} has no library to install")
     if not os.path.isdir(path):  # noqa: PTH112  a long name does not raise
         raise LibraryUnavailableError(
             f"{library} reads a folder with its config.json, not a file alone"

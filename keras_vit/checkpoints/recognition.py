@@ -117,7 +117,7 @@ def recognise_dialect(files: OpenSource, name: str | None = None) -> Recognition
     family = _foreign_family(files.json, dialects).partition(", exp")[0] if named else ""
     beside = f"\n  Beside it, {shown(family, 200, quoted=False)}." if family else ""
     raise CheckpointError(
-        f"{files.reader.path}: no Vision Transformer in any of the dialects "
+        f"{files.reader.path}: no Vision Transformer in any of the families "
         f"{listed([dialect.name for dialect in tried], 3)}.{describe(shapes, claims)}{beside}"
     )
 

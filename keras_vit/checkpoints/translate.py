@@ -101,8 +101,7 @@ def plan(
         answers = dialect.names_for(weight.word.path, config, weight.binding)
         if not answers:
             raise CheckpointError(
-                f"The {dialect.name} dialect has no place for {weight.path}: "
-                f"{dialect.reason_for(weight.word)}."
+                f"{dialect.name} has no place for {weight.path}: {dialect.reason_for(weight.word)}."
             )
         candidates = [(_name(stored, weight, prefix), stored) for stored in answers]
         name, stored = next((c for c in candidates if c[0] in names), candidates[0])

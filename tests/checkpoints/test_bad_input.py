@@ -68,7 +68,7 @@ def test_a_file_loaded_as_another_variant_names_the_variant_that_fits(tmp_path):
     moves = plan(variant("vit_ti16").config(num_classes=2), DIALECTS["google"])
     arrays = {m.name: np.zeros(m.file_shape, "float16") for m in moves}
     message = refused(tmp_path, arrays, variant="vit_s16")
-    assert "do not fit vit_s16 in the google dialect" in message
+    assert "do not fit vit_s16 as google has it" in message
     assert "The shapes fit vit_ti16." in message
     assert "head/kernel is (192, 2), expected (384, 2)" in message
 
@@ -84,7 +84,7 @@ def test_a_field_that_the_arrays_contradict_is_refused(tmp_path, arrays):
     [
         ({"image_siz": 24}, ConfigError, "Unknown field image_siz. Did you mean 'image_size'?"),
         ({"variant": "vitb16"}, ConfigError, "Did you mean 'vit_b16'?"),
-        ({"dialect": "gogle"}, KerasViTError, "dialect 'gogle'. Did you mean 'google'?"),
+        ({"family": "gogle"}, KerasViTError, "family 'gogle'. Did you mean 'google'?"),
     ],
 )
 def test_an_unknown_argument_is_refused_with_the_nearest_name(
@@ -125,7 +125,7 @@ def test_positions_that_are_no_square_need_an_image_size():
 def test_arrays_of_another_network_are_refused(tmp_path):
     """The message names some of the arrays."""
     message = refused(tmp_path, {"conv1/kernel": np.zeros((7, 7, 3, 64), "float32")})
-    assert "no Vision Transformer in any of the dialects" in message
+    assert "no Vision Transformer in any of the families" in message
     assert "conv1/kernel" in message
 
 

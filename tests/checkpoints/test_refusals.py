@@ -222,7 +222,7 @@ def test_a_clip_file_without_its_vision_tower_is_refused(tmp_path):
     arrays = {name: a for name, a in load_file(path).items() if name.startswith("text_")}
     save_file(arrays, path)
     with raises(
-        *(CheckpointError, "no Vision Transformer in any of the dialects transformers/clip"),
+        *(CheckpointError, "no Vision Transformer in any of the families transformers/clip"),
         *("text_model.", "config.json has model_type='clip'"),
     ):
         checkpoints.load(folder)
@@ -321,5 +321,5 @@ def test_a_conversion_does_not_overwrite_the_weights_of_its_preset(tmp_path):
 @pytest.mark.parametrize("dialect", [3, None, ["google"]])
 def test_a_dialect_that_is_no_text_is_refused_with_the_known_ones(tmp_path, dialect):
     """The search for a similar name took it for text."""
-    with pytest.raises(CheckpointError, match="Unknown dialect .* Known: keras_vit, google"):
+    with pytest.raises(CheckpointError, match="Unknown family .* Known: keras_vit, google"):
         checkpoints.save(random_tiny(), tmp_path / "model.npz", dialect)

@@ -69,7 +69,7 @@ def test_all_images_come_with_their_labels(data_dir):
 
 
 def test_a_function_of_the_record_gives_the_labels(data_dir):
-    """`label` may be a function; `class_names` must then name its classes."""
+    """`label_column` may be a function; `class_names` must then name its classes."""
 
     def parity(record):
         return record["label"] % 2
@@ -79,7 +79,7 @@ def test_a_function_of_the_record_gives_the_labels(data_dir):
     plain = from_tfds("digits", PLAIN, data_dir=data_dir)
     assert data.class_names == names
     assert data.labels.tolist() == (plain.labels % 2).tolist()
-    for named in ({"label": parity}, {"class_names": names}):
+    for named in ({"label_column": parity}, {"class_names": names}):
         with pytest.raises(ConfigError, match="a function and class_names need each other"):
             from_tfds("digits", PLAIN, data_dir=data_dir, **named)
 

@@ -81,7 +81,7 @@ def test_the_folder_describes_the_model(written):
     assert facts["protocol"] == "timm"
     assert facts["verification"]["runs"]
     metadata = onnxruntime.InferenceSession(folder / "model.onnx").get_modelmeta()
-    assert json.loads(metadata.custom_metadata_map["keras_vit.images.class_names"]) == list(LABELS)
+    assert json.loads(metadata.custom_metadata_map["keras_vit.class_names"]) == list(LABELS)
     assert json.loads(metadata.custom_metadata_map["keras_vit.protocol"]) == "timm"
 
 

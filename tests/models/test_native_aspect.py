@@ -163,7 +163,7 @@ GAP = {"pooling": "gap"}
          ("2x9 patches", "1 to 16", "image_size=")),
         (lambda model: model.preprocessor.pixels(model.preprocessor(pictures())),
          ("one size", "packed patches")),
-        (lambda _: model_of(GAP, image_size=None), ("native_aspect=True", "image_size=None")),
+        (lambda _: model_of(GAP, image_size=None), ("native_aspect=True", "(None, None)")),
         (lambda _: model_of(GAP, rope={"form": "axial"}), ("native_aspect=True", "rope")),
         (lambda _: model_of(GAP, position="sincos2d"), ("native_aspect=True", "sincos2d")),
     ],

@@ -120,17 +120,6 @@ def test_a_builder_passes_fields_and_the_arguments_of_the_model_on():
     assert built.thresholds == (0.3, 0.3)
 
 
-def test_builders_and_loaders_name_every_argument_of_the_model():
-    """Those that `VisionTransformer` takes beside a configuration; `load` passes all on."""
-    of_model = set(inspect.signature(keras_vit.VisionTransformer.__init__).parameters)
-    of_model -= {"self", "config", "fields"}
-    for function in (builders.Builder.__call__, keras_vit.VisionTransformer.from_preset):
-        assert of_model <= set(inspect.signature(function).parameters)
-    for name in ("num_classes", "image_size", "dtype", "load_weights", "remat"):
-        assert name in inspect.signature(keras_vit.VisionTransformer.from_preset).parameters
-    assert all(f" {name}" in keras_vit.checkpoints.load.__doc__ for name in of_model)
-
-
 @pytest.mark.parametrize("word", foreign_words.ANSWERS)
 def test_arguments_of_other_libraries_are_answered_with_what_does_it_here(word):
     """In builders, configurations and loaders, by an existing argument or by a sentence."""

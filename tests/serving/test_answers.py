@@ -40,9 +40,9 @@ def test_images_of_many_clients_share_batches(model, images, monkeypatch):
     """Sixteen clients at once: every answer is right, and batches held several images."""
     sizes, original = [], model.probabilities
 
-    def counted(batch, batch_size=None):
+    def counted(batch, batch_size=None, **word):
         sizes.append(len(batch))
-        return original(batch)
+        return original(batch, **word)
 
     expected = [model.classify(image)[0] for image in images]
     monkeypatch.setattr(model, "probabilities", counted)

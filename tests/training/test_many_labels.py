@@ -109,12 +109,12 @@ def test_one_call_trains_on_a_table_and_keeps_thresholds(photos, tmp_path):
     options = {
         "labels_file": "labels.csv",
         "multi_label": True,
-        "out": tmp_path / "out",
+        "path": tmp_path / "out",
         "validation": 0.25,
         "recipe": TransferRecipe(60, 16, learning_rate=0.1),
     }
     done = finetune(photos / "tiny", photos / "photos", **options)
-    model = VisionTransformer.from_preset(done.preset)
+    model = VisionTransformer.from_preset(done.path)
     assert model.class_names == ("blue", "green", "red")
     assert len(set(model.thresholds)) == 3
     images, labels = bars(32, seed=1)
@@ -123,9 +123,9 @@ def test_one_call_trains_on_a_table_and_keeps_thresholds(photos, tmp_path):
     assert scores.f1 > 0.8
     with (tmp_path / "out" / "log.csv").open() as file:
         assert {"pr_auc", "f1", "val_pr_auc", "val_f1"} <= set(next(csv.DictReader(file)))
-    before = (done.preset / "config.json").read_text()
+    before = (done.path / "config.json").read_text()
     finetune(photos / "tiny", photos / "photos", **options, resume=True)
-    assert (done.preset / "config.json").read_text() == before
+    assert (done.path / "config.json").read_text() == before
 
 
 @pytest.mark.on_one_backend("torch")

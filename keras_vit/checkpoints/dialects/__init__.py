@@ -41,7 +41,7 @@ def dialects_named(name: str) -> tuple[Dialect, ...]:
     """
     if name not in tuple(DIALECTS):  # a list has no hash
         raise CheckpointError(
-            f"Unknown dialect {name!r}.{nearest(name, DIALECTS)} Known: {', '.join(DIALECTS)}."
+            f"Unknown family {name!r}.{nearest(name, DIALECTS)} Known: {', '.join(DIALECTS)}."
         )
     return tuple(d for d in _ALL if d.name == name or d.name.startswith(f"{name}/"))
 

@@ -93,7 +93,7 @@ vit = classifier_family(
     fields={"position": "learned", "position_before_class": False},
     impossible={**SOME_ATTENTION_BIASES, **DROPS_PIXELS},
     limits={
-        "a classifier other than 'token' or a mean over all tokens": _has_foreign_pooling,
+        "a pooling other than 'token' or a mean over all tokens": _has_foreign_pooling,
         "a representation layer without a head": lambda c: (
             c.num_classes == 0 and c.representation_size is not None
         ),

@@ -107,7 +107,7 @@ _DEIT3 = {
 @functools.cache
 def _architectures() -> tuple[_Architecture, ...]:
     """Returns the architectures that keras_vit has names for; NaFlexVit's arrays have their own."""
-    facebook = "DeiT-III by Facebook's names, to be read by dialect='facebook'"
+    facebook = "DeiT-III by Facebook's names, to be read by family='facebook'"
     readable = [_Architecture(facebook, _DEIT3)]
     for name, row in architectures.rows():
         if architectures.family_of(row) != naflex.name:
