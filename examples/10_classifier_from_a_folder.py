@@ -73,16 +73,14 @@ for seed in range(5):
     half, rest = order[:200], order[200:]
     part = keras_vit.data.from_arrays(pixels[half], loops[half], model.preprocessor)
     small = keras_vit.probe(model, part)
-    right = keras_vit.evaluate(
-        small.build_classifier(model), (model.preprocessor(pixels[rest]), loops[rest])
-    )
+    unseen = (model.preprocessor(pixels[rest]), loops[rest])
+    right = keras_vit.evaluate(small.build_classifier(model), unseen)
     train, test = (features[half], loops[half]), (features[rest], loops[rest])
     nearest = KNeighborsClassifier(10, metric="cosine", weights=lambda d: np.exp((1 - d) / 0.07))
     logistic = LogisticRegressionCV(Cs=5, cv=5, max_iter=2000)
     knn, linear = (usual.fit(*train).score(*test) for usual in (nearest, logistic))
-    low, high = small.interval
-    ours = f"{small.accuracy:6.1%} ({low:.1%} to {high:.1%}) {right.top1:10.1%}"
-    print(f"{ours} {knn:9.1%} {linear:9.1%}")
+    print(f"{small.accuracy:6.1%} ({small.interval[0]:.1%} to {small.interval[1]:.1%}) ", end=" ")
+    print(f"{right.top1:9.1%} {knn:9.1%} {linear:9.1%}")
 
 # %%
 # The first probe becomes a model with calibrated probabilities, which predicts, saves and exports.
