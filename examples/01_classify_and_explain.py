@@ -30,14 +30,11 @@ for label, probability in answer:
 # %%
 # A heat map tells which patches speak for a class; each class has a map of its own.
 
-batch = model.preprocessor(photo)
 figure, axes = plt.subplots(1, 3, figsize=(9, 3.2), layout="constrained")
 axes[0].imshow(photo, cmap="gray")
 axes[0].set_title("the image")
 for axis, (label, probability) in zip(axes[1:], answer, strict=False):
-    patches = keras_vit.explain(
-        model, batch, target=label, method="relevance", prepared=True
-    ).patches[0]
+    patches = keras_vit.explain(model, photo, target=label, method="relevance").patches[0]
     axis.imshow(photo, cmap="gray")
     heat = patches / np.abs(patches).max()
     axis.imshow(heat, extent=(0, *photo.size, 0), alpha=0.6, cmap="inferno", vmin=0, vmax=1)
