@@ -14,7 +14,7 @@ import pytest
 import keras_vit
 from keras_vit.data import ImageData
 from keras_vit.data.image_data import Options
-from keras_vit.models.config.building import Architecture, Building
+from keras_vit.models.building import Architecture, Building
 
 SCRIPT = """
 import keras_vit

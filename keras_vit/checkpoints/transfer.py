@@ -35,8 +35,8 @@ from keras_vit.checkpoints.surroundings import CHOICES
 from keras_vit.checkpoints.translate import Move
 from keras_vit.errors import CheckpointError, expect_model, shown
 from keras_vit.images.class_names import expand, shorten
+from keras_vit.models.building import Building
 from keras_vit.models.config import ImageSize, ViTConfig
-from keras_vit.models.config.building import Building
 from keras_vit.models.config.fields import known_fields
 from keras_vit.models.weights import lexicon
 from keras_vit.models.weights.axes import in_order

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any, Unpack
 
+from keras_vit.models.building import Arguments, Building
 from keras_vit.models.config import ImageSize
-from keras_vit.models.config.building import Arguments, Building
 from keras_vit.models.config.variants import VARIANTS, Variant, variant_named
 
 if TYPE_CHECKING:

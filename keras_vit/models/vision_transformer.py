@@ -21,8 +21,8 @@ from keras_vit.images.class_names import (
 from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.layers.quantisation import quantise_parts, quantised_parts
+from keras_vit.models.building import Reading
 from keras_vit.models.config import ImageSize, ViTConfig
-from keras_vit.models.config.building import Reading
 from keras_vit.models.config.rules import COUNT, choice
 from keras_vit.models.config.variants import VARIANTS
 from keras_vit.models.graph import Graph, Stages
