@@ -45,12 +45,12 @@ def test_predict_uses_the_weights_after_every_change(change, tmp_path):
     randomise(tiny(), seed=5).save_weights(tmp_path / "x.weights.h5")
     model = random_tiny()
     part = keras_vit.VisionTransformer.tokens  # the slices of a model follow it too
-    before, tokens = predicted(model), part(model, IMAGES).patches
+    before, tokens = predicted(model), part(model, IMAGES, prepared=True).patches
     CHANGES[change](model, tmp_path / "x.weights.h5")
     assert_close(predicted(model), numpy_of(model(IMAGES)), 1e-6)
     assert np.abs(predicted(model) - before).max() > 1e-2
     if change != "assign":
-        assert np.abs(part(model, IMAGES).patches - tokens).max() > 1e-2
+        assert np.abs(part(model, IMAGES, prepared=True).patches - tokens).max() > 1e-2
 
 
 def test_compiled_forms_are_kept_by_shape():
