@@ -160,7 +160,7 @@ def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoi
 
     Args:
         files: the open source.
-        arguments: the caller's fields of `ViTConfig`, and `variant` and `dialect`.
+        arguments: the caller's fields of `ViTConfig`, and `variant` and `family`.
 
     Raises:
         CheckpointError: no dialect fits, a fact is missing or invalid, or arrays are missing,

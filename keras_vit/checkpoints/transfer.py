@@ -86,8 +86,7 @@ def load(
     known_fields(ViTConfig, {k: v for k, v in fields.items() if k not in _OF_READING})
     fields = {k: v for k, v in fields.items() if k not in _OF_READING or v is not None}
     source = Source.of(source, allow_pickle_weights=allow_pickle_weights, base=base)
-    if image_size is not None:
-        fields["image_size"] = None if image_size == (None, None) else image_size
+    fields |= _stated_size(image_size)
     if not load_weights:
         info = read_info(source, **{k: fields[k] for k in _OPEN if fields.get(k) is not None})
         reading = ("family", "variant", *CHOICES)
@@ -117,6 +116,13 @@ def load(
     return model
 
 
+def _stated_size(image_size: ImageSize) -> dict[str, Any]:
+    """Returns the field of the caller's size: None for any size, no field for the stored size."""
+    if image_size is None:
+        return {}
+    return {"image_size": None if image_size == (None, None) else image_size}
+
+
 def _at_fed_size(info: CheckpointInfo, fields: dict[str, Any]) -> dict[str, Any]:
     """Returns the caller's fields, with the size that the library feeds where they state none."""
     return fields if info.fed_size is None else {"image_size": info.fed_size, **fields}
@@ -125,7 +131,8 @@ def _at_fed_size(info: CheckpointInfo, fields: dict[str, Any]) -> dict[str, Any]
 def _state_facts(source: Source, info: CheckpointInfo, config: ViTConfig) -> dict[str, Any]:
     """Returns the facts of a model beside its configuration that the source states.
 
-    ClassNames are left out if their number is not the model's, thresholds if the head is another.
+    Names of classes are left out if their number is not the model's, thresholds if the head is
+    another.
     """
     class_names = source.defaults.get("class_names") or info.class_names
     fits = class_names is not None and len(expand(class_names)) == config.num_classes
@@ -261,18 +268,14 @@ def convert(
     source = Source.of(source, allow_pickle_weights=allow_pickle_weights, base=base)
     with open_source(source) as files:
         file_path = files.reader.path
-        own = (
-            (file_path, file_path.parent)
-            if files.is_folder and file_path.is_file()
-            else (file_path,)
-        )
+        is_inside = files.is_folder and file_path.is_file()
+        own = (file_path, file_path.parent) if is_inside else (file_path,)
         if os.path.exists(path) and any(  # noqa: PTH110  a long name does not raise
             map(Path(path).samefile, own)
         ):
             raise CheckpointError(f"{path}: source and destination are one file.")
-        fields = {**source.defaults, **arguments}
-        if fields.get("image_size", 0) is None:
-            del fields["image_size"]
+        size = _stated_size(arguments.pop("image_size", None))
+        fields = {**source.defaults, **arguments, **size}
         checkpoint = open_checkpoint(files, fields)
         config = adapt_config(checkpoint, fields)
         if config.num_classes and replaces_head(checkpoint.info.config, config):

@@ -81,8 +81,9 @@ class ImageData(keras.utils.PyDataset):
             None makes an epoch one pass, whose last batch may be smaller.
         one_hot: float32 labels `(batch, num_classes)`; mixup, cutmix and many labels imply it.
         seed: seed of order, validation split and augmentation, an int of at least 0.
-        on_error: `"raise"`; or `"skip"` to decode all images at the start and to leave out
-            unreadable images, with one warning. `data.unreadable` keeps the reasons.
+        on_error: `"raise"`; or all images are decoded at the start, and those that cannot be read
+            are left out, by `"skip"` with one warning, or with a call of a function of each one's
+            name and the error. `data.unreadable` keeps the reasons.
         cache: whether decoded images stay in memory; `"auto"` keeps up to half a gibibyte. Without
             a cache, only the headers of files are read at the start.
         min_size: smallest height and width of an image in pixels; None for one patch of the model.

@@ -135,7 +135,7 @@ class Pipeline:
             return self.preprocessor.scale(pixels)
         except ConfigError as error:
             reason = self.records.name_reason(index, error)
-            raise ConfigError(f"{reason} unreadable='skip' leaves it out.") from error
+            raise ConfigError(f"{reason} on_error='skip' leaves it out.") from error
 
     def _decode(self, index: int) -> Any:
         if self.records.decoded is not None:

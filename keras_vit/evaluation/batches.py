@@ -127,5 +127,6 @@ def _is_images(value: Any) -> bool:
 def count_images(data: Any) -> int | None:
     """Returns the number of images of data, or None if only reading them would tell."""
     images = data[0] if isinstance(data, tuple) and data else data
-    count = getattr(data, "num_images", getattr(images, "shape", (None,))[0])
+    shape = getattr(images, "shape", None)
+    count = getattr(data, "num_images", shape[0] if shape else None)
     return count if isinstance(count, int) else None

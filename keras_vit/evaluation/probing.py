@@ -195,8 +195,8 @@ def probe(
             block tell pictures apart that the last block brings together by class.
         batch_size: images per step.
         progress: whether a bar is shown on stderr, if it is a terminal.
-        **options: arguments of `keras_vit.data.ImageData`, such as `unreadable="skip"`; `split`,
-            by default `"train"`; and for many labels `labels` and `multi_label`, see
+        **options: arguments of `keras_vit.data.ImageData`, such as `on_error="skip"`; `split`,
+            by default `"train"`; and for many labels `labels_file` and `multi_label`, see
             `keras_vit.data.from_folder`.
 
     Raises:

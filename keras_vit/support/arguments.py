@@ -116,19 +116,19 @@ def table_of(root: Path, labels_file: str | os.PathLike[str]) -> Path:
     return root / labels_file if os.path.isfile(root / labels_file) else Path(labels_file)
 
 
-def check_results(out: Path) -> None:
+def check_results(path: Path) -> None:
     """Checks the folder for results, which may exist.
 
     Raises:
         ConfigError: it is a file.
     """
-    if os.path.exists(out) and not os.path.isdir(out):
-        raise ConfigError(f"{out}: expected a folder for the results, found a file.")
+    if os.path.exists(path) and not os.path.isdir(path):
+        raise ConfigError(f"{path}: expected a folder for the results, found a file.")
 
 
 def check_training(
     data: object,
-    out: Path,
+    path: Path,
     *,
     resume: bool = False,
     split: str | None = None,
@@ -139,23 +139,23 @@ def check_training(
     """Checks the places of a fine-tuning, as `keras_vit.finetune` takes them.
 
     Raises:
-        ConfigError: `out` is a file, or not empty without `resume`; or as `check_data`.
+        ConfigError: `path` is a file, or not empty without `resume`; or as `check_data`.
     """
-    check_new(out, resume)
+    check_new(path, resume)
     check_data(data, split if is_data_set(data) else None, labels_file, label_column)
     if isinstance(validation, (str, os.PathLike)) and not is_data_set(data):
         check_data(validation, None, labels_file)
 
 
-def check_new(out: Path, resume: bool = False) -> None:
+def check_new(path: Path, resume: bool = False) -> None:
     """Checks the folder for a training.
 
     Raises:
         ConfigError: the folder is not empty, or is a file, and `resume` is False.
     """
-    taken = os.path.exists(out) and (not os.path.isdir(out) or any(out.iterdir()))
+    taken = os.path.exists(path) and (not os.path.isdir(path) or any(path.iterdir()))
     if taken and not resume:
         raise ConfigError(
-            f"{out}: exists already. Choose another folder, or continue the training in it with "
+            f"{path}: exists already. Choose another folder, or continue the training in it with "
             "resume=True."
         )

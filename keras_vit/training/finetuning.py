@@ -91,7 +91,8 @@ def finetune(
         validation: a share of the data, such as 0.1; another folder, or split of the data set;
             or None.
         pixel_range: values of black and white in images of more than 8 bits, see `Preprocessor`.
-        on_error: `"raise"`, or `"skip"` to leave out images that cannot be read.
+        on_error: `"raise"`; or images that cannot be read are left out, by `"skip"` with a warning,
+            or with a call of a function of each one's name and the error.
         progress: whether the plan, and then each epoch, are printed.
         **fields: other arguments of `VisionTransformer.from_preset`, such as `image_size`, `dtype`
             and `dropout_rate`; None for the preset's values.
@@ -104,7 +105,13 @@ def finetune(
     """
     require_training()
     check_training(
-        data, Path(path), resume=resume, split=split, validation=validation, labels_file=labels_file
+        data,
+        Path(path),
+        resume=resume,
+        split=split,
+        validation=validation,
+        labels_file=labels_file,
+        label_column=label_column,
     )
     fields = {name: value for name, value in fields.items() if value is not None}
     found, description = _start(source, fields)
@@ -120,6 +127,7 @@ def finetune(
         split=split,
         validation=validation,
         labels_file=labels_file,
+        label_column=label_column,
         multi_label=multi_label,
         on_error=on_error,
         **recipe.data_args,

@@ -57,6 +57,17 @@ def test_convert_refuses_its_source_and_a_folder_of_keras_vit(tmp_path):
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.parametrize(("image_size", "written"), [(None, True), ((None, None), False)])
+def test_convert_takes_the_words_for_the_size_of_load(image_size, written, tmp_path):
+    """None for the stored size, `(None, None)` for any size; the positions are the same."""
+    keras_vit.convert(SOURCE, tmp_path / "x.npz", "google", image_size=image_size)
+    assert checkpoints.load(SOURCE, image_size=image_size).config.image_size == (
+        keras_vit.info(SOURCE).config.image_size if written else None
+    )
+    same = checkpoints.load(tmp_path / "x.npz", position_grid=checkpoints.load(SOURCE).config.grid)
+    assert same.config.grid == checkpoints.load(SOURCE).config.grid
+
+
 def test_convert_may_resize_and_drop_the_head(tmp_path):
     """As on loading; but a conversion does not make a new head."""
     keras_vit.convert(SOURCE, tmp_path / "x.npz", "google", image_size=24, num_classes=0)

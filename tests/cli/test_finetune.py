@@ -6,6 +6,7 @@ import keras
 import pytest
 
 from keras_vit import VisionTransformer, cli, finetune, vit_ti16
+from keras_vit.errors import ConfigError
 from keras_vit.training import AugregRecipe, TransferRecipe, enable_lora
 from tests.digits import LOOPS, write_folders
 from tests.helpers import tiny
@@ -97,6 +98,24 @@ def test_the_head_is_kept_if_the_classes_are_those_of_the_preset(desk, tmp_path)
         with pytest.raises(KeyboardInterrupt):
             finetune(tmp_path / "preset", desk / "train", path=tmp_path / "out", learns=see)
     assert heads == [[3, -3], [0, 0], [0, 0]]
+
+
+def test_finetune_passes_on_where_the_labels_are(desk, tmp_path, monkeypatch):
+    """A column is refused for a folder, and reaches the reader of a data set."""
+    with pytest.raises(ConfigError, match="a folder has no label_column"):
+        finetune(desk / "tiny", desk / "train", path=tmp_path / "out", label_column="kind")
+    with pytest.raises(ConfigError, match="a data set has no labels_file"):
+        finetune(desk / "tiny", "hf:us/loops", path=tmp_path / "out", labels_file="labels.csv")
+    found = []
+
+    def read(name, preprocessor, **options):
+        found.append((name, options["label_column"], options["split"]))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("keras_vit.data.by_name.from_huggingface", read)
+    arguments = ("hf:us/loops", "--source", desk / "tiny", "--label-column", "kind")
+    assert cli.main(["finetune", *map(str, arguments), "--path", str(tmp_path / "out")]) == 130
+    assert found == [("us/loops", "kind", "train")]
 
 
 def test_a_builder_in_place_of_a_preset_gives_fresh_weights(desk, tmp_path):

@@ -1,5 +1,6 @@
 """`from_folder`: classes from folder names, unreadable files, and bad folders."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +63,7 @@ def test_files_that_are_not_images_are_skipped_with_a_warning(folder):
 
 @pytest.mark.parametrize("in_memory", [True, False])
 def test_unreadable_images_are_refused_or_skipped_by_path(folder, in_memory):
-    """With `unreadable="skip"`, one warning names them, and the batches are as without them."""
+    """With `on_error="skip"`, one warning names them, and the batches are as without them."""
     whole = (folder / "cat" / "0.png").read_bytes()
     (folder / "cat" / "0.png").write_bytes(whole[: len(whole) // 2])
     (folder / "dog" / "3.png").write_bytes(b"not an image")
@@ -80,6 +81,18 @@ def test_unreadable_images_are_refused_or_skipped_by_path(folder, in_memory):
     np.testing.assert_array_equal(data[0][1], without[0][1])
 
 
+def test_a_function_receives_each_image_that_is_left_out(folder):
+    """In place of the warning."""
+    (folder / "dog" / "3.png").write_bytes(b"not an image")
+    seen = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        data = from_folder(folder, PLAIN, on_error=lambda *each: seen.append(each))
+    ((name, error),) = seen
+    assert list(data.unreadable) == [name]
+    assert isinstance(error, ConfigError) and "not a readable image" in str(error)
+
+
 def test_a_damaged_image_with_a_good_header_is_named_when_it_is_read(tmp_path):
     """The error names the file and the option that leaves it out."""
     (tmp_path / "all").mkdir()
@@ -90,7 +103,7 @@ def test_a_damaged_image_with_a_good_header_is_named_when_it_is_read(tmp_path):
     damaged.write_bytes(damaged.read_bytes()[:150])
     data = from_folder(tmp_path, PLAIN, 30, cache=False)
     assert len(data[0][0]) == 30
-    with pytest.raises(ConfigError, match=r"34\.png: not a readable.*unreadable='skip' leaves"):
+    with pytest.raises(ConfigError, match=r"34\.png: not a readable.*on_error='skip' leaves"):
         data[1]
 
 

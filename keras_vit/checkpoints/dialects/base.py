@@ -381,7 +381,7 @@ class Dialect:
         """Returns the JSON files to write beside the weights, by name.
 
         Args:
-            config, class_names: configuration and labels of the model.
+            config, class_names: configuration of the model and names of its classes.
             protocol: a protocol that the library can express; None for its default.
             by_class: whether each class has a probability of its own.
         """

@@ -11,7 +11,15 @@ import numpy as np
 
 from keras_vit.errors import ConfigError, nearest, shown
 
-__all__ = ["NAMED", "Labels", "Thresholds", "check_thresholds", "expand", "shorten", "top_labels"]
+__all__ = [
+    "NAMED",
+    "ClassNames",
+    "Thresholds",
+    "check_thresholds",
+    "expand",
+    "shorten",
+    "top_labels",
+]
 
 ClassNames = str | Sequence[str]
 """A name of a shipped list, or one name per class."""
