@@ -73,7 +73,7 @@ def test_a_bare_file_cannot_be_run_by_its_library():
     path, images = FOLDER / "timm_token" / "model.safetensors", np.zeros((1, 16, 16, 3), "float32")
     with raises(LibraryUnavailableError, "timm reads a folder with its config.json"):
         run_library("timm", path, images)
-    with raises(LibraryUnavailableError, "vit_rep.npz", "google dialect", "another checkpoint"):
+    with raises(LibraryUnavailableError, "vit_rep.npz", "family google", "another checkpoint"):
         keras_vit.verify(FOLDER / "vit_rep.npz")
 
 

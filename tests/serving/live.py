@@ -24,6 +24,7 @@ def served(model, stage=None, pooling=None, **limits):
         thread.start()
         try:
             eventually(lambda: server.started or not thread.is_alive())
+            assert server.started, "the server ended before it was ready; its log says why"
             yield address
         finally:
             server.should_exit = True

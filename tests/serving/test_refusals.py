@@ -32,9 +32,9 @@ def held(model, monkeypatch):
     """An event without which the model computes nothing."""
     go, original = threading.Event(), model.probabilities
 
-    def waits(batch, batch_size=None):
+    def waits(*arguments, **words):
         assert go.wait(60)
-        return original(batch)
+        return original(*arguments, **words)
 
     go.set()  # the server's first calls warm it up
     monkeypatch.setattr(model, "probabilities", waits)
@@ -178,9 +178,9 @@ def test_after_a_refused_image_the_others_of_its_request_are_not_computed(
     """The message numbers the refused image; the next request has a batch of its own."""
     sizes, original = [], model.probabilities
 
-    def record(batch, batch_size=None):
+    def record(batch, *arguments, **words):
         sizes.append(len(batch))
-        return original(batch)
+        return original(batch, *arguments, **words)
 
     monkeypatch.setattr(model, "probabilities", record)
     with served(model, batch_wait=0.5) as address:
