@@ -43,7 +43,7 @@ def make_source(path: Path) -> None:
     write_npz(path, arrays)
 
 
-def files_of(checkpoint: Path) -> list[Path]:
+def list_files(checkpoint: Path) -> list[Path]:
     """The files of a checkpoint, which may be a folder."""
     return sorted(checkpoint.iterdir()) if checkpoint.is_dir() else [checkpoint]
 
@@ -60,7 +60,7 @@ def timed(work: Callable[[], None], destination: Path) -> dict[str, float]:
     start = time.perf_counter()
     work()
     written = time.perf_counter() - start
-    to_disk(files_of(destination))
+    to_disk(list_files(destination))
     return {"seconds": written, "disk_seconds": time.perf_counter() - start}
 
 
@@ -69,7 +69,7 @@ def copy_once(source: Path, destination: Path) -> dict[str, float]:
 
     def copy() -> None:
         with destination.open("wb") as target:
-            for file in files_of(source):
+            for file in list_files(source):
                 with file.open("rb") as stream:
                     while block := stream.read(2**24):
                         target.write(block)

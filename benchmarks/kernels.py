@@ -109,10 +109,10 @@ def steps(function: Callable[..., Any], inputs: list[Any]) -> dict[str, Callable
         }
     import jax
 
-    def sum_of(*at: Any) -> Any:
+    def compute_sum(*at: Any) -> Any:
         return function(*at).sum()
 
-    slopes = jax.grad(sum_of, tuple(range(len(inputs))))
+    slopes = jax.grad(compute_sum, tuple(range(len(inputs))))
     return {"forward": _Program(function, inputs), "with gradient": _Program(slopes, inputs)}
 
 

@@ -70,7 +70,7 @@ def profile(backend: str, model: str, batch: int) -> list[dict[str, Any]]:
     return rows
 
 
-def shares_of(events: Iterable[Event], wall: float) -> dict[str, float]:
+def compute_shares(events: Iterable[Event], wall: float) -> dict[str, float]:
     """Returns each part's share of a stretch of time; operations may overlap."""
     by_part: Counter[str] = Counter()
     busy, reached = 0.0, float("-inf")
@@ -128,18 +128,19 @@ _XLA_OPERATIONS = (
 def _jax(step: Step) -> dict[str, float]:
     import jax
 
-    part_of = _parts_of_program(Path(os.environ["XLA_FLAGS"].split("--xla_dump_to=")[1].split()[0]))
+    dump = os.environ["XLA_FLAGS"].split("--xla_dump_to=")[1].split()[0]
+    find_part = _parts_of_program(Path(dump))
     with tempfile.TemporaryDirectory() as folder:
         with jax.profiler.trace(folder):
             begun = time.perf_counter()
             step(_STEPS)
             wall = (time.perf_counter() - begun) * 1e9
         events = [
-            Event(part_of.get(name, "other"), start, end)
+            Event(find_part.get(name, "other"), start, end)
             for name, operation, start, end in _traced(folder)
             if operation and not name.startswith("end: ")
         ]
-    return shares_of(events, wall)
+    return compute_shares(events, wall)
 
 
 def _parts_of_program(folder: Path) -> dict[str, str]:
@@ -217,7 +218,7 @@ def _tensorflow(step: Step) -> dict[str, float]:
                 continue
             part = "optimizer" if "adamw" in scope.lower() else _first(_TF_TYPES, kind)
             events.append(Event(part, start, end))
-    return shares_of(events, wall)
+    return compute_shares(events, wall)
 
 
 # --- all backends --------------------------------------------------------------------------

@@ -133,7 +133,7 @@ def hanging(host: str, port: int, image: bytes, count: int = 20) -> dict[str, An
     for k, connection in enumerate(waiting):
         connection.sendall(head + b"abc" if k % 2 else head[:20])
     meanwhile = load(host, port, [image], 2, 2.0)
-    ends = Counter(_end_of(connection) for connection in waiting)
+    ends = Counter(_read_end(connection) for connection in waiting)
     seconds = round(time.perf_counter() - start, 1)
     return {"ends": dict(ends), "seconds": seconds, "others_meanwhile": meanwhile}
 
@@ -179,7 +179,7 @@ def sigterm(preset: Path, image: bytes, clients: int = 16) -> dict[str, Any]:
         }
 
 
-def _end_of(connection: socket.socket) -> str:
+def _read_end(connection: socket.socket) -> str:
     with connection:
         first = connection.recv(10_000)
         return first.split(b"\r\n")[0].decode() if first else "closed"

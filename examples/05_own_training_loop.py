@@ -29,12 +29,12 @@ if keras.backend.backend() == "jax":
 
     seeds = [variable.value for variable in model.non_trainable_variables]  # seeds of dropout
 
-    def loss_of(weights, x, y):
+    def compute_loss(weights, x, y):
         return loss(y, model.stateless_call(weights, seeds, x, training=True)[0])
 
     @jax.jit
     def jax_step(weights, state, x, y):
-        return optimizer.stateless_apply(state, jax.grad(loss_of)(weights, x, y), weights)
+        return optimizer.stateless_apply(state, jax.grad(compute_loss)(weights, x, y), weights)
 
     weights = [v.value for v in model.trainable_variables]
     state = [v.value for v in optimizer.variables]

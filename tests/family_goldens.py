@@ -9,7 +9,7 @@ from keras_vit import checkpoints
 from keras_vit.models.inference import run
 from tests.golden import relative_error
 
-__all__ = ["CASES", "FOLDER", "cases_of", "expected", "load_case", "outputs", "relative_error"]
+__all__ = ["CASES", "FOLDER", "expected", "list_cases", "load_case", "outputs", "relative_error"]
 
 FOLDER = Path(__file__).parent / "data" / "families"
 CASES = {
@@ -32,7 +32,7 @@ OF_THE_HEAD = ("pre_logits", "logits", "image_embeds", "pooler_output")
 """Outputs that are compared within `tolerance`; other outputs within `tolerance_tokens`."""
 
 
-def cases_of(layout: str) -> list[str]:
+def list_cases(layout: str) -> list[str]:
     """Names of the cases of one library."""
     return [name for name, case in CASES.items() if case["layout"] == layout]
 

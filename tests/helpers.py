@@ -47,7 +47,7 @@ def normal(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape).astype("float32")
 
 
-def numpy_of(tensor) -> np.ndarray:
+def to_numpy(tensor) -> np.ndarray:
     """A tensor of any backend and float type as a float32 array."""
     return keras.ops.convert_to_numpy(keras.ops.cast(tensor, "float32"))
 
@@ -85,7 +85,7 @@ def run(layer, *inputs, training: bool = False, **named) -> np.ndarray:
     JAX compiles the layer as a whole, which is faster than operation by operation for new shapes.
     """
     if keras.backend.backend() != "jax":
-        return numpy_of(layer(*inputs, training=training, **named))
+        return to_numpy(layer(*inputs, training=training, **named))
     import jax
 
     if not layer.built:
@@ -96,10 +96,10 @@ def run(layer, *inputs, training: bool = False, **named) -> np.ndarray:
             return layer(*inputs, training=training, **named)
 
     values = [variable.value for variable in layer.variables]
-    return numpy_of(jax.jit(call)(values, inputs, named))
+    return to_numpy(jax.jit(call)(values, inputs, named))
 
 
-def dtype_of(tensor) -> str:
+def read_dtype(tensor) -> str:
     """Name of a tensor's dtype, spelt alike for every backend."""
     return keras.backend.standardize_dtype(tensor.dtype)
 
@@ -116,7 +116,7 @@ def randomise(layer, seed: int = 0):
     return layer
 
 
-def weights_of(layer) -> dict[str, np.ndarray]:
+def read_weights(layer) -> dict[str, np.ndarray]:
     """The weights of a layer as float64 arrays, by their path below the layer."""
     prefix = f"{layer.name}/"
     return {
@@ -165,12 +165,12 @@ def assert_remat_trains_alike(model, images, labels, tolerance: float) -> None:
         trained.compile(keras.optimizers.SGD(0.05), "auto")
         trained.fit(images, labels, verbose=0)
     for one, other in zip(model.weights, again.weights, strict=True):
-        assert_close(other, numpy_of(one), tolerance)
+        assert_close(other, to_numpy(one), tolerance)
 
 
 def assert_close(found, expected, tolerance: float = 1e-5) -> None:
     """Fails if a value differs by more than `tolerance` times the largest expected value."""
-    found = found if isinstance(found, np.ndarray) else numpy_of(found)
+    found = found if isinstance(found, np.ndarray) else to_numpy(found)
     assert found.shape == expected.shape
     scale = np.abs(expected).max()
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * scale)

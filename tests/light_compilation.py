@@ -20,11 +20,11 @@ def switch_on() -> None:
     original = compiler.get_compile_options
 
     @functools.wraps(original)
-    def options_of(*args: Any, **arguments: Any) -> Any:
+    def make_options(*args: Any, **arguments: Any) -> Any:
         if compiler._DISABLE_MOST_OPTIMIZATIONS.value:
             flags = arguments.get("env_options_overrides") or {}
             arguments["env_options_overrides"] = {"xla_cpu_use_fusion_emitters": False, **flags}
         return original(*args, **arguments)
 
     if not THOROUGH:
-        compiler.get_compile_options = options_of
+        compiler.get_compile_options = make_options

@@ -31,6 +31,6 @@ def channels_first(image: np.ndarray) -> Any:
     return torch.from_numpy(np.ascontiguousarray(image.transpose(0, 3, 1, 2)))
 
 
-def shapes_of(module: Any) -> dict[str, tuple[int, ...]]:
+def read_shapes(module: Any) -> dict[str, tuple[int, ...]]:
     """Name and shape of every array that a module holds."""
     return {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}

@@ -141,7 +141,7 @@ def test_shares_of_a_profile_add_up_to_the_time():
         profiles.Event("norms", 4.0, 6.0),
         profiles.Event("products", 7.0, 9.0),
     ]
-    shares = profiles.shares_of(events, wall=10.0)
+    shares = profiles.compute_shares(events, wall=10.0)
     assert shares == pytest.approx({"products": 0.64, "norms": 0.16, "overhead": 0.2})
 
 

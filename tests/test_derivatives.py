@@ -10,7 +10,7 @@ import pytest
 from keras_vit.layers import LayerNorm
 from keras_vit.layers.group_norm import GroupNorm
 from tests import formulas
-from tests.helpers import HYBRID, normal, numpy_of, random_tiny, weights_of
+from tests.helpers import HYBRID, normal, random_tiny, read_weights, to_numpy
 from tests.models.test_model import below, figure_1
 from tests.thorough import sample
 
@@ -47,7 +47,7 @@ def unit(x, w):
 
 def curvature(model, left, right):
     """The second derivative of the sum of squared logits along two directions of the weights."""
-    w = weights_of(model)
+    w = read_weights(model)
 
     def scalar(a, b):
         moved = {path: value + a * left[path] + b * right[path] for path, value in w.items()}
@@ -119,7 +119,7 @@ def test_second_derivatives_are_those_of_the_formulas(kind):
             hessian_vector_product(model, list(right.values()), training=True)
         return
     product = hessian_vector_product(model, list(right.values()), training=remat)
-    product = [numpy_of(part).astype("float64") for part in product]
+    product = [to_numpy(part).astype("float64") for part in product]
     lefts = [direction(seed) for seed in (2000, 3000, 4000)]
     results = [
         sum(np.vdot(p, d) for p, d in zip(product, left.values(), strict=True)) for left in lefts
@@ -215,10 +215,10 @@ def test_layer_norm_takes_the_arguments_of_keras(arguments):
     mean, variance = x.mean(tuple(axes), keepdims=True), x.var(tuple(axes), keepdims=True)
     expected = (x - mean) / np.sqrt(variance + layer.epsilon)
     if layer.scale:
-        expected = expected * numpy_of(layer.gamma).reshape(shape)
+        expected = expected * to_numpy(layer.gamma).reshape(shape)
     if layer.center:
-        expected = expected + numpy_of(layer.beta).reshape(shape)
-    np.testing.assert_allclose(numpy_of(layer(x)), expected, atol=2e-6)
+        expected = expected + to_numpy(layer.beta).reshape(shape)
+    np.testing.assert_allclose(to_numpy(layer(x)), expected, atol=2e-6)
 
 
 def test_layer_norm_refuses_rms_scaling():
@@ -239,7 +239,7 @@ def test_group_norm_equals_that_of_keras(axis, affine):
     for layer in layers:
         layer.build(x.shape)
         layer.set_weights([normal(*w.shape, seed=i) for i, w in enumerate(layer.weights)])
-    np.testing.assert_allclose(numpy_of(layers[0](x)), numpy_of(layers[1](x)), atol=5e-6)
+    np.testing.assert_allclose(to_numpy(layers[0](x)), to_numpy(layers[1](x)), atol=5e-6)
 
 
 @pytest.mark.on_one_backend("torch")

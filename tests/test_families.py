@@ -19,11 +19,11 @@ from tests.helpers import (
     assert_close,
     assert_remat_trains_alike,
     copy_weights,
-    dtype_of,
     normal,
-    numpy_of,
     random_tiny,
+    read_dtype,
     tiny,
+    to_numpy,
 )
 from tests.thorough import sample
 from tests.words import raises
@@ -54,11 +54,11 @@ def random_family(fields, **others):
 def test_every_weight_changes_the_output(fields):
     """Except the mask token, and the key bias of blocks without rotary positions."""
     model = random_family(fields)
-    before = numpy_of(model(IMAGES))
+    before = to_numpy(model(IMAGES))
     for path, weight in weights_by_path(model).items():
-        kept = numpy_of(weight)
+        kept = to_numpy(weight)
         weight.assign(kept + 0.5 * normal(*kept.shape, seed=1))
-        moved = np.abs(numpy_of(model(IMAGES)) - before).max()
+        moved = np.abs(to_numpy(model(IMAGES)) - before).max()
         weight.assign(kept)
         turned = model.config.rope is not None and path.startswith("block_")
         without_effect = path.endswith("key/bias") and not turned
@@ -72,7 +72,7 @@ def test_an_any_size_model_equals_a_model_of_that_size(fields):
     grid = {} if fields.get("position") == "none" else {"position_grid": (4, 4)}
     sized = random_family(fields, image_size=(12, 20), **grid)
     free = copy_weights(sized, tiny(**{**sized.config.to_dict(), "image_size": None, **grid}))
-    assert_close(free(images), numpy_of(sized(images)), 1e-6)
+    assert_close(free(images), to_numpy(sized(images)), 1e-6)
 
 
 @few_families
@@ -83,7 +83,7 @@ def test_mixed_precision_only_rounds(policy, fields):
     mixed = copy_weights(model, tiny(**model.config.to_dict(), dtype=policy))
     images = normal(2, *model.config.image_size, model.config.channels)
     found, expected = mixed.predict(images, verbose=0), run(model, images)
-    assert {dtype_of(tensor) for tensor in (mixed.output, *mixed.weights)} == {"float32"}
+    assert {read_dtype(tensor) for tensor in (mixed.output, *mixed.weights)} == {"float32"}
     assert_close(found, expected, 3 * ROUNDING[policy])
     assert np.abs(found - expected).max() > 1e-5 * np.abs(expected).max()  # 16 bits were used
 
@@ -121,7 +121,7 @@ def test_attention_maps_have_all_tokens_and_rows_that_sum_to_one(fields):
 def test_lora_adapts_every_projection(fields):
     """Gates included; the merged model gives the same output."""
     model = random_family(fields, **ONE_BLOCK)
-    before = numpy_of(model(IMAGES))
+    before = to_numpy(model(IMAGES))
     enable_lora(model, rank=1, targets=None)
     lora = [w for w in model.trainable_weights if w.name.startswith("lora_kernel")]
     products = [w for w in weights_by_path(model) if w.startswith("block_0") and "kernel" in w]
@@ -129,7 +129,7 @@ def test_lora_adapts_every_projection(fields):
     assert_close(model(IMAGES), before)
     for weight in lora:
         weight.assign(normal(*weight.shape))
-    assert_close(merge_lora(model)(IMAGES), numpy_of(model(IMAGES)))
+    assert_close(merge_lora(model)(IMAGES), to_numpy(model(IMAGES)))
 
 
 @pytest.mark.usefixtures("nothing_frozen")
@@ -138,9 +138,9 @@ def test_lora_adapts_every_projection(fields):
 def test_int8_quantisation_changes_the_output_by_less_than_30_percent(fields, tmp_path):
     """A quantised model is saved and loaded as quantised."""
     model = random_family(fields)
-    before = numpy_of(model(IMAGES))
+    before = to_numpy(model(IMAGES))
     model.quantize("int8")
-    found = numpy_of(model(IMAGES))
+    found = to_numpy(model(IMAGES))
     assert np.abs(found - before).max() < 0.3 * np.abs(before).max()
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
@@ -166,7 +166,7 @@ def test_tokens_splits_the_output_of_a_block(fields):
         assert block == 0
         config = model.config
         is_normed = config.final_norm and not config.numerics.pool_before_norm
-        wanted = numpy_of(model.get_layer("encoder_norm")(raw)) if is_normed else raw
+        wanted = to_numpy(model.get_layer("encoder_norm")(raw)) if is_normed else raw
         assert_close(tokens.patches.reshape(2, 8, 16), wanted[:, -8:])
     with raises(ConfigError, "there is no block 1"):
         model.tokens(images, blocks=1, prepared=True)

@@ -8,7 +8,7 @@ import keras_vit
 from keras_vit import kernels
 from keras_vit.kernels import reference
 from tests import golden
-from tests.helpers import normal, numpy_of, tiny
+from tests.helpers import normal, tiny, to_numpy
 from tests.kernels.test_kernels import value_and_gradients
 
 BACKEND = keras.backend.backend()
@@ -84,7 +84,7 @@ def test_training_learns_with_and_without_remat(policy, remat):
         model.compile(keras.optimizers.Adam(3e-3), keras.losses.SparseCategoricalCrossentropy(True))
         losses = model.fit(images, labels, epochs=8, shuffle=False, verbose=0).history["loss"]
         assert losses[-1] < losses[0]
-        trained.append([numpy_of(variable) for variable in model.trainable_variables])
+        trained.append([to_numpy(variable) for variable in model.trainable_variables])
     for one, other in zip(*trained * (3 - len(trained)), strict=False):
         assert np.abs(one - other).max() <= (1e-4 if policy == "float32" else 2e-2)
 
@@ -97,5 +97,5 @@ def test_torch_compile_changes_no_logits(policy):
     model = keras_vit.VisionTransformer.from_preset("vit_digits", dtype=policy)
     images = keras.ops.convert_to_tensor(normal(4, *model.input_shape[1:]))
     with torch.no_grad():
-        plain, compiled = (numpy_of(f(images)) for f in (model, torch.compile(model)))
+        plain, compiled = (to_numpy(f(images)) for f in (model, torch.compile(model)))
     assert golden.relative_error(compiled, plain) <= (1e-5 if policy == "float32" else 3e-2)

@@ -22,10 +22,10 @@ def main() -> None:
     # Located, not imported: that would take torchvision.
     lists = Path(str(distribution("timm").locate_file("timm/data/_info")))
     lemmas = (lists / "imagenet_synset_to_lemma.txt").read_text(encoding="utf-8")
-    name_of = dict(line.split("\t") for line in lemmas.splitlines())
+    name_source = dict(line.split("\t") for line in lemmas.splitlines())
     for word, order in ORDERS.items():
         identifiers = (lists / order).read_text(encoding="utf-8").split()
-        names = "".join(f"{name_of[identifier]}\n" for identifier in identifiers)
+        names = "".join(f"{name_source[identifier]}\n" for identifier in identifiers)
         (LABELS / f"{word}.txt").write_text(names, encoding="utf-8")
         print(f"{word}.txt: {len(identifiers)} names")
 

@@ -119,7 +119,7 @@ def is_ported(row: Preset, folder: Path) -> bool:
     if not (folder / MODEL_CARD_FILE).is_file():
         return False
     try:
-        with open_source(Source.of(folder), headers=True) as files:
+        with open_source(Source.parse(folder), headers=True) as files:
             open_checkpoint(files, {})
             preset = files.preset
     except KerasViTError:

@@ -28,7 +28,7 @@ from keras_vit.checkpoints.verification import (
     Check,
     check,
     compute,
-    dialect_of,
+    find_dialect,
     formula_images,
     image_shape,
     run_origin,
@@ -80,11 +80,11 @@ def attest(source: str | os.PathLike[str], by: str = "library", **fields: Any) -
     Raises:
         LibraryUnavailableError: the library cannot run the checkpoint.
     """
-    place = Source.of(source)
+    place = Source.parse(source)
     model = load(place, **fields)
-    dialect = dialect_of(place, model, fields)
+    dialect = find_dialect(place, model, fields)
     if by == "keras_vit" or dialect == "keras_vit":
-        origin, outputs = f"keras_vit {keras_vit.__version__}", outputs_of(model)
+        origin, outputs = f"keras_vit {keras_vit.__version__}", compute_outputs(model)
     else:
         origin, logits = run_origin(place, model, fields)
         outputs = {"logits": logits}
@@ -111,23 +111,23 @@ def compare(source: str | os.PathLike[str], record: Record, **fields: Any) -> li
         record: contents of the JSON file.
         **fields: arguments of `load`.
     """
-    place = Source.of(source)
+    place = Source.parse(source)
     model = load(place, **fields)
     origin, expected = record["origin"], dict(record["norms"])
     checks = []
-    if record["dialect"] == dialect_of(place, model, fields):
+    if record["dialect"] == find_dialect(place, model, fields):
         same = digests(place) == record["sha256"]
         checks.append(Check("sha256", " ".join(record["sha256"]), float(not same), 0.0))
     same = compact(record["protocol"]) == compact(model.preprocessor.protocol)
     checks.append(Check("protocol", record["protocol"]["name"], float(not same), 0.0))
     if list(image_shape(model)) != list(record["image_shape"]):
         return [*checks, Check("image size", f"{origin}: {record['image_shape']}", 1.0, 0.0)]
-    outputs = outputs_of(model, [name for name in expected if name != "logits"])
+    outputs = compute_outputs(model, [name for name in expected if name != "logits"])
     checks += [check(f"norm of {n}", norms(outputs[n]), expected[n], origin) for n in expected]
     return [*checks, check("logits", sample(outputs["logits"]), record["logits"], origin)]
 
 
-def outputs_of(
+def compute_outputs(
     model: VisionTransformer, blocks: Sequence[str] | None = None
 ) -> dict[str, np.ndarray]:
     """Returns the logits for `formula_images`, and the tokens behind blocks; three by default."""

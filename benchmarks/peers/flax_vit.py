@@ -117,11 +117,11 @@ def make(job: Job) -> Step:
     state = jax.jit(optimizer.init)(params)
 
     def update(params: Any, state: Any, images: Any, labels: Any) -> Any:
-        def loss_of(params: Any) -> Any:
+        def compute_loss(params: Any) -> Any:
             logits = model.apply(params, images).astype(jnp.float32)
             return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
 
-        loss, gradients = jax.value_and_grad(loss_of)(params)
+        loss, gradients = jax.value_and_grad(compute_loss)(params)
         updates, state = optimizer.update(gradients, state, params)
         return optax.apply_updates(params, updates), state, loss
 

@@ -162,7 +162,7 @@ def _called(model: Any, images: np.ndarray, compiled: bool) -> Step:
 def _hand_written(model: Any, images: np.ndarray, labels: np.ndarray) -> Step:
     """The training loop of the backend's guide, without `fit`."""
     backend = keras.backend.backend()
-    loss_of, optimizer = model.loss, model.optimizer
+    compute_loss, optimizer = model.loss, model.optimizer
     optimizer.build(model.trainable_variables)
     x, y = keras.ops.convert_to_tensor(images), keras.ops.convert_to_tensor(labels)
     if backend == "torch":
@@ -170,7 +170,7 @@ def _hand_written(model: Any, images: np.ndarray, labels: np.ndarray) -> Step:
 
         def loop(steps: int) -> None:
             for _ in range(steps):
-                loss = loss_of(y, model(x, training=True))
+                loss = compute_loss(y, model(x, training=True))
                 model.zero_grad()
                 loss.backward()
                 gradients = [variable.value.grad for variable in model.trainable_variables]
@@ -185,7 +185,7 @@ def _hand_written(model: Any, images: np.ndarray, labels: np.ndarray) -> Step:
         @tf.function
         def train_step(x: Any, y: Any) -> Any:
             with tf.GradientTape() as tape:
-                loss = loss_of(y, model(x, training=True))
+                loss = compute_loss(y, model(x, training=True))
             gradients = tape.gradient(loss, model.trainable_weights)
             optimizer.apply(gradients, model.trainable_weights)
             return loss
@@ -200,7 +200,7 @@ def _hand_written(model: Any, images: np.ndarray, labels: np.ndarray) -> Step:
 
         def compute(trainable: Any, fixed: Any, x: Any, y: Any) -> Any:
             logits, fixed = model.stateless_call(trainable, fixed, x, training=True)
-            return loss_of(y, logits), fixed
+            return compute_loss(y, logits), fixed
 
         @functools.partial(jax.jit, donate_argnums=0)
         def train_step(state: Any, x: Any, y: Any) -> Any:

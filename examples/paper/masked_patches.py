@@ -319,7 +319,7 @@ class MaskedPatchPrediction(keras.Model):
         shape = self._target.shape(self.encoder.config, self.bits)
         return {
             "predictions": ops.reshape(predictions, (batch, rows * columns, *shape)),
-            "targets": self._targets_of(images),
+            "targets": self._make_targets(images),
             "corrupted": corrupted,
         }
 
@@ -399,7 +399,7 @@ class MaskedPatchPrediction(keras.Model):
         last = self.encoder.get_layer(f"block_{self.encoder.config.num_layers - 1}").output
         return keras.Model(self.encoder.input, grid), keras.Model(grid, last)
 
-    def _targets_of(self, images: Any) -> Any:
+    def _make_targets(self, images: Any) -> Any:
         if self.encoder.data_format == "channels_first":
             images = ops.transpose(images, (0, 2, 3, 1))
         pixels = ops.cast(images, "float32")

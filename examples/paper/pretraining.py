@@ -323,7 +323,7 @@ def pretrain(
         seed=seed,
         on_error=unreadable,
     )
-    images = images.in_epochs_of(max(1, round(images.num_images / images.batch_size)))
+    images = images.with_steps_per_epoch(max(1, round(images.num_images / images.batch_size)))
     epochs = epochs or max(published.epochs)
     keras.utils.set_random_seed(seed)
     model = builder(

@@ -20,7 +20,7 @@ from keras_vit.errors import ConfigError
 from keras_vit.evaluation import features, few_shot
 from keras_vit.explanation.gradients import compile_call, gradient
 from keras_vit.explanation.maps import check_batch
-from keras_vit.models.tokens import block_index, grid_of
+from keras_vit.models.tokens import block_index, compute_grid
 from keras_vit.models.vision_transformer import VisionTransformer
 
 
@@ -122,7 +122,7 @@ def receptive_field(
         ConfigError: the model has no such block or patch.
     """
     images = check_batch(images, batch_size)
-    rows, columns = grid_of(model, images)
+    rows, columns = compute_grid(model, images)
     row, column = (rows // 2, columns // 2) if patch is None else patch
     if not (0 <= row < rows and 0 <= column < columns):
         raise ConfigError(f"patch={patch}: the grid has {rows} rows and {columns} columns.")

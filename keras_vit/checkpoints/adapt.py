@@ -79,7 +79,7 @@ def adapt_config(checkpoint: Checkpoint, arguments: Mapping[str, Any]) -> ViTCon
         )
     if checkpoint.dialect.crops and fields.get("image_size") is not None:
         size = pair("image_size", fields["image_size"])
-        rows, columns = stored.remainder_of(size)
+        rows, columns = stored.compute_remainder(size)
         if rows or columns:
             fields.setdefault("crop_remainder", True)
             log.warning(

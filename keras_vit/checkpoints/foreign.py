@@ -43,7 +43,7 @@ _CORE = (
 )
 
 
-def kind_of(shapes: Mapping[str, Shape], is_certain: bool = False) -> str:
+def name_kind(shapes: Mapping[str, Shape], is_certain: bool = False) -> str:
     """Returns the family that names and shapes show plainly, or "".
 
     Args:
@@ -65,7 +65,7 @@ def describe(shapes: Mapping[str, Shape], claims: Iterable[tuple[Dialect, str, s
         claims: dialect, prefix, path in the lexicon and name of each array with a known name.
     """
     lines = []
-    if kind := kind_of(shapes):
+    if kind := name_kind(shapes):
         lines.append(f"\n  The names are those of {kind}.")
     found: dict[tuple[Dialect, str], dict[str, str]] = collections.defaultdict(dict)
     for dialect, prefix, path, name in claims:

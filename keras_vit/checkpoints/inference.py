@@ -163,7 +163,7 @@ def with_grid(
     if image_size is not None:
         grid = fields.get("position_grid")
         sized = base.replace(image_size=image_size, position_grid=grid, crop_remainder=True)
-        divides = sized.image_size is None or not any(sized.remainder_of(sized.image_size))
+        divides = sized.image_size is None or not any(sized.compute_remainder(sized.image_size))
         return sized.replace(crop_remainder=not divides), ()
     if num_positions is None:
         return base, ()
@@ -173,7 +173,7 @@ def with_grid(
     if base.num_registers and "position_before_registers" not in fields:
         alternatives.append(base.replace(position_before_registers=True))
     counts = {b: num_positions - b.num_prefix_positions for b in reversed(alternatives)}
-    grids = {b: _grid_of(b, count, arguments) for b, count in counts.items()}
+    grids = {b: _find_grid(b, count, arguments) for b, count in counts.items()}
     base, grid = next(((b, grids[b]) for b in alternatives if grids[b]), (base, None))
     if arguments.get("position_grid") and grid is None:
         rows, columns = pair("position_grid", arguments["position_grid"])
@@ -210,7 +210,7 @@ def _refuse_two_readings(
     side = math.isqrt(square)
     if side * side != square:
         return
-    is_usual = any(chosen.grid_of((size, size)) == (side, side) for size in _USUAL_SIZES)
+    is_usual = any(chosen.compute_grid((size, size)) == (side, side) for size in _USUAL_SIZES)
     for other, count in counts.items():
         rows = next((r for r in range(math.isqrt(max(count, 1)), 1, -1) if count % r == 0), 0)
         if other.num_prefix_positions > chosen.num_prefix_positions and rows:
@@ -232,7 +232,7 @@ def _refuse_two_readings(
             return
 
 
-def _grid_of(base: ViTConfig, count: int, arguments: Mapping[str, Any]) -> tuple[int, int] | None:
+def _find_grid(base: ViTConfig, count: int, arguments: Mapping[str, Any]) -> tuple[int, int] | None:
     if arguments.get("position_grid") is not None:
         rows, columns = pair("position_grid", arguments["position_grid"])
         return (rows, columns) if rows * columns == count else None

@@ -29,7 +29,7 @@ from keras_vit.errors import CheckpointError, ConfigError, SourceError, shown
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
 from keras_vit.models.config import Numerics, ViTConfig
 from keras_vit.models.config.rules import pair
-from keras_vit.models.config.variants import variant_named, variant_of
+from keras_vit.models.config.variants import find_variant, variant_named
 from keras_vit.models.weights.lexicon import num_parameters
 from keras_vit.presets.preset_config import PresetConfig
 from keras_vit.presets.source import Source
@@ -94,7 +94,7 @@ class CheckpointInfo:
     @property
     def variant(self) -> str | None:
         """Name of the variant with these sizes, or None."""
-        return variant_of(self.config)
+        return find_variant(self.config)
 
     @property
     def num_parameters(self) -> int:
@@ -141,7 +141,7 @@ def info(
         CheckpointError: the file cannot be read, holds no Vision Transformer, or its arrays
             do not fit the inferred configuration.
     """
-    source = Source.of(source, allow_pickle_weights=allow_pickle_weights, base=base)
+    source = Source.parse(source, allow_pickle_weights=allow_pickle_weights, base=base)
     if (preset := source.preset()) is not None:
         if (row := source.row) is None:
             return _info(Path(source.name), keras_vit.name, preset)
@@ -224,7 +224,7 @@ def _open(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
     if fields.get("num_classes") == 0:
         moves, heads = without_head(moves, reader.shapes, recognition.prefix)
         ignored |= heads
-    name = variant_of(config)
+    name = find_variant(config)
     fits = _fitting_variant(_resolve(recognition, statement, {})) if architecture else None
     model = f"{name or 'the model'} as {dialect.name} has it"
     compare(reader, moves, ignored, model, fits if fits != name else None)
@@ -383,6 +383,6 @@ def _fitting_variant(inferred: Mapping[str, Any]) -> str | None:
     """Returns the variant with the shapes of the file; the caller's fields are not considered."""
     fields = {name: value for name, value in inferred.items() if name != "num_positions"}
     try:
-        return variant_of(ViTConfig.from_dict({**fields, "image_size": None}))
+        return find_variant(ViTConfig.from_dict({**fields, "image_size": None}))
     except ConfigError:
         return None

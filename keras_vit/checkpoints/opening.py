@@ -48,7 +48,7 @@ def open_source(
         readers: list[tuple[str, Reader]] = []
         for name, file in files.weights.items():
             if isinstance(file, Header):
-                reader = _reader_of(file)
+                reader = _choose_reader(file)
             else:
                 pickles = source.allow_pickle_weights
                 arrays = open_arrays(file.name, file, allow_pickle_weights=pickles)
@@ -61,7 +61,7 @@ def open_source(
         if adapters.is_adapted(reader.shapes, bool(config)):
             base = None
             if not adapters.has_base(reader.shapes):
-                base = _base_of(source, reader.path, config)
+                base = _find_base(source, reader.path, config)
                 opened = stack.enter_context(open_source(base, headers=headers, checksum=checksum))
             merged = adapters.merge(reader, config, None if base is None else opened.reader)
             opened = dataclasses.replace(opened, reader=merged)
@@ -70,21 +70,21 @@ def open_source(
         yield opened
 
 
-def _base_of(source: Source, path: Path, config: Mapping[str, Any]) -> Source:
+def _find_base(source: Source, path: Path, config: Mapping[str, Any]) -> Source:
     """Returns the base of an adapter: the caller's, a local folder, or a repository of the Hub.
 
     An adapter of the Hub names no folder of this machine.
     """
     pickles = source.allow_pickle_weights
     if source.base is not None:
-        return Source.of(source.base, allow_pickle_weights=pickles)
+        return Source.parse(source.base, allow_pickle_weights=pickles)
     name, revision = config.get("base_model_name_or_path"), config.get("revision")
     if isinstance(name, str) and name:
         if not source.name.startswith(SCHEME) and Path(name).exists():
-            return Source.of(Path(name), allow_pickle_weights=pickles)
+            return Source.parse(Path(name), allow_pickle_weights=pickles)
         if re.fullmatch(r"[\w.-]+/[\w.-]+", name):
             at = f"@{revision}" if isinstance(revision, str) and revision else ""
-            return Source.of(f"{SCHEME}{name}{at}", allow_pickle_weights=pickles)
+            return Source.parse(f"{SCHEME}{name}{at}", allow_pickle_weights=pickles)
     raise CheckpointError(
         f"{path}: an adapter without its base. base_model_name_or_path of {ADAPTER_CONFIG} is "
         f"{shown(name)}, which is neither a folder here nor a repository of the Hub. Give base=, "
@@ -92,7 +92,7 @@ def _base_of(source: Source, path: Path, config: Mapping[str, Any]) -> Source:
     )
 
 
-def _reader_of(header: Header) -> Reader:
+def _choose_reader(header: Header) -> Reader:
     """Returns the names, shapes and types of a file that was not downloaded, without its arrays."""
     reader = Reader(Path(header.name))
     for name, (word, shape) in header.arrays.items():

@@ -11,7 +11,7 @@ from typing import Any
 from keras_vit.checkpoints import inference
 from keras_vit.checkpoints.dialects import DIALECTS, Statement, dialects_named
 from keras_vit.checkpoints.dialects.base import Dialect, StoredAs
-from keras_vit.checkpoints.foreign import describe, kind_of
+from keras_vit.checkpoints.foreign import describe, name_kind
 from keras_vit.checkpoints.opening import OpenSource
 from keras_vit.checkpoints.translate import Shape
 from keras_vit.errors import CheckpointError, listed, shown
@@ -100,7 +100,7 @@ def recognise_dialect(files: OpenSource, name: str | None = None) -> Recognition
         if not others:
             raise CheckpointError(f"{files.reader.path}: {_foreign_family(files.json, dialects)}.")
     for group, are_named in ((exact, True), (named, True), (others, False)):
-        foreign = kind_of(shapes, is_certain=True)
+        foreign = name_kind(shapes, is_certain=True)
         recognition = (
             recognise(shapes, group, are_named=are_named) if group and not foreign else None
         )

@@ -58,7 +58,7 @@ class Encoder:
             beside: names in the reader that are left out too.
         """
         names = [*self.outside, *(self.names[name] for name in beside)]
-        left = collections.Counter(part_of(name, self.prefix) for name in names)
+        left = collections.Counter(find_part(name, self.prefix) for name in names)
         if left or self.choice:
             parts = [f"{part} ({count})" for part, count in left.items()]
             log.warning(
@@ -224,7 +224,7 @@ def _quoted(prefixes: Iterable[str]) -> str:
     return listed([repr(prefix) if prefix else "no prefix" for prefix in prefixes])
 
 
-def part_of(name: str, prefix: str) -> str:
+def find_part(name: str, prefix: str) -> str:
     """Returns the start of a name, up to the first module that is not in the prefix."""
     pairs = enumerate(zip(name, prefix, strict=False))
     start = next((k for k, (a, b) in pairs if a != b), min(len(name), len(prefix)))
@@ -251,11 +251,11 @@ def left_over(
         hidden_size: width of the model's tokens.
     """
     own = {move.name for move in moves}
-    parts = {part_of(name, recognition.prefix) for name in own}
+    parts = {find_part(name, recognition.prefix) for name in own}
     groups: dict[str, list[str]] = collections.defaultdict(list)
     for name in shapes:
         if name not in own and name not in recognition.ignored and name not in recognition.names:
-            groups[part_of(name, recognition.prefix)].append(name)
+            groups[find_part(name, recognition.prefix)].append(name)
     return {
         name: "a module beside the model's"
         for part, names in groups.items()
@@ -277,8 +277,8 @@ def without_head(
     """
     kept = [move for move in moves if not move.paths[0].startswith("head/")]
     heads = {move.name for move in moves} - {move.name for move in kept}
-    parts = {part_of(name, prefix) for name in heads} - {part_of(m.name, prefix) for m in kept}
-    ignored = [name for name in names if name in heads or part_of(name, prefix) in parts]
+    parts = {find_part(name, prefix) for name in heads} - {find_part(m.name, prefix) for m in kept}
+    ignored = [name for name in names if name in heads or find_part(name, prefix) in parts]
     return kept, dict.fromkeys(ignored, "the head, which num_classes=0 leaves out")
 
 

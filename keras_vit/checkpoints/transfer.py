@@ -85,7 +85,7 @@ def load(
     fields = {k: v for k, v in arguments.items() if k not in _OF_MODEL}
     known_fields(ViTConfig, {k: v for k, v in fields.items() if k not in _OF_READING})
     fields = {k: v for k, v in fields.items() if k not in _OF_READING or v is not None}
-    source = Source.of(source, allow_pickle_weights=allow_pickle_weights, base=base)
+    source = Source.parse(source, allow_pickle_weights=allow_pickle_weights, base=base)
     fields |= _stated_size(image_size)
     if not load_weights:
         info = read_info(source, **{k: fields[k] for k in _OPEN if fields.get(k) is not None})
@@ -265,7 +265,7 @@ def convert(
             f"protocol. Write it by VisionTransformer.from_preset({str(source)!r})"
             f".save_to_preset({str(path)!r}); a file of weights alone ends in .safetensors."
         )
-    source = Source.of(source, allow_pickle_weights=allow_pickle_weights, base=base)
+    source = Source.parse(source, allow_pickle_weights=allow_pickle_weights, base=base)
     with open_source(source) as files:
         file_path = files.reader.path
         is_inside = files.is_folder and file_path.is_file()

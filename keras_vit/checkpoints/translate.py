@@ -56,12 +56,12 @@ class Move:
 
     @property
     def file_shape(self) -> Shape:
-        return axes.shape_of(self.file_axes, self.sizes)
+        return axes.compute_shape(self.file_axes, self.sizes)
 
     def file_axes_for(self, shape: Shape) -> str | None:
         """Returns the axes under which an array of that shape is accepted, or None."""
         for candidate in (self.file_axes, *self.other_file_axes):
-            if axes.shape_of(candidate, self.sizes) == shape:
+            if axes.compute_shape(candidate, self.sizes) == shape:
                 return candidate
         return None
 
@@ -70,7 +70,7 @@ class Move:
         source = self.file_axes_for(array.shape) or self.file_axes
         target = " ".join((*self.stack, self.weight_axes))
         array = axes.rearrange(array, source, target, self.sizes)
-        shape = axes.shape_of(self.weight_axes, self.sizes)
+        shape = axes.compute_shape(self.weight_axes, self.sizes)
         yield from zip(self.paths, array.reshape(-1, *shape), strict=True)
 
     def to_array(self, weights: list[np.ndarray]) -> np.ndarray:

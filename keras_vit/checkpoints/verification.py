@@ -81,9 +81,9 @@ def verify(
         CheckpointError: as `load`; or the two checkpoints take images of different sizes.
         LibraryUnavailableError: the files belong to a library that cannot run here.
     """
-    source = Source.of(source, allow_pickle_weights=allow_pickle_weights, base=base)
+    source = Source.parse(source, allow_pickle_weights=allow_pickle_weights, base=base)
     if against is not None:  # a wrong name costs no loading
-        against = Source.of(against, allow_pickle_weights=allow_pickle_weights)
+        against = Source.parse(against, allow_pickle_weights=allow_pickle_weights)
     model = load(source, **fields)
     images = formula_images(*image_shape(model))
     if against is None:
@@ -120,7 +120,7 @@ def run_origin(
     images = formula_images(*image_shape(model))
     try:
         with source.local() as path:
-            return run_library(dialect_of(source, model, fields), path, images)
+            return run_library(find_dialect(source, model, fields), path, images)
     except LibraryUnavailableError as error:
         raise LibraryUnavailableError(
             f"{source}: its library cannot run: {error}. Compare it with another checkpoint: "
@@ -128,7 +128,7 @@ def run_origin(
         ) from error
 
 
-def dialect_of(source: Source, model: "VisionTransformer", fields: dict[str, Any]) -> str:
+def find_dialect(source: Source, model: "VisionTransformer", fields: dict[str, Any]) -> str:
     """Returns the dialect of the files themselves, which a row of the catalog may not know."""
     with open_source(source, headers=True) as files:
         arguments = {**source.defaults, "image_size": model.config.image_size, **fields}

@@ -80,7 +80,7 @@ def load_model(
     """
     from keras_vit.checkpoints import Source, inspection
 
-    checkpoint = Source.of(source)
+    checkpoint = Source.parse(source)
     if needs_head:
         stated = {} if image_size is None else {"image_size": image_size}
         inspection.info(checkpoint, **stated).config.demand_one_prediction(needs_head)

@@ -131,7 +131,7 @@ _FIELDS = "pooling hidden_size mlp_dim num_heads num_layers channels"
 
 
 def _model_facts(config: "ViTConfig", size_known: bool) -> dict[str, Any]:
-    from keras_vit.models.config.variants import variant_of
+    from keras_vit.models.config.variants import find_variant
 
     if not size_known:
         resolution = "undetermined; give image_size on loading"
@@ -140,7 +140,7 @@ def _model_facts(config: "ViTConfig", size_known: bool) -> dict[str, Any]:
     else:
         resolution = "{}x{}".format(*config.image_size)
     return {
-        "variant": variant_of(config) or "none of the named ones",
+        "variant": find_variant(config) or "none of the named ones",
         "resolution": resolution,
         "classes": config.num_classes or "no head",
         "representation layer": config.representation_size or "none",
@@ -214,7 +214,7 @@ def verify(
     from keras_vit.checkpoints import Source
     from keras_vit.checkpoints.verification import verify as verify_checkpoint
 
-    checkpoint, against = Source.of(source), None if other is None else Source.of(other)
+    checkpoint, against = Source.parse(source), None if other is None else Source.parse(other)
     start_backend()
     with stderr.status("Running"):
         verification = verify_checkpoint(checkpoint, against, **fields.to_dict())

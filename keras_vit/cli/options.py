@@ -29,7 +29,7 @@ Pooling = Literal["token", "gap", "token_and_mean"]
 """How tokens become one vector."""
 
 
-def size_of(pixels: tuple[int, ...] | None) -> int | tuple[int, int] | None:
+def read_size(pixels: tuple[int, ...] | None) -> int | tuple[int, int] | None:
     """Returns one number for a square, or height and width, or None."""
     if pixels is None:
         return None
@@ -41,7 +41,7 @@ def drop_unset(options: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in options.items() if v is not None and v is not False}
 
 
-def options_of(kind: Any, without: Iterable[str], **defaults: Any) -> Any:
+def make_options(kind: Any, without: Iterable[str], **defaults: Any) -> Any:
     """Returns a dataclass of options with the fields of another one and its help.
 
     An option that is not stated is None, or has another default, so that the command can choose
@@ -91,7 +91,7 @@ class Fields:
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields that the user has stated."""
         stated = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return drop_unset({**stated, "image_size": size_of(self.image_size)})
+        return drop_unset({**stated, "image_size": read_size(self.image_size)})
 
 
 @Parameter(name="*")
@@ -111,7 +111,7 @@ class Loading:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the arguments of `load_model`."""
-        return {**vars(self), "image_size": size_of(self.image_size)}
+        return {**vars(self), "image_size": read_size(self.image_size)}
 
 
 @Parameter(name="*")

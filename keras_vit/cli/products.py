@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from keras_vit.cli.console import image_files, load_model, note_backend, stderr, tell
-from keras_vit.cli.options import Loading, PixelRange, Pixels, Pooling, Positive, size_of
+from keras_vit.cli.options import Loading, PixelRange, Pixels, Pooling, Positive, read_size
 from keras_vit.serving import Settings
 from keras_vit.support.arguments import check_results
 from keras_vit.support.extras import import_extra, is_installed
@@ -56,7 +56,7 @@ def explain(
     paths = image_files(images)
     if not is_installed("matplotlib"):
         import_extra("matplotlib", "figures", "A report")
-    model = load_model(source, "explain", image_size=size_of(image_size), pixel_range=pixel_range)
+    model = load_model(source, "explain", image_size=read_size(image_size), pixel_range=pixel_range)
     from keras_vit.explanation.report import write_report
 
     words = ["keras-vit", "explain", *images, "--source", source]
@@ -117,7 +117,7 @@ def export(
             format,
             preprocessing=preprocessing,
             outputs=outputs,
-            image_size=size_of(image_size),
+            image_size=read_size(image_size),
             batch=batch or "dynamic",
             precision=precision,
             calibration=images,

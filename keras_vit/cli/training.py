@@ -14,8 +14,8 @@ from keras_vit.cli.options import (
     Positive,
     Share,
     drop_unset,
-    options_of,
-    size_of,
+    make_options,
+    read_size,
 )
 from keras_vit.support.arguments import check_results, check_training
 from keras_vit.training.recipes import AugregRecipe, Recipe, TransferRecipe
@@ -23,7 +23,7 @@ from keras_vit.training.recipes import AugregRecipe, Recipe, TransferRecipe
 if TYPE_CHECKING:
     Options = Recipe
 else:
-    Options = options_of(
+    Options = make_options(
         Recipe,
         ("one_hot", "positive_weights"),  # the images and their labels say so
         steps=500,
@@ -104,7 +104,7 @@ def finetune(
     if source is not None:  # an unknown name is refused before a backend starts
         from keras_vit.checkpoints import Source
 
-        start = Source.of(source)
+        start = Source.parse(source)
         is_sgd = settings.get("optimizer", "sgd") == "sgd"
         usual = {"learning_rate": 0.01} if is_sgd else {}
         chosen = TransferRecipe(**{**usual, **settings})
@@ -137,7 +137,7 @@ def finetune(
         validation=_share_or_name(validation),
         on_error=on_error,
         progress=True,
-        image_size=size_of(image_size),
+        image_size=read_size(image_size),
         pixel_range=pixel_range,
         dtype=mixed_precision,
         dropout_rate=dropout,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Unpack
 
 from keras_vit.data.image_data import ImageData, Options, Prepares
-from keras_vit.data.records import Records, RowImages, classes_of, read_rows, value_of
+from keras_vit.data.records import Records, RowImages, find_classes, read_rows, read_value
 from keras_vit.errors import ConfigError
 from keras_vit.images.inputs import PixelImages, as_array
 
@@ -55,7 +55,7 @@ def from_arrays(
         images = images[..., None] if images.ndim == 3 else images
         prepared = getattr(preprocessor, "preprocessor", preprocessor)
         images = PixelImages(images, getattr(prepared, "channels", 3))
-    values, names = classes_of(labels, class_names, preprocessor, "arrays")
+    values, names = find_classes(labels, class_names, preprocessor, "arrays")
     return ImageData(Records("arrays", images, values, names), preprocessor, batch_size, **options)
 
 
@@ -107,7 +107,7 @@ def from_grain(
         raise ConfigError(f"{title}: the data repeat without end; remove .repeat().")
     if labels is None:
         rows = enumerate(read_rows(source))
-        labels = [value_of(row, label_column, 1, title, k) for k, row in rows]
-    values, names = classes_of(labels, class_names, preprocessor, title)
+        labels = [read_value(row, label_column, 1, title, k) for k, row in rows]
+    values, names = find_classes(labels, class_names, preprocessor, title)
     records = Records(title, RowImages(title, source, image), values, names)
     return ImageData(records, preprocessor, batch_size, **options)

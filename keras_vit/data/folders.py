@@ -17,7 +17,7 @@ from keras_vit.data.records import Records, choose_names, multi_hot
 from keras_vit.errors import ConfigError, listed, nearest, shown
 from keras_vit.images import is_image_file, list_images
 from keras_vit.images.decoding import format_of_name
-from keras_vit.support.arguments import check_folder, table_of
+from keras_vit.support.arguments import check_folder, find_table
 from keras_vit.support.text import counted, warn
 
 
@@ -72,7 +72,7 @@ def from_folder(
             )
         records = _records_of_folders(root, class_names, model_labels)
     else:
-        table = table_of(root, labels_file)
+        table = find_table(root, labels_file)
         records = _records_of_table(root, table, class_names, model_labels, multi_label)
     return ImageData(records, preprocessor, batch_size, **options)
 

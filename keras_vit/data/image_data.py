@@ -333,7 +333,7 @@ class ImageData(keras.utils.PyDataset):
             self._with(records.select(second), in_order, None, augmentation=None),
         )
 
-    def in_epochs_of(self, steps_per_epoch: int) -> "ImageData":
+    def with_steps_per_epoch(self, steps_per_epoch: int) -> "ImageData":
         """Returns the same data in epochs of `steps_per_epoch` full batches.
 
         Args:

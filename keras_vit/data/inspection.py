@@ -11,7 +11,7 @@ from keras_vit.data.records import Records
 from keras_vit.errors import ConfigError, expect_model, listed
 from keras_vit.images.decoding import size_in_header
 from keras_vit.images.preprocessor import Preprocessor
-from keras_vit.images.resampling import size_of
+from keras_vit.images.resampling import read_size
 from keras_vit.support.arguments import OnError
 from keras_vit.support.text import warn
 
@@ -55,7 +55,7 @@ def inspect(
         k: records.name_reason(k, e) for k, e in images.items() if isinstance(e, ConfigError)
     }
     sizes = {
-        k: image if isinstance(image, tuple) else size_of(image)
+        k: image if isinstance(image, tuple) else read_size(image)
         for k, image in images.items()
         if k not in reasons
     }
@@ -106,7 +106,7 @@ def _look(
     if cache:
         return each(decode, whole), True
     if everything:
-        return each(lambda image: size_of(decode(image)), whole), False
+        return each(lambda image: read_size(decode(image)), whole), False
     if isinstance(records.images[0], str):
         damaged = {k: seen for k, seen in sample.items() if isinstance(seen, ConfigError)}
         most = preprocessor.max_pixels

@@ -16,7 +16,7 @@ from keras_vit.data.randaugment import randaugment
 from keras_vit.data.records import Records
 from keras_vit.errors import ConfigError
 from keras_vit.images.preprocessor import Preprocessor
-from keras_vit.images.resampling import picture_of, pixels_of, size_of
+from keras_vit.images.resampling import make_picture, read_pixels, read_size
 
 Batch: TypeAlias = tuple[np.ndarray, ...]
 """Images and labels, and sample weights where a batch is filled up."""
@@ -147,7 +147,7 @@ class Pipeline:
         rng = np.random.default_rng((self.stream.seed, order.IMAGE, draw))
         size = self.preprocessor.image_size
         if augmentation.crop is not None and isinstance(size, tuple):
-            box = crops.random_box(size_of(pixels), augmentation.crop, augmentation.aspect, rng)
+            box = crops.random_box(read_size(pixels), augmentation.crop, augmentation.aspect, rng)
             pixels = crops.crop_and_resize(pixels, box, size)
         else:
             pixels = self.preprocessor.resize(pixels)
@@ -156,7 +156,7 @@ class Pipeline:
         if augmentation.randaugment is not None:
             layers, magnitude = augmentation.randaugment
             pixels = randaugment(_as_picture(pixels), layers, magnitude, rng)
-        return pixels_of(pixels)
+        return read_pixels(pixels)
 
     def _mix(self, images: np.ndarray, labels: np.ndarray, epoch: int, index: int) -> Batch:
         augmentation = self.augmentation
@@ -175,4 +175,4 @@ def _as_picture(pixels: Any) -> Image.Image:
         return pixels
     if pixels.dtype != np.uint8:
         pixels = np.rint(pixels).astype(np.uint8)
-    return picture_of(pixels)
+    return make_picture(pixels)

@@ -153,7 +153,7 @@ class RowImages(Sequence[Any]):
         return len(self.rows)
 
     def __getitem__(self, index: Any) -> Any:
-        image = value_of(self.rows[int(index)], self.key, 0, self.name, int(index))
+        image = read_value(self.rows[int(index)], self.key, 0, self.name, int(index))
         path = None
         if isinstance(image, Mapping):
             image, path = image["bytes"], image["path"]
@@ -174,7 +174,7 @@ def read_rows(rows: Any) -> Iterator[Any]:
             yield from (rows[k] for k in numbers)
 
 
-def value_of(record: Any, key: str | int, place: int, title: str, number: int) -> Any:
+def read_value(record: Any, key: str | int, place: int, title: str, number: int) -> Any:
     """Returns the value of a record at `key`; a tuple has it at `place` if the key is a name.
 
     Raises:
@@ -254,7 +254,7 @@ def label_array(labels: Any, title: str) -> np.ndarray:
     return array
 
 
-def classes_of(
+def find_classes(
     labels: Any, class_names: Sequence[str] | None, preprocessor: Any, title: str
 ) -> tuple[np.ndarray, tuple[str, ...]]:
     """Returns the labels as indices, and the name of each class.

@@ -88,7 +88,7 @@ def divided_axes(
         ConfigError: the axis "model" of the mesh does not divide num_heads or mlp_dim.
     """
     divided: list[str | None] = [None] * len(shape)
-    letters = _axes_of(path)
+    letters = _find_axes(path)
     by_model = sizes.get(MODEL, 1)
     if len(letters) == len(shape) and by_model > 1:
         for k, letter in enumerate(letters):
@@ -125,7 +125,7 @@ class _Sharded(keras.distribution.ModelParallel):
         return keras.distribution.TensorLayout(axes, self.device_mesh)
 
 
-def _axes_of(path: str) -> list[str]:
+def _find_axes(path: str) -> list[str]:
     """Returns the letters of a weight's axes in the lexicon; empty for a weight that it lacks."""
     parts = path.split("/")
     for start in range(len(parts)):  # a surrounding model may stand before the lexicon's path

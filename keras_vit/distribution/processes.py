@@ -101,7 +101,7 @@ def write_on_first_process(write: Callable[[], object], place: object) -> None:
             write()
         except BaseException as caught:
             error = caught
-    failed = all_of([error is not None])[0][0]
+    failed = gather_numbers([error is not None])[0][0]
     if error is not None:
         raise error
     if failed:
@@ -128,9 +128,9 @@ def value_of_first_process(value: Any) -> Any:
     if process()[1] == 1:
         return value
     text = json.dumps(value).encode()
-    length = all_of([len(text)])[0][0]
+    length = gather_numbers([len(text)])[0][0]
     padded = text[:length].ljust(length)  # a process with another text gives as many bytes
-    return json.loads(bytes(all_of(list(padded))[0]))
+    return json.loads(bytes(gather_numbers(list(padded))[0]))
 
 
 def whole(variable: Any) -> np.ndarray:
@@ -156,7 +156,7 @@ def on_all_devices() -> Any:
     return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
 
 
-def all_of(numbers: Sequence[int]) -> list[list[int]]:
+def gather_numbers(numbers: Sequence[int]) -> list[list[int]]:
     """Returns the numbers of all processes, a list per process.
 
     Every process calls the function, with equally many numbers below 2**31.

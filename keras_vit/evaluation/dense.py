@@ -21,10 +21,10 @@ import numpy as np
 from keras_vit.checkpoints.containers import beside, open_arrays
 from keras_vit.errors import CheckpointError, ConfigError, expect_model, shown
 from keras_vit.evaluation.extraction import gather, hash_array, hash_files
-from keras_vit.evaluation.label_maps import areas_of, check_maps, label_map, read_map
+from keras_vit.evaluation.label_maps import check_maps, label_map, measure_areas, read_map
 from keras_vit.images import Preprocessor
 from keras_vit.images.inputs import images_in
-from keras_vit.images.resampling import pixels_of, size_of
+from keras_vit.images.resampling import read_pixels, read_size
 from keras_vit.models.config import ViTConfig
 from keras_vit.models.config.rules import COUNT
 from keras_vit.models.inference import run
@@ -80,7 +80,7 @@ class PatchLayer:
     def logits(
         self, model: VisionTransformer, sources: Sequence[Any], sliding: bool, batch_size: int
     ) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
-        """Yields for each of `sources_of` its size and its logits, `(rows, columns, outputs)`."""
+        """Yields for each of `list_sources` its size and its logits, `(rows, columns, outputs)`."""
         config = model.config
         window, grid = _check_model(model, self.class_token)
         width = config.hidden_size * len(self.blocks) * (1 + self.class_token)
@@ -95,7 +95,7 @@ class PatchLayer:
             sizes, plans, windows = [], [], []
             for source in sources[start : start + batch_size]:
                 picture = model.preprocessor.decode(source)
-                sizes.append(size_of(picture))
+                sizes.append(read_size(picture))
                 target = _whole_patches(sizes[-1], window, config.stride) if sliding else window
                 squash = _squash(model, target)
                 pixels = squash.scale(squash.resize(picture))
@@ -185,7 +185,7 @@ class DenseProbe(PatchLayer):
         Raises:
             ConfigError: an image cannot be read, or the model is another.
         """
-        grids = self.logits(model, sources_of(model, images), sliding, batch_size)
+        grids = self.logits(model, list_sources(model, images), sliding, batch_size)
         return [label_map(logits, size or own) for own, logits in grids]
 
     def evaluate(
@@ -205,7 +205,7 @@ class DenseProbe(PatchLayer):
             ConfigError: the label maps do not fit the images or the classes.
         """
         classes = len(self.bias)
-        sources = sources_of(model, images)
+        sources = list_sources(model, images)
         check_maps(sources, label_maps, classes, self.ignore)
         confusion = np.zeros(classes**2, np.int64)
         grids = self.logits(model, sources, sliding, batch_size)
@@ -268,7 +268,7 @@ def dense_probe(
         raise ConfigError(
             f"blocks={blocks!r}, l2={l2!r}: expected one block or more, and a positive l2."
         )
-    sources = sources_of(model, images)
+    sources = list_sources(model, images)
     classes = check_maps(sources, label_maps, num_classes, ignore)
     weights = np.ones(classes) if class_weights is None else np.asarray(class_weights)
     are_numbers = weights.shape == (classes,) and weights.dtype.kind in "fiu"
@@ -289,7 +289,7 @@ def dense_probe(
     batches = (images for _, images in squash.batches(sources, batch_size))
     values, _ = gather(model, stages, reduce, batches, batch_size, cache, progress, name)
     areas = (
-        weights * areas_of(read_map(labels, k), grid, classes, ignore)
+        weights * measure_areas(read_map(labels, k), grid, classes, ignore)
         for k, labels in enumerate(label_maps)
     )
     patches = (_columns(tokens, class_token) for tokens in values)
@@ -301,7 +301,7 @@ def _hash_images(preprocessor: Preprocessor, sources: Sequence[Any]) -> str:
     digest = hashlib.sha256()
     for source in sources:
         is_path = isinstance(source, (str, os.PathLike))
-        picture = None if is_path else pixels_of(preprocessor.decode(source))
+        picture = None if is_path else read_pixels(preprocessor.decode(source))
         digest.update((hash_files([source]) if is_path else hash_array(picture)).encode())
     return digest.hexdigest()[:16]
 
@@ -373,7 +373,7 @@ def _check_model(
     """Returns the size of the model's images and of its grid of patches."""
     config = expect_model(model).config
     config.refuse_packed("A dense probe")
-    if config.image_size is None or any(config.remainder_of(config.image_size)):
+    if config.image_size is None or any(config.compute_remainder(config.image_size)):
         raise ConfigError(
             f"image_size={config.image_size}: expected a fixed size that patches of "
             f"{config.patch_size} fill. Load the model with image_size=...; larger images are "
@@ -381,7 +381,7 @@ def _check_model(
         )
     if class_token and not config.has_class_token:
         raise ConfigError("class_token=True, but this model has no class token.")
-    return config.image_size, config.grid_of(config.image_size)
+    return config.image_size, config.compute_grid(config.image_size)
 
 
 def _stages(blocks: Sequence[int], kind: str) -> list[str]:
@@ -412,7 +412,7 @@ def _squash(model: VisionTransformer, size: tuple[int, int]) -> Preprocessor:
     return dataclasses.replace(model.preprocessor, image_size=size, protocol=protocol)
 
 
-def sources_of(model: VisionTransformer, images: Any) -> list[Any]:
+def list_sources(model: VisionTransformer, images: Any) -> list[Any]:
     """Returns paths or pixels of images as for `model.preprocessor`."""
     return [image.source for image in images_in(images, expect_model(model).config.channels)]
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from keras_vit.errors import CheckpointError, ConfigError
-from keras_vit.evaluation.dense import PatchLayer, read_head, sources_of
+from keras_vit.evaluation.dense import PatchLayer, list_sources, read_head
 from keras_vit.evaluation.label_maps import resize_grid
 from keras_vit.models.tokens import block_index
 from keras_vit.models.vision_transformer import VisionTransformer
@@ -111,7 +111,7 @@ class DepthProbe(PatchLayer):
         """
         depths = np.linspace(self.min_depth, self.max_depth, len(self.bias))
         answer = []
-        for own, logits in self.logits(model, sources_of(model, images), False, batch_size):
+        for own, logits in self.logits(model, list_sources(model, images), False, batch_size):
             rows, columns = logits.shape[:2]
             # Resizing commutes with the 1x1 convolution, before which DINOv2 has it.
             fine = resize_grid(logits, (_UPSAMPLING * rows, _UPSAMPLING * columns))

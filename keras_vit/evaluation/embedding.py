@@ -9,10 +9,10 @@ import numpy as np
 
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.evaluation.batches import Batch, predict
-from keras_vit.evaluation.extraction import OUTPUT_DTYPES, finite, hash_files, identity_of
+from keras_vit.evaluation.extraction import OUTPUT_DTYPES, finite, hash_files, identify
 from keras_vit.evaluation.parts import Parts
 from keras_vit.models.config.rules import COUNT
-from keras_vit.models.tokens import stage_of
+from keras_vit.models.tokens import choose_stage
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.support.arguments import OnError, check_on_error
 from keras_vit.support.files import new_file, write_json
@@ -69,9 +69,9 @@ def embed(
     names = list(dict.fromkeys(map(os.fsdecode, images)))
     if not names:
         raise ConfigError("No image was given.")
-    stage = stage_of(expect_model(model), stage, pooling)
+    stage = choose_stage(expect_model(model), stage, pooling)
     task = {
-        **identity_of(model, stage, output_dtype),
+        **identify(model, stage, output_dtype),
         "protocol": model.preprocessor.protocol,
         "pixel_range": model.preprocessor.pixel_range,
         "batch_size": min(batch_size, len(names)),

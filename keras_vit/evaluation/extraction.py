@@ -18,7 +18,7 @@ from keras_vit.evaluation.parts import Parts
 from keras_vit.evaluation.targets import numbers_of_one_hot, numbers_or_rows
 from keras_vit.images.inputs import as_array
 from keras_vit.models.config.rules import choice
-from keras_vit.models.tokens import stage_of
+from keras_vit.models.tokens import choose_stage
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.support.progress import progress_bar
 
@@ -83,7 +83,7 @@ def features(
     (3, 64)
     """
     OUTPUT_DTYPES.check("output_dtype", output_dtype)
-    name = stage_of(expect_model(model), stage, pooling)
+    name = choose_stage(expect_model(model), stage, pooling)
     return gather(
         model, [name], lambda out: out[name], data, batch_size, cache, progress, "", output_dtype
     )
@@ -121,7 +121,7 @@ def gather(
         values = np.concatenate(steps)
     else:
         name = "-".join([name, *stages] if name else stages).replace("/", "_")
-        task = {**identity_of(model, name, output_dtype), "data": _describe(data, first)}
+        task = {**identify(model, name, output_dtype), "data": _describe(data, first)}
         digest = hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()
         path = Path(cache) / f"{name}-{digest[:16]}.npy"
         exists = path.exists()
@@ -154,12 +154,12 @@ def _load(path: Path) -> np.ndarray:
         raise ConfigError(f"{path}: this cache is damaged ({error}). Remove it.") from error
 
 
-def identity_of(model: VisionTransformer, stage: str, output_dtype: str) -> dict[str, Any]:
+def identify(model: VisionTransformer, stage: str, output_dtype: str) -> dict[str, Any]:
     """Returns everything that determines the features of an image, as plain JSON types."""
     digest = hashlib.sha256()
     for weight in model.weights:
         digest.update(f"{weight.name} {weight.dtype} {weight.shape}".encode())
-        digest.update(_bytes_of(whole(weight)))
+        digest.update(_view_bytes(whole(weight)))
     return {
         "weights": digest.hexdigest(),
         "config": model.config.to_dict(),
@@ -236,11 +236,11 @@ def hash_array(array: Any) -> str:
     """Returns the sha256 of an array's type, shape and bytes."""
     values = as_array(array)
     digest = hashlib.sha256(f"{values.dtype.str} {values.shape}".encode())
-    digest.update(_bytes_of(values))
+    digest.update(_view_bytes(values))
     return digest.hexdigest()
 
 
-def _bytes_of(values: np.ndarray) -> Any:
+def _view_bytes(values: np.ndarray) -> Any:
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
 
 

@@ -8,9 +8,9 @@ import numpy as np
 from PIL import ExifTags
 
 from keras_vit.errors import ConfigError
-from keras_vit.images.decoding import name_of, open_image
+from keras_vit.images.decoding import name_source, open_image
 from keras_vit.images.inputs import Pixels
-from keras_vit.images.resampling import size_of
+from keras_vit.images.resampling import read_size
 from keras_vit.support.interpolation import resampling_matrix
 
 _BAND = 16
@@ -24,7 +24,8 @@ def read_map(labels: Any, k: int) -> np.ndarray:
         with open_image(labels) as image:
             if image.format in ("JPEG", "MPO"):
                 raise ConfigError(
-                    f"{name_of(labels)}: a JPEG file changes values; expected a label map in PNG."
+                    f"{name_source(labels)}: a JPEG file changes values; expected a label map "
+                    "in PNG."
                 )
             array = np.asarray(image)
     array = np.asarray(array)
@@ -71,7 +72,9 @@ def check_maps(
     return most + 1 if num_classes is None else num_classes
 
 
-def areas_of(labels: np.ndarray, grid: tuple[int, int], classes: int, ignore: int) -> np.ndarray:
+def measure_areas(
+    labels: np.ndarray, grid: tuple[int, int], classes: int, ignore: int
+) -> np.ndarray:
     """Returns the share of each class in the area of each patch, `(patches, classes)`."""
     rows, columns = (_overlaps(*pair) for pair in zip(grid, labels.shape, strict=True))
     areas = np.zeros((*grid, classes))
@@ -110,14 +113,14 @@ def _own_size(source: Any) -> tuple[int, int]:
     if isinstance(source, ConfigError):
         raise source
     if isinstance(source, Pixels):
-        return size_of(source.values)
+        return read_size(source.values)
     with open_image(source) as image:
         is_turned = image.getexif().get(ExifTags.Base.Orientation, 1) > 4
         return (image.width, image.height) if is_turned else (image.height, image.width)
 
 
 def _map_name(labels: Any, k: int) -> str:
-    return name_of(labels) if isinstance(labels, (str, os.PathLike)) else f"label map {k}"
+    return name_source(labels) if isinstance(labels, (str, os.PathLike)) else f"label map {k}"
 
 
 def _overlaps(patches: int, pixels: int) -> np.ndarray:

@@ -19,7 +19,7 @@ import numpy as np
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.least_squares import LeastSquares, make_targets
 from keras_vit.evaluation.many_labels import average_precision
-from keras_vit.models.losses import probabilities_of
+from keras_vit.models.losses import compute_probabilities
 
 STRENGTHS = tuple(4.0**k for k in range(-3, 10))
 """The strengths of l2 that are tried: 0.016 to 262,144, for whitened features."""
@@ -85,7 +85,7 @@ def choose(features: Mapping[str, np.ndarray], labels: np.ndarray, num_classes: 
             errors.append(((scores - targets) ** 2).mean(axis=1))
 
     @functools.cache
-    def scores_of(combination: int) -> np.ndarray:
+    def compute_scores(combination: int) -> np.ndarray:
         kind, strength = tried[combination]
         return leave_one_out(solvers[kind], features[kind], labels, strength)
 
@@ -94,10 +94,10 @@ def choose(features: Mapping[str, np.ndarray], labels: np.ndarray, num_classes: 
     unseen = np.empty(targets.shape)
     for tenth in range(10):
         inside = tenths == tenth
-        unseen[inside] = scores_of(int(per_image[:, ~inside].mean(axis=1).argmin()))[inside]
+        unseen[inside] = compute_scores(int(per_image[:, ~inside].mean(axis=1).argmin()))[inside]
     means = per_image.mean(axis=1)
     best = int(means.argmin())
-    (name, l2), scores = tried[best], scores_of(best)
+    (name, l2), scores = tried[best], compute_scores(best)
     is_multi_label = labels.ndim == 2
     scale, shift = (
         platt_scaling(scores, labels)
@@ -110,7 +110,7 @@ def choose(features: Mapping[str, np.ndarray], labels: np.ndarray, num_classes: 
         l2,
         scale * kernel,
         scale * bias + shift,
-        probabilities_of(scale * scores + shift, by_class=is_multi_label),
+        compute_probabilities(scale * scores + shift, by_class=is_multi_label),
         unseen,
         dict(zip(tried, means.tolist(), strict=True)),
     )
@@ -151,7 +151,7 @@ def calibrating_scale(scores: np.ndarray, labels: np.ndarray) -> float:
     scale = 1.0
     right = scores[np.arange(len(labels)), labels]
     for _ in range(100):
-        p = probabilities_of(scale * scores)
+        p = compute_probabilities(scale * scores)
         mean = (p * scores).sum(axis=1)
         slope = float((mean - right).mean())
         curvature = float(((p * scores**2).sum(axis=1) - mean**2).mean())
@@ -187,7 +187,7 @@ def platt_scaling(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, n
 
     inputs = np.stack([scores, np.ones_like(scores)])
     for _ in range(100):
-        p = probabilities_of(line[0] * scores + line[1], by_class=True)
+        p = compute_probabilities(line[0] * scores + line[1], by_class=True)
         slope = (inputs * (p - wanted)).sum(axis=1)
         curvature = np.einsum("ink,jnk,nk->kij", inputs, inputs, p * (1 - p)) + 1e-9 * np.eye(2)
         step = np.linalg.solve(curvature, slope.T[..., None])[..., 0].T
@@ -199,7 +199,7 @@ def platt_scaling(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, n
     return line[0], line[1]
 
 
-def interval_of(share: float, labels: np.ndarray) -> tuple[float, float]:
+def compute_interval(share: float, labels: np.ndarray) -> tuple[float, float]:
     """Returns an interval of a `score` of images with these labels (Wilson 1927).
 
     Its width is that of 98 % for independent scores. Leave-one-out scores depend on each other, and
@@ -245,7 +245,7 @@ def learning_curve(
     return [*curve, (len(labels), accuracy)]
 
 
-def gain_of(curve: list[tuple[int, float]], more: int) -> float:
+def predict_gain(curve: list[tuple[int, float]], more: int) -> float:
     """Returns the accuracy that `more` images would add, by a power law through a learning curve.
 
     The share of errors is taken to fall as a power of the number of images (Hestness et al. 2017);

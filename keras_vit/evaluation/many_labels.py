@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.evaluation.targets import match_columns, predict_classes
-from keras_vit.models.losses import probabilities_of
+from keras_vit.models.losses import compute_probabilities
 from keras_vit.models.vision_transformer import VisionTransformer
 
 
@@ -47,7 +47,7 @@ def choose_thresholds(
         np.concatenate, zip(*predict_classes(model, data, *columns, batch_size), strict=True)
     )
     return best_thresholds(
-        probabilities_of(logits.astype("float64"), by_class=True), rights, thresholds
+        compute_probabilities(logits.astype("float64"), by_class=True), rights, thresholds
     )
 
 
@@ -92,7 +92,7 @@ class ManyLabels:
     def result(self) -> dict[str, Any]:
         """Returns the fields of an `Evaluation`."""
         logits, right = map(np.concatenate, zip(*self._batches, strict=True))
-        shares = probabilities_of(logits, by_class=True)
+        shares = compute_probabilities(logits, by_class=True)
         taken = shares >= self._thresholds
         counts, hits = right.sum(axis=0), (taken & right).sum(axis=0)
         judged = np.flatnonzero(counts)

@@ -14,7 +14,7 @@ from PIL import Image
 
 from keras_vit.evaluation.probing import Probe
 from keras_vit.images import Preprocessor
-from keras_vit.images.resampling import pixels_of
+from keras_vit.images.resampling import read_pixels
 from keras_vit.support.files import replace_file
 from keras_vit.support.text import visible
 
@@ -62,7 +62,7 @@ def write_page(
 
 def _figure(image: Any, words: str) -> str:
     # A picture of its own: `thumbnail` changes it.
-    picture = Image.fromarray(pixels_of(Preprocessor(_SIDE).decode(image)).astype("uint8"))
+    picture = Image.fromarray(read_pixels(Preprocessor(_SIDE).decode(image)).astype("uint8"))
     picture.thumbnail((_SIDE, _SIDE))
     file = io.BytesIO()
     picture.save(file, "jpeg", quality=80)

@@ -13,9 +13,9 @@ from keras_vit.errors import ConfigError, expect_model, shown
 from keras_vit.evaluation.extraction import gather
 from keras_vit.evaluation.leave_one_out import (
     choose,
-    gain_of,
-    interval_of,
+    compute_interval,
     learning_curve,
+    predict_gain,
     score,
 )
 from keras_vit.evaluation.many_labels import best_thresholds
@@ -112,7 +112,7 @@ class Probe:
 
         It is NaN for fewer images than a curve needs.
         """
-        return gain_of(self.curve, more)
+        return predict_gain(self.curve, more)
 
     def build_classifier(self, model: VisionTransformer) -> VisionTransformer:
         """Returns a classifier with calibrated probabilities that predicts, saves and exports.
@@ -134,7 +134,7 @@ class Probe:
                 f"has {model.config.num_layers} blocks and {width} such features. Give the model "
                 "that was probed."
             )
-        fields = _fields_of(model.config, self.block, self.pooling)
+        fields = _choose_fields(model.config, self.block, self.pooling)
         fields["thresholds"] = self.thresholds
         return copy_with_head(model, self.kernel, self.bias, self.class_names, fields)
 
@@ -237,7 +237,7 @@ def probe(
         *parts[fit.name][:2],
         l2=fit.l2,
         accuracy=accuracy,
-        interval=interval_of(accuracy, labels),
+        interval=compute_interval(accuracy, labels),
         class_names=names,
         kernel=fit.kernel,
         bias=fit.bias,
@@ -283,7 +283,7 @@ def _side_by_side(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
     return np.concatenate([*outputs.values()], axis=1)
 
 
-def _fields_of(config: ViTConfig, block: int | None, pooling: str | None) -> dict[str, Any]:
+def _choose_fields(config: ViTConfig, block: int | None, pooling: str | None) -> dict[str, Any]:
     """Returns what differs in the classifier on features of a block; nothing for the output."""
     if block is None:
         return {}

@@ -9,7 +9,7 @@ from keras_vit.errors import ConfigError, expect_model
 from keras_vit.models.config import ViTConfig
 from keras_vit.models.image_checks import prepare
 from keras_vit.models.inference import run
-from keras_vit.models.tokens import block_index, grid_of
+from keras_vit.models.tokens import block_index, compute_grid
 from keras_vit.models.vision_transformer import VisionTransformer
 
 
@@ -101,7 +101,7 @@ def read_tokens(
     """
     images = prepare(expect_model(model), images, prepared)
     if model.config.pooling != "map":
-        rows, columns = grid_of(model, images)
+        rows, columns = compute_grid(model, images)
         shares = share_tokens(model.config, rows * columns + model.config.num_prefix_tokens)
         return np.tile(shares, (len(images), 1))
     return probe_weights(model, images, batch_size).mean(axis=1)

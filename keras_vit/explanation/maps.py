@@ -14,7 +14,7 @@ from keras_vit.models.config import ViTConfig
 from keras_vit.models.config.rules import COUNT, choice
 from keras_vit.models.image_checks import prepare
 from keras_vit.models.inference import run
-from keras_vit.models.tokens import grid_of, image_axes
+from keras_vit.models.tokens import compute_grid, image_axes
 from keras_vit.models.vision_transformer import VisionTransformer
 
 Target = int | str | np.ndarray | None
@@ -111,7 +111,7 @@ def explain(
     if not np.isfinite(evidence).all():
         raise ConfigError(_why_not_finite(model, method))
     if gives_pixels:
-        sums = _per_patch(evidence, grid_of(model, images), model.config)
+        sums = _per_patch(evidence, compute_grid(model, images), model.config)
         return Explanation(evidence, sums, classes)
     height, width = (images.shape[axis] for axis in image_axes(model))
     maps = _per_pixel(evidence, (height, width), model.config)

@@ -23,7 +23,7 @@ from keras_vit.layers.quantisation import quantised_parts
 from keras_vit.models import inference
 from keras_vit.models.config.rules import COUNT
 from keras_vit.models.graph import Stages
-from keras_vit.models.tokens import block_index, grid_of, image_axes
+from keras_vit.models.tokens import block_index, compute_grid, image_axes
 from keras_vit.models.vision_transformer import VisionTransformer
 
 OneBatch = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -63,7 +63,7 @@ def rollout(model: VisionTransformer) -> OneBatch:
     def run(images: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         maps = attention_maps(model, images, batch_size=len(images), prepared=True)
         shares = read_tokens(model, images, len(images), prepared=True)
-        return attention_rollout(maps, grid_of(model, images), shares)
+        return attention_rollout(maps, compute_grid(model, images), shares)
 
     return run
 
@@ -83,7 +83,7 @@ def relevance(model: VisionTransformer) -> OneBatch:
         names.append("pool/attention")
 
     def of_batch(images: Any, chosen: Any) -> Any:
-        rows, columns = grid_of(model, images)
+        rows, columns = compute_grid(model, images)
         batch, tokens = images.shape[0], rows * columns + model.config.num_prefix_tokens
         shapes = [(batch, model.config.num_heads, tokens, tokens)] * len(blocks)
         if model.config.pooling == "map":
@@ -115,7 +115,7 @@ def gradcam(model: VisionTransformer, block: int = -1) -> OneBatch:
     prefix = model.config.num_prefix_tokens
 
     def of_batch(images: Any, chosen: Any) -> Any:
-        rows, columns = grid_of(model, images)
+        rows, columns = compute_grid(model, images)
         shape = (images.shape[0], rows * columns + prefix, model.config.hidden_size)
 
         (slopes,), (tokens,) = _slopes(model, images, chosen, {name: shape})
@@ -123,7 +123,7 @@ def gradcam(model: VisionTransformer, block: int = -1) -> OneBatch:
         return ops.relu(ops.sum(ops.cast(tokens[:, prefix:], "float32") * channels, axis=-1))
 
     run = compile_call(model, of_batch)
-    return lambda images, chosen: run(images, chosen).reshape(-1, *grid_of(model, images))
+    return lambda images, chosen: run(images, chosen).reshape(-1, *compute_grid(model, images))
 
 
 def integrated_gradients(
@@ -167,7 +167,7 @@ def occlusion(model: VisionTransformer, baseline: Any = None) -> OneBatch:
         return np.moveaxis(images, image_axes(model), (1, 2))
 
     def run(images: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        rows, columns = grid_of(model, images)
+        rows, columns = compute_grid(model, images)
         high, wide = model.config.stride
         cover, whole = np.broadcast_to(pixels, images.shape), score(images, chosen)
         falls = np.zeros((len(images), rows, columns), "float32")
@@ -185,7 +185,7 @@ def random(model: VisionTransformer, seed: int = 0) -> OneBatch:
     """Uniform random numbers, a baseline for other methods."""
     rng = np.random.default_rng(seed)
     return lambda images, chosen: rng.random(
-        (len(images), *grid_of(model, images)), dtype="float32"
+        (len(images), *compute_grid(model, images)), dtype="float32"
     )
 
 
@@ -193,7 +193,7 @@ def centre(model: VisionTransformer) -> OneBatch:
     """1 in the middle of the image, falling to 0 in the corners: objects are often central."""
 
     def run(images: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        rows, columns = grid_of(model, images)
+        rows, columns = compute_grid(model, images)
         y, x = ((np.arange(n) + 0.5) * 2 / n - 1 for n in (rows, columns))
         map_ = 1 - np.sqrt((y[:, None] ** 2 + x**2) / 2)
         return np.tile(map_.astype("float32"), (len(images), 1, 1))
@@ -279,7 +279,7 @@ def _baseline(model: VisionTransformer, baseline: Any) -> np.ndarray:
 
 def _patches(model: VisionTransformer, images: np.ndarray, read: np.ndarray) -> np.ndarray:
     """Returns the values of the patches in their grid, without the tokens before them."""
-    return read[:, model.config.num_prefix_tokens :].reshape(-1, *grid_of(model, images))
+    return read[:, model.config.num_prefix_tokens :].reshape(-1, *compute_grid(model, images))
 
 
 def _refuse_quantised(model: VisionTransformer, method: str) -> None:

@@ -19,8 +19,8 @@ from keras_vit.explanation.attention import attention_maps, probe_weights, read_
 from keras_vit.explanation.curves import BASELINES, areas_below, blur, grey, replace_pixels
 from keras_vit.explanation.maps import explain
 from keras_vit.images.class_names import class_index, top_labels
-from keras_vit.images.resampling import picture_of
-from keras_vit.models.tokens import grid_of
+from keras_vit.images.resampling import make_picture
+from keras_vit.models.tokens import compute_grid
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.support.extras import import_extra
 from keras_vit.support.files import replace_file
@@ -219,7 +219,7 @@ def _attention(model: VisionTransformer, image: np.ndarray, room: int) -> dict[s
     rows, largest = _eight_bits(np.concatenate([_with_mean(w[:, prefix:]) for w in read.values()]))
     sides = zip(model.config.stride, model.config.image_size or (), strict=True)
     return {
-        "grid": grid_of(model, image),
+        "grid": compute_grid(model, image),
         "patch": [pixels / side for pixels, side in sides],
         "stages": [{"name": name, "heads": len(weights)} for name, weights in read.items()],
         "read": _pack(rows),
@@ -276,7 +276,7 @@ def _encode(pixels: np.ndarray, side: int = 336) -> str:
     Small pictures are PNG of their own pixels; larger ones are JPEG of at most
     `side` pixels on a side, in the best of four qualities that takes at most 20 KB.
     """
-    image = picture_of(np.round(np.clip(pixels, 0, 1) * 255).astype("uint8")[..., :3])
+    image = make_picture(np.round(np.clip(pixels, 0, 1) * 255).astype("uint8")[..., :3])
     kind, qualities = ("png", (0,)) if max(image.size) <= 96 else ("jpeg", (82, 70, 55, 40))
     image.thumbnail((side, side))
     for quality in qualities:

@@ -10,7 +10,7 @@ from keras_vit.errors import ExportError, listed
 from keras_vit.exporting import pixels
 from keras_vit.exporting.plan import ExportPlan
 from keras_vit.images.inputs import images_in
-from keras_vit.images.resampling import pixels_of
+from keras_vit.images.resampling import read_pixels
 from keras_vit.layers.quantisation import quantised_parts
 from keras_vit.models.inference import as_float32
 
@@ -97,7 +97,7 @@ class ExportGraph:
         for image in images_in(images, preprocessor.channels):
             picture = preprocessor.decode(image.source)
             if plan.prepares == "resize":
-                array = pixels_of(picture)
+                array = read_pixels(picture)
             else:
                 array = preprocessor.resize(picture)
                 array = preprocessor.scale(array) if plan.prepares == "nothing" else array

@@ -12,7 +12,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.images.geometry import Axis, Parameters, Size, axes_of
+from keras_vit.images.geometry import Axis, Parameters, Size, compute_axes
 from keras_vit.images.protocols import complete
 from keras_vit.kernels import sizes
 from keras_vit.support.interpolation import resampling_weights
@@ -47,7 +47,7 @@ def resize(images: Any, size: Size, protocol: Any) -> Any:
     parameters = complete(protocol)
     height, width = ops.shape(images)[2:]
     sides = sizes.number(height), sizes.number(width)
-    axes = axes_of(sides, size, parameters, ops)
+    axes = compute_axes(sides, size, parameters, ops)
     weights = _filter(parameters)
     rows = weights(axes[0], sizes.steps(height))
     columns = weights(axes[1], sizes.steps(width))

@@ -69,7 +69,7 @@ def format_of_name(name: str) -> str | None:
     return format_ if format_ in Image.OPEN and format_ not in _REFUSED_FORMATS else None
 
 
-def name_of(source: Any) -> str:
+def name_source(source: Any) -> str:
     """Returns the name of an image for messages."""
     own = own_name(source)
     return own or ("a PIL image" if isinstance(source, Image.Image) else "an encoded image")
@@ -111,7 +111,7 @@ def decode_image(
             deep = _is_deep_colour(image)
             image.load()
             upright = _turn_upright(image)
-            return _convert(upright, MODES[channels], name_of(source), pixel_range, deep)
+            return _convert(upright, MODES[channels], name_source(source), pixel_range, deep)
 
 
 def size_in_header(source: Any, max_pixels: int | None = None) -> tuple[int, int]:
@@ -131,7 +131,7 @@ def open_image(source: Any, max_pixels: int | None = None) -> Iterator[Image.Ima
     Raises:
         ConfigError: as `size_in_header`; or, inside the `with` block, as `decode_image`.
     """
-    name, limit = name_of(source), pixel_limit(max_pixels)
+    name, limit = name_source(source), pixel_limit(max_pixels)
     with _refusals(name), contextlib.ExitStack() as stack:
         if isinstance(source, Image.Image):
             yield source

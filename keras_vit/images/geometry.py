@@ -30,7 +30,7 @@ class Axis(NamedTuple):
     length: int
 
 
-def axes_of(sides: tuple[Any, Any], size: Size, parameters: Parameters, xp: Any) -> list[Axis]:
+def compute_axes(sides: tuple[Any, Any], size: Size, parameters: Parameters, xp: Any) -> list[Axis]:
     """Returns the resize and crop of height and width.
 
     Args:
@@ -59,10 +59,10 @@ def _squash(sides: tuple[Any, Any], size: Size, parameters: Parameters, xp: Any)
 
 def _big_vision(sides: tuple[Any, Any], size: Size, parameters: Parameters, xp: Any) -> list[Axis]:
     factor = float(resize_small_for(size, parameters)) / xp.minimum(*sides)
-    return _middle_of(sides, [xp.round(have * factor) for have in sides], size, xp)
+    return _compute_middle(sides, [xp.round(have * factor) for have in sides], size, xp)
 
 
-def _middle_of(sides: tuple[Any, Any], targets: list[Any], size: Size, xp: Any) -> list[Axis]:
+def _compute_middle(sides: tuple[Any, Any], targets: list[Any], size: Size, xp: Any) -> list[Axis]:
     """The middle of a resized image; an odd margin is smaller at first."""
     return [
         Axis(0.0, have, target, xp.floor((target - want) / 2), want)
@@ -94,7 +94,7 @@ def _transformers(
         return _squash(sides, size, parameters, xp)
     edge = float(round(max(size) / parameters["crop_pct"]))
     targets = [xp.floor(have * edge / xp.minimum(*sides)) for have in sides]
-    return _middle_of(sides, targets, size, xp)
+    return _compute_middle(sides, targets, size, xp)
 
 
 def _keras_hub(sides: tuple[Any, Any], size: Size, parameters: Parameters, xp: Any) -> list[Axis]:

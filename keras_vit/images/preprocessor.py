@@ -20,7 +20,7 @@ from keras_vit.images.geometry import resize_small_for
 from keras_vit.images.inputs import Item, Pixels, UserImage, eight_bit_range, images_in
 from keras_vit.images.packing import fit_to_patches, pack, pack_image
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
-from keras_vit.images.resampling import Picture, Size, pixels_of, size_of
+from keras_vit.images.resampling import Picture, Size, read_pixels, read_size
 from keras_vit.images.resizing import resize
 from keras_vit.models.config.rules import COUNT, pair
 from keras_vit.support.arguments import OnError, check_on_error
@@ -234,10 +234,10 @@ class Preprocessor:
         """
         size = _pair(self.image_size)
         if size is None:
-            return pixels_of(image)
+            return read_pixels(image)
         parameters = self._parameters
         if self._patch is not None:  # no protocol crops an image whose aspect the model takes
-            size = fit_to_patches(size_of(image), self._patch, self._most_patches)
+            size = fit_to_patches(read_size(image), self._patch, self._most_patches)
             parameters = {**parameters, "crop_pct": 1.0, "crop_mode": "squash"}
         return resize(image, size, parameters)
 

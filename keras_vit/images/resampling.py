@@ -21,18 +21,18 @@ _FILTERS = {name: Image.Resampling[name.upper()] for name in FILTERS}
 _STRIP = 64
 
 
-def pixels_of(image: Picture) -> np.ndarray:
+def read_pixels(image: Picture) -> np.ndarray:
     """Returns the pixels of an image, `(height, width, channels)`."""
     pixels = np.asarray(image)
     return pixels[..., None] if pixels.ndim == 2 else pixels
 
 
-def picture_of(pixels: np.ndarray) -> Image.Image:
+def make_picture(pixels: np.ndarray) -> Image.Image:
     """Returns uint8 pixels `(height, width, channels)` as a Pillow image."""
     return Image.fromarray(np.ascontiguousarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels))
 
 
-def size_of(image: Picture) -> Size:
+def read_size(image: Picture) -> Size:
     """Returns (height, width) of an image."""
     if isinstance(image, np.ndarray):
         return image.shape[0], image.shape[1]
@@ -52,7 +52,7 @@ def resize_with_pillow(image: Picture, size: tuple[int, ...], interpolation: str
             resized = np.stack([np.asarray(c.resize(to, resample)) for c in channels], axis=-1)
             return np.clip(resized, 0, 255, out=resized)  # bicubic overshoots
         image = Image.fromarray(np.ascontiguousarray(image))
-    return pixels_of(image.resize(to, resample))
+    return read_pixels(image.resize(to, resample))
 
 
 def resize_as_tensor(image: np.ndarray, size: Size, interpolation: str) -> np.ndarray:

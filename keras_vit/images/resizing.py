@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 
 from keras_vit.errors import ConfigError
-from keras_vit.images.geometry import axes_of
+from keras_vit.images.geometry import compute_axes
 from keras_vit.images.resampling import (
     RESIZE_OF_TENSORFLOW,
     Picture,
     Size,
-    pixels_of,
+    read_pixels,
+    read_size,
     resize_as_tensor,
     resize_with_pillow,
-    size_of,
 )
 
 _MOST_PIXELS = 2**26
@@ -37,14 +37,14 @@ def resize(image: Picture, size: Size, parameters: dict[str, Any]) -> np.ndarray
         return _resize_into_frame(image, size, parameters)
     # TensorFlow computes sizes in float32, Python in float64.
     kind: Any = np.float64 if "crop_mode" in parameters else np.float32
-    height, width = map(kind, size_of(image))
-    axes = axes_of((height, width), size, parameters, np)
+    height, width = map(kind, read_size(image))
+    axes = compute_axes((height, width), size, parameters, np)
     target = _check_size(*(int(axis.target) for axis in axes))
     crop = tuple(slice(int(axis.begin), int(axis.begin) + axis.length) for axis in axes)
     if "interpolation" in parameters:
         return _resize_by_filter(image, target, parameters)[crop]
     part = tuple(slice(int(axis.first), int(axis.first + axis.source)) for axis in axes)
-    pixels = pixels_of(image)[part]
+    pixels = read_pixels(image)[part]
     method, antialias = parameters.get("method", "bilinear"), parameters.get("antialias", False)
     resized = RESIZE_OF_TENSORFLOW[method, antialias](pixels, target)[crop]
     if name == "big_vision":  # it casts back to the type of its input, which truncates
@@ -59,7 +59,7 @@ def _resize_by_filter(image: Picture, target: Size, parameters: dict[str, Any]) 
     interpolation, form = parameters["interpolation"], parameters.get("resize", "pillow")
     if form == "pillow":
         return resize_with_pillow(image, target, interpolation)
-    pixels = pixels_of(image)
+    pixels = read_pixels(image)
     if form == "tensor":
         return resize_as_tensor(pixels, target, interpolation)
     # DINOv3's processor rescales before it resizes, which rounds otherwise.
@@ -70,7 +70,7 @@ def _resize_by_filter(image: Picture, target: Size, parameters: dict[str, Any]) 
 def _resize_into_frame(image: Picture, size: Size, parameters: dict[str, Any]) -> np.ndarray:
     """Returns the whole image in a frame of the mean colour, and of it the middle."""
     scaled = [math.floor(side / parameters["crop_pct"]) for side in size]
-    height, width = size_of(image)
+    height, width = read_size(image)
     ratio = max(height / scaled[0], width / scaled[1])
     target = _check_size(max(round(height / ratio), 1), max(round(width / ratio), 1))
     inner = resize_with_pillow(image, target, parameters["interpolation"])

@@ -23,7 +23,7 @@ from keras_vit.kernels import reference
 CHOICES = ("fast", "reference")
 
 
-def _forms_of(choice: str) -> ModuleType:
+def _import_forms(choice: str) -> ModuleType:
     """Returns the module that implements the operations.
 
     Raises:
@@ -40,7 +40,7 @@ def _forms_of(choice: str) -> ModuleType:
 
 
 _choice = os.environ.get("KERAS_VIT_KERNELS") or "fast"
-_forms = _forms_of(_choice)
+_forms = _import_forms(_choice)
 
 
 def _form(operation: str) -> Any:

@@ -42,11 +42,11 @@ def _in_blocks(query: Any, key: Any, value: Any, bias: Any) -> Any:
     for start in range(0, query.shape[1], size):
         with tf.control_dependencies(done[-1:]):
             rows = slice(start, start + size)
-            further = () if bias is None else (_rows_of(bias, rows),)
+            further = () if bias is None else (_slice_rows(bias, rows),)
             done.append(attend(query[:, rows], key, value, *further))
     return tf.concat(done, axis=1)
 
 
-def _rows_of(bias: Any, rows: slice) -> Any:
+def _slice_rows(bias: Any, rows: slice) -> Any:
     """Returns the bias of some queries; a single row serves all of them."""
     return bias if bias.shape[2] == 1 else bias[:, :, rows]

@@ -98,9 +98,11 @@ class AddPositionEmbs(ConfiguredLayer):
         if places is not None:
             return inputs + ops.cast(self._embedding_at(places), inputs.dtype)
         rows, columns = self.grid if patches is None else ops.shape(patches)[1:3]
-        return inputs + ops.cast(self._embedding_of(rows, columns, inputs.shape[-1]), inputs.dtype)
+        return inputs + ops.cast(
+            self._compute_embedding(rows, columns, inputs.shape[-1]), inputs.dtype
+        )
 
-    def _embedding_of(self, rows, columns, hidden_size):
+    def _compute_embedding(self, rows, columns, hidden_size):
         """Returns E_pos of a grid whose sides may be tensors, `(1, tokens, hidden_size)`."""
         if self.position == "sincos2d":
             embedding = sincos2d(rows, columns, hidden_size)

@@ -50,7 +50,7 @@ class BlockFunction:
         self._mlp_norm = self._norm(block.mlp_norm)
         self._query_key_value = self._three(block.attention)
         self._out = self._dense(block.attention.out)
-        self._hidden, self._dense_1 = self._hidden_of(block.mlp), self._dense(block.mlp.dense_1)
+        self._hidden, self._dense_1 = self._choose_hidden(block.mlp), self._dense(block.mlp.dense_1)
 
     def __call__(self, z: Any, rotary: Any, bias: Any) -> Any:
         """Returns the output of the block.
@@ -99,7 +99,7 @@ class BlockFunction:
             return lambda x: [call(x) for call in calls]
         return lambda x: product(x.flatten(0, 1)).view(*x.shape[:2], 3, heads, -1).unbind(2)
 
-    def _hidden_of(self, mlp: Any) -> Callable[[Any], Any]:
+    def _choose_hidden(self, mlp: Any) -> Callable[[Any], Any]:
         """Returns the function from tokens to the hidden units of an MLP."""
         if mlp.gate_activation is not None:
             gate, value = self._dense(mlp.gate), self._dense(mlp.value)

@@ -69,8 +69,8 @@ def flops(
     (9.2, 27.5)
     """
     config = model if isinstance(model, ViTConfig) else expect_model(model).config
-    size = _size_of(config, image_size)
-    rows, columns = config.grid_of(size)
+    size = _resolve_size(config, image_size)
+    rows, columns = config.compute_grid(size)
     tokens = rows * columns + config.num_prefix_tokens
     attended = tokens if config.prefix_in_map else rows * columns
     cells = _cells(config, size)
@@ -102,7 +102,7 @@ def flops(
     return Flops(counted, 3 * sum(counted.values()) - first)
 
 
-def _size_of(config: ViTConfig, image_size: int | tuple[int, int] | None) -> tuple[int, int]:
+def _resolve_size(config: ViTConfig, image_size: int | tuple[int, int] | None) -> tuple[int, int]:
     size = config.image_size if image_size is None else image_size
     if size is None:
         raise ConfigError("The model takes images of any size: give an image_size.")

@@ -74,12 +74,12 @@ class ImageChecks:
         size = shape[1:3] if self._data_format == "channels_last" else shape[2:4]
         is_open = config.image_size is None and not config.native_aspect
         if is_open and all(type(side) is int for side in size):  # exporters have symbols
-            config.grid_of(size)
+            config.compute_grid(size)
 
     def _look_at(self, images: Any) -> None:
         if self._has_warned:
             return
-        pixels = _pixels_of(images[..., :-2] if self._config.native_aspect else images)
+        pixels = _find_pixels(images[..., :-2] if self._config.native_aspect else images)
         if pixels is None:
             return
         self._has_seen_pixels = True
@@ -179,7 +179,7 @@ def _refusal_of_packed(shape: tuple[int | None, ...], expected: tuple[int, int])
     )
 
 
-def _pixels_of(images: Any) -> tuple[str, float] | None:
+def _find_pixels(images: Any) -> tuple[str, float] | None:
     """Returns the kind of raw pixels or "", and the least value; None for a traced tensor."""
     if _are_integers(images):
         return "integers", 0.0

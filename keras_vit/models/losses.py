@@ -385,7 +385,7 @@ class FirstLoss(keras.callbacks.Callback):
             )
 
 
-def probabilities_of(logits: np.ndarray, by_class: bool = False) -> np.ndarray:
+def compute_probabilities(logits: np.ndarray, by_class: bool = False) -> np.ndarray:
     """Returns the softmax of logits `(..., classes)`; with `by_class` the sigmoid of each."""
     if by_class:
         return np.exp(-np.logaddexp(0, -logits))  # exact for small ones too

@@ -27,7 +27,7 @@ class Tokens(NamedTuple):
     patches: np.ndarray
 
 
-def tokens_of(
+def compute_tokens(
     model: Any,
     images: Any,
     blocks: int | Sequence[int],
@@ -40,7 +40,7 @@ def tokens_of(
     kind = "/norm" if norm else ""
     stages = [f"block_{block}{kind}" for block in chosen]
     values = run(model, images, stages, batch_size)
-    grid = grid_of(model, images)
+    grid = compute_grid(model, images)
     tokens = {
         block: _split(values[stage], model, grid)
         for block, stage in zip(chosen, stages, strict=True)
@@ -48,7 +48,7 @@ def tokens_of(
     return tokens if np.ndim(blocks) else tokens[chosen[0]]
 
 
-def stage_of(model: Any, stage: str | None = None, pooling: str | None = None) -> str:
+def choose_stage(model: Any, stage: str | None = None, pooling: str | None = None) -> str:
     """Returns the name of a stage of a model, or of the vector that a pooling makes of it.
 
     Args:
@@ -72,10 +72,10 @@ def stage_of(model: Any, stage: str | None = None, pooling: str | None = None) -
     return name
 
 
-def grid_of(model: Any, images: Any) -> tuple[int, int]:
+def compute_grid(model: Any, images: Any) -> tuple[int, int]:
     """Returns rows and columns of the patches of a prepared batch."""
     height, width = (np.shape(images)[axis] for axis in image_axes(model))
-    return model.config.grid_of((height, width))
+    return model.config.compute_grid((height, width))
 
 
 def image_axes(model: Any) -> tuple[int, int]:

@@ -28,8 +28,8 @@ from keras_vit.models.config.variants import VARIANTS
 from keras_vit.models.graph import Graph, Stages
 from keras_vit.models.image_checks import ImageChecks, prepare
 from keras_vit.models.inference import Inference, run
-from keras_vit.models.losses import OuterLoss, losses_of_head, probabilities_of
-from keras_vit.models.tokens import Tokens, tokens_of
+from keras_vit.models.losses import OuterLoss, compute_probabilities, losses_of_head
+from keras_vit.models.tokens import Tokens, compute_tokens
 from keras_vit.support.arguments import OnError
 from keras_vit.support.fixes import trainer
 from keras_vit.support.habits import MODEL_HABITS, answer_no_config
@@ -441,7 +441,7 @@ class VisionTransformer(keras.Model):
         batch = prepare(self, images, prepared)
         outputs: np.ndarray = run(self, batch, batch_size=batch_size)
         if self.config.classifier_activation is None:
-            outputs = probabilities_of(outputs, by_class=self.thresholds is not None)
+            outputs = compute_probabilities(outputs, by_class=self.thresholds is not None)
         return outputs
 
     def tokens(
@@ -473,7 +473,7 @@ class VisionTransformer(keras.Model):
             ConfigError: an index is outside the model's blocks; an image cannot be read; or the
                 images may be a prepared batch, and `prepared` is False.
         """
-        return tokens_of(self, prepare(self, images, prepared), blocks, norm, batch_size)
+        return compute_tokens(self, prepare(self, images, prepared), blocks, norm, batch_size)
 
     def with_head(
         self,

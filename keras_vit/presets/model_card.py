@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_vit.errors import PresetError, nearest
-from keras_vit.models.config.variants import variant_of
+from keras_vit.models.config.variants import find_variant
 from keras_vit.presets.preset_config import PresetConfig
 from keras_vit.support.text import in_markdown
 
@@ -109,7 +109,7 @@ def _text(name: str, preset: PresetConfig, about: Mapping[str, Any]) -> str:
     description = f"{about['description'].strip()}\n\n" if about.get("description") else ""
     return f"""# {in_markdown(name)}
 
-{description}A Vision Transformer ({variant_of(config) or "of its own size"}) for {size},
+{description}A Vision Transformer ({find_variant(config) or "of its own size"}) for {size},
 {config.channels} channel(s) and {config.num_classes} classes, for
 Keras 3 on TensorFlow, JAX and torch.
 

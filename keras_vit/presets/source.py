@@ -90,7 +90,7 @@ class Source:
     base: "str | os.PathLike[str] | Source | None" = None
 
     @classmethod
-    def of(
+    def parse(
         cls,
         source: "str | os.PathLike[str] | Source",
         *,
@@ -245,7 +245,7 @@ def describe_presets() -> Mapping[str, dict[str, Any]]:
 
 
 def _description(row: Preset) -> dict[str, Any]:
-    preset = Source.of(row.name).preset()
+    preset = Source.parse(row.name).preset()
     config = row.config() if preset is None else preset.config
     head = f"{config.num_classes} classes" if config.num_classes else "features"
     data = row.data.replace("_ft_", ", then ").replace("_", " ")

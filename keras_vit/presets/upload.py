@@ -86,7 +86,7 @@ def _check_folder(folder: Path) -> dict[str, Path]:
     for path in inside.values():
         if path.is_symlink() or not path.is_file():
             raise PresetError(f"{path}: expected a plain file, found a link or a folder.")
-    with open_source(Source.of(folder)) as opened:
+    with open_source(Source.parse(folder)) as opened:
         if opened.preset is None:
             raise PresetError(f"{folder / CONFIG_FILE}: this is no preset of keras_vit.")
         open_checkpoint(opened, {})

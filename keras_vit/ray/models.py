@@ -19,7 +19,7 @@ from keras_vit.models.config import ImageSize
 from keras_vit.models.config.rules import COUNT
 from keras_vit.models.config.vit_rules import STAGE_POOLINGS
 from keras_vit.models.inference import run
-from keras_vit.models.tokens import stage_of
+from keras_vit.models.tokens import choose_stage
 from keras_vit.ray.storage import is_address, pyarrow, read_bytes
 
 IMAGE_COLUMNS = ("image", "bytes", "path")
@@ -180,7 +180,7 @@ class Embed(_PerImage):
         OUTPUT_DTYPES.check("output_dtype", output_dtype)
         super().__init__(source, **options)
         self._output_dtype = output_dtype
-        self._stage = stage_of(self.model, stage, pooling)
+        self._stage = choose_stage(self.model, stage, pooling)
         shape = self.model._stage_shape(self._stage)
         if len(shape) != 2:
             raise ConfigError(

@@ -86,7 +86,7 @@ def serve(
     """
     from keras_vit.presets.source import Source
 
-    checkpoint = Source.of(source)  # an unknown name is refused before a backend starts
+    checkpoint = Source.parse(source)  # an unknown name is refused before a backend starts
     check_installed()
     STAGE_POOLINGS.check("pooling", pooling)  # before a model is loaded
     from keras_vit.checkpoints.loading import load_to_answer

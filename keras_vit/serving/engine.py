@@ -11,9 +11,9 @@ from keras_vit.data.records import Encoded
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.explanation.maps import explain
 from keras_vit.images.decoding import LONGEST_SIDE, MODES, TooManyPixelsError, pixel_limit
-from keras_vit.images.resampling import picture_of
+from keras_vit.images.resampling import make_picture
 from keras_vit.models.inference import run
-from keras_vit.models.tokens import stage_of
+from keras_vit.models.tokens import choose_stage
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.serving.batching import Function
 from keras_vit.serving.settings import Settings
@@ -50,7 +50,7 @@ class Engine:
         self.classifies = bool(model.config.has_one_prediction)
         self._preprocessor = dataclasses.replace(model.preprocessor, max_pixels=self.most_pixels)
         self._max_batch = settings.max_batch
-        self.stage = chosen = stage_of(model, stage, pooling)
+        self.stage = chosen = choose_stage(model, stage, pooling)
         self.functions: dict[str, Function] = {
             "classify": lambda batch: model.probabilities(batch, settings.max_batch, prepared=True),
             "embed": lambda batch: run(model, batch, [chosen], settings.max_batch)[chosen],
@@ -114,7 +114,7 @@ class Engine:
         pixels = self._preprocessor.pixels(prepared[None])[0]
         share = attention / max(float(attention.max()), 1e-12)
         shown = np.round(255 * pixels * (0.15 + 0.85 * share[..., None])).astype(np.uint8)
-        image = picture_of(shown[..., :3])
+        image = make_picture(shown[..., :3])
         times = -(-_SMALLEST_PICTURE // min(image.size))
         if times > 1:
             image = image.resize(

@@ -105,13 +105,13 @@ def check_folder(root: Path, labels_file: Any = None) -> None:
         )
         actual = "a file" if os.path.exists(root) else "nothing"
         raise ConfigError(f"{root}: expected {expected}, found {actual}.")
-    if labels_file is not None and not os.path.isfile(table_of(root, labels_file)):
+    if labels_file is not None and not os.path.isfile(find_table(root, labels_file)):
         raise ConfigError(
             f"labels_file={str(labels_file)!r}: no such table, neither in {root} nor here."
         )
 
 
-def table_of(root: Path, labels_file: str | os.PathLike[str]) -> Path:
+def find_table(root: Path, labels_file: str | os.PathLike[str]) -> Path:
     """Returns the path of a table of labels; a relative path may begin in its folder of images."""
     return root / labels_file if os.path.isfile(root / labels_file) else Path(labels_file)
 

@@ -28,7 +28,7 @@ def compile_args(recipe: Recipe, model: "VisionTransformer") -> dict[str, Any]:
     return {"optimizer": optimizer, **_loss_and_metrics(recipe, model)}
 
 
-def callbacks_of(recipe: Recipe, model: "VisionTransformer") -> list[keras.callbacks.Callback]:
+def make_callbacks(recipe: Recipe, model: "VisionTransformer") -> list[keras.callbacks.Callback]:
     """Returns the callbacks of a recipe for `fit`."""
     callbacks: list[keras.callbacks.Callback] = []
     config = expect_model(model).config

@@ -176,7 +176,7 @@ def _start(
     """Returns the source of the weights, None for fresh weights, and its description."""
     if isinstance(source, Builder):
         return None, PresetConfig(source.config(fields.get("image_size", 224)))
-    found = Source.of(source)
+    found = Source.parse(source)
     return found, inspection.info(found, **{k: v for k, v in fields.items() if k == "image_size"})
 
 

@@ -160,13 +160,13 @@ class Recipe(Fields):
 
     def fit_args(self, model: "VisionTransformer") -> dict[str, Any]:
         """Returns arguments of `fit`: epochs, callbacks, and steps_per_epoch for endless data."""
-        from keras_vit.training.compiling import callbacks_of  # imports Keras
+        from keras_vit.training.compiling import make_callbacks  # imports Keras
 
         batches, per_epoch = self.steps * self.accumulate, self.steps_per_epoch
         length: dict[str, Any] = {"epochs": 1, "steps_per_epoch": batches}
         if per_epoch is not None:
             length = {"epochs": math.ceil(batches / per_epoch)}
-        return {**length, "callbacks": callbacks_of(self, model)}
+        return {**length, "callbacks": make_callbacks(self, model)}
 
     def sums_over_classes(self, model: "VisionTransformer") -> bool:
         """Whether the loss is binary, and its sum over the classes counts, not their mean."""

@@ -88,7 +88,7 @@ class Resume(keras.callbacks.Callback):
         self.path = Path(path) / STATE_FILE
         self._data = data
         self._callbacks = list(callbacks)
-        self._initial = [_progress_of(callback) for callback in self._callbacks]
+        self._initial = [_read_progress(callback) for callback in self._callbacks]
         self._restored: tuple[Arrays, dict[str, Any]] | None = None
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -135,7 +135,7 @@ class Resume(keras.callbacks.Callback):
         arrays |= {f"random/{name}": state for name, state in random_states().items()}
         progress = []
         for k, (callback, before) in enumerate(zip(self._callbacks, self._initial, strict=True)):
-            now = _progress_of(callback)
+            now = _read_progress(callback)
             progress.append({n: v for n, v in now.items() if n not in before or v != before[n]})
             for name, value in vars(callback).items():
                 if isinstance(value, list) and all(isinstance(v, np.ndarray) for v in value):
@@ -215,7 +215,7 @@ def _begin_at(model: keras.Model, epoch: int) -> None:
         restore.on_train_begin()
 
 
-def _progress_of(callback: keras.callbacks.Callback) -> dict[str, Any]:
+def _read_progress(callback: keras.callbacks.Callback) -> dict[str, Any]:
     plain = (bool, int, float, str, type(None))
     return {name: value for name, value in vars(callback).items() if isinstance(value, plain)}
 

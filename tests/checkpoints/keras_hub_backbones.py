@@ -4,7 +4,7 @@ import importlib
 from typing import Any
 
 
-def backbone_of(family: str) -> tuple[Any, Any]:
+def make_backbone(family: str) -> tuple[Any, Any]:
     """Returns a backbone of two small encoders, and its vision encoder."""
     import keras_hub
 

@@ -14,7 +14,7 @@ from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.plain_names import name_in_file, plain_name
 from keras_vit.errors import CheckpointError
 from keras_vit.models.weights import templates
-from tests.helpers import numpy_of
+from tests.helpers import to_numpy
 from tests.words import raises
 
 FOLDER = Path(__file__).parents[1] / "data" / "adapters"
@@ -28,7 +28,7 @@ def expected():
 
 
 def check(model, expected, name):
-    outputs = numpy_of(model(expected["images"]))
+    outputs = to_numpy(model(expected["images"]))
     np.testing.assert_allclose(outputs, expected[name], rtol=0, atol=2e-6 * 30)
 
 
@@ -60,13 +60,13 @@ def test_an_adapter_finds_its_base_in_a_local_folder(tmp_path):
 @pytest.mark.without_backend
 def test_the_base_of_a_hub_adapter_is_no_local_folder(tmp_path):
     """Only the address of a repository is taken; the folder's own name is refused."""
-    from keras_vit.checkpoints.opening import _base_of
+    from keras_vit.checkpoints.opening import _find_base
     from keras_vit.presets.place import Location
     from keras_vit.presets.source import Source
 
     source = Source("hf://someone/adapter", Location)
     with raises(CheckpointError, "neither a folder here nor a repository of the Hub", "base="):
-        _base_of(source, tmp_path, {"base_model_name_or_path": str(FOLDER / "vit")})
+        _find_base(source, tmp_path, {"base_model_name_or_path": str(FOLDER / "vit")})
 
 
 @pytest.mark.on_one_backend("torch")

@@ -74,7 +74,7 @@ def test_huge_numbers_in_json_are_refused_quickly(golden, file, path, value, tmp
     for key in path[:-1]:
         place = place.setdefault(key, {})
     place[path[-1]] = value
-    with open_source(Source.of(folder)) as opened:
+    with open_source(Source.parse(folder)) as opened:
         message = refused(opened.reader.shapes, {**opened.json, file: content})
     assert "headers" in message
 

@@ -9,7 +9,7 @@ from tests.checkpoints.headers import Headers
 from tests.helpers import only_under
 
 only_under("torch")
-from tests.live import shapes_of, timm, torch, transformers  # noqa: E402
+from tests.live import read_shapes, timm, torch, transformers  # noqa: E402
 
 MOST_LINES, MOST_LETTERS = 12, 900
 
@@ -53,7 +53,7 @@ def check(message: str, family: str) -> None:
 
 @pytest.mark.parametrize("name", OF_TIMM)
 def test_other_networks_of_timm_are_named_in_a_few_lines(name):
-    check(refused(shapes_of(timm.create_model(name, device="meta"))), OF_TIMM[name])
+    check(refused(read_shapes(timm.create_model(name, device="meta"))), OF_TIMM[name])
 
 
 @pytest.mark.parametrize("name", OF_TRANSFORMERS)
@@ -61,12 +61,12 @@ def test_other_networks_of_transformers_are_named_in_a_few_lines(name):
     fields, family = OF_TRANSFORMERS[name]
     kind = getattr(transformers, name)
     with torch.device("meta"):
-        check(refused(shapes_of(kind(kind.config_class(**fields)))), family)
+        check(refused(read_shapes(kind(kind.config_class(**fields)))), family)
 
 
 def test_a_listing_of_differences_is_short_and_the_exception_has_the_whole():
     model = timm.create_model("vit_small_patch16_224", device="meta", depth=12)
-    shapes = {f"{k[:-6]}wieght" if "norm1" in k else k: v for k, v in shapes_of(model).items()}
+    shapes = {f"{k[:-6]}wieght" if "norm1" in k else k: v for k, v in read_shapes(model).items()}
     with pytest.raises(CheckpointError) as caught:
         open_checkpoint(OpenSource(Headers(shapes), {}), {"num_heads": 6})
     check(str(caught.value), "missing: blocks.0.norm1.weight")

@@ -136,7 +136,7 @@ CONSTANTS = [
 ]
 
 
-def models_of(dialect) -> list[Facts]:
+def draw_models(dialect) -> list[Facts]:
     """The models that the library can express: a plain model, and one for each difference."""
     found = []
     for other in ({}, *OTHERS, *OWN_OTHERS.get(dialect.name, ())):
@@ -176,7 +176,7 @@ def stated_by(dialect, files) -> dict:
 def test_a_row_reads_the_field_that_it_has_written(dialect, table, row):
     """For every model; every row is written for at least one model."""
     written = 0
-    for facts in models_of(dialect):
+    for facts in draw_models(dialect):
         files = dialect.write_json(facts.config, facts.class_names)
         if table.file not in files:
             continue
@@ -198,7 +198,7 @@ def test_a_row_reads_the_field_that_it_has_written(dialect, table, row):
 def test_a_row_writes_different_values_for_different_fields(dialect, table, row):
     """Over all models of the dialect."""
     seen = {}
-    for facts in models_of(dialect):
+    for facts in draw_models(dialect):
         key = json.dumps([facts.get(field) for field in row.fields], default=str)
         seen.setdefault(key, set()).add(json.dumps(row.write_for(facts), sort_keys=True))
     varies = {content for contents in seen.values() for content in contents}
@@ -209,7 +209,7 @@ def test_a_row_writes_different_values_for_different_fields(dialect, table, row)
 @pytest.mark.parametrize(("dialect", "table", "row"), CONSTANTS)
 def test_another_value_of_a_constant_is_refused(dialect, table, row):
     """The message names file, key, the value found and the value expected."""
-    files, place = written_by(dialect, table, models_of(dialect)[0].config)
+    files, place = written_by(dialect, table, draw_models(dialect)[0].config)
     place[row.key] = "otherwise"
     with pytest.raises(ValueError, match=f"{table.file} has {row.key}='otherwise', expected"):
         dialect.read_json(files)
@@ -219,7 +219,7 @@ def test_another_value_of_a_constant_is_refused(dialect, table, row):
 @pytest.mark.parametrize("wrong", [{"a": 1}, [[]], "\x00", 10**30, -1.5, True], ids=str)
 def test_a_value_of_another_type_is_read_or_refused_by_a_value_error(dialect, table, row, wrong):
     """No other exception escapes, and the message is short."""
-    files, place = written_by(dialect, table, models_of(dialect)[0].config)
+    files, place = written_by(dialect, table, draw_models(dialect)[0].config)
     place[row.keys[0]] = wrong
     try:
         dialect.read_json(files)
@@ -246,7 +246,7 @@ class Sequence(list):
 @pytest.mark.parametrize(("dialect", "table"), TABLES)
 def test_no_text_or_list_is_repeated(dialect, table, wrong):
     """A text of a kilobyte times a large number of the same file would fill the memory."""
-    for facts in models_of(dialect):
+    for facts in draw_models(dialect):
         files = dialect.write_json(facts.config, facts.class_names)
         if table.file not in files:
             continue
@@ -266,7 +266,7 @@ def test_an_absent_key_has_a_default_or_is_named_as_missing(dialect, table, row)
     """The library's default is read, or no fact, or the required key is named."""
     if not isinstance(row, JsonField):
         return
-    files, place = written_by(dialect, table, models_of(dialect)[0].config)
+    files, place = written_by(dialect, table, draw_models(dialect)[0].config)
     place.pop(row.key, None)
     if row.default is REQUIRED:
         with pytest.raises(ValueError, match=f"{table.file} has no {row.key}"):

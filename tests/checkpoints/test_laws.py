@@ -78,7 +78,7 @@ def expressible(config: ViTConfig, dialect) -> ViTConfig:
         config = config.replace(**{**concession, **home})
         beyond = any(is_beyond(config) for is_beyond in beyond_library(dialect))
         if not (dialect.json or dialect.crops):  # the caller gives an image size
-            beyond |= any(config.remainder_of(config.image_size))
+            beyond |= any(config.compute_remainder(config.image_size))
         if not beyond and all(
             dialect.names_for(weight.word.path, config, weight.binding)
             for weight in lexicon.weights(config)

@@ -29,7 +29,7 @@ CASES = {
 """Names of cases, and the module that reads their goldens."""
 
 
-def cases_of(library):
+def list_cases(library):
     """The names of the library's cases; timm has no architecture with the stem of one of them."""
     key = {golden: "family", family_goldens: "layout"}
     names = [name for name in CASES if name != "timm_r26"]
@@ -48,7 +48,7 @@ def written(name, folder):
     return source, folder / "saved", goldens.expected(name)
 
 
-@pytest.mark.parametrize("name", cases_of("timm"))
+@pytest.mark.parametrize("name", list_cases("timm"))
 def test_timm_computes_the_same_from_the_same_bits(name, tmp_path):
     source, folder, want = written(name, tmp_path)
     file = "model.safetensors"
@@ -70,7 +70,7 @@ def short(name):
     return name.removeprefix("vision_model.").removeprefix("vit.")
 
 
-@pytest.mark.parametrize("name", cases_of("transformers"))
+@pytest.mark.parametrize("name", list_cases("transformers"))
 def test_transformers_computes_the_same_from_the_same_bits(name, tmp_path):
     """Arrays that the class does not read are left out."""
     source, folder, want = written(name, tmp_path)

@@ -14,9 +14,9 @@ import keras_vit
 from keras_vit import checkpoints
 from keras_vit.errors import CheckpointError
 from tests import family_goldens, golden
-from tests.checkpoints.keras_hub_backbones import backbone_of
-from tests.family_goldens import CASES, FOLDER, cases_of, load_case, relative_error
-from tests.helpers import assert_same_arrays, normal, numpy_of, only_under, random_tiny
+from tests.checkpoints.keras_hub_backbones import make_backbone
+from tests.family_goldens import CASES, FOLDER, list_cases, load_case, relative_error
+from tests.helpers import assert_same_arrays, normal, only_under, random_tiny, to_numpy
 
 # The goldens of keras-hub are compared on every backend; here files and arguments are.
 only_under("tensorflow")
@@ -47,7 +47,7 @@ def test_a_hub_classifier_with_softmax_is_loaded_as_logits(tmp_path):
     hub_model.save_to_preset(str(tmp_path / "preset"))
     image = normal(2, 16, 16, 3)
     got = keras.ops.softmax(checkpoints.load(tmp_path / "preset")(image))
-    assert relative_error(numpy_of(got), numpy_of(hub_model(image))) <= 1e-5
+    assert relative_error(to_numpy(got), to_numpy(hub_model(image))) <= 1e-5
 
 
 def test_an_any_size_model_is_written_with_the_size_of_its_stored_grid(tmp_path):
@@ -87,18 +87,21 @@ def test_bfloat16_presets_are_read_and_written_bit_for_bit(tmp_path):
     load(str(golden.FOLDER / "kh_classifier"), dtype="bfloat16").save_to_preset(str(folder))
     arrays = stored(folder)
     assert {array.dtype.str for array in arrays.values()} == {"|V2"}
-    kernel = numpy_of(checkpoints.load(folder).get_layer("head").kernel)
+    kernel = to_numpy(checkpoints.load(folder).get_layer("head").kernel)
     want = arrays["task.weights.h5/layers/dense/vars/0"].view(ml_dtypes.bfloat16)
     assert np.array_equal(kernel, want.astype("float32"))
     keras_vit.convert(folder, converted, "keras_hub")
     assert_same_arrays(arrays, stored(converted))
     image = normal(2, 16, 16, 3)
-    left, right = (numpy_of(load(str(path))(image)) for path in (folder, converted))
+    left, right = (to_numpy(load(str(path))(image)) for path in (folder, converted))
     assert np.array_equal(left, right)
 
 
 PLAIN = [name for name, case in golden.CASES.items() if case["family"] == "keras_hub"]
-KERAS_HUB = {**dict.fromkeys(PLAIN, golden), **dict.fromkeys(cases_of("keras_hub"), family_goldens)}
+KERAS_HUB = {
+    **dict.fromkeys(PLAIN, golden),
+    **dict.fromkeys(list_cases("keras_hub"), family_goldens),
+}
 """Names of cases, and the module that reads their goldens."""
 
 
@@ -110,7 +113,7 @@ def keras_hub_outputs(folder, image) -> np.ndarray:
     else:
         model = getattr(keras_hub.models, kind).from_preset(str(folder))
     images = {tensor.name: image for tensor in keras.tree.flatten(model.input)}
-    return numpy_of(model(images if len(images) > 1 or isinstance(model.input, dict) else image))
+    return to_numpy(model(images if len(images) > 1 or isinstance(model.input, dict) else image))
 
 
 @pytest.mark.parametrize("name", KERAS_HUB)
@@ -174,7 +177,7 @@ def test_a_position_number_beyond_the_table_is_refused(tmp_path):
 @pytest.mark.parametrize("family", ["CLIP", "SigLIP"])
 def test_the_vision_encoder_of_a_backbone_is_read(family, tmp_path):
     """Its features, projected in CLIP; the text encoder is left out."""
-    backbone, encoder = backbone_of(family)
+    backbone, encoder = make_backbone(family)
     rng = np.random.default_rng(0)
     for weight in backbone.trainable_weights:
         weight.assign(rng.normal(size=weight.shape, scale=0.3))
@@ -185,6 +188,6 @@ def test_the_vision_encoder_of_a_backbone_is_read(family, tmp_path):
     found = backbone.get_vision_embeddings(image)
     model = checkpoints.load(tmp_path)
     assert keras_vit.info(tmp_path).family == f"keras_hub/{family.lower()}_backbone"
-    assert relative_error(numpy_of(model(image)), numpy_of(found)) <= 1e-5
+    assert relative_error(to_numpy(model(image)), to_numpy(found)) <= 1e-5
     with pytest.raises(CheckpointError, match="a vision encoder without a text encoder"):
         checkpoints.save(model, tmp_path / "x", f"keras_hub/{family.lower()}_backbone")

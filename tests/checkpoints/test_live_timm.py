@@ -20,7 +20,7 @@ from tests.words import edit_json, raises
 
 # The goldens of timm are compared on every backend; here files and arguments are.
 only_under("torch")
-from tests.live import shapes_of, timm, torch  # noqa: E402
+from tests.live import read_shapes, timm, torch  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("offline", "blank_models")
 
@@ -50,7 +50,7 @@ def test_the_name_of_the_architecture_determines_the_heads(name, tmp_path):
     published = {"architecture": name, "num_classes": 3, "num_features": theirs.num_features}
     published["pretrained_cfg"] = {"input_size": [3, *size], "num_classes": 3}
     published["global_pool"] = "token"
-    arrays = Headers(shapes_of(theirs))
+    arrays = Headers(read_shapes(theirs))
     with raises(CheckpointError, "num_heads cannot be inferred from the arrays; give it by name"):
         keras_vit.info(shutil.copy(FOLDER / "timm_token" / "model.safetensors", tmp_path))
     alone = open_checkpoint(OpenSource(arrays, {}), {"num_heads": heads}).info.config
@@ -75,7 +75,7 @@ def test_timm_builds_every_variant_with_the_planned_names_and_shapes(name, tmp_p
     (tmp_path / "config.json").write_text(json.dumps(written))
     timm_model = timm.create_model(f"local-dir:{tmp_path}", device="meta")
     moves = plan(config, DIALECTS["timm"])
-    assert shapes_of(timm_model) == {move.name: move.file_shape for move in moves}
+    assert read_shapes(timm_model) == {move.name: move.file_shape for move in moves}
     assert timm_model.blocks[0].attn.num_heads == config.num_heads
     assert timm_model.patch_embed.img_size == config.image_size
 

@@ -32,13 +32,13 @@ PRESETS = TIMM | TRANSFORMERS | KERAS_HUB
 presets = pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
 
 
-def config_of(preset) -> ViTConfig:
+def make_config(preset) -> ViTConfig:
     """The configuration of the keras_vit variant of a preset."""
     fields = ("image_size", "num_classes", "representation_size")
     return variant(preset["variant"]).config(**{field: preset.get(field) for field in fields})
 
 
-def shapes_of(preset) -> dict[str, tuple[int, ...]]:
+def read_shapes(preset) -> dict[str, tuple[int, ...]]:
     return {name: tuple(shape) for name, shape in preset["shapes"].items()}
 
 
@@ -56,18 +56,18 @@ def test_the_manifests_have_every_variant():
 @presets
 def test_the_plan_has_exactly_the_names_and_shapes_of_the_preset(preset):
     """Each array once."""
-    dialect, config = DIALECTS[preset["dialect"]], config_of(preset)
+    dialect, config = DIALECTS[preset["dialect"]], make_config(preset)
     moves = plan(config, dialect, dialect.prefix_for(config))
     planned = [(move.name, move.file_shape) for move in moves]
     assert len(dict(planned)) == len(planned)
-    assert dict(planned) == shapes_of(preset)
+    assert dict(planned) == read_shapes(preset)
 
 
 @presets
 def test_names_and_shapes_determine_dialect_and_sizes(preset):
     """All sizes of the variant except the number of heads."""
-    found = recognise(shapes_of(preset), tuple(DIALECTS.values()))
-    config = config_of(preset)
+    found = recognise(read_shapes(preset), tuple(DIALECTS.values()))
+    config = make_config(preset)
     assert found.dialect is DIALECTS[preset["dialect"]]
     assert found.prefix == found.dialect.prefix_for(config)
     sizes = ("patch_size", "hidden_size", "mlp_dim", "num_layers", "channels", "qkv_bias")

@@ -8,7 +8,7 @@ from keras_vit.checkpoints.adapt import resize_patches
 from keras_vit.errors import CheckpointError
 from tests.formulas import torch_resize
 from tests.golden import FOLDER, expected, outputs, relative_error
-from tests.helpers import normal, numpy_of
+from tests.helpers import normal, to_numpy
 
 
 def definition(kernel, target):
@@ -34,9 +34,9 @@ def test_load_with_another_patch_size_resizes_kernel_and_positions():
     model, small = checkpoints.load(path), checkpoints.load(path, patch_size=2)
     assert model.config.image_size == small.config.image_size == (16, 16)
     assert (small.config.patch_size, small.config.grid) == ((2, 2), (8, 8))
-    kernel = numpy_of(model.get_layer("patch_embedding").kernel)
+    kernel = to_numpy(model.get_layer("patch_embedding").kernel)
     np.testing.assert_array_equal(
-        numpy_of(small.get_layer("patch_embedding").kernel), resize_patches(kernel, (2, 2))
+        to_numpy(small.get_layer("patch_embedding").kernel), resize_patches(kernel, (2, 2))
     )
     again = checkpoints.load(path, patch_size=model.config.patch_size)
     assert again.config == model.config

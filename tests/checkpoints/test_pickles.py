@@ -10,7 +10,7 @@ import keras_vit
 from keras_vit import VisionTransformer, checkpoints
 from keras_vit.cli import main
 from keras_vit.errors import CheckpointError
-from tests.helpers import normal, numpy_of, random_tiny
+from tests.helpers import normal, random_tiny, to_numpy
 
 # torch reads the files on every backend.
 pytestmark = pytest.mark.on_one_backend("torch")
@@ -28,13 +28,13 @@ def folder(tmp_path):
     arrays = load_file(tmp_path / "model.safetensors")
     (tmp_path / "model.safetensors").unlink()
     torch.save(arrays, tmp_path / "pytorch_model.bin")
-    np.save(tmp_path / "expected.npy", numpy_of(model(IMAGES)))
+    np.save(tmp_path / "expected.npy", to_numpy(model(IMAGES)))
     return tmp_path
 
 
 def check(model, folder):
     expected = np.load(folder / "expected.npy")
-    np.testing.assert_allclose(numpy_of(model(IMAGES)), expected, atol=1e-6)
+    np.testing.assert_allclose(to_numpy(model(IMAGES)), expected, atol=1e-6)
 
 
 def test_a_pickle_is_read_if_the_caller_allows_it(folder):

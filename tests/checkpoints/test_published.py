@@ -44,7 +44,7 @@ def write(folder: Path, repository: dict) -> Path:
     return folder
 
 
-def sizes_of(info) -> dict:
+def read_sizes(info) -> dict:
     config = info.config
     return {
         "hidden_size": config.hidden_size,
@@ -58,7 +58,7 @@ def sizes_of(info) -> dict:
 def test_a_published_repository_is_recognised(name, tmp_path):
     repository = REPOSITORIES[name]
     info = keras_vit.info(write(tmp_path, repository))
-    assert sizes_of(info) == repository["expected"]
+    assert read_sizes(info) == repository["expected"]
     poolings = {"siglip": "map", "ijepa": "gap", "reg-1layer": "token_and_mean"}
     poolings |= {"deit-base-distilled": "token_and_distillation"}
     pooling = next((pooling for part, pooling in poolings.items() if part in name), "token")

@@ -8,7 +8,7 @@ from keras_vit import checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.dialects.transformers.relatives import RELATIVES
 from tests.family_goldens import relative_error
-from tests.helpers import normal, numpy_of, only_under
+from tests.helpers import normal, only_under, to_numpy
 
 # The graphs are those of other classes, which goldens compare on every backend.
 only_under("torch")
@@ -44,7 +44,7 @@ def test_the_vision_class_has_our_features_and_reads_what_we_write(name, tmp_pat
         tokens = found.last_hidden_state.numpy()
         want = tokens.mean(1) if CLASSES[name] in NO_CLASS_TOKEN else tokens[:, 0]
     assert keras_vit.info(tmp_path / "theirs").family == name
-    assert relative_error(numpy_of(model(IMAGE)), want) <= 1e-5
+    assert relative_error(to_numpy(model(IMAGE)), want) <= 1e-5
     checkpoints.save(model, tmp_path / "ours", name)
     kind = type(theirs)
     again, info = kind.from_pretrained(tmp_path / "ours", output_loading_info=True)
@@ -89,7 +89,7 @@ def test_a_whole_model_of_two_towers_gives_the_projected_features(class_name, tm
     model = checkpoints.load(tmp_path)
     assert keras_vit.info(tmp_path).family == f"transformers/{family}_vision_model"
     assert model.config.projection_dim == 8
-    assert relative_error(numpy_of(model(IMAGE)), want) <= 1e-5
+    assert relative_error(to_numpy(model(IMAGE)), want) <= 1e-5
 
 
 PARTS = {
@@ -106,7 +106,7 @@ PARTS = {
 """Whole models that read the tokens of their tower, and the tower."""
 
 
-def fields_of(class_name):
+def read_fields(class_name):
     """The arguments of a whole model, whose other parts are as small as its library allows."""
     if class_name.startswith("DPT"):
         neck = {"neck_hidden_sizes": [4] * 4, "fusion_hidden_size": 4, "hidden_act": "gelu"}
@@ -127,12 +127,12 @@ def fields_of(class_name):
 
 @pytest.mark.parametrize("class_name", PARTS)
 def test_the_tower_of_a_whole_model_has_the_same_tokens(class_name, tmp_path):
-    theirs = random_transformers(class_name, **fields_of(class_name))
+    theirs = random_transformers(class_name, **read_fields(class_name))
     theirs.save_pretrained(tmp_path)
     want = outputs(theirs.get_submodule(PARTS[class_name])).last_hidden_state.numpy()
     model = checkpoints.load(tmp_path)
     tokens = model.tokens(IMAGE, prepared=True)
-    rows = [numpy_of(tokens.patches).reshape(2, 16, 24)]
+    rows = [to_numpy(tokens.patches).reshape(2, 16, 24)]
     if tokens.class_token is not None:
-        rows.insert(0, numpy_of(tokens.class_token)[:, None])
+        rows.insert(0, to_numpy(tokens.class_token)[:, None])
     assert relative_error(np.concatenate(rows, 1), want) <= 1e-5

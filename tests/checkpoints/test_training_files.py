@@ -13,7 +13,7 @@ from keras_vit import VisionTransformer, checkpoints
 from keras_vit.checkpoints import Source
 from keras_vit.errors import CheckpointError, ConfigError
 from tests.golden import FOLDER
-from tests.helpers import numpy_of, random_tiny
+from tests.helpers import random_tiny, to_numpy
 from tests.words import raises
 
 TIMM = {"num_heads": 3}
@@ -97,7 +97,7 @@ def test_a_head_of_several_layers_is_left_out(arrays, tmp_path):
     size = keras_vit.info(FOLDER / "timm_token").config.image_size
     images = images[:, : size[0], : size[1]]
     first, second = (checkpoints.load(p, num_classes=0, **TIMM)(images) for p in (path, odd))
-    np.testing.assert_array_equal(numpy_of(first), numpy_of(second))
+    np.testing.assert_array_equal(to_numpy(first), to_numpy(second))
 
 
 @pytest.mark.without_backend
@@ -180,7 +180,7 @@ def test_the_average_of_timms_trainings_is_read_as_timm_reads_it(tmp_path):
         model = checkpoints.load(
             tmp_path / "x.pth", **TIMM, weights=weights, allow_pickle_weights=True
         )
-        outputs = numpy_of(model(images.permute(0, 2, 3, 1).numpy()))
+        outputs = to_numpy(model(images.permute(0, 2, 3, 1).numpy()))
         np.testing.assert_allclose(outputs, target(images).detach().numpy(), atol=1e-6)
 
 
@@ -193,8 +193,8 @@ def test_every_function_keeps_the_permission_of_a_source(tmp_path):
     arrays = load_file(tmp_path / "x.safetensors")
     torch.save({name: torch.tensor(array) for name, array in arrays.items()}, tmp_path / "x.pth")
     heads = {"num_heads": model.config.num_heads}
-    allowed = Source.of(tmp_path / "x.pth", allow_pickle_weights=True)
-    plain = Source.of(tmp_path / "x.pth")
+    allowed = Source.parse(tmp_path / "x.pth", allow_pickle_weights=True)
+    plain = Source.parse(tmp_path / "x.pth")
     other = tmp_path / "x.safetensors"
     assert keras_vit.verify(allowed, other, **heads).passed
     assert keras_vit.verify(other, plain, allow_pickle_weights=True, **heads).passed

@@ -40,7 +40,7 @@ MODELS = {
 EXACT = {"numerics": {"gelu": "exact"}}
 
 
-def outputs_of(dialect, folder, image):
+def compute_outputs(dialect, folder, image):
     """The logits, or pooled features, of the library's model."""
     pytest.importorskip(dialect, exc_type=ImportError)
     _, found = run_library(dialect, folder, image)
@@ -58,7 +58,7 @@ def test_a_library_gives_the_outputs_of_a_saved_model(dialect, fields, tmp_path)
     checkpoints.save(model, tmp_path / "x", dialect)
     written = keras_vit.info(tmp_path / "x").config
     image = normal(2, *written.image_size, written.channels)
-    found = outputs_of(dialect, tmp_path / "x", image)
+    found = compute_outputs(dialect, tmp_path / "x", image)
     assert relative_error(found, model.predict(image, verbose=0)) <= 1e-5
 
 
@@ -84,7 +84,7 @@ def test_a_library_gives_the_official_outputs_from_official_weights(dialect, nam
     config = {"image_size": tuple(case["config"]["image_size"])}
     config["pooling"] = case["config"]["pooling"]
     keras_vit.convert(FOLDER / case["checkpoint"], tmp_path / "x", dialect, **config)
-    found = outputs_of(dialect, tmp_path / "x", want["image"])
+    found = compute_outputs(dialect, tmp_path / "x", want["image"])
     assert relative_error(found, want["logits" if "logits" in want else "pre_logits"]) <= 1e-5
 
 
@@ -102,7 +102,7 @@ def test_official_hybrids_are_written_only_as_lossy(tmp_path):
         keras_vit.convert(source, tmp_path / "x", "timm")
     assert list(tmp_path.iterdir()) == []
     keras_vit.convert(source, tmp_path / "x", "timm", lossy=True)
-    error = relative_error(outputs_of("timm", tmp_path / "x", want["image"]), want["logits"])
+    error = relative_error(compute_outputs("timm", tmp_path / "x", want["image"]), want["logits"])
     assert 1e-5 < error < 1e-1
     keras_vit.convert(tmp_path / "x", tmp_path / "back.npz", "google", lossy=True)
     assert_same_arrays(stored(source), stored(tmp_path / "back.npz"))

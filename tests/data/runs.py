@@ -14,7 +14,7 @@ def numbered(count=20, batch_size=4, **options):
     return from_arrays(images, np.arange(count), preprocessor, batch_size, **options)
 
 
-def epochs_of(data, count):
+def read_epochs(data, count):
     """The labels of each batch of the first `count` epochs, read by index."""
     batches = []
     for epoch in range(count):

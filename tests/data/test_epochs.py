@@ -8,14 +8,14 @@ import keras
 import pytest
 
 from keras_vit.training import Resume
-from tests.data.runs import epochs_of, fit, numbered, small_model, trained_on
+from tests.data.runs import fit, numbered, read_epochs, small_model, trained_on
 
 
 @pytest.mark.parametrize("options", [{}, {"steps_per_epoch": 3}], ids=str)
 def test_fit_sees_the_batches_of_each_epoch_once(options):
     """The batches that Keras reads before its first epoch, to learn shapes, do not count."""
     data = numbered(shuffle=True, **options)
-    expected = epochs_of(data, 3)
+    expected = read_epochs(data, 3)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         assert trained_on(data, epochs=3) == expected
@@ -25,7 +25,7 @@ def test_fit_sees_the_batches_of_each_epoch_once(options):
 def test_a_second_fit_continues_after_the_last_epoch_of_the_first():
     """With the built model of the first fit, and with a new model."""
     data = numbered(shuffle=True)
-    expected = epochs_of(data, 4)
+    expected = read_epochs(data, 4)
     model = small_model(data)
     seen = fit(model, data, epochs=2) + fit(model, data, epochs=1) + trained_on(data, epochs=1)
     assert seen == expected
@@ -48,7 +48,7 @@ def test_executions_of_several_steps_count_an_epoch_once():
 def test_a_pass_over_the_data_may_span_several_epochs_of_fit():
     """With `fit(steps_per_epoch=2)`, a pass over six batches takes three epochs of Keras."""
     data = numbered(24, shuffle=True)  # 6 batches
-    expected = epochs_of(data, 2)
+    expected = read_epochs(data, 2)
     assert trained_on(data, epochs=6, steps_per_epoch=2) == expected
     assert data.epoch == 2
 
@@ -56,7 +56,7 @@ def test_a_pass_over_the_data_may_span_several_epochs_of_fit():
 def test_validation_counts_its_own_epochs():
     """Training data and validation data count separately, over three validations."""
     data, validation = numbered(shuffle=True), numbered(8, shuffle=True)
-    expected = epochs_of(data, 3)
+    expected = read_epochs(data, 3)
     assert trained_on(data, epochs=3, validation_data=validation) == expected
     assert (data.epoch, validation.epoch) == (3, 3)
 
@@ -64,7 +64,7 @@ def test_validation_counts_its_own_epochs():
 def test_an_interrupted_fit_can_be_repeated():
     """An exception in the middle of an epoch leaves `data.epoch` at that epoch."""
     data = numbered(shuffle=True)
-    expected = epochs_of(data, 2)
+    expected = read_epochs(data, 2)
 
     def interrupt(batch, logs):
         if batch == 2:
@@ -79,7 +79,7 @@ def test_an_interrupted_fit_can_be_repeated():
 
 def test_resuming_continues_with_the_batches_of_the_epoch(tmp_path):
     """The resumed training receives the batches that the uninterrupted one would receive."""
-    expected = epochs_of(numbered(shuffle=True), 3)
+    expected = read_epochs(numbered(shuffle=True), 3)
 
     def interrupt(epoch, logs):
         if epoch == 1:
@@ -97,14 +97,14 @@ def test_resuming_continues_with_the_batches_of_the_epoch(tmp_path):
 def test_epochs_of_one_batch_are_counted_by_resume(tmp_path):
     """Without it, the batch that Keras reads to learn the shapes of a new model is a pass."""
     data = numbered(batch_size=20, shuffle=True)
-    expected = epochs_of(data, 3)
+    expected = read_epochs(data, 3)
     assert trained_on(data, epochs=3, callbacks=[Resume(tmp_path, data)]) == expected
 
 
 def test_concurrent_readers_get_the_batches_of_a_single_reader():
     """Twenty threads read five batches, as Keras's workers do through a wrapper."""
     data = numbered(shuffle=True)
-    expected = epochs_of(data, 1)
+    expected = read_epochs(data, 1)
     labels = {}
 
     def read(index):
@@ -121,7 +121,7 @@ def test_concurrent_readers_get_the_batches_of_a_single_reader():
 def test_fit_with_shuffle_warns_and_only_reorders_the_batches():
     """`fit` shuffles the order of batches by default; the batches themselves are unchanged."""
     data = numbered(40, shuffle=True)
-    expected = epochs_of(data, 1)
+    expected = read_epochs(data, 1)
     random.seed(0)
     with pytest.warns(UserWarning, match="shuffle=False"):
         seen = trained_on(data, epochs=1, shuffle=True)

@@ -11,13 +11,13 @@ from keras_vit.data import Augmentation, from_arrays, from_grain
 from keras_vit.errors import ConfigError
 from tests.data.test_shards import AUGMENTED
 from tests.digits import digits
-from tests.helpers import KERAS_3_14, numpy_of, random_tiny
+from tests.helpers import KERAS_3_14, random_tiny, to_numpy
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (29, 6, 6, 3), "uint8")
 LABELS = np.arange(29) % 3
 
 
-def data_of(**options):
+def make_data(**options):
     return from_arrays(IMAGES, LABELS, Preprocessor(4), 6, seed=3, **options)
 
 
@@ -33,7 +33,7 @@ def assert_same_batches(actual, expected):
 @pytest.mark.parametrize("name", AUGMENTED)
 def test_to_grain_has_the_batches_bit_by_bit(name, shard, steps):
     """Shuffled, augmented and sharded, over epochs; a start in the middle is a slice."""
-    data = data_of(augmentation=AUGMENTED[name], shuffle=True, steps_per_epoch=steps, shard=shard)
+    data = make_data(augmentation=AUGMENTED[name], shuffle=True, steps_per_epoch=steps, shard=shard)
     batches = data.to_grain(epochs=3)
     assert len(batches) == 3 * len(data)
     data.epoch = 2
@@ -46,7 +46,7 @@ def test_to_grain_has_the_batches_bit_by_bit(name, shard, steps):
 @pytest.mark.without_backend
 def test_worker_processes_of_grain_prepare_the_same_batches():
     """The data set is sent to them; the images that it has decoded stay behind."""
-    data = data_of(augmentation="light2", cache=True, steps_per_epoch=2, shard=(0, 2))
+    data = make_data(augmentation="light2", cache=True, steps_per_epoch=2, shard=(0, 2))
     pytest.importorskip("absl.flags").FLAGS.mark_as_parsed()  # Grain asks its flags
     workers = grain.MultiprocessingOptions(num_workers=1)
     actual = list(data.to_grain(epochs=2).to_iter_dataset().mp_prefetch(workers))
@@ -60,7 +60,7 @@ def test_worker_processes_of_grain_prepare_the_same_batches():
 @pytest.mark.parametrize("form", ["dict", "tuple", "encoded"])
 def test_from_grain_has_the_batches_of_the_same_arrays(form, tmp_path):
     """A map data set of dicts, a source of tuples, and ArrayRecord files of encoded records."""
-    expected = data_of(augmentation="light2", shuffle=True)
+    expected = make_data(augmentation="light2", shuffle=True)
     if form == "tuple":
         source = list(zip(IMAGES, LABELS, strict=True))
     elif form == "dict":
@@ -105,7 +105,7 @@ def test_what_has_no_numbers_is_refused():
     with pytest.raises(ConfigError, match="record 0 is bytes, expected a dict with 'label'"):
         from_grain([b"", b""], Preprocessor(4))
     with pytest.raises(ConfigError, match="epochs must be a positive int, found 0"):
-        data_of().to_grain(0)
+        make_data().to_grain(0)
 
 
 def trained(data, **options):
@@ -142,10 +142,10 @@ def test_a_grain_data_set_trains_scores_and_gives_features():
         .batch(4)
         .to_iter_dataset()
     )
-    before = numpy_of(model.get_layer("head").kernel)
+    before = to_numpy(model.get_layer("head").kernel)
     model.compile(keras.optimizers.SGD(0.1), "auto")
     model.fit(data, verbose=0)
-    assert not np.array_equal(numpy_of(model.get_layer("head").kernel), before)
+    assert not np.array_equal(to_numpy(model.get_layer("head").kernel), before)
     images = model.preprocessor(pixels)
     actual, expected = (keras_vit.evaluate(model, d) for d in (data, (images, labels)))
     assert (actual.count, actual.top1) == (12, expected.top1)

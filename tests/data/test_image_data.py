@@ -146,7 +146,7 @@ def test_reading_an_attribute_in_the_middle_of_an_epoch_changes_no_batch():
         for i in range(len(data)):
             for name in names:
                 getattr(data, name)
-            data.in_epochs_of(3)[0], data.to_grain(2)[0], len(data)
+            data.with_steps_per_epoch(3)[0], data.to_grain(2)[0], len(data)
             for actual, expected in zip(data[i], untouched[i], strict=True):
                 np.testing.assert_array_equal(actual, expected)
         for each in (data, untouched):

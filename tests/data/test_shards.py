@@ -18,7 +18,7 @@ AUGMENTED = {
 }
 
 
-def data_of(shard, batch_size=8, **options):
+def make_data(shard, batch_size=8, **options):
     labels = np.arange(len(IMAGES)) % 3
     options |= {"shard": shard, "seed": 3}
     return from_arrays(IMAGES, labels, Preprocessor(4), batch_size, **options)
@@ -30,8 +30,8 @@ def data_of(shard, batch_size=8, **options):
 def test_the_shards_together_are_the_batches_of_one_process(count, steps, name):
     """Shuffled and augmented, from any batch on; a last batch of 5 images is filled up."""
     options = {"augmentation": AUGMENTED[name], "shuffle": True, "steps_per_epoch": steps}
-    whole = data_of((0, 1), 24, **options)
-    shards = [data_of((k, count), 24, **options) for k in range(count)]
+    whole = make_data((0, 1), 24, **options)
+    shards = [make_data((k, count), 24, **options) for k in range(count)]
     for epoch, begin in ((0, 0), (2, 1)):  # the second epoch resumes in its middle
         for data in (whole, *shards):
             data.epoch = epoch
@@ -44,8 +44,8 @@ def test_the_shards_together_are_the_batches_of_one_process(count, steps, name):
 
 def test_a_part_that_is_held_out_has_the_shards_of_the_data():
     """Training and validation data of a shard are shares of those of one process."""
-    train, validation = data_of((1, 2), shuffle=True).hold_out(0.3)
-    whole_train, whole_validation = data_of((0, 1), shuffle=True).hold_out(0.3)
+    train, validation = make_data((1, 2), shuffle=True).hold_out(0.3)
+    whole_train, whole_validation = make_data((0, 1), shuffle=True).hold_out(0.3)
     np.testing.assert_array_equal(train[0][0], whole_train[0][0][4:])
     np.testing.assert_array_equal(validation[0][0], whole_validation[0][0])
 
@@ -54,19 +54,19 @@ def test_a_part_that_is_held_out_has_the_shards_of_the_data():
 def test_a_shard_that_does_not_exist_is_refused(shard):
     """The message states the form."""
     with pytest.raises(ConfigError, match="index < count"):
-        data_of(shard)
+        make_data(shard)
 
 
 def test_batches_that_processes_do_not_divide_are_refused():
     """The message says what to give."""
     with pytest.raises(ConfigError, match="3 devices or processes do not divide.* multiple of 3"):
-        data_of((0, 3), shuffle=True)
+        make_data((0, 3), shuffle=True)
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_a_last_batch_is_filled_up_with_images_of_weight_0(shuffle):
     """A mean over batches, each of which is the sum by its size, is the mean over the images."""
-    shards = [data_of((k, 4), shuffle=shuffle) for k in range(4)]
+    shards = [make_data((k, 4), shuffle=shuffle) for k in range(4)]
     shares, real = [], 0
     for i in range(4):
         images, labels, weights = (
@@ -83,4 +83,4 @@ def test_a_last_batch_is_filled_up_with_images_of_weight_0(shuffle):
     assert real == len(IMAGES)
     if not shuffle:
         np.testing.assert_allclose(np.concatenate(shares)[: len(IMAGES)], 32 / 29)
-    assert len(data_of((0, 4), shuffle=shuffle, steps_per_epoch=3)[0]) == 2
+    assert len(make_data((0, 4), shuffle=shuffle, steps_per_epoch=3)[0]) == 2

@@ -51,7 +51,7 @@ def data_dir(request, tmp_path_factory):
     return folder
 
 
-def rows_of(images, labels):
+def make_rows(images, labels):
     """Sorted pairs of image and label: TFDS shuffles when it writes."""
     return sorted(
         (image.tobytes(), int(label)) for image, label in zip(images, labels, strict=True)
@@ -62,7 +62,7 @@ def test_all_images_come_with_their_labels(data_dir):
     """From array_record and TFRecord files, bit for bit."""
     data = from_tfds("digits", PLAIN, 60, data_dir=data_dir)
     train, _, train_digits, _ = digits()
-    assert rows_of(*data[0]) == rows_of(PLAIN(train[:60]), train_digits[:60])
+    assert make_rows(*data[0]) == make_rows(PLAIN(train[:60]), train_digits[:60])
     assert data.class_names == tuple(map(str, range(10)))
     part = from_tfds("digits", PLAIN, split="test[:50%]", data_dir=data_dir)
     assert part.num_images == 10

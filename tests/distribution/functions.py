@@ -10,7 +10,7 @@ from PIL import Image
 import keras_vit
 from keras_vit import training
 from keras_vit.models.inference import run
-from tests.distribution.training import model_of
+from tests.distribution.training import make_model
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.standard_normal((16, 8, 8, 3)).astype("float32")
@@ -20,7 +20,7 @@ PICTURES = list(RNG.integers(0, 256, (9, 8, 8, 3)).astype("uint8"))
 
 def compiled() -> keras_vit.VisionTransformer:
     """A small model with SGD."""
-    model = model_of()
+    model = make_model()
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(training.LayerwiseSGD(0.1, momentum=0.9), loss, metrics=["accuracy"])
     return model

@@ -56,7 +56,7 @@ def alone(index, folder):
     return {path.stem: list(np.load(path).values()) for path in sorted(folder.glob("*.npz"))}
 
 
-def findings_of(index, port, folder):
+def collect_findings(index, port, folder):
     keras.distribution.initialize(f"127.0.0.1:{port}", 2, index)
     jax.config.update("jax_disable_most_optimizations", True)  # the program mostly compiles
     jax.devices()  # every process waits here until all know the devices of all
@@ -95,7 +95,7 @@ def findings_of(index, port, folder):
 def main():
     os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count=2 {light_compilation.FLAG}"
     folder = Path(sys.argv[1])
-    reports = results(2, lambda index, port: findings_of(index, port, folder), folder)
+    reports = results(2, lambda index, port: collect_findings(index, port, folder), folder)
     jax.config.update("jax_disable_most_optimizations", True)
     expected = list(np.load(folder / "variables.npz").values())
     reports[0]["resumed by one"] = distance(trained(folder / "copy").variables, expected)

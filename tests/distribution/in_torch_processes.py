@@ -20,8 +20,8 @@ from tests.distribution.training import (
     IMAGES,
     LABELS,
     distance,
+    make_model,
     message,
-    model_of,
     stopped,
 )
 from tests.thorough import times
@@ -52,7 +52,7 @@ def main():
         training.trained_on_whole_passes(shard=(0, 1)),
     )
 
-    model = model_of()
+    model = make_model()
     model.compile(recipes.LayerwiseSGD(0.1), "sparse_categorical_crossentropy")
     distribution.ddp(model)
     # Keras 3.16 takes the mean itself; an older one never does.

@@ -23,8 +23,8 @@ from tests.distribution.functions import IMAGES, LABELS, compiled
 from tests.distribution.training import (
     distance,
     losses_of_fit,
+    make_model,
     message,
-    model_of,
     trained_on_whole_passes,
 )
 from tests.thorough import THOROUGH, times
@@ -35,7 +35,7 @@ STEPS = times(8, 25)
 
 def trained():
     """The loss per update and the weights after a short training by the recipe."""
-    model = model_of()
+    model = make_model()
     recipe = training.TransferRecipe(
         STEPS, 32, learning_rate=0.1, clip_norm=0.1, accumulate=2, ema=0.5
     )
@@ -85,7 +85,7 @@ def main():
     with distribution.data_parallel().scope():
         report["whole passes"] = distance(trained_on_whole_passes(), whole_passes)
     with distribution.tensor_parallel(8).scope():
-        report["heads"] = message(lambda: model_of(num_heads=4))
+        report["heads"] = message(lambda: make_model(num_heads=4))
     report["shards"] = message(lambda: distribution.tensor_parallel(3))
     json.dump(report, sys.stdout)
 

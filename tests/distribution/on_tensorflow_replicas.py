@@ -15,7 +15,7 @@ import tensorflow as tf
 from keras_vit import training as recipes
 from tests.distribution import training
 from tests.distribution.functions import IMAGES, LABELS, compiled, outputs, write_pictures
-from tests.distribution.training import COUNTS, distance, model_of
+from tests.distribution.training import COUNTS, distance, make_model
 from tests.thorough import times
 
 STEPS = times(8, 25)
@@ -24,7 +24,7 @@ STEPS = times(8, 25)
 def trained(strategy, recipe, **options):
     """The loss per update, and all weights and optimizer variables, after a short training."""
     with strategy.scope():
-        model = model_of()
+        model = make_model()
         made = recipe(STEPS, 16 * options.get("accumulate", 1), one_hot=False, **options)
         model.compile(**made.compile_args(model))
     losses = training.losses_of_fit(model, made, IMAGES, LABELS, STEPS)

@@ -44,7 +44,7 @@ class StoppedError(Exception):
     """The training was to stop here."""
 
 
-def model_of(seed: int = 1, **fields: Any) -> keras_vit.VisionTransformer:
+def make_model(seed: int = 1, **fields: Any) -> keras_vit.VisionTransformer:
     """A small model with the same random weights in every call."""
     model = keras_vit.VisionTransformer(**{**SIZES, **fields}, name="vit")
     rng = np.random.default_rng(seed)
@@ -69,7 +69,7 @@ def trained(
     Raises:
         StoppedError: the epoch `stop_after` has ended.
     """
-    model = model_of(seed)
+    model = make_model(seed)
     recipe = training.TransferRecipe(
         epochs * steps_per_epoch // 2,
         2 * BATCH_SIZE,
@@ -139,7 +139,7 @@ def trained_on_whole_passes(
     connect: Callable[[Any], object] = lambda model: None, shard: tuple[int, int] | None = None
 ) -> list[np.ndarray]:
     """The weights and the scores of the validation, where the last batch has 3 of 8 images."""
-    model = model_of()
+    model = make_model()
     data = from_arrays(
         IMAGES[:19], LABELS[:19], model, 8, augmentation=Augmentation(mixup=0.3), shard=shard
     )

@@ -10,13 +10,13 @@ from sklearn.metrics import accuracy_score, jaccard_score
 
 from keras_vit.errors import CheckpointError, ConfigError
 from keras_vit.evaluation import DenseProbe, dense_probe
-from keras_vit.evaluation.label_maps import areas_of
+from keras_vit.evaluation.label_maps import measure_areas
 from tests.helpers import assert_close, normal, random_tiny
 
 SIDE, CLASSES = 24, 3
 
 
-def model_of(**fields):
+def make_model(**fields):
     return random_tiny(**{"image_size": 32, "num_layers": 2, "num_classes": 0, **fields})
 
 
@@ -34,7 +34,7 @@ def shapes(count=6, height=SIDE, width=SIDE, seed=0):
     return images, labels
 
 
-def patches_of(model, images, blocks, class_token=False):
+def compute_patches(model, images, blocks, class_token=False):
     """Features of each patch by `model.tokens`, `(images, rows, columns, width)`."""
     squash = [np.asarray(Image.fromarray(i).resize((32, 32), Image.BILINEAR)) for i in images]
     batch = np.stack(squash).astype("float32") / 127.5 - 1
@@ -51,11 +51,11 @@ def patches_of(model, images, blocks, class_token=False):
 @pytest.mark.parametrize("class_token", [False, True])
 def test_the_fit_is_ridge_regression_on_all_pixels(class_weights, class_token):
     """Whitened by the weighted patches; each pixel has its patch's features and class's weight."""
-    model = model_of(num_registers=2)
+    model = make_model(num_registers=2)
     images, labels = shapes()
     options = {"class_weights": class_weights, "class_token": class_token, "l2": 3.0}
     probe = dense_probe(model, images, labels, blocks=(0, -1), **options)
-    features = patches_of(model, images, [0, 1], class_token)
+    features = compute_patches(model, images, [0, 1], class_token)
     pixels = features.repeat(6, axis=1).repeat(6, axis=2)  # 24 pixels, 4 patches of 6
     is_labelled = labels != 255
     x, y = pixels[is_labelled], np.eye(CLASSES)[labels[is_labelled]]
@@ -75,12 +75,12 @@ def test_areas_of_maps_that_patches_do_not_divide_are_exact():
     fine = labels.repeat(2, axis=0).repeat(3, axis=1)  # 10x21 small pixels, patches of 5x7
     blocks = fine.reshape(2, 5, 3, 7).swapaxes(1, 2).reshape(6, 35)
     expected = np.stack([(blocks == k).mean(axis=1) for k in range(3)], axis=1)
-    np.testing.assert_allclose(areas_of(labels, (2, 3), 3, 255), expected, atol=1e-12)
+    np.testing.assert_allclose(measure_areas(labels, (2, 3), 3, 255), expected, atol=1e-12)
 
 
 @pytest.fixture(scope="module")
 def model():
-    return model_of()
+    return make_model()
 
 
 @pytest.fixture(scope="module")
@@ -107,12 +107,12 @@ FORMS = [
 def test_label_maps_have_the_size_of_their_images(fields, options):
     if "data_format" in fields and keras.backend.backend() == "tensorflow":
         pytest.skip("TensorFlow has no convolution of channels first on a CPU.")
-    model = model_of(**fields)
+    model = make_model(**fields)
     probe = dense_probe(model, *shapes(), **options)
     small, large = shapes(1)[0][0], shapes(1, 40, 57, seed=1)[0][0]
     found = probe.predict(model, [small, large])
     for image, labels in zip([small, large], found, strict=True):
-        features = patches_of(model, [image], probe.blocks, probe.class_token)
+        features = compute_patches(model, [image], probe.blocks, probe.class_token)
         logits = features[0] @ probe.kernel + probe.bias
         expected = bilinear(logits, image.shape[:2]).argmax(axis=-1)
         np.testing.assert_array_equal(labels, expected)
@@ -132,7 +132,7 @@ def test_sliding_windows_average_the_logits_of_patches(model, probe, size):
         for left in {*range(0, width - 31, 16), width - 32}:
             window = resized[top : top + 32, left : left + 32]
             part = slice(top // 8, top // 8 + 4), slice(left // 8, left // 8 + 4)
-            total[part] += patches_of(model, [window], [1])[0] @ probe.kernel + probe.bias
+            total[part] += compute_patches(model, [window], [1])[0] @ probe.kernel + probe.bias
             count[part] += 1
     expected = bilinear(total / count, size).argmax(axis=-1)
     np.testing.assert_array_equal(probe.predict(model, image, sliding=True)[0], expected)
@@ -236,7 +236,7 @@ def test_damaged_photos_and_label_maps_are_refused_by_name(model, tmp_path):
 
 
 def test_weights_that_are_not_finite_give_no_label_map(probe):
-    broken = model_of()
+    broken = make_model()
     broken.set_weights([weight * np.nan for weight in broken.get_weights()])
     with refused("The logits are not finite"):
         probe.predict(broken, shapes(1)[0])
@@ -248,13 +248,13 @@ def test_models_and_features_that_do_not_fit_are_refused(model, probe):
         single = np.where(np.indices(labels.shape)[1:].max(axis=0) < 6, labels, 255)
         dense_probe(model, np.zeros_like(images[:1]), single[:1])
     with refused("expected a fixed size"):
-        dense_probe(model_of(image_size=None), images, labels)
+        dense_probe(make_model(image_size=None), images, labels)
     with refused("there is no block 2; the model has 2"):
         dense_probe(model, images, labels, blocks=(2,))
     with refused("no class token"):
-        dense_probe(model_of(pooling="gap"), images, labels, class_token=True)
+        dense_probe(make_model(pooling="gap"), images, labels, class_token=True)
     with refused("The probe reads 16 features .* and 32 features in as many"):
-        probe.predict(model_of(hidden_size=32), images)
+        probe.predict(make_model(hidden_size=32), images)
 
 
 def segmentation_head(width, classes=4):
@@ -278,7 +278,7 @@ def test_a_head_of_mmseg_has_the_logits_of_torch(model, tmp_path, count):
     found = DenseProbe.from_file(tmp_path / "head.pth", model, allow_pickle_weights=True)
     assert found.blocks == (0, 1)[-count:]
     short = {name.removeprefix("decode_head."): value.double() for name, value in arrays.items()}
-    x = patches_of(model, shapes(1)[0], found.blocks)
+    x = compute_patches(model, shapes(1)[0], found.blocks)
     normed = torch.nn.functional.batch_norm(
         torch.tensor(np.moveaxis(x, -1, 1)),
         *(short[f"bn.{name}"] for name in ("running_mean", "running_var", "weight", "bias")),

@@ -12,16 +12,16 @@ from tests.helpers import assert_close, normal, random_tiny
 BINS, SIDE = 256, 32
 
 
-def model_of(**fields):
+def make_model(**fields):
     return random_tiny(**{"image_size": SIDE, "num_layers": 4, "num_classes": 0, **fields})
 
 
 @pytest.fixture(scope="module")
 def model():
-    return model_of(num_registers=2)
+    return make_model(num_registers=2)
 
 
-def head_of(width, bins=BINS):
+def make_head(width, bins=BINS):
     return {
         "decode_head.conv_depth.weight": normal(bins, width, 1, 1, seed=1),
         "decode_head.conv_depth.bias": normal(bins, seed=2),
@@ -66,7 +66,7 @@ def reference(model, image, arrays, blocks, size, max_depth):
 def test_depth_is_that_of_the_modules_of_torch(model, tmp_path, count, blocks, expected):
     """Patch and class token of each block beside each other, before the last norm."""
     torch = pytest.importorskip("torch")
-    arrays, path = head_of(2 * 16 * count), tmp_path / "dinov2_vits14_nyu_linear4_head.pth"
+    arrays, path = make_head(2 * 16 * count), tmp_path / "dinov2_vits14_nyu_linear4_head.pth"
     torch.save({"state_dict": {name: torch.tensor(v) for name, v in arrays.items()}}, path)
     options = {"max_depth": 10.0, "blocks": blocks, "allow_pickle_weights": True}
     probe = DepthProbe.from_file(path, model, **options)
@@ -89,28 +89,28 @@ def test_four_blocks_are_those_of_the_published_heads(layers, blocks, tmp_path):
     from types import SimpleNamespace
 
     config = SimpleNamespace(hidden_size=16, num_layers=layers)
-    save_file(head_of(2 * 16 * 4), tmp_path / "head.safetensors")
+    save_file(make_head(2 * 16 * 4), tmp_path / "head.safetensors")
     options = {"model": SimpleNamespace(config=config), "max_depth": 80.0}
     assert DepthProbe.from_file(tmp_path / "head.safetensors", **options).blocks == blocks
 
 
 def test_another_model_is_refused(model, tmp_path):
-    save_file(head_of(32), tmp_path / "head.safetensors")
+    save_file(make_head(32), tmp_path / "head.safetensors")
     probe = DepthProbe.from_file(tmp_path / "head.safetensors", model, max_depth=10.0)
     with pytest.raises(ConfigError, match="The probe reads 32 features.*64 features in as many"):
-        probe.predict(model_of(hidden_size=32), picture(24, 24))
+        probe.predict(make_model(hidden_size=32), picture(24, 24))
     with pytest.raises(ConfigError, match="no class token"):
-        probe.predict(model_of(pooling="gap"), picture(24, 24))
+        probe.predict(make_model(pooling="gap"), picture(24, 24))
 
 
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        (head_of(40), "reads 40 features; expected a multiple of 32 for hidden_size=16.*another"),
-        (head_of(32 * 5), "reads 160 features.*belongs to another encoder"),
-        (head_of(32, bins=1), "1 bin of depth, expected two or more"),
+        (make_head(40), "reads 40 features; expected a multiple of 32 for hidden_size=16.*another"),
+        (make_head(32 * 5), "reads 160 features.*belongs to another encoder"),
+        (make_head(32, bins=1), "1 bin of depth, expected two or more"),
         (
-            {**head_of(32), "decode_head.conv_depth.bias": normal(7)},
+            {**make_head(32), "decode_head.conv_depth.bias": normal(7)},
             r"shape \(256, 32, 1, 1\), expected .* bias of shape \(7,\)",
         ),
         ({"weight": normal(3, 16)}, "linear head of depth, which has .*conv_depth.bias.*found"),
@@ -129,7 +129,7 @@ def test_files_without_a_fitting_head_of_depth_are_refused(model, arrays, messag
 
 @pytest.mark.parametrize("depths", [(0.001, 0.0), (1, 1), (0, float("nan")), (0, np.inf), (-1, 2)])
 def test_impossible_depths_are_refused(model, depths, tmp_path):
-    save_file(head_of(32), tmp_path / "head.safetensors")
+    save_file(make_head(32), tmp_path / "head.safetensors")
     options = dict(zip(("min_depth", "max_depth"), depths, strict=True))
     with pytest.raises(ConfigError, match="0 <= min_depth < max_depth"):
         DepthProbe.from_file(tmp_path / "head.safetensors", model, **options)

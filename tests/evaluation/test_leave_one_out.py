@@ -10,14 +10,14 @@ from keras_vit.evaluation.least_squares import LeastSquares, make_targets
 from keras_vit.evaluation.leave_one_out import (
     calibrating_scale,
     choose,
-    gain_of,
-    interval_of,
+    compute_interval,
     learning_curve,
     leave_one_out,
     platt_scaling,
+    predict_gain,
     score,
 )
-from keras_vit.models.losses import probabilities_of
+from keras_vit.models.losses import compute_probabilities
 
 pytestmark = pytest.mark.without_backend
 
@@ -105,7 +105,7 @@ def test_intervals_hold_the_true_mean_average_precision():
         fit = choose({"all": features, "some": features[:, :5]}, labels, 3)
         test, truth = draw_many(4000, 8, seed=5000 + seed, noise=2.0)
         test = test[:, :5] if fit.name == "some" else test
-        low, high = interval_of(score(fit.unseen, labels), labels)
+        low, high = compute_interval(score(fit.unseen, labels), labels)
         held += low <= score(test @ fit.kernel + fit.bias, truth) <= high
     assert held >= 90
 
@@ -128,7 +128,7 @@ def test_the_scale_has_the_least_cross_entropy():
     scores = leave_one_out(LeastSquares(features, labels, 3), features, labels, 1.0)
 
     def loss(scale):
-        return -np.log(probabilities_of(scale * scores)[np.arange(90), labels]).mean()
+        return -np.log(compute_probabilities(scale * scores)[np.arange(90), labels]).mean()
 
     scale = calibrating_scale(scores, labels)
     assert loss(scale) < min(loss(0.98 * scale), loss(1.02 * scale))
@@ -144,7 +144,7 @@ def test_intervals_hold_the_true_accuracy():
         test, truth = draw(6000, 10, seed=5000 + seed)
         test = test[:, :5] if fit.name == "one" else test
         accuracy = ((test @ fit.kernel + fit.bias).argmax(axis=1) == truth).mean()
-        low, high = interval_of(score(fit.unseen, labels), labels)
+        low, high = compute_interval(score(fit.unseen, labels), labels)
         held += low <= accuracy <= high
     assert held >= 90
 
@@ -160,7 +160,7 @@ def test_a_learning_curve_rises_and_foresees_more_images():
     assert curve[0][1] < curve[-1][1]
     whole = choose({"x": features}, labels, 3)
     measured = float((whole.probabilities.argmax(axis=1) == labels).mean()) - accuracy
-    assert abs(gain_of(curve, 200) - measured) < 0.06
+    assert abs(predict_gain(curve, 200) - measured) < 0.06
 
 
 def test_features_without_any_difference_are_refused():

@@ -14,7 +14,7 @@ from keras_vit.errors import ConfigError, PresetError
 from keras_vit.evaluation import choose_thresholds
 from keras_vit.evaluation.many_labels import average_precision
 from keras_vit.training import TransferRecipe
-from tests.helpers import normal, numpy_of, random_tiny, tiny
+from tests.helpers import normal, random_tiny, tiny, to_numpy
 
 CLASSES = 4
 
@@ -160,7 +160,7 @@ def test_a_single_logit_is_a_sigmoid_everywhere():
     """As in `loss="auto"`: its softmax would be 1 for every image."""
     model = random_tiny(num_classes=1)
     pixels = np.random.default_rng(3).integers(0, 256, (6, 16, 16, 3), "uint8")
-    logits = numpy_of(model(model.preprocessor(pixels)))[:, 0]
+    logits = to_numpy(model(model.preprocessor(pixels)))[:, 0]
     expected = 1 / (1 + np.exp(-logits))
     shares = model.probabilities(model.preprocessor(pixels), prepared=True)[:, 0]
     np.testing.assert_allclose(shares, expected, rtol=1e-5)

@@ -7,7 +7,7 @@ from safetensors.numpy import save_file
 from keras_vit import VisionTransformer, checkpoints
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation import features
-from tests.helpers import assert_close, dtype_of, normal, random_tiny
+from tests.helpers import assert_close, normal, random_tiny, read_dtype
 
 IMAGES = normal(3, 28, 28, 3).clip(-1, 1)
 
@@ -73,7 +73,7 @@ def test_a_pooled_stage_is_a_stage_of_the_model():
     model = random_tiny(num_classes=0, dtype="mixed_bfloat16")
     names = ["block_0/input/token", "block_0", "block_0/norm/gap"]
     values = model(normal(2, 16, 16, 3).clip(-1, 1), stages=names)
-    assert [dtype_of(values[name]) for name in names] == ["float32", "bfloat16", "float32"]
+    assert [read_dtype(values[name]) for name in names] == ["float32", "bfloat16", "float32"]
     for name in (names[0], names[2], "encoder_norm/token_and_mean"):
         width = model.config.hidden_size * (1 + name.endswith("mean"))
         assert model._stage_shape(name) == (None, width)

@@ -11,7 +11,7 @@ from keras_vit import VisionTransformer, probe
 from keras_vit.data import from_arrays, from_folder
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation import write_page
-from tests.helpers import assert_close, numpy_of, random_tiny
+from tests.helpers import assert_close, random_tiny, to_numpy
 
 CLASSES = {"blue": (30, 60, 200), "green": (40, 180, 60), "red": (200, 40, 30)}
 
@@ -31,12 +31,12 @@ def folder(tmp_path):
     return tmp_path / "photos"
 
 
-def model_of(**fields):
+def make_model(**fields):
     return random_tiny(num_layers=4, num_classes=0, **fields)
 
 
 def test_a_folder_becomes_a_classifier_that_knows_its_wrong_label(folder):
-    result = probe(model_of(), folder)
+    result = probe(make_model(), folder)
     low, high = result.interval
     assert low < result.accuracy < high
     assert result.probabilities.shape == (24, 3)
@@ -67,7 +67,7 @@ def test_the_preset_of_a_probe_computes_its_logits(fields, folder, tmp_path, mon
     """For every kind of features: kernel times features are the logits of the new model."""
     from keras_vit.evaluation import probing
 
-    model = model_of(**fields)
+    model = make_model(**fields)
     stages, parts = probing._kinds_of_features(model.config)
     for name in parts:
         monkeypatch.setattr(probing, "choose", only(name, probing.choose))
@@ -76,13 +76,13 @@ def test_the_preset_of_a_probe_computes_its_logits(fields, folder, tmp_path, mon
         assert (result.block, result.pooling) == parts[name][:2]
         classifier = result.build_classifier(model)
         images = model.preprocessor([folder / "red" / "0.png", folder / "blue" / "1.png"])
-        outputs = {k: numpy_of(v) for k, v in model(images, stages=stages).items()}
+        outputs = {k: to_numpy(v) for k, v in model(images, stages=stages).items()}
         features = probing._side_by_side(outputs)[:, parts[name][2]]
         assert_close(classifier(images), features @ result.kernel + result.bias, 1e-4)
     classifier.save_to_preset(tmp_path / "preset")
     loaded = VisionTransformer.from_preset(tmp_path / "preset")
     assert loaded.class_names == tuple(CLASSES)
-    assert_close(loaded(images), numpy_of(classifier(images)))
+    assert_close(loaded(images), to_numpy(classifier(images)))
 
 
 def only(name, choose):
@@ -91,7 +91,7 @@ def only(name, choose):
 
 def test_features_are_computed_once(folder, tmp_path, bar):
     """A second probe reads the file; the result is the same."""
-    model = model_of()
+    model = make_model()
     first = probe(model, folder, cache=tmp_path / "cache", progress=True)
     assert sum(bar.counts) == 24
     again = probe(model, folder, cache=tmp_path / "cache", progress=True)
@@ -100,7 +100,7 @@ def test_features_are_computed_once(folder, tmp_path, bar):
 
 
 def test_the_page_shows_the_pictures(folder, tmp_path):
-    result = probe(model_of(), folder)
+    result = probe(make_model(), folder)
     write_page(result, tmp_path / "index.html")
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert page.count("data:image/jpeg") == len(result.suspects) + 2 * len(result.pairs)
@@ -111,7 +111,7 @@ def test_the_page_shows_the_pictures(folder, tmp_path):
 def test_the_command_writes_a_preset_and_a_page(folder, tmp_path, capsys):
     from keras_vit.cli import main
 
-    model = model_of()
+    model = make_model()
     model.save_to_preset(tmp_path / "encoder")
     out = tmp_path / "run"
     assert (
@@ -153,7 +153,7 @@ def test_images_of_many_labels_become_a_classifier_with_thresholds(table, tmp_pa
     from keras_vit.cli import main
 
     folder, forgotten, wrong = table
-    model = model_of()
+    model = make_model()
     result = probe(model, folder, labels_file="labels.json", multi_label=True)
     low, high = result.interval
     assert 0.7 < low < result.accuracy < high
@@ -185,7 +185,7 @@ def test_pairs_of_many_labels_differ_in_a_label(table):
         lines[copy] = labels
     (folder / "labels.json").write_text(json.dumps(lines))
     result = probe(
-        model_of(), folder, labels_file="labels.json", multi_label=True, similarity=0.99999
+        make_model(), folder, labels_file="labels.json", multi_label=True, similarity=0.99999
     )
     assert any(image.endswith("x.png") for image in result.pairs[0].images)
     assert set(result.pairs[0].labels) == {"blue", "no label"}
@@ -195,7 +195,7 @@ def test_pairs_of_many_labels_differ_in_a_label(table):
 def arrays(labels, pixels=None):
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (len(labels), 16, 16, 3), "uint8") if pixels is None else pixels
-    return from_arrays(images, np.array(labels), model_of(), class_names=("a", "b", "c"))
+    return from_arrays(images, np.array(labels), make_model(), class_names=("a", "b", "c"))
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def arrays(labels, pixels=None):
         (lambda: arrays([0, 0, 1, 1, 2, 2], np.zeros((6, 16, 16, 3), "uint8")), "the same for all"),
         (
             lambda: from_arrays(
-                np.zeros((20, 16, 16, 3), "uint8"), np.arange(20) % 2, model_of(), shuffle=True
+                np.zeros((20, 16, 16, 3), "uint8"), np.arange(20) % 2, make_model(), shuffle=True
             ),
             "shuffle=False",
         ),
@@ -216,21 +216,21 @@ def arrays(labels, pixels=None):
 )
 def test_images_that_allow_no_probe_are_refused(data, message):
     with pytest.raises(ConfigError, match=message):
-        probe(model_of(), data())
+        probe(make_model(), data())
 
 
 def test_a_probe_is_refused_by_another_model_and_for_changed_images(folder):
     """Narrower, or with fewer blocks; augmented images, or a pair of arrays."""
-    result = probe(model_of(), folder)
-    for other in (model_of(hidden_size=32), random_tiny(num_layers=1, num_classes=0)):
+    result = probe(make_model(), folder)
+    for other in (make_model(hidden_size=32), random_tiny(num_layers=1, num_classes=0)):
         with pytest.raises(ConfigError, match="Give the model that was probed"):
             dataclasses.replace(result, block=3, pooling="token").build_classifier(other)
-    augmented = from_folder(folder, model_of(), augmentation="none", shuffle=False)
+    augmented = from_folder(folder, make_model(), augmentation="none", shuffle=False)
     with pytest.raises(ConfigError, match="augmentation=None"):
-        probe(model_of(), augmented)
+        probe(make_model(), augmented)
     with pytest.raises(ConfigError, match="found tuple.*from_arrays"):
-        probe(model_of(), (np.zeros((4, 16, 16, 3)), np.arange(4) % 2))
-    broken = model_of()
+        probe(make_model(), (np.zeros((4, 16, 16, 3)), np.arange(4) % 2))
+    broken = make_model()
     broken.set_weights([weight * np.nan for weight in broken.get_weights()])
     with pytest.raises(ConfigError, match="not finite"):
         probe(broken, folder)
@@ -238,7 +238,7 @@ def test_a_probe_is_refused_by_another_model_and_for_changed_images(folder):
 
 def test_a_curve_at_one_number_of_images_promises_no_gain():
     """Two images per class are the least of every part of them."""
-    result = probe(model_of(), arrays([0, 1, 2] * 2))
+    result = probe(make_model(), arrays([0, 1, 2] * 2))
     assert np.isnan(result.gain(100))
     assert not any("more images" in line for line in result.summary())
 
@@ -247,7 +247,9 @@ def test_a_single_class_is_probed_as_many_labels():
     pixels = np.random.default_rng(0).integers(0, 256, (20, 16, 16, 3), "uint8")
     has = np.arange(20) % 3 == 0
     pixels[has, :8] = 250
-    result = probe(model_of(), from_arrays(pixels, has[:, None], model_of(), class_names=["sky"]))
+    result = probe(
+        make_model(), from_arrays(pixels, has[:, None], make_model(), class_names=["sky"])
+    )
     assert result.accuracy > 0.8
     assert result.probabilities.shape == (20, 1)
 
@@ -257,7 +259,7 @@ def test_the_page_shows_images_in_memory_and_leaves_them_as_they_are(tmp_path):
     pixels = np.random.default_rng(0).integers(0, 256, (6, 200, 180, 3), "uint8")
     pixels[3] = pixels[0]
     picture = Image.fromarray(pixels[0])
-    result = probe(model_of(), from_arrays(pixels, [0, 1] * 3, model_of()))
+    result = probe(make_model(), from_arrays(pixels, [0, 1] * 3, make_model()))
     images = {f"image {k}": pixels[k] for k in range(6)} | {"image 0": picture}
     write_page(result, tmp_path / "page.html", images)
     assert "image 0: 0, 100% alike" in (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -270,4 +272,4 @@ def test_one_class_is_refused(folder):
             path.unlink()
         (folder / name).rmdir()
     with pytest.raises(ConfigError, match="one class, 'red'"):
-        probe(model_of(), folder)
+        probe(make_model(), folder)

@@ -20,7 +20,7 @@ EXAMPLE = runpy.run_path(str(FILE))
 deletion, insertion = EXAMPLE["deletion"], EXAMPLE["insertion"]
 
 
-def softmax_of(model, image):
+def compute_softmax(model, image):
     return softmax(model.predict(image[None], verbose=0)[0].astype("float64"))
 
 
@@ -40,7 +40,9 @@ def test_deletion_takes_pixels_by_importance(channels_first):
         gone = image[0].reshape(-1, 3).copy()
         gone[order[:count]] = 0
         gone = gone.reshape(16, 16, 3)
-        expected.append(softmax_of(model, np.moveaxis(gone, -1, 0) if channels_first else gone)[2])
+        expected.append(
+            compute_softmax(model, np.moveaxis(gone, -1, 0) if channels_first else gone)[2]
+        )
     assert_close(curve.probabilities[0], np.array(expected))
     np.testing.assert_allclose(curve.shares, [0, 0.25, 0.5, 0.75, 1])
     np.testing.assert_allclose(curve.areas[0], np.trapezoid(expected, dx=0.25), rtol=1e-5)
@@ -57,7 +59,7 @@ def test_insertion_is_deletion_by_the_reversed_order():
 def test_without_a_target_the_curves_follow_the_models_prediction():
     """Not the prediction for the blurred image."""
     model, images, maps = random_tiny(), normal(3, 16, 16, 3), normal(3, 16, 16, seed=1)
-    whole = np.array([softmax_of(model, image).max() for image in images])
+    whole = np.array([compute_softmax(model, image).max() for image in images])
     assert_close(deletion(model, images, maps).probabilities[:, 0], whole)
     assert_close(insertion(model, images, maps).probabilities[:, -1], whole)
 

@@ -11,7 +11,7 @@ from scipy.special import log_softmax
 
 from keras_vit import VisionTransformer
 from keras_vit.errors import ConfigError
-from tests.helpers import HYBRID, assert_close, normal, numpy_of, randomise, run, tiny
+from tests.helpers import HYBRID, assert_close, normal, randomise, run, tiny, to_numpy
 from tests.thorough import THOROUGH, sample
 from tests.words import through_json
 
@@ -56,7 +56,7 @@ def untrained():
 @pytest.fixture(scope="module")
 def first_weights(untrained):
     """The weights of the task before its first step."""
-    return {weight.path: numpy_of(weight) for weight in untrained.weights}
+    return {weight.path: to_numpy(weight) for weight in untrained.weights}
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def corrupted():
     """300 images of 15 patches before and after corruption, the drawn patches, and [mask]."""
     patches, layer = normal(300, 15, 4), PatchCorruption(seed=2)
     after, drawn = layer(patches)
-    return patches, numpy_of(after), keras.ops.convert_to_numpy(drawn), numpy_of(layer.mask)
+    return patches, to_numpy(after), keras.ops.convert_to_numpy(drawn), to_numpy(layer.mask)
 
 
 def test_half_of_the_patches_of_every_image_are_drawn(corrupted):
@@ -114,8 +114,8 @@ def test_the_rate_is_rounded_to_at_least_one_patch(patches, rate, drawn):
     layer = PatchCorruption(rate, mask_share=0.0, other_share=1.0)
     inputs = normal(2, patches, 4)
     after, chosen = layer(inputs)
-    assert (numpy_of(chosen).sum(axis=1) == drawn).all()
-    moved = (numpy_of(after) != inputs).any(axis=-1).sum(axis=1)
+    assert (to_numpy(chosen).sum(axis=1) == drawn).all()
+    moved = (to_numpy(after) != inputs).any(axis=-1).sum(axis=1)
     assert (moved == (drawn if patches > 1 else 0)).all()
 
 
@@ -191,15 +191,15 @@ def test_without_corruption_the_head_reads_the_encoders_tokens():
     actual = task.predict(IMAGES, verbose=0)["predictions"]
     norm = task.encoder.get_layer("encoder_norm")
     last = keras.Model(task.encoder.input, task.encoder.get_layer("block_0").output)
-    tokens = numpy_of(norm(last.predict(IMAGES, verbose=0)))[:, 1:]
-    kernel, bias = (numpy_of(weight) for weight in task.head.weights)
+    tokens = to_numpy(norm(last.predict(IMAGES, verbose=0)))[:, 1:]
+    kernel, bias = (to_numpy(weight) for weight in task.head.weights)
     assert_close(actual, tokens @ kernel + bias)
 
 
 def test_a_step_moves_every_trainable_weight(task, first_weights):
     """Only the weights of the pooling are not trained."""
     trained = {weight.path for weight in task.trainable_weights}
-    still = {w.path for w in task.weights if np.array_equal(numpy_of(w), first_weights[w.path])}
+    still = {w.path for w in task.weights if np.array_equal(to_numpy(w), first_weights[w.path])}
     assert still == first_weights.keys() - trained
     assert {path.split("/")[0] for path in still} == {"pool"}
 
@@ -214,9 +214,9 @@ def test_an_any_size_model_trains_at_several_sizes():
 
 def test_a_classifier_has_the_encoders_weights_bitwise(task, tmp_path):
     """Directly and through a preset; the head starts at zero."""
-    weights = {weight.path: numpy_of(weight) for weight in task.encoder.weights}
+    weights = {weight.path: to_numpy(weight) for weight in task.encoder.weights}
     model = task.classifier(num_classes=4, class_names=list("abcd"))
-    actual = {weight.path: numpy_of(weight) for weight in model.weights}
+    actual = {weight.path: to_numpy(weight) for weight in model.weights}
     heads = {path: actual.pop(path) for path in list(actual) if path.startswith("head/")}
     assert actual.keys() == weights.keys()
     assert all(np.array_equal(actual[path], weights[path]) for path in weights)
@@ -246,28 +246,28 @@ def test_a_keras_file_restores_the_task(task, tmp_path):
     assert loaded.get_config() == task.get_config()
     assert MaskedPatchPrediction.from_config(through_json(task.get_config())).bits == 3
     for actual, expected in zip(loaded.weights, task.weights, strict=True):
-        np.testing.assert_array_equal(numpy_of(actual), numpy_of(expected))
+        np.testing.assert_array_equal(to_numpy(actual), to_numpy(expected))
     assert int(loaded.optimizer.iterations) == int(task.optimizer.iterations) > 0
 
 
-def task_of(**fields):
+def make_task(**fields):
     return MaskedPatchPrediction(**{"encoder": tiny(**FIELDS).config, **fields})
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: task_of(mask_rate=0), r"mask_rate must be in \(0, 1\], found 0"),
-        (lambda: task_of(mask_share=0.8, other_share=0.3), "mask_share=0.8 and other_share=0.3"),
-        (lambda: task_of(other_share=-0.1), "other_share=-0.1"),
-        (lambda: task_of(bits=6), "bits=6 for 3 channels"),
-        (lambda: task_of(target="colour"), "is not one of mean_colour, downsized, pixels"),
-        (lambda: task_of(encoder="B/16"), "a ViTConfig or a VisionTransformer, found 'B/16'"),
-        (lambda: task_of(encoder=tiny(**HYBRID).config), "found a hybrid"),
-        (lambda: task_of(target="downsized", encoder=tiny(image_size=12, patch_size=6).config),
+        (lambda: make_task(mask_rate=0), r"mask_rate must be in \(0, 1\], found 0"),
+        (lambda: make_task(mask_share=0.8, other_share=0.3), "mask_share=0.8 and other_share=0.3"),
+        (lambda: make_task(other_share=-0.1), "other_share=-0.1"),
+        (lambda: make_task(bits=6), "bits=6 for 3 channels"),
+        (lambda: make_task(target="colour"), "is not one of mean_colour, downsized, pixels"),
+        (lambda: make_task(encoder="B/16"), "a ViTConfig or a VisionTransformer, found 'B/16'"),
+        (lambda: make_task(encoder=tiny(**HYBRID).config), "found a hybrid"),
+        (lambda: make_task(target="downsized", encoder=tiny(image_size=12, patch_size=6).config),
          r"multiples of 4, found patch_size=\(6, 6\)"),
-        (lambda: task_of().classifier(2, image_size=32), "of position_embedding do not fit"),
-        (lambda: compiled(task_of(), loss="mse").fit(IMAGES, IMAGES), "found loss='mse'"),
+        (lambda: make_task().classifier(2, image_size=32), "of position_embedding do not fit"),
+        (lambda: compiled(make_task(), loss="mse").fit(IMAGES, IMAGES), "found loss='mse'"),
     ],
 )  # fmt: skip
 def test_bad_arguments_are_refused_by_name(call, message):

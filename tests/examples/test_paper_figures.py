@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_vit.explanation import attention_maps
-from tests.helpers import HYBRID, assert_close, normal, numpy_of, random_tiny
+from tests.helpers import HYBRID, assert_close, normal, random_tiny, to_numpy
 
 # NumPy makes it of weights, tokens or attention.
 pytestmark = pytest.mark.on_one_backend("torch")
@@ -26,7 +26,7 @@ def test_patch_filters_are_the_principal_components_of_scikit_learn():
 
     model = random_tiny(hidden_size=32)
     found = patch_filters(model, count=5)
-    filters = numpy_of(model.get_layer("patch_embedding").kernel).reshape(-1, 32).T
+    filters = to_numpy(model.get_layer("patch_embedding").kernel).reshape(-1, 32).T
     pca = PCA(5, svd_solver="full").fit(filters.astype("float64"))
     kernels = found.kernels.reshape(5, -1)
     wanted = pca.components_ * np.sign((kernels * pca.components_).sum(1))[:, None]
@@ -47,7 +47,7 @@ def test_position_similarity_is_the_cosine_of_position_embeddings():
     """Class token and registers are left out."""
     model = random_tiny(image_size=(24, 16), num_registers=2)
     similar = position_similarity(model)
-    table = numpy_of(model.get_layer("position_embedding").embedding)[0, -6:]
+    table = to_numpy(model.get_layer("position_embedding").embedding)[0, -6:]
     one, other = table[3], table[4]  # row 1, column 1; row 2, column 0
     cosine = one @ other / np.sqrt((one @ one) * (other @ other))
     np.testing.assert_allclose(similar[1, 1, 2, 0], cosine, atol=1e-6)

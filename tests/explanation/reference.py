@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from tests.helpers import weights_of
+from tests.helpers import read_weights
 
 
 class Reference:
@@ -25,7 +25,7 @@ class Reference:
     def __init__(self, model, images, classes):
         self.config, self.classes = model.config, list(classes)
         self.weights = {
-            layer.name: {k: torch.tensor(v) for k, v in weights_of(layer).items()}
+            layer.name: {k: torch.tensor(v) for k, v in read_weights(layer).items()}
             for layer in model.layers
         }
         first = keras.Model(model.input, model.get_layer("embedding_dropout").output)

@@ -4,7 +4,7 @@ import numpy as np
 from PIL import Image
 
 
-def photo_of(sides, channels):
+def make_photo(sides, channels):
     """A picture with areas, edges and noise, uint8 `(height, width, channels)`."""
     rng = np.random.default_rng(0)
     coarse = rng.integers(0, 256, (6, 5, channels), dtype=np.uint8)

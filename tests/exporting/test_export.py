@@ -20,8 +20,8 @@ from keras_vit.exporting import documents, verification, writing
 from keras_vit.exporting.formats import FORMATS, load_format, onnx
 from keras_vit.exporting.graph import ExportGraph
 from keras_vit.exporting.plan import ExportPlan
-from tests.exporting.photo import photo_of
-from tests.helpers import assert_close, normal, numpy_of, random_tiny
+from tests.exporting.photo import make_photo
+from tests.helpers import assert_close, normal, random_tiny, to_numpy
 from tests.processes import python
 
 BACKEND = keras.backend.backend()
@@ -60,7 +60,7 @@ def test_images_of_any_size_become_probabilities(written):
     assert min(difference for _, difference in exported.verification.runs) <= 5e-6
     run = onnx.session(folder / "model.onnx")
     for sides in ((16, 16), (50, 37), (21, 64)):
-        photo = photo_of(sides, 3)
+        photo = make_photo(sides, 3)
         (answer,) = model.classify(Image.fromarray(photo), top=5)
         probabilities = run(photo[None])[0]
         result = {label: probabilities[LABELS.index(label)] for label, _ in answer}
@@ -85,7 +85,7 @@ def test_the_folder_describes_the_model(written):
     assert json.loads(metadata.custom_metadata_map["keras_vit.protocol"]) == "timm"
 
 
-def program_of(folder, photo):
+def read_program(folder, photo):
     """Returns the program of a README with the path of a photo, which it writes."""
     Image.fromarray(photo).save(folder / "photo.png")
     text = folder.joinpath("README.md").read_text().split("```python\n")[1].split("```")[0]
@@ -97,7 +97,7 @@ def printed(folder, photo, monkeypatch, capsys):
     with monkeypatch.context() as patch:
         patch.chdir(folder)
         patch.setitem(sys.modules, "keras_vit", None)
-        exec(program_of(folder, photo), {})
+        exec(read_program(folder, photo), {})
     return capsys.readouterr().out
 
 
@@ -105,8 +105,8 @@ def printed(folder, photo, monkeypatch, capsys):
 def test_the_program_in_the_readme_runs_without_keras_vit(written):
     """It prints the label that the model gives."""
     model, _, folder = written
-    photo = photo_of((40, 30), 3)
-    program = program_of(folder, photo)
+    photo = make_photo((40, 30), 3)
+    program = read_program(folder, photo)
     blocked = "import sys; sys.modules['keras_vit'] = sys.modules['keras'] = None\n"
     process = python(blocked + program, cwd=folder)
     (folder / "photo.png").unlink()
@@ -123,7 +123,7 @@ def test_the_program_in_the_readme_reads_a_photo_as_the_model_does(tmp_path, cha
     keras_vit.export(model, folder, "torch", verify=False)
     on_its_side = Image.Exif()
     on_its_side[ExifTags.Base.Orientation] = 6
-    photo = Image.fromarray(photo_of((20, 30), 4))
+    photo = Image.fromarray(make_photo((20, 30), 4))
     photo.save(tmp_path / "photo.png", exif=on_its_side)
     program = folder.joinpath("README.md").read_text().split("```python\n")[1].split("model =")[0]
     text = folder.joinpath("README.md").read_text()
@@ -141,7 +141,7 @@ def test_the_program_in_the_readme_reads_a_photo_as_the_model_does(tmp_path, cha
 def test_the_program_in_the_readme_reads_16_bits_as_the_model_does(tmp_path, channels, monkeypatch):
     """Pillow alone would clip a grey image of 16 bits at 255, so that it would be white."""
     model = tiny(num_layers=1, channels=channels, protocol="paper")
-    grey = photo_of((20, 30), 1)[..., 0].astype("uint16") << 8
+    grey = make_photo((20, 30), 1)[..., 0].astype("uint16") << 8
     Image.fromarray(grey).save(tmp_path / "photo.png")
     plan = ExportPlan("torch", "logits", "resize", model.config, None, "float32", "paper", False)
     monkeypatch.chdir(tmp_path)
@@ -156,15 +156,15 @@ def test_the_program_in_the_readme_of_other_channels_reads_an_array(tmp_path, mo
     """No file of an image has two channels, so a model of two takes an array."""
     folder = tmp_path / "model"
     keras_vit.export(tiny(num_layers=1, channels=2, protocol="paper"), folder, "torch")
-    np.save(folder / "photo.npy", photo_of((20, 30), 2))
-    assert printed(folder, photo_of((20, 30), 3), monkeypatch, capsys)
+    np.save(folder / "photo.npy", make_photo((20, 30), 2))
+    assert printed(folder, make_photo((20, 30), 3), monkeypatch, capsys)
 
 
 def test_a_squeezed_image_is_called_so_in_the_program():
     """The protocol may crop; the program of prepared images does not."""
-    plan = dataclasses.replace(plan_of("float32"), prepares="scale")
+    plan = dataclasses.replace(make_plan("float32"), prepares="scale")
     assert "# The whole image is squeezed" in documents._images(plan)
-    assert "squeezed" not in documents._images(plan_of("float32"))
+    assert "squeezed" not in documents._images(make_plan("float32"))
 
 
 @torch_alone
@@ -172,7 +172,7 @@ def test_a_squeezed_image_is_called_so_in_the_program():
 def test_a_fixed_batch_is_calibrated(tmp_path, format, monkeypatch):
     """Each image fills the batch that the graph takes."""
     monkeypatch.setitem(verification.TOLERANCES, "int8", 2.0)  # few images, and noise to compare
-    photos = [photo_of((40 + k, 30), 3) for k in range(2)]
+    photos = [make_photo((40 + k, 30), 3) for k in range(2)]
     exported = keras_vit.export(
         tiny(num_layers=1),
         tmp_path / "model",
@@ -197,7 +197,7 @@ def test_int8_leaves_the_logs_of_the_process_alone(written, tmp_path, format):
     for logger in loggers:
         logger.addHandler(handler)
     before = [(logger.level, list(logger.filters)) for logger in loggers]
-    load_format(format).finish(tmp_path, plan_of("int8", format), None)
+    load_format(format).finish(tmp_path, make_plan("int8", format), None)
     assert [(logger.level, list(logger.filters)) for logger in loggers] == before
     assert handler.level == logging.NOTSET
     for logger in loggers:
@@ -269,7 +269,9 @@ def test_the_tolerance_in_a_message_is_the_one_that_applies(tmp_path, monkeypatc
 
 def test_a_label_that_utf_8_cannot_hold_is_escaped(tmp_path):
     """Python keeps bytes of file names that are no UTF-8 in such characters."""
-    graph = ExportGraph(tiny(num_layers=1, class_names=("\udc80", *LABELS[1:])), plan_of("float32"))
+    graph = ExportGraph(
+        tiny(num_layers=1, class_names=("\udc80", *LABELS[1:])), make_plan("float32")
+    )
     documents.write(tmp_path, "name", load_format("onnx"), graph, None, [])
     assert tmp_path.joinpath("labels.txt").read_text().splitlines()[0] == "\\udc80"
 
@@ -300,9 +302,9 @@ def test_int8_of_onnx_still_prepares_images(written, tmp_path, calibrated):
     model, _, folder = written
     target = tmp_path / "model.onnx"
     target.write_bytes((folder / "model.onnx").read_bytes())
-    photos = [photo_of((40 + k, 30), 3) for k in range(3)]
+    photos = [make_photo((40 + k, 30), 3) for k in range(3)]
     batches = [photo[None] for photo in photos]
-    onnx.FORMAT.finish(tmp_path, plan_of("int8"), batches if calibrated else None)
+    onnx.FORMAT.finish(tmp_path, make_plan("int8"), batches if calibrated else None)
     before = (folder / "model.onnx").stat().st_size
     assert before - target.stat().st_size > 0.1 * 4 * model.count_params()
     exact, rounded = onnx.session(folder / "model.onnx"), onnx.session(target)
@@ -321,7 +323,7 @@ def test_float16_of_onnx_takes_prepared_images(tmp_path):
         keras_vit.export(tiny(num_layers=1), tmp_path / "model", precision="float16")
 
 
-def plan_of(precision, format="onnx"):
+def make_plan(precision, format="onnx"):
     fixed = {"outputs": "probabilities", "prepares": "resize", "protocol": "timm", "batch": None}
     config = tiny().config
     return ExportPlan(format, config=config, precision=precision, channels_first=False, **fixed)
@@ -336,7 +338,7 @@ def test_openvino_reads_a_model_of_any_size(tmp_path, monkeypatch, capsys):
     assert {path.name for path in folder.iterdir()} >= {"model.xml", "model.bin"}
     assert len(exported.verification.runs) == 3
     assert exported.verification.difference <= 5e-6
-    photo = photo_of((24, 24), 3)
+    photo = make_photo((24, 24), 3)
     out = printed(folder, photo, monkeypatch, capsys)
     assert out.split()[0].strip("'") == model.classify(Image.fromarray(photo))[0][0][0]
 
@@ -345,12 +347,12 @@ def test_openvino_reads_a_model_of_any_size(tmp_path, monkeypatch, capsys):
 def graphs(written, tmp_path_factory):
     """OpenVINO's files of the ONNX export: in float32, with int8 weights, and int8 throughout."""
     _, _, folder = written
-    photos = [photo_of((40 + k, 30), 3)[None] for k in range(8)]
+    photos = [make_photo((40 + k, 30), 3)[None] for k in range(8)]
     folders = {}
     for kind, images in (("float32", None), ("int8", None), ("calibrated", photos)):
         folders[kind] = tmp_path_factory.mktemp(kind)
         (folders[kind] / "model.onnx").write_bytes((folder / "model.onnx").read_bytes())
-        plan = plan_of("float32" if kind == "float32" else "int8", "openvino")
+        plan = make_plan("float32" if kind == "float32" else "int8", "openvino")
         load_format("openvino").finish(folders[kind], plan, images)
     return folders
 
@@ -366,7 +368,7 @@ def test_openvino_in_8_bits_still_prepares_images(written, graphs, kind, toleran
     assert before - after > 0.4 * 4 * model.count_params()  # the patches stay float32
     run = Core().compile_model(graphs[kind] / "model.xml", "CPU")
     for sides in ((16, 16), (50, 37)):
-        photo = photo_of(sides, 3)
+        photo = make_photo(sides, 3)
         assert_probabilities(model, photo, run(photo[None])[0][0], tolerance)
 
 
@@ -380,7 +382,7 @@ def test_openvino_prepares_images_of_a_size_that_was_fixed(written, graphs):
     """OpenVINO then folds the weights of the resize into constants when it compiles."""
     from openvino import Core
 
-    core, photo = Core(), photo_of((50, 37), 3)
+    core, photo = Core(), make_photo((50, 37), 3)
     graph = core.read_model(graphs["float32"] / "model.xml")
     graph.reshape([1, *photo.shape])
     run = core.compile_model(graph, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
@@ -395,7 +397,7 @@ def test_the_own_format_of_each_backend_at_three_sizes(tmp_path, monkeypatch, ca
     assert [shape[0] for shape, _ in exported.verification.runs] == [2, 2, 2]
     assert exported.verification.difference <= 5e-6
     assert not (tmp_path / "model" / "labels.txt").exists()
-    assert printed(tmp_path / "model", photo_of((24, 24), 3), monkeypatch, capsys).startswith(
+    assert printed(tmp_path / "model", make_photo((24, 24), 3), monkeypatch, capsys).startswith(
         "(2, 32)"
     )
 
@@ -425,7 +427,7 @@ def test_litert_takes_pixels_of_one_size(tmp_path, precision, monkeypatch, capsy
     exported = keras_vit.export(model, tmp_path / "model", "litert", precision=precision)
     assert exported.verification.difference <= {"float32": 5e-6, "int8": 0.1}[precision]
     assert "the format takes one size" in exported.notes[0]
-    photo = photo_of((16, 16), 3)
+    photo = make_photo((16, 16), 3)
     out = printed(tmp_path / "model", photo, monkeypatch, capsys)
     assert out.split()[0].strip("'") == model.classify(Image.fromarray(photo))[0][0][0]
 
@@ -559,11 +561,11 @@ def test_the_command_knows_every_format():
 def test_the_name_of_the_folder_is_text_in_the_readme(tmp_path):
     """A name with quotes, markup and a terminal escape; labels are printed with escapes."""
     name = 'x", y); evil("[a](http://b) \x1b[2J'
-    graph = ExportGraph(tiny(num_layers=1), plan_of("float32"))
+    graph = ExportGraph(tiny(num_layers=1), make_plan("float32"))
     for format, heading in (("transformers_js", False), ("onnx", True)):
         folder = tmp_path / format
         folder.mkdir()
-        graph.plan = plan_of("float32", format)
+        graph.plan = make_plan("float32", format)
         documents.write(folder, name, load_format(format), graph, None, [])
         readme = (folder / "README.md").read_text(encoding="utf-8")
         assert "\x1b" not in readme and "\\[a\\](http://b) \\\\x1b\\[2J" in readme
@@ -573,7 +575,7 @@ def test_the_name_of_the_folder_is_text_in_the_readme(tmp_path):
 def test_probabilities_of_many_labels_are_sigmoids():
     """The graph that is written down answers as `probabilities`; its facts have the thresholds."""
     model = tiny(thresholds=0.25)
-    plan = dataclasses.replace(plan_of("float32"), prepares="nothing")
+    plan = dataclasses.replace(make_plan("float32"), prepares="nothing")
     graph = ExportGraph(model, plan)
     images = np.random.default_rng(0).standard_normal((2, 16, 16, 3)).astype("float32")
     np.testing.assert_allclose(
@@ -595,4 +597,4 @@ def test_torch_jit_trace_records_only_operations_of_torch():
     traced = torch.jit.trace(model, (torch.zeros(2, 16, 16, 3),))  # traces twice and compares
     assert "PythonOp" not in str(traced.inlined_graph)
     assert "^" not in str(traced.inlined_graph)
-    assert_close(traced(images), numpy_of(model(images)), 2e-6)
+    assert_close(traced(images), to_numpy(model(images)), 2e-6)

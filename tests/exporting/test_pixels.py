@@ -8,8 +8,8 @@ from PIL import Image
 from keras_vit import Preprocessor
 from keras_vit.exporting import pixels
 from keras_vit.support.processor import processor
-from tests.exporting.photo import photo_of
-from tests.helpers import numpy_of
+from tests.exporting.photo import make_photo
+from tests.helpers import to_numpy
 from tests.processes import python
 from tests.thorough import sample
 
@@ -51,10 +51,10 @@ def compiled(function, *arguments):
 def test_resized_pixels_are_the_preprocessor_s(name, sides, size):
     """Shrunk and enlarged, tall and wide, to squares and oblongs."""
     protocol, most, mean = PROTOCOLS[name]
-    photo = photo_of(sides, 3)
+    photo = make_photo(sides, 3)
     expected = Preprocessor(size, protocol=protocol).resize(Image.fromarray(photo))
     batch = keras.ops.convert_to_tensor(np.moveaxis(photo, -1, 0)[None].astype("float32"))
-    result = np.moveaxis(numpy_of(compiled(pixels.resize, size, protocol)(batch))[0], 0, -1)
+    result = np.moveaxis(to_numpy(compiled(pixels.resize, size, protocol)(batch))[0], 0, -1)
     difference = np.abs(result - np.asarray(expected, "float32"))
     assert difference.max() <= most
     assert difference.mean() <= mean
@@ -62,11 +62,13 @@ def test_resized_pixels_are_the_preprocessor_s(name, sides, size):
 
 def test_a_batch_of_one_channel_is_resized_image_by_image():
     """TensorFlow 2.21 mixes the images up, see docs/upstream/tensorflow_stacks.md."""
-    batch = np.stack([photo_of((75, 61), 1), photo_of((75, 61), 1)[::-1], photo_of((75, 61), 1)])
+    batch = np.stack(
+        [make_photo((75, 61), 1), make_photo((75, 61), 1)[::-1], make_photo((75, 61), 1)]
+    )
     batch = keras.ops.convert_to_tensor(np.moveaxis(batch, -1, 1).astype("float32"))
     resize = compiled(pixels.resize, (32, 32), "paper")
-    singly = np.concatenate([numpy_of(resize(batch[k : k + 1])) for k in range(3)])
-    np.testing.assert_allclose(numpy_of(resize(batch)), singly, rtol=0, atol=1e-3)
+    singly = np.concatenate([to_numpy(resize(batch[k : k + 1])) for k in range(3)])
+    np.testing.assert_allclose(to_numpy(resize(batch)), singly, rtol=0, atol=1e-3)
 
 
 @pytest.mark.on_one_backend("tensorflow")
@@ -86,10 +88,10 @@ print("right" if np.allclose(product, images @ weights, rtol=1e-3) else "wrong")
 def test_scaled_pixels_are_the_preprocessor_s():
     """Mean and standard deviation may differ by channel."""
     protocol = {"name": "timm", "mean": [0.5, 0.4, 0.3], "std": [0.2, 0.3, 0.4]}
-    photo = photo_of((8, 9), 3)
+    photo = make_photo((8, 9), 3)
     expected = Preprocessor(None, protocol=protocol).scale(photo)
     batch = keras.ops.convert_to_tensor(np.moveaxis(photo, -1, 0)[None].astype("float32"))
-    result = np.moveaxis(numpy_of(pixels.scale(batch, protocol))[0], 0, -1)
+    result = np.moveaxis(to_numpy(pixels.scale(batch, protocol))[0], 0, -1)
     np.testing.assert_allclose(result, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
 
 

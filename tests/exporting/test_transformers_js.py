@@ -17,7 +17,7 @@ from PIL import Image
 import keras_vit
 from keras_vit.exporting.formats import onnx
 from keras_vit.exporting.graph import join_outputs
-from tests.exporting.photo import photo_of
+from tests.exporting.photo import make_photo
 from tests.family_goldens import expected, load_case, relative_error
 from tests.helpers import random_tiny
 
@@ -61,7 +61,7 @@ def written(tmp_path_factory):
         outputs = "logits" if model.config.num_classes else "features"
         keras_vit.export(model, root / name, "transformers_js", outputs=outputs)
         folders[name] = (model, root / name)
-    Image.fromarray(photo_of((16, 16), 3)).save(root / "photo.png")
+    Image.fromarray(make_photo((16, 16), 3)).save(root / "photo.png")
     return folders
 
 
@@ -96,7 +96,7 @@ def test_the_processor_of_the_folder_prepares_images_for_the_graph(fields, tmp_p
         rescale=fields.get("rescale", False),
     )
     keras_vit.export(model, tmp_path / "x", "transformers_js", outputs="logits", image_size=size)
-    photo = Image.fromarray(photo_of((31, 20), 3))
+    photo = Image.fromarray(make_photo((31, 20), 3))
     processor = transformers.AutoImageProcessor.from_pretrained(tmp_path / "x", backend="pil")
     given = processor(photo, return_tensors="np")["pixel_values"]
     answer = onnx.session(tmp_path / "x" / "onnx" / "model.onnx")(given)

@@ -98,7 +98,7 @@ def make(reader: str, folder: Path) -> None:
     (folder / FILE).write_text(f"{reader}\n")
 
 
-def answer_of(reader: str, folder: Path, good: Any) -> Any:
+def get_answer(reader: str, folder: Path, good: Any) -> Any:
     """What is loaded from a server with these faults.
 
     Raises:
@@ -164,7 +164,7 @@ def _load_hub() -> Any:
     from keras_vit.checkpoints.opening import open_source
     from keras_vit.presets.source import Source
 
-    with open_source(Source.of(_ADDRESS)) as opened:
+    with open_source(Source.parse(_ADDRESS)) as opened:
         about = open_checkpoint(opened, {}).info
         numbers = {
             name: hashlib.sha1(opened.reader.read(name).tobytes()).hexdigest()

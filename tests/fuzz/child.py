@@ -19,10 +19,10 @@ GIBIBYTE = 2**30
 READING = ("refused", "right", "different", "crashed")
 
 
-def answer_of(reader: str, folder: Path, good: Any = None) -> Any:
+def get_answer(reader: str, folder: Path, good: Any = None) -> Any:
     """Everything that reading tells: numbers by their checksum, and what the files state."""
     if reader in answers.READERS:
-        return answers.answer_of(reader, folder, good)
+        return answers.get_answer(reader, folder, good)
     if reader == "images":
         from keras_vit import Preprocessor
 
@@ -35,7 +35,7 @@ def answer_of(reader: str, folder: Path, good: Any = None) -> Any:
     from tests.fuzz.seeds import given
 
     path = folder / "x.npz" if (folder / "x.npz").exists() else folder
-    with open_source(Source.of(path)) as opened:
+    with open_source(Source.parse(path)) as opened:
         about = open_checkpoint(opened, given(reader)).info
         if about.undetermined:  # loading asks for it
             raise CheckpointError(f"{path}: does not tell {about.undetermined}.")
@@ -56,7 +56,7 @@ def outcome(reader: str, folder: Path, good: Any) -> tuple[str, str]:
     from keras_vit import KerasViTError
 
     try:
-        actual = answer_of(reader, folder, good)
+        actual = get_answer(reader, folder, good)
     except KerasViTError as error:
         message, cause = str(error), error.__cause__
         if isinstance(cause, MemoryError):
@@ -81,7 +81,7 @@ def _difference(found: Any, good: Any) -> str:
 def main() -> None:
     reader, good_folder = sys.argv[1], Path(sys.argv[2])
     warnings.simplefilter("ignore")
-    good = answer_of(reader, good_folder)
+    good = get_answer(reader, good_folder)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     idle = pages * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (idle + GIBIBYTE,) * 2)

@@ -36,7 +36,7 @@ from tests.presets.hub_server import connect, served
 SIZES = {"image_size": 16, "patch_size": 8, "hidden_size": 128, "mlp_dim": 256, "num_heads": 2}
 
 
-def model_of(word: str) -> VisionTransformer:
+def make_model(word: str) -> VisionTransformer:
     """A model whose labels, provenance and head all say which one it is."""
     model = VisionTransformer(
         **SIZES, num_layers=4, num_classes=2, class_names=(word, "x"), provenance={"word": word}
@@ -46,9 +46,9 @@ def model_of(word: str) -> VisionTransformer:
     return model
 
 
-def word_of(folder: Path) -> str:
+def read_word(folder: Path) -> str:
     """Which model a preset folder holds; `"mixed"` if its files are of several."""
-    with open_source(Source.of(folder)) as opened:
+    with open_source(Source.parse(folder)) as opened:
         assert opened.preset is not None
         labels, provenance = opened.preset.class_names, opened.preset.provenance
         words = {labels[0], provenance["word"]}
@@ -72,7 +72,7 @@ def killed(action: Callable[[], object], rng: random.Random, longest: float) -> 
 
 def kill_saves(work: Path, count: int, rng: random.Random) -> Counter[str]:
     """Kills `save_to_preset` over a preset; what stands there is the old one or a new one."""
-    place, models = work / "preset", [model_of("a"), model_of("b")]
+    place, models = work / "preset", [make_model("a"), make_model("b")]
     models[0].save_to_preset(place)
     outcomes: Counter[str] = Counter()
 
@@ -85,7 +85,7 @@ def kill_saves(work: Path, count: int, rng: random.Random) -> Counter[str]:
         if not place.exists():
             outcomes["absent until the next save"] += 1
             models[0].save_to_preset(place)
-        word = word_of(place)
+        word = read_word(place)
         is_whole = word in "ab" and f"- word: {word}" in (place / "README.md").read_text()
         outcomes["whole" if is_whole else "mixed"] += 1
     models[0].save_to_preset(place)
@@ -127,7 +127,7 @@ def kill_downloads(work: Path, count: int, rng: random.Random) -> Counter[str]:
 
     def from_hub() -> None:
         close_session()  # a fork must not share the connection
-        with Source.of("hf://us/digits").open():
+        with Source.parse("hf://us/digits").open():
             pass
 
     def from_bucket() -> None:
@@ -161,7 +161,7 @@ def kill_embeddings(work: Path, count: int, rng: random.Random) -> Counter[str]:
     for k, image in enumerate(pixels):
         paths.append(work / f"{k:02}.png")
         Image.fromarray(image).save(paths[-1])
-    model, outcomes = model_of("a"), Counter[str]()
+    model, outcomes = make_model("a"), Counter[str]()
     embed(model, paths, work / "unbroken.npy", batch_size=2)
     for _ in range(count):
         killed(lambda: embed(model, paths, work / "x.npy", batch_size=2), rng, 0.3)
@@ -210,7 +210,7 @@ def kill_trainings(work: Path, count: int, rng: random.Random) -> Counter[str]:
 
     for _ in range(count):
         killed(train, rng, longest)
-        epoch = _epoch_of(place)
+        epoch = _read_epoch(place)
         if (place / "done").exists():
             compare()  # the next kill meets a new training
         elif epoch == long_training.EPOCHS:
@@ -223,7 +223,7 @@ def kill_trainings(work: Path, count: int, rng: random.Random) -> Counter[str]:
     return outcomes
 
 
-def _epoch_of(place: Path) -> int:
+def _read_epoch(place: Path) -> int:
     """How many epochs the state of a training has; 0 if there is none."""
     if not (place / "state.safetensors").exists():
         return 0
@@ -233,7 +233,7 @@ def _epoch_of(place: Path) -> int:
 
 def read_beside_writers(work: Path, seconds: float) -> Counter[str]:
     """Two processes save over one preset, eight read it."""
-    place, models = work / "preset", [model_of("a"), model_of("b")]
+    place, models = work / "preset", [make_model("a"), make_model("b")]
     models[0].save_to_preset(place)
     end = time.monotonic() + seconds
     outcomes: Counter[str] = Counter()
@@ -249,7 +249,7 @@ def read_beside_writers(work: Path, seconds: float) -> Counter[str]:
                             models[k].save_to_preset(place)
                             found["saved"] += 1
                         else:
-                            found["read" if word_of(place) in "ab" else "mixed"] += 1
+                            found["read" if read_word(place) in "ab" else "mixed"] += 1
                     except (KerasViTError, OSError) as error:
                         found[f"failed: {str(error)[:100]}"] += 1
                 os.write(write, repr(dict(found)).encode())

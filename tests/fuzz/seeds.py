@@ -170,10 +170,10 @@ def _build(reader: str, folder: Path) -> None:
 
         return save_file(facebook_arrays("hf_dinov2_model"), folder / "x.safetensors")
     if reader.startswith("keras_hub"):
-        from tests.checkpoints.keras_hub_backbones import backbone_of
+        from tests.checkpoints.keras_hub_backbones import make_backbone
 
         family = "CLIP" if "/clip" in reader else "SigLIP"
-        return backbone_of(family)[0].save_to_preset(str(folder))
+        return make_backbone(family)[0].save_to_preset(str(folder))
     import transformers
 
     from tests import torchvision_shim  # noqa: F401

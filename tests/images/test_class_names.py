@@ -40,13 +40,15 @@ def test_the_shipped_lists_equal_the_output_of_their_script():
     """`weights/make_labels.py` writes the files that are shipped."""
     folder = Path(str(distribution("timm").locate_file("timm/data/_info")))
     lines = (folder / "imagenet_synset_to_lemma.txt").read_text().splitlines()
-    name_of = dict(line.split("\t") for line in lines)
+    name_source = dict(line.split("\t") for line in lines)
     for word, file in (
         ("imagenet1k", "imagenet_synsets.txt"),
         ("imagenet21k", "imagenet21k_goog_synsets.txt"),
     ):
         identifiers = (folder / file).read_text().split()
-        assert class_names.expand(word) == tuple(name_of[identifier] for identifier in identifiers)
+        assert class_names.expand(word) == tuple(
+            name_source[identifier] for identifier in identifiers
+        )
 
 
 def test_configs_presets_and_keras_files_store_the_name_of_a_list(tmp_path):

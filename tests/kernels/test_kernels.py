@@ -9,7 +9,7 @@ import pytest
 
 from keras_vit import kernels
 from keras_vit.kernels import reference
-from tests.helpers import dtype_of, normal, numpy_of, output_and_gradients
+from tests.helpers import normal, output_and_gradients, read_dtype, to_numpy
 
 pytestmark = pytest.mark.usefixtures("full_compilation")
 
@@ -27,8 +27,8 @@ def value_and_gradients(function, arrays, dtype):
         return keras.ops.sum(keras.ops.cast(output, "float32") * weights), output
 
     output, gradients = output_and_gradients(weighted, inputs)
-    assert dtype_of(output) == dtype
-    return [numpy_of(tensor) for tensor in (output, *gradients)]
+    assert read_dtype(output) == dtype
+    return [to_numpy(tensor) for tensor in (output, *gradients)]
 
 
 def assert_equal(found, expected, tolerance):
@@ -43,14 +43,14 @@ def check(form, arrays, dtype):
     Args:
         form: a function from a module of operations to a function of the arrays.
     """
-    rounded = [numpy_of(keras.ops.convert_to_tensor(array, dtype=dtype)) for array in arrays]
+    rounded = [to_numpy(keras.ops.convert_to_tensor(array, dtype=dtype)) for array in arrays]
     found = value_and_gradients(form(kernels), arrays, dtype)
     expected = value_and_gradients(form(reference), rounded, "float32")
     assert_equal(found, expected, TOLERANCE[dtype])
     return expected
 
 
-def norm_of(module):
+def read_norm(module):
     return lambda x, gamma, beta: module.layer_norm(x, gamma, beta, 1e-6)
 
 
@@ -59,7 +59,7 @@ def norm_of(module):
 def test_layer_norm_equals_its_reference(shape, dtype):
     """Tokens and single vectors with a mean other than zero, against float32."""
     arrays = [2 + 3 * normal(*shape), 1 + normal(shape[-1], seed=1), normal(shape[-1], seed=2)]
-    check(norm_of, arrays, dtype)
+    check(read_norm, arrays, dtype)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -81,7 +81,7 @@ def test_attention_with_a_bias_equals_its_reference(bias, dtype):
     tensors = [keras.ops.convert_to_tensor(array, dtype=dtype) for array in arrays]
     with no_gradient():
         alone = kernels.attention(*tensors[:3], bias=keras.ops.cast(tensors[3], "float32"))
-    assert_equal([numpy_of(alone)], expected[:1], TOLERANCE[dtype])
+    assert_equal([to_numpy(alone)], expected[:1], TOLERANCE[dtype])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -98,9 +98,9 @@ def test_rotation_equals_its_reference(heads_of_table, neighbours, dtype):
     x, table = (keras.ops.convert_to_tensor(array, dtype=dtype) for array in arrays)
     with no_gradient():
         alone = of(kernels)(x, table)
-    assert_equal([numpy_of(alone)], expected[:1], TOLERANCE[dtype])
+    assert_equal([to_numpy(alone)], expected[:1], TOLERANCE[dtype])
     unchanged = keras.ops.convert_to_tensor(arrays[0], dtype=dtype)
-    np.testing.assert_array_equal(numpy_of(x), numpy_of(unchanged))
+    np.testing.assert_array_equal(to_numpy(x), to_numpy(unchanged))
 
 
 linear_shapes = pytest.mark.parametrize(
@@ -155,11 +155,11 @@ def test_gelu_equals_its_reference(shape, approximate, dtype, monkeypatch):
     numbers = np.concatenate([5 * normal(200), np.array([-100, -9, 0, 9, 100], "float32")])
     arrays = [np.resize(numbers, shape)]
     check(lambda forms: lambda x: forms.gelu(x, approximate), arrays, dtype)
-    alone = numpy_of(kernels.gelu(keras.ops.convert_to_tensor(arrays[0]), approximate))
-    want = numpy_of(reference.gelu(keras.ops.convert_to_tensor(arrays[0]), approximate))
+    alone = to_numpy(kernels.gelu(keras.ops.convert_to_tensor(arrays[0]), approximate))
+    want = to_numpy(reference.gelu(keras.ops.convert_to_tensor(arrays[0]), approximate))
     np.testing.assert_allclose(alone, want, atol=1e-6, rtol=1e-6)
     spent = keras.ops.convert_to_tensor(arrays[0].copy())
-    np.testing.assert_array_equal(numpy_of(kernels.gelu(spent, approximate)), alone)
+    np.testing.assert_array_equal(to_numpy(kernels.gelu(spent, approximate)), alone)
 
 
 def no_gradient():
@@ -248,7 +248,7 @@ def test_attention_with_a_bias_has_second_derivatives(bias):
 def test_the_gradient_of_a_constant_token_is_finite():
     """The variance is zero, so only epsilon is under the root."""
     arrays = [np.ones((1, 2, 8), "float32"), normal(8), normal(8, seed=1)]
-    for array in value_and_gradients(norm_of(kernels), arrays, "float32"):
+    for array in value_and_gradients(read_norm(kernels), arrays, "float32"):
         assert np.isfinite(array).all()
 
 
@@ -257,8 +257,8 @@ def test_uniform_draws_the_numbers_of_its_reference(seed):
     """Bit by bit; two draws from a seed generator agree too."""
     one, other = (keras.random.SeedGenerator(3) if seed is None else seed for _ in range(2))
     for _ in range(2):
-        found = numpy_of(kernels.uniform((5, 3), 0.3, one))
-        np.testing.assert_array_equal(found, numpy_of(reference.uniform((5, 3), 0.3, other)))
+        found = to_numpy(kernels.uniform((5, 3), 0.3, one))
+        np.testing.assert_array_equal(found, to_numpy(reference.uniform((5, 3), 0.3, other)))
         assert 0.1 < np.abs(found).max() <= 0.3
 
 
@@ -276,7 +276,7 @@ def test_a_weight_on_torch_has_the_value_that_a_scope_gives_it():
     assert kernels.tensor(weight) is weight.value
     assert float(kernels.tensor(doubled)) == 2
     with keras.src.backend.AutocastScope("float16"):
-        assert dtype_of(kernels.tensor(weight)) == "float16"
+        assert read_dtype(kernels.tensor(weight)) == "float16"
     with keras.StatelessScope([(weight, keras.ops.convert_to_tensor([3.0]))]):
         assert float(kernels.tensor(weight)) == 3
     with keras.device("meta"):

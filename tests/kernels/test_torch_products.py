@@ -14,10 +14,10 @@ from keras_vit.support.processor import Processor, products_of_torch
 from tests.helpers import (
     assert_close,
     normal,
-    numpy_of,
     random_tiny,
     randomise,
     skip_without_bfloat16,
+    to_numpy,
 )
 from tests.kernels.test_kernels import TOLERANCE, check_linear, linear_shapes
 
@@ -169,7 +169,7 @@ def test_a_product_with_its_gelu_equals_the_reference(
     shapes = [(2, 5, 6), (6, 7), (7,)]
     x, kernel, bias = (torch.from_numpy(normal(*s)).to(getattr(torch, dtype)) for s in shapes)
     bias = bias if use_bias else None
-    expected = numpy_of(reference.gelu(reference.linear(x, kernel, bias), approximate))
+    expected = to_numpy(reference.gelu(reference.linear(x, kernel, bias), approximate))
     with torch.no_grad():
         assert_close(linear_then_gelu(x, kernel, bias, approximate), expected, TOLERANCE[dtype])
     assert before_gelu == calls
@@ -200,9 +200,9 @@ def test_what_a_user_changed_is_not_fused_with_the_gelu(change, before_gelu):
     """The GELU of the layer's own output."""
     model = random_tiny()
     change(model.get_layer("block_0").mlp.dense_0)
-    expected = numpy_of(model(torch.from_numpy(IMAGES)).detach())  # by Keras
+    expected = to_numpy(model(torch.from_numpy(IMAGES)).detach())  # by Keras
     with torch.no_grad():
-        found = numpy_of(model(torch.from_numpy(IMAGES)))
+        found = to_numpy(model(torch.from_numpy(IMAGES)))
     assert not before_gelu
     assert_close(found, expected, 1e-6)
 
@@ -231,7 +231,7 @@ def model_step(model):
     output = model(torch.from_numpy(IMAGES), training=True)
     output.square().sum().backward()
     gradients = [weight.value.grad for weight in model.trainable_weights]
-    found = [numpy_of(x.detach()) for x in (output, *gradients) if x is not None]
+    found = [to_numpy(x.detach()) for x in (output, *gradients) if x is not None]
     model.zero_grad()
     return found
 
@@ -297,23 +297,23 @@ def test_every_transformation_of_torch_gives_the_gelu_of_torch(way, before_gelu,
     """oneDNN's pass with the GELU steps aside too."""
     x, k, b = (torch.from_numpy(normal(*s)) for s in ((3, 6), (6, 4), (4,)))
 
-    def gelu_of(x, k, b):
+    def apply_gelu(x, k, b):
         return linear_then_gelu(x, k, b, True)
 
     with torch.no_grad():
-        found = numpy_of(WAYS[way](gelu_of, x, k, b))
+        found = to_numpy(WAYS[way](apply_gelu, x, k, b))
         assert not before_gelu
         choose(monkeypatch, None, None)
-        assert_close(found, numpy_of(WAYS[way](gelu_of, x, k, b)), 1e-6)
+        assert_close(found, to_numpy(WAYS[way](apply_gelu, x, k, b)), 1e-6)
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_every_transformation_of_torch_gives_the_numbers_of_torch(way, onednn, monkeypatch):
     """oneDNN steps aside where torch needs its own operation."""
     x, k, b = (torch.from_numpy(normal(*s)) for s in ((3, 6), (6, 4), (4,)))
-    found = numpy_of(WAYS[way](kernels.linear, x, k, b).detach())
+    found = to_numpy(WAYS[way](kernels.linear, x, k, b).detach())
     choose(monkeypatch, None, None)
-    assert_close(found, numpy_of(WAYS[way](kernels.linear, x, k, b).detach()), 1e-6)
+    assert_close(found, to_numpy(WAYS[way](kernels.linear, x, k, b).detach()), 1e-6)
 
 
 def test_a_counter_of_flops_sees_every_product(onednn):
@@ -391,7 +391,7 @@ def test_canary_torch_rearranges_weights():
     kept = torch.ops.mkldnn._reorder_linear_weight(matrix)
     operation = torch_products._operation()
     found = operation(rows, kept, None, "none", [], "")
-    assert_close(numpy_of(found), numpy_of(rows @ matrix.T))
+    assert_close(to_numpy(found), to_numpy(rows @ matrix.T))
 
 
 def test_canary_torch_says_whether_a_transform_is_active():

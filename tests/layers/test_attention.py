@@ -10,12 +10,12 @@ from tests.helpers import (
     POLICIES,
     ROUNDING,
     assert_close,
-    dtype_of,
     normal,
-    numpy_of,
     randomise,
+    read_dtype,
+    read_weights,
     run,
-    weights_of,
+    to_numpy,
 )
 from tests.words import raises
 
@@ -32,7 +32,7 @@ def test_outputs_and_weights_equal_the_formulas(context):
     """Keys and values come from the input, or from a context of other tokens and width."""
     x = normal(2, 3, 8)
     layer = built(x, context)
-    others, w = x if context is None else context, weights_of(layer)
+    others, w = x if context is None else context, read_weights(layer)
     assert_close(run(layer, x, context), formulas.attention(x, others, w))
     weights = layer.attention_weights(x, context)
     assert_close(weights, formulas.attention_weights(x, others, w))
@@ -42,7 +42,7 @@ def test_a_bias_is_added_to_the_scores():
     """Before the softmax, also where the weights are formed."""
     x = normal(2, 6, 8)
     layer = built(x)
-    w = weights_of(layer)
+    w = read_weights(layer)
     bias = normal(1, 2, 6, 6, seed=2)
     plain = formulas.attention_weights(x, x, w)
     expected = plain * np.exp(bias)
@@ -66,7 +66,7 @@ def test_masked_tokens_do_not_influence_the_others(policy):
     found = run(layer, x, padded, mask=mask)
     alone = [run(layer, x[i : i + 1], context[i : i + 1, :n]) for i, n in enumerate(lengths)]
     assert_close(found, np.concatenate(alone), 1e-6 if policy == "float32" else ROUNDING[policy])
-    weights = numpy_of(layer.attention_weights(x, padded, mask=mask))
+    weights = to_numpy(layer.attention_weights(x, padded, mask=mask))
     assert (weights[0, :, :, 4:] == 0).all()
 
 
@@ -76,8 +76,8 @@ def test_softmax_is_float32_under_every_policy(policy):
     x = 0.3 * normal(1, 500, 8)
     layer = built(x, dtype=policy)
     weights = layer.attention_weights(x)
-    assert dtype_of(weights) == "float32"
-    sums = numpy_of(weights).sum(-1, dtype="float64")
+    assert read_dtype(weights) == "float32"
+    sums = to_numpy(weights).sum(-1, dtype="float64")
     np.testing.assert_allclose(sums, 1.0, rtol=0, atol=1e-6)
 
 
@@ -85,7 +85,7 @@ def test_dropout_falls_on_the_weights_and_not_on_the_output():
     """With a single token, each head's value is either doubled or dropped as a whole."""
     x = np.repeat(normal(1, 1, 8), 64, axis=0)
     layer = built(x, dropout_rate=0.5)
-    w = weights_of(layer)
+    w = read_weights(layer)
     value = np.einsum("m,mhd->hd", x[0, 0], w["value/kernel"]) + w["value/bias"]
     heads = np.einsum("hd,hdm->hm", value, w["out/kernel"])
     outcomes = np.array(

@@ -6,7 +6,7 @@ import pytest
 
 from keras_vit.errors import ConfigError
 from keras_vit.layers.dropout import Dropout
-from tests.helpers import numpy_of, run, tiny
+from tests.helpers import run, tiny, to_numpy
 
 RATES = dict.fromkeys(("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate"), 0.1)
 
@@ -21,7 +21,7 @@ def test_dropout_with_a_seed_drops_the_values_that_keras_drops():
         np.testing.assert_array_equal(run(layer, x, training=True), expected)
         again = Dropout.from_config(layer.get_config())
         np.testing.assert_array_equal(run(again, x, training=True), expected)
-    np.testing.assert_array_equal(numpy_of(Dropout(0.3)(x)), x)
+    np.testing.assert_array_equal(to_numpy(Dropout(0.3)(x)), x)
     with pytest.raises(ConfigError, match=r"rate must be in \[0, 1\], found 1.5"):
         Dropout(1.5)
 
@@ -42,5 +42,5 @@ def test_an_equal_model_loads_the_state_dict_of_a_model():
     first, second = tiny(**RATES), tiny(**RATES)
     images = np.ones((2, 16, 16, 3), "float32")
     second.load_state_dict(first.state_dict())
-    outputs = [numpy_of(model(images, training=True)) for model in (first, second)]
+    outputs = [to_numpy(model(images, training=True)) for model in (first, second)]
     np.testing.assert_array_equal(*outputs)

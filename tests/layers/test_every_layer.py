@@ -11,10 +11,10 @@ from tests.helpers import (
     POLICIES,
     ROUNDING,
     assert_close,
-    dtype_of,
-    numpy_of,
+    read_dtype,
     run,
     run_layer_test,
+    to_numpy,
 )
 from tests.layers.cases import CASES, IMAGE_CASES, RANDOM_CASES
 from tests.thorough import sample
@@ -77,7 +77,7 @@ def test_a_saved_model_that_holds_the_layer_gives_the_same_output(case, tmp_path
     model = keras.Model(inputs, layer(**inputs))
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(numpy_of(loaded(case.data())), numpy_of(model(case.data())))
+    np.testing.assert_array_equal(to_numpy(loaded(case.data())), to_numpy(model(case.data())))
 
 
 @most_cases
@@ -99,11 +99,11 @@ def test_one_graph_serves_every_size(case):
 def test_mixed_precision_only_rounds(case, policy):
     """Weights are float32; the output has the policy's dtype, and is that of float32, rounded."""
     layer = case.made(dtype=policy)
-    assert dtype_of(layer(**case.symbols(case.inputs))) == layer.compute_dtype
+    assert read_dtype(layer(**case.symbols(case.inputs))) == layer.compute_dtype
     output = layer(**case.data())
-    assert dtype_of(output) == layer.compute_dtype
-    assert {dtype_of(weight) for weight in layer.weights} <= {"float32"}
-    assert_close(numpy_of(output), numpy_of(case.made()(**case.data())), ROUNDING[policy])
+    assert read_dtype(output) == layer.compute_dtype
+    assert {read_dtype(weight) for weight in layer.weights} <= {"float32"}
+    assert_close(to_numpy(output), to_numpy(case.made()(**case.data())), ROUNDING[policy])
 
 
 @every_image_case
@@ -118,7 +118,7 @@ def test_channels_first_is_channels_last_transposed(case, policy):
     actual = run(first, np.moveaxis(images, -1, 1))
     if case.layer is not layers.PatchEmbedding:  # its output is tokens, not an image
         actual = np.moveaxis(actual, 1, -1)
-    assert_close(actual, numpy_of(last(images)), ROUNDING[policy] / 4)
+    assert_close(actual, to_numpy(last(images)), ROUNDING[policy] / 4)
 
 
 @every_image_case
@@ -140,7 +140,7 @@ def test_randomness_is_off_at_inference(case):
     rates = {name: 0.0 for name in case.arguments if name.endswith("rate")}
     still = case.made(**rates)
     assert not still.non_trainable_variables
-    expected = numpy_of(still(**case.data()))
+    expected = to_numpy(still(**case.data()))
     assert_close(still(**case.data(), training=True), expected)
     layer = case.made()
     for call in ({}, {"training": False}):
@@ -154,7 +154,7 @@ def test_the_global_seed_decides_every_draw(case):
     def draws(seed):
         keras.utils.set_random_seed(seed)
         layer = case.made()
-        return [numpy_of(layer(**case.data(), training=True)) for _ in range(2)]
+        return [to_numpy(layer(**case.data(), training=True)) for _ in range(2)]
 
     first, again, other = draws(1), draws(1), draws(2)
     np.testing.assert_array_equal(first, again)

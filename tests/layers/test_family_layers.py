@@ -9,7 +9,7 @@ from keras_vit.layers import (
     RMSNorm,
 )
 from tests import formulas
-from tests.helpers import assert_close, normal, numpy_of, randomise, run, weights_of
+from tests.helpers import assert_close, normal, randomise, read_weights, run, to_numpy
 
 
 def built(layer, *shapes):
@@ -22,7 +22,7 @@ def test_rms_norm_of_large_numbers_is_exact_in_16_bits():
     """The square of 300 overflows float16, so the norm squares in float32."""
     x = (300 + normal(2, 6, 8)).astype("float16")
     layer = built(RMSNorm(name="norm", dtype="float32"), x.shape)
-    gamma = {"norm/gamma": weights_of(layer)["gamma"]}
+    gamma = {"norm/gamma": read_weights(layer)["gamma"]}
     assert_close(layer(x), formulas.rms_norm(x.astype("float64"), gamma, "norm"), 1e-5)
 
 
@@ -32,9 +32,9 @@ def test_the_mask_token_replaces_masked_patches():
     layer = built(MaskToken(name="mask"), x.shape)
     np.testing.assert_array_equal(run(layer, x), x)
     masked = np.array([[True, False, False], [False, True, True]])
-    actual = numpy_of(layer(x, masked))
+    actual = to_numpy(layer(x, masked))
     np.testing.assert_array_equal(actual[~masked], x[~masked])
-    assert_close(actual[masked], np.repeat(weights_of(layer)["token"][0], 3, axis=0))
+    assert_close(actual[masked], np.repeat(read_weights(layer)["token"][0], 3, axis=0))
     assert layer.trainable_weights == []
 
 
@@ -42,7 +42,7 @@ def test_a_distilled_head_averages_the_logits_of_two_heads():
     """`both` returns the logits of each head, which training with a teacher needs."""
     x = normal(3, 2, 8)
     layer = built(DistilledHead(5, name="head"), x.shape)
-    w = weights_of(layer)
+    w = read_weights(layer)
     of_class = x[:, 0] @ w["class/kernel"] + w["class/bias"]
     of_distillation = x[:, 1] @ w["distillation/kernel"] + w["distillation/bias"]
     assert_close(run(layer, x), (of_class + of_distillation) / 2)

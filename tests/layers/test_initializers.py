@@ -6,7 +6,7 @@ import pytest
 
 from keras_vit.layers import LecunNormal, RandomNormal, XavierUniform, blank_weights
 from tests import golden
-from tests.helpers import dtype_of, numpy_of
+from tests.helpers import read_dtype, to_numpy
 from tests.words import through_json
 
 
@@ -21,7 +21,7 @@ from tests.words import through_json
 )
 def test_the_limit_counts_fans_of_the_flattened_kernel(shape, input_axes, fans):
     """Values are uniform in [-limit, limit], with limit = sqrt(6 / (fan_in + fan_out))."""
-    values = numpy_of(XavierUniform(input_axes, seed=0)(shape))
+    values = to_numpy(XavierUniform(input_axes, seed=0)(shape))
     limit = np.sqrt(6 / sum(fans))
     assert values.shape == shape
     assert 0.98 * limit < values.max() <= limit
@@ -36,7 +36,7 @@ def test_a_seed_repeats_the_values(seed):
     def draws(start):
         keras.utils.set_random_seed(start)
         initializer = XavierUniform(seed=seed if seed is None else seed + start)
-        return [numpy_of(initializer((4, 5))) for _ in range(2)]
+        return [to_numpy(initializer((4, 5))) for _ in range(2)]
 
     first, again, other = draws(5), draws(5), draws(6)
     np.testing.assert_array_equal(first, again)
@@ -50,8 +50,8 @@ def test_an_initialiser_is_rebuilt_and_gives_the_requested_dtype():
     revived = keras.saving.deserialize_keras_object(serialised)
     assert type(revived) is XavierUniform
     assert (revived.input_axes, revived.seed) == (2, 1)
-    assert dtype_of(revived((2, 2))) == "float32"
-    assert dtype_of(revived((2, 2), dtype="bfloat16")) == "bfloat16"
+    assert read_dtype(revived((2, 2))) == "float32"
+    assert read_dtype(revived((2, 2), dtype="bfloat16")) == "bfloat16"
 
 
 @pytest.mark.parametrize("initializer", [LecunNormal(), RandomNormal(stddev=0.1), XavierUniform()])
@@ -60,9 +60,9 @@ def test_inside_blank_weights_initialisers_give_zeros(initializer, dtype):
     """The zeros have the requested dtype; outside, the values are random again."""
     with blank_weights():
         blank = keras.ops.convert_to_tensor(initializer((4, 5), dtype=dtype))
-    assert dtype_of(blank) == dtype
-    assert not numpy_of(blank).any()
-    assert numpy_of(initializer((4, 5), dtype=dtype)).any()
+    assert read_dtype(blank) == dtype
+    assert not to_numpy(blank).any()
+    assert to_numpy(initializer((4, 5), dtype=dtype)).any()
 
 
 def test_loading_a_checkpoint_draws_no_random_numbers(monkeypatch):

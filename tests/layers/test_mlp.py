@@ -5,7 +5,7 @@ import pytest
 
 from keras_vit.layers import MLP
 from tests import formulas
-from tests.helpers import assert_close, normal, randomise, run, weights_of
+from tests.helpers import assert_close, normal, randomise, read_weights, run
 
 
 def built(x, **arguments):
@@ -20,7 +20,7 @@ def test_a_gated_mlp_multiplies_the_value_by_the_activated_gate(form):
     """W_1 (act(W_gate x) * W_value x)."""
     x = 2 * normal(2, 6, 8)
     layer = built(x, gate_activation=form)
-    w = weights_of(layer)
+    w = read_weights(layer)
     gate, value = (x @ w[f"{n}/kernel"] + w[f"{n}/bias"] for n in ("gate", "value"))
     expected = formulas.gelu(gate, form) * value @ w["dense_1/kernel"] + w["dense_1/bias"]
     assert_close(run(layer, x), expected, 2e-6)
@@ -31,7 +31,7 @@ def test_a_sub_norm_precedes_the_last_product(kind):
     """W_1 norm(gelu(W_0 x)), without biases."""
     x = 2 * normal(2, 6, 8)
     layer = built(x, sub_norm=kind, norm_epsilon=0.1, use_bias=False)
-    w = weights_of(layer)
+    w = read_weights(layer)
     hidden = formulas.gelu(x @ w["dense_0/kernel"], "tanh")
     norm = {"layer": formulas.layer_norm, "rms": formulas.rms_norm}[kind]
     assert_close(run(layer, x), norm(hidden, w, "sub_norm", 0.1) @ w["dense_1/kernel"], 2e-6)
@@ -41,7 +41,7 @@ def test_biases_start_near_zero():
     """Normal with a standard deviation of 1e-6, as in the reference."""
     layer = MLP(64, name="mlp")
     layer.build((None, 2, 64))
-    biases = [value for path, value in weights_of(layer).items() if path.endswith("bias")]
+    biases = [value for path, value in read_weights(layer).items() if path.endswith("bias")]
     assert all(5e-7 < bias.std() < 2e-6 for bias in biases)
 
 

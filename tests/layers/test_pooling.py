@@ -8,10 +8,10 @@ from keras_vit.layers import MAPHead, Pool
 from tests.helpers import (
     assert_close,
     normal,
-    numpy_of,
     randomise,
+    read_weights,
     run,
-    weights_of,
+    to_numpy,
 )
 from tests.words import raises
 
@@ -32,7 +32,7 @@ def test_masked_tokens_take_no_part_in_the_pooling(kind, skip):
 def test_a_mean_of_masked_tokens_alone_is_zero():
     """It is finite, as the rows that fill up a batch need."""
     x = normal(2, 5, 8)
-    assert not numpy_of(Pool("gap")(x, mask=np.zeros((2, 5), bool))).any()
+    assert not to_numpy(Pool("gap")(x, mask=np.zeros((2, 5), bool))).any()
 
 
 def test_an_unknown_kind_is_refused():
@@ -52,7 +52,7 @@ def test_map_head_starts_with_a_xavier_probe():
     """Uniform within sqrt(6 / (1 + hidden_size)), as in big_vision."""
     layer = MAPHead(2, 16, name="pool")
     layer.build((None, 2, 64))
-    probe = weights_of(layer)["probe"]
+    probe = read_weights(layer)["probe"]
     limit = np.sqrt(6 / (1 + 64))
     assert probe.shape == (1, 1, 64)
     assert 0.9 * limit < np.abs(probe).max() <= limit

@@ -8,7 +8,7 @@ from keras_vit.errors import ConfigError
 from keras_vit.layers import AddPositionEmbs
 from keras_vit.models.config import POSITION_RESIZES
 from tests import formulas
-from tests.helpers import ROUNDING, assert_close, normal, randomise, run, weights_of
+from tests.helpers import ROUNDING, assert_close, normal, randomise, read_weights, run
 from tests.thorough import sample
 from tests.words import raises
 
@@ -51,7 +51,7 @@ def test_embeddings_are_resized_to_another_grid(resize, target):
     """Each method equals a resize of scipy, torch or JAX."""
     source = (3, 4)
     layer = built(source, resize=resize)
-    embedding = weights_of(layer)["embedding"][0]
+    embedding = read_weights(layer)["embedding"][0]
     expected = RESIZES[resize](embedding, source, target)
     assert_close(run(layer, zeros(target), patches=patches(target))[0], expected, 2e-6)
 
@@ -60,7 +60,7 @@ def test_embeddings_for_the_layers_own_grid_are_not_resized():
     """The output is the stored embeddings, bit by bit."""
     layer = built((2, 3))
     actual = run(layer, zeros((2, 3)), patches=patches((2, 3)))
-    np.testing.assert_array_equal(actual, weights_of(layer)["embedding"].astype("float32"))
+    np.testing.assert_array_equal(actual, read_weights(layer)["embedding"].astype("float32"))
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
@@ -68,7 +68,7 @@ def test_a_resize_under_a_mixed_policy_only_rounds(policy):
     """From 14 to 37 rows: the interpolation weights need more than 16 bits."""
     source, target = (14, 2), (37, 2)
     layer = built(source, dtype=policy)
-    embedding = weights_of(layer)["embedding"][0]
+    embedding = read_weights(layer)["embedding"][0]
     actual = layer(zeros(target), patches=patches(target))[0]
     assert_close(actual, formulas.zoom(embedding, source, target), ROUNDING[policy] / 4)
 
@@ -124,7 +124,7 @@ def test_without_a_grid_the_layer_infers_the_grid(class_token, shapes, grid):
     layer = AddPositionEmbs(class_token=class_token, name="position_embedding")
     layer.build(*shapes)
     assert layer.grid == grid
-    assert weights_of(layer)["embedding"].shape == (1, *shapes[0][1:])
+    assert read_weights(layer)["embedding"].shape == (1, *shapes[0][1:])
 
 
 @pytest.mark.parametrize(

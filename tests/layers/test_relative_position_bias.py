@@ -8,7 +8,7 @@ from keras_vit.errors import ConfigError
 from keras_vit.explanation import attention_maps
 from keras_vit.layers.relative_position_bias import RelativePositionBias
 from keras_vit.models.inference import run
-from tests.helpers import assert_close, normal, numpy_of, random_tiny, randomise, tiny
+from tests.helpers import assert_close, normal, random_tiny, randomise, tiny, to_numpy
 from tests.words import raises
 
 
@@ -36,8 +36,8 @@ def test_each_distance_has_a_row_of_the_table(rows, columns, prefix):
     layer = RelativePositionBias(3, (rows, columns), prefix)
     layer.build(tokens.shape)
     randomise(layer)
-    expected = by_loops(numpy_of(layer.table), rows, columns, prefix)
-    np.testing.assert_array_equal(numpy_of(layer(tokens)), expected)
+    expected = by_loops(to_numpy(layer.table), rows, columns, prefix)
+    np.testing.assert_array_equal(to_numpy(layer(tokens)), expected)
     assert layer.compute_output_shape(tokens.shape) == expected.shape
 
 
@@ -56,7 +56,7 @@ def test_attention_weights_of_a_model_include_the_bias(kind):
     values = run(model, images, names)
     block = model.get_layer("block_1")
     bias = {"bias": values["relative_position_bias"]} if kind == "shared" else {}
-    expected = numpy_of(block.attention_weights(values["block_1/input"], **bias))
+    expected = to_numpy(block.attention_weights(values["block_1/input"], **bias))
     assert_close(values["block_1/attention"], expected)
     assert_close(attention_maps(model, images, prepared=True)[1], expected)
     layer = model.get_layer("relative_position_bias") if kind == "shared" else block.bias_layer

@@ -11,12 +11,12 @@ from tests.helpers import (
     POLICIES,
     ROUNDING,
     assert_close,
-    dtype_of,
     normal,
-    numpy_of,
     randomise,
+    read_dtype,
+    read_weights,
     run,
-    weights_of,
+    to_numpy,
 )
 
 FORMS = [("std_plus_epsilon", 1e-5), ("sqrt_var_plus_epsilon", 1e-8)]
@@ -43,7 +43,7 @@ def test_std_conv_equals_the_formula(form, epsilon, strides, sides):
     """The kernel is standardised per filter, the padding is SAME on odd and even sides."""
     images = normal(2, *sides, 3)
     layer = built(StdConv2D, images, 4, 3, strides, form=form, epsilon=epsilon)
-    kernel = formulas.standardise(weights_of(layer)["kernel"], form, epsilon)
+    kernel = formulas.standardise(read_weights(layer)["kernel"], form, epsilon)
     assert_close(run(layer, images), formulas.conv(images, kernel, strides))
 
 
@@ -54,8 +54,8 @@ def test_the_forms_of_standardisation_differ_where_kernels_are_small():
     for form in ("std_plus_epsilon", "sqrt_var_plus_epsilon"):
         layer = built(StdConv2D, images, 4, 3, form=form, epsilon=1e-5)
         layer.kernel.assign(1e-4 * normal(3, 3, 3, 4))
-        actual = numpy_of(layer.standardised_kernel())
-        assert_close(actual, formulas.standardise(weights_of(layer)["kernel"], form, 1e-5))
+        actual = to_numpy(layer.standardised_kernel())
+        assert_close(actual, formulas.standardise(read_weights(layer)["kernel"], form, 1e-5))
         kernels.append(actual)
     assert abs(kernels[0].std() - 1 / 1.1) < 0.01
     assert kernels[1].std() < 0.05
@@ -67,8 +67,8 @@ def test_kernels_are_standardised_in_float32(policy):
     images = normal(2, 5, 5, 3)
     layer = built(StdConv2D, images, 4, 3, dtype=policy)
     layer.kernel.assign(100 + 0.05 * normal(3, 3, 3, 4))
-    kernel = formulas.standardise(weights_of(layer)["kernel"], "std_plus_epsilon", 1e-5)
-    assert dtype_of(layer.standardised_kernel()) == "float32"
+    kernel = formulas.standardise(read_weights(layer)["kernel"], "std_plus_epsilon", 1e-5)
+    assert read_dtype(layer.standardised_kernel()) == "float32"
     assert_close(run(layer, images), formulas.conv(images, kernel, 1), ROUNDING[policy])
 
 
@@ -77,7 +77,7 @@ def test_a_bottleneck_unit_equals_the_formula(strides, sides):
     """Post-activation; the 3x3 convolution and the projected shortcut have the stride."""
     images = normal(2, *sides, 16)
     unit = built(BottleneckUnit, images, 32, strides)
-    w = weights_of(unit)
+    w = read_weights(unit)
     x = np.maximum(conv_norm(images, w, 1, "1"), 0)
     x = np.maximum(conv_norm(x, w, strides, "2"), 0)
     x = conv_norm(x, w, 1, "3") + conv_norm(images, w, strides, "_proj")
@@ -89,7 +89,7 @@ def test_a_new_unit_passes_its_shortcut_through():
     images = normal(1, 4, 4, 128)
     unit = BottleneckUnit(32, data_format="channels_last", name="layer")
     np.testing.assert_array_equal(run(unit, images), np.maximum(images, 0))
-    w = weights_of(unit)
+    w = read_weights(unit)
     assert not w["norm3/gamma"].any()
     assert (w["norm1/gamma"] == 1).all()
     assert (w["norm2/gamma"] == 1).all()
@@ -104,7 +104,7 @@ def test_the_root_equals_the_formula_for_large_images(sides, policy):
     """
     images = 1000 * normal(2, *sides, 3)
     root = built(ResNetRoot, images, 64, dtype=policy)
-    x = np.maximum(conv_norm(images, weights_of(root), 2), 0)
+    x = np.maximum(conv_norm(images, read_weights(root), 2), 0)
     tolerance = 2e-6 if policy == "float32" else ROUNDING[policy]
     assert_close(run(root, images), formulas.max_pool(x, 3, 2), tolerance)
 
@@ -119,9 +119,9 @@ def test_norms_are_float32(policy):
         norm = getattr(layer, name)
         x = 20 + normal(2, 5, 3, norm.gamma.shape[0])  # 16 bits resolve 20 in 1/64 or 1/8
         normed = norm(x)
-        assert dtype_of(normed) == "float32"
+        assert read_dtype(normed) == "float32"
         assert_close(
-            normed, formulas.group_norm(x.astype("float64"), weights_of(layer), name), 5e-4
+            normed, formulas.group_norm(x.astype("float64"), read_weights(layer), name), 5e-4
         )
 
 
@@ -133,7 +133,7 @@ def test_the_statistics_of_a_group_norm_are_as_exact_as_float32_allows():
     groups = images.astype("float64").reshape(-1, 32, 2)
     centred = groups - groups.mean((0, 2), keepdims=True)
     expected = centred / np.sqrt((centred**2).mean((0, 2), keepdims=True) + 1e-5)
-    actual = numpy_of(layer(images)).reshape(-1, 32, 2)
+    actual = to_numpy(layer(images)).reshape(-1, 32, 2)
     # The slope of the difference on the value is the relative error of the deviation.
     slopes = ((actual - expected) * expected).mean((0, 2)) / (expected**2).mean((0, 2))
     assert np.abs(slopes).max() < 6e-7

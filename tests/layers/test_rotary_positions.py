@@ -8,7 +8,7 @@ from keras_vit import kernels
 from keras_vit.errors import ConfigError
 from keras_vit.layers import Attention, MixedFrequencies, RotaryPositions
 from tests import formulas
-from tests.helpers import assert_close, normal, numpy_of
+from tests.helpers import assert_close, normal, to_numpy
 from tests.words import raises
 
 ROWS, COLUMNS, HEAD_DIM = 3, 5, 8
@@ -40,7 +40,7 @@ def test_a_table_rotates_pairs_of_channels_by_the_angles_of_their_patch(rope):
 
 def test_mixed_frequencies_start_as_rotated_axial_frequencies():
     """The two halves of a head have the axial magnitudes, in directions at right angles."""
-    first, second = numpy_of(MixedFrequencies(theta=10.0, seed=0)((2, 3, 4)))
+    first, second = to_numpy(MixedFrequencies(theta=10.0, seed=0)((2, 3, 4)))
     sizes = np.hypot(first, second)
     np.testing.assert_allclose(sizes, np.tile(10.0 ** -np.array([0, 0.5, 0, 0.5]), (3, 1)), 1e-5)
     dot = first[:, :2] * first[:, 2:] + second[:, :2] * second[:, 2:]

@@ -9,13 +9,13 @@ from tests import formulas
 from tests.helpers import (
     MIXED_POLICIES,
     assert_close,
-    dtype_of,
     normal,
-    numpy_of,
     output_and_gradients,
     randomise,
+    read_dtype,
+    read_weights,
     run,
-    weights_of,
+    to_numpy,
 )
 
 
@@ -33,8 +33,8 @@ def test_norms_are_float32(policy):
     x = 300 + normal(2, 6, 8)  # 16 bits resolve 300 in steps of 0.25 or 2
     for name in ("attention_norm", "mlp_norm"):
         found = getattr(block, name)(x)
-        assert dtype_of(found) == "float32"
-        expected = formulas.layer_norm(x.astype("float64"), weights_of(block), name)
+        assert read_dtype(found) == "float32"
+        expected = formulas.layer_norm(x.astype("float64"), read_weights(block), name)
         assert_close(found, expected, 1e-4)
 
 
@@ -51,7 +51,7 @@ def test_stochastic_depth_skips_each_branch_independently():
     """Of 64 equal examples, some skip no branch, some either branch, and some both."""
     x = np.repeat(normal(1, 6, 8), 64, axis=0)
     block = built(x, stochastic_depth_rate=0.5)
-    w = weights_of(block)
+    w = read_weights(block)
     outcomes = []
     for first in (0, 2):
         y = formulas.layer_norm(x[:1], w, "attention_norm")
@@ -89,7 +89,7 @@ def step(block, x, bias, mask):
 
     inputs = [keras.ops.convert_to_tensor(array) for array in (x, bias)]
     output, gradients = output_and_gradients(loss, inputs)
-    return [numpy_of(tensor) for tensor in (output, *gradients)]
+    return [to_numpy(tensor) for tensor in (output, *gradients)]
 
 
 @keras.saving.register_keras_serializable("tests")
@@ -109,11 +109,11 @@ def test_a_layer_gives_the_bias_of_its_block():
     x = normal(2, 6, 8)
     block = built(x, attention_bias=keras.layers.serialize(Table(name="own")))
     assert [weight.path for weight in block.bias_layer.weights] == ["block/own/table"]
-    table = numpy_of(block.bias_layer.table)
+    table = to_numpy(block.bias_layer.table)
     plain = built(x)
     plain.set_weights([w for w in block.get_weights() if w.shape != table.shape])
     assert_close(run(block, x), run(plain, x, bias=table))
-    weights = numpy_of(plain.attention_weights(x, bias=table))
+    weights = to_numpy(plain.attention_weights(x, bias=table))
     assert_close(block.attention_weights(x), weights)
     again = TransformerBlock.from_config(block.get_config())
     again.build(x.shape)

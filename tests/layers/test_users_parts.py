@@ -9,11 +9,11 @@ from keras_vit.layers.dense import Dense, EinsumDense
 from tests.helpers import (
     MIXED_POLICIES,
     assert_close,
-    dtype_of,
     normal,
-    numpy_of,
     one_graph,
     random_tiny,
+    read_dtype,
+    to_numpy,
 )
 
 IMAGES = normal(2, 16, 16, 3)
@@ -48,7 +48,7 @@ def doubled(cls):
     return Doubled
 
 
-def part_of(model, path):
+def find_part(model, path):
     """The layer that holds a part of the first block, such as "mlp/dense_0", and its attribute."""
     *holders, name = path.split("/")
     holder = model.get_layer("block_0")
@@ -59,7 +59,7 @@ def part_of(model, path):
 
 def replace(model, path, other):
     """Replaces a part of the first block by another layer."""
-    holder, name = part_of(model, path)
+    holder, name = find_part(model, path)
     holder._tracker.unlock()  # Keras locks a layer once it is built
     setattr(holder, name, other)
 
@@ -81,11 +81,11 @@ def test_a_replaced_part_is_called(model, path, cls):
 
     Keras's calibration for GPTQ replaces the `call` of an instance to record its inputs.
     """
-    holder, name = part_of(model, path)
+    holder, name = find_part(model, path)
     part = getattr(holder, name)
-    before, call = numpy_of(model(IMAGES)), part.call
+    before, call = to_numpy(model(IMAGES)), part.call
     part.call = lambda *inputs, **arguments: 2 * call(*inputs, **arguments)
-    patched = numpy_of(model(IMAGES))
+    patched = to_numpy(model(IMAGES))
     assert np.abs(patched - before).max() > 1e-3
     part.call = call
     other = doubled(cls).from_config(part.get_config())
@@ -122,7 +122,7 @@ def test_a_changed_activation_or_class_is_applied(change, model, monkeypatch):
         monkeypatch.setattr(Dense, "call", lambda self, x, training=None: 0 * original(self, x))
     tokens = normal(2, 5, 16)
     branch = block.attention(block.attention_norm(tokens))
-    assert_close(block(tokens), numpy_of(branch) + tokens)
+    assert_close(block(tokens), to_numpy(branch) + tokens)
 
 
 def test_an_activity_regularizer_of_a_part_adds_a_loss(model):
@@ -136,7 +136,7 @@ def test_an_activity_regularizer_of_a_part_adds_a_loss(model):
     call = dense.call
     dense.call = lambda *inputs, **arguments: seen.append(call(*inputs, **arguments)) or seen[0]
     model(IMAGES)
-    assert_close(loss, np.array(0.5 * np.square(numpy_of(seen[0])).sum() / len(IMAGES)))
+    assert_close(loss, np.array(0.5 * np.square(to_numpy(seen[0])).sum() / len(IMAGES)))
     assert block.losses
 
 
@@ -147,7 +147,7 @@ def test_a_part_that_torch_compiled_is_called(model):
     import torch
 
     graphs = []
-    expected = numpy_of(model(IMAGES))
+    expected = to_numpy(model(IMAGES))
     dense = model.get_layer("block_0").mlp.dense_1
     dense.compile(backend=lambda graph, inputs: graphs.append(graph) or graph.forward)
     with torch.no_grad():
@@ -159,17 +159,17 @@ def test_a_part_that_torch_compiled_is_called(model):
 @pytest.mark.parametrize("path", [*PARTS, ""])
 def test_torch_forward_hooks_change_the_outputs(model, path):
     """On a block and on each of its parts; once a hook is removed, the logits are as before."""
-    holder, name = part_of(model, path) if path else (model, "")
+    holder, name = find_part(model, path) if path else (model, "")
     part = getattr(holder, name) if path else model.get_layer("block_0")
-    before = numpy_of(model(IMAGES))
+    before = to_numpy(model(IMAGES))
     for register in (
         lambda: part.register_forward_hook(lambda module, inputs, output: output * output),
         lambda: part.register_forward_pre_hook(lambda module, inputs: (inputs[0] * inputs[0],)),
     ):
         handle = register()
-        assert np.abs(numpy_of(model(IMAGES)) - before).max() > 1e-4
+        assert np.abs(to_numpy(model(IMAGES)) - before).max() > 1e-4
         handle.remove()
-        np.testing.assert_array_equal(numpy_of(model(IMAGES)), before)
+        np.testing.assert_array_equal(to_numpy(model(IMAGES)), before)
 
 
 ASSEMBLIES = {
@@ -228,7 +228,7 @@ def test_torch_global_and_backward_hooks_are_called(model):
 @pytest.mark.parametrize("make", [lambda x: x, lambda x: [x], lambda x: {"images": x}])
 def test_inputs_are_taken_as_by_every_functional_model(model, make):
     """An array of any type, or a list or dict with one; another shape is refused."""
-    expected = numpy_of(model(np.round(IMAGES)))
+    expected = to_numpy(model(np.round(IMAGES)))
     assert_close(model(make(np.round(IMAGES).astype("int32"))), expected)
     with pytest.raises(ValueError, match="expected shape=\\(None, 16, 16, 3\\)"):
         model(make(IMAGES[:, :8]))
@@ -264,10 +264,10 @@ def test_parts_compute_what_keras_computes(policy, name, arguments):
     part.set_weights([normal(*weight.shape, seed=1) for weight in part.weights])
     keras_layer.set_weights(part.get_weights())
     actual, expected = part(x), keras_layer(x)
-    assert dtype_of(actual) == dtype_of(expected)
+    assert read_dtype(actual) == read_dtype(expected)
     tolerance = 1e-6 if policy == "float32" else 2e-2
     np.testing.assert_allclose(
-        numpy_of(actual), numpy_of(expected), rtol=tolerance, atol=10 * tolerance
+        to_numpy(actual), to_numpy(expected), rtol=tolerance, atol=10 * tolerance
     )
 
 
@@ -276,17 +276,17 @@ def test_a_norm_built_for_vectors_normalises_the_last_axis_of_tokens():
     norm, tokens = layers.LayerNorm(), normal(2, 8, 8)
     norm.build((2, 8))
     expected = keras.layers.LayerNormalization()(tokens)
-    assert_close(norm(tokens), numpy_of(expected))
+    assert_close(norm(tokens), to_numpy(expected))
 
 
 def test_lora_is_part_of_the_kernel(model):
     """The product of the LoRA matrices changes the logits; the kernel is no longer trainable."""
     for part in (model.get_layer("block_0").mlp.dense_0, model.get_layer("block_0").attention.out):
-        before = numpy_of(model(IMAGES))
+        before = to_numpy(model(IMAGES))
         part.enable_lora(2)
-        np.testing.assert_allclose(numpy_of(model(IMAGES)), before, atol=1e-6)
+        np.testing.assert_allclose(to_numpy(model(IMAGES)), before, atol=1e-6)
         part.lora_kernel_b.assign(normal(*part.lora_kernel_b.shape, seed=3))
-        assert np.abs(numpy_of(model(IMAGES)) - before).max() > 1e-3
+        assert np.abs(to_numpy(model(IMAGES)) - before).max() > 1e-3
     assert all("lora" in w.path or "bias" in w.path for w in part.trainable_weights)
 
 

@@ -189,9 +189,9 @@ def test_feature_map_grid_and_remainder_follow_from_the_image_size(
 ):
     """Of plain and hybrid models, at even and odd sizes."""
     made = config(**{"image_size": None, **fields})
-    assert made.feature_map_of(size) == feature_map
-    assert made.grid_of(size) == grid
-    assert made.remainder_of(size) == rest
+    assert made.compute_feature_map(size) == feature_map
+    assert made.compute_grid(size) == grid
+    assert made.compute_remainder(size) == rest
 
 
 def test_an_any_size_config_starts_at_the_grid_of_224_pixels():

@@ -26,7 +26,7 @@ TIMM = {"vit_ti16": 1.1, "vit_s16": 4.3, "vit_b16": 16.9, "vit_b32": 4.4, "vit_l
 """Billions of multiply-adds at 224 pixels by timm's model cards, without attention's products."""
 
 
-def config_of(name):
+def make_config(name):
     """A variant of the paper; table 6 has one hybrid of which no weights were published."""
     if name == "r50_vit_b32":
         return (
@@ -40,7 +40,7 @@ def config_of(name):
 @pytest.mark.parametrize(("name", "epochs"), PAPER)
 def test_pretraining_costs_equal_table_6(name, epochs):
     """Within 1.5 %: the table is rounded, and JFT-300M has about 303 million images."""
-    config = config_of(name).replace(num_classes=18_291)
+    config = make_config(name).replace(num_classes=18_291)
     actual = flops(config).training * JFT_IMAGES * epochs / 1e18
     assert abs(actual / PAPER[name, epochs] - 1) < 0.015, actual
 

@@ -7,7 +7,7 @@ from safetensors.numpy import save_file
 
 from keras_vit import VisionTransformer
 from keras_vit.errors import ConfigError
-from tests.helpers import assert_close, normal, numpy_of, random_tiny
+from tests.helpers import assert_close, normal, random_tiny, to_numpy
 from tests.live import torch, transformers
 
 SIZES = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2}
@@ -87,7 +87,7 @@ def test_several_texts_of_a_class_are_averaged_as_unit_vectors(form, tmp_path):
     ours = model.head_from_embeddings(given, labels, scale=3.0, bias=0.5)
     assert ours.class_names == ("a", "b", "c")
     images = normal(2, 16, 16, 3)
-    image = numpy_of(model(images, stages=["pre_logits"])["pre_logits"])
+    image = to_numpy(model(images, stages=["pre_logits"])["pre_logits"])
     image /= np.linalg.norm(image, axis=-1, keepdims=True)
     assert_close(ours(images), 3 * image @ means.T + 0.5, 1e-5)
 

@@ -7,7 +7,7 @@ from safetensors.numpy import save_file
 
 from keras_vit import VisionTransformer
 from keras_vit.errors import CheckpointError, ConfigError
-from tests.helpers import assert_close, normal, numpy_of, random_tiny
+from tests.helpers import assert_close, normal, random_tiny, to_numpy
 
 IMAGES = normal(2, 16, 16, 3)
 NAMES = ("a", "b", "c")
@@ -24,20 +24,20 @@ def test_a_functional_head_comes_back_with_classify_and_presets(tmp_path):
     plain.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     plain.train_on_batch(IMAGES, np.array([0, 2]))
     classifier = model.with_head(head, class_names=NAMES)
-    assert_close(classifier(IMAGES), numpy_of(plain(IMAGES)))
+    assert_close(classifier(IMAGES), to_numpy(plain(IMAGES)))
     answer = classifier.classify(np.zeros((16, 16, 3), "uint8"), top=3)[0]
     assert {label for label, _ in answer} == set(NAMES)
     classifier.save_to_preset(tmp_path / "preset")
     loaded = VisionTransformer.from_preset(tmp_path / "preset")
     assert loaded.class_names == NAMES
-    np.testing.assert_array_equal(numpy_of(loaded(IMAGES)), numpy_of(classifier(IMAGES)))
+    np.testing.assert_array_equal(to_numpy(loaded(IMAGES)), to_numpy(classifier(IMAGES)))
 
 
 @pytest.mark.parametrize("options", [{"activation": "softmax"}, {"use_bias": False}])
 def test_activation_and_missing_bias_of_a_head_are_kept(options):
     """A softmax becomes `classifier_activation`; without a bias the bias is zero."""
     model, head = random_tiny(), keras.layers.Dense(3, **options)
-    expected = numpy_of(functional(model, head)(IMAGES))
+    expected = to_numpy(functional(model, head)(IMAGES))
     classifier = model.with_head(head)
     assert_close(classifier(IMAGES), expected)
     assert classifier.config.classifier_activation == options.get("activation")
@@ -50,13 +50,13 @@ def test_a_new_head_takes_no_setting_of_the_old_one():
     words = random_tiny().head_from_embeddings(normal(3, 16), NAMES, scale=2.0)
     words.thresholds = 0.3
     head = keras.layers.Dense(2)
-    expected = numpy_of(functional(words, head)(IMAGES))
+    expected = to_numpy(functional(words, head)(IMAGES))
     copy = words.with_head(head)
     assert_close(copy(IMAGES), expected)
     assert copy.thresholds is None
     probe = linear_probe(normal(6, 16), [0, 1] * 3, l2=1.0)
     classifier = probe.build_classifier(words)
-    features = numpy_of(words(IMAGES, stages=["pre_logits"])["pre_logits"])
+    features = to_numpy(words(IMAGES, stages=["pre_logits"])["pre_logits"])
     assert_close(classifier(IMAGES), features @ probe.kernel + probe.bias)
     assert classifier.thresholds is None
 
@@ -64,10 +64,10 @@ def test_a_new_head_takes_no_setting_of_the_old_one():
 def test_the_copy_shares_no_weight_with_the_model():
     """Training the copy does not change the model."""
     model, head = random_tiny(), keras.layers.Dense(3)
-    before = numpy_of(functional(model, head)(IMAGES))
+    before = to_numpy(functional(model, head)(IMAGES))
     copy = model.with_head(head)
     copy.set_weights([np.zeros_like(weight) for weight in copy.get_weights()])
-    np.testing.assert_array_equal(numpy_of(functional(model, head)(IMAGES)), before)
+    np.testing.assert_array_equal(to_numpy(functional(model, head)(IMAGES)), before)
 
 
 @pytest.mark.parametrize(
@@ -143,9 +143,9 @@ def test_a_head_of_four_blocks_reads_their_class_tokens(fields, tmp_path):
 def test_every_class_token_of_a_head_learns():
     model = random_tiny(num_layers=3, pooling="token_and_mean", class_token_blocks=2)
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    before = numpy_of(model.get_layer("head").kernel)
+    before = to_numpy(model.get_layer("head").kernel)
     model.train_on_batch(IMAGES, np.array([0, 2]))
-    moved = np.abs(numpy_of(model.get_layer("head").kernel) - before).reshape(3, 16, -1)
+    moved = np.abs(to_numpy(model.get_layer("head").kernel) - before).reshape(3, 16, -1)
     assert (moved.max(axis=(1, 2)) > 0).all()
 
 

@@ -11,7 +11,7 @@ import keras_vit
 from keras_vit.errors import ConfigError
 from keras_vit.explanation import attention_maps, read_tokens
 from keras_vit.models.image_checks import refusal
-from tests.helpers import normal, numpy_of, random_tiny, tiny
+from tests.helpers import normal, random_tiny, tiny, to_numpy
 from tests.words import raises
 
 FUNCTIONS = {
@@ -82,7 +82,7 @@ def test_shapes_that_keras_completes_are_accepted():
     """Grey images without a channel axis, unknown sizes, and a dict of images."""
     grey = tiny(channels=1)
     images = normal(2, 16, 16)
-    np.testing.assert_array_equal(*(numpy_of(grey(x)) for x in (images, images[..., None])))
+    np.testing.assert_array_equal(*(to_numpy(grey(x)) for x in (images, images[..., None])))
     assert refusal((None, None, None, 3), tiny().config, "channels_last") is None
     assert tiny()({"images": normal(2, 16, 16, 3)}).shape == (2, 5)
 

@@ -6,7 +6,7 @@ import pytest
 
 from keras_vit.models.inference import run
 from keras_vit.support.processor import Processor
-from tests.helpers import assert_close, normal, numpy_of, random_tiny, skip_without_bfloat16
+from tests.helpers import assert_close, normal, random_tiny, skip_without_bfloat16, to_numpy
 
 pytestmark = pytest.mark.on_one_backend("torch")
 if keras.backend.backend() == "torch":
@@ -59,7 +59,7 @@ def tolerance(model):
 
 def check(model):
     """`model(images)` with gradients is Keras's own call of every layer."""
-    assert_close(run(model, IMAGES), numpy_of(model(IMAGES)), tolerance(model))
+    assert_close(run(model, IMAGES), to_numpy(model(IMAGES)), tolerance(model))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -8,7 +8,7 @@ from scipy.special import log_softmax, softmax
 from keras_vit.errors import ConfigError
 from keras_vit.models.losses import FirstLoss, losses_of_head
 from keras_vit.training import AugregRecipe, TransferRecipe
-from tests.helpers import normal, numpy_of, random_tiny, tiny
+from tests.helpers import normal, random_tiny, tiny, to_numpy
 
 IMAGES, LABELS = normal(8, 16, 16, 3), np.arange(8) % 5
 TYPED = (
@@ -48,7 +48,7 @@ def test_a_model_compiled_with_it_evaluates_from_logits(tmp_path):
         model.compile(
             "sgd", "sparse_categorical_crossentropy", metrics=["accuracy", "crossentropy"]
         )
-    logits = numpy_of(model(IMAGES))
+    logits = to_numpy(model(IMAGES))
     actual = model.evaluate(IMAGES, LABELS, verbose=0, return_dict=True)
     np.testing.assert_allclose(actual["loss"], true_loss(logits), rtol=1e-5)
     np.testing.assert_allclose(actual["crossentropy"], true_loss(logits), rtol=1e-5)
@@ -103,7 +103,7 @@ def test_a_model_of_one_class_has_a_binary_accuracy():
     """The threshold is 0, because the model returns logits."""
     model = random_tiny(num_classes=1)
     model.compile("sgd", "auto", metrics=["accuracy"])
-    logits, labels = numpy_of(model(IMAGES))[:, 0], np.arange(8) % 2
+    logits, labels = to_numpy(model(IMAGES))[:, 0], np.arange(8) % 2
     actual = model.evaluate(IMAGES, labels[:, None], verbose=0, return_dict=True)
     np.testing.assert_allclose(actual["accuracy"], ((logits > 0) == labels).mean())
 
@@ -115,8 +115,8 @@ def test_a_model_with_softmax_returns_probabilities():
     plain = random_tiny()
     model = VisionTransformer(plain.config, classifier_activation="softmax")
     model.set_weights(plain.get_weights())
-    want = softmax(numpy_of(plain(IMAGES)), axis=1)
-    np.testing.assert_allclose(numpy_of(model(IMAGES)), want, rtol=1e-5)
+    want = softmax(to_numpy(plain(IMAGES)), axis=1)
+    np.testing.assert_allclose(to_numpy(model(IMAGES)), want, rtol=1e-5)
     np.testing.assert_allclose(
         evaluate(model, (IMAGES, LABELS)).loss, evaluate(plain, (IMAGES, LABELS)).loss, rtol=1e-5
     )

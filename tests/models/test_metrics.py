@@ -8,7 +8,7 @@ import pytest
 from scipy.special import expit, softmax
 from sklearn import metrics as sklearn_metrics
 
-from tests.helpers import normal, numpy_of, random_tiny
+from tests.helpers import normal, random_tiny, to_numpy
 
 IMAGES = normal(40, 16, 16, 3)
 M = keras.metrics
@@ -38,8 +38,8 @@ def spread(**fields):
     head = model.get_layer("head")
     kernel = np.random.default_rng(0).normal(0, 1, head.kernel.shape)
     head.kernel.assign(kernel)
-    head.bias.assign(-np.median(numpy_of(model(IMAGES)), axis=0))
-    return model, numpy_of(model(IMAGES)).astype("float64")
+    head.bias.assign(-np.median(to_numpy(model(IMAGES)), axis=0))
+    return model, to_numpy(model(IMAGES)).astype("float64")
 
 
 def hot(classes, count=40):
@@ -58,7 +58,7 @@ def directly(metric, labels, predictions):
     for rows in range(0, 40, 16):
         part = slice(rows, rows + 16)
         metric.update_state(labels[part], predictions[part].astype("float32"))
-    return numpy_of(metric.result())
+    return to_numpy(metric.result())
 
 
 @pytest.mark.parametrize("classes", [1, 3])
@@ -121,7 +121,7 @@ def test_every_form_of_a_metric_is_read_the_same(given):
     actual = scores(model, labels, loss="auto", metrics=metrics)
     expected = directly(M.F1Score(), labels, expit(logits))
     found = [value for name, value in actual.items() if "loss" not in name]
-    np.testing.assert_allclose(numpy_of(found[0]), expected, rtol=1e-5)
+    np.testing.assert_allclose(to_numpy(found[0]), expected, rtol=1e-5)
 
 
 def test_metrics_with_arguments_for_logits_are_kept():
@@ -167,7 +167,7 @@ def test_a_class_of_the_user_is_never_changed():
     own = OwnOfLogits(name="own")
     actual = scores(model, hot(3), loss="auto", metrics=[own])
     expected = directly(M.F1Score(), hot(3), expit(logits))
-    np.testing.assert_allclose(numpy_of(actual["own"]), expected, rtol=1e-5)
+    np.testing.assert_allclose(to_numpy(actual["own"]), expected, rtol=1e-5)
     with pytest.warns(UserWarning, match="'own_name' gets the logits .* which OwnName inherits"):
         model.compile("sgd", "auto", metrics=[OwnName()])
     actual = model.evaluate(IMAGES, hot(3), verbose=0, return_dict=True)
@@ -186,7 +186,7 @@ def test_a_saved_model_has_the_same_metrics_and_trains_on(tmp_path):
     after = again.evaluate(IMAGES, hot(3), verbose=0, return_dict=True, batch_size=16)
     assert set(after) == set(before)
     for name, value in before.items():
-        np.testing.assert_allclose(numpy_of(after[name]), numpy_of(value), rtol=1e-5)
+        np.testing.assert_allclose(to_numpy(after[name]), to_numpy(value), rtol=1e-5)
     history = again.fit(IMAGES, hot(3), verbose=0, epochs=2).history
     assert 0 <= history["auc"][1] <= 1
 
@@ -196,7 +196,7 @@ def test_the_user_s_object_holds_the_result():
     model, _ = spread(num_classes=3)
     mine = M.AUC(name="auc")
     actual = scores(model, hot(3), loss="categorical_crossentropy", metrics=[mine])
-    np.testing.assert_allclose(numpy_of(mine.result()), actual["auc"], rtol=1e-6)
+    np.testing.assert_allclose(to_numpy(mine.result()), actual["auc"], rtol=1e-6)
 
 
 def test_metrics_by_which_probabilities_and_logits_rank_alike_are_kept():

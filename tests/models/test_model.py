@@ -11,13 +11,13 @@ from tests import formulas
 from tests.helpers import (
     assert_close,
     copy_weights,
-    dtype_of,
     normal,
-    numpy_of,
     random_tiny,
+    read_dtype,
+    read_weights,
     run,
     tiny,
-    weights_of,
+    to_numpy,
 )
 from tests.words import raises
 
@@ -26,7 +26,7 @@ IMAGES = normal(2, 16, 16, 3)
 
 def figure_1(model, images, w=None):
     """The output of a plain model by the formulas, with the model's weights or the weights `w`."""
-    config, w = model.config, w or weights_of(model)
+    config, w = model.config, w or read_weights(model)
     batch, (rows, columns), (height, width) = len(images), config.grid, config.patch_size
     patches = images.reshape(batch, rows, height, columns, width, -1).swapaxes(2, 3)
     kernel = w["patch_embedding/kernel"]
@@ -94,7 +94,7 @@ def test_logits_equal_the_formulas(fields):
     model = random_tiny(**fields)
     images = normal(2, *model.config.image_size, model.config.channels)
     actual, expected = run(model, images), figure_1(model, images)
-    assert dtype_of(model.output) == "float32"
+    assert read_dtype(model.output) == "float32"
     assert model.output_shape == (None, *expected.shape[1:])
     assert_close(actual, expected)
 
@@ -115,7 +115,7 @@ def test_crop_remainder_ignores_pixels_that_fill_no_patch():
     model = random_tiny(image_size=(19, 23), crop_remainder=True)
     whole = copy_weights(model, tiny())
     images = normal(2, 19, 23, 3)
-    assert_close(run(model, images), numpy_of(whole(images[:, :16, :16])))
+    assert_close(run(model, images), to_numpy(whole(images[:, :16, :16])))
 
 
 def test_policy_and_data_format_default_to_the_settings_of_keras():
@@ -138,7 +138,7 @@ def test_initial_weights_are_those_of_the_reference():
     """Zero head and class token, N(0.02) positions, Xavier and LeCun kernels."""
     keras.utils.set_random_seed(0)
     model = tiny(head_bias_init=-10.0, representation_size=100)
-    w = weights_of(model)
+    w = read_weights(model)
     assert not w["head/kernel"].any()
     assert (w["head/bias"] == -10).all()
     assert not w["class_token/token"].any()
@@ -153,7 +153,7 @@ def test_initial_weights_are_those_of_the_reference():
     assert abs(w["patch_embedding/kernel"].std() * np.sqrt(8 * 8 * 3) - 1) < 0.1
     assert not w["block_0/attention/query/bias"].any()
     assert (w["block_0/mlp_norm/gamma"] == 1).all()
-    assert (numpy_of(model(IMAGES)) == -10).all()
+    assert (to_numpy(model(IMAGES)) == -10).all()
 
 
 def test_the_same_seed_gives_the_same_weights():
@@ -161,7 +161,7 @@ def test_the_same_seed_gives_the_same_weights():
 
     def weights(seed):
         keras.utils.set_random_seed(seed)
-        return weights_of(tiny(num_layers=2))
+        return read_weights(tiny(num_layers=2))
 
     first, again, other = weights(1), weights(1), weights(2)
     for path, value in first.items():
@@ -192,7 +192,7 @@ def test_a_model_is_sliced_at_its_stages_by_name():
     stages = {name: model.get_layer(name).output for name in shapes}
     actual = keras.Model(model.input, stages).predict(IMAGES, verbose=0)
     assert {name: value.shape[1:] for name, value in actual.items()} == shapes
-    assert_close(actual["head"], numpy_of(model(IMAGES)))
+    assert_close(actual["head"], to_numpy(model(IMAGES)))
 
 
 def test_stochastic_depth_grows_linearly_with_depth():

@@ -7,7 +7,7 @@ import pytest
 from keras_vit import VisionTransformer
 from keras_vit.errors import ConfigError
 from tests.families import FAMILIES
-from tests.helpers import HYBRID, assert_close, normal, numpy_of, random_tiny, tiny
+from tests.helpers import HYBRID, assert_close, normal, random_tiny, tiny, to_numpy
 from tests.thorough import sample
 from tests.words import through_json
 
@@ -56,7 +56,7 @@ def test_keras_files_and_presets_restore_class_config_and_logits(kind, tmp_path)
         assert each.config.source_grid == model.config.source_grid
         assert each.dtype_policy == model.dtype_policy
         assert [w.path for w in each.weights] == [w.path for w in model.weights]
-        np.testing.assert_array_equal(numpy_of(each(images)), numpy_of(model(images)))
+        np.testing.assert_array_equal(to_numpy(each(images)), to_numpy(model(images)))
 
 
 def test_training_resumes_from_a_keras_file(tmp_path):
@@ -71,7 +71,7 @@ def test_training_resumes_from_a_keras_file(tmp_path):
     for each in (model, loaded):
         each.train_on_batch(IMAGES, classes)
     assert int(loaded.optimizer.iterations) == 2
-    assert_close(loaded(IMAGES), numpy_of(model(IMAGES)))
+    assert_close(loaded(IMAGES), to_numpy(model(IMAGES)))
 
 
 def test_trainable_false_is_saved(tmp_path):
@@ -85,10 +85,10 @@ def test_a_clone_has_the_architecture_and_weights_of_its_own():
     """By `keras.models.clone_model`."""
     model = random_tiny()
     clone = keras.models.clone_model(model)
-    before = numpy_of(clone(IMAGES))
+    before = to_numpy(clone(IMAGES))
     clone.set_weights(model.get_weights())
-    np.testing.assert_array_equal(numpy_of(clone(IMAGES)), numpy_of(model(IMAGES)))
-    assert not np.array_equal(before, numpy_of(model(IMAGES)))
+    np.testing.assert_array_equal(to_numpy(clone(IMAGES)), to_numpy(model(IMAGES)))
+    assert not np.array_equal(before, to_numpy(model(IMAGES)))
 
 
 def test_canary_keras_clones_a_subclass_as_a_plain_functional():
@@ -102,7 +102,7 @@ def test_a_slice_is_saved_and_loaded(tmp_path):
     features = keras.Model(model.input, model.get_layer("encoder_norm").output)
     features.save(tmp_path / "features.keras")
     loaded = keras.saving.load_model(tmp_path / "features.keras")
-    np.testing.assert_array_equal(numpy_of(loaded(IMAGES)), numpy_of(features(IMAGES)))
+    np.testing.assert_array_equal(to_numpy(loaded(IMAGES)), to_numpy(features(IMAGES)))
 
 
 def nested_functional(backbone):
@@ -124,12 +124,12 @@ def test_a_model_inside_another_is_saved_and_loaded(nest, tmp_path):
     outer.save(tmp_path / "outer.keras")
     outer.save_weights(tmp_path / "outer.weights.h5")
     loaded = keras.saving.load_model(tmp_path / "outer.keras")
-    expected = numpy_of(outer(IMAGES))
-    np.testing.assert_array_equal(numpy_of(loaded(IMAGES)), expected)
+    expected = to_numpy(outer(IMAGES))
+    np.testing.assert_array_equal(to_numpy(loaded(IMAGES)), expected)
     assert any(type(layer) is VisionTransformer for layer in loaded.layers)
     fresh = nest(tiny(num_classes=0))
     fresh.load_weights(tmp_path / "outer.weights.h5")
-    np.testing.assert_array_equal(numpy_of(fresh(IMAGES)), expected)
+    np.testing.assert_array_equal(to_numpy(fresh(IMAGES)), expected)
 
 
 @pytest.mark.parametrize("name", ["model.h5", "model.hdf5"])

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 
-from tests.helpers import HYBRID, assert_close, normal, numpy_of, random_tiny, tiny
+from tests.helpers import HYBRID, assert_close, normal, random_tiny, tiny, to_numpy
 
 IMAGES, CLASSES = normal(8, 16, 16, 3), np.arange(8) % 5
 COMPILERS = {"tensorflow": [False, True], "jax": [True], "torch": [False]}[keras.backend.backend()]
@@ -33,7 +33,7 @@ def test_fit_learns_and_evaluate_and_predict_agree(jit_compile):
     assert accuracy == 1
     logits = model.predict(IMAGES, verbose=0)
     assert (logits.argmax(1) == CLASSES).all()
-    assert_close(logits, numpy_of(model(IMAGES)))
+    assert_close(logits, to_numpy(model(IMAGES)))
     assert abs(-log_softmax(logits, axis=1)[np.arange(8), CLASSES].mean() - loss) < 1e-4
 
 
@@ -44,10 +44,10 @@ def test_an_any_size_model_predicts_and_trains_at_every_size(jit_compile):
     positions = model.get_layer("position_embedding").embedding
     for size in ((16, 16), (24, 40)):
         images = normal(2, *size, 3)
-        logits, before = model.predict(images, verbose=0), numpy_of(positions)
+        logits, before = model.predict(images, verbose=0), to_numpy(positions)
         assert np.isfinite(logits).all()
         assert np.isfinite(model.train_on_batch(images, CLASSES[:2])[0])
-        assert not np.array_equal(numpy_of(positions), before)
+        assert not np.array_equal(to_numpy(positions), before)
         assert not np.array_equal(model.predict(images, verbose=0), logits)
 
 
@@ -55,9 +55,9 @@ def test_an_any_size_model_predicts_and_trains_at_every_size(jit_compile):
 def test_a_training_step_moves_every_weight(fields):
     """Gradients reach stem, class token, positions, every block, pooling and head."""
     model = compiled(random_tiny(**fields), optimizer="sgd")
-    before = {weight.path: numpy_of(weight) for weight in model.weights}
+    before = {weight.path: to_numpy(weight) for weight in model.weights}
     model.fit(IMAGES, CLASSES, verbose=0)
-    still = [w.path for w in model.weights if np.array_equal(numpy_of(w), before[w.path])]
+    still = [w.path for w in model.weights if np.array_equal(to_numpy(w), before[w.path])]
     # The key bias does not change a softmax, so its gradient is rounding alone.
     assert [path for path in still if not path.endswith("key/bias")] == []
 
@@ -67,14 +67,14 @@ def test_a_training_step_moves_every_weight(fields):
 )
 def test_each_rate_acts_in_training_only(rate):
     """Draws differ between calls, follow the seed, and do not happen at inference."""
-    plain = numpy_of(random_tiny(num_layers=2)(IMAGES))
+    plain = to_numpy(random_tiny(num_layers=2)(IMAGES))
 
     def draws():
         keras.utils.set_random_seed(3)
         model = random_tiny(num_layers=2, **{rate: 0.5})
         assert_close(model(IMAGES), plain)
         assert_close(model(IMAGES, training=False), plain)
-        return [numpy_of(model(IMAGES, training=True)) for _ in range(2)]
+        return [to_numpy(model(IMAGES, training=True)) for _ in range(2)]
 
     first, again = draws(), draws()
     np.testing.assert_array_equal(first, again)
@@ -86,5 +86,5 @@ def test_dropout_follows_the_positions():
     """About half of the embedded values are zero at a rate of one half."""
     model = random_tiny(dropout_rate=0.5)
     embedded = keras.Model(model.input, model.get_layer("embedding_dropout").output)
-    zeros = numpy_of(embedded(IMAGES, training=True)) == 0
+    zeros = to_numpy(embedded(IMAGES, training=True)) == 0
     assert 0.4 < zeros.mean() < 0.6

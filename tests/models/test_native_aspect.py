@@ -16,9 +16,9 @@ from tests.helpers import (
     assert_remat_trains_alike,
     copy_weights,
     normal,
-    numpy_of,
     random_tiny,
     tiny,
+    to_numpy,
 )
 from tests.words import raises
 
@@ -33,7 +33,7 @@ pools = pytest.mark.parametrize("fields", POOLS.values(), ids=POOLS)
 SIDES = [(30, 90), (80, 20), (33, 44), (8, 8), (16, 16)]
 
 
-def model_of(fields, **others):
+def make_model(fields, **others):
     """A model of at most 16 patches, whose positions are stored for 9."""
     sizes = {"image_size": 16, "patch_size": 4, "position_grid": (3, 3), "num_classes": 3}
     return random_tiny(**{**sizes, "native_aspect": True, **fields, **others})
@@ -59,20 +59,20 @@ def folder(tmp_path):
 @pools
 def test_an_image_gives_the_same_in_a_batch_and_alone(fields):
     """Padding takes no part, whatever pixels it has, and however the batch is filled up."""
-    model = model_of(fields)
+    model = make_model(fields)
     batch = model.preprocessor(pictures())
     assert len({tuple(image.max(axis=0)[-2:]) for image in batch}) > 2  # grids differ
     alone = np.concatenate([run(model, image[None]) for image in batch])
     assert_close(run(model, batch, batch_size=3), alone, 1e-5)
     batch[..., :-2][batch[..., -1] < 0] = 0.9
     assert_close(run(model, batch), alone, 1e-5)
-    assert_close(numpy_of(model(batch)), alone, 1e-5)
+    assert_close(to_numpy(model(batch)), alone, 1e-5)
 
 
 @pools
 def test_full_square_images_give_what_a_model_of_images_gives(fields):
     """The same weights with `native_aspect=False` are a model for images of one size."""
-    model = model_of(fields)
+    model = make_model(fields)
     plain = copy_weights(model, tiny(**{**model.config.to_dict(), "native_aspect": False}))
     images = normal(2, 16, 16, 3)
     assert_close(run(model, model.preprocessor.stack(images)), run(plain, images), 1e-5)
@@ -81,7 +81,7 @@ def test_full_square_images_give_what_a_model_of_images_gives(fields):
 @pytest.mark.on_one_backend("torch")
 def test_another_image_size_moves_the_limit_and_not_the_stored_positions(tmp_path):
     """An image of 16 patches has the same output under a limit of 36."""
-    model = model_of(POOLS["map"])
+    model = make_model(POOLS["map"])
     model.save_to_preset(tmp_path / "preset")
     prepared = Preprocessor.from_preset(tmp_path / "preset")(pictures())
     np.testing.assert_array_equal(prepared, model.preprocessor(pictures()))
@@ -94,24 +94,24 @@ def test_another_image_size_moves_the_limit_and_not_the_stored_positions(tmp_pat
 
 def test_training_with_remat_gives_the_same_weights():
     """One step of SGD on a batch with padding."""
-    model = model_of(POOLS["gap"])
+    model = make_model(POOLS["gap"])
     batch = model.preprocessor(pictures())
     assert_remat_trains_alike(model, batch, np.array([0, 2, 1, 1, 0]), 1e-5)
-    assert all(np.isfinite(numpy_of(weight)).all() for weight in model.weights)
+    assert all(np.isfinite(to_numpy(weight)).all() for weight in model.weights)
 
 
 def test_mixed_precision_only_rounds():
     """Places stay whole numbers."""
-    model = model_of(POOLS["map"])
+    model = make_model(POOLS["map"])
     mixed = copy_weights(model, tiny(**model.config.to_dict(), dtype="mixed_bfloat16"))
     batch = model.preprocessor(pictures())
-    assert_close(mixed(batch), numpy_of(model(batch)), 3 * ROUNDING["mixed_bfloat16"])
+    assert_close(mixed(batch), to_numpy(model(batch)), 3 * ROUNDING["mixed_bfloat16"])
 
 
 @pytest.mark.on_one_backend("torch")
 def test_packed_patches_are_the_same_under_every_data_format():
     """Under "channels_first" too, a patch holds rows, columns and channels."""
-    model = model_of(POOLS["token"])
+    model = make_model(POOLS["token"])
     first = copy_weights(model, tiny(**model.config.to_dict(), data_format="channels_first"))
     batch = first.preprocessor(pictures())
     np.testing.assert_array_equal(batch, model.preprocessor(pictures()))
@@ -120,7 +120,7 @@ def test_packed_patches_are_the_same_under_every_data_format():
 
 def test_a_folder_of_mixed_shapes_is_classified_and_has_features(folder, tmp_path):
     """One batch holds images of unequal shape, each at its own aspect ratio."""
-    model = model_of(POOLS["map"], num_classes=2)
+    model = make_model(POOLS["map"], num_classes=2)
     data = from_folder(folder, model, batch_size=5)
     found = features(model, data)
     files = sorted(folder.rglob("*.png"))
@@ -138,7 +138,7 @@ def test_a_folder_of_mixed_shapes_is_classified_and_has_features(folder, tmp_pat
 @pytest.mark.on_one_backend("torch")
 def test_mixing_of_packed_patches_is_refused(folder):
     """Mixup would mix the places of patches; a crop and a flip are of the image."""
-    model = model_of(POOLS["gap"], num_classes=2)
+    model = make_model(POOLS["gap"], num_classes=2)
     with raises(ConfigError, "packed patches", "mixup=0"):
         from_folder(folder, model, augmentation=Augmentation(mixup=0.2), one_hot=True)
     batch = from_folder(folder, model, augmentation=Augmentation(crop=None), batch_size=5)[0][0]
@@ -163,20 +163,20 @@ GAP = {"pooling": "gap"}
          ("2x9 patches", "1 to 16", "image_size=")),
         (lambda model: model.preprocessor.pixels(model.preprocessor(pictures())),
          ("one size", "packed patches")),
-        (lambda _: model_of(GAP, image_size=None), ("native_aspect=True", "(None, None)")),
-        (lambda _: model_of(GAP, rope={"form": "axial"}), ("native_aspect=True", "rope")),
-        (lambda _: model_of(GAP, position="sincos2d"), ("native_aspect=True", "sincos2d")),
+        (lambda _: make_model(GAP, image_size=None), ("native_aspect=True", "(None, None)")),
+        (lambda _: make_model(GAP, rope={"form": "axial"}), ("native_aspect=True", "rope")),
+        (lambda _: make_model(GAP, position="sincos2d"), ("native_aspect=True", "sincos2d")),
     ],
 )  # fmt: skip
 def test_what_needs_one_size_and_other_arrays_are_refused(call, words):
     """One sentence, which names the way out."""
     with raises(ConfigError, *words):
-        call(model_of(POOLS["map"]))
+        call(make_model(POOLS["map"]))
 
 
 def test_no_warning_takes_places_for_pixels(recwarn):
     """A row of 16 patches has places up to 15; prepared pixels are in [-1, 1]."""
-    model = model_of(POOLS["map"])
+    model = make_model(POOLS["map"])
     run(model, model.preprocessor.pack(normal(1, 16, 48).clip(-1, 1), [(1, 16)]))
     assert not [warning for warning in recwarn if "pixels" in str(warning.message)]
 
@@ -186,7 +186,7 @@ def test_a_server_answers_what_classify_answers(tmp_path):
     testclient = pytest.importorskip("fastapi.testclient")
     from keras_vit.serving import application
 
-    model, file = model_of(POOLS["gap"], image_size=8, patch_size=4), tmp_path / "image.png"
+    model, file = make_model(POOLS["gap"], image_size=8, patch_size=4), tmp_path / "image.png"
     pictures()[0].save(file)
     with testclient.TestClient(application(model), base_url="http://localhost") as client:
         headers = {"Content-Type": "image/png"}

@@ -6,7 +6,7 @@ import pytest
 
 from keras_vit import VisionTransformer
 from keras_vit.errors import CheckpointError
-from tests.helpers import normal, numpy_of, random_tiny, tiny
+from tests.helpers import normal, random_tiny, tiny, to_numpy
 from tests.thorough import sample
 from tests.words import through_json
 
@@ -38,8 +38,8 @@ def test_every_projection_is_quantised_and_logits_stay_close(pair):
     ]
     assert len(dense) == 5
     assert {part.quantization_mode for part in dense} == {mode}
-    expected = numpy_of(model(IMAGES))
-    error = np.abs(numpy_of(quantised(IMAGES)) - expected).max() / np.abs(expected).max()
+    expected = to_numpy(model(IMAGES))
+    error = np.abs(to_numpy(quantised(IMAGES)) - expected).max() / np.abs(expected).max()
     assert 0 < error < {"int8": 0.05, "int4": 0.5}[mode]
 
 
@@ -51,7 +51,7 @@ def test_a_quantised_model_is_saved_and_loaded(pair, tmp_path):
     assert through_json(loaded.get_config()) == through_json(quantised.get_config())
     rebuilt = VisionTransformer.from_config(through_json(quantised.get_config()))
     assert [w.dtype for w in rebuilt.weights] == [w.dtype for w in quantised.weights]
-    np.testing.assert_array_equal(numpy_of(loaded(IMAGES)), numpy_of(quantised(IMAGES)))
+    np.testing.assert_array_equal(to_numpy(loaded(IMAGES)), to_numpy(quantised(IMAGES)))
 
 
 @pytest.mark.on_one_backend("torch")
@@ -64,7 +64,7 @@ def test_a_quantised_block_in_another_keras_model_is_saved_and_loaded(tmp_path):
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     inputs = normal(2, 3, 16)
-    np.testing.assert_array_equal(numpy_of(loaded(inputs)), numpy_of(model(inputs)))
+    np.testing.assert_array_equal(to_numpy(loaded(inputs)), to_numpy(model(inputs)))
 
 
 def test_checkpoints_and_presets_refuse_quantised_weights(tmp_path):

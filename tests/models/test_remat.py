@@ -6,7 +6,7 @@ import pytest
 
 from keras_vit import VisionTransformer, kernels
 from keras_vit.layers import MLP, TransformerBlock
-from tests.helpers import assert_close, normal, numpy_of, random_tiny, randomise, tiny
+from tests.helpers import assert_close, normal, random_tiny, randomise, tiny, to_numpy
 from tests.support.fixes.test_rematerialisation import share_of_memory
 from tests.thorough import sample
 
@@ -16,10 +16,10 @@ RATES = dict.fromkeys(("dropout_rate", "attention_dropout_rate", "stochastic_dep
 def one_step(model, inputs):
     """The loss and gradients of one SGD step, and the state of every seed after it."""
     model.compile(keras.optimizers.SGD(1.0), "mse", jit_compile=keras.backend.backend() == "jax")
-    before = [numpy_of(weight) for weight in model.trainable_weights]
+    before = [to_numpy(weight) for weight in model.trainable_weights]
     targets = np.ones((len(inputs), *model.output_shape[1:]), "float32")
     loss = model.train_on_batch(inputs, targets)
-    after = [numpy_of(weight) for weight in model.trainable_weights]
+    after = [to_numpy(weight) for weight in model.trainable_weights]
     weights = {id(weight) for weight in model.weights}
     seeds = [
         keras.ops.convert_to_numpy(variable)
@@ -73,7 +73,7 @@ def test_blocks_are_computed_again_in_training_alone(monkeypatch):
     assert not calls
     actual = model(inputs, training=True)
     assert len(calls) == 3
-    assert_close(actual, numpy_of(model(inputs)))
+    assert_close(actual, to_numpy(model(inputs)))
 
 
 def test_keras_files_store_remat_and_presets_do_not(tmp_path):

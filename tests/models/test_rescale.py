@@ -6,7 +6,7 @@ import pytest
 from keras_vit import Preprocessor, VisionTransformer, evaluate
 from keras_vit.data import from_arrays
 from keras_vit.evaluation import features
-from tests.helpers import POLICIES, ROUNDING, assert_close, numpy_of, random_tiny
+from tests.helpers import POLICIES, ROUNDING, assert_close, random_tiny, to_numpy
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), dtype="uint8")
 IMAGENET = {"name": "paper", "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
@@ -25,7 +25,7 @@ def pair(**fields):
 def test_pixels_give_the_logits_of_prepared_images(policy, data_format):
     """With the protocol's mean and std, for uint8 and float32 pixels, under every policy."""
     plain, inside = pair(dtype=policy, data_format=data_format)
-    want = numpy_of(plain(plain.preprocessor(PIXELS)))
+    want = to_numpy(plain(plain.preprocessor(PIXELS)))
     batch = PIXELS if data_format == "channels_last" else np.moveaxis(PIXELS, -1, 1)
     # 16 bits hold the whole numbers of pixels exactly; only the scaled values are rounded.
     for pixels in (batch, batch.astype("float32")):
@@ -69,4 +69,4 @@ def test_a_preset_knows_that_its_model_rescales(tmp_path):
     inside.save_to_preset(tmp_path / "preset")
     assert not Preprocessor.from_preset(tmp_path / "preset").scaled
     without = VisionTransformer.from_preset(tmp_path / "preset", rescale=False)
-    assert_close(without(without.preprocessor(PIXELS)), numpy_of(inside(PIXELS)))
+    assert_close(without(without.preprocessor(PIXELS)), to_numpy(inside(PIXELS)))

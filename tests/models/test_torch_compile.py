@@ -13,10 +13,10 @@ from tests.helpers import (
     HYBRID,
     assert_close,
     normal,
-    numpy_of,
     one_graph,
     random_tiny,
     skip_without_bfloat16,
+    to_numpy,
 )
 from tests.kernels.test_torch_products import choose
 from tests.thorough import THOROUGH
@@ -57,7 +57,7 @@ def test_a_compiled_model_is_one_graph(name):
     with torch.inference_mode():
         expected = model(images, training=False)
         found = torch.compile(model, backend="eager", fullgraph=True)(images, training=False)
-    assert_close(found, numpy_of(expected), 1e-2 if name == "float16" else 1e-5)
+    assert_close(found, to_numpy(expected), 1e-2 if name == "float16" else 1e-5)
 
 
 @one_graph
@@ -67,7 +67,7 @@ def test_a_compiled_forward_pass_for_training_is_one_graph(name):
     model = random_tiny(**MODELS[name])
     images = torch.from_numpy(IMAGES)
     found = torch.compile(model, backend="eager", fullgraph=True)(images, training=True)
-    assert_close(found, numpy_of(model(images, training=True)), 1e-2 if name == "float16" else 1e-5)
+    assert_close(found, to_numpy(model(images, training=True)), 1e-2 if name == "float16" else 1e-5)
 
 
 OPERATORS = {"product", "product_then_gelu", "attention"}
@@ -94,7 +94,7 @@ def test_a_compiled_program_computes_by_onednn(compiles_gradient):
     with torch.set_grad_enabled(compiles_gradient):
         compiled = torch.compile(model, backend=backend, fullgraph=True)
         outputs = compiled(images, training=False)
-        assert_close(outputs, numpy_of(model(images, training=False)), 1e-5)
+        assert_close(outputs, to_numpy(model(images, training=False)), 1e-5)
     assert found == ({"product"} if compiles_gradient else OPERATORS)
 
 
@@ -148,7 +148,7 @@ def test_compiled_transformations_of_torch_give_the_numbers_of_torch(name):
         transform = functools.partial(TRANSFORMS[name], product)
         found = torch.compile(transform, backend="aot_eager", fullgraph=True)(x, kernel)
         expected = TRANSFORMS[name](torch.matmul, x, kernel)
-    assert_close(found, numpy_of(expected), 1e-6)
+    assert_close(found, to_numpy(expected), 1e-6)
 
 
 def test_a_gradient_that_is_compiled_has_no_operation_of_onednn(monkeypatch):
@@ -164,7 +164,7 @@ def test_a_gradient_that_is_compiled_has_no_operation_of_onednn(monkeypatch):
     monkeypatch.setattr(torch_products, "_linear", None)
     found = torch.autograd.grad(y.sum(), (rows, matrix))
     for gradient, reference in zip(found, expected, strict=True):
-        assert_close(gradient, numpy_of(reference), 1e-6)
+        assert_close(gradient, to_numpy(reference), 1e-6)
 
 
 @pytest.mark.skipif(not THOROUGH, reason="the compiler takes half a minute")
@@ -176,6 +176,6 @@ def test_a_compiled_fit_moves_the_weights_as_fit_does():
         model = random_tiny()
         model.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=compiles)
         model.fit(IMAGES, np.zeros((2, 5)), batch_size=2, epochs=3, verbose=0)
-        found.append([numpy_of(weight) for weight in model.weights])
+        found.append([to_numpy(weight) for weight in model.weights])
     for weight, reference in zip(*found, strict=True):
         assert_close(weight, reference, 1e-5)

@@ -11,7 +11,7 @@ from keras_vit.errors import ConfigError
 from keras_vit.models import builders
 from keras_vit.models.builders import list_variants, variant
 from keras_vit.models.config import ResNetStem, foreign_words
-from keras_vit.models.config.variants import variant_of
+from keras_vit.models.config.variants import find_variant
 from keras_vit.models.weights import lexicon
 from tests.words import raises
 
@@ -74,7 +74,7 @@ def test_variant_of_recognises_the_config_of_a_variant(name):
     config = variant(name).config(
         image_size=None, num_classes=3, pooling="map", dropout_rate=0.3, channels=1
     )
-    assert variant_of(config) == name
+    assert find_variant(config) == name
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_variant_of_recognises_the_config_of_a_variant(name):
 def test_a_config_with_one_other_size_is_no_variant(fields):
     """Another image size alone keeps the variant."""
     config = variant("vit_b16").config(image_size=448)
-    assert variant_of(config) == "vit_b16"
-    assert variant_of(config.replace(**fields)) is None
+    assert find_variant(config) == "vit_b16"
+    assert find_variant(config.replace(**fields)) is None
 
 
 @every_variant

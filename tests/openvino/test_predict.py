@@ -12,7 +12,7 @@ import keras_vit
 from keras_vit import cli, finetune, kernels
 from keras_vit.errors import BackendError, ConfigError
 from keras_vit.kernels import reference
-from tests.helpers import assert_close, normal, numpy_of, random_tiny, randomise, tiny
+from tests.helpers import assert_close, normal, random_tiny, randomise, tiny, to_numpy
 from tests.processes import python
 from tests.support.test_backend import run_without
 
@@ -47,7 +47,7 @@ def test_predict_uses_the_weights_after_every_change(change, tmp_path):
     part = keras_vit.VisionTransformer.tokens  # the slices of a model follow it too
     before, tokens = predicted(model), part(model, IMAGES, prepared=True).patches
     CHANGES[change](model, tmp_path / "x.weights.h5")
-    assert_close(predicted(model), numpy_of(model(IMAGES)), 1e-6)
+    assert_close(predicted(model), to_numpy(model(IMAGES)), 1e-6)
     assert np.abs(predicted(model) - before).max() > 1e-2
     if change != "assign":
         assert np.abs(part(model, IMAGES, prepared=True).patches - tokens).max() > 1e-2
@@ -59,7 +59,7 @@ def test_compiled_forms_are_kept_by_shape():
     small, large = normal(2, 16, 16, 3), normal(1, 24, 16, 3)
     first, second = program(model, small), program(model, large)
     for images in (small, large):
-        assert_close(predicted(model, images), numpy_of(model(images)), 1e-6)
+        assert_close(predicted(model, images), to_numpy(model(images)), 1e-6)
     assert program(model, small[:1]) is first
     assert program(model, large) is second
 
@@ -79,7 +79,7 @@ def test_the_precision_is_that_of_the_policy_or_of_the_setting(dtype, asked, hin
     from keras_vit.support.fixes import openvino_settings
 
     model = random_tiny(dtype=dtype)
-    assert openvino_settings.of(model.dtype_policy)["INFERENCE_PRECISION_HINT"] == hint
+    assert openvino_settings.choose(model.dtype_policy)["INFERENCE_PRECISION_HINT"] == hint
     if hint == "f32":
         assert program(model).get_property("INFERENCE_PRECISION_HINT").to_string() == "f32"
     assert np.isfinite(predicted(model)).all()
@@ -108,9 +108,9 @@ def test_the_cache_serves_equal_models_and_no_others(monkeypatch, tmp_path):
         False,
     ]
     np.testing.assert_array_equal(predicted(same), predicted(model))
-    assert_close(predicted(other), numpy_of(other(IMAGES)), 1e-6)
+    assert_close(predicted(other), to_numpy(other(IMAGES)), 1e-6)
     kernel = other.get_layer("block_0").mlp.dense_0.kernel  # one number of one weight
-    kernel.assign(numpy_of(kernel) + 0.5 * (np.arange(512) == 300).reshape(16, 32))
+    kernel.assign(to_numpy(kernel) + 0.5 * (np.arange(512) == 300).reshape(16, 32))
     assert not program(other).get_property("LOADED_FROM_CACHE")
 
 
@@ -180,7 +180,7 @@ def test_the_forms_of_openvino_equal_the_reference(shape, kernel, axes, dtype):
             for forms in (kernels, reference)
         )
         assert found.dtype == dtype
-        assert_close(numpy_of(found), numpy_of(expected), tolerance)
+        assert_close(to_numpy(found), to_numpy(expected), tolerance)
 
     more = {"layer_norm": (1e-6,)}
     both("layer_norm", 2 + 3 * normal(2, 7, 24), 1 + normal(24, seed=1), normal(24, seed=2))
@@ -250,7 +250,7 @@ def test_a_bias_of_attention_equals_the_reference(shape):
     """A table for all images, a row for all queries, and one number for each score."""
     arrays = [normal(2, tokens, 3, 8, seed=tokens) for tokens in (7, 9, 9)]
     tensors = [keras.ops.convert_to_tensor(array) for array in (*arrays, normal(*shape))]
-    assert_close(kernels.attention(*tensors), numpy_of(reference.attention(*tensors)), 1e-6)
+    assert_close(kernels.attention(*tensors), to_numpy(reference.attention(*tensors)), 1e-6)
 
 
 def test_the_reference_gives_the_numbers_of_the_fast_forms(tmp_path):

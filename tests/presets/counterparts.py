@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from keras_vit.checkpoints.dialects.timm.architectures import defaults_of, row_of
+from keras_vit.checkpoints.dialects.timm.architectures import find_row, read_defaults
 from keras_vit.images.protocols import complete
 from keras_vit.presets.catalog import Preset
 
@@ -60,9 +60,9 @@ def of_timm(tag: str) -> dict:
     import timm
 
     config = timm.get_pretrained_cfg(tag)
-    row = row_of(tag)
+    row = find_row(tag)
     assert row is not None, f"{tag}: no architecture of timm's in the dialect's registry.json"
-    given = {"global_pool": "token", **defaults_of(row), **row}
+    given = {"global_pool": "token", **read_defaults(row), **row}
     is_distilled = "Distilled" in given.get("class", "")
     pool = "token_and_distillation" if is_distilled else _POOLS[given["global_pool"]]
     facts = {

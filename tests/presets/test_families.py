@@ -15,7 +15,7 @@ from keras_vit.models.weights import lexicon
 from keras_vit.presets import catalog
 from keras_vit.presets.catalog import CATALOG, Preset
 from tests.family_goldens import FOLDER, expected, relative_error
-from tests.helpers import numpy_of
+from tests.helpers import to_numpy
 
 ROWS = {name: row for name, row in CATALOG.items() if row.family != "vit"}
 NAME = re.compile(r"vit_(ti|s|m|b|l|h|g|bigg|so400m_)\d+(plus|_reg4)?\.[a-z0-9_]+")
@@ -88,7 +88,7 @@ def test_a_row_loads_from_its_repository(hub, monkeypatch):
     model = VisionTransformer.from_preset("again")
     headed = VisionTransformer.from_preset("again", num_classes=3)
     want = expected("hf_dinov2_model")
-    assert relative_error(numpy_of(model(want["image"])), want["pre_logits"]) <= 1e-5
+    assert relative_error(to_numpy(model(want["image"])), want["pre_logits"]) <= 1e-5
     assert headed.output_shape == (None, 3)
     own = keras_vit.info(FOLDER / "hf_dinov2_model").protocol
     assert model.preprocessor.protocol == own

@@ -45,7 +45,7 @@ def golden(name: str) -> dict[str, bytes]:
 
 def fetched(source: str) -> Path:
     """The local folder, or file, to which an address of the Hub is downloaded."""
-    with Source.of(source).local() as path:
+    with Source.parse(source).local() as path:
         return path
 
 
@@ -478,11 +478,11 @@ def test_weights_are_compared_once_for_each_time_stamp(digits, monkeypatch):
     digested = []
     digest = hashlib.file_digest
     monkeypatch.setattr(hashlib, "file_digest", lambda *a: digested.append(a) or digest(*a))
-    with Source.of("hf://us/digits").open(checksum=False):
+    with Source.parse("hf://us/digits").open(checksum=False):
         pass
     assert not digested
     os.utime(path, ns=(1, 1))
-    with Source.of("hf://us/digits").open(checksum=False):
+    with Source.parse("hf://us/digits").open(checksum=False):
         pass
     assert len(digested) == 1
 
@@ -498,7 +498,7 @@ def test_a_wait_of_a_day_is_refused_for_a_file_too(where, digits, monkeypatch):
 
 def test_weights_that_drip_are_refused(digits, monkeypatch):
     keras_vit.info("hf://us/digits")
-    source = Source.of("hf://us/digits")
+    source = Source.parse("hf://us/digits")
     monkeypatch.setattr(connection, "PERIOD", 0.2)
     digits.bytes_per_second = 200
     with raises(PresetError, "model.safetensors: http://127.0.0.1", "is too slow"):

@@ -41,7 +41,7 @@ def test_a_circle_of_links_beside_the_weights_does_no_harm(folder):
 def test_a_file_that_is_a_circle_of_links_is_named(name, folder):
     (folder / name).unlink()
     (folder / name).symlink_to(name)
-    with raises(SourceError, name, "symbolic links"), Source.of(folder).open():
+    with raises(SourceError, name, "symbolic links"), Source.parse(folder).open():
         pass
 
 
@@ -49,7 +49,7 @@ def test_a_file_that_is_a_circle_of_links_is_named(name, folder):
 def test_a_name_that_is_too_long_is_no_file(name):
     """The message shortens it; as a path it is named with the reason."""
     with raises(SourceError, "is no preset, and no existing file or folder") as caught:
-        Source.of(name)
+        Source.parse(name)
     assert len(str(caught.value)) < 900
     with raises(PresetError, "expected a folder"):
         upload_preset("hf://us/vit", name)
@@ -76,7 +76,7 @@ def test_a_read_error_in_json_is_named(folder, monkeypatch):
         "keras_vit.presets.local_folder.LocalFolder.open", lambda self, name: Failing()
     )
     with raises(SourceError, "config.json: cannot be read (Input/output error)"):
-        Source.of(folder).preset()
+        Source.parse(folder).preset()
 
 
 def test_a_folder_that_may_not_be_opened_is_named(folder, monkeypatch):

@@ -208,7 +208,7 @@ def test_weights_of_a_preset_alone_are_refused(saved, tmp_path):
 def test_a_preset_that_is_replaced_while_it_is_read_gives_one_state(saved):
     """After it was opened."""
     folder, model = saved
-    with open_source(checkpoints.Source.of(folder)) as opened:
+    with open_source(checkpoints.Source.parse(folder)) as opened:
         random_tiny(num_classes=2).save_to_preset(folder)
         assert opened.preset.config == model.config
         assert opened.reader.read("head/bias").shape == (5,)
@@ -233,7 +233,7 @@ def test_a_preset_that_is_replaced_while_it_is_opened_gives_the_new_preset(
         return sizes(folder)
 
     monkeypatch.setattr(OpenFolder, "sizes", replaced_meanwhile)
-    with open_source(checkpoints.Source.of(place)) as opened:
+    with open_source(checkpoints.Source.parse(place)) as opened:
         assert opened.preset.provenance["word"] == "new"
 
 

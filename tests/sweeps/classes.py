@@ -16,7 +16,7 @@ import numpy as np
 from keras_vit import checkpoints
 from keras_vit.errors import CheckpointError
 from tests.family_goldens import relative_error
-from tests.helpers import numpy_of
+from tests.helpers import to_numpy
 from tests.sweeps import Outcome, judged
 
 Case = Callable[[Path], tuple[np.ndarray, np.ndarray]]
@@ -29,7 +29,7 @@ def outcome(name: str, case: Case) -> Outcome:
 
         def compare() -> float:
             model = checkpoints.load(folder, image_size=image.shape[1:3])
-            return relative_error(numpy_of(model(image)), want)
+            return relative_error(to_numpy(model(image)), want)
 
         answer = judged(compare, CheckpointError).replace(folder, "")
     return Outcome(name.partition(" ")[0], (name,), answer)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.helpers import normal, numpy_of
+from tests.helpers import normal, to_numpy
 from tests.sweeps.classes import named
 
 SIZES = {
@@ -32,7 +32,7 @@ def _case(name, fields, seed, folder):
     model.save_to_preset(str(folder))
     image = normal(2, 16, 16, 3, seed=seed)
     output = model(image if not isinstance(model.input, dict) else {next(iter(model.input)): image})
-    actual = numpy_of(output)
+    actual = to_numpy(output)
     return image, actual if actual.ndim == 2 else actual[:, 0]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit import checkpoints
-from keras_vit.checkpoints.dialects.timm.architectures import row_of
+from keras_vit.checkpoints.dialects.timm.architectures import find_row
 from keras_vit.errors import CheckpointError
 from tests import torchvision_shim  # noqa: F401
 from tests.sweeps import HYBRID_TOLERANCE, TOLERANCE, Outcome, judged
@@ -46,7 +46,7 @@ def small(name: str):
     sizes["img_size"] = 128 if has_stem or hasattr(full.patch_embed, "backbone") else 4 * patch
     if 384 % patch and "384" in name:
         sizes["img_size"] = 4 * patch + 6  # as 384 of 14
-    if "num_kv_heads" in (row_of(name) or {}):
+    if "num_kv_heads" in (find_row(name) or {}):
         sizes["num_kv_heads"] = heads // 2
     torch.manual_seed(zlib.crc32(name.encode()))
     model = timm.create_model(name, **sizes).eval()

@@ -14,7 +14,7 @@ from keras_vit.data import from_arrays
 from keras_vit.errors import ConfigError
 from keras_vit.models.losses import ManyLabelsCrossentropy, losses_of_head
 from keras_vit.training import AugregRecipe, TransferRecipe
-from tests.helpers import normal, numpy_of, random_tiny, tiny
+from tests.helpers import normal, random_tiny, tiny, to_numpy
 
 COLOURS = ("red", "green", "blue")
 
@@ -83,7 +83,7 @@ def test_positive_weights_multiply_the_loss_of_labels_of_one(from_logits):
     again = keras.losses.deserialize(keras.losses.serialize(loss))
     outputs = logits if from_logits else shares.astype("float32")
     for each in (loss, again):
-        assert float(numpy_of(each(labels, outputs))) == pytest.approx(expected, rel=1e-5)
+        assert float(to_numpy(each(labels, outputs))) == pytest.approx(expected, rel=1e-5)
 
 
 def test_positive_weights_of_the_data_go_into_the_recipe():

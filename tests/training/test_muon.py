@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_vit.training import AugregRecipe, LayerwiseMuon, TransferRecipe
-from tests.helpers import assert_close, normal, numpy_of, random_tiny
+from tests.helpers import assert_close, normal, random_tiny, to_numpy
 from tests.training.updates import after_each
 
 
@@ -45,7 +45,7 @@ def test_every_kernel_of_a_block_moves_as_in_numpy():
     """Each kernel moves as the matrix of its product; the others move by AdamW alone."""
     model = random_tiny(num_layers=1, hidden_size=8, mlp_dim=16)
     weights = model.trainable_variables
-    start = {weight.path: numpy_of(weight) for weight in weights}
+    start = {weight.path: to_numpy(weight) for weight in weights}
     gradients = [normal(5, *weight.shape, seed=k) for k, weight in enumerate(weights)]
     optimizer = LayerwiseMuon(0.01, weight_decay=0.1)
     moved = after_each(optimizer, weights, gradients)

@@ -12,7 +12,7 @@ import pytest
 
 from keras_vit.training import AugregRecipe, LayerwiseAdamW, LayerwiseSGD, TransferRecipe
 from tests import formulas
-from tests.helpers import assert_close, normal, numpy_of, random_tiny
+from tests.helpers import assert_close, normal, random_tiny, to_numpy
 from tests.training.updates import EXACT, after_each
 
 STEPS, WARMUP_STEPS, BATCH = 200, 40, 8
@@ -52,7 +52,7 @@ def scale_by_layer(updates):
     }
 
 
-def optax_of(name):
+def make_optax(name):
     """The recipe as a chain of the optax transforms that vit_jax and big_vision use."""
     transfer, last = name.startswith("transfer"), []
     schedule = linear(0.03) if "linear" in name else cosine(0.03 if transfer else 0.001)
@@ -69,7 +69,7 @@ def optax_of(name):
     )
 
 
-def recipe_of(name):
+def make_recipe(name):
     """keras_vit's recipe, with the number of steps of the reference."""
     make, options = RECIPES[name]
     return make(STEPS, BATCH, warmup_steps=WARMUP_STEPS, **options)
@@ -78,7 +78,7 @@ def recipe_of(name):
 def model_and_start(num_layers):
     """A model and its weights by path; without a key bias, whose gradient is rounding alone."""
     model = random_tiny(num_layers=num_layers, hidden_size=8, mlp_dim=16, qkv_bias=False)
-    return model, {weight.path: numpy_of(weight) for weight in model.weights}
+    return model, {weight.path: to_numpy(weight) for weight in model.weights}
 
 
 @pytest.mark.parametrize("name", [name for name in RECIPES if name != "augreg"])
@@ -95,9 +95,9 @@ def test_recorded_gradients_move_the_weights_as_in_optax(name):
     norms = (10 ** rng.uniform(-1, 1, STEPS) / size).astype("float32")
     for path in paths:
         gradients[path] *= norms.reshape(-1, *[1] * start[path].ndim)
-    expected = optax_path(optax_of(name), {path: start[path] for path in paths}, gradients)
+    expected = optax_path(make_optax(name), {path: start[path] for path in paths}, gradients)
 
-    optimizer = recipe_of(name).compile_args(model)["optimizer"]
+    optimizer = make_recipe(name).compile_args(model)["optimizer"]
     recorded = [gradients[weight.path] for weight in weights]
     for weight, actual in zip(weights, after_each(optimizer, weights, recorded), strict=True):
         assert np.abs(actual[-1] - start[weight.path]).max() > 0.003
@@ -160,7 +160,7 @@ def test_weights_of_16_bits_move_as_those_of_32(name, dtype):
         for step in range(3):
             gradient = keras.ops.convert_to_tensor(normal(3, 4, seed=step), dtype=kind)
             optimizer.apply([gradient], [weight])
-        actual.append(numpy_of(keras.ops.cast(weight, "float32")))
+        actual.append(to_numpy(keras.ops.cast(weight, "float32")))
     assert_close(actual[1], actual[0], 2e-2)
 
 
@@ -171,9 +171,9 @@ def test_fit_moves_the_weights_as_optax_moves_those_of_the_papers_formulas(name,
     images, classes = normal(STEPS * BATCH, 16, 16, 3), np.arange(STEPS * BATCH) % 5
     monkeypatch.setattr(formulas, "np", jnp)
     batches = images.reshape(STEPS, BATCH, 16, 16, 3), classes.reshape(STEPS, BATCH)
-    expected = train_formulas(optax_of(name), start, batches)
+    expected = train_formulas(make_optax(name), start, batches)
 
-    model.compile(**recipe_of(name).compile_args(model))
+    model.compile(**make_recipe(name).compile_args(model))
     quarter = STEPS * BATCH // 4
     for k in range(4):
         now = slice(k * quarter, (k + 1) * quarter)
@@ -184,10 +184,10 @@ def test_fit_moves_the_weights_as_optax_moves_those_of_the_papers_formulas(name,
 
 
 def train_formulas(transform, weights, batches):
-    """The weights after each step of optax on the loss of `logits_of`."""
+    """The weights after each step of optax on the loss of `compute_logits`."""
 
     def loss(weights, batch):
-        logits = logits_of(weights, batch[0])
+        logits = compute_logits(weights, batch[0])
         return optax.softmax_cross_entropy_with_integer_labels(logits, batch[1]).mean()
 
     def step(carry, batch):
@@ -200,7 +200,7 @@ def train_formulas(transform, weights, batches):
     return jax.jit(lambda c, b: jax.lax.scan(step, c, b)[1])(first, batches)
 
 
-def logits_of(weights, images):
+def compute_logits(weights, images):
     """The model of Figure 1 with one block, as a pure function of weights by path."""
     patches = images.reshape(-1, 2, 8, 2, 8, 3).swapaxes(2, 3).reshape(len(images), 4, -1)
     kernel = weights["patch_embedding/kernel"].reshape(patches.shape[-1], -1)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_vit.training import LayerwiseSGD
-from tests.helpers import normal, numpy_of
+from tests.helpers import normal, to_numpy
 
 
 def test_canary_keras_decays_all_variables_at_one_rate():
@@ -14,7 +14,7 @@ def test_canary_keras_decays_all_variables_at_one_rate():
     optimizer = keras.optimizers.SGD(0.5, weight_decay=0.1)
     optimizer.build([variable])
     optimizer.apply([keras.ops.zeros((2,))])
-    np.testing.assert_allclose(numpy_of(variable), [0.95, 0.95], rtol=1e-6)
+    np.testing.assert_allclose(to_numpy(variable), [0.95, 0.95], rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_gradients_are_clipped_as_keras_clips_them(options, most):
         optimizer.build(weights)
         gradients = [keras.ops.convert_to_tensor(normal(2, 3, seed=k)) for k in range(2)]
         optimizer.apply(gradients, weights)
-        moved.append([numpy_of(weight) for weight in weights])
+        moved.append([to_numpy(weight) for weight in weights])
     np.testing.assert_allclose(moved[0], moved[1], rtol=1e-6)
 
 
@@ -42,8 +42,8 @@ def test_a_weight_without_a_gradient_stays():
     optimizer.build(weights)
     with pytest.warns(UserWarning, match="'b'"):
         optimizer.apply([keras.ops.ones((2,)), None], weights)
-    np.testing.assert_allclose(numpy_of(weights[0]), [0.5, 0.5])
-    np.testing.assert_allclose(numpy_of(weights[1]), [1, 1])
+    np.testing.assert_allclose(to_numpy(weights[0]), [0.5, 0.5])
+    np.testing.assert_allclose(to_numpy(weights[1]), [1, 1])
     with pytest.raises(ValueError, match="No gradients"):
         optimizer.apply([None, None], weights)
 
@@ -54,7 +54,7 @@ def test_a_loss_scale_and_a_constraint_are_applied():
     weight.constraint = keras.constraints.NonNeg()
     optimizer = LayerwiseSGD(1.0, loss_scale_factor=4.0)
     optimizer.apply([keras.ops.convert_to_tensor([2.0, 8.0])], [weight])
-    np.testing.assert_allclose(numpy_of(weight), [0.5, 0])
+    np.testing.assert_allclose(to_numpy(weight), [0.5, 0])
 
 
 def test_a_config_of_version_0_1_0_is_read():

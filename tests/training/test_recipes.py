@@ -10,7 +10,7 @@ import pytest
 from keras_vit.data import AUGREG, from_arrays
 from keras_vit.errors import ConfigError
 from keras_vit.training import AugregRecipe, TransferRecipe, steps_for, train
-from tests.helpers import assert_close, normal, numpy_of, random_tiny, tiny
+from tests.helpers import assert_close, normal, random_tiny, tiny, to_numpy
 from tests.training.updates import after_each
 
 SMALL = {"hidden_size": 8, "mlp_dim": 8}
@@ -88,14 +88,14 @@ def test_validation_uses_the_averaged_weights_and_fit_ends_with_them():
     recipe = TransferRecipe(4, 4, ema=0.9, warmup_steps=0, steps_per_epoch=4)
     model.compile(**recipe.compile_args(model))
     seen = []
-    last = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: seen.append(numpy_of(bias)))
+    last = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: seen.append(to_numpy(bias)))
     bias = model.get_layer("head").bias
     fit = recipe.fit_args(model)
     fit["callbacks"].append(last)
     data = {"validation_data": (images, classes), "batch_size": 4, "verbose": 0}
     history = model.fit(images, classes, **data, **fit).history
     again = model.evaluate(images, classes, batch_size=4, verbose=0)
-    assert np.abs(numpy_of(bias) - seen[0]).max() > 1e-3
+    assert np.abs(to_numpy(bias) - seen[0]).max() > 1e-3
     assert abs(history["val_loss"][0] - again[0]) < 1e-6
 
 
@@ -135,7 +135,7 @@ def test_losses_are_summed_over_classes_and_averaged_over_images(loss):
     labels /= labels.sum(axis=1, keepdims=True)
     model.compile(**AugregRecipe(10, loss=loss).compile_args(model))
     actual = model.evaluate(images, labels, verbose=0)[0]
-    logits = numpy_of(model(images)).astype("float64")
+    logits = to_numpy(model(images)).astype("float64")
     if loss == "softmax":
         expected = labels * (np.log(np.exp(logits).sum(axis=1, keepdims=True)) - logits)
     else:
@@ -174,14 +174,14 @@ def test_a_recipe_is_plain_json_and_is_rebuilt_from_it():
 def test_a_recipe_changes_no_model():
     """Neither its weights, nor what learns, nor its thresholds."""
     model = random_tiny(**SMALL)
-    before = [numpy_of(weight) for weight in model.weights]
+    before = [to_numpy(weight) for weight in model.weights]
     for recipe in (TransferRecipe(10, layer_decay=0.5, ema=0.5), AugregRecipe(10)):
         recipe.compile_args(model)
         recipe.fit_args(model)
     assert len(model.trainable_weights) == len(model.weights)
     assert model.thresholds is None
     for weight, value in zip(model.weights, before, strict=True):
-        np.testing.assert_array_equal(numpy_of(weight), value)
+        np.testing.assert_array_equal(to_numpy(weight), value)
 
 
 def test_the_arguments_of_a_recipe_make_data_and_a_training_that_fit(tmp_path):

@@ -16,21 +16,21 @@ from keras_vit.training import (
     zero_head,
 )
 from keras_vit.training.lora import PROJECTIONS
-from tests.helpers import HYBRID, assert_close, normal, numpy_of, random_tiny, tiny
+from tests.helpers import HYBRID, assert_close, normal, random_tiny, tiny, to_numpy
 from tests.training.updates import after_each
 
 SMALL = {"hidden_size": 8, "mlp_dim": 8, "num_layers": 2, "qkv_bias": False}
 IMAGES, CLASSES = normal(4, 16, 16, 3), np.arange(4) % 3
 
 
-def values_of(model):
+def read_values(model):
     """The weights of a model by path."""
-    return {weight.path: numpy_of(weight) for weight in model.weights}
+    return {weight.path: to_numpy(weight) for weight in model.weights}
 
 
 def moved(before, model):
     """The paths of the weights that differ from `before`."""
-    after = values_of(model)
+    after = read_values(model)
     return {path for path in before if not np.array_equal(before[path], after[path])}
 
 
@@ -50,14 +50,16 @@ def test_another_resolution_and_head_replace_positions_and_head_alone(tmp_path):
     model = keras_vit.VisionTransformer.from_preset(
         tmp_path / "preset", num_classes=3, image_size=24
     )
-    before, images = values_of(model), normal(4, 24, 24, 3)
+    before, images = read_values(model), normal(4, 24, 24, 3)
     differing = {
-        path for path, value in values_of(source).items() if value.size != before[path].size
+        path for path, value in read_values(source).items() if value.size != before[path].size
     }
     assert differing == {"position_embedding/embedding", "head/kernel", "head/bias"}
-    assert moved({p: v for p, v in values_of(source).items() if p not in differing}, model) == set()
+    assert (
+        moved({p: v for p, v in read_values(source).items() if p not in differing}, model) == set()
+    )
     assert before["position_embedding/embedding"].shape == (1, 10, 8)
-    np.testing.assert_array_equal(numpy_of(model(images)), np.zeros((4, 3)))
+    np.testing.assert_array_equal(to_numpy(model(images)), np.zeros((4, 3)))
 
     assert moved(before, steps(model, 1, images)) == {"head/kernel", "head/bias"}
     model.train_on_batch(images, CLASSES)
@@ -68,7 +70,7 @@ def test_another_resolution_and_head_replace_positions_and_head_alone(tmp_path):
 def test_frozen_weights_stay_and_trainable_weights_move(blocks):
     """Frozen weights are equal bit by bit after two updates with momentum."""
     model = random_tiny(num_classes=3, **SMALL)
-    before = values_of(model)
+    before = read_values(model)
     after_blocks = {path for path in before if path.split("/")[0] in ("encoder_norm", "head")}
     last_block = {path for path in before if path.startswith("block_1/")}
     learns = {"head/kernel", "head/bias"} if blocks is None else after_blocks | last_block
@@ -83,11 +85,11 @@ def test_lora_moves_its_matrices_and_the_head(tmp_path):
     """B moves in the first step, A from the second on; the merged model gives equal logits."""
     keras.utils.set_random_seed(0)
     model = random_tiny(num_classes=3, **SMALL)
-    logits = numpy_of(model(IMAGES))
+    logits = to_numpy(model(IMAGES))
     enable_lora(model, 2)
     steps(model, 0)
-    np.testing.assert_array_equal(numpy_of(model(IMAGES)), logits)
-    before = values_of(model)
+    np.testing.assert_array_equal(to_numpy(model(IMAGES)), logits)
+    before = read_values(model)
     lora = {path for path in before if "lora_kernel" in path}
     assert len(lora) == 2 * 2 * 2  # blocks, query and value, A and B
 
@@ -97,33 +99,33 @@ def test_lora_moves_its_matrices_and_the_head(tmp_path):
     model.train_on_batch(IMAGES, CLASSES)
     assert moved(before, model) == lora | {"head/kernel", "head/bias"}
 
-    merged, now = merge_lora(model), values_of(model)
-    assert not any("lora" in path for path in values_of(merged))
-    kernel, at = values_of(merged)["block_0/attention/query/kernel"], "block_0/attention/query/"
+    merged, now = merge_lora(model), read_values(model)
+    assert not any("lora" in path for path in read_values(merged))
+    kernel, at = read_values(merged)["block_0/attention/query/kernel"], "block_0/attention/query/"
     added = now[f"{at}lora_kernel_a"] @ now[f"{at}lora_kernel_b"]  # alpha = rank
     assert np.abs(added).max() > 1e-4
     assert_close(kernel - before[f"{at}kernel"], added, 1e-3)  # a difference of numbers near 0.3
-    assert_close(merged(IMAGES), numpy_of(model(IMAGES)))
+    assert_close(merged(IMAGES), to_numpy(model(IMAGES)))
     merged.save_to_preset(tmp_path / "merged")
     again = keras_vit.VisionTransformer.from_preset(tmp_path / "merged")
-    assert_close(again(IMAGES), numpy_of(model(IMAGES)))
+    assert_close(again(IMAGES), to_numpy(model(IMAGES)))
 
 
 def test_lora_adapts_every_projection_and_scales_by_alpha_over_rank():
     """A block without a gated MLP has six projections."""
     model = random_tiny(**SMALL)
     count = enable_lora(model, 2, None, alpha=6)
-    learns = {p: v for p, v in values_of(model).items() if "lora" in p or p.startswith("head/")}
+    learns = {p: v for p, v in read_values(model).items() if "lora" in p or p.startswith("head/")}
     assert count == sum(value.size for value in learns.values())
     parts = [part for part in PROJECTIONS if part not in ("mlp/gate", "mlp/value")]
     assert len(learns) == 2 * len(parts) * 2 + 2
     for weight in model.trainable_weights:
         weight.assign(normal(*weight.shape))
-    now, at = values_of(model), "block_1/mlp/dense_0/"
+    now, at = read_values(model), "block_1/mlp/dense_0/"
     expected = now[f"{at}kernel"] + 3 * now[f"{at}lora_kernel_a"] @ now[f"{at}lora_kernel_b"]
     merged = merge_lora(model)
-    assert_close(values_of(merged)[f"{at}kernel"], expected, 1e-6)
-    assert_close(merged(IMAGES), numpy_of(model(IMAGES)))
+    assert_close(read_values(merged)[f"{at}kernel"], expected, 1e-6)
+    assert_close(merged(IMAGES), to_numpy(model(IMAGES)))
 
 
 @pytest.mark.parametrize("is_quantised", [False, True])
@@ -137,7 +139,7 @@ def test_merging_includes_heads_and_quantised_kernels(is_quantised):
     for weight in model.weights:
         if "lora_kernel" in weight.path:
             weight.assign(normal(*weight.shape) / 4)
-    assert_close(merge_lora(model)(IMAGES), numpy_of(model(IMAGES)), 0.05 if is_quantised else 1e-5)
+    assert_close(merge_lora(model)(IMAGES), to_numpy(model(IMAGES)), 0.05 if is_quantised else 1e-5)
 
 
 @pytest.mark.parametrize("largest", [3.0, np.inf])
@@ -147,10 +149,10 @@ def test_clipping_does_not_change_gradient_tensors_of_the_caller(largest):
     gradient = keras.ops.convert_to_tensor(np.array([largest, 4], "float32"))
     optimizer = LayerwiseSGD(1.0, global_clipnorm=1.0)
     optimizer.apply([gradient, gradient], [first, second])
-    np.testing.assert_array_equal(numpy_of(gradient), [largest, 4])
+    np.testing.assert_array_equal(to_numpy(gradient), [largest, 4])
     expected = -np.array([3, 4]) / np.sqrt(50) if np.isfinite(largest) else [np.nan] * 2
     for variable in (first, second):
-        np.testing.assert_allclose(numpy_of(variable), expected, rtol=1e-6)
+        np.testing.assert_allclose(to_numpy(variable), expected, rtol=1e-6)
 
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="Only torch keeps gradients.")
@@ -161,8 +163,8 @@ def test_gradients_held_by_variables_are_clipped_in_place():
     gradient = variable.value.grad
     LayerwiseSGD(1.0, global_clipnorm=1.0).apply([gradient], [variable])
     assert variable.value.grad is gradient
-    np.testing.assert_allclose(numpy_of(gradient), [0.6, 0.8], rtol=1e-6)
-    np.testing.assert_allclose(numpy_of(variable), [-0.6, -0.8], rtol=1e-6)
+    np.testing.assert_allclose(to_numpy(gradient), [0.6, 0.8], rtol=1e-6)
+    np.testing.assert_allclose(to_numpy(variable), [-0.6, -0.8], rtol=1e-6)
 
 
 def test_layer_decay_gives_every_weight_of_a_hybrid_its_multiplier():
@@ -194,7 +196,7 @@ def test_a_layerwise_optimizer_survives_saving(tmp_path):
     assert again.optimizer.get_config() == model.optimizer.get_config()
     for each in (model, again):
         after_each(each.optimizer, each.trainable_weights, [g[:1] for g in gradients])
-    assert moved(values_of(model), again) == set()
+    assert moved(read_values(model), again) == set()
     assert int(again.optimizer.iterations) == 4
 
 
@@ -214,4 +216,4 @@ def test_train_only_takes_whole_layer_names_and_parts_of_layers():
 def test_a_zeroed_head_gives_logits_of_zero():
     model = random_tiny(**SMALL)
     zero_head(model)
-    assert not numpy_of(model(IMAGES)).any()
+    assert not to_numpy(model(IMAGES)).any()

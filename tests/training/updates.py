@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from tests.helpers import numpy_of
+from tests.helpers import to_numpy
 
 EXACT = {"xla_allow_excess_precision": False}
 """Makes XLA round to bfloat16 wherever the program does, instead of keeping float32."""
@@ -28,7 +28,7 @@ def after_each(optimizer, weights, gradients) -> list[np.ndarray]:
             apply = tf.function(apply)
         for now in zip(*gradients, strict=True):
             apply([keras.ops.convert_to_tensor(gradient) for gradient in now])
-            path.append([numpy_of(weight) for weight in weights])
+            path.append([to_numpy(weight) for weight in weights])
         return [np.stack(values) for values in zip(*path, strict=True)]
     import jax
 

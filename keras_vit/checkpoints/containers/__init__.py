@@ -64,7 +64,7 @@ def open_arrays(
             fault = fault if os.path.lexists(path) else "does not exist"
             raise CheckpointError(f"{path}: expected a file of weights, but it {fault}.") from error
     try:
-        return _reader_of(path, file, allow_pickle_weights)
+        return _choose_reader(path, file, allow_pickle_weights)
     except OSError as error:
         file.close()
         raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
@@ -73,7 +73,7 @@ def open_arrays(
         raise
 
 
-def _reader_of(path: Path, file: IO[bytes], allow_pickle_weights: bool) -> Reader:
+def _choose_reader(path: Path, file: IO[bytes], allow_pickle_weights: bool) -> Reader:
     head = file.read(10)
     file.seek(0)
     if allow_pickle_weights and _is_pickle(file, head):

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from keras_vit.checkpoints.containers.reading import FileReader, MappedFile
-from keras_vit.checkpoints.containers.writing import bytes_of, opened_beside
+from keras_vit.checkpoints.containers.writing import opened_beside, view_bytes
 from keras_vit.errors import CheckpointError, shown
 from keras_vit.presets.local_folder import PICKLE_ADVICE
 from keras_vit.support.limits import ARRAYS, HEADER_BYTES, JSON_BYTES
@@ -193,4 +193,4 @@ def write_npz(path: str | os.PathLike[str], arrays: Iterable[tuple[str, np.ndarr
             header = {"descr": descr, "fortran_order": False, "shape": array.shape}
             with file.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array_header_1_0(member, header)
-                member.write(bytes_of(array))
+                member.write(view_bytes(array))

@@ -42,7 +42,7 @@ class PickleReader(FileReader):
         with self.damage():
             self._tensors: dict[str, Any] = {}
             for name, tensor in _tensors_in(_load(torch, path, file), torch, set()):
-                self.note(name, tuple(tensor.shape), _dtype_of(tensor))
+                self.note(name, tuple(tensor.shape), _read_dtype(tensor))
                 self._tensors[name] = tensor
         if not self._tensors:
             raise CheckpointError(f"{path}: the pickle holds no arrays by name.")
@@ -71,7 +71,7 @@ def _import_torch(path: Path) -> Any:
     return torch
 
 
-def _dtype_of(tensor: Any) -> np.dtype:
+def _read_dtype(tensor: Any) -> np.dtype:
     """Returns the type in NumPy of a plain array in memory.
 
     An array that is sparse, on another device, or of a type without weights gets a type that

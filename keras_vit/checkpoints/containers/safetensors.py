@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from keras_vit.checkpoints.containers.reading import FileReader, MappedFile
-from keras_vit.checkpoints.containers.writing import bytes_of, opened_beside
+from keras_vit.checkpoints.containers.writing import opened_beside, view_bytes
 from keras_vit.errors import CheckpointError, shown
 from keras_vit.support.limits import HEADER_BYTES
 
@@ -135,4 +135,4 @@ def write_safetensors(
     with opened_beside(path) as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for array in arrays:
-            file.write(bytes_of(array))
+            file.write(view_bytes(array))

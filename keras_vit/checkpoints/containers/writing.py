@@ -11,7 +11,7 @@ from keras_vit.models.weights.axes import in_order
 from keras_vit.support.files import replace_file
 
 
-def bytes_of(array: np.ndarray) -> memoryview:
+def view_bytes(array: np.ndarray) -> memoryview:
     """Returns the numbers of an array in C order, as bytes."""
     return in_order(array).reshape(-1).view(np.uint8).data
 

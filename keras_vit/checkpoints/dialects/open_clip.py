@@ -133,7 +133,7 @@ def _undetermined_by_a_trunk(fields: Mapping[str, Any]) -> dict[str, str]:
     return undetermined
 
 
-def _trunk_of(family: Dialect) -> Dialect:
+def _make_trunk(family: Dialect) -> Dialect:
     """Returns the dialect of a vision tower with a timm trunk and the tower's own projection."""
     projection = StoredAs("visual.head.proj.weight", "t m", outside=True)
     pre_norm = StoredAs("norm_pre.weight", implies={"numerics": {"layer_norm_epsilon": 1e-5}})
@@ -159,4 +159,4 @@ def _trunk_of(family: Dialect) -> Dialect:
 # No tower of open_clip has a trunk for images of unequal shape.
 _TRUNKS = (family for family in TIMM if "native_aspect" not in family.fields)
 
-FAMILIES = (open_clip, *map(_trunk_of, _TRUNKS))
+FAMILIES = (open_clip, *map(_make_trunk, _TRUNKS))

@@ -34,7 +34,7 @@ Their models for images at their own aspect ratio do resize positions per image.
 """
 
 
-def relative_bias_of(content: Json, keys: tuple[str, str]) -> str | None:
+def read_relative_bias(content: Json, keys: tuple[str, str]) -> str | None:
     """Returns `ViTConfig.relative_position_bias` from two keys of which one may be true.
 
     Args:
@@ -48,6 +48,6 @@ def relative_bias_of(content: Json, keys: tuple[str, str]) -> str | None:
 
 
 def words_of_relative_bias(config: ViTConfig, keys: tuple[str, str]) -> dict[str, bool]:
-    """Returns the library's two keys for a model; the inverse of `relative_bias_of`."""
+    """Returns the library's two keys for a model; the inverse of `read_relative_bias`."""
     kinds = zip(keys, ("block", "shared"), strict=True)
     return {key: config.relative_position_bias == kind for key, kind in kinds}

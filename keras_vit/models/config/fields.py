@@ -1,7 +1,7 @@
 """Declaration of fields: default, valid values, and the name of the part that a library may lack.
 
 A frozen dataclass that inherits `Fields` declares each of its fields once, by its type and, for
-more, by `field`. Validation and the switches (`switches_of`) derive from that.
+more, by `field`. Validation and the switches (`list_switches`) derive from that.
 """
 
 import dataclasses
@@ -67,7 +67,7 @@ class Switch:
         return getattr(config, self.field) not in self.plain
 
 
-def switches_of(cls: Any) -> dict[str, Switch]:
+def list_switches(cls: Any) -> dict[str, Switch]:
     """Returns the switches that a dataclass declares, by the name of the field or of its value."""
     switches: dict[str, Switch] = {}
     for own in dataclasses.fields(cls):

@@ -79,7 +79,7 @@ def variant_named(name: str) -> Variant:
     return VARIANTS[name]
 
 
-def variant_of(config: ViTConfig) -> str | None:
+def find_variant(config: ViTConfig) -> str | None:
     """Returns the name of the variant whose sizes a configuration has, or None."""
     for name, candidate in VARIANTS.items():
         reference = candidate.config()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from keras_vit.errors import ConfigError, shown
-from keras_vit.models.config.fields import Fields, field, known_fields, switches_of
+from keras_vit.models.config.fields import Fields, field, known_fields, list_switches
 from keras_vit.models.config.numerics import Numerics
 from keras_vit.models.config.rope import Rope
 from keras_vit.models.config.rules import SHARE, choice, pair
@@ -24,7 +24,7 @@ from keras_vit.models.config.vit_rules import (
     STAGE_POOLINGS,
     TOKEN_POOLINGS,
     UNPOOLED_POOLINGS,
-    faults_of,
+    find_faults,
 )
 
 ImageSize: TypeAlias = int | tuple[int | None, int | None] | None
@@ -212,10 +212,10 @@ class ViTConfig(Fields):
         if self.image_size is not None:
             self._validate_image(self.image_size)
         elif self.position_grid is None:
-            self.grid_of((DEFAULT_IMAGE_SIZE, DEFAULT_IMAGE_SIZE))
+            self.compute_grid((DEFAULT_IMAGE_SIZE, DEFAULT_IMAGE_SIZE))
 
     def _faults(self) -> Iterator[str]:
-        return faults_of(self)
+        return find_faults(self)
 
     def _normalise(self) -> None:
         """Turns ints into pairs, dicts into their dataclasses, and synonyms into one spelling."""
@@ -265,8 +265,8 @@ class ViTConfig(Fields):
                 self._set(name, None)
 
     def _validate_image(self, image_size: tuple[int, int]) -> None:
-        self.grid_of(image_size)
-        rest = self.remainder_of(image_size)
+        self.compute_grid(image_size)
+        rest = self.compute_remainder(image_size)
         if any(rest) and not self.crop_remainder:
             place = "the stem's feature map" if self.resnet else "the image"
             raise ConfigError(
@@ -276,20 +276,20 @@ class ViTConfig(Fields):
                 "reference does."
             )
 
-    def feature_map_of(self, image_size: tuple[int, int]) -> tuple[int, int]:
+    def compute_feature_map(self, image_size: tuple[int, int]) -> tuple[int, int]:
         """Returns the rows and columns of the patch embedding's input for an image."""
         height, width = image_size
         for _ in range(self.resnet.halvings if self.resnet else 0):
             height, width = -(-height // 2), -(-width // 2)
         return height, width
 
-    def grid_of(self, image_size: tuple[int, int]) -> tuple[int, int]:
+    def compute_grid(self, image_size: tuple[int, int]) -> tuple[int, int]:
         """Returns the grid of patches (rows, columns) of an image of `(height, width)` pixels.
 
         Raises:
             ConfigError: the image is smaller than one patch.
         """
-        (height, width), (rows, columns) = self.feature_map_of(image_size), self.patch_size
+        (height, width), (rows, columns) = self.compute_feature_map(image_size), self.patch_size
         if height < rows or width < columns:
             raise ConfigError(
                 f"patch_size={self.patch_size}{' behind the stem' if self.resnet else ''} is "
@@ -297,22 +297,22 @@ class ViTConfig(Fields):
             )
         return height // rows, width // columns
 
-    def remainder_of(self, image_size: tuple[int, int]) -> tuple[int, int]:
+    def compute_remainder(self, image_size: tuple[int, int]) -> tuple[int, int]:
         """Returns the numbers of rows and columns of the image, or feature map, outside patches."""
-        (height, width), (rows, columns) = self.feature_map_of(image_size), self.patch_size
+        (height, width), (rows, columns) = self.compute_feature_map(image_size), self.patch_size
         return height % rows, width % columns
 
     @property
     def grid(self) -> tuple[int, int] | None:
         """Patch grid (rows, columns) of `image_size`; None for an any-size model."""
-        return None if self.image_size is None else self.grid_of(self.image_size)
+        return None if self.image_size is None else self.compute_grid(self.image_size)
 
     @property
     def source_grid(self) -> tuple[int, int]:
         """Patch grid (rows, columns) that the position embeddings are stored for."""
         if self.position_grid is not None:
             return self.position_grid
-        return self.grid_of(self.image_size or (DEFAULT_IMAGE_SIZE, DEFAULT_IMAGE_SIZE))
+        return self.compute_grid(self.image_size or (DEFAULT_IMAGE_SIZE, DEFAULT_IMAGE_SIZE))
 
     @property
     def stride(self) -> tuple[int, int]:
@@ -479,7 +479,7 @@ class ViTConfig(Fields):
         return dataclasses.replace(self, **known_fields(type(self), fields))
 
 
-SWITCHES = switches_of(ViTConfig)
+SWITCHES = list_switches(ViTConfig)
 """What other families add to the paper's model, by field or by value of `pooling`.
 
 A dialect names the switches that its library has. Files are read without the others, and models

@@ -43,7 +43,7 @@ REGISTERS = Values(
 )
 
 
-def faults_of(config: Any) -> Iterator[str]:
+def find_faults(config: Any) -> Iterator[str]:
     """Yields a sentence for each rule about several fields that a `ViTConfig` breaks."""
     width, pooling = config.hidden_size, config.pooling
     if config.num_layers > MOST_LAYERS:

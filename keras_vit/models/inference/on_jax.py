@@ -56,12 +56,12 @@ def compile_call(
 
     def call(*arrays: Any) -> Any:
         with owner.lock:  # a step of `fit` deletes the arrays that it replaces
-            return program(_values_of(weights, model, owner), *arrays)
+            return program(_read_values(weights, model, owner), *arrays)
 
     return call
 
 
-def _values_of(weights: list[Any], model: keras.Model, owner: Any) -> list[Any]:
+def _read_values(weights: list[Any], model: keras.Model, owner: Any) -> list[Any]:
     """Returns the values of weights; during a `fit` in another thread, those of its last step."""
     try:
         return [weight.value for weight in weights]

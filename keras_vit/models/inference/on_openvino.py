@@ -39,7 +39,7 @@ class Program:
             if not inference.are_same(values, self._values):
                 self._values = values
                 self._compiled.clear()
-            settings = openvino_settings.of(self._model.dtype_policy)
+            settings = openvino_settings.choose(self._model.dtype_policy)
             key = (images.dtype.name, images.shape[1:], *sorted(settings.items()))
             if key not in self._compiled:
                 self._compiled[key] = _Compiled(self._model, self._stages, images, settings)

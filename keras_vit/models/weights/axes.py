@@ -19,7 +19,7 @@ def parse(axes: str) -> Groups:
     return tuple((symbol,) if symbol else tuple(merged.split()) for merged, symbol in groups)
 
 
-def shape_of(axes: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
+def compute_shape(axes: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
     """Returns the shape of an array with these axes."""
     return tuple(math.prod(_size(s, sizes) for s in group) for group in parse(axes))
 
@@ -41,7 +41,7 @@ def rearrange(array: np.ndarray, source: str, target: str, sizes: Mapping[str, i
     array = array.reshape([sizes[s] for s in split]).transpose([split.index(s) for s in order])
     if any(len(group) > 1 for group in parse(target)):
         array = in_order(array)
-    return array.reshape(shape_of(target, sizes))
+    return array.reshape(compute_shape(target, sizes))
 
 
 def in_order(view: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from keras_vit.models.config import SWITCHES, ResNetStem, ViTConfig
-from keras_vit.models.weights.axes import shape_of
+from keras_vit.models.weights.axes import compute_shape
 from keras_vit.models.weights.templates import PLACEHOLDERS, fill, placeholders
 
 
@@ -157,7 +157,7 @@ class Weight:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return shape_of(self.word.axes, self.sizes)
+        return compute_shape(self.word.axes, self.sizes)
 
 
 def _has_bias(config: ViTConfig, binding: Mapping[str, str]) -> bool:

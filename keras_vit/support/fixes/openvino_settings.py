@@ -13,7 +13,7 @@ PRECISIONS = ("float32", "bfloat16", "float16")
 _HINTS = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 
 
-def of(policy: Any) -> dict[str, Any]:
+def choose(policy: Any) -> dict[str, Any]:
     """Returns OpenVINO's properties for a model with a dtype policy.
 
     Environment variables, read before each batch:

@@ -40,7 +40,7 @@ def kept_whole(model: Any) -> Iterator[None]:
         if backend == "openvino":
             model.supports_jit = False  # `evaluate` calls the model, which has the present weights
             model.predict_function = lambda data: _predict_on_openvino(model, data)
-        before = [(v, _value_of(v)) for v in model.variables] if backend == "jax" else []
+        before = [(v, _read_value(v)) for v in model.variables] if backend == "jax" else []
         try:
             yield
         finally:
@@ -48,19 +48,19 @@ def kept_whole(model: Any) -> Iterator[None]:
                 model.jax_state_sync()
                 # An error before the first step leaves Keras without a state to put back.
                 for variable, value in before:
-                    if value is not None and _value_of(variable) is None:
+                    if value is not None and _read_value(variable) is None:
                         variable.assign(value)
                 if inference.training_state is not None:  # its arrays were replaced
-                    inference.training_state = _state_of(model)
+                    inference.training_state = _read_state(model)
 
 
-def _value_of(variable: Any) -> Any:
+def _read_value(variable: Any) -> Any:
     """Returns the value of a variable or None; without one it calls its initializer, None."""
     with contextlib.suppress(TypeError):
         return variable.value
 
 
-def _state_of(model: Any) -> list[list[Any]]:
+def _read_state(model: Any) -> list[list[Any]]:
     kinds = (model.trainable_variables, model.non_trainable_variables)
     return [[variable.value for variable in kind] for kind in kinds]
 
@@ -74,7 +74,7 @@ def share_weights(model: Any) -> None:
     if keras.config.is_nnx_enabled():
         return
     inference, step = model.inference, model.train_function
-    inference.training_state = _state_of(model)
+    inference.training_state = _read_state(model)
     if getattr(step, "shares_weights", False):
         return
 

@@ -11,7 +11,7 @@ import keras_vit
 from keras_vit import VisionTransformer
 from keras_vit.errors import ConfigError
 from keras_vit.models.inference import run
-from tests.helpers import assert_close, normal, numpy_of, random_tiny
+from tests.helpers import assert_close, normal, random_tiny, to_numpy
 
 IMAGES = normal(5, 16, 16, 3)
 TRAINS = pytest.mark.skipif(keras.backend.backend() == "openvino", reason="OpenVINO does not train")
@@ -22,7 +22,7 @@ TRAINS = pytest.mark.skipif(keras.backend.backend() == "openvino", reason="OpenV
 def test_any_number_of_images_gives_the_outputs_of_a_call(count, batch_size):
     model = random_tiny()
     images = IMAGES[:count]
-    assert_close(run(model, images, batch_size=batch_size), numpy_of(model(images)))
+    assert_close(run(model, images, batch_size=batch_size), to_numpy(model(images)))
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_every_stage_is_the_output_of_the_layer_of_its_name(fields):
     assert list(values) == names
     for name in names:
         expected = keras.Model(model.input, model.get_layer(name).output)(IMAGES)
-        assert_close(values[name], numpy_of(expected))
+        assert_close(values[name], to_numpy(expected))
 
 
 def test_the_stages_of_a_block_belong_together():
@@ -54,7 +54,7 @@ def test_the_stages_of_a_block_belong_together():
     assert_close(values[names[0]], values[f"block_{last - 1}"])
     assert_close(values[names[2]], values["encoder_norm"])
     block = model.get_layer(f"block_{last}")
-    assert_close(values[names[1]], numpy_of(block.attention_weights(values[names[0]])))
+    assert_close(values[names[1]], to_numpy(block.attention_weights(values[names[0]])))
 
 
 def test_an_unknown_stage_is_refused_with_the_nearest_name():
@@ -96,7 +96,7 @@ def test_the_weights_of_the_moment_are_used(change):
     change(model)
     after = run(model, IMAGES)
     assert np.abs(after - before).max() > 0
-    assert_close(after, numpy_of(model(IMAGES)))
+    assert_close(after, to_numpy(model(IMAGES)))
 
 
 class Negative(keras.layers.Layer):
@@ -125,11 +125,11 @@ def test_compile_makes_a_change_without_weights_count(change):
     run(model, IMAGES)
     change(model)
     model.compile()
-    expected = numpy_of(model(IMAGES))
+    expected = to_numpy(model(IMAGES))
     assert_close(run(model, IMAGES), expected)
     _change_activation(model)
     model.compile()
-    assert_close(run(model, IMAGES), numpy_of(model(IMAGES)))
+    assert_close(run(model, IMAGES), to_numpy(model(IMAGES)))
 
 
 @TRAINS
@@ -145,7 +145,7 @@ def test_run_eagerly_calls_every_layer_for_every_batch():
 def test_a_model_whose_parts_train_by_turns_keeps_its_weights_apart():
     """Two blocks of equal shapes take turns in learning; none takes the other's place."""
     model = random_tiny(num_layers=2)
-    expected = numpy_of(model(IMAGES))
+    expected = to_numpy(model(IMAGES))
     for frozen in ("block_0", "block_1"):
         for block in ("block_0", "block_1"):
             model.get_layer(block).trainable = block != frozen
@@ -215,7 +215,7 @@ def test_inference_beside_evaluate_and_predict_has_the_present_weights(method):
     start = model.get_weights()
     model.fit(IMAGES[:4], np.arange(4), verbose=0)
     model.set_weights(start)
-    expected = numpy_of(model(IMAGES))
+    expected = to_numpy(model(IMAGES))
     started = Event()
 
     def batches():
@@ -249,6 +249,6 @@ def test_a_fit_in_another_thread_does_not_disturb_inference():
         assert np.isfinite(run(model, IMAGES)).all()
     training.join()
     after = run(model, IMAGES)
-    assert_close(after, numpy_of(model(IMAGES)))
+    assert_close(after, to_numpy(model(IMAGES)))
     assert np.abs(during - before).max() > 0
     assert np.abs(after - during).max() > 0

@@ -7,7 +7,7 @@ import keras
 import pytest
 
 from keras_vit.support.processor import Processor
-from tests.helpers import assert_close, normal, numpy_of, random_tiny
+from tests.helpers import assert_close, normal, random_tiny, to_numpy
 
 pytestmark = pytest.mark.on_one_backend("torch")
 if keras.backend.backend() == "torch":
@@ -52,8 +52,8 @@ def test_attention_in_pieces_equals_the_reference(tokens, others, attends):
     arrays = inputs(tokens=tokens, others=others)
     biases = [normal(*shape) for shape in ((1, 3, tokens, others), (2, 1, 1, others))]
     for bias in (None, *map(torch.from_numpy, biases)):
-        expected = numpy_of(reference.attention(*arrays, bias))
-        assert_close(numpy_of(kernels.attention(*arrays, bias)), expected, 1e-6)
+        expected = to_numpy(reference.attention(*arrays, bias))
+        assert_close(to_numpy(kernels.attention(*arrays, bias)), expected, 1e-6)
     assert set(attends) == {"bf16"}
 
 
@@ -145,7 +145,7 @@ def test_canary_onednn_computes_stacks_in_float32():
     with torch_stacks.by_onednn() as is_onednn:
         assert is_onednn
         found = torch.bmm(x, y)
-    assert_close(numpy_of(found), numpy_of(torch.bmm(x.double(), y.double())), 1e-6)
+    assert_close(to_numpy(found), to_numpy(torch.bmm(x.double(), y.double())), 1e-6)
 
 
 def test_canary_torch_has_no_operation_for_stacks():

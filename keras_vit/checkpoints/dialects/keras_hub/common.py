@@ -14,7 +14,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     JsonNote,
     Row,
 )
-from keras_vit.checkpoints.dialects.keras_hub.converter import converter_of, fitting_image_size
+from keras_vit.checkpoints.dialects.keras_hub.converter import find_converter, fitting_image_size
 from keras_vit.checkpoints.dialects.keras_hub.objects import keras_object
 from keras_vit.checkpoints.dialects.transformers.common import has_head
 from keras_vit.models.config import Numerics
@@ -92,7 +92,7 @@ NO_SQUARE_PATCH = {"patches that are not square": lambda config: len({*config.pa
 
 DROPS_PIXELS = {
     "an image_size that patch_size does not divide": lambda config: (
-        config.image_size is not None and any(config.remainder_of(config.image_size))
+        config.image_size is not None and any(config.compute_remainder(config.image_size))
     )
 }
 
@@ -144,7 +144,7 @@ def classifier_family(
             ),
         ),
         notes=_metadata("ImageClassifier"),
-        images=converter_of(module, class_name),
+        images=find_converter(module, class_name),
         numerics=Numerics(gelu="exact"),
         expresses=("layer_norm_epsilon", "position_resize"),
         crops=False,

@@ -92,7 +92,7 @@ def fitting_image_size(config: ViTConfig) -> tuple[int, int]:
     return rows * config.patch_size[0], columns * config.patch_size[1]
 
 
-def converter_of(module: str, class_name: str) -> PreparationWords:
+def find_converter(module: str, class_name: str) -> PreparationWords:
     """Returns the JSON for the preparation of images of a family.
 
     Args:
@@ -107,4 +107,4 @@ def converter_of(module: str, class_name: str) -> PreparationWords:
     )
 
 
-converter = converter_of("vit", "ViT")
+converter = find_converter("vit", "ViT")

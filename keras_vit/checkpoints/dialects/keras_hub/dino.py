@@ -23,7 +23,7 @@ from keras_vit.checkpoints.dialects.keras_hub.common import encoder_family, imag
 from keras_vit.checkpoints.dialects.keras_hub.converter import converter, fitting_image_size
 from keras_vit.checkpoints.dialects.names import KERAS
 from keras_vit.checkpoints.dialects.torch_conventions import IMAGENET
-from keras_vit.checkpoints.dialects.transformers.dinov2 import mlp_of, swiglu_width
+from keras_vit.checkpoints.dialects.transformers.dinov2 import read_mlp, swiglu_width
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.models.config import Numerics, ViTConfig
 
@@ -41,7 +41,7 @@ def _resized_positions(config: ViTConfig) -> dict[str, str]:
     return {name: "positions that the library computes from the others"}
 
 
-def _image_of(content: Mapping[str, Any]) -> dict[str, Any]:
+def _read_image(content: Mapping[str, Any]) -> dict[str, Any]:
     fields = image_shape(content)
     height, width = content["position_embedding_shape"][:2]
     patch = content["patch_size"]
@@ -58,7 +58,7 @@ def _image_to(config: ViTConfig) -> dict[str, Any]:
     }
 
 
-def _hidden_of(config: ViTConfig) -> int:
+def _write_hidden(config: ViTConfig) -> int:
     """Returns keras-hub's `intermediate_dim`: for a gated MLP it is 3/2 of the width."""
     return config.mlp_dim if config.mlp == "plain" else config.mlp_dim * 3 // 2
 
@@ -74,15 +74,15 @@ _ROWS2: tuple[Row, ...] = (
         image=JsonFields(
             ("image_shape", "position_embedding_shape"),
             ("image_size", "channels", "position_grid"),
-            _image_of,
+            _read_image,
             _image_to,
         ),
     ),
     JsonFields(
         ("intermediate_dim", "use_swiglu_ffn"),
         ("mlp", "mlp_dim"),
-        lambda content: mlp_of(content, number(content, "intermediate_dim")),
-        lambda c: {"intermediate_dim": _hidden_of(c), "use_swiglu_ffn": c.mlp == "gated"},
+        lambda content: read_mlp(content, number(content, "intermediate_dim")),
+        lambda c: {"intermediate_dim": _write_hidden(c), "use_swiglu_ffn": c.mlp == "gated"},
     ),
     JsonField("layer_scale_init_value", "layer_scale_init"),
     JsonField("num_register_tokens", "num_registers", default=0),
@@ -144,7 +144,7 @@ dinov2 = _dino(
             len({*c.source_grid}) > 1 or len({*(c.grid or (1,))}) > 1
         ),
         "a gated MLP whose width is no multiple of 8": lambda c: (
-            c.mlp == "gated" and swiglu_width(_hidden_of(c)) != c.mlp_dim
+            c.mlp == "gated" and swiglu_width(_write_hidden(c)) != c.mlp_dim
         ),
     },
     limits={"positions that are resized by another method": _is_resized_otherwise},

@@ -27,7 +27,7 @@ def _read(file: str) -> dict[str, Any]:
     return json.loads(Path(__file__).with_name(file).read_text("utf-8"))
 
 
-def row_of(architecture: Any) -> Arguments | None:
+def find_row(architecture: Any) -> Arguments | None:
     """Returns the arguments of a registered architecture, by its present or a former name."""
     registry = _read("registry.json")
     name = str(architecture).partition(".")[0]
@@ -39,23 +39,25 @@ def rows() -> Iterable[tuple[str, Arguments]]:
     return _read("registry.json")["models"].items()
 
 
-def _class_of(row: Mapping[str, Any]) -> str:
+def _find_class(row: Mapping[str, Any]) -> str:
     return str(row.get("class", "VisionTransformer")).removesuffix("Distilled")
 
 
-def defaults_of(row: Mapping[str, Any]) -> Arguments:
+def read_defaults(row: Mapping[str, Any]) -> Arguments:
     """Returns the defaults of a class's arguments, which an architecture may leave out."""
-    return _read("classes.json")["defaults"].get(_class_of(row), {})
+    return _read("classes.json")["defaults"].get(_find_class(row), {})
 
 
-def family_of(row: Mapping[str, Any]) -> str:
+def find_family(row: Mapping[str, Any]) -> str:
     """Returns the dialect of an architecture."""
-    return {"VisionTransformer": "timm", "NaFlexVit": "timm/naflex"}.get(_class_of(row), "timm/eva")
+    return {"VisionTransformer": "timm", "NaFlexVit": "timm/naflex"}.get(
+        _find_class(row), "timm/eva"
+    )
 
 
-def names_of(family: str) -> list[str]:
+def list_names(family: str) -> list[str]:
     """Returns the names of all architectures of a dialect, and their former names."""
-    own = [name for name, row in rows() if family_of(row) == family]
+    own = [name for name, row in rows() if find_family(row) == family]
     return [*own, *(old for old, new in _read("registry.json")["renamed"].items() if new in own)]
 
 
@@ -70,14 +72,14 @@ def _refuse_parts(architecture: Any, arguments: Arguments) -> None:
     ]
     if arguments.get("num_kv_heads"):
         missing.append("fewer heads of key and value than of query")
-    if row_of(architecture) is None and not arguments:
+    if find_row(architecture) is None and not arguments:
         modules = lacking["lacking_modules"].items()
         missing += [part for name, part in modules if re.fullmatch(name, str(architecture))][:1]
     if missing:
         raise ValueError(f"an architecture with {' and '.join(missing)}, which keras_vit lacks")
 
 
-def arguments_of(config: Json) -> Arguments:
+def read_arguments(config: Json) -> Arguments:
     """Returns the arguments of the model that `config.json` describes.
 
     Args:
@@ -88,8 +90,8 @@ def arguments_of(config: Json) -> Arguments:
         ValueError: the model has a part that keras_vit lacks.
     """
     architecture = config.get("architecture")
-    row = row_of(architecture)
-    default = {} if row is None else defaults_of(row)
+    row = find_row(architecture)
+    default = {} if row is None else read_defaults(row)
     own = object_at(config, ("model_args",))
     # null is passed on to the constructor, where it stands for the default of the class.
     own = {k: v if v is not None else default.get(k) for k, v in own.items()}
@@ -104,7 +106,7 @@ def assumed_arguments(config: Json) -> Arguments:
     The patch size is left to the arrays, where they tell it.
     """
     own = object_at(config, ("model_args",))
-    arguments = arguments_of(config)
+    arguments = read_arguments(config)
     size = object_at(config, ("pretrained_cfg",)).get("input_size")
     if size is not None:
         arguments.setdefault("img_size", size[-2:] if isinstance(size, list) else size)
@@ -113,7 +115,7 @@ def assumed_arguments(config: Json) -> Arguments:
     return arguments
 
 
-def norm_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def read_norm(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the fields that `norm_layer`, a class of timm or its name, states."""
     layer = arguments.get("norm_layer")
     if layer is None:
@@ -125,7 +127,7 @@ def norm_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {"norm": kinds[str(name).lower()], "numerics.layer_norm_epsilon": epsilon}
 
 
-def ratio_of(size: int, width: int) -> float:
+def compute_ratio(size: int, width: int) -> float:
     """Returns the ratio whose product with `width`, cut to an int as timm does, is `size`."""
     ratio = size / width
     return ratio if int(width * ratio) == size else math.nextafter(ratio, math.inf)

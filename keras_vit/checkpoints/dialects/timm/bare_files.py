@@ -34,11 +34,11 @@ class _Architecture:
     def __init__(self, name: str, row: Mapping[str, Any]) -> None:
         self.name = name
         self.norms_behind = any(row.get(key) == value for key, value in _BEHIND.items())
-        self.row = {**architectures.defaults_of(row), **row}
+        self.row = {**architectures.read_defaults(row), **row}
         if self.norms_behind:  # init_values are then first values of the norms, not a layer scale
             self.row["init_values"] = None
         arguments = {key: value for key, value in self.row.items() if _BEHIND.get(key) != value}
-        dialect = {"timm": vit, "timm/eva": eva}[architectures.family_of(row)]
+        dialect = {"timm": vit, "timm/eva": eva}[architectures.find_family(row)]
         file = {"architecture": "", "model_args": arguments}
         own = dialect.read_json({"config.json": file}).fields
         numerics = {**Numerics(gelu="exact").to_dict(), **own.get("numerics", {})}
@@ -50,7 +50,7 @@ class _Architecture:
 
 def _last_norm(row: Mapping[str, Any]) -> dict[str, Any]:
     """Returns whether there is a last norm, and whether it follows the pooling."""
-    if architectures.family_of(row) == "timm/eva":
+    if architectures.find_family(row) == "timm/eva":
         after = row.get("use_fc_norm")
         after = row["global_pool"] == "avg" if after is None else after
         last = row.get("use_post_transformer_norm")
@@ -110,7 +110,7 @@ def _architectures() -> tuple[_Architecture, ...]:
     facebook = "DeiT-III by Facebook's names, to be read by family='facebook'"
     readable = [_Architecture(facebook, _DEIT3)]
     for name, row in architectures.rows():
-        if architectures.family_of(row) != naflex.name:
+        if architectures.find_family(row) != naflex.name:
             with contextlib.suppress(ValueError):  # a part that keras_vit lacks
                 readable.append(_Architecture(name, row))
     return tuple(readable)

@@ -24,7 +24,7 @@ from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.timm import architectures, rows
 from keras_vit.checkpoints.dialects.torch_conventions import (
     POSITIONS_OF_ANOTHER_GRID,
-    relative_bias_of,
+    read_relative_bias,
     words_of_relative_bias,
 )
 from keras_vit.errors import shown
@@ -49,8 +49,11 @@ _WRITTEN = {1e-6: "eva02_base_patch14_224", 1e-5: "vit_small_patch16_dinov3"}
 """An architecture to write for every epsilon; `model_args` say what is otherwise."""
 
 
-def _architecture_of(content: Json) -> dict[str, Any]:
-    return {**architectures.norm_of(architectures.arguments_of(content)), "numerics.gelu": "exact"}
+def _read_architecture(content: Json) -> dict[str, Any]:
+    return {
+        **architectures.read_norm(architectures.read_arguments(content)),
+        "numerics.gelu": "exact",
+    }
 
 
 def _architecture(config: ViTConfig) -> dict[str, Any]:
@@ -80,7 +83,7 @@ def _shown_by_arrays(arrays: Json, content: Json) -> dict[str, Any]:
     words = rows.shown_by_arrays("num_reg_tokens", arrays, content)
     words |= {"swiglu_mlp": arrays.get("mlp") == "gated", "scale_mlp": arrays.get("sub_norm_mlp")}
     if "mlp_dim" in arrays and "hidden_size" in arrays:
-        words["mlp_ratio"] = architectures.ratio_of(arrays["mlp_dim"], arrays["hidden_size"])
+        words["mlp_ratio"] = architectures.compute_ratio(arrays["mlp_dim"], arrays["hidden_size"])
     return words
 
 
@@ -90,7 +93,7 @@ def _biases(content: Json) -> dict[str, Any]:
     return {"qkv_bias": True if content.get("attn_type") == "rope" else _NO_KEY}
 
 
-def _rope_of(content: Json) -> dict[str, Any]:
+def _read_rope(content: Json) -> dict[str, Any]:
     if not content["use_rot_pos_emb"]:
         return {"rope": None}
     forms = {"cat": "axial", "mixed": "mixed", "dinov3": "dinov3"}
@@ -161,7 +164,7 @@ def _words_of_pool(config: ViTConfig) -> dict[str, Any]:
     width = config.map_mlp_dim
     return {
         "attn_pool_num_heads": config.map_num_heads,
-        "attn_pool_mlp_ratio": width and architectures.ratio_of(width, config.hidden_size),
+        "attn_pool_mlp_ratio": width and architectures.compute_ratio(width, config.hidden_size),
     }
 
 
@@ -174,8 +177,8 @@ POOL_SIZES = JsonFields(
 """The row of attention pooling, which `Eva` and `NaFlexVit` have."""
 
 
-def _bias_of(content: Json) -> dict[str, Any]:
-    kind = relative_bias_of(content, _BIAS_KEYS)
+def _read_bias(content: Json) -> dict[str, Any]:
+    kind = read_relative_bias(content, _BIAS_KEYS)
     is_stated = any(content.get(key) is not None for key in _BIAS_KEYS)
     return {"relative_position_bias": kind} if is_stated else {}
 
@@ -189,7 +192,7 @@ def _is_beit(config: ViTConfig) -> bool:
 
 _ARGUMENTS: tuple[Row, ...] = (
     *rows.SIZES,
-    rows.dim_row(_mlp_dim, lambda c: architectures.ratio_of(c.mlp_dim, c.hidden_size)),
+    rows.dim_row(_mlp_dim, lambda c: architectures.compute_ratio(c.mlp_dim, c.hidden_size)),
     JsonFields(
         ("global_pool", "class_token"),
         ("pooling", "class_token"),
@@ -230,14 +233,14 @@ _ARGUMENTS: tuple[Row, ...] = (
     JsonField("num_reg_tokens", "num_registers"),
     JsonField("use_abs_pos_emb", "position", HAS_POSITIONS),
     JsonFields(
-        ("use_rot_pos_emb", "rope_type"), ("rope",), _rope_of, _words_of_rope, is_optional=True
+        ("use_rot_pos_emb", "rope_type"), ("rope",), _read_rope, _words_of_rope, is_optional=True
     ),
 )
 """Arguments of `Eva`."""
 
 _ARGUMENTS_OF_BEIT: tuple[Row, ...] = (
     *rows.SIZES,
-    rows.dim_row(_mlp_dim, lambda c: architectures.ratio_of(c.mlp_dim, c.hidden_size)),
+    rows.dim_row(_mlp_dim, lambda c: architectures.compute_ratio(c.mlp_dim, c.hidden_size)),
     JsonNote("global_pool", lambda facts: rows.POOL_OF.get(facts.config.pooling, "")),
     JsonNote("use_fc_norm", lambda facts: facts.config.numerics.pool_before_norm),
     rows.BLOCKS[0],
@@ -247,7 +250,7 @@ _ARGUMENTS_OF_BEIT: tuple[Row, ...] = (
     JsonFields(
         _BIAS_KEYS,
         ("relative_position_bias",),
-        _bias_of,
+        _read_bias,
         lambda c: words_of_relative_bias(c, _BIAS_KEYS),
     ),
 )
@@ -282,7 +285,7 @@ eva = rows.family(
     reasons=_REASONS,
     json=rows.tables(
         JsonFields(
-            ("architecture",), ("numerics.layer_norm_epsilon",), _architecture_of, _architecture
+            ("architecture",), ("numerics.layer_norm_epsilon",), _read_architecture, _architecture
         ),
         (_ARGUMENTS, lambda c: not _is_beit(c)),
         (_ARGUMENTS_OF_BEIT, _is_beit),

@@ -33,7 +33,7 @@ _RESIZES = {
 _KEYS_OF_RESIZE = ("pos_embed_interp_mode", "pos_embed_antialias", "pos_embed_align_corners")
 
 
-def _resize_of(content: Json) -> dict[str, Any]:
+def _read_resize(content: Json) -> dict[str, Any]:
     if any(key not in content for key in _KEYS_OF_RESIZE):
         return {}
     how = tuple(content[key] for key in _KEYS_OF_RESIZE)
@@ -48,7 +48,7 @@ def _words_of_resize(config: ViTConfig) -> dict[str, Any]:
     return dict(zip(_KEYS_OF_RESIZE, how, strict=bool(how)))
 
 
-def _grid_of(content: Json) -> dict[str, Any]:
+def _read_grid(content: Json) -> dict[str, Any]:
     """Returns the grid of the stored positions, None if it is that of the image size."""
     if content.get("pos_embed_grid_size") is None:
         return {}
@@ -79,10 +79,10 @@ _ARGUMENTS: tuple[Row, ...] = (
     JsonFields(
         ("pos_embed_grid_size",),
         ("position_grid",),
-        _grid_of,
+        _read_grid,
         lambda c: {"pos_embed_grid_size": list(c.source_grid)},
     ),
-    JsonFields(_KEYS_OF_RESIZE, ("numerics.position_resize",), _resize_of, _words_of_resize),
+    JsonFields(_KEYS_OF_RESIZE, ("numerics.position_resize",), _read_resize, _words_of_resize),
 )
 """Arguments of `NaFlexVit`."""
 

@@ -23,8 +23,8 @@ from keras_vit.checkpoints.dialects.timm.architectures import (
     FAMILIES,
     Arguments,
     assumed_arguments,
-    names_of,
-    ratio_of,
+    compute_ratio,
+    list_names,
 )
 from keras_vit.checkpoints.dialects.timm.images import images
 from keras_vit.checkpoints.dialects.torch_conventions import stored_image_size
@@ -55,18 +55,18 @@ def read_pooling(content: Json) -> dict[str, Any]:
     return fields
 
 
-def dim_row(size_of: Callable[[Json], int], ratio: Callable[[ViTConfig], float]) -> Row:
+def dim_row(read_size: Callable[[Json], int], ratio: Callable[[ViTConfig], float]) -> Row:
     """Returns the row of the MLP's width.
 
     Args:
-        size_of: returns the width from the arguments.
+        read_size: returns the width from the arguments.
         ratio: returns `mlp_ratio` for a model.
     """
 
     return JsonFields(
         ("mlp_ratio",),
         ("mlp_dim",),
-        lambda content: {"mlp_dim": size_of(content)} if "embed_dim" in content else {},
+        lambda content: {"mlp_dim": read_size(content)} if "embed_dim" in content else {},
         lambda c: {"mlp_ratio": ratio(c)},
         is_optional=True,
     )
@@ -126,7 +126,7 @@ IMPOSSIBLE: Limits = {
     ),
     "a distillation token without a head": lambda c: c.distillation_token != c.has_two_heads,
     "an mlp_dim that no mlp_ratio gives": lambda c: (
-        int(c.hidden_size * ratio_of(c.mlp_dim, c.hidden_size)) != c.mlp_dim
+        int(c.hidden_size * compute_ratio(c.mlp_dim, c.hidden_size)) != c.mlp_dim
     ),
     "attention pooling with a LayerNorm behind blocks with RMSNorm": lambda c: (
         c.norm != "layer" and c.pooling == "map"
@@ -182,7 +182,7 @@ def shown_by_arrays(registers: str, arrays: Json, content: Json) -> dict[str, An
     words = {key: arrays[field] for key, field in keys.items() if field in arrays}
     scale = content.get("init_values") or ViTConfig.layer_scale_init
     words["init_values"] = scale if arrays.get("layer_scale") else None
-    return words | _positions_of(arrays, content)
+    return words | _read_positions(arrays, content)
 
 
 def _refuse_another_width(arrays: Json, content: Json) -> dict[str, Any]:
@@ -201,7 +201,7 @@ def _refuse_another_width(arrays: Json, content: Json) -> dict[str, Any]:
     return {}
 
 
-def _positions_of(arrays: Json, content: Json) -> dict[str, Any]:
+def _read_positions(arrays: Json, content: Json) -> dict[str, Any]:
     """Returns whether all tokens have positions, or no image size if the assumed one is wrong."""
     count, patch, size = (
         arrays.get("num_positions"),
@@ -291,7 +291,7 @@ def family(name: str, expected: str, **more: Any) -> Dialect:
         expected: its architectures in words, for a message.
         **more: further fields of `Dialect`.
     """
-    names = {family: "|".join(names_of(family)) for family in FAMILIES}
+    names = {family: "|".join(list_names(family)) for family in FAMILIES}
     own = names.pop(name)
     # Unregistered architectures may belong to any class except `NaFlexVit`.
     pattern = rf"(?!(?:{'|'.join(names.values())})(?:\..*)?$).*"

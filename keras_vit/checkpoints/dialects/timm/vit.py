@@ -39,17 +39,17 @@ def _architecture(content: Json) -> dict[str, Any]:
 
     No registered `VisionTransformer` has rotary positions, which the arrays alone may suggest.
     """
-    arguments = architectures.arguments_of(content)
+    arguments = architectures.read_arguments(content)
     rows.warn_of_gelu(content, arguments)
-    fields = architectures.norm_of(arguments)
-    if architectures.row_of(content.get("architecture")) is not None:
+    fields = architectures.read_norm(arguments)
+    if architectures.find_row(content.get("architecture")) is not None:
         fields["rope"] = None  # no field of the row: a model with rope is not written
     if "embed_norm_layer" in arguments:
         fields["patch_norm"] = arguments["embed_norm_layer"] is not None
     return fields
 
 
-def _activation_of(content: Json) -> dict[str, Any]:
+def _read_activation(content: Json) -> dict[str, Any]:
     word = content["act_layer"]
     is_gated = content.get("mlp_layer", "Mlp") != "Mlp"
     if is_gated and str(word).lower() == "silu":
@@ -107,14 +107,14 @@ def shown_by_arrays(arrays: Json, content: Json) -> dict[str, Any]:
         is_packed = int(width * number(content, "mlp_ratio", 4.0)) != size
         layer = "Mlp" if kind == "plain" else "GluMlp" if is_packed else "SwiGLU"
         words |= {"mlp_layer": layer, "act_layer": _ACTIVATIONS[kind]}
-    words["mlp_ratio"] = architectures.ratio_of(size * (1 + (layer == "GluMlp")), width)
+    words["mlp_ratio"] = architectures.compute_ratio(size * (1 + (layer == "GluMlp")), width)
     return words
 
 
 def _ratio(config: ViTConfig) -> float:
     # Gate and value are one array, as in DINOv2-g, or two, as in AIMv2 with its RMSNorm.
     is_packed = config.mlp == "gated" and config.norm == "layer"
-    return architectures.ratio_of(config.mlp_dim * (1 + is_packed), config.hidden_size)
+    return architectures.compute_ratio(config.mlp_dim * (1 + is_packed), config.hidden_size)
 
 
 ARGUMENTS: tuple[Row, ...] = (
@@ -143,7 +143,7 @@ ARGUMENTS: tuple[Row, ...] = (
     JsonFields(
         ("act_layer",),
         ("numerics.gelu", "numerics.gate"),
-        _activation_of,
+        _read_activation,
         _activation,
         is_optional=True,
     ),

@@ -34,14 +34,14 @@ def swiglu_width(hidden: int) -> int:
     return (int(hidden * 2 / 3) + 7) // 8 * 8
 
 
-def mlp_of(content: Json, hidden: int) -> dict[str, Any]:
+def read_mlp(content: Json, hidden: int) -> dict[str, Any]:
     """Returns the fields of the MLP by `use_swiglu_ffn` and the width of a plain MLP."""
     if content.get("use_swiglu_ffn"):
         return {"mlp": "gated", "mlp_dim": swiglu_width(hidden)}
     return {"mlp": "plain", "mlp_dim": hidden}
 
 
-def _ratio_of(config: ViTConfig) -> int | None:
+def _write_ratio(config: ViTConfig) -> int | None:
     """Returns the integer `mlp_ratio` that gives the model's `mlp_dim`, or None."""
     gated = config.mlp == "gated"
     for ratio in range(1, 33):
@@ -56,10 +56,10 @@ _ROWS: tuple[Row, ...] = (
     JsonFields(
         ("mlp_ratio", "use_swiglu_ffn"),
         ("mlp", "mlp_dim"),
-        lambda content: mlp_of(
+        lambda content: read_mlp(
             content, int(number(content, "hidden_size") * number(content, "mlp_ratio", 4))
         ),
-        lambda c: {"mlp_ratio": _ratio_of(c), "use_swiglu_ffn": c.mlp == "gated"},
+        lambda c: {"mlp_ratio": _write_ratio(c), "use_swiglu_ffn": c.mlp == "gated"},
     ),
     JsonField("qkv_bias", "qkv_bias", default=True),
     *common.arithmetic_rows("gelu", 1e-6),
@@ -87,7 +87,7 @@ def _dinov2(
             "a head that reads anything but the class token and the mean of the patches": (
                 lambda c: (c.pooling == "token_and_mean") != (c.num_classes > 0)
             ),
-            "an mlp_dim that follows from no integer mlp_ratio": lambda c: _ratio_of(c) is None,
+            "an mlp_dim that follows from no integer mlp_ratio": lambda c: _write_ratio(c) is None,
         },
         **more,
     )

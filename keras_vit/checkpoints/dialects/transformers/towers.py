@@ -183,14 +183,14 @@ def _tower(
     if encoder.limit is None:
         return tower
 
-    def sizes_of(files: Json) -> Json:
+    def read_sizes(files: Json) -> Json:
         """Returns the sizes of config.json for the row of the processor."""
         place = ("vision_config",) if own == encoder.model_type else ()
         content = object_at(files.get("config.json", {}), place)
         stated = {key: content.get(key) for key in ("num_patches", "patch_size")}
         return {key: encoder.sizes[key] if v is None else v for key, v in stated.items()}
 
-    limit = JsonTable(PROCESSOR, (encoder.limit,), beside=sizes_of)
+    limit = JsonTable(PROCESSOR, (encoder.limit,), beside=read_sizes)
     return dataclasses.replace(tower, json=(*tower.json, limit))
 
 

@@ -27,7 +27,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
 )
 from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.torch_conventions import (
-    relative_bias_of,
+    read_relative_bias,
     stored_image_size,
     words_of_relative_bias,
 )
@@ -175,24 +175,24 @@ _BIASES = ("use_relative_position_bias", "use_shared_relative_position_bias")
 _SWAPS = "transformers reads the rows of a table as its columns"
 
 
-def _pooling_of(content: Json) -> dict[str, Any]:
+def _read_pooling(content: Json) -> dict[str, Any]:
     return {
         "pooling": "gap" if content.get("use_mean_pooling", True) else "token",
         "class_token": True,
     }
 
 
-def _scale_of(content: Json) -> dict[str, Any]:
+def _read_scale(content: Json) -> dict[str, Any]:
     init = number(content, "layer_scale_init_value", 0.1)
     return {"layer_scale": True, "layer_scale_init": init} if init > 0 else {"layer_scale": False}
 
 
-def _bias_of(content: Json) -> dict[str, Any]:
+def _read_bias(content: Json) -> dict[str, Any]:
     """Returns the kind of tables; refuses classes that have more than an encoder and a head."""
     for name in content.get("architectures") or ():
         if str(name).endswith(("ForSemanticSegmentation", "ForMaskedImageModeling", "Backbone")):
             raise ValueError(f"in a {name}; expected a model or its form for image classification")
-    kind = relative_bias_of(content, _BIASES)
+    kind = read_relative_bias(content, _BIASES)
     size = content.get("image_size")
     if kind and isinstance(size, list) and size != size[::-1]:
         raise ValueError(f"with image_size={shown(size)}, expected a square: {_SWAPS}")
@@ -237,20 +237,20 @@ def _beit(model_type: str, class_name: str, has_pooler: bool) -> Dialect:
             JsonFields(
                 ("use_mean_pooling",),
                 ("pooling", "class_token"),
-                _pooling_of,
+                _read_pooling,
                 lambda c: {"use_mean_pooling": c.pooling == "gap"},
             ),
             JsonFields(
                 ("layer_scale_init_value",),
                 ("layer_scale", "layer_scale_init"),
-                _scale_of,
+                _read_scale,
                 lambda c: {"layer_scale_init_value": c.layer_scale_init if c.layer_scale else 0},
             ),
             JsonField("use_absolute_position_embeddings", "position", HAS_POSITIONS, default=False),
             JsonFields(
                 _BIASES,
                 ("relative_position_bias",),
-                _bias_of,
+                _read_bias,
                 lambda c: words_of_relative_bias(c, _BIASES),
             ),
             JsonNote("use_mask_token", lambda facts: False),
