@@ -15,8 +15,7 @@ from typing import Any
 
 import keras
 
-from keras_vit.data import AUGREG, ImageData
-from keras_vit.data.by_name import training_and_validation
+from keras_vit.data import AUGREG, ImageData, ImageSource
 from keras_vit.errors import ConfigError, nearest
 from keras_vit.evaluation import Evaluation
 from keras_vit.evaluation.scores import evaluate
@@ -249,20 +248,18 @@ class Pretrained:
 
 
 def pretrain(
-    data: str | os.PathLike[str],
+    data: str | os.PathLike[str] | ImageSource,
     recipe: str,
     *,
     out: str | os.PathLike[str],
     resume: bool = False,
     variant: str | None = None,
     epochs: int | None = None,
-    split: str = "train",
     validation: float | str | os.PathLike[str] | None = 0.1,
     image_size: int | tuple[int, int] = 224,
     dtype: Any = None,
     batch_size: int | None = None,
     accumulate: int = 1,
-    unreadable: str = "raise",
     seed: int = 0,
     announce: Callable[[PretrainingPlan], object] = lambda plan: None,
     callbacks: Iterable[keras.callbacks.Callback] = (),
@@ -276,13 +273,13 @@ def pretrain(
     folder; its preset `last/` is the model that a paper would report.
 
     Args:
-        data: a folder with a folder of images per class, `"tfds:NAME"` or `"hf:OWNER/NAME"`.
+        data: a folder with a folder of images per class, `"tfds:NAME"` or `"hf:OWNER/NAME"`;
+            or an `ImageSource`, which says more about them.
         recipe: name in `PRETRAINING`, such as `"plain_s16_i1k"`, or in `augreg_search()`.
         out: folder for the results; new, except with `resume`.
         resume: whether to continue the training in `out`, which had the same arguments.
         variant: name of the model's builder; None for the first variant of the recipe.
         epochs: passes over the data; None for the longest training that the paper reports.
-        split: split of a `tfds:` or `hf:` data set.
         validation: a share of the data, such as 0.1; another folder, or split of the data set;
             or None.
         image_size: pixels, an int or (height, width).
@@ -290,7 +287,6 @@ def pretrain(
         batch_size: images per weight update; None for the paper's number. The learning rate
             does not change with it: give `learning_rate` for a much smaller batch.
         accumulate: batches per weight update.
-        unreadable: `"raise"`, or `"skip"` to leave out images that cannot be read.
         seed: seed of weights, order and augmentation.
         announce: called once, before the first step.
         callbacks, verbose: arguments of `fit`.
@@ -312,16 +308,14 @@ def pretrain(
     batch_size = batch_size or published.batch_size
     if accumulate < 1 or batch_size % accumulate:
         raise ConfigError(f"batch_size={batch_size} is not divisible by accumulate={accumulate}.")
-    images, held_out = training_and_validation(
-        data,
+    source = data if isinstance(data, ImageSource) else ImageSource(data)
+    images, held_out = source.read_with_validation(
         Preprocessor.from_description(PresetConfig(config, published.protocol)),
-        split=split,
-        validation=validation,
+        validation,
         batch_size=batch_size // accumulate,
         augmentation=published.augmentation,
         one_hot=published.loss == "sigmoid" or changes.get("label_smoothing", 0) > 0,
         seed=seed,
-        on_error=unreadable,
     )
     images = images.with_steps_per_epoch(max(1, round(images.num_images / images.batch_size)))
     epochs = epochs or max(published.epochs)

@@ -1,6 +1,5 @@
 """Commands that read images: predict, embed, evaluate and probe."""
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +13,7 @@ from keras_vit.cli.console import (
 )
 from keras_vit.cli.options import Labelled, Loading, Pooling, Positive
 from keras_vit.errors import KerasViTError
-from keras_vit.support.arguments import check_results, train_split
+from keras_vit.support.arguments import check_results
 from keras_vit.support.files import new_file
 from keras_vit.support.progress import progress_bar
 from keras_vit.support.text import counted
@@ -146,7 +145,7 @@ def evaluate(
     from keras_vit.evaluation.scores import evaluate as evaluate_model
 
     has_many = images.labels_file is not None and model.thresholds is not None
-    scored = images.read(data, model, has_many)
+    scored = images.locate(data, has_many).read(model.preprocessor, batch_size=images.batch_size)
     score = evaluate_model(model, scored, progress=True)
     if model.config.regression:
         show(json, ("measure", "value"), list(score.to_dict().items()), score.to_dict())
@@ -194,7 +193,6 @@ def probe(
         path: path of the folder for the results.
         multi_label: an image may have several labels, or none.
     """
-    images = dataclasses.replace(images, split=images.split or train_split(data))
     images.check(data)
     check_results(path)
     if path.resolve().is_relative_to(Path(data).resolve()):  # its folders would become classes
@@ -204,7 +202,8 @@ def probe(
     from keras_vit.evaluation.probing import probe as probe_model
     from keras_vit.support.files import write_json
 
-    read = images.read(data, model, multi_label)
+    named = images.locate(data, multi_label).for_training()
+    read = named.read(model.preprocessor, batch_size=images.batch_size)
     result = probe_model(model, read, cache=path / "features", progress=True)
     result.build_classifier(model).save_to_preset(path / "preset")
     write_json(path / "probe.json", result.to_dict())

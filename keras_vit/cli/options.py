@@ -10,8 +10,7 @@ from cyclopts.validators import Number
 from keras_vit.support.arguments import check_data
 
 if TYPE_CHECKING:
-    from keras_vit.data import ImageData
-    from keras_vit.models.vision_transformer import VisionTransformer
+    from keras_vit.data import ImageSource
 
 Positive = Annotated[int, Parameter(validator=Number(gte=1))]
 """An integer above 0."""
@@ -137,17 +136,15 @@ class Labelled:
         """Refuses places that do not exist, before a backend starts."""
         check_data(name, self.split, self.labels_file, self.label_column)
 
-    def read(self, name: str, model: "VisionTransformer", multi_label: bool) -> "ImageData":
-        """Returns the images of a name, as a model takes them."""
-        from keras_vit.data import from_name
+    def locate(self, name: str, multi_label: bool) -> "ImageSource":
+        """Returns the images of a name; it imports Keras."""
+        from keras_vit.data import ImageSource
 
-        return from_name(
+        return ImageSource(
             name,
-            model.preprocessor,
             split=self.split,
             labels_file=self.labels_file,
             label_column=self.label_column,
             multi_label=multi_label,
-            batch_size=self.batch_size,
             on_error=self.on_error,
         )

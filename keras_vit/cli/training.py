@@ -54,7 +54,7 @@ def finetune(
     pixel_range: PixelRange = None,
     dropout: Share | None = None,
     mixed_precision: Literal["mixed_bfloat16", "mixed_float16"] | None = None,
-    split: str = "train",
+    split: str | None = None,
     validation: str = "0.1",
     on_error: Literal["raise", "skip"] = "raise",
 ) -> None:
@@ -83,7 +83,7 @@ def finetune(
         pixel_range: values of black and white in images of more than 8 bits, such as 0 4095.
         dropout: share of activations that training drops.
         mixed_precision: dtype policy of the model, for 16-bit arithmetic.
-        split: part of a tfds: or hf: data set to train on.
+        split: split of a tfds: or hf: data set to train on, by default train.
         validation: share of the data that is held out, another folder or split, or none.
         on_error: raise ends at an image that cannot be read, skip leaves it out.
     """
@@ -125,17 +125,19 @@ def finetune(
         learns = functools.partial(room.enable_lora, rank=lora_rank)
     finished = keras_vit.finetune(
         start,
-        data,
+        keras_vit.data.ImageSource(
+            data,
+            split=split,
+            labels_file=labels_file,
+            label_column=label_column,
+            multi_label=multi_label,
+            on_error=on_error,
+        ),
         path=path,
         recipe=chosen,
         learns=learns,
         resume=resume,
-        labels_file=labels_file,
-        label_column=label_column,
-        multi_label=multi_label,
-        split=split,
         validation=_share_or_name(validation),
-        on_error=on_error,
         progress=True,
         image_size=read_size(image_size),
         pixel_range=pixel_range,

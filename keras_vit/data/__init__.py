@@ -6,22 +6,22 @@ alone, and is the same on every backend.
 
 from keras_vit.data.arrays import from_arrays, from_grain
 from keras_vit.data.augmentation import AUGREG, Augmentation
-from keras_vit.data.by_name import from_name
 from keras_vit.data.example import example_image
 from keras_vit.data.folders import from_folder
 from keras_vit.data.huggingface import from_huggingface
 from keras_vit.data.image_data import ImageData
+from keras_vit.data.image_source import ImageSource
 from keras_vit.data.tfds import from_tfds
 
 __all__ = [
     "AUGREG",
     "Augmentation",
     "ImageData",
+    "ImageSource",
     "example_image",
     "from_arrays",
     "from_folder",
     "from_grain",
     "from_huggingface",
-    "from_name",
     "from_tfds",
 ]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.data import ImageData, from_name
+from keras_vit.data import ImageData, ImageSource
 from keras_vit.errors import ConfigError, expect_model, shown
 from keras_vit.evaluation.extraction import gather
 from keras_vit.evaluation.leave_one_out import (
@@ -22,7 +22,6 @@ from keras_vit.evaluation.many_labels import best_thresholds
 from keras_vit.models.config import ViTConfig
 from keras_vit.models.heads import copy_with_head
 from keras_vit.models.vision_transformer import VisionTransformer
-from keras_vit.support.arguments import train_split
 
 _KINDS = {"token": "class token", "gap": "mean of the patches", "token_and_mean": "both"}
 _MOST = 100
@@ -177,7 +176,6 @@ def probe(
     similarity: float = 0.9,
     batch_size: int = 32,
     progress: bool = False,
-    **options: Any,
 ) -> Probe:
     """Fits a linear classifier to the frozen features of a folder of images, in one pass.
 
@@ -188,16 +186,14 @@ def probe(
 
     Args:
         model: a `VisionTransformer`; its head is not used.
-        data: a folder with a folder of images per class, `"tfds:NAME"` or `"hf:OWNER/NAME"`; or
-            `keras_vit.data` in order and without augmentation.
+        data: a folder with a folder of images per class, `"tfds:NAME"` or `"hf:OWNER/NAME"`; an
+            `ImageSource`, which says more about them; or an `ImageData`, in order and without
+            augmentation.
         cache: a folder that keeps the features, see `keras_vit.evaluation.features`.
         similarity: least cosine of two images that look alike, see `Pair`. Features of an early
             block tell pictures apart that the last block brings together by class.
         batch_size: images per step.
         progress: whether a bar is shown on stderr, if it is a terminal.
-        **options: arguments of `keras_vit.data.ImageData`, such as `on_error="skip"`; `split`,
-            by default `"train"`; and for many labels `labels_file` and `multi_label`, see
-            `keras_vit.data.from_folder`.
 
     Raises:
         ConfigError: a class has fewer than two images, or with many labels fewer than two images
@@ -205,8 +201,9 @@ def probe(
             features are the same for all images or not finite.
     """
     if not isinstance(data, ImageData):
-        options = {"split": train_split(data), **options}
-        data = from_name(data, expect_model(model).preprocessor, batch_size=batch_size, **options)
+        named = data if isinstance(data, ImageSource) else ImageSource(data)
+        preprocessor = expect_model(model).preprocessor
+        data = named.for_training().read(preprocessor, batch_size=batch_size)
     if data.augmentation is not None:
         raise ConfigError("A probe reads unchanged images; give data with augmentation=None.")
     names = data.class_names

@@ -47,11 +47,6 @@ def is_data_set(name: object) -> bool:
     return kind in DATA_SETS and bool(inside)
 
 
-def train_split(name: object) -> str | None:
-    """Returns the split that a classifier learns from, `"train"`; None for a folder."""
-    return "train" if is_data_set(name) else None
-
-
 def check_images(paths: Iterable[Path]) -> None:
     """Checks that the paths of images exist.
 
@@ -68,7 +63,7 @@ def check_data(
     labels_file: object = None,
     label_column: object = None,
 ) -> None:
-    """Checks the name of labelled images, as `keras_vit.data.from_name` takes it.
+    """Checks the name of labelled images, as `keras_vit.data.ImageSource` takes it.
 
     Raises:
         ConfigError: the name is empty or no path; a split or a column of labels is given for a
@@ -142,7 +137,7 @@ def check_training(
         ConfigError: `path` is a file, or not empty without `resume`; or as `check_data`.
     """
     check_new(path, resume)
-    check_data(data, split if is_data_set(data) else None, labels_file, label_column)
+    check_data(data, split, labels_file, label_column)
     if isinstance(validation, (str, os.PathLike)) and not is_data_set(data):
         check_data(validation, None, labels_file)
 

@@ -11,15 +11,14 @@ from typing import Any
 import keras
 
 from keras_vit.checkpoints import CheckpointInfo, Source, inspection
-from keras_vit.data import ImageData
-from keras_vit.data.by_name import training_and_validation
+from keras_vit.data import ImageData, ImageSource
 from keras_vit.evaluation.many_labels import choose_thresholds
 from keras_vit.images import Preprocessor
 from keras_vit.images.class_names import expand
 from keras_vit.models.builders import Builder
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.presets.preset_config import PresetConfig
-from keras_vit.support.arguments import OnError, check_training
+from keras_vit.support.arguments import check_training
 from keras_vit.support.backend import require_training
 from keras_vit.support.text import counted
 from keras_vit.training.recipes import Recipe, TransferRecipe
@@ -49,19 +48,14 @@ class FinetuneResult:
 
 def finetune(
     source: str | os.PathLike[str] | Source | Builder,
-    data: str | os.PathLike[str],
+    data: str | os.PathLike[str] | ImageSource,
     *,
     path: str | os.PathLike[str],
     recipe: Recipe = _USUAL,
     learns: Callable[[VisionTransformer], object] | None = None,
     resume: bool = False,
-    labels_file: str | os.PathLike[str] | None = None,
-    label_column: str | None = None,
-    multi_label: bool = False,
-    split: str = "train",
     validation: float | str | os.PathLike[str] | None = 0.1,
     pixel_range: tuple[float, float] | None = None,
-    on_error: OnError = "raise",
     progress: bool = False,
     **fields: Any,
 ) -> FinetuneResult:
@@ -74,7 +68,9 @@ def finetune(
     Args:
         source: a source of `VisionTransformer.from_preset`; or a builder, such as
             `keras_vit.vit_ti16`, for fresh weights, mostly with an `AugregRecipe`.
-        data: a folder with a folder of images per class, `"tfds:NAME"` or `"hf:OWNER/NAME"`.
+        data: a folder with a folder of images per class, `"tfds:NAME"` or `"hf:OWNER/NAME"`; or
+            an `ImageSource`, which says more about them. With many labels per image the best preset
+            has a threshold for each class, by `choose_thresholds` on the validation images.
         path: folder for the results; new, except with `resume`.
         recipe: steps, optimizer, augmentation and seed; by default 500 updates of 64 images at
             a rate of 0.01. Without `steps_per_epoch` the steps are divided into equal epochs: at
@@ -82,17 +78,9 @@ def finetune(
         learns: function that chooses which weights of the model learn, such as `train_head` or
             `lambda model: enable_lora(model, 8)`; None for all weights.
         resume: whether to continue the training in `path`, which had the same arguments.
-        labels_file: a CSV or JSON table of the labels of a folder, see
-            `keras_vit.data.from_folder`.
-        label_column: name of the feature or column of labels of a data set.
-        multi_label: whether images have many labels. The best preset then has a threshold for each
-            class, by `choose_thresholds` on the validation images.
-        split: split of a `tfds:` or `hf:` data set.
         validation: a share of the data, such as 0.1; another folder, or split of the data set;
             or None.
         pixel_range: values of black and white in images of more than 8 bits, see `Preprocessor`.
-        on_error: `"raise"`; or images that cannot be read are left out, by `"skip"` with a warning,
-            or with a call of a function of each one's name and the error.
         progress: whether the plan, and then each epoch, are printed.
         **fields: other arguments of `VisionTransformer.from_preset`, such as `image_size`, `dtype`
             and `dropout_rate`; None for the preset's values.
@@ -104,36 +92,32 @@ def finetune(
         CheckpointError: the weights do not fit, or `path` holds another training.
     """
     require_training()
+    if not isinstance(data, ImageSource):
+        data = ImageSource(data)
     check_training(
-        data,
+        data.name,
         Path(path),
         resume=resume,
-        split=split,
+        split=data.split,
         validation=validation,
-        labels_file=labels_file,
-        label_column=label_column,
+        labels_file=data.labels_file,
+        label_column=data.label_column,
     )
     fields = {name: value for name, value in fields.items() if value is not None}
     found, description = _start(source, fields)
     if recipe.steps_per_epoch is None:
         length = recipe.steps // _epochs(recipe.steps) * recipe.accumulate
         recipe = dataclasses.replace(recipe, steps_per_epoch=length)
-    images, held_out = training_and_validation(
-        data,
+    images, held_out = data.read_with_validation(
         dataclasses.replace(
             Preprocessor.from_description(description, fields.get("image_size")),
             pixel_range=pixel_range,
         ),
-        split=split,
-        validation=validation,
-        labels_file=labels_file,
-        label_column=label_column,
-        multi_label=multi_label,
-        on_error=on_error,
+        validation,
         **recipe.data_args,
     )
     fields |= {"num_classes": images.num_classes, "class_names": images.class_names}
-    if multi_label:
+    if data.multi_label:
         fields.setdefault("thresholds", 0.5)
     # The head stays if the data have exactly the classes of the preset.
     keeps_head = found is not None and expand(description.class_names or ()) == images.class_names
@@ -157,7 +141,7 @@ def finetune(
         resume=resume,
         verbose=(1 if sys.stdout.isatty() else 2) if progress else 0,
     )
-    if multi_label and held_out is not None:
+    if data.multi_label and held_out is not None:
         best = VisionTransformer.from_preset(Path(path) / BEST, dtype=fields.get("dtype"))
         best.thresholds = choose_thresholds(best, held_out)
         save_trained(best, Path(path) / BEST)

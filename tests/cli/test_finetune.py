@@ -6,6 +6,7 @@ import keras
 import pytest
 
 from keras_vit import VisionTransformer, cli, finetune, vit_ti16
+from keras_vit.data import ImageSource
 from keras_vit.errors import ConfigError
 from keras_vit.training import AugregRecipe, TransferRecipe, enable_lora
 from tests.digits import LOOPS, write_folders
@@ -103,16 +104,18 @@ def test_the_head_is_kept_if_the_classes_are_those_of_the_preset(desk, tmp_path)
 def test_finetune_passes_on_where_the_labels_are(desk, tmp_path, monkeypatch):
     """A column is refused for a folder, and reaches the reader of a data set."""
     with pytest.raises(ConfigError, match="a folder has no label_column"):
-        finetune(desk / "tiny", desk / "train", path=tmp_path / "out", label_column="kind")
+        data = ImageSource(desk / "train", label_column="kind")
+        finetune(desk / "tiny", data, path=tmp_path / "out")
     with pytest.raises(ConfigError, match="a data set has no labels_file"):
-        finetune(desk / "tiny", "hf:us/loops", path=tmp_path / "out", labels_file="labels.csv")
+        data = ImageSource("hf:us/loops", labels_file="labels.csv")
+        finetune(desk / "tiny", data, path=tmp_path / "out")
     found = []
 
     def read(name, preprocessor, **options):
         found.append((name, options["label_column"], options["split"]))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("keras_vit.data.by_name.from_huggingface", read)
+    monkeypatch.setattr("keras_vit.data.image_source.from_huggingface", read)
     arguments = ("hf:us/loops", "--source", desk / "tiny", "--label-column", "kind")
     assert cli.main(["finetune", *map(str, arguments), "--path", str(tmp_path / "out")]) == 130
     assert found == [("us/loops", "kind", "train")]

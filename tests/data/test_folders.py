@@ -8,8 +8,7 @@ import pytest
 from PIL import Image
 
 from keras_vit import Preprocessor
-from keras_vit.data import from_arrays, from_folder
-from keras_vit.data.by_name import training_and_validation
+from keras_vit.data import ImageSource, from_arrays, from_folder
 from keras_vit.errors import ConfigError
 from tests.helpers import tiny
 
@@ -175,10 +174,8 @@ def test_an_empty_name_is_not_the_working_folder(tmp_path, monkeypatch, validati
     Image.new("L", (8, 8)).save(_made(tmp_path / "a") / "1.png")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="found an empty name"):
-        training_and_validation(
-            str(tmp_path) if validation == "" else "",
-            Preprocessor(8),
-            validation=validation,
+        ImageSource(str(tmp_path) if validation == "" else "").read_with_validation(
+            Preprocessor(8), validation
         )
 
 

@@ -7,8 +7,7 @@ import pytest
 from PIL import Image
 
 from keras_vit import Preprocessor
-from keras_vit.data import from_arrays, from_folder, from_name
-from keras_vit.data.by_name import training_and_validation
+from keras_vit.data import ImageSource, from_arrays, from_folder
 from keras_vit.errors import ConfigError
 from tests.helpers import tiny
 
@@ -170,12 +169,12 @@ def test_a_table_is_needed_for_many_labels_and_must_exist(photos):
         from_folder(photos, PLAIN, labels_file="other.csv", multi_label=True)
 
 
-def test_names_of_data_take_a_table_as_on_the_command_line(photos):
+def test_a_source_takes_a_table_as_on_the_command_line(photos):
     """A table in the validation folder has the same name."""
     (photos / "labels.csv").write_text(COLUMNS)
-    options = {"labels_file": "labels.csv", "multi_label": True}
-    assert from_name(photos, PLAIN, **options).multi_label
-    train, held_out = training_and_validation(photos, PLAIN, validation=photos, **options)
+    source = ImageSource(photos, labels_file="labels.csv", multi_label=True)
+    assert source.read(PLAIN).multi_label
+    train, held_out = source.read_with_validation(PLAIN, photos)
     assert held_out.class_names == train.class_names
 
 

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from keras_vit import VisionTransformer, probe
-from keras_vit.data import from_arrays, from_folder
+from keras_vit.data import ImageSource, from_arrays, from_folder
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation import write_page
 from tests.helpers import assert_close, random_tiny, to_numpy
@@ -154,7 +154,7 @@ def test_images_of_many_labels_become_a_classifier_with_thresholds(table, tmp_pa
 
     folder, forgotten, wrong = table
     model = make_model()
-    result = probe(model, folder, labels_file="labels.json", multi_label=True)
+    result = probe(model, ImageSource(folder, labels_file="labels.json", multi_label=True))
     low, high = result.interval
     assert 0.7 < low < result.accuracy < high
     assert result.class_names == ("blue", "red")
@@ -184,9 +184,8 @@ def test_pairs_of_many_labels_differ_in_a_label(table):
         (folder / copy).write_bytes((folder / source).read_bytes())
         lines[copy] = labels
     (folder / "labels.json").write_text(json.dumps(lines))
-    result = probe(
-        make_model(), folder, labels_file="labels.json", multi_label=True, similarity=0.99999
-    )
+    data = ImageSource(folder, labels_file="labels.json", multi_label=True)
+    result = probe(make_model(), data, similarity=0.99999)
     assert any(image.endswith("x.png") for image in result.pairs[0].images)
     assert set(result.pairs[0].labels) == {"blue", "no label"}
     assert len(result.pairs) == 1

@@ -10,7 +10,7 @@ from PIL import Image
 from sklearn.metrics import f1_score
 
 from keras_vit import VisionTransformer, cli, evaluate, finetune
-from keras_vit.data import from_arrays
+from keras_vit.data import ImageSource, from_arrays
 from keras_vit.errors import ConfigError
 from keras_vit.models.losses import ManyLabelsCrossentropy, losses_of_head
 from keras_vit.training import AugregRecipe, TransferRecipe
@@ -107,13 +107,12 @@ def test_positive_weights_that_are_no_number_per_class_are_refused(weights):
 def test_one_call_trains_on_a_table_and_keeps_thresholds(photos, tmp_path):
     """The best preset knows the colours; a finished training is resumed without a change."""
     options = {
-        "labels_file": "labels.csv",
-        "multi_label": True,
         "path": tmp_path / "out",
         "validation": 0.25,
         "recipe": TransferRecipe(60, 16, learning_rate=0.1),
     }
-    done = finetune(photos / "tiny", photos / "photos", **options)
+    data = ImageSource(photos / "photos", labels_file="labels.csv", multi_label=True)
+    done = finetune(photos / "tiny", data, **options)
     model = VisionTransformer.from_preset(done.path)
     assert model.class_names == ("blue", "green", "red")
     assert len(set(model.thresholds)) == 3
@@ -124,7 +123,7 @@ def test_one_call_trains_on_a_table_and_keeps_thresholds(photos, tmp_path):
     with (tmp_path / "out" / "log.csv").open() as file:
         assert {"pr_auc", "f1", "val_pr_auc", "val_f1"} <= set(next(csv.DictReader(file)))
     before = (done.path / "config.json").read_text()
-    finetune(photos / "tiny", photos / "photos", **options, resume=True)
+    finetune(photos / "tiny", data, **options, resume=True)
     assert (done.path / "config.json").read_text() == before
 
 
