@@ -18,9 +18,8 @@ images = np.round(digits.images * (255 / 16)).astype("uint8")[..., None]  # (179
 has_loop = np.isin(digits.target, (0, 6, 8, 9)).astype("int32")
 
 # The vectors that the head would read, computed once and kept on disk.
-batch = model.preprocessor(images)
-train = keras_vit.evaluation.features(model, (batch[:1400], has_loop[:1400]), cache="features")
-test = keras_vit.evaluation.features(model, (batch[1400:], has_loop[1400:]), cache="features")
+train = keras_vit.evaluation.features(model, (images[:1400], has_loop[:1400]), cache="features")
+test = keras_vit.evaluation.features(model, (images[1400:], has_loop[1400:]), cache="features")
 
 # Section 4.1 and Figure 4 of the paper: regularised least squares onto targets of -1 and 1.
 for shots, accuracies in keras_vit.evaluation.few_shot(train, test, shots=(1, 5, 10)).items():
@@ -31,5 +30,5 @@ print(f"linear probe, l2={probe.l2:g}: {probe.accuracy(test.values, test.labels)
 
 # The probe becomes the head of an ordinary classifier, to save or to fine-tune.
 classifier = probe.build_classifier(model, class_names=("open", "with a loop"))
-print(f"as a model: {keras_vit.evaluate(classifier, (batch[1400:], has_loop[1400:])).top1:.1%}")
+print(f"as a model: {keras_vit.evaluate(classifier, (images[1400:], has_loop[1400:])).top1:.1%}")
 classifier.save_to_preset("loops-by-a-probe")

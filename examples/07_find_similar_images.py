@@ -47,8 +47,8 @@ paths = json.loads(Path("pictures.npy.json").read_text())["paths"]
 # %%
 # The query goes through the same model; the largest cosines are the nearest images.
 
-query = model.preprocessor(keras_vit.data.example_image())
-similarity = (gallery @ unit(keras_vit.evaluation.features(model, query).values).T)[:, 0]
+query = keras_vit.evaluation.features(model, keras_vit.data.example_image()).values
+similarity = (gallery @ unit(query).T)[:, 0]
 nearest = np.argsort(-similarity)[:6]
 
 figure, axes = plt.subplots(1, 7, figsize=(10, 2), layout="constrained")

@@ -63,7 +63,7 @@ figure.savefig("loops-suspects.png")
 pixels = np.round(digits.images[:400] * (255 / 16)).astype("uint8")[..., None]
 keras.utils.set_random_seed(0)
 model = keras_vit.VisionTransformer.from_preset("vit_digits", load_weights=False)
-features = keras_vit.evaluation.features(model, model.preprocessor(pixels)).values
+features = keras_vit.evaluation.features(model, pixels).values
 warnings.filterwarnings("ignore", category=FutureWarning)  # about scikit-learn's defaults
 
 
@@ -73,8 +73,7 @@ for seed in range(5):
     half, rest = order[:200], order[200:]
     part = keras_vit.data.from_arrays(pixels[half], loops[half], model.preprocessor)
     small = keras_vit.probe(model, part)
-    unseen = (model.preprocessor(pixels[rest]), loops[rest])
-    right = keras_vit.evaluate(small.build_classifier(model), unseen)
+    right = keras_vit.evaluate(small.build_classifier(model), (pixels[rest], loops[rest]))
     train, test = (features[half], loops[half]), (features[rest], loops[rest])
     nearest = KNeighborsClassifier(10, metric="cosine", weights=lambda d: np.exp((1 - d) / 0.07))
     logistic = LogisticRegressionCV(Cs=5, cv=5, max_iter=2000)

@@ -21,7 +21,7 @@ WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight",
 
 model = keras_vit.VisionTransformer.from_preset("vit_digits")
 digits = load_digits()
-images = model.preprocessor(np.round(digits.images * (255 / 16)).astype("uint8")[..., None])
+images = np.round(digits.images * (255 / 16)).astype("uint8")[..., None]
 features = keras_vit.evaluation.features(model, images).values
 
 # %%

@@ -58,7 +58,7 @@ def _compare_goldens() -> int:
 
 
 def _save_and_load(model: keras_vit.VisionTransformer, images: np.ndarray, folder: Path) -> None:
-    expected = keras_vit.evaluation.features(model, images, "logits").values
+    expected = keras_vit.evaluation.features(model, images, "logits", prepared=True).values
     model.save_to_preset(folder / "preset")
     model.save(folder / "model.keras")
     loaded = (
@@ -66,7 +66,7 @@ def _save_and_load(model: keras_vit.VisionTransformer, images: np.ndarray, folde
         keras.saving.load_model(folder / "model.keras"),
     )
     for other in loaded:
-        logits = keras_vit.evaluation.features(other, images, "logits").values
+        logits = keras_vit.evaluation.features(other, images, "logits", prepared=True).values
         np.testing.assert_allclose(logits, expected, atol=1e-5)
 
 

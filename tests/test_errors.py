@@ -36,10 +36,12 @@ CALLS = {
     ),
     "read_tokens": lambda model, _: explanation.read_tokens(model, IMAGES, prepared=True),
     "write_report": lambda model, folder: write_report(model, folder, IMAGES),
-    "features": lambda model, _: keras_vit.evaluation.features(model, IMAGES),
+    "features": lambda model, _: keras_vit.evaluation.features(model, IMAGES, prepared=True),
     "embed": lambda model, folder: keras_vit.embed(model, ["a.png"], folder / "x.npy"),
-    "evaluate": lambda model, _: keras_vit.evaluate(model, (IMAGES, LABELS)),
-    "choose_thresholds": lambda model, _: evaluation.choose_thresholds(model, (IMAGES, LABELS)),
+    "evaluate": lambda model, _: keras_vit.evaluate(model, (IMAGES, LABELS), prepared=True),
+    "choose_thresholds": lambda model, _: evaluation.choose_thresholds(
+        model, (IMAGES, LABELS), prepared=True
+    ),
     "probe": lambda model, _: keras_vit.probe(model, "folder"),
     "dense_probe": lambda model, _: evaluation.dense_probe(model, IMAGES, MAPS),
     "DenseProbe.predict": lambda model, _: PATCHES.predict(model, IMAGES),

@@ -203,7 +203,7 @@ def test_read_tokens_gives_the_weight_of_each_token_in_the_pooling(fields):
 def test_a_linear_probe_becomes_the_head(fields):
     """The model with the probe as head gives the logits of the probe."""
     model = random_family(fields)
-    values = features(model, IMAGES).values
+    values = features(model, IMAGES, prepared=True).values
     probe = linear_probe(np.repeat(values, 8, axis=0), np.repeat([0, 1], 8), l2=0.1)
     logits = values @ probe.kernel + probe.bias
     assert_close(probe.build_classifier(model)(IMAGES), logits, 1e-4)

@@ -166,7 +166,7 @@ def few_shot_curve(
 
     Args:
         model: a `VisionTransformer`, which is not changed.
-        train, test: images with labels, as in `keras_vit.evaluate`.
+        train, test: prepared images, and their labels.
         shots: numbers of examples of each class, as in `keras_vit.evaluation.few_shot`.
         layer: name of the layer whose features are classified.
         num_seeds: number of draws of the examples.
@@ -176,7 +176,7 @@ def few_shot_curve(
         The accuracies, `{shots: (mean, standard deviation over the seeds)}`.
     """
     examples, held_out = (
-        features(model, data, layer, batch_size=batch_size) for data in (train, test)
+        features(model, data, layer, batch_size=batch_size, prepared=True) for data in (train, test)
     )
     scores = few_shot(examples, held_out, shots, num_seeds=num_seeds)
     return {k: (float(np.mean(a)), float(np.std(a))) for k, a in scores.items()}

@@ -1,18 +1,24 @@
 """Batches of images, with or without labels, from any container; a model's outputs for them."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
+from PIL import Image
 
 from keras_vit.data import ImageData
 from keras_vit.errors import ConfigError
 from keras_vit.images.inputs import as_array
 from keras_vit.images.preprocessor import read_ahead
 from keras_vit.models.config.rules import COUNT
+from keras_vit.models.image_checks import refuse_prepared
 from keras_vit.models.inference import run
+
+_SINGLE = (str, os.PathLike, bytes, Image.Image)
+"""Types of one image in the user's form; arrays are known by their axes."""
 
 
 class Batch(NamedTuple):
@@ -22,22 +28,42 @@ class Batch(NamedTuple):
     labels: Any
 
 
-def read_batches(data: Any, batch_size: int = 32, start: int = 0) -> Iterator[Batch]:
-    """Yields the batches of `data` in order; a thread reads the next batch meanwhile.
+def read_batches(
+    model: Any, data: Any, batch_size: int = 32, prepared: bool = False, start: int = 0
+) -> Iterator[Batch]:
+    """Yields prepared batches of `data` in order; a thread reads the next batch meanwhile.
 
     Args:
-        data: a `keras.utils.PyDataset`; a `keras_vit.data.ImageData`, without the copies that fill
-            up a batch; a tuple of arrays `(images, labels)`, or images alone; or any iterable whose
-            batches are such a pair or an array: a `tf.data.Dataset`, a torch DataLoader, a
-            generator.
-        batch_size: images per batch of arrays; other data have their own batches.
+        model: a `VisionTransformer`, whose preprocessor prepares images.
+        data: images as for `model.preprocessor`, or a pair of them and their labels; or a data set,
+            whose batches are prepared: a `keras.utils.PyDataset`; a `keras_vit.data.ImageData`,
+            without the copies that fill up a batch; any iterable whose batches are such a pair or
+            an array: a `tf.data.Dataset`, a torch DataLoader, a generator.
+        batch_size: images per batch; a data set has its own batches.
+        prepared: whether the images are an array that `model.preprocessor` has prepared.
         start: number of batches to skip. A `PyDataset` and arrays need not read them.
 
     Raises:
-        ConfigError: data of another kind, or different numbers of images and labels.
+        ConfigError: data of another kind, different numbers of images and labels, an image that
+            cannot be read, or an array that could be prepared where `prepared` is False.
     """
     COUNT.check("batch_size", batch_size)
-    yield from read_ahead(map(_pair, _read(data, batch_size, start)))
+    found = split_images(data)
+    if found is None:
+        batches = _read(data, start)
+    elif prepared:
+        if not hasattr(found[0], "shape"):
+            raise ConfigError(
+                f"prepared=True stands for an array of model.preprocessor, found "
+                f"{type(found[0]).__name__}."
+            )
+        parts = [part for part in found if part is not None]
+        first = range(start * batch_size, len(found[0]), batch_size)
+        batches = ([part[k : k + batch_size] for part in parts] for k in first)
+    else:
+        refuse_prepared(model, found[0])
+        batches = itertools.islice(_prepare(model, *found, batch_size), start, None)
+    yield from read_ahead(map(_pair, batches))
 
 
 def predict(
@@ -77,25 +103,53 @@ def predict(
         yield outputs, labels
 
 
-def _read(data: Any, batch_size: int, start: int) -> Iterator[Any]:
+def split_images(data: Any) -> tuple[Any, Any] | None:
+    """Returns images in the user's form and their labels or None; None for a data set.
+
+    Raises:
+        ConfigError: a tuple of more than images and labels, or different numbers of both.
+    """
+    if _are_images(data):
+        return data, None
+    if not (isinstance(data, tuple) and data and _are_images(data[0])):
+        return None
+    if len(data) > 2:
+        raise ConfigError(f"Expected (images, labels), found a tuple of {len(data)}.")
+    images, labels = (*data, None)[:2]
+    if labels is not None and isinstance(images, Sized) and not isinstance(images, _SINGLE):
+        _check_numbers(len(images), len(labels))
+    return images, labels
+
+
+def _are_images(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return bool(value) and all(isinstance(image, _SINGLE) for image in value)
+    return isinstance(value, _SINGLE) or _is_batch(value)
+
+
+def _check_numbers(images: int, labels: int) -> None:
+    if images != labels:
+        raise ConfigError(f"{images} images and {labels} labels: expected as many.")
+
+
+def _prepare(model: Any, images: Any, labels: Any, batch_size: int) -> Iterator[tuple[Any, Any]]:
+    """Yields prepared batches of images in the user's form, and their labels or None."""
+    count = 0
+    for _, batch in model.preprocessor.batches(images, batch_size):
+        first, count = count, count + len(batch)
+        yield batch, None if labels is None else labels[first:count]
+    if labels is not None:
+        _check_numbers(count, len(labels))
+
+
+def _read(data: Any, start: int) -> Iterator[Any]:
     if isinstance(data, keras.utils.PyDataset):
         batches = (data[k] for k in range(start, len(data)))
         return map(_without_copies, batches) if isinstance(data, ImageData) else batches
-    if isinstance(data, tuple) and len(data) == 2 and data[1] is None:
-        data = data[0]
-    if _is_images(data):
-        data = (data,)
-    if isinstance(data, tuple) and data and _is_images(data[0]):
-        if len(data) > 2:
-            raise ConfigError(f"Expected (images, labels), found a tuple of {len(data)}.")
-        if len(data[-1]) != len(data[0]):
-            raise ConfigError(f"{len(data[0])} images and {len(data[1])} labels: expected as many.")
-        first = range(start * batch_size, len(data[0]), batch_size)
-        return ([array[k : k + batch_size] for array in data] for k in first)
-    if isinstance(data, Iterable) and not isinstance(data, (str, bytes, dict)):
+    if isinstance(data, Iterable) and not isinstance(data, dict):
         return itertools.islice(iter(data), start, None)
     raise ConfigError(
-        f"Expected (images, labels), a PyDataset or an iterable of batches, found "
+        f"Expected images, (images, labels), a PyDataset or an iterable of batches, found "
         f"{type(data).__name__}."
     )
 
@@ -106,8 +160,10 @@ def _without_copies(batch: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
 
 
 def _pair(batch: Any) -> Batch:
-    parts = (batch,) if _is_images(batch) else batch
-    if not isinstance(parts, (tuple, list)) or len(parts) not in (1, 2) or not _is_images(parts[0]):
+    parts = (batch,) if _is_batch(batch) else batch
+    if isinstance(parts, (tuple, list)) and len(parts) == 2 and parts[1] is None:
+        parts = parts[:1]
+    if not isinstance(parts, (tuple, list)) or len(parts) not in (1, 2) or not _is_batch(parts[0]):
         shape = getattr(batch, "shape", None)
         size = f" of {len(batch)}" if isinstance(batch, (tuple, list)) else ""
         kind = type(batch).__name__ + size if shape is None else f"shape {tuple(shape)}"
@@ -120,13 +176,14 @@ def _pair(batch: Any) -> Batch:
     return Batch(parts[0], parts[1] if len(parts) == 2 else None)
 
 
-def _is_images(value: Any) -> bool:
+def _is_batch(value: Any) -> bool:
     return len(getattr(value, "shape", ())) >= 3  # packed patches have three axes
 
 
 def count_images(data: Any) -> int | None:
     """Returns the number of images of data, or None if only reading them would tell."""
-    images = data[0] if isinstance(data, tuple) and data else data
-    shape = getattr(images, "shape", None)
-    count = getattr(data, "num_images", shape[0] if shape else None)
-    return count if isinstance(count, int) else None
+    found = split_images(data)
+    if found is None:
+        count = getattr(data, "num_images", None)
+        return count if isinstance(count, int) else None
+    return None if isinstance(found[0], _SINGLE) else len(found[0])

@@ -10,7 +10,6 @@ or for windows that overlap by a third, as DINOv2's evaluation does (arXiv 2304.
 """
 
 import dataclasses
-import hashlib
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,11 +19,10 @@ import numpy as np
 
 from keras_vit.checkpoints.containers import beside, open_arrays
 from keras_vit.errors import CheckpointError, ConfigError, expect_model, shown
-from keras_vit.evaluation.extraction import gather, hash_array, hash_files
+from keras_vit.evaluation.extraction import gather, hash_images, list_sources
 from keras_vit.evaluation.label_maps import check_maps, label_map, measure_areas, read_map
 from keras_vit.images import Preprocessor
-from keras_vit.images.inputs import images_in
-from keras_vit.images.resampling import read_pixels, read_size
+from keras_vit.images.resampling import read_size
 from keras_vit.models.config import ViTConfig
 from keras_vit.models.config.rules import COUNT
 from keras_vit.models.inference import run
@@ -281,7 +279,7 @@ def dense_probe(
     stages = _stages(chosen, DenseProbe.kind)
     name = ""
     if cache is not None:
-        name = f"dense-{_hash_images(squash, sources)}-{'token-' * class_token}patches"
+        name = f"dense-{hash_images(squash, sources)}-{'token-' * class_token}patches"
 
     def reduce(outputs: dict[str, np.ndarray]) -> np.ndarray:
         return _tokens(outputs, stages, model.config, class_token)
@@ -294,16 +292,6 @@ def dense_probe(
     )
     patches = (_columns(tokens, class_token) for tokens in values)
     return DenseProbe(chosen, class_token, *_solve(zip(patches, areas, strict=True), l2), ignore)
-
-
-def _hash_images(preprocessor: Preprocessor, sources: Sequence[Any]) -> str:
-    """Returns a hash of the files, or of the pixels, of all images."""
-    digest = hashlib.sha256()
-    for source in sources:
-        is_path = isinstance(source, (str, os.PathLike))
-        picture = None if is_path else read_pixels(preprocessor.decode(source))
-        digest.update((hash_files([source]) if is_path else hash_array(picture)).encode())
-    return digest.hexdigest()[:16]
 
 
 def read_head(
@@ -410,11 +398,6 @@ def _squash(model: VisionTransformer, size: tuple[int, int]) -> Preprocessor:
     mean, std = model.preprocessor.normalisation
     protocol = {"name": "transformers", "mean": mean, "std": std}
     return dataclasses.replace(model.preprocessor, image_size=size, protocol=protocol)
-
-
-def list_sources(model: VisionTransformer, images: Any) -> list[Any]:
-    """Returns paths or pixels of images as for `model.preprocessor`."""
-    return [image.source for image in images_in(images, expect_model(model).config.channels)]
 
 
 def _solve(

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from keras_vit.errors import CheckpointError, ConfigError
-from keras_vit.evaluation.dense import PatchLayer, list_sources, read_head
+from keras_vit.evaluation.dense import PatchLayer, read_head
+from keras_vit.evaluation.extraction import list_sources
 from keras_vit.evaluation.label_maps import resize_grid
 from keras_vit.models.tokens import block_index
 from keras_vit.models.vision_transformer import VisionTransformer

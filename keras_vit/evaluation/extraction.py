@@ -13,10 +13,12 @@ import numpy as np
 
 from keras_vit.distribution.processes import process_group, value_of_first_process, whole
 from keras_vit.errors import ConfigError, expect_model
-from keras_vit.evaluation.batches import Batch, count_images, predict, read_batches
+from keras_vit.evaluation.batches import Batch, count_images, predict, read_batches, split_images
 from keras_vit.evaluation.parts import Parts
 from keras_vit.evaluation.targets import numbers_of_one_hot, numbers_or_rows
-from keras_vit.images.inputs import as_array
+from keras_vit.images import Preprocessor
+from keras_vit.images.inputs import as_array, images_in
+from keras_vit.images.resampling import read_pixels
 from keras_vit.models.config.rules import choice
 from keras_vit.models.tokens import choose_stage
 from keras_vit.models.vision_transformer import VisionTransformer
@@ -48,6 +50,7 @@ def features(
     pooling: str | None = None,
     output_dtype: str = "float32",
     batch_size: int = 32,
+    prepared: bool = False,
     cache: str | os.PathLike[str] | None = None,
     progress: bool = False,
 ) -> Features:
@@ -55,8 +58,8 @@ def features(
 
     Args:
         model: a `VisionTransformer`.
-        data: data as for `keras_vit.evaluate`; labels are optional, and need not be the
-            model's classes.
+        data: images or data sets as for `keras_vit.evaluate`; labels are optional, and need not be
+            the model's classes.
         stage: name of a stage, such as `"block_3"` or `"encoder_norm"`, see `VisionTransformer`.
             None for `"pre_logits"`, the input of the head, the representation of section 4.1; with
             a pooling, for the tokens of the last block behind the last norm.
@@ -64,10 +67,12 @@ def features(
             of the patches, without class token and registers; `"token_and_mean"`, both beside each
             other (DINOv2, Virchow). None for the stage as it is.
         output_dtype: `"float32"` or `"float16"`, which takes half of the memory and disk.
-        batch_size: images per step if `data` is arrays.
+        batch_size: images per step; a data set has its own batches.
+        prepared: whether the images are an array that `model.preprocessor` has prepared.
         cache: a folder that keeps the features, which may be larger than memory: the features
             of these data, weights and stage are computed once, and an interrupted run
-            continues. Arrays are identified by all of their bytes; a `PyDataset` by its length,
+            continues. Arrays are identified by all of their bytes; files by name, size and time; a
+            `PyDataset` by its length,
             its `labels` and `paths` if it has them, and its first and last batch; other data by
             their first batch alone.
         progress: whether a bar is shown on stderr, if it is a terminal.
@@ -78,14 +83,21 @@ def features(
 
     >>> import numpy as np, keras_vit
     >>> model = keras_vit.VisionTransformer.from_preset("vit_digits")
-    >>> images = model.preprocessor(np.zeros((3, 8, 8), "uint8"))
-    >>> keras_vit.evaluation.features(model, images).values.shape
+    >>> keras_vit.evaluation.features(model, np.zeros((3, 8, 8), "uint8")).values.shape
     (3, 64)
     """
     OUTPUT_DTYPES.check("output_dtype", output_dtype)
     name = choose_stage(expect_model(model), stage, pooling)
     return gather(
-        model, [name], lambda out: out[name], data, batch_size, cache, progress, "", output_dtype
+        model,
+        [name],
+        lambda out: out[name],
+        data,
+        batch_size,
+        cache,
+        progress,
+        output_dtype=output_dtype,
+        prepared=prepared,
     )
 
 
@@ -99,6 +111,7 @@ def gather(
     progress: bool = False,
     name: str = "",
     output_dtype: str = "float32",
+    prepared: bool = False,
 ) -> Features:
     """Returns rows that `reduce` makes of `{stage: array}`, for every image.
 
@@ -106,7 +119,7 @@ def gather(
     make of the same stages. The other arguments and errors are those of `features`.
     """
     bar = progress_bar(progress, "Computing features", count_images(data))
-    stream = read_batches(data, batch_size)
+    stream = read_batches(model, data, batch_size, prepared)
     first = next(stream, None)
     if first is None:
         raise ConfigError("The data are empty, expected at least one batch.")
@@ -121,7 +134,10 @@ def gather(
         values = np.concatenate(steps)
     else:
         name = "-".join([name, *stages] if name else stages).replace("/", "_")
-        task = {**identify(model, name, output_dtype), "data": _describe(data, first)}
+        task = {
+            **identify(model, name, output_dtype),
+            "data": _describe(model, data, first, prepared),
+        }
         digest = hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()
         path = Path(cache) / f"{name}-{digest[:16]}.npy"
         exists = path.exists()
@@ -130,7 +146,7 @@ def gather(
                 if hasattr(data, "__next__"):  # a generator cannot be restarted
                     stream = itertools.islice(stream, parts.inputs, None)
                 elif parts.inputs:
-                    stream = read_batches(data, batch_size, start=parts.inputs)
+                    stream = read_batches(model, data, batch_size, prepared, parts.inputs)
                 advance(parts.count)
                 for rows in _steps(model, stages, reduce, stream, size, output_dtype):
                     parts.append(rows, inputs=1)
@@ -208,15 +224,19 @@ def finite(values: np.ndarray, output_dtype: str) -> np.ndarray:
     return features
 
 
-def _describe(data: Any, first: Batch) -> dict[str, Any]:
+def _describe(model: Any, data: Any, first: Batch, prepared: bool) -> dict[str, Any]:
     """Returns the identity of the data: all bytes of arrays, cheap facts of other data."""
-    images, labels = first
-    if isinstance(data, tuple):
-        images, labels = (*data, None)[:2]
-    elif hasattr(data, "shape"):
-        images = data
-    identity = {
-        "images": hash_array(images),
+    found, preprocessor = split_images(data), model.preprocessor
+    images, labels = first if found is None else found
+    identity: dict[str, Any] = {}
+    if found is not None and not prepared:
+        identity["protocol"] = preprocessor.protocol
+        identity["pixel_range"] = preprocessor.pixel_range
+    if hasattr(images, "shape"):
+        identity["images"] = hash_array(images)
+    else:
+        identity["images"] = hash_images(preprocessor, list_sources(model, images))
+    identity |= {
         "labels": None if labels is None else hash_array(numbers_or_rows(labels)),
         "batch_size": len(first.images),
     }
@@ -242,6 +262,21 @@ def hash_array(array: Any) -> str:
 
 def _view_bytes(values: np.ndarray) -> Any:
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+
+
+def list_sources(model: VisionTransformer, images: Any) -> list[Any]:
+    """Returns paths or pixels of images as for `model.preprocessor`."""
+    return [image.source for image in images_in(images, expect_model(model).config.channels)]
+
+
+def hash_images(preprocessor: Preprocessor, sources: Sequence[Any]) -> str:
+    """Returns a hash of the files, or of the pixels, of all images."""
+    digest = hashlib.sha256()
+    for source in sources:
+        is_path = isinstance(source, (str, os.PathLike))
+        picture = None if is_path else read_pixels(preprocessor.decode(source))
+        digest.update((hash_files([source]) if is_path else hash_array(picture)).encode())
+    return digest.hexdigest()[:16]
 
 
 def hash_files(paths: Sequence[Any]) -> str:

@@ -12,7 +12,7 @@ from keras_vit.models.vision_transformer import VisionTransformer
 
 
 def choose_thresholds(
-    model: VisionTransformer, data: Any, *, batch_size: int = 32
+    model: VisionTransformer, data: Any, *, batch_size: int = 32, prepared: bool = False
 ) -> tuple[float, ...]:
     """Returns the threshold of each class with the highest F1 on held-out images.
 
@@ -22,7 +22,8 @@ def choose_thresholds(
     Args:
         model: a model with `thresholds`.
         data: images and labels as for `evaluate`, which the model was not trained on.
-        batch_size: images per step if `data` is a pair of arrays.
+        batch_size: images per step; a data set has its own batches.
+        prepared: whether the images are an array that `model.preprocessor` has prepared.
 
     Returns:
         One number per class of the model; a class without images keeps its threshold.
@@ -43,9 +44,8 @@ def choose_thresholds(
             "Train it by a recipe with multi_label=True, or set model.thresholds = 0.5."
         )
     columns = match_columns(model, data, None)
-    logits, rights = map(
-        np.concatenate, zip(*predict_classes(model, data, *columns, batch_size), strict=True)
-    )
+    batches = predict_classes(model, data, *columns, batch_size, prepared)
+    logits, rights = map(np.concatenate, zip(*batches, strict=True))
     return best_thresholds(
         compute_probabilities(logits.astype("float64"), by_class=True), rights, thresholds
     )

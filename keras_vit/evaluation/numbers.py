@@ -39,7 +39,7 @@ class NumbersEvaluation:
 
 
 def evaluate_numbers(
-    model: VisionTransformer, data: Any, batch_size: int, progress: bool
+    model: VisionTransformer, data: Any, batch_size: int, prepared: bool, progress: bool
 ) -> NumbersEvaluation:
     """Scores a model with `regression`; arguments and errors as of `evaluate`."""
     if getattr(data, "class_names", None) is not None:
@@ -49,7 +49,9 @@ def evaluate_numbers(
         )
     predictions, targets = [], []
     with progress_bar(progress, "Evaluating", count_images(data)) as advance:
-        for outputs, labels in predict(model, ["logits"], read_batches(data, batch_size)):
+        for outputs, labels in predict(
+            model, ["logits"], read_batches(model, data, batch_size, prepared)
+        ):
             predictions.append(outputs["logits"].astype("float64"))
             targets.append(_as_targets(labels, predictions[-1].shape))
             advance(len(targets[-1]))

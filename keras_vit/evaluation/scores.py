@@ -72,6 +72,7 @@ def evaluate(
     real_labels: Sequence[Sequence[int]] | None = None,
     classes: Sequence[int | str] | None = None,
     batch_size: int = 32,
+    prepared: bool = False,
     calibration_bins: int = 15,
     progress: bool = False,
 ) -> Evaluation:
@@ -91,15 +92,17 @@ def evaluate(
 
     Args:
         model: a `VisionTransformer` with one prediction per image.
-        data: batches of float images in the model's size and range, and labels: a pair of
-            arrays, data of `keras_vit.data`, any `PyDataset`, `tf.data.Dataset` or iterable.
-            If the data have an attribute `class_names`, they are matched to the model's labels.
+        data: a pair of images, as for `model.preprocessor`, and labels; or a data set of prepared
+            images and labels: data of `keras_vit.data`, any `PyDataset`, `tf.data.Dataset` or
+            iterable of batches. If the data have an attribute `class_names`, they are matched to
+            the model's labels.
         real_labels: a second set of labels, one list of acceptable classes per image in the
             order of the data, such as the published ReaL labels; scored as `real`.
         classes: the model's classes that compete, by number or label, for data sets of a part
             of ImageNet's classes (ImageNet-A and -R have 200); the logits of all other classes
             are ignored. Numeric labels are then indices into `classes`. None: all compete.
-        batch_size: images per step if `data` is a pair of arrays.
+        batch_size: images per step; a data set has its own batches.
+        prepared: whether the images are an array that `model.preprocessor` has prepared.
         calibration_bins: bins of the calibration error.
         progress: whether a bar is shown on stderr, if it is a terminal.
 
@@ -109,7 +112,7 @@ def evaluate(
 
     >>> import numpy as np, keras_vit
     >>> model = keras_vit.VisionTransformer.from_preset("vit_digits")
-    >>> blank = model.preprocessor(np.zeros((3, 8, 8, 1), "uint8"))
+    >>> blank = np.zeros((3, 8, 8, 1), "uint8")
     >>> keras_vit.evaluate(model, (blank, [[0, 1], [], range(10)])).count
     2
     """
@@ -121,7 +124,7 @@ def evaluate(
                 "real_labels and classes are for classes; this model predicts numbers."
             )
         # The type of the result is that of classifiers: no type checker knows the kind of a model.
-        numbers: Any = evaluate_numbers(model, data, batch_size, progress)
+        numbers: Any = evaluate_numbers(model, data, batch_size, prepared, progress)
         return numbers
     competing, places = match_columns(model, data, classes)
     real = _Scores(len(competing), calibration_bins)
@@ -130,7 +133,7 @@ def evaluate(
         scores = ManyLabels(np.asarray(model.thresholds)[competing], calibration_bins)
     seen = 0
     with progress_bar(progress, "Evaluating", count_images(data)) as advance:
-        for logits, right in predict_classes(model, data, competing, places, batch_size):
+        for logits, right in predict_classes(model, data, competing, places, batch_size, prepared):
             scores.add(logits, right)
             if real_labels is not None:
                 lists = real_labels[seen : seen + len(logits)]

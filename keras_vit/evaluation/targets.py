@@ -179,19 +179,26 @@ def match_columns(
 
 
 def predict_classes(
-    model: Any, data: Any, competing: np.ndarray, places: np.ndarray, batch_size: int
+    model: Any,
+    data: Any,
+    competing: np.ndarray,
+    places: np.ndarray,
+    batch_size: int,
+    prepared: bool,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yields logits and bool right classes of each batch, both `(batch, competing classes)`.
 
     Args:
-        model, data, batch_size: as for `evaluate`.
+        model, data, batch_size, prepared: as for `evaluate`.
         competing, places: the result of `match_columns`.
 
     Raises:
         ConfigError: the data are empty or have no labels, or logits are not finite.
     """
     seen = 0
-    for outputs, labels in predict(model, ["logits"], read_batches(data, batch_size)):
+    for outputs, labels in predict(
+        model, ["logits"], read_batches(model, data, batch_size, prepared)
+    ):
         if labels is None:
             raise ConfigError("The data have no labels: expected batches (images, labels).")
         logits = outputs["logits"][:, competing]

@@ -103,6 +103,16 @@ def prepare(model: Any, images: Any, prepared: bool) -> Any:
     """
     if prepared:
         return images
+    refuse_prepared(model, images)
+    return model.preprocessor(images)
+
+
+def refuse_prepared(model: Any, images: Any) -> None:
+    """Refuses an array that could be a prepared batch, where images are expected.
+
+    Raises:
+        ConfigError: as `prepare`.
+    """
     shape = tuple(getattr(images, "shape", ()))
     if shape and "float" in str(images.dtype) and _fits(shape, model):
         low, high = _least_and_largest(images)
@@ -112,7 +122,6 @@ def prepare(model: Any, images: Any, prepared: bool) -> Any:
                 "prepared=True for a batch of model.preprocessor, or pixels: floats in [0, 1], or "
                 "integers."
             )
-    return model.preprocessor(images)
 
 
 def _fits(shape: tuple[int, ...], model: Any) -> bool:

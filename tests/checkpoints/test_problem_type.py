@@ -60,7 +60,7 @@ def test_logits_and_the_loss_auto_are_those_of_transformers(tmp_path, case):
     loss = model.evaluate(IMAGES, targets, verbose=0)
     np.testing.assert_allclose(loss, float(expected.loss), rtol=1e-5)
     if model.config.regression:
-        scores = evaluate(model, (IMAGES, targets))
+        scores = evaluate(model, (IMAGES, targets), prepared=True)
         np.testing.assert_allclose(scores.loss, float(expected.loss), rtol=1e-5)
 
 
@@ -103,7 +103,7 @@ def test_a_model_of_numbers_refuses_to_classify_and_names_the_fix(tmp_path):
     with pytest.raises(ConfigError, match="this model has regression=True"):
         model.thresholds = 0.5
     with pytest.raises(ConfigError, match=r"expected targets \(4, 2\)"):
-        evaluate(model, (IMAGES, np.arange(4)))
+        evaluate(model, (IMAGES, np.arange(4)), prepared=True)
 
 
 def test_the_caller_and_a_new_head_beat_the_word(tmp_path):
@@ -126,7 +126,7 @@ def test_scores_of_numbers_are_those_of_scikit_learn(tmp_path):
 
     theirs(tmp_path / "in", 2, "regression")
     model = VisionTransformer.from_preset(tmp_path / "in")
-    scores = evaluate(model, (IMAGES, NUMBERS), batch_size=3)
+    scores = evaluate(model, (IMAGES, NUMBERS), batch_size=3, prepared=True)
     predicted = model.predict(IMAGES, verbose=0)
     np.testing.assert_allclose(
         scores.mean_absolute_error, mean_absolute_error(NUMBERS, predicted), rtol=1e-5

@@ -33,7 +33,7 @@ def test_evaluate_prints_the_scores_of_the_function_evaluate(capsys, folder):
     """As a table, with a row per class by `--classes`, and as JSON."""
     model = VisionTransformer.from_preset("vit_digits")
     images, labels = digits()[1][:80], digits()[3][:80]
-    expected = evaluate(model, (model.preprocessor(images), labels))
+    expected = evaluate(model, (images, labels))
     command = ("evaluate", folder / "test", "--source", "vit_digits")
     printed = run(capsys, *command, "--classes").out
     assert f"{expected.top1:.2%}" in printed

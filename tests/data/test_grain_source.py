@@ -147,10 +147,12 @@ def test_a_grain_data_set_trains_scores_and_gives_features():
     model.fit(data, verbose=0)
     assert not np.array_equal(to_numpy(model.get_layer("head").kernel), before)
     images = model.preprocessor(pixels)
-    actual, expected = (keras_vit.evaluate(model, d) for d in (data, (images, labels)))
+    actual, expected = (
+        keras_vit.evaluate(model, d, prepared=True) for d in (data, (images, labels))
+    )
     assert (actual.count, actual.top1) == (12, expected.top1)
     np.testing.assert_allclose(
         keras_vit.evaluation.features(model, data).values,
-        keras_vit.evaluation.features(model, images).values,
+        keras_vit.evaluation.features(model, images, prepared=True).values,
         atol=1e-5,
     )

@@ -41,14 +41,14 @@ def outputs(model: Any, count: int, folder: Path, out: Path) -> list[np.ndarray]
         out: a new file, beside which a cache is made.
     """
     images, labels = IMAGES[:count], LABELS[:count]
-    scores = keras_vit.evaluate(model, (images, labels), batch_size=8)
+    scores = keras_vit.evaluate(model, (images, labels), batch_size=8, prepared=True)
     keras_vit.embed(model, [folder / f"{k}.png" for k in range(count)], out, batch_size=8)
     return [
         run(model, images, batch_size=8),
         np.array([[p for _, p in sorted(row)] for row in model.classify(PICTURES[:count])]),
         model.tokens(images, batch_size=8, prepared=True).patches,
         keras_vit.evaluation.features(
-            model, images, batch_size=8, cache=out.with_suffix(".cache")
+            model, images, batch_size=8, cache=out.with_suffix(".cache"), prepared=True
         ).values,
         np.array([scores.top1, scores.loss, scores.calibration_error]),
         np.load(out),

@@ -12,18 +12,18 @@ from tests.helpers import assert_close, random_tiny
 
 def test_features_are_the_output_of_the_layer(model, images, classes, logits):
     """The head maps pre_logits to the logits; the encoder norm gives one vector per token."""
-    actual = features(model, (images, classes), batch_size=8)
+    actual = features(model, (images, classes), batch_size=8, prepared=True)
     head = [keras.ops.convert_to_numpy(weight) for weight in model.get_layer("head").weights]
     assert_close(actual.values @ head[0] + head[1], logits)
     assert np.array_equal(actual.labels, classes)
-    tokens = features(model, images, "encoder_norm", batch_size=8)
+    tokens = features(model, images, "encoder_norm", batch_size=8, prepared=True)
     assert (tokens.values.shape, tokens.labels) == ((23, 5, 16), None)
     assert_close(tokens.values[:, 0], actual.values)  # pre_logits is the class token
 
 
 def test_the_cache_is_read_and_not_computed(model, images, classes, tmp_path, bar):
     """A second call runs no model; other weights, layers, labels or images run it again."""
-    arguments = {"batch_size": 8, "cache": tmp_path, "progress": True}
+    arguments = {"batch_size": 8, "cache": tmp_path, "progress": True, "prepared": True}
     first = features(model, (images, classes), **arguments)
     assert sum(bar.counts) == 23
     second = features(model, (images, classes), **arguments)
@@ -57,7 +57,8 @@ def test_an_interrupted_run_resumes_after_its_last_batch(
         make = lambda: (images, classes)  # noqa: E731
     else:
         make = lambda: ((images[k : k + 8], classes[k : k + 8]) for k in (0, 8, 16))  # noqa: E731
-    expected = features(model, make(), batch_size=8)
+    arguments = {"batch_size": 8, "prepared": kind == "arrays"}
+    expected = features(model, make(), **arguments)
 
     def interrupt(images):
         if len(bar.counts) == 2:
@@ -65,9 +66,9 @@ def test_an_interrupted_run_resumes_after_its_last_batch(
 
     bar.then = interrupt
     with pytest.raises(KeyboardInterrupt):
-        features(model, make(), batch_size=8, cache=tmp_path / "kept", progress=True)
+        features(model, make(), **arguments, cache=tmp_path / "kept", progress=True)
     bar.counts, bar.then = [], lambda images: None
-    actual = features(model, make(), batch_size=8, cache=tmp_path / "kept", progress=True)
+    actual = features(model, make(), **arguments, cache=tmp_path / "kept", progress=True)
     assert bar.counts[0] == 16  # the batches that the first run computed
     assert sum(bar.counts) == len(expected.values)
     assert np.array_equal(actual.values, expected.values)
@@ -104,13 +105,13 @@ def test_a_changed_file_invalidates_the_cache(grey, digits_folder, tmp_path, bar
 def test_a_model_changed_by_lora_gives_its_new_features(images):
     """The function that was compiled before LoRA is not used afterwards."""
     model = random_tiny()
-    before = features(model, images, batch_size=8).values
+    before = features(model, images, batch_size=8, prepared=True).values
     dense = model.get_layer("head")
-    assert np.array_equal(features(model, images, batch_size=8).values, before)
-    plain = features(model, images, "head", batch_size=8).values
+    assert np.array_equal(features(model, images, batch_size=8, prepared=True).values, before)
+    plain = features(model, images, "head", batch_size=8, prepared=True).values
     dense.enable_lora(2)
     dense.lora_kernel_b.assign(np.ones(dense.lora_kernel_b.shape))
-    changed = features(model, images, "head", batch_size=8).values
+    changed = features(model, images, "head", batch_size=8, prepared=True).values
     assert_close(changed, model.predict(images, batch_size=23, verbose=0))
     assert np.abs(changed - plain).max() > 0.1
 
@@ -118,13 +119,13 @@ def test_a_model_changed_by_lora_gives_its_new_features(images):
 def test_bad_layers_labels_and_data_are_refused(model, images):
     """An unknown layer, lists as labels, no data, token features of images of two sizes."""
     with pytest.raises(ConfigError, match="Did you mean 'pre_logits'"):
-        features(model, images, "prelogits")
+        features(model, images, "prelogits", prepared=True)
     with pytest.raises(ConfigError, match="expected one class per image"):
-        features(model, (images, [[1, 2]] * 23))
+        features(model, (images, [[1, 2]] * 23), prepared=True)
     with pytest.raises(ConfigError, match="empty"):
         features(model, iter(()))
     with pytest.raises(ConfigError, match="The features of an image are not finite"):
-        features(model, np.where(images > 0.99, np.nan, images))
+        features(model, np.where(images > 0.99, np.nan, images), prepared=True)
     any_size = random_tiny(image_size=None)
     with pytest.raises(ConfigError, match="The outputs have different shapes"):
         features(any_size, [images, images[:, :8]], "encoder_norm")
@@ -137,14 +138,14 @@ def test_labels_of_a_single_class_keep_their_column(images, tmp_path):
     pixels = ((images + 1) * 127.5).astype("uint8")
     found = features(model, from_arrays(pixels, labels, model)).labels
     np.testing.assert_array_equal(found, labels)
-    assert features(model, (images, None), cache=tmp_path).labels is None
-    assert features(model, (images,), cache=tmp_path).labels is None
+    assert features(model, (images, None), cache=tmp_path, prepared=True).labels is None
+    assert features(model, (images,), cache=tmp_path, prepared=True).labels is None
 
 
 @pytest.mark.parametrize("kept", [0, 90])
 def test_a_damaged_cache_is_refused_by_name(kept, model, images, tmp_path):
-    features(model, images, cache=tmp_path)
+    features(model, images, cache=tmp_path, prepared=True)
     (path,) = tmp_path.glob("*.npy")
     path.write_bytes(path.read_bytes()[:kept])
     with pytest.raises(ConfigError, match=rf"{path.name}: this cache is damaged .*Remove it"):
-        features(model, images, cache=tmp_path)
+        features(model, images, cache=tmp_path, prepared=True)

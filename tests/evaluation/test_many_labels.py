@@ -40,7 +40,7 @@ def labels():
 
 def test_scores_are_those_of_scikit_learn(model, images, labels):
     """A class without images has no score and does not count in the means."""
-    scores = evaluate(model, (images, labels), batch_size=16)
+    scores = evaluate(model, (images, labels), batch_size=16, prepared=True)
     shares = model.probabilities(images, prepared=True).astype("float64")
     has_images, taken = slice(CLASSES - 1), shares >= model.thresholds
     precision = average_precision_score(labels[:, has_images], shares[:, has_images], average=None)
@@ -70,7 +70,7 @@ def test_equal_scores_rank_as_one_in_the_average_precision():
 
 def test_chosen_thresholds_have_the_highest_f1_of_all(model, images, labels):
     """No other threshold of any class is better; a class without images keeps its threshold."""
-    chosen = choose_thresholds(model, (images, labels))
+    chosen = choose_thresholds(model, (images, labels), prepared=True)
     shares = model.probabilities(images, prepared=True)
     for k in range(CLASSES - 1):
         best = f1_score(labels[:, k], shares[:, k] >= chosen[k])
@@ -78,7 +78,7 @@ def test_chosen_thresholds_have_the_highest_f1_of_all(model, images, labels):
         assert best == pytest.approx(max(others))
     assert chosen[-1] == model.thresholds[-1]
     with pytest.raises(ConfigError, match="no thresholds"):
-        choose_thresholds(tiny(num_classes=CLASSES), (images, labels))
+        choose_thresholds(tiny(num_classes=CLASSES), (images, labels), prepared=True)
 
 
 def test_class_names_of_the_data_find_their_thresholds(model, images, labels):
@@ -166,7 +166,7 @@ def test_a_single_logit_is_a_sigmoid_everywhere():
     np.testing.assert_allclose(shares, expected, rtol=1e-5)
     assert [len(answer) for answer in model.classify(pixels)] == (expected >= 0.5).tolist()
     labels = (logits > 0)[:, None]
-    scores = evaluate(model, (model.preprocessor(pixels), labels))
+    scores = evaluate(model, (pixels, labels))
     losses = -np.log(np.where(labels[:, 0], expected, 1 - expected))
     assert scores.loss == pytest.approx(losses.mean(), rel=1e-5)
     assert model.get_config().get("thresholds") is None

@@ -37,7 +37,9 @@ def test_token_and_mean_is_the_feature_of_virchow_by_timm(tmp_path, registers):
     for head in ({}, {"num_classes": 0}, {"num_classes": 0, "pooling": "token_unpooled"}):
         ours = checkpoints.load(tmp_path / "x.safetensors", num_heads=2, image_size=28, **head)
         assert ours.config.num_registers == registers
-        assert_close(features(ours, IMAGES, pooling="token_and_mean").values, expected)
+        assert_close(
+            features(ours, IMAGES, pooling="token_and_mean", prepared=True).values, expected
+        )
 
 
 def test_every_pooling_is_that_of_the_tokens_of_transformers(tmp_path):
@@ -54,7 +56,9 @@ def test_every_pooling_is_that_of_the_tokens_of_transformers(tmp_path):
         token, mean = tokens[:, 0], tokens[:, 1:].mean(axis=1)
         wanted = {"token": token, "gap": mean, "token_and_mean": np.hstack([token, mean])}
         for pooling, expected in wanted.items():
-            assert_close(features(ours, IMAGES, stage, pooling=pooling).values, expected)
+            assert_close(
+                features(ours, IMAGES, stage, pooling=pooling, prepared=True).values, expected
+            )
 
 
 def test_packed_patches_are_pooled_without_their_padding():
@@ -62,9 +66,9 @@ def test_packed_patches_are_pooled_without_their_padding():
     sizes = {"image_size": 16, "patch_size": 4, "position_grid": (3, 3), "num_registers": 2}
     model = random_tiny(native_aspect=True, pooling="gap", **sizes)
     images = model.preprocessor(np.clip(normal(30, 90, 3) * 60 + 128, 0, 255).astype("uint8"))
-    expected = features(model, images, "pool").values
-    assert_close(features(model, images, pooling="gap").values, expected)
-    tokens = features(model, images, "encoder_norm").values
+    expected = features(model, images, "pool", prepared=True).values
+    assert_close(features(model, images, pooling="gap", prepared=True).values, expected)
+    tokens = features(model, images, "encoder_norm", prepared=True).values
     assert np.abs(tokens[:, 2:].mean(axis=1) - expected).max() > 1e-3
 
 
@@ -94,7 +98,7 @@ def test_a_pooling_that_a_stage_lacks_is_refused(stage, pooling, message):
     """The message names those that it has."""
     model = random_tiny(pooling="gap")
     with pytest.raises(ConfigError, match=message):
-        features(model, np.zeros((1, 16, 16, 3)), stage, pooling=pooling)
+        features(model, np.zeros((1, 16, 16, 3)), stage, pooling=pooling, prepared=True)
 
 
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
@@ -104,8 +108,8 @@ def test_features_in_16_bits_are_near_those_in_32(dtype):
     half = random_tiny(num_layers=2, dtype=dtype)
     images = normal(4, 16, 16, 3).clip(-1, 1)
     for pooling in (None, "token_and_mean"):
-        expected = features(plain, images, pooling=pooling).values
-        found = features(half, images, pooling=pooling).values
+        expected = features(plain, images, pooling=pooling, prepared=True).values
+        found = features(half, images, pooling=pooling, prepared=True).values
         rounding = 2.0 ** (-8 if dtype == "mixed_bfloat16" else -11)
         assert found.dtype == np.float32
         assert_close(found, expected, 8 * rounding)
@@ -114,15 +118,15 @@ def test_features_in_16_bits_are_near_those_in_32(dtype):
 def test_features_are_kept_as_float16(tmp_path):
     """In memory and in a cache of its own; a number beyond 65504 is refused."""
     model, images = random_tiny(), normal(4, 16, 16, 3).clip(-1, 1)
-    exact = features(model, images, cache=tmp_path).values
+    exact = features(model, images, cache=tmp_path, prepared=True).values
     for cache in (None, tmp_path):
-        half = features(model, images, output_dtype="float16", cache=cache).values
+        half = features(model, images, output_dtype="float16", cache=cache, prepared=True).values
         assert half.dtype == np.float16
         np.testing.assert_array_equal(half, exact.astype("float16"))
     assert len(list(tmp_path.iterdir())) == 2
     norm = model.get_layer("encoder_norm")
     norm.set_weights([1e6 + weight for weight in norm.get_weights()])
     with pytest.raises(ConfigError, match="output_dtype=float16"):
-        features(model, images, output_dtype="float16")
+        features(model, images, output_dtype="float16", prepared=True)
     with pytest.raises(ConfigError, match="output_dtype='int8' is not one of"):
-        features(model, images, output_dtype="int8")
+        features(model, images, output_dtype="int8", prepared=True)

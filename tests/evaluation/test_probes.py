@@ -62,12 +62,12 @@ def test_features_keep_many_labels_and_their_probe_becomes_a_model(images):
 
     model = random_tiny()
     labels = np.random.default_rng(0).integers(0, 2, (23, 3)).astype("float32")
-    actual = features(model, (images, labels), batch_size=8)
+    actual = features(model, (images, labels), batch_size=8, prepared=True)
     assert np.array_equal(actual.labels, labels.astype(bool))
     probe = linear_probe(*actual, l2=10.0)
     pictures = np.random.default_rng(1).integers(0, 256, (6, 16, 16, 3), "uint8")
     answers = probe.build_classifier(model, class_names=("a", "b", "c")).classify(pictures)
-    predicted = probe.predict(features(model, model.preprocessor(pictures)).values)
+    predicted = probe.predict(features(model, pictures).values)
     assert [{name for name, _ in each} for each in answers] == [
         {"abc"[k] for k in np.flatnonzero(row)} for row in predicted
     ]
@@ -80,10 +80,10 @@ def test_a_probe_becomes_the_head_of_an_ordinary_classifier(fields, images):
 
     model = random_tiny(**fields)
     classes = np.arange(23) % 3
-    actual = features(model, (images, classes), batch_size=23)
+    actual = features(model, (images, classes), batch_size=23, prepared=True)
     probe = linear_probe(*actual, l2=10.0)
     classifier = probe.build_classifier(model, class_names=("a", "b", "c"))
-    logits = features(classifier, images, "logits", batch_size=23).values
+    logits = features(classifier, images, "logits", batch_size=23, prepared=True).values
     expected = actual.values @ probe.kernel + probe.bias
     np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-5)
     assert np.array_equal(logits.argmax(axis=1), probe.predict(actual.values))

@@ -66,7 +66,7 @@ def native(images, labels, size):
 
 @pytest.fixture(scope="module")
 def expected(model, images, classes):
-    return evaluate(model, (images, classes), batch_size=8)
+    return evaluate(model, (images, classes), batch_size=8, prepared=True)
 
 
 def test_measures_agree_with_scikit_learn(expected, logits, classes):
@@ -96,7 +96,7 @@ def test_the_calibration_error_follows_its_equation(bins):
 
 def test_a_model_of_three_classes_has_a_perfect_top5(images, classes):
     """The five best classes include all three."""
-    assert evaluate(random_tiny(num_classes=3), (images, classes % 3)).top5 == 1
+    assert evaluate(random_tiny(num_classes=3), (images, classes % 3), prepared=True).top5 == 1
 
 
 def test_equal_logits_rank_as_a_stable_sort_ranks_them():
@@ -121,7 +121,7 @@ def test_every_form_of_data_gives_the_same_scores(model, images, classes, expect
         "lists": (images, [[label] for label in classes]),
     }
     for name, source in sources.items():
-        actual = evaluate(model, source, batch_size=8)
+        actual = evaluate(model, source, batch_size=8, prepared=name == "lists")
         assert np.isclose(actual.loss, expected.loss, rtol=1e-5), name
         assert (actual.top1, actual.top5, actual.count) == (expected.top1, expected.top5, 23), name
 
@@ -133,13 +133,13 @@ def test_lists_of_labels_are_scored_as_reassessed_labels(model, images, logits):
     assert [] in real
     predictions = np.argmax(logits, -1)
     is_right = [guess in real[k] for k, guess in enumerate(predictions) if real[k]]
-    actual = evaluate(model, (images, real), batch_size=8)
+    actual = evaluate(model, (images, real), batch_size=8, prepared=True)
     assert (actual.count, actual.left_out) == (len(is_right), 23 - len(is_right))
     assert actual.top1 == np.mean(is_right)
     mass = [softmax(logits)[k, classes].sum() for k, classes in enumerate(real) if classes]
     assert np.isclose(actual.loss, -np.log(mass).mean(), rtol=1e-5)
 
-    beside = evaluate(model, (images, predictions), real_labels=real, batch_size=8)
+    beside = evaluate(model, (images, predictions), real_labels=real, batch_size=8, prepared=True)
     assert (beside.top1, beside.real, beside.real_count) == (1, np.mean(is_right), len(is_right))
 
 
@@ -156,7 +156,9 @@ def test_progress_counts_images_and_the_result_goes_into_json(
     model, images, classes, expected, bar
 ):
     """The bar is told of the images of each batch."""
-    assert evaluate(model, (images, classes), batch_size=8, progress=True) == expected
+    assert (
+        evaluate(model, (images, classes), batch_size=8, progress=True, prepared=True) == expected
+    )
     assert bar.counts == [8, 8, 7]
     assert json.loads(json.dumps(expected.to_dict()))["class_counts"] == list(expected.class_counts)
 
@@ -180,7 +182,7 @@ BAD = {
     ),
     "a tuple of 3": lambda x, y: (x, y, y),
     "found dict": lambda x, y: [{"image": x}],
-    "found str": lambda x, y: "photos",
+    "an array of model.preprocessor, found str": lambda x, y: "photos",
     "'z' fits none": lambda x, y: Data(x, y, 8, class_names=list("abcdefz")),
 }
 
@@ -189,19 +191,19 @@ BAD = {
 def test_data_that_do_not_fit_are_refused(message, model, images, classes):
     """The message names the fault of the data."""
     with pytest.raises(ConfigError, match=message):
-        evaluate(model, BAD[message](images, classes), batch_size=32)
+        evaluate(model, BAD[message](images, classes), batch_size=32, prepared=True)
 
 
 def test_models_lists_and_bins_that_do_not_fit_are_refused(model, images, classes):
     """A model without one prediction per image, too few or too many lists, no bins."""
     for fields in ({"num_classes": 0}, {"pooling": "unpooled"}):
         with pytest.raises(ConfigError, match="one prediction per image"):
-            evaluate(random_tiny(**fields), (images, classes))
+            evaluate(random_tiny(**fields), (images, classes), prepared=True)
     for count, message in ((22, "22 lists; more images"), (24, "24 lists for 23 images")):
         with pytest.raises(ConfigError, match=message):
-            evaluate(model, (images, classes), real_labels=[[0]] * count)
+            evaluate(model, (images, classes), real_labels=[[0]] * count, prepared=True)
     with pytest.raises(ConfigError, match="calibration_bins must be a positive int, found 0"):
-        evaluate(model, (images, classes), calibration_bins=0)
+        evaluate(model, (images, classes), calibration_bins=0, prepared=True)
 
 
 def test_evaluate_compares_only_the_classes_of_a_subset():
@@ -210,11 +212,11 @@ def test_evaluate_compares_only_the_classes_of_a_subset():
     images, labels = normal(20, 16, 16, 3), np.arange(20) % 3
     chosen = [4, 1, 3]
     logits = model.predict(images, verbose=0)[:, chosen]
-    by_number = evaluate(model, (images, labels), classes=chosen)
+    by_number = evaluate(model, (images, labels), classes=chosen, prepared=True)
     assert by_number.top1 == accuracy_score(labels, logits.argmax(axis=1))
     assert abs(by_number.loss - log_loss(labels, softmax(logits))) < 1e-5
     assert len(by_number.class_accuracy) == 3
-    assert evaluate(model, (images, labels), classes=["e", "b", "d"]) == by_number
+    assert evaluate(model, (images, labels), classes=["e", "b", "d"], prepared=True) == by_number
     named = Data(images, labels, 8, class_names=("e", "b", "d"))
     assert abs(evaluate(model, named, classes=[1, 3, 4]).loss - by_number.loss) < 1e-6
 
@@ -232,4 +234,4 @@ def test_bad_subsets_are_refused(classes, message):
     """A class given twice, none, or one that the model lacks."""
     model = random_tiny(num_classes=6, class_names=list("abcdef"))
     with pytest.raises(ConfigError, match=message):
-        evaluate(model, (normal(2, 16, 16, 3), [0, 0]), classes=classes)
+        evaluate(model, (normal(2, 16, 16, 3), [0, 0]), classes=classes, prepared=True)

@@ -28,7 +28,7 @@ def test_a_batch_size_that_is_no_positive_int_is_refused(model, wrong):
         lambda: keras_vit.explanation.attention_maps(
             model, IMAGES, batch_size=wrong, prepared=True
         ),
-        lambda: keras_vit.evaluation.features(model, IMAGES, batch_size=wrong),
+        lambda: keras_vit.evaluation.features(model, IMAGES, batch_size=wrong, prepared=True),
     ]
     for call in calls:
         with pytest.raises(ConfigError, match=message):

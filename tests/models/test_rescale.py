@@ -42,7 +42,7 @@ def test_classify_evaluate_features_and_data_scale_once():
     labels = np.arange(4)
     prepared = plain.preprocessor(PIXELS)
     np.testing.assert_array_equal(inside.preprocessor(PIXELS), PIXELS)
-    want = evaluate(plain, (prepared, labels)).loss
+    want = evaluate(plain, (prepared, labels), prepared=True).loss
     for data in (
         (PIXELS, labels),
         (inside.preprocessor(PIXELS), labels),
@@ -50,7 +50,7 @@ def test_classify_evaluate_features_and_data_scale_once():
     ):
         np.testing.assert_allclose(evaluate(inside, data).loss, want, rtol=1e-5)
     np.testing.assert_allclose(
-        features(inside, PIXELS).values, features(plain, prepared).values, atol=1e-5
+        features(inside, PIXELS).values, features(plain, prepared, prepared=True).values, atol=1e-5
     )
 
 

@@ -49,7 +49,7 @@ def test_a_killed_program_completes_its_files_when_it_is_called_again(tmp_path):
     assert sorted(table["path"].to_pylist()) == sorted(map(str, photos))
     rows = {row["path"]: row for row in table.to_pylist()}
     model = VisionTransformer.from_preset("vit_digits")
-    expected = features(model, model.preprocessor(digits()[1][:COUNT])).values
+    expected = features(model, digits()[1][:COUNT]).values
     for k, path in enumerate(map(str, photos)):
         if k in DAMAGED:
             assert rows[path]["features"] is None

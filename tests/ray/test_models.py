@@ -22,7 +22,7 @@ IMAGES, LABELS = digits()[1][:9], digits()[3][:9]
 def expected():
     """The features of the images by another way: one batch of prepared arrays."""
     model = VisionTransformer.from_preset("vit_digits")
-    return features(model, model.preprocessor(IMAGES)).values
+    return features(model, IMAGES).values
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def test_pooling_and_types_of_features_are_those_of_the_function(tmp_path):
     how = {"dtype": "mixed_bfloat16", "image_size": 12}
     table = Embed("vit_digits", **options, **how)({"image": IMAGES})
     model = VisionTransformer.from_preset("vit_digits", **how)
-    exact = features(model, model.preprocessor(IMAGES), **options).values
+    exact = features(model, IMAGES, **options).values
     assert table.schema.field("features").type == pa.list_(pa.float16(), 128)
     np.testing.assert_allclose(table["features"].to_pylist(), exact, rtol=0.02, atol=0.02)
     assert (Embed("vit_digits", image_size=12).model.config.image_size) == (12, 12)

@@ -31,9 +31,7 @@ def test_bytes_get_exactly_the_numbers_of_classify(address, model, images):
     for image in images[:3]:
         assert labels(post(address, image, params={"top": 3})) == model.classify(image, top=3)
     answer = post(address, images[0], "embed").json()["embeddings"]
-    np.testing.assert_array_equal(
-        np.array(answer, "float32"), features(model, model.preprocessor(images[0])).values
-    )
+    np.testing.assert_array_equal(np.array(answer, "float32"), features(model, images[0]).values)
 
 
 def test_images_of_many_clients_share_batches(model, images, monkeypatch):
@@ -91,7 +89,7 @@ def test_a_server_embeds_by_the_stage_and_the_pooling_it_was_started_with(model,
     """Metadata names them; a model that returns tokens gives a vector by a pooling."""
     with served(model, "block_1", "token_and_mean") as address:
         answer = post(address, images[0], "embed").json()["embeddings"]
-        wanted = features(model, model.preprocessor(images[0]), "block_1", pooling="token_and_mean")
+        wanted = features(model, images[0], "block_1", pooling="token_and_mean")
         np.testing.assert_allclose(answer, wanted.values, rtol=0, atol=1e-5)
         metadata = requests.get(f"{address}/metadata", timeout=60).json()
         assert metadata["embeds"] == "block_1/token_and_mean"
