@@ -1,6 +1,6 @@
 # make demo    predict, fine-tune, save, reload and explain, on JAX (BACKEND=torch, BACKEND=tensorflow)
 # make test    the whole suite, once per backend (BACKENDS="jax" for one); its inference part on
-#              OpenVINO
+#              OpenVINO; ROOM=images for the tests of one room
 # make test-thorough   the same with every case on every backend and every count in full: two hours
 # make test-floors   a training on each backend with the oldest versions that are promised
 # make test-keras VERSION=3.14.0   the suite on another Keras
@@ -8,7 +8,7 @@
 #              the dependencies, into tests/VERSIONS.md; VERSION=path adds a checkout of Keras
 # make docs    the site, in docs/_build/html: warnings and dead links are errors
 # make dist    wheel and sdist, checked, and tried in fresh environments with each backend alone
-# make lint    ruff, mypy, the order of the rooms, and the rules of words (tests/prose.py)
+# make lint    ruff, mypy, the order of the rooms, typos, and the rules of words (tests/prose.py)
 # make fuzz    damaged and hostile inputs for every reader (FUZZ_ARGS="--count 1000 --seed 1"); a
 #              minimal input for each fault goes to fuzz-faults/
 # make bench   keras_vit beside its peers: some four hours, on an otherwise idle machine, or in
@@ -49,7 +49,7 @@ test: .venv/.test
 	@for backend in $(BACKENDS); do \
 		echo "== $$backend"; \
 		KERAS_BACKEND=$$backend $(BIN)/python -m pytest --quiet --numprocesses $(WORKERS) \
-			--dist worksteal $(PYTEST_ARGS) || exit 1; \
+			--dist worksteal $(if $(ROOM),tests/$(ROOM)) $(PYTEST_ARGS) || exit 1; \
 	done
 
 test-thorough:
@@ -86,6 +86,7 @@ lint: .venv-lint/.done
 	.venv-lint/bin/ruff format --check .
 	.venv-lint/bin/mypy
 	.venv-lint/bin/lint-imports --no-cache
+	.venv-lint/bin/typos
 	.venv-lint/bin/python -m tests.prose
 
 # The gallery runs its examples on torch. KERAS_VIT_GALLERY=no leaves that out.
