@@ -37,7 +37,6 @@ extensions = [
 exclude_patterns = [
     "_build",
     "_extensions",
-    "upstream",
     "gallery/*.ipynb",
     "gallery/*.py",
     "gallery/*.zip",

@@ -4,7 +4,7 @@ Other libraries in the process share huggingface_hub's client, and keep its beha
 checks act inside `bounded` alone. Xet's downloads have limits of their own.
 
 huggingface_hub joins the ETag and the commit of an answer to paths of its cache unchecked. Report:
-docs/upstream/hub_names.md.
+`support/fixes/faults.py`.
 """
 
 import contextlib

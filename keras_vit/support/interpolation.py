@@ -75,8 +75,5 @@ def _cubic(distance: Any, a: float, xp: Any) -> Any:
 
 
 def absolute(x: Any, xp: Any) -> Any:
-    """Returns |x|. OpenVINO 2026.4 takes the `abs` of a difference of constants for the difference.
-
-    Report: docs/upstream/openvino_abs.md.
-    """
+    """Returns |x|. OpenVINO drops the `abs` of a difference of constants, see `fixes/faults.py`."""
     return xp.maximum(x, -x)

@@ -34,7 +34,7 @@ class _Layerwise(keras.optimizers.Optimizer):
 
     `apply` replaces that of Keras, which decays all variables at one rate, averages weights after
     each batch instead of each update, and under TensorFlow's strategies clips the gradients of each
-    replica before it sums them (docs/upstream/mirrored_clipping.md). Keras keeps the options, the
+    replica before it sums them (`support/fixes/faults.py`). Keras keeps the options, the
     averages, the sums of gradients, and the count of batches.
     """
 

@@ -6,6 +6,7 @@ import pytest
 from keras_vit import distribution
 from keras_vit.errors import ConfigError
 from tests.distribution.programs import findings
+from tests.processes import python
 from tests.thorough import THOROUGH
 
 # keras.distribution is for JAX alone.
@@ -59,3 +60,26 @@ def test_other_backends_are_told_their_own_way():
     for make in (distribution.data_parallel, distribution.tensor_parallel):
         with pytest.raises(ConfigError, match="JAX alone"):
             make()
+
+
+NOT_DIVIDED = """
+import keras
+import numpy as np
+
+keras.distribution.set_distribution(keras.distribution.DataParallel())
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+model.predict(np.ones((9, 4), "float32"), batch_size=8, verbose=0)
+"""
+
+
+@on_jax
+def test_canary_keras_refuses_a_batch_that_the_devices_do_not_divide():
+    """If this fails, the inference function need not fill batches up.
+
+    Expected: `predict` of nine rows in batches of eight on eight devices gives nine rows.
+    Found: `ValueError`, and the model has lost its weights.
+    Remedy: fill the batch up with empty rows, and cut them from the outputs.
+    """
+    flags = "--xla_force_host_platform_device_count=8"
+    process = python(NOT_DIVIDED, KERAS_BACKEND="jax", XLA_FLAGS=flags)
+    assert "the dimension size is 1" in process.stderr

@@ -39,7 +39,16 @@ def test_any_number_of_images_gives_what_one_device_gives(report, count):
 
 
 def test_canary_keras_clips_before_it_sums():
-    """When Keras sums the gradients of replicas first, `sum_over_replicas` can go."""
+    """When Keras sums the gradients of replicas first, `sum_over_replicas` can go.
+
+    `BaseOptimizer` clips the gradients of each replica, and `TFOptimizer` sums them in
+    `_backend_update_step` afterwards. With `gradient_accumulation_steps` its `merge_call` raises.
+
+    Expected: under a `MirroredStrategy` of two devices an update with `global_clipnorm=1` has the
+    norm 1, as on one device.
+    Found: it has the norm 2, without a word.
+    Remedy: sum at the start of `_backend_apply_gradients`; then clip, accumulate and update.
+    """
     import inspect
 
     from keras.src.backend.tensorflow.optimizer import TFOptimizer

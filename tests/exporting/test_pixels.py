@@ -61,7 +61,7 @@ def test_resized_pixels_are_the_preprocessor_s(name, sides, size):
 
 
 def test_a_batch_of_one_channel_is_resized_image_by_image():
-    """TensorFlow 2.21 mixes the images up, see docs/upstream/tensorflow_stacks.md."""
+    """TensorFlow 2.21 mixes the images up, see the canary below."""
     batch = np.stack(
         [make_photo((75, 61), 1), make_photo((75, 61), 1)[::-1], make_photo((75, 61), 1)]
     )
@@ -73,7 +73,14 @@ def test_a_batch_of_one_channel_is_resized_image_by_image():
 
 @pytest.mark.on_one_backend("tensorflow")
 def test_canary_tensorflow_multiplies_a_stack_wrongly():
-    """If this fails, `pixels.resize` can multiply by `matmul` on TensorFlow too."""
+    """If this fails, `pixels.resize` can multiply by `matmul` on TensorFlow too.
+
+    oneDNN reads and writes beyond the arrays of a product of a stack with an axis of one and a
+    matrix (tensorflow#117700, mended after 2.21 by tensorflow#120199). Keras 3.14 calls it.
+
+    Expected: the product of NumPy, within 1e-6.
+    Found: wrong numbers, `nan`, or the end of the process.
+    """
     if "avx512f" not in processor().flags:
         pytest.skip("with AVX2 alone TensorFlow multiplies this stack rightly")
     program = """

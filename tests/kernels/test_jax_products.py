@@ -127,7 +127,14 @@ def test_a_kernel_of_another_type_is_multiplied_in_the_wider_type(shape):
     reason="the fault was seen with AVX512-BF16 and without AMX",
 )
 def test_canary_xla_cannot_transpose_a_float32_result_of_bfloat16():
-    """If this fails, see whether the other faults of docs/upstream/xla_on_cpus.md are gone, too."""
+    """If this fails, see whether products of bfloat16 need their float32 result.
+
+    With AVX512-BF16 a product of bfloat16 matrices uses these instructions only if its result is
+    float32; otherwise both matrices are converted to float32, in twice the time.
+
+    Expected: the product is computed, with any type of its result.
+    Found: `UNIMPLEMENTED: Unsupported element type for DotThunk::Execute: BF16 x BF16 = F32`.
+    """
     if jax.__version__ != "0.10.2":
         pytest.skip("the fault was seen in JAX 0.10.2")
     x, y = (jnp.ones(shape, "bfloat16") for shape in ((394, 384), (384, 384)))

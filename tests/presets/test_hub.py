@@ -405,7 +405,16 @@ def test_a_name_of_the_hub_that_is_a_path_is_refused(told, name, digits, tmp_pat
 
 
 def test_canary_huggingface_hub_alone_writes_where_the_etag_says(digits, tmp_path):
-    """If this fails, the checks of `sources/connection.py` can go."""
+    """If this fails, the checks of `presets/connection.py` can go.
+
+    `hf_hub_download` joins the ETag of an answer to `blobs/` and `.locks/` of its cache, and the
+    commit of an answer to `snapshots/`, `refs/` and `.no_exist/`. A mirror that `HF_ENDPOINT`
+    names therefore chooses where its bytes are written.
+
+    Expected: an exception, and no file outside the cache.
+    Found: the file that the ETag names.
+    Remedy: refuse an ETag that is no plain name, and a commit that is not 40 hexadecimal digits.
+    """
     from huggingface_hub import hf_hub_download
 
     digits.fail("HEAD", headers={"ETag": f'"{tmp_path}/planted"'})

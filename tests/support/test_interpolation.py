@@ -1,5 +1,7 @@
 """Resampling matrices against scipy, torch and a plain formula."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -51,3 +53,21 @@ def test_the_matrix_computed_in_the_graph_equals_the_matrix_in_numpy(method, sou
         points = steps(source), steps(sides)[:, None]
         actual = resampling_weights(source, number(sides), *points, method, keras.ops)
         assert_close(actual, expected, 1e-5)
+
+
+@pytest.mark.on_one_backend("torch")
+def test_canary_torch_resizes_to_one_column_wrongly():
+    """If this fails, torch's own antialiased resize may be called for images of one column.
+
+    Expected: a column of five numbers is resized as a row of them is.
+    Found: ten zeros.
+    Remedy: look at the vertical pass of the antialiased kernels for CPUs, for a width of 1.
+    """
+    import torch
+
+    resize = functools.partial(
+        torch.nn.functional.interpolate, mode="bilinear", antialias=True, align_corners=False
+    )
+    row, column = torch.arange(5.0).view(1, 1, 1, 5), torch.arange(5.0).view(1, 1, 5, 1)
+    assert resize(row, (1, 10)).max() > 3
+    assert resize(column, (10, 1)).max() == 0

@@ -1,6 +1,6 @@
 """Deletes weights without a search of the whole process for garbage.
 
-Releases: `faults.py`. Report: docs/upstream/deleted_weights.md.
+Releases and canary: `faults.py`.
 
 Symptom: `quantize` of a ViT takes minutes in a process with millions of Python objects.
 `keras.Layer.__delattr__` calls `gc.collect()` for each variable that is deleted, and quantisation

@@ -12,40 +12,79 @@ from typing import NamedTuple, TypeVar
 Form = TypeVar("Form")
 
 
-class Fault(NamedTuple):
-    """A fault of another library that keras_vit works around.
+class Releases(NamedTuple):
+    """The releases of a library in which its faults were seen: the oldest, and the newest.
 
     Args:
-        report: name of the report in `docs/upstream`.
         library: name of the library on the package index.
-        first: oldest release in which the fault was seen.
-        last: newest release in which the fault was seen.
-        where: file of `keras_vit` with the workaround.
+        first, last: the releases.
     """
 
-    report: str
     library: str
     first: str
     last: str
+
+
+class Fault(NamedTuple):
+    """A fault of another library that keras_vit works around.
+
+    The report of a fault is its canary: a test that is the program of the report, and whose
+    docstring says what is expected, what is found, and how the library could mend it.
+
+    Args:
+        seen: releases with the fault.
+        where: file of `keras_vit` with the workaround.
+        canary: name of the canary in `tests`, behind `test_canary_`.
+    """
+
+    seen: Releases
     where: str
+    canary: str
 
 
+_KERAS = Releases("keras", "3.14.0", "3.15.1")
+_TENSORFLOW = Releases("tensorflow", "2.21.0", "2.21.0")
+_TORCH = Releases("torch", "2.13.0", "2.14.1")
+_JAX = Releases("jax", "0.10.2", "0.10.2")
+_OPENVINO = Releases("openvino", "2026.4.1", "2026.4.1")
+_HUB = Releases("huggingface-hub", "2.4.0", "2.4.0")
+LIBRARIES = (_KERAS, _TENSORFLOW, _TORCH, _JAX, _OPENVINO, _HUB)
 FAULTS = (
-    Fault("jax_state", "keras", "3.14.0", "3.15.1", "support/fixes/trainer.py"),
-    Fault("threads", "keras", "3.15.1", "3.15.1", "support/fixes/trainer.py"),
-    Fault("torch_gradients", "keras", "3.14.0", "3.15.1", "support/fixes/trainer.py"),
-    Fault("openvino", "keras", "3.14.0", "3.15.1", "support/fixes/trainer.py"),
-    Fault("openvino_abs", "openvino", "2026.4.1", "2026.4.1", "support/interpolation.py"),
-    Fault("deleted_weights", "keras", "3.14.0", "3.15.1", "support/fixes/deleted_weights.py"),
-    Fault("moments", "keras", "3.14.0", "3.15.1", "kernels/reference.py"),
-    Fault("mirrored_clipping", "keras", "3.14.0", "3.15.1", "training/optimizers.py"),
-    Fault("clone_model", "keras", "3.14.0", "3.15.1", "models/vision_transformer.py"),
-    Fault("recompute_grad", "tensorflow", "2.21.0", "2.21.0", "support/fixes/recompute_grad.py"),
-    Fault("tensorflow_stacks", "tensorflow", "2.21.0", "2.21.0", "exporting/pixels.py"),
-    Fault("torch_checkpoint", "torch", "2.13.0", "2.14.1", "support/fixes/torch_checkpoint.py"),
-    Fault("torch_stacks", "torch", "2.13.0", "2.14.1", "support/fixes/torch_stacks.py"),
-    Fault("hub_names", "huggingface-hub", "2.4.0", "2.4.0", "presets/connection.py"),
-    Fault("xla_on_cpus", "jax", "0.10.2", "0.10.2", "support/fixes/xla_on_cpus.py"),
+    Fault(_KERAS, "support/fixes/trainer.py", "keras_loses_the_weights_of_a_failed_predict"),
+    Fault(
+        _KERAS,
+        "models/inference/__init__.py",
+        "keras_refuses_a_batch_that_the_devices_do_not_divide",
+    ),
+    Fault(_KERAS, "support/fixes/trainer.py", "keras_lends_the_weights_to_one_thread"),
+    Fault(_KERAS, "support/fixes/trainer.py", "keras_keeps_gradients_over_the_next_forward_pass"),
+    Fault(_KERAS, "support/fixes/trainer.py", "keras_predicts_with_old_weights"),
+    Fault(
+        _KERAS, "support/fixes/deleted_weights.py", "keras_collects_garbage_for_each_deleted_weight"
+    ),
+    Fault(_KERAS, "kernels/reference.py", "moments_of_keras_hold_the_mean_for_a_constant"),
+    Fault(_KERAS, "training/optimizers.py", "keras_clips_before_it_sums"),
+    Fault(_KERAS, "models/vision_transformer.py", "keras_clones_a_subclass_as_a_plain_functional"),
+    Fault(
+        _TENSORFLOW,
+        "support/fixes/recompute_grad.py",
+        "recompute_grad_refuses_a_gradient_of_its_gradient",
+    ),
+    Fault(_TENSORFLOW, "exporting/pixels.py", "tensorflow_multiplies_a_stack_wrongly"),
+    Fault(_TORCH, "support/interpolation.py", "torch_resizes_to_one_column_wrongly"),
+    Fault(_TORCH, "support/fixes/torch_checkpoint.py", "keras_remat_calls_the_checkpoint_of_torch"),
+    Fault(_TORCH, "support/fixes/torch_stacks.py", "torch_has_no_operation_for_stacks"),
+    Fault(_HUB, "presets/connection.py", "huggingface_hub_alone_writes_where_the_etag_says"),
+    Fault(
+        _JAX,
+        "support/fixes/xla_on_cpus.py",
+        "xla_joins_the_second_run_of_checkpoint_with_the_first",
+    ),
+    Fault(
+        _JAX, "support/fixes/xla_on_cpus.py", "xla_reserves_an_array_for_each_constant_of_a_gelu"
+    ),
+    Fault(_JAX, "kernels/jax.py", "xla_cannot_transpose_a_float32_result_of_bfloat16"),
+    Fault(_OPENVINO, "support/interpolation.py", "openvino_drops_an_abs"),
 )
 
 
@@ -60,8 +99,8 @@ def is_known(library: str) -> bool:
         installed = release(version(library))
     except PackageNotFoundError:
         return False
-    seen = [release(word) for f in FAULTS if f.library == library for word in (f.first, f.last)]
-    return bool(seen) and min(seen) <= installed <= max(seen)
+    seen = [row for row in LIBRARIES if row.library == library]
+    return any(release(row.first) <= installed <= release(row.last) for row in seen)
 
 
 def note_on(library: str) -> str:
@@ -70,7 +109,7 @@ def note_on(library: str) -> str:
         installed = release(version(library))
     except PackageNotFoundError:
         return ""
-    newest = max((f.last for f in FAULTS if f.library == library), key=release, default=None)
+    newest = next((row.last for row in LIBRARIES if row.library == library), None)
     if newest is None or installed <= release(newest):
         return ""
     return f"newer than {newest}, the last release whose faults keras_vit has seen"

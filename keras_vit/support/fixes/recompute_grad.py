@@ -1,6 +1,6 @@
 """Makes the gradient of a recomputed block differentiable on TensorFlow.
 
-Releases: `faults.py`. Report: docs/upstream/recompute_grad.md.
+Releases and canary: `faults.py`.
 
 Symptom: a gradient of a gradient through `tf.recompute_grad`, which `keras.remat` calls, raises an
 error if the function reads variables: "recompute_grad tried to transpose grad".

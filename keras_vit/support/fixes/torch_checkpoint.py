@@ -1,6 +1,6 @@
 """Recomputes a block for its gradient without torch's record of the first run.
 
-Releases: `faults.py`. Report: docs/upstream/torch_checkpoint.md.
+Releases and canary: `faults.py`.
 
 Symptom: `torch.utils.checkpoint.checkpoint(use_reentrant=False)`, which `keras.remat` calls, saves
 less memory than the size of the arrays that it drops. It records the first run and discards the

@@ -1,6 +1,6 @@
 """Keeps XLA from merging operations of JAX that must stay separate on CPUs.
 
-Releases: `faults.py`. Report: docs/upstream/xla_on_cpus.md.
+Releases and canary: `faults.py`.
 
 Symptoms: a gradient under `jax.checkpoint`, which `keras.remat` calls, saves no memory, because the
 compiler removes the barriers of `jax.checkpoint` and merges the second run with the first. The GELU

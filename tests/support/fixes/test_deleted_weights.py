@@ -51,7 +51,15 @@ def test_an_error_unfreezes():
 
 
 def test_canary_keras_collects_garbage_for_each_deleted_weight(monkeypatch):
-    """If this fails, `keras_vit/support/fixes/deleted_weights.py` can go."""
+    """If this fails, `keras_vit/support/fixes/deleted_weights.py` can go.
+
+    `keras.Layer.__delattr__` calls `gc.collect()` after it has removed a variable, and
+    `Model.quantize` deletes the kernel of every Dense layer.
+
+    Expected: quantising 72 small Dense layers takes a tenth of a second.
+    Found: 19 s, and 38 s beside three million lists of the program.
+    Remedy: leave the collection out, or collect once at the end of `Model.quantize`.
+    """
     layer, searched = built(keras.layers.Dense(8)), objects_at_collections(monkeypatch)
     layer.quantize("int8")
     assert searched

@@ -1,6 +1,7 @@
-"""The table of the faults agrees with the reports, the package and the installed libraries."""
+"""The table of the faults agrees with the canaries, the package and the installed libraries."""
 
 import json
+import re
 from importlib import metadata
 from pathlib import Path
 
@@ -9,45 +10,42 @@ import pytest
 
 from keras_vit.support.components import components
 from keras_vit.support.fixes import faults
-from keras_vit.support.fixes.faults import FAULTS, note_on, release
+from keras_vit.support.fixes.faults import FAULTS, LIBRARIES, note_on, release
 from tests.processes import python
 
 ROOT = Path(__file__).parents[3]
-REPORTS = ROOT / "docs" / "upstream"
-NAMES = {"keras": "Keras", "tensorflow": "TensorFlow", "jax": "JAX", "openvino": "OpenVINO"}
 
 
 @pytest.mark.without_backend
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.report}-{fault.library}")
-def test_the_installed_release_was_looked_at(fault):
-    """After an update run the canaries, then move `last`, or remove the workaround."""
-    assert release(fault.first) <= release(fault.last)
+@pytest.mark.parametrize("seen", LIBRARIES, ids=lambda seen: seen.library)
+def test_the_installed_release_was_looked_at(seen):
+    """After an update run the canaries, then move `last`, or remove a workaround."""
+    assert release(seen.first) <= release(seen.last)
     try:
-        installed = release(metadata.version(fault.library))
+        installed = release(metadata.version(seen.library))
     except metadata.PackageNotFoundError:
-        pytest.skip(f"{fault.library} is not installed")
-    assert installed <= release(fault.last)
+        pytest.skip(f"{seen.library} is not installed")
+    assert installed <= release(seen.last)
 
 
 @pytest.mark.without_backend
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.report}-{fault.library}")
-def test_a_row_of_the_reports_states_the_releases_and_the_file(fault):
-    seen = fault.first if fault.first == fault.last else f"{fault.first} to {fault.last}"
-    (row,) = (
-        line
-        for line in (REPORTS / "README.md").read_text().splitlines()
-        if f"({fault.report}.md)" in line
-    )
-    assert f"{NAMES.get(fault.library, fault.library)} {seen}" in row
-    assert (REPORTS / f"{fault.report}.md").is_file()
-    assert fault.where in row
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.canary)
+def test_a_fault_has_a_workaround_and_a_canary_that_reports_it(fault):
+    """The docstring of the canary says what is expected and what is found."""
     assert (ROOT / "keras_vit" / fault.where).is_file()
+    begin = f"\ndef test_canary_{fault.canary}("
+    (canary,) = (
+        text.split(begin)[1]
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if begin in (text := path.read_text())
+    )
+    assert re.search(r"Expected: .*Found: ", canary.split('"""')[1], re.DOTALL)
 
 
 @pytest.mark.without_backend
 def test_the_doctor_names_a_library_newer_than_the_table(monkeypatch):
     """And is silent on the releases that the suite runs with."""
-    assert not any(note_on(fault.library) for fault in FAULTS)
+    assert not any(note_on(seen.library) for seen in LIBRARIES)
     monkeypatch.setattr(faults, "version", lambda name: "99.0")
     (keras_row,) = (row for row in components() if row.name == "keras")
     assert keras_row.note.startswith("newer than 3.15.1")
