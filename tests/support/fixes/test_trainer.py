@@ -185,7 +185,7 @@ def test_canary_keras_lends_the_weights_to_one_thread():
     model.predict(IMAGES, verbose=0)
 
     def batches():
-        yield (IMAGES,)
+        yield from [(IMAGES,)] * 8  # some are read before the first is computed
         with ThreadPoolExecutor(1) as other:
             other.submit(model.predict, IMAGES, verbose=0).result()
 
