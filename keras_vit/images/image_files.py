@@ -46,10 +46,8 @@ def _looks_like_one(path: str) -> bool:
         return True
     try:
         size_in_header(path)
-    except TooManyPixelsError:  # an image above the limit is also an image
-        return True
-    except ConfigError:
-        return False
+    except ConfigError as error:
+        return isinstance(error, TooManyPixelsError)  # an image above the limit is also an image
     return True
 
 

@@ -8,7 +8,6 @@ leaves a complete file, a part that the next call resumes, or no file.
 
 import base64
 import contextlib
-import errno
 import hashlib
 import json
 import os
@@ -17,36 +16,44 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from io import BufferedReader
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from keras_vit.errors import KerasViTError, PresetError
 from keras_vit.presets.cache import cache_folder, has_sha256
 from keras_vit.presets.connection import bounded
 from keras_vit.presets.place import Location
-from keras_vit.presets.refusals import SlowError, stated_wait
+from keras_vit.presets.refusals import (
+    HostileError,
+    SlowError,
+    disk_refusal,
+    first_sentence,
+    stated_wait,
+)
 from keras_vit.support.files import write_json
 from keras_vit.support.text import log
 
 OFFICIAL = "https://storage.googleapis.com/"
 """Address of Google's buckets; the environment variable KERAS_VIT_BUCKET replaces it."""
-_HEADERS = {"User-Agent": "keras_vit", "Accept-Encoding": "identity"}
+_HEADERS = {"User-Agent": "keras_vit"}
 
 
 class NotFoundError(PresetError):
     """The server has no such file."""
 
 
-def fetch(url: str, *alternatives: str) -> Path:
+def fetch(url: str, *alternatives: str, doubt: str = "") -> Path:
     """Returns the local path of a file, after a download if necessary.
 
     A download resumes an interrupted one, and is compared with the md5 that the server states. A
     file that was damaged in the cache is fetched again. Of several processes with the same request
-    one downloads. With KERAS_VIT_OFFLINE or HF_HUB_OFFLINE
-    in the environment only the cache is used.
+    one downloads. With KERAS_VIT_OFFLINE or HF_HUB_OFFLINE in the environment only the cache is
+    used.
 
     Args:
         url: percent-encoded. KERAS_VIT_BUCKET replaces `OFFICIAL` in it.
         *alternatives: further URLs, tried in turn if the server has no file at the previous one.
+        doubt: sentence that is added to the error if the server has none of them.
 
     Raises:
         PresetError: the download fails; the message states URL, cause and remedy.
@@ -75,7 +82,8 @@ def fetch(url: str, *alternatives: str) -> Path:
         if absent:
             log.warning("%s Fetched %s instead.", " ".join(absent), candidate)
         return path
-    raise NotFoundError(" ".join(absent) + " It may have been moved or renamed; give its path.")
+    missing = " ".join(absent)
+    raise NotFoundError(f"{missing} It may have been moved or renamed; give its path.{doubt}")
 
 
 def sha256_in_cache(*urls: str) -> tuple[str, str] | None:
@@ -93,8 +101,7 @@ class BucketFile(Location):
     """A file of the bucket.
 
     Args:
-        url, alternatives: arguments of `fetch`.
-        doubt: sentence that is added to the error if the server has no such file.
+        url, alternatives, doubt: arguments of `fetch`.
     """
 
     def __init__(self, url: str, alternatives: Sequence[str] = (), doubt: str = "") -> None:
@@ -104,12 +111,8 @@ class BucketFile(Location):
         self._doubt = doubt
 
     def open(self, name: str) -> BufferedReader:
-        try:
-            path = fetch(*self._urls)
-        except NotFoundError as error:
-            raise PresetError(f"{error}{self._doubt}") from error
-        with _failures_named(self.address, path, self.address):
-            return path.open("rb")
+        with _failures_named(self.address, place(self.address), self.address):
+            return fetch(*self._urls, doubt=self._doubt).open("rb")
 
 
 def offline() -> bool:
@@ -140,11 +143,12 @@ def _download(url: str, path: Path) -> None:
 
     mirror, part = os.environ.get("KERAS_VIT_BUCKET"), _beside(path, ".part")
     address = url.replace(OFFICIAL, mirror.rstrip("/") + "/") if mirror else url
-    with _failures_named(url, path, address), bounded():
+    with _failures_named(url, path, address), bounded() as call:
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(_beside(path, ".lock")):  # the system releases it when its process dies
             if not _is_whole(url, path):
-                sha256 = _receive(address, part, path.name)
+                call.most, md5 = _ask(address)
+                sha256 = _receive(address, part, path.name, call.most, md5)
                 write_json(_beside(path, ".json"), {"url": url, "sha256": sha256})
                 part.replace(path)
 
@@ -158,34 +162,30 @@ def _failures_named(url: str, path: Path, address: str) -> Iterator[None]:
         yield
     except KerasViTError:
         raise
-    except OSError as error:
-        if error.errno is None:  # huggingface_hub's, for a status or fewer bytes than announced
-            wait = stated_wait(error.response) if isinstance(error, HfHubHTTPError) else 0
-            asks = f" The server asks to wait {wait:,} s." if wait else ""
-            raise PresetError(f"{address}: {error}{asks} {_AGAIN}") from error
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        raise PresetError(
-            f"{url}: {'the disk is full' if full else 'the cache cannot be used'} ({path.parent}: "
-            f"{error}). Make room, or name another folder in KERAS_VIT_CACHE. {_AGAIN}"
-        ) from error
-    except (HTTPError, SlowError, ValueError) as error:  # ValueError: a header that is no number
-        raise PresetError(f"{address}: {error}. Check the connection. {_AGAIN}") from error
+    except HfHubHTTPError as error:
+        wait = stated_wait(error.response)
+        asks = f" and asks to wait {wait:,} s" if wait else ""
+        raise PresetError(f"{address}: {_answers(error.response)}{asks}. {_AGAIN}") from error
+    # ValueError: a header that is no number
+    except (OSError, HTTPError, HostileError, SlowError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            refusal = disk_refusal(error, path.parent, "KERAS_VIT_CACHE")
+            raise PresetError(f"{url}: {refusal} {_AGAIN}") from error
+        reason = first_sentence(error)
+        raise PresetError(f"{address}: {reason}. Check the connection. {_AGAIN}") from error
 
 
 _AGAIN = "The next call resumes the download."
-
-
 _NO_WEIGHTS = (
     "the answer is no npz file, perhaps a page to log in to the network. Open a web page, then "
     "call again; the cache is unchanged."
 )
 
 
-def _receive(url: str, part: Path, name: str) -> str:
+def _receive(url: str, part: Path, name: str, size: int | None, md5: str | None) -> str:
     """Downloads to `part`, and returns the sha256 of the file after a comparison of its md5."""
     from huggingface_hub.file_download import http_get
 
-    size, md5 = _ask(url)
     with part.open("a+b") as file:
         long = size is not None and file.tell() > size
         file.seek(0)
@@ -215,6 +215,10 @@ def _receive(url: str, part: Path, name: str) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def _answers(response: Any) -> str:
+    return f"the server answers {response.status_code} {response.reason_phrase}".rstrip()
+
+
 def _ask(url: str) -> tuple[int | None, str | None]:
     """Returns the size in bytes and the md5 (hexadecimal) that the server states for a file."""
     from huggingface_hub.utils import http_backoff
@@ -226,9 +230,8 @@ def _ask(url: str) -> tuple[int | None, str | None]:
         raise NotFoundError(f"{url}: the server has no such file (status {answer.status_code}).")
     if answer.status_code != 200:
         raise PresetError(
-            f"{url}: the server answers {answer.status_code} {answer.reason_phrase}; expected 200. "
-            "Check that the file is public, and that no proxy stands in between; or try again "
-            "later."
+            f"{url}: {_answers(answer)}; expected 200. Check that the file is public, and that no "
+            "proxy stands in between; or try again later."
         )
     if "html" in answer.headers.get("Content-Type", ""):
         raise PresetError(f"{url}: {_NO_WEIGHTS}")

@@ -1,25 +1,23 @@
-"""Limits on the time of huggingface_hub's requests, and checks of the names in the Hub's answers.
+"""Limits on the time and size of huggingface_hub's answers, and checks of the names in them.
 
 Other libraries in the process share huggingface_hub's client, and keep its behaviour: limits and
-checks act inside `bounded` alone. Xet's downloads have limits of their own.
+checks act inside `bounded` alone. There files come by HTTP, for Xet's downloads have other limits.
 
 huggingface_hub joins the ETag and the commit of an answer to paths of its cache unchecked. Report:
 `support/fixes/faults.py`.
 """
 
 import contextlib
+import dataclasses
 import functools
 import re
 import time
 from collections.abc import Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from keras_vit.presets.refusals import BUSY, HostileError, SlowError, stated_wait
+from keras_vit.presets.refusals import HostileError, SlowError, is_busy, stated_wait
 from keras_vit.support.text import log
-
-if TYPE_CHECKING:
-    from httpx2 import Request, Response
 
 TIMEOUT = 10.0
 """Seconds for a connection, for the first byte of an answer, and for each pause in it."""
@@ -28,98 +26,134 @@ SENDING_TIMEOUT = 60.0
 LONGEST_WAIT = 60.0
 """Seconds that a busy server may ask one call to wait, all its answers together."""
 PERIOD, LEAST_BYTES = 60.0, 65_536
-"""An answer that brings fewer bytes in a period of so many seconds ends."""
+"""A call that receives fewer bytes in a period of so many seconds ends, be it headers or files."""
+_HEADERS = 2**20
+"""Bytes that the headers and the framing of an answer may add to it."""
 
-_patience: ContextVar[float | None] = ContextVar("patience", default=None)
-"""Seconds that the present call may still wait for a busy server; None outside `bounded`."""
+
+class _Call:
+    """What a call has received and may still wait for.
+
+    Attributes:
+        most: bytes that an answer may have; None for any number.
+        patience: seconds that the server may still ask to wait.
+    """
+
+    def __init__(self, most: int | None) -> None:
+        self.most, self.patience, self.length = most, LONGEST_WAIT, 0
+        self.start_period()
+
+    def start_period(self) -> None:
+        self.waited, self.received, self.clock = 0.0, 0, time.monotonic()
+
+    def receive(self, count: int) -> None:
+        """Counts bytes that came, and ends the call if they are too few or too many."""
+        now = time.monotonic()
+        # A process that was stopped has not waited for the server.
+        self.waited += min(now - self.clock, TIMEOUT)
+        self.received, self.length, self.clock = self.received + count, self.length + count, now
+        if self.most is not None and self.length > 2 * self.most + _HEADERS:
+            raise HostileError(f"it has more than the expected {self.most:,} bytes")
+        if self.waited > PERIOD:
+            if self.received < LEAST_BYTES:
+                raise SlowError(f"{self.received} bytes came in {self.waited:.0f} s")
+            self.start_period()
+
+
+_call: ContextVar[_Call | None] = ContextVar("call", default=None)
+"""The present call; None outside `bounded`."""
 
 
 @contextlib.contextmanager
-def bounded() -> Iterator[None]:
-    """Limits the time of every request to the Hub or the bucket in this block, and checks names.
+def bounded(most: int | None = None) -> Iterator[_Call]:
+    """Limits time and size of every answer of the Hub or the bucket in this block; checks names.
 
     A request that states a limit keeps it, such as HF_HUB_DOWNLOAD_TIMEOUT for downloads.
 
+    Args:
+        most: bytes that were stated for an answer, which ends beyond twice as many; None for any.
+
     Raises:
-        HostileError: an answer has an ETag or a commit that is no plain name.
+        HostileError: an answer has an ETag or a commit that is no plain name, or too many bytes.
         SlowError: an answer comes too slowly.
         HfHubHTTPError: the server asks for a longer wait than `LONGEST_WAIT`.
     """
     from huggingface_hub.utils import get_session
 
-    _check_names()
+    _change_downloads()
     hooks = get_session().event_hooks
-    if _limit_pauses not in hooks["request"]:
-        hooks["request"].append(_limit_pauses)
+    if _prepare not in hooks["request"]:
+        hooks["request"].append(_prepare)
         hooks["response"].append(_limit_waits)
-    before = _patience.set(LONGEST_WAIT)
+    before = _call.set(call := _Call(most))
     try:
-        yield
+        yield call
     finally:
-        _patience.reset(before)
+        _call.reset(before)
 
 
-def _limit_pauses(request: "Request") -> None:
-    """Gives a request a limit where it has none."""
-    if _patience.get() is not None:
-        most = TIMEOUT if request.method in ("GET", "HEAD") else SENDING_TIMEOUT
-        limits = request.extensions.get("timeout", {})
-        stated = {kind: limit for kind, limit in limits.items() if limit is not None}
-        every = dict.fromkeys(("connect", "read", "write", "pool"), most)
-        request.extensions["timeout"] = every | stated
+def _prepare(request: Any) -> None:
+    """Gives a request a limit where it has none, and has its answer counted, uncompressed."""
+    if (call := _call.get()) is None:
+        return
+    longest = TIMEOUT
+    if request.method not in ("GET", "HEAD"):
+        longest = SENDING_TIMEOUT
+        call.start_period()
+    call.length = 0
+    limits = request.extensions["timeout"].items()
+    timeout = {kind: longest if limit is None else limit for kind, limit in limits}
+    request.extensions |= {"timeout": timeout, "trace": _count_new}
+    request.headers["Accept-Encoding"] = "identity"
 
 
-def _limit_waits(response: "Response") -> None:
-    """Limits the time of a body, and the wait that a busy server asks for."""
+def _count_new(event: str, facts: dict[str, Any]) -> None:
+    """Counts what comes over a connection from its first byte on."""
+    if event.endswith(("connect_tcp.complete", "start_tls.complete")):
+        _count(facts["return_value"])
+
+
+def _count(stream: Any) -> None:
+    """Counts what comes over a connection: an answer shows itself only after its last header."""
+    read = stream.read
+
+    def read_and_count(*arguments: Any, **options: Any) -> Any:
+        data = read(*arguments, **options)
+        if (call := _call.get()) is not None:
+            call.receive(len(data))
+        return data
+
+    if "read" not in vars(stream):
+        stream.read = read_and_count
+
+
+def _limit_waits(response: Any) -> None:
+    """Limits the wait that a busy server asks for, and leaves a compressed answer as it is."""
     from huggingface_hub.utils import hf_raise_for_status
 
-    if (patience := _patience.get()) is None:
+    if (call := _call.get()) is None:
         return
-    response.stream = _steady(response.stream)
-    if response.status_code in BUSY and (wait := stated_wait(response)):
-        if wait > patience:
+    if stream := response.extensions.get("network_stream"):  # opened by another library, perhaps
+        _count(stream)
+    response.headers.pop("Content-Encoding", None)  # a small answer could expand to any size
+    if is_busy(response.status_code) and (wait := stated_wait(response)):
+        if wait > call.patience:
             response.read()
             hf_raise_for_status(response)
         log.warning("%s is busy, and asks to wait %d s.", response.url.host, wait)
-        _patience.set(patience - wait)
-
-
-def _steady(stream: Any) -> Any:
-    """Returns the bytes of an answer as a stream that ends if they come too slowly."""
-    from httpx2 import SyncByteStream  # of huggingface_hub's client
-
-    class Steady(SyncByteStream):
-        def __iter__(self) -> Iterator[bytes]:
-            chunks, waited, received = iter(stream), 0.0, 0
-            while True:
-                start = time.monotonic()
-                if (chunk := next(chunks, None)) is None:
-                    return
-                # A process that was stopped has not waited for the server.
-                waited += min(time.monotonic() - start, TIMEOUT)
-                received += len(chunk)
-                if waited > PERIOD:
-                    if received < LEAST_BYTES:
-                        raise SlowError(f"{received} bytes came in {waited:.0f} s")
-                    waited, received = 0.0, 0
-                yield chunk
-
-        def close(self) -> None:
-            stream.close()
-
-    return Steady()
+        call.patience -= wait
 
 
 @functools.cache
-def _check_names() -> None:
-    """Lets `hf_hub_download` see no ETag and no commit that could leave the cache."""
+def _change_downloads() -> None:
+    """Lets `hf_hub_download` see no ETag and no commit that could leave the cache, and no Xet."""
     from huggingface_hub import constants, errors, file_download
 
-    ask = file_download.get_hf_file_metadata
+    ask, has_xet = file_download.get_hf_file_metadata, file_download.is_xet_available
 
     @functools.wraps(ask)
     def ask_and_check(*args: Any, **options: Any) -> Any:
-        if _patience.get() is None:
+        if _call.get() is None:
             return ask(*args, **options)
         # Further attempts would take minutes, on a client without the hooks of `bounded`.
         options |= {"timeout": constants.HF_HUB_ETAG_TIMEOUT, "retry_on_errors": False}
@@ -130,12 +164,13 @@ def _check_names() -> None:
             raise
         _refuse_path("commit", facts.commit_hash)
         _refuse_path("ETag", facts.etag)
-        return facts
+        return dataclasses.replace(facts, xet_file_data=None)
 
     file_download.get_hf_file_metadata = ask_and_check
+    file_download.is_xet_available = lambda: _call.get() is None and has_xet()
 
 
-_PLAIN = {"commit": "[0-9a-f]{40}", "ETag": r"(?!\.)[A-Za-z0-9._-]+"}
+_PLAIN = {"commit": "[0-9a-f]{40}", "ETag": r"(?!\.)[A-Za-z0-9._-]{1,128}"}
 
 
 def _refuse_path(kind: str, name: str | None) -> None:

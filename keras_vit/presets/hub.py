@@ -15,7 +15,8 @@ from keras_vit.errors import CheckpointError, KerasViTError, PresetError, neares
 from keras_vit.presets.cache import has_sha256
 from keras_vit.presets.connection import bounded
 from keras_vit.presets.place import Header, Location
-from keras_vit.presets.refusals import DamagedError, hub_refusal, is_unreachable
+from keras_vit.presets.refusals import hub_refusal, is_unreachable
+from keras_vit.support.limits import JSON_BYTES
 from keras_vit.support.text import log
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 
 SCHEME = "hf://"
 _NOT_CACHED = " It is not in the cache, and the Hub does not answer."
-
-_SHA256 = 64
-"""Digits of a sha256; a blob id of git has 40."""
 
 _T = TypeVar("_T")
 
@@ -120,7 +118,7 @@ class HubFolder(Location):
             return info.sha, [s for s in info.siblings or () if isinstance(s.rfilename, str)]
 
         try:
-            commit, siblings = request(listing, where)
+            commit, siblings = request(listing, where, most=JSON_BYTES.value)
         except PresetError as error:
             if error.__cause__ is None or not is_unreachable(error.__cause__):
                 raise
@@ -130,7 +128,8 @@ class HubFolder(Location):
             if not isinstance(error.__cause__, OfflineModeIsEnabled):
                 log.warning("%s Read from the cache, commit %s.", error, commit)
             return cls(where, commit, cached, None)
-        sizes = {s.rfilename: s.size if type(s.size) is int else None for s in siblings}
+        sizes = {s.rfilename: s.size for s in siblings}
+        sizes = {path: n if type(n) is int and n >= 0 else None for path, n in sizes.items()}
         return cls(where, commit, sizes, {s.rfilename: stated_hash(s) for s in siblings})
 
     def open(self, name: str) -> BufferedReader:
@@ -142,8 +141,8 @@ class HubFolder(Location):
         Raises:
             PresetError: the download fails.
         """
-        inside = self._names[name]
-        return request(lambda: self._whole(inside).open("rb"), self._where, inside)
+        inside, size = self._names[name], self.files[name]
+        return request(lambda: self._whole(inside).open("rb"), self._where, inside, size)
 
     def _whole(self, inside: str) -> Path:
         """Returns the path in the cache of an undamaged file."""
@@ -151,24 +150,27 @@ class HubFolder(Location):
 
         repo, commit = self._where.id, self._commit
         was_there = isinstance(try_to_load_from_cache(repo, inside, revision=commit), str)
-        while True:
-            path = Path(api().hf_hub_download(repo, inside, revision=commit))
-            blob = _within_cache(path, repo)
-            stated = _sha256_in_name(blob) if self._hashes is None else self._hashes.get(inside)
-            if stated is None or matches(blob, stated, in_cache=True):
-                return path
-            if self._hashes is None:
-                raise DamagedError(f"damaged in the cache ({blob}), and the Hub does not answer.")
-            path.unlink(missing_ok=True)
-            blob.unlink(missing_ok=True)
-            if not was_there:
-                raise DamagedError(
-                    f"damaged on its way: its hash differs from the stated {stated}. It was "
-                    "removed from the cache. Call again, try another network, or tell the authors."
-                )
-            about = shown_address(self._where, inside)
+        path = Path(api().hf_hub_download(repo, inside, revision=commit))
+        blob = _within_cache(path, repo)
+        # huggingface_hub names a file that was stored with LFS by its sha256.
+        named = blob.name if re.fullmatch("[0-9a-f]{64}", blob.name) else None
+        stated = named if self._hashes is None else self._hashes.get(inside)
+        if stated is None or matches(blob, stated):
+            return path
+        about = shown_address(self._where, inside)
+        if self._hashes is None:
+            raise PresetError(
+                f"{about}: damaged in the cache ({blob}), and the Hub does not answer."
+            )
+        path.unlink(missing_ok=True)
+        blob.unlink(missing_ok=True)
+        if was_there:
             log.warning("%s: damaged in the cache (%s); it is fetched again.", about, blob)
-            was_there = False
+            return self._whole(inside)
+        raise PresetError(
+            f"{about}: damaged on its way: its hash differs from the stated {stated}. It was "
+            "removed from the cache. Call again, try another network, or tell the authors."
+        )
 
     def header(self, name: str) -> Header | None:
         """Returns names, shapes and types of a safetensors file; only its header is downloaded."""
@@ -178,16 +180,15 @@ class HubFolder(Location):
             return None
         inside = self._names[name]
         where = f"{self._where.id}@{self._commit[:8]}/{inside}"
-        try:
-            header = request(
-                lambda: api().parse_safetensors_file_metadata(
-                    self._where.id, inside, revision=self._commit
-                ),
-                self._where,
-                inside,
-            )
-        except SafetensorsParsingError as error:
-            raise CheckpointError(f"{where}: not a safetensors file ({error}).") from error
+
+        def parse() -> Any:
+            parse = api().parse_safetensors_file_metadata
+            try:
+                return parse(self._where.id, inside, revision=self._commit)
+            except SafetensorsParsingError as error:
+                raise CheckpointError(f"{where}: not a safetensors file ({error}).") from error
+
+        header = request(parse, self._where, inside, self.files[name])
         return Header(where, {key: (t.dtype, tuple(t.shape)) for key, t in header.tensors.items()})
 
 
@@ -200,13 +201,14 @@ def api(token: str | None = None) -> "HfApi":
     return HfApi(token=token, library_name="keras-vit", library_version=__version__)
 
 
-def request(call: Callable[[], _T], where: "HfUri", file: str = "") -> _T:
+def request(call: Callable[[], _T], where: "HfUri", file: str = "", most: int | None = None) -> _T:
     """Returns `call()`, requests to the Hub in the limits of `bounded`.
 
     Args:
         call: the request.
         where: address of the request, for the message.
         file: file of the request, for the message; `""` for the file of the address.
+        most: bytes that were stated for the answer, if any.
 
     Raises:
         PresetError: the request fails; the message states cause and remedy.
@@ -215,9 +217,9 @@ def request(call: Callable[[], _T], where: "HfUri", file: str = "") -> _T:
 
     wrappers = (errors.LocalEntryNotFoundError, errors.RevisionResolutionError, RuntimeError)
     try:
-        with bounded():
+        with bounded(most):
             return call()
-    except (KerasViTError, errors.SafetensorsParsingError):
+    except KerasViTError:
         raise
     except Exception as error:  # an answer of another form raises many types
         # huggingface_hub wraps a failure in an error that says that the file is not in the
@@ -234,24 +236,20 @@ def stated_hash(sibling: Any) -> str | None:
     return stated if isinstance(stated, str) else None
 
 
-def matches(content: Path | bytes, stated: str, *, in_cache: bool = False) -> bool:
+def matches(content: Path | bytes, stated: str) -> bool:
     """Returns whether a file, or its bytes, has the hash that the Hub states for it.
 
     Args:
         content: path of the file, or its bytes.
-        stated: sha256, or git's blob id.
-        in_cache: whether a sha256 is computed once for each time stamp of the file.
+        stated: sha256, computed once for each time stamp of a file, or git's blob id.
     """
-    if isinstance(content, Path) and len(stated) == _SHA256:
-        if in_cache:
-            return has_sha256(content, stated)
-        with content.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest() == stated
+    from huggingface_hub.utils.sha import git_hash
+
+    is_sha256 = len(stated) == 64  # a blob id has 40 digits
+    if is_sha256 and isinstance(content, Path):
+        return has_sha256(content, stated)
     data = content.read_bytes() if isinstance(content, Path) else content
-    if len(stated) == _SHA256:
-        return hashlib.sha256(data).hexdigest() == stated
-    blob = b"blob %d\0" % len(data) + data
-    return hashlib.sha1(blob, usedforsecurity=False).hexdigest() == stated
+    return (hashlib.sha256(data).hexdigest() if is_sha256 else git_hash(data)) == stated
 
 
 def _names_within(where: "HfUri", paths: Mapping[str, object], note: str) -> dict[str, str]:
@@ -283,18 +281,10 @@ def _commit_in_cache(where: "HfUri") -> str | None:
 
 def _cached(where: "HfUri") -> tuple[str, dict[str, int | None]]:
     """Returns commit, and path and size of its cached files, which may not be all of its files."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
     commit = _commit_in_cache(where) or ""
     if not re.fullmatch("[0-9a-f]{40}", commit):
         return "", {}
-    try:
-        snapshot = Path(
-            snapshot_download(where.id, revision=commit, local_files_only=True, allow_patterns=[])
-        )
-    except LocalEntryNotFoundError:
-        return "", {}
+    snapshot = _repo_folder(where.id) / "snapshots" / commit
     paths = [path for path in snapshot.rglob("*") if path.is_file()]
     return commit, {path.relative_to(snapshot).as_posix(): path.stat().st_size for path in paths}
 
@@ -306,12 +296,8 @@ def _within_cache(path: Path, repo: str) -> Path:
         PresetError: the file is outside the cache. The user may have made the whole folder of a
             repository a link.
     """
-    from huggingface_hub import constants
-    from huggingface_hub.file_download import repo_folder_name
-
-    cache, target = Path(constants.HF_HUB_CACHE).expanduser(), path.resolve()
-    own = cache / repo_folder_name(repo_id=repo, repo_type="model")
-    if not any(target.is_relative_to(folder.resolve()) for folder in (cache, own)):
+    cache, target = _cache(), path.resolve()
+    if not any(target.is_relative_to(f.resolve()) for f in (cache, _repo_folder(repo))):
         raise PresetError(
             f"{path}: leads to {target}, outside the cache {cache}, so it is not opened. Remove "
             "the link; the next call fetches the file."
@@ -319,13 +305,20 @@ def _within_cache(path: Path, repo: str) -> Path:
     return target
 
 
-def _sha256_in_name(blob: Path) -> str | None:
-    """Returns the sha256 of a file that was stored with LFS, which huggingface_hub names by it."""
-    return blob.name if re.fullmatch(f"[0-9a-f]{{{_SHA256}}}", blob.name) else None
+def _cache() -> Path:
+    """Returns the folder of huggingface_hub's cache."""
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE).expanduser()
+
+
+def _repo_folder(repo: str) -> Path:
+    """Returns the folder of a repository in the cache."""
+    from huggingface_hub.file_download import repo_folder_name
+
+    return _cache() / repo_folder_name(repo_id=repo, repo_type="model")
 
 
 def unfinished_downloads() -> list[Path]:
     """Returns the files that downloads have begun in huggingface_hub's cache, or left by a kill."""
-    from huggingface_hub import constants
-
-    return sorted(Path(constants.HF_HUB_CACHE).expanduser().glob("*/blobs/*.incomplete"))
+    return sorted(_cache().glob("*/blobs/*.incomplete"))

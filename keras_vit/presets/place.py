@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from io import BufferedReader
 from typing import Any
 
+from keras_vit.errors import KerasViTError
+
 
 @dataclasses.dataclass(frozen=True)
 class Header:
@@ -59,3 +61,12 @@ class Location:
 
     def close(self) -> None:
         """Releases the place; files that were opened stay open."""
+
+
+def refuse_pointer(name: object, head: bytes, error: type[KerasViTError]) -> None:
+    """Raises `error` if a file begins as a pointer of git-lfs, which stands for one not fetched."""
+    if head.startswith(b"version "):
+        raise error(
+            f"{name}: this is a pointer of git-lfs in place of the weights. Fetch them by "
+            "`git lfs pull`, or download the file itself."
+        )

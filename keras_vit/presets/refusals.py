@@ -2,19 +2,14 @@
 
 import errno
 import json
-import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-BUSY = (408, 429, 500, 502, 503, 504)
-"""Statuses of a server that may answer soon."""
-
-
-class DamagedError(Exception):
-    """A file has other bytes than the Hub states."""
+if TYPE_CHECKING:
+    from huggingface_hub.errors import HfHubHTTPError
 
 
 class HostileError(Exception):
-    """An answer holds a name that could become a path outside the cache."""
+    """An answer has a name that could become a path outside the cache, or too many bytes."""
 
 
 class SlowError(Exception):
@@ -30,55 +25,61 @@ def hub_refusal(error: BaseException, repo: str, revision: str | None) -> str:
     """
     from huggingface_hub import constants, errors
 
-    page, revision = f"https://huggingface.co/{repo}", revision or "main"
-    log_in = "log in with `hf auth login`, or set HF_TOKEN"
-    answers: tuple[tuple[Any, str], ...] = (
-        (
-            errors.GatedRepoError,
-            f"the repository is gated. Accept its conditions at {page} and {log_in}.",
-        ),
-        (
-            errors.RepositoryNotFoundError,
-            f"no such repository, or a private one. Check the spelling; to a private one {log_in}.",
-        ),
-        (
-            errors.RevisionNotFoundError,
-            f"the repository has no revision {revision!r}. Its branches, tags and commits are at "
-            f"{page}/tree/main. Write '/' in a branch as %2F.",
-        ),
-        (
-            errors.RemoteEntryNotFoundError,
-            f"the file is not there (404). See {page}/tree/{revision}.",
-        ),
-        (errors.HfHubHTTPError, _status(error, log_in)),
-        (
-            (
-                errors.OfflineModeIsEnabled,
-                errors.LocalEntryNotFoundError,
-                errors.RevisionResolutionError,
-            ),
-            f"not in the cache ({constants.HF_HUB_CACHE}), and HF_HUB_OFFLINE forbids to fetch "
-            "it. Unset HF_HUB_OFFLINE, or load it once while online.",
-        ),
-        (
-            errors.HTTPError,
-            f"no connection to {constants.ENDPOINT} ({type(error).__name__}: {error}). Check the "
-            "network and call again; files that are complete stay in the cache.",
-        ),
-        (DamagedError, str(error)),
-        (
-            HostileError,
-            f"{constants.ENDPOINT} gave an answer that is no Hub's: {error}. Nothing was fetched. "
-            "If HF_ENDPOINT names a mirror, unset it, or tell its owner.",
-        ),
-        (
-            SlowError,
-            f"{constants.ENDPOINT} is too slow: {error}. Check the network and call again.",
-        ),
-        (OSError, _disk_refusal(error, constants.HF_HUB_CACHE)),
-        (BaseException, f"{constants.ENDPOINT} gave an answer that is no Hub's ({error!r})."),
-    )
-    return next(words for kind, words in answers if isinstance(error, kind))
+    page, revision, hub = f"https://huggingface.co/{repo}", revision or "main", constants.ENDPOINT
+    match error:
+        case errors.GatedRepoError():
+            words = f"the repository is gated. Accept its conditions at {page} and {_LOG_IN}."
+        case errors.RepositoryNotFoundError():
+            words = (
+                "no such repository, or a private one. Check the spelling; to a private one "
+                f"{_LOG_IN}."
+            )
+        case errors.RevisionNotFoundError():
+            words = (
+                f"the repository has no revision {revision!r}. Its branches, tags and commits are "
+                f"at {page}/tree/main. Write '/' in a branch as %2F."
+            )
+        case errors.RemoteEntryNotFoundError():
+            words = f"the file is not there (404). See {page}/tree/{revision}."
+        case errors.HfHubHTTPError():
+            words = _status(error)
+        case (
+            errors.OfflineModeIsEnabled()
+            | errors.LocalEntryNotFoundError()
+            | errors.RevisionResolutionError()
+        ):
+            words = (
+                f"not in the cache ({constants.HF_HUB_CACHE}), and HF_HUB_OFFLINE forbids to fetch "
+                "it. Unset HF_HUB_OFFLINE, or load it once while online."
+            )
+        case errors.HTTPError():
+            words = (
+                f"no connection to {hub} ({type(error).__name__}: {first_sentence(error)}). Check "
+                "the network and call again; files that are complete stay in the cache."
+            )
+        case HostileError():
+            words = (
+                f"{hub} gave an answer that is no Hub's: {error}. Nothing was kept. If HF_ENDPOINT "
+                "names a mirror, unset it, or tell its owner."
+            )
+        case SlowError():
+            words = f"{hub} is too slow: {error}. Check the network and call again."
+        case OSError(errno=None):  # huggingface_hub's, if fewer bytes came than were announced
+            words = f"the download failed. {first_sentence(error)}. Call again."
+        case OSError():
+            words = disk_refusal(error, constants.HF_HUB_CACHE, "HF_HOME or HF_HUB_CACHE")
+        case _:
+            fault = f"{type(error).__name__}: {first_sentence(error)}"
+            words = f"{hub} gave an answer that is no Hub's ({fault})."
+    return words
+
+
+_LOG_IN = "log in with `hf auth login`, or set HF_TOKEN"
+
+
+def is_busy(status: int) -> bool:
+    """Returns whether a status says that the server may answer later."""
+    return status in (408, 425, 429) or status >= 500
 
 
 def is_unreachable(error: BaseException) -> bool:
@@ -86,45 +87,57 @@ def is_unreachable(error: BaseException) -> bool:
     from huggingface_hub.errors import HfHubHTTPError, HTTPError, OfflineModeIsEnabled
 
     if isinstance(error, HfHubHTTPError):
-        return error.response.status_code in BUSY
-    # A network's page for logging in is no JSON.
-    return isinstance(error, HTTPError | OfflineModeIsEnabled | SlowError | json.JSONDecodeError)
+        return is_busy(error.response.status_code)
+    page = json.JSONDecodeError | UnicodeDecodeError  # a network's page for logging in is no JSON
+    return isinstance(error, HTTPError | OfflineModeIsEnabled | SlowError | page)
 
 
 def stated_wait(response: Any) -> int:
     """Returns the seconds that a busy server asks to wait before the next request, 0 if none."""
+    from huggingface_hub.utils import parse_ratelimit_headers
+
+    # The header states the end of a period on every answer, also while requests remain in it.
+    limit = parse_ratelimit_headers(response.headers)
+    if response.status_code == 429 and limit is not None and limit.remaining == 0:
+        return limit.reset_in_seconds
     stated = response.headers.get("Retry-After", "").strip()
-    reset = re.search(r";\s*t\s*=\s*(\d+)", response.headers.get("ratelimit", ""))
-    waits = (stated, reset[1] if reset else "")
-    return max(int(wait[:9]) if wait.isdecimal() else 0 for wait in waits)
+    return int(stated[:9]) if stated.isdecimal() else 0
 
 
-def _status(error: BaseException, log_in: str) -> str:
-    response = getattr(error, "response", None)
-    status = getattr(response, "status_code", None)
-    reason = getattr(error, "server_message", None) or "no reason given"
+def first_sentence(error: BaseException) -> str:
+    """Returns the first line of another library's message, without its advice and full stop."""
+    return str(error).partition("\n")[0][:500].rstrip(".")
+
+
+def _status(error: "HfHubHTTPError") -> str:
+    status, reason = error.response.status_code, error.server_message or "no reason given"
     if status in (401, 403):
-        return f"access refused ({status}: {reason}). L{log_in[1:]}, with a token that may do this."
-    if status in BUSY:
-        wait = stated_wait(response)
         return (
-            f"the Hub is busy or down ({status}: {reason}). Try again "
-            f"{f'in {wait:,} s, as it asks' if wait else 'later'}; "
-            "https://status.huggingface.co tells more."
+            f"access refused ({status}: {reason}). L{_LOG_IN[1:]}, with a token that may do this."
         )
-    return f"the Hub answered {status} ({reason})."
+    if not is_busy(status):
+        return f"the Hub answered {status} ({reason})."
+    wait = stated_wait(error.response)
+    return (
+        f"the Hub is busy or down ({status}: {reason}). Try again "
+        f"{f'in {wait:,} s, as it asks' if wait else 'later'}; "
+        "https://status.huggingface.co tells more."
+    )
 
 
-def _disk_refusal(error: BaseException, cache: str) -> str:
-    number = getattr(error, "errno", None)
-    if number in (errno.ENOSPC, errno.EDQUOT):
-        return (
-            f"no space left on the disk of the cache, {cache}. Make room, or set HF_HUB_CACHE to a "
-            "folder on another disk."
-        )
-    if number is None:  # huggingface_hub's own, if fewer bytes came than were announced
-        return f"the download failed. {error} Call again."
-    fault = f"{getattr(error, 'strerror', error)}: {getattr(error, 'filename', None) or cache}."
-    if number in (errno.EACCES, errno.EPERM, errno.EROFS):
-        fault += " Give this user access, or set HF_HOME to a folder where this user may write."
-    return fault
+_REMEDIES = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "Make room") | dict.fromkeys(
+    (errno.EACCES, errno.EPERM, errno.EROFS), "Give this user access"
+)
+
+
+def disk_refusal(error: OSError, cache: object, variables: str) -> str:
+    """Returns a message with cause and remedy.
+
+    Args:
+        error: exception that the system raised for a place in a cache.
+        cache: path of the cache.
+        variables: names of the environment variables that move the cache.
+    """
+    remedy = _REMEDIES.get(error.errno or 0, "Check this place")
+    place = error.filename or cache
+    return f"{error.strerror}: {place}. {remedy}, or set {variables} to another folder."

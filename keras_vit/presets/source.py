@@ -23,7 +23,7 @@ from keras_vit.models.weights.lexicon import num_parameters
 from keras_vit.presets.catalog import CATALOG, Preset, preset_named
 from keras_vit.presets.hub import SCHEME, HubFolder
 from keras_vit.presets.local_folder import LocalFolder
-from keras_vit.presets.place import Header, Location
+from keras_vit.presets.place import Header, Location, refuse_pointer
 from keras_vit.presets.preset_config import CONFIG_FILE, PresetConfig
 from keras_vit.support.files import exists
 from keras_vit.support.limits import JSON_BYTES
@@ -224,13 +224,14 @@ class Source:
 
 
 def _is_there(path: Path) -> bool:
-    """Returns whether a path exists; a name that no path can have, as it is too long, does not."""
+    """Returns whether a path exists, be it that it cannot be opened.
+
+    A name that no path can have, as it is too long, does not exist.
+    """
     try:
         return exists(path)
     except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            return False
-        raise SourceError(f"{path}: cannot be opened ({error.strerror}).") from error
+        return error.errno != errno.ENAMETOOLONG
 
 
 @functools.cache
@@ -289,12 +290,13 @@ def _compare_checksum(stream: BufferedReader, expected: str) -> None:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
         raise SourceError(f"{stream.name}: cannot be read ({error.strerror}).") from error
+    stream.seek(0)
     if digest != expected:
+        refuse_pointer(stream.name, stream.peek(8), SourceError)
         raise SourceError(
             f"{stream.name}: its sha256 is {digest}, config.json says {expected}. The file is "
             "damaged or belongs to another preset. checksum=False loads it without this check."
         )
-    stream.seek(0)
 
 
 def _preset(place: Location, files: Mapping[str, dict[str, Any]]) -> PresetConfig | None:

@@ -105,9 +105,8 @@ def _upload(
     from huggingface_hub import CommitOperationAdd
 
     info = _prepare_branch(client, address, private)
-    there = {sibling.rfilename: sibling for sibling in info.siblings or ()}
-    same = [n for n in NAMES if n in there and matches(content[n], stated_hash(there[n]) or "")]
-    changed = [name for name in NAMES if name not in same]
+    there = {sibling.rfilename: stated_hash(sibling) or "" for sibling in info.siblings or ()}
+    changed = [n for n in NAMES if n not in there or not matches(content[n], there[n])]
     if not changed:
         return f"{client.endpoint}/{address.id}/commit/{info.sha}"
     if not overwrite and (clash := [name for name in changed if name in there]):
@@ -138,13 +137,11 @@ def _prepare_branch(client: "HfApi", address: "HfUri", private: bool) -> "ModelI
 
     try:
         branch = info()
-    except RepositoryNotFoundError:
-        client.create_repo(address.id, private=private, exist_ok=True)
+    except (RepositoryNotFoundError, RevisionNotFoundError) as error:
+        if isinstance(error, RepositoryNotFoundError):
+            client.create_repo(address.id, private=private, exist_ok=True)
         if address.revision:
             client.create_branch(address.id, branch=address.revision, exist_ok=True)
-        return info()
-    except RevisionNotFoundError:
-        client.create_branch(address.id, branch=str(address.revision), exist_ok=True)
         branch = info()
     if private and not branch.private:
         raise PresetError(

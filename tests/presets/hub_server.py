@@ -6,6 +6,7 @@ the headers of Google Cloud Storage.
 """
 
 import base64
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -17,7 +18,6 @@ import threading
 import time
 import types
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -75,6 +75,8 @@ class Fault:
         truncated: so many bytes fewer are announced and sent.
         change: what becomes of the bytes of the body.
         silence: seconds before the connection ends without an answer.
+        drip: the header has no end, and comes byte by byte.
+        endless: the body has no end.
         times: so many requests fail; None for all.
     """
 
@@ -86,6 +88,8 @@ class Fault:
     truncated: int = 0
     change: Callable[[bytes], bytes] | None = None
     silence: float = 0.0
+    drip: bool = False
+    endless: bool = False
     times: int | None = None
 
 
@@ -146,7 +150,7 @@ class Hub:
         return Fault("")
 
 
-@contextmanager
+@contextlib.contextmanager
 def served() -> Iterator[Hub]:
     """Runs a Hub on a free port of 127.0.0.1; `hub.endpoint` is its address."""
     hub = Hub()
@@ -233,6 +237,8 @@ class _Handler(BaseHTTPRequestHandler):
             time.sleep(self.fault.silence)
             self.close_connection = True
             return None
+        if self.fault.drip:
+            return self._repeat(b"HTTP/1.1 200 OK\r\nX: ", b"x", 0.01)
         if self.fault.status is not None:
             return self._send(self.fault.status, b'{"error": "on purpose"}')
         if path[1:] in self.hub.files:
@@ -422,6 +428,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
         self.send_response(status)
         stated = {**(headers or {}), "Content-Length": str(len(body)), **self.fault.headers}
+        if self.fault.endless and self.command == "GET":
+            stated |= {"Content-Length": None, "Transfer-Encoding": "chunked"}
         if self.fault.headers or self.fault.status:
             # A wrong length, and a body where the status has none, end with the connection.
             stated["Connection"] = "close"
@@ -431,6 +439,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command == "HEAD":
             return
+        if self.fault.endless:
+            return self._repeat(b"", b"ffff\r\n" + bytes(0xFFFF) + b"\r\n", 0.0)
         if self.fault.cut is not None:
             body = body[: self.fault.cut]
             self.close_connection = True
@@ -442,6 +452,15 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.rfile.close()
             self.connection.close()
+
+    def _repeat(self, start: bytes, more: bytes, pause: float) -> None:
+        """Sends bytes until the client goes; at last they end, so that a test fails."""
+        self.close_connection = True
+        with contextlib.suppress(OSError):
+            self.wfile.write(start)
+            for _ in range(2000):
+                self.wfile.write(more)
+                time.sleep(pause)
 
     def _write(self, body: bytes) -> None:
         speed = self.hub.bytes_per_second

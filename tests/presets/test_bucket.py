@@ -181,7 +181,9 @@ def test_a_full_disk_is_refused_and_the_next_call_resumes(server, monkeypatch):
     """The message names the folder and the variable that moves it."""
     with monkeypatch.context() as patch:
         patch.setattr("huggingface_hub.file_download.http_get", disk_that_fills)
-        with raises(PresetError, URL, "disk is full", "KERAS_VIT_CACHE", "next call resumes"):
+        with raises(
+            PresetError, URL, "No space left on device", "Make room, or set KERAS_VIT_CACHE", "next"
+        ):
             fetch(URL)
     assert fetch(URL).read_bytes() == CONTENT
     assert server.ranges[-1] == f"bytes={2**20}-"
@@ -197,7 +199,7 @@ def test_a_cache_folder_that_cannot_be_written_is_refused_by_name(server, monkey
     """The path of the cache is a file."""
     (tmp_path / "file").touch()
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "file"))
-    with raises(PresetError, URL, "cache cannot be used", str(tmp_path / "file")):
+    with raises(PresetError, URL, f"{tmp_path / 'file'}", "set KERAS_VIT_CACHE"):
         fetch(URL)
 
 
@@ -292,6 +294,31 @@ def test_a_download_that_drips_ends(server, monkeypatch):
         fetch(URL)
 
 
+@pytest.mark.parametrize("where", ["HEAD", "GET"])
+def test_headers_that_drip_end_the_call(where, server, monkeypatch):
+    """No pause reaches the limit, and the header has no end."""
+    monkeypatch.setattr(connection, "PERIOD", 0.2)
+    server.fail(where, drip=True)
+    with raises(PresetError, "B_16.npz", "bytes came in", "next call resumes"):
+        fetch(URL)
+
+
+def test_a_body_without_end_ends_the_call(server):
+    """The next call begins anew."""
+    server.fail("GET", endless=True, times=1)
+    with raises(PresetError, "B_16.npz", f"more than the expected {len(CONTENT):,} bytes"):
+        fetch(URL)
+    assert fetch(URL).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("status", [408, 410, 425, 502, 520])
+def test_a_status_in_place_of_the_bytes_is_named_in_one_line(status, server):
+    server.fail("GET", status=status)
+    with raises(PresetError, f"B_16.npz: the server answers {status}", "next call") as caught:
+        fetch(URL)
+    assert "\n" not in str(caught.value)
+
+
 def test_a_cached_file_that_may_not_be_read_is_refused_by_name(server, monkeypatch):
     """The message names the folder and the variable that moves it."""
     path = fetch(URL)
@@ -300,7 +327,9 @@ def test_a_cached_file_that_may_not_be_read_is_refused_by_name(server, monkeypat
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
     monkeypatch.setattr(Path, "open", refuse)
-    with raises(PresetError, URL, "cache cannot be used", str(path), "KERAS_VIT_CACHE"):
+    with raises(
+        PresetError, URL, "denied", str(path), "Give this user access, or set KERAS_VIT_CACHE"
+    ):
         bucket.BucketFile(URL).open(path.name)
 
 

@@ -1,6 +1,7 @@
 """Loading from the Hub: downloaded files, refusals, and failing connections."""
 
 import errno
+import gzip
 import hashlib
 import json
 import os
@@ -12,7 +13,7 @@ import pytest
 import keras_vit
 from keras_vit import VisionTransformer, cli
 from keras_vit.checkpoints import Source, load
-from keras_vit.errors import CheckpointError, PresetError
+from keras_vit.errors import CheckpointError, KerasViTError, PresetError
 from keras_vit.presets import connection
 from keras_vit.presets.catalog import preset_named
 from tests.checkpoints.shards import split
@@ -213,11 +214,12 @@ def test_offline_loads_from_the_cache(digits, monkeypatch):
 
 
 DOWN = {
-    **{str(status): {"status": status} for status in (408, 429, 500, 502, 503, 504)},
+    **{str(status): {"status": status} for status in (408, 425, 429, 500, 503, 520)},
     "a long wait": {"status": 429, "headers": {"Retry-After": "86400"}},
     "a long rate limit": {"status": 429, "headers": {"ratelimit": '"api";r=0;t=86400'}},
     "silence": {"silence": 0.3},
     "a login page": {"change": lambda body: b"<html>Please log in</html>"},
+    "a login page that is no UTF-8": {"change": lambda body: b"<html>Bo\xeete de connexion</html>"},
 }
 
 
@@ -341,6 +343,7 @@ def with_fields(**fields) -> dict:
     return {"change": lambda body: json.dumps({**json.loads(body), **fields}).encode()}
 
 
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 854600\n"
 LASTS = {
     "a number for a sha": (INFO, with_fields(sha=7), "names 7 as its commit, expected a sha"),
     "no sha": (INFO, with_fields(sha="main"), "names 'main' as its commit, expected a sha"),
@@ -354,12 +357,24 @@ LASTS = {
     "busy": (INFO, {"status": 503}, "the Hub is busy or down (503: on purpose). Try again later"),
     "busy at the file": (HEAD, {"status": 503}, "model.safetensors: the Hub is busy or down (503"),
     "busy at the bytes": (GET, {"status": 503}, "model.safetensors: the Hub is busy or down (503"),
+    "busy, with requests left": (
+        INFO,
+        {"status": 503, "headers": {"ratelimit": '"api";r=9;t=200'}},
+        "(503: on purpose). Try again later",
+    ),
+    "a wait until a date": (
+        HEAD,
+        {"status": 429, "headers": {"Retry-After": "Wed, 21 Oct 2125 07:28:00 GMT"}},
+        "(429: no reason given). Try again later",
+    ),
     "broken": (INFO, {"status": 418}, "the Hub answered 418 (on purpose)"),
+    "no text": (INFO, {"change": inverted}, "no Hub's (UnicodeDecodeError: 'utf-8' codec can't"),
     "no Hub": (INFO, {"status": 200}, "gave an answer that is no Hub's"),
     "reset": (GET, {"cut": 100_000, "reset": True}, "model.safetensors: no connection to http"),
     "cut": (GET, {"cut": 0}, "model.safetensors: no connection to http://127.0.0.1"),
     "truncated": (GET, {"truncated": 1000}, "model.safetensors: the download failed. Consis"),
     "other bytes": (GET, {"change": inverted}, "model.safetensors: damaged on its way: its hash"),
+    "a pointer": (GET, {"change": lambda body: POINTER}, "model.safetensors: the download failed."),
     "other JSON": (GET_JSON, {"change": inverted}, "config.json: damaged on its way: its hash"),
     "no ETag": (JSON_HEAD, {"headers": {"ETag": ""}}, "config.json: http://127.0.0.1"),
 }
@@ -397,7 +412,7 @@ def test_a_name_of_the_hub_that_is_a_path_is_refused(told, name, digits, tmp_pat
         told_name = name.replace("/{place}", str(path))
         digits.fail(where, **{**fault, "headers": {**fault["headers"], header: told_name}})
         said = refusal("hf://us/digits")
-        assert "is no Hub's" in said and "no plain name" in said and "Nothing was fetched" in said
+        assert "is no Hub's" in said and "no plain name" in said and "Nothing was kept" in said
         assert {p.name for p in tmp_path.iterdir()} == {"mine", "cache"}
         assert (tmp_path / "mine").read_text() == "my only copy"
     digits.faults.clear()
@@ -514,6 +529,64 @@ def test_weights_that_drip_are_refused(digits, monkeypatch):
         source.open().__enter__()
 
 
+@pytest.mark.parametrize("where", [INFO, HEAD, JSON_HEAD, GET, GET_JSON])
+def test_headers_that_drip_end_the_call(where, digits, monkeypatch):
+    """No pause reaches the limit, and the header has no end."""
+    monkeypatch.setattr(connection, "PERIOD", 0.2)
+    digits.fail(where, drip=True)
+    assert "is too slow" in refusal("hf://us/digits")
+
+
+@pytest.mark.parametrize("status", [None, 503])
+@pytest.mark.parametrize("where", [INFO, GET, GET_JSON])
+def test_a_body_without_end_ends_the_call(where, status, digits, monkeypatch, tmp_path):
+    """Nothing of it is kept, be it a file, the list of files or a page about an error."""
+    monkeypatch.setenv("KERAS_VIT_MAX_JSON_BYTES", "10000")
+    digits.fail(where, endless=True, status=status)
+    said = refusal("hf://us/digits")
+    assert "is no Hub's: it has more than the expected" in said and "Nothing was kept" in said
+    assert not list(tmp_path.rglob("*.incomplete"))
+    digits.faults.clear()
+    assert fetched("hf://us/digits").is_dir()
+
+
+@pytest.mark.parametrize("where", [INFO, GET, GET_JSON])
+def test_an_answer_is_never_expanded(where, digits):
+    """A small one could grow to any size. The client asks for bytes as they are."""
+    digits.fail(where, change=gzip.compress, headers={"Content-Encoding": "gzip"})
+    said = refusal("hf://us/digits")
+    assert "Consistency check failed" in said or "UnicodeDecodeError" in said
+
+
+def test_a_body_without_end_in_place_of_a_header_of_weights_ends_the_call(hub):
+    hub.add("them/vit", golden("timm_map"))
+    hub.fail(GET, endless=True)
+    with raises(PresetError, "them/vit", "more than the expected"):
+        keras_vit.info("hf://them/vit")
+
+
+def test_files_come_by_http_although_the_hub_offers_xet(digits, monkeypatch):
+    """Xet's downloads have no limits of ours; other libraries keep them."""
+    from huggingface_hub import constants, file_download
+
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", False)
+    offer = {"X-Xet-Hash": "0" * 64, "X-Xet-Refresh-Route": "http://127.0.0.1:9"}
+    digits.fail(HEAD, headers=offer)
+    monkeypatch.setattr(file_download, "xet_get", pytest.fail)
+    assert (fetched("hf://us/digits") / "model.safetensors").is_file()
+    url = file_download.hf_hub_url("us/digits", "model.safetensors", endpoint=digits.endpoint)
+    assert file_download.get_hf_file_metadata(url).xet_file_data is not None
+
+
+@pytest.mark.parametrize("name", ["timm_map", None])
+def test_a_pointer_of_git_lfs_in_a_repository_is_named(name, hub):
+    """Somebody has pushed it in place of the weights."""
+    files = golden(name) if name else read(DIGITS)
+    hub.add("them/vit", {**files, "model.safetensors": POINTER})
+    with raises(KerasViTError, "model.safetensors: this is a pointer of git-lfs"):
+        VisionTransformer.from_preset("hf://them/vit")
+
+
 def test_requests_of_other_libraries_keep_their_limits(digits):
     """The client is theirs too."""
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
@@ -525,6 +598,7 @@ def test_requests_of_other_libraries_keep_their_limits(digits):
     assert get_hf_file_metadata(url).etag == "a+b"
     request = get_session().get(f"{digits.endpoint}/api/models/us/digits").request
     assert set(request.extensions["timeout"].values()) == {None}
+    assert "trace" not in request.extensions and "gzip" in request.headers["Accept-Encoding"]
 
 
 def test_a_cache_that_may_not_be_written_is_named_with_a_remedy(digits, monkeypatch):
@@ -603,6 +677,6 @@ def test_a_full_disk_leaves_no_part_and_names_the_cache(digits, monkeypatch, tmp
     with monkeypatch.context() as patch:
         patch.setattr("huggingface_hub.file_download.http_get", full)
         said = refusal("hf://us/digits")
-    assert f"no space left on the disk of the cache, {tmp_path / 'cache' / 'hub'}" in said
+    assert f"No space left on device: {tmp_path / 'cache' / 'hub'}. Make room, or set HF" in said
     assert not list(tmp_path.rglob("*.incomplete"))
     assert fetched("hf://us/digits").is_dir()

@@ -21,6 +21,7 @@ from keras_vit.checkpoints.containers.safetensors import (
 )
 from keras_vit.errors import CheckpointError
 from keras_vit.presets.local_folder import PICKLE_ADVICE
+from keras_vit.presets.place import refuse_pointer
 from keras_vit.support.files import open_plain
 
 __all__ = [
@@ -86,6 +87,7 @@ def _choose_reader(path: Path, file: IO[bytes], allow_pickle_weights: bool) -> R
         return H5Reader(path, file)
     if head[:1] == b"\x80":
         raise CheckpointError(f"{path}: this is a Python pickle. {PICKLE_ADVICE}")
+    refuse_pointer(path, head, CheckpointError)
     raise CheckpointError(
         f"{path}: neither an npz (zip), a safetensors nor an h5 file; it is "
         f"{os.fstat(file.fileno()).st_size} bytes and begins with {head[:8]!r}. A download may "
