@@ -88,7 +88,6 @@ class _Adapter:
     """
 
     def __init__(self, reader: Reader, config: Mapping[str, Any]) -> None:
-        self.is_transposed = bool(config.get("fan_in_fan_out"))
         self.whole: list[tuple[str, str]] = []
         self.products: dict[str, tuple[float, list[str]]] = {}
         _check_method(reader, config)
@@ -140,12 +139,14 @@ class _MergedReader(Reader):
             size = math.prod(shapes[0])
             if len(shapes) == 2:
                 size = shapes[0][0] * math.prod(shapes[1][1:])
-            fits = name in places and size == math.prod(self.shapes[name])
+            found = self.shapes.get(name, ())
+            # Also where fan_in_fan_out is set: PEFT sets it aside for every layer but Conv1D.
+            fits = found[:1] == shapes[0][:1] and size == math.prod(found)
             if not fits or (len(shapes) == 2 and math.prod(shapes[0][1:]) != shapes[1][0]):
-                found = self.shapes.get(name, "absent")
                 raise CheckpointError(
                     f"{reader.path}: the product {shown(name)} of shapes {shapes} fits no array of "
-                    f"the base, where it is {found}. Give the adapter's own base by base=."
+                    f"the base, where it is {found or 'absent'}. Give the adapter's own base by "
+                    "base=."
                 )
 
     def read(self, name: str) -> np.ndarray:
@@ -157,7 +158,6 @@ class _MergedReader(Reader):
         first, *others = (self._reader.read(factor).astype("float32") for factor in factors)
         if others:  # kernels of convolutions are matrices too: (m, r, 1, 1) and (r, c, p, q)
             first = first.reshape(len(first), -1) @ others[0].reshape(len(others[0]), -1)
-            first = first.T if self._adapter.is_transposed else first
         return (array + scale * first.reshape(array.shape)).astype(array.dtype)
 
 

@@ -183,7 +183,8 @@ def with_grid(
             f"positions for {expected} patches."
         )
     if grid is not None and not arguments.get("position_grid"):
-        _refuse_two_readings(num_positions, {b: c for b, c in counts.items() if b != base}, base)
+        others = {b: count for b, count in counts.items() if b != base}
+        _refuse_two_readings(num_positions, others, base, arguments.get("image_size"))
     if grid is None:
         count = num_positions - base.num_prefix_positions
         return base.replace(position_grid=(1, max(count, 1))), ("image_size",)
@@ -197,23 +198,30 @@ _USUAL_SIZES = (224, 256, 384, 448, 512, 518)
 
 
 def _refuse_two_readings(
-    num_positions: int, counts: Mapping[ViTConfig, int], chosen: ViTConfig
+    num_positions: int, counts: Mapping[ViTConfig, int], chosen: ViTConfig, image_size: Any
 ) -> None:
-    """Refuses positions of a square grid that may be those of more tokens, fewer patches.
+    """Refuses positions of a square grid that may be those of other tokens, other patches.
+
+    Other readings are those of more tokens, and that whose patches the caller's images have.
 
     Args:
         num_positions: number of stored positions.
         counts: the other readings, each with its number of patches.
         chosen: the reading that was found; the caller's image size decides one without a square.
+        image_size: the caller's image size, or None; it decides the square that it has.
     """
     square = num_positions - chosen.num_prefix_positions
     side = math.isqrt(square)
-    if side * side != square:
+    sized = chosen.replace(image_size=image_size, crop_remainder=True)
+    asked = (image_size is not None and sized.grid) or (0, 0)
+    if side * side != square or asked == (side, side):
         return
     is_usual = any(chosen.compute_grid((size, size)) == (side, side) for size in _USUAL_SIZES)
     for other, count in counts.items():
         rows = next((r for r in range(math.isqrt(max(count, 1)), 1, -1) if count % r == 0), 0)
-        if other.num_prefix_positions > chosen.num_prefix_positions and rows:
+        is_asked = math.prod(asked) == count
+        if is_asked or (other.num_prefix_positions > chosen.num_prefix_positions and rows):
+            rows = asked[0] if is_asked else rows
             readings = (
                 f"{num_positions} positions fit two grids: {side} x {side} patches with positions "
                 f"for {chosen.num_prefix_positions} other tokens, or {rows} x {count // rows} and "

@@ -156,7 +156,9 @@ def info(
 def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
     """Recognises the dialect, infers the configuration and compares every array with it.
 
-    JSON beside a file that is named alone may be that of another model, and is then not read.
+    JSON beside a file that is named alone may be that of another model: of a family that the arrays
+    are not, or of other sizes. It is then not read, and a line of log says why. A value that is
+    invalid, or names a part that keras_vit lacks, is refused as in a folder.
 
     Args:
         files: the open source.
@@ -170,11 +172,12 @@ def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoi
     try:
         return _open(files, arguments)
     except CheckpointError as error:
-        if files.is_folder or not files.json or files.preset is not None:
+        is_invalid = error.__cause__ is not None  # a value's own error
+        if files.is_folder or not files.json or files.preset is not None or is_invalid:
             raise
-        checkpoint = _open(dataclasses.replace(files, json={}), arguments)
-        log.warning("The JSON beside this file describes another model, and is not read. %s", error)
-        return checkpoint
+        reason = str(error).partition("\n")[0]
+        log.warning("The JSON beside this file is not of this model, and is not read. %s", reason)
+        return _open(dataclasses.replace(files, json={}), arguments)
 
 
 def _open(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:

@@ -59,7 +59,8 @@ def load(
         load_weights: False for the architecture with fresh weights.
         family: name of the format to read the file as, if its names are ambiguous.
         variant: name of the variant that the file must be.
-        position_grid: (rows, columns) of the stored positions, if the grid is not square.
+        position_grid: (rows, columns) of the patches that the stored positions are for, if they are
+            no square or fit two grids.
         checksum: whether to compare a preset's weights with the sha256 in its `config.json`.
         allow_pickle_weights: whether weights may be a pickle of torch (`.bin`, `.pth`), which
             `torch.load(weights_only=True)` of torch 2.7 or newer reads; see SECURITY.md.

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from keras_vit.checkpoints import adapters
 from keras_vit.checkpoints.containers import SAFETENSORS_DTYPES, Reader, joined, open_arrays
-from keras_vit.errors import CheckpointError, shown
+from keras_vit.errors import CheckpointError, PresetError, SourceError, shown
 from keras_vit.presets.hub import SCHEME
 from keras_vit.presets.place import Header
 from keras_vit.presets.preset_config import PresetConfig
@@ -42,7 +43,8 @@ def open_source(
     An adapter is opened with its base: the arrays are the merged ones, the JSON is the base's.
 
     Raises:
-        CheckpointError: a file of weights is damaged, or an adapter does not fit its base.
+        CheckpointError: a file of weights is damaged, an adapter does not fit its base, or the base
+            that it names cannot be read.
     """
     with source.open(headers=headers, checksum=checksum) as files, contextlib.ExitStack() as stack:
         readers: list[tuple[str, Reader]] = []
@@ -61,8 +63,18 @@ def open_source(
         if adapters.is_adapted(reader.shapes, bool(config)):
             base = None
             if not adapters.has_base(reader.shapes):
-                base = _find_base(source, reader.path, config)
-                opened = stack.enter_context(open_source(base, headers=headers, checksum=checksum))
+                named = _find_base(source, reader.path, config)
+                try:
+                    base = Source.parse(named, allow_pickle_weights=source.allow_pickle_weights)
+                    opening = open_source(base, headers=headers, checksum=checksum)
+                    opened = stack.enter_context(opening)
+                except (CheckpointError, PresetError) as error:
+                    if source.base is not None:
+                        raise
+                    raise SourceError(
+                        f"{reader.path}: the base of this adapter cannot be read. Give base=, "
+                        f"another source of the same model. {error}"
+                    ) from error
             merged = adapters.merge(reader, config, None if base is None else opened.reader)
             opened = dataclasses.replace(opened, reader=merged)
         elif source.base is not None:
@@ -70,21 +82,22 @@ def open_source(
         yield opened
 
 
-def _find_base(source: Source, path: Path, config: Mapping[str, Any]) -> Source:
+def _find_base(
+    source: Source, path: Path, config: Mapping[str, Any]
+) -> str | os.PathLike[str] | Source:
     """Returns the base of an adapter: the caller's, a local folder, or a repository of the Hub.
 
     An adapter of the Hub names no folder of this machine.
     """
-    pickles = source.allow_pickle_weights
     if source.base is not None:
-        return Source.parse(source.base, allow_pickle_weights=pickles)
+        return source.base
     name, revision = config.get("base_model_name_or_path"), config.get("revision")
     if isinstance(name, str) and name:
         if not source.name.startswith(SCHEME) and Path(name).exists():
-            return Source.parse(Path(name), allow_pickle_weights=pickles)
+            return Path(name)
         if re.fullmatch(r"[\w.-]+/[\w.-]+", name):
             at = f"@{revision}" if isinstance(revision, str) and revision else ""
-            return Source.parse(f"{SCHEME}{name}{at}", allow_pickle_weights=pickles)
+            return f"{SCHEME}{name}{at}"
     raise CheckpointError(
         f"{path}: an adapter without its base. base_model_name_or_path of {ADAPTER_CONFIG} is "
         f"{shown(name)}, which is neither a folder here nor a repository of the Hub. Give base=, "

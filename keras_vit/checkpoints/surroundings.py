@@ -200,7 +200,7 @@ def _choose(
     others = [prefix for prefix in found if prefix not in averages]
     chosen = {"ema": averages, "raw": others, None: list(found)}[weights]
     if found and not chosen:
-        kind = "an average of" if weights == "ema" else "other weights than an average of"
+        kind = "average of" if weights == "ema" else "other weights than an average of"
         raise CheckpointError(
             f"{reader.path}: weights={weights!r}, but the names show no {kind} the training's "
             f"weights. It has a Vision Transformer below {_quoted(found)}."

@@ -288,9 +288,9 @@ def convert(
         class_names = None if shortest is None else expand(shortest)
         target = dialects_named(family)
         arrays = _arrays_of_file(checkpoint, config)
-        protocol = facts["protocol"]
         by_class = config.has_sigmoids or facts["thresholds"] is not None
-        export(config, arrays, target, path, class_names, progress, lossy, protocol, by_class)
+        about = (class_names, progress, lossy, facts["protocol"], by_class)
+        export(config, arrays, target, path, *about, checkpoint.info.fed_size)
 
 
 def _read_weights(checkpoint: Checkpoint, config: ViTConfig) -> Iterator[Named]:

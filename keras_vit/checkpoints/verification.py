@@ -10,6 +10,7 @@ from keras_vit.checkpoints.inspection import open_checkpoint
 from keras_vit.checkpoints.libraries import LibraryUnavailableError, run_library
 from keras_vit.checkpoints.loading import load
 from keras_vit.checkpoints.opening import open_source
+from keras_vit.checkpoints.surroundings import CHOICES
 from keras_vit.errors import CheckpointError
 from keras_vit.presets.source import Source
 
@@ -75,7 +76,8 @@ def verify(
             logits that timm, transformers or keras-hub computes from the files of `source`.
         allow_pickle_weights: as for `load`, for both checkpoints.
         base: base of `source`, if it is an adapter.
-        **fields: other arguments of `load`, for both checkpoints.
+        **fields: other arguments of `load`, for both checkpoints; those that choose among the
+            arrays of a file (`prefix`, `ignore`, `weights`) for `source` alone.
 
     Raises:
         CheckpointError: as `load`; or the two checkpoints take images of different sizes.
@@ -89,7 +91,7 @@ def verify(
     if against is None:
         origin, logits = run_origin(source, model, fields)
         return Verification((check("logits", compute(model, images)["logits"], logits, origin),))
-    other = load(against, **fields)
+    other = load(against, **{k: value for k, value in fields.items() if k not in CHOICES})
     if image_shape(other) != image_shape(model):
         raise CheckpointError(
             f"{source} takes images of (height, width, channels) {image_shape(model)}, and "

@@ -71,6 +71,8 @@ class Fields:
     Args:
         image_size: pixels of the images, or height and width; the positions are resized to it.
         num_heads: number of attention heads, for files that do not state it.
+        position_grid: rows and columns of patches that the stored positions are for, if they are
+            no square or fit two grids.
         prefix: start of the names of the arrays, if the file holds several models.
         weights: ema for the average of the weights over a training, raw for the weights.
         ignore: name of an array to leave out, or a pattern such as 'decoder.*'.
@@ -81,6 +83,7 @@ class Fields:
 
     image_size: Pixels | None = None
     num_heads: Positive | None = None
+    position_grid: tuple[Positive, Positive] | None = None
     prefix: str | None = None
     weights: Literal["ema", "raw"] | None = None
     ignore: tuple[str, ...] | None = None

@@ -14,6 +14,7 @@ from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.plain_names import name_in_file, plain_name
 from keras_vit.errors import CheckpointError
 from keras_vit.models.weights import templates
+from tests.golden import relative_error
 from tests.helpers import to_numpy
 from tests.words import raises
 
@@ -28,8 +29,7 @@ def expected():
 
 
 def check(model, expected, name):
-    outputs = to_numpy(model(expected["images"]))
-    np.testing.assert_allclose(outputs, expected[name], rtol=0, atol=2e-6 * 30)
+    assert relative_error(to_numpy(model(expected["images"])), expected[name]) <= 2e-6
 
 
 def copied(tmp_path, name, **changes):
@@ -67,6 +67,38 @@ def test_the_base_of_a_hub_adapter_is_no_local_folder(tmp_path):
     source = Source("hf://someone/adapter", Location)
     with raises(CheckpointError, "neither a folder here nor a repository of the Hub", "base="):
         _find_base(source, tmp_path, {"base_model_name_or_path": str(FOLDER / "vit")})
+
+
+@pytest.mark.on_one_backend("torch", "jax")
+def test_fan_in_fan_out_is_set_aside_as_peft_does_for_linear_layers(tmp_path, expected):
+    """No layer of a Vision Transformer is a Conv1D, which alone stores its kernel transposed."""
+    folder = copied(tmp_path, "options", fan_in_fan_out=True)
+    check(checkpoints.load(folder, base=FOLDER / "vit"), expected, "options")
+
+
+@pytest.mark.without_backend
+def test_a_kernel_that_is_stored_transposed_is_no_base(tmp_path):
+    """As a Conv1D stores it; the product has as many numbers, in another order."""
+    base = shutil.copytree(FOLDER / "vit", tmp_path / "vit")
+    arrays = load_file(base / "model.safetensors")
+    name = "vit.encoder.layer.0.intermediate.dense.weight"
+    save_file({**arrays, name: np.ascontiguousarray(arrays[name].T)}, base / "model.safetensors")
+    with raises(CheckpointError, "intermediate", "fits no array of the base", "(16, 24)", "base="):
+        keras_vit.info(FOLDER / "options", base=base)
+
+
+@pytest.mark.without_backend
+def test_a_base_that_cannot_be_read_is_replaced_by_an_argument(tmp_path, monkeypatch):
+    """A folder without weights, or a repository that is not in the cache."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    (tmp_path / "empty").mkdir()
+    for number, name in enumerate((str(tmp_path / "empty"), "nobody/no-model")):
+        place = tmp_path / str(number)
+        place.mkdir()
+        folder = copied(place, "options", base_model_name_or_path=name)
+        with raises(CheckpointError, "base of this adapter", "Give base=", name.split("/")[-1]):
+            keras_vit.info(folder)
+        assert keras_vit.info(folder, base=FOLDER / "vit").config.num_classes == 3
 
 
 @pytest.mark.on_one_backend("torch")

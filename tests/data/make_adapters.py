@@ -4,7 +4,7 @@
 
 It needs peft and accelerate, beside timm and transformers; the files are of peft 0.21.2,
 transformers 5.23 and timm 1.0.31. All weights are random. `vit` and `timm` are the bases; of the
-adapters, `pooling` is on the bare encoder and `options` on the whole model of transformers;
+adapters, `classifier` is on the bare encoder and `options` on the whole model of transformers;
 `unmerged` is the state dict of a model of timm in training.
 """
 
@@ -41,9 +41,9 @@ _TIMM = {
     "num_classes": 3,
 }
 CASES = {
-    "pooling": {
+    "classifier": {
         "target_modules": ["q_proj", "v_proj"],
-        "modules_to_save": ["pooling"],
+        "modules_to_save": ["classifier"],
         "rank_pattern": {"layers.1.attention.q_proj": 3},
         "alpha_pattern": {"layers.0.attention.v_proj": 5},
     },
@@ -76,7 +76,7 @@ def main() -> None:
     plain = timm.models.vision_transformer.VisionTransformer(**_TIMM)
     _randomise(plain)
     models = {
-        "pooling": transformers.ViTForImageClassification.from_pretrained(
+        "classifier": transformers.ViTForImageClassification.from_pretrained(
             FOLDER / "vit_bare", num_labels=3
         ),
         "options": whole,

@@ -135,31 +135,6 @@ def test_a_protocol_is_as_near_to_its_library_as_documented(protocol, stated, ph
             assert np.mean(np.abs(actual - expected) > 1.1e-6) < 0.02
 
 
-LENGTHS = [(427, 640), (500, 741), (333, 500), (641, 427), (225, 224), (224, 225), (223, 1001)]
-LENGTHS += [(31, 40), (41, 30), (7, 9), (100, 101), (255, 256), (257, 511), (300, 900), (901, 300)]
-LENGTHS += [(2 * k + 151, 3 * k + 200) for k in range(0, 60, 4)]
-"""Heights and widths of photographs: odd and even, tall and wide, and smaller than the crop."""
-
-
-@pytest.mark.parametrize(
-    "protocol",
-    [
-        {"name": "transformers", "crop_mode": "center", "interpolation": "bicubic", **more}
-        for more in ({"crop_pct": 0.875}, {"crop_pct": 0.875, "resize": "tensor"}, {})
-    ]
-    + [{"name": "timm", "crop_mode": mode} for mode in ("center", "squash", "border")]
-    + ["transformers"],
-    ids=json.dumps,
-)
-def test_thirty_sizes_are_prepared_as_by_the_library(protocol):
-    """Resized side, begin of the crop and every pixel, at 32 pixels."""
-    for sides in LENGTHS:
-        photo = np.random.default_rng(sides).integers(0, 256, (*sides, 3), dtype="uint8")
-        actual = Preprocessor(32, protocol=protocol)(photo)[0]
-        expected = origin(protocol, photo, (32, 32))
-        np.testing.assert_allclose(actual, expected, rtol=0, atol=1.1e-6, err_msg=str(sides))
-
-
 def test_the_values_of_each_class_of_transformers_are_its_own():
     """Filter, mean, std and sizes, for a file that names a class alone."""
     import transformers

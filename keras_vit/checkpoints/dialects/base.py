@@ -142,14 +142,14 @@ class PreparationWords:
         write: returns the JSON files for a protocol with all of its parameters.
         expresses: whether the library's JSON can express a protocol with all its parameters.
         image_size: returns (height, width) of the prepared images, for a library whose class
-            resizes its positions to them; None if the size of the stored positions counts.
+            resizes its positions to them; None where the size of the stored positions counts.
     """
 
     default: Callable[[ViTConfig], ProtocolSpec] = lambda config: "paper"
     read: Callable[[Json], ProtocolSpec | None] = lambda files: None
     write: Callable[[dict[str, Any], ViTConfig], dict[str, Any]] = lambda protocol, config: {}
     expresses: Callable[[Mapping[str, Any]], bool] = lambda protocol: False
-    image_size: Callable[[Json], tuple[int, int] | None] = lambda files: None
+    image_size: Callable[[Json], tuple[int, int] | None] | None = None
 
 
 def warn_of_protocol(statement: str) -> None:
@@ -368,8 +368,9 @@ class Dialect:
             fields["numerics"] = numerics
         if class_names is None and "num_classes" in fields:
             class_names = self.class_names(files, fields["num_classes"])
-        images, size = self.images.read(files), self.images.image_size(files)
-        return Statement(fields, class_names, images, size, thresholds)
+        read_size = self.images.image_size
+        size = None if read_size is None else read_size(files)
+        return Statement(fields, class_names, self.images.read(files), size, thresholds)
 
     def write_json(
         self,
@@ -377,6 +378,7 @@ class Dialect:
         class_names: tuple[str, ...] | None = None,
         protocol: ProtocolSpec | None = None,
         by_class: bool = False,
+        fed_size: tuple[int, int] | None = None,
     ) -> dict[str, Any]:
         """Returns the JSON files to write beside the weights, by name.
 
@@ -384,10 +386,14 @@ class Dialect:
             config, class_names: configuration of the model and names of its classes.
             protocol: a protocol that the library can express; None for its default.
             by_class: whether each class has a probability of its own.
+            fed_size: (height, width) of prepared images, where it is not the model's size and the
+                library has a place for it.
         """
         if not self.json:
             return {}
         facts = Facts(config, class_names, by_class)
         images = complete(protocol or self.images.default(config))
         parts = [table.write_for(facts) for table in self.json]
+        if fed_size is not None and self.images.image_size is not None:
+            config = config.replace(image_size=fed_size, crop_remainder=True)
         return merge([*parts, self.images.write(images, config), self.notes])

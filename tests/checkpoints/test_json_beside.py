@@ -1,0 +1,81 @@
+"""JSON beside a file that is named alone: read, refused if invalid, or left out with a line."""
+
+import json
+import shutil
+
+import pytest
+
+import keras_vit
+from keras_vit.errors import CheckpointError
+from tests.checkpoints.test_adapters import FOLDER
+from tests.words import edit_json
+
+pytestmark = pytest.mark.without_backend
+
+
+@pytest.fixture
+def file(tmp_path):
+    """The weights of a ViT of transformers with 2 heads, beside its config.json."""
+    return shutil.copytree(FOLDER / "vit", tmp_path / "vit") / "model.safetensors"
+
+
+def test_it_states_what_the_arrays_leave_open(file, caplog):
+    assert keras_vit.info(file).config.num_heads == 2
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hidden_act": "mish"}, "hidden_act='mish'"),
+        ({"layer_norm_eps": "small"}, "found 'small'"),
+        ({"num_attention_heads": 0}, "num_heads must be a positive int"),
+        ({"num_attention_heads": 3}, "not divisible by num_heads=3"),
+        ({"image_size": "large"}, "image_size must be"),
+        ({"problem_type": "odd"}, "problem_type='odd'"),
+    ],
+)
+def test_an_invalid_value_is_refused_as_in_the_folder(file, changes, message):
+    """Without it, the model would be computed otherwise than the library computes it."""
+    edit_json(file.parent / "config.json", **changes)
+    for source in (file, file.parent):
+        with pytest.raises(CheckpointError, match=message):
+            keras_vit.info(source)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"a": NaN,}', "\xff"])
+def test_a_damaged_file_is_refused_by_its_name(file, text):
+    (file.parent / "config.json").write_text(text, "latin-1")
+    with pytest.raises(CheckpointError, match=r"config\.json: (not a readable|expected a) JSON"):
+        keras_vit.info(file, num_heads=2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"hidden_size": 32}, "37 arrays do not fit"),
+        ({"num_hidden_layers": 3}, "do not fit"),
+        ({"model_type": "bert"}, "model_type='bert'"),
+    ],
+)
+def test_that_of_another_model_is_left_out_with_one_line(file, changes, reason, caplog):
+    edit_json(file.parent / "config.json", **changes)
+    assert keras_vit.info(file, num_heads=4).config.num_heads == 4
+    (record,) = caplog.records
+    line = record.getMessage()
+    assert "is not of this model, and is not read" in line and reason in line
+    assert "\n" not in line
+
+
+def test_the_line_stands_above_a_refusal_for_what_is_then_open(file, caplog):
+    edit_json(file.parent / "config.json", hidden_size=32)
+    with pytest.raises(CheckpointError, match="num_heads cannot be inferred"):
+        keras_vit.info(file)
+    assert "is not of this model" in caplog.text
+
+
+def test_json_of_a_program_leaves_the_file_as_it_is(file):
+    (file.parent / "config.json").write_text(json.dumps({"name": "app", "version": 1}))
+    beside = keras_vit.info(file, num_heads=2)
+    (file.parent / "config.json").unlink()
+    assert beside == keras_vit.info(file, num_heads=2)

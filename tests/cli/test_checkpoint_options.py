@@ -1,0 +1,119 @@
+"""Options that choose the arrays of a checkpoint: `--prefix`, `--weights`, `--ignore`, `--base`."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import keras_vit
+from keras_vit import cli
+from tests.checkpoints.test_adapters import FOLDER as ADAPTERS
+from tests.checkpoints.test_training_files import written
+from tests.checkpoints.test_two_grids import timm_file
+from tests.golden import FOLDER
+
+HEADS = ("--num-heads", "3")
+
+
+@pytest.fixture
+def twice(tmp_path):
+    """A file of weights and their average, whose student has another first bias."""
+    arrays = load_file(FOLDER / "timm_token" / "model.safetensors")
+    student = {**arrays, "cls_token": arrays["cls_token"] + 1}
+    parts = (("student.", student), ("teacher.", arrays), ("", {"odd.weight": (5,)}))
+    return written(tmp_path / "x.safetensors", *parts)
+
+
+def facts(capsys, *arguments):
+    """What `keras-vit info` answers."""
+    assert cli.main(["info", *map(str, arguments), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refusal(capsys, *arguments):
+    """The line of an error that a user can mend."""
+    assert cli.main([*map(str, arguments)]) == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.without_backend
+@pytest.mark.parametrize(
+    ("options", "prefix"),
+    [
+        ((), "teacher."),
+        (("--weights", "ema"), "teacher."),
+        (("--weights", "raw"), "student."),
+        (("--prefix", "student"), "student."),
+        (("--prefix", "student."), "student."),
+    ],
+)
+def test_info_and_convert_read_the_weights_that_options_name(
+    twice, options, prefix, capsys, tmp_path
+):
+    assert facts(capsys, twice, *HEADS, *options)["prefix"] == prefix
+    arguments = ("convert", twice, tmp_path / "y", "--family", "timm", *HEADS, *options)
+    assert cli.main([*map(str, arguments)]) == 0
+    converted = load_file(tmp_path / "y" / "model.safetensors")
+    stored = load_file(twice)
+    np.testing.assert_array_equal(converted["cls_token"], stored[f"{prefix}cls_token"])
+
+
+@pytest.mark.without_backend
+def test_ignore_takes_names_and_patterns(capsys, tmp_path):
+    arrays = load_file(FOLDER / "timm_token" / "model.safetensors")
+    extras = {"blocks.0.gate.weight": (24,), "scale": (24,), "decoder.a.weight": (3,)}
+    path = written(tmp_path / "x.safetensors", ("", arrays), ("", extras))
+    assert "unexpected" in refusal(capsys, "info", path, *HEADS)
+    options = ("--ignore", "scale", "--ignore", "blocks.*.gate.*", "--ignore", "decoder.*")
+    found = facts(capsys, path, *HEADS, *options)
+    assert found["ignored"] == dict.fromkeys(extras, "ignored by the caller")
+    message = refusal(capsys, "info", path, *HEADS, *options, "--ignore", "neck.*")
+    assert "--ignore 'neck.*' fits no array" in message
+
+
+@pytest.mark.without_backend
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--weights", "mean"), "ema"),
+        (("--prefix", "net"), "no array is below --prefix 'net'"),
+        (("--prefix", "student", "--weights", "raw"), "--prefix or --weights"),
+        (("--base", "vit_digits"), "--base is for adapters"),
+    ],
+)
+def test_options_that_fit_nothing_are_named(twice, options, words, capsys):
+    assert words in refusal(capsys, "info", twice, *HEADS, *options)
+
+
+@pytest.mark.without_backend
+def test_an_adapter_is_merged_with_the_base_that_the_option_names(capsys, tmp_path):
+    adapter, base = ADAPTERS / "options", ADAPTERS / "vit"
+    assert "--base" in refusal(capsys, "info", adapter)
+    assert facts(capsys, adapter, "--base", base)["classes"] == 3
+    keras_vit.convert(adapter, tmp_path / "a", "transformers", base=base)
+    arguments = ("convert", adapter, tmp_path / "b", "--family", "transformers", "--base", base)
+    assert cli.main([*map(str, arguments)]) == 0
+    first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("a", "b"))
+    assert first.keys() == second.keys()
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.on_one_backend("torch")
+def test_verify_chooses_in_the_first_file_as_the_options_say(twice, capsys, tmp_path):
+    """The weights equal a file of them alone, and their average does not."""
+    stored = {n: a for n, a in load_file(twice).items() if n.startswith("student.")}
+    save_file(stored, tmp_path / "student.safetensors")
+    for options, status in ((("--weights", "raw"), 0), (("--weights", "ema"), 1)):
+        arguments = ("verify", twice, tmp_path / "student.safetensors", *HEADS, *options)
+        assert cli.main([*map(str, arguments)]) == status
+        capsys.readouterr()
+
+
+@pytest.mark.without_backend
+def test_position_grid_chooses_one_of_two_readings(capsys, tmp_path):
+    path = timm_file(tmp_path / "x.safetensors", 25)
+    assert "--position-grid 4 6" in refusal(capsys, "info", path, "--num-heads", 2)
+    grid = ("--position-grid", 4, 6)
+    assert facts(capsys, path, "--num-heads", 2, *grid)["resolution"] == "16x24"
+    assert "30 cells" in refusal(capsys, "info", path, "--num-heads", 2, "--position-grid", 5, 6)
