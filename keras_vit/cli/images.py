@@ -129,8 +129,9 @@ def evaluate(
 ) -> int:
     """Score a classifier on labelled images: accuracy, loss and calibration error.
 
-    A multi-label preset also gets mean average precision and F1. Names match the classes of the
-    images with the model's labels. The exit status is 1 if images were left out.
+    A multi-label preset also gets mean average precision and F1. A preset of numbers gets mean
+    absolute error and R2 instead, on a table of numbers in --labels-file. Names match the classes
+    of the images with the model's labels. The exit status is 1 if images were left out.
 
     Example: keras-vit evaluate photos/test --source run/best
 
@@ -145,9 +146,11 @@ def evaluate(
     from keras_vit.evaluation.scores import evaluate as evaluate_model
 
     has_many = images.labels_file is not None and model.thresholds is not None
-    scored = images.locate(data, has_many).read(model.preprocessor, batch_size=images.batch_size)
+    regression = model.config.regression
+    named = images.locate(data, multi_label=has_many, regression=regression)
+    scored = named.read(model.preprocessor, batch_size=images.batch_size)
     score = evaluate_model(model, scored, progress=True)
-    if model.config.regression:
+    if regression:
         show(json, ("measure", "value"), list(score.to_dict().items()), score.to_dict())
         return int(bool(scored.unreadable))
     rows: list[Sequence[object]] = [("images", score.count), ("top-1", f"{score.top1:.2%}")]
@@ -178,12 +181,13 @@ def probe(
     images: Labelled = _ALL,
     loading: Loading = _STORED,
     multi_label: bool = False,
+    regression: bool = False,
 ) -> int:
-    """Fit a classifier to a folder of images in a minute, and judge it.
+    """Fit a classifier, or a model of numbers, to a folder of images in a minute, and judge it.
 
     The folder PATH gets a preset, the results in probe.json, the features, and for a folder of
-    images a page index.html with the pictures whose labels look wrong. The exit status is 1 if
-    images were left out.
+    images with classes a page index.html with the pictures whose labels look wrong. The exit status
+    is 1 if images were left out.
 
     Example: keras-vit probe photos/ --source vit_s14.dinov2 --path run
 
@@ -192,6 +196,7 @@ def probe(
         source: name of a preset, path of a file or folder, or hf://owner/repo.
         path: path of the folder for the results.
         multi_label: an image may have several labels, or none.
+        regression: the table has numbers to predict, such as an age.
     """
     images.check(data)
     check_results(path)
@@ -202,16 +207,18 @@ def probe(
     from keras_vit.evaluation.probing import probe as probe_model
     from keras_vit.support.files import write_json
 
-    named = images.locate(data, multi_label).for_training()
+    named = images.locate(data, multi_label=multi_label, regression=regression).for_training()
     read = named.read(model.preprocessor, batch_size=images.batch_size)
-    result = probe_model(model, read, cache=path / "features", progress=True)
-    result.build_classifier(model).save_to_preset(path / "preset")
+    result: Any = probe_model(model, read, cache=path / "features", progress=True)
+    built = result.build_model(model) if regression else result.build_classifier(model)
+    built.save_to_preset(path / "preset")
     write_json(path / "probe.json", result.to_dict())
-    if read.paths is not None:
+    if read.paths is not None and not regression:
         write_page(result, path / "index.html")
     for line in result.summary():
         tell(line)
-    tell(f"keras-vit predict IMAGE --source {path / 'preset'}")
+    if not regression:
+        tell(f"keras-vit predict IMAGE --source {path / 'preset'}")
     return int(bool(read.unreadable))
 
 

@@ -139,7 +139,7 @@ class Labelled:
         """Refuses places that do not exist, before a backend starts."""
         check_data(name, self.split, self.labels_file, self.label_column)
 
-    def locate(self, name: str, multi_label: bool) -> "ImageSource":
+    def locate(self, name: str, **kind_of_labels: bool) -> "ImageSource":
         """Returns the images of a name; it imports Keras."""
         from keras_vit.data import ImageSource
 
@@ -148,6 +148,6 @@ class Labelled:
             split=self.split,
             labels_file=self.labels_file,
             label_column=self.label_column,
-            multi_label=multi_label,
+            **kind_of_labels,
             on_error=self.on_error,
         )

@@ -43,6 +43,7 @@ def finetune(
     labels_file: str | None = None,
     label_column: str | None = None,
     multi_label: bool = False,
+    regression: bool = False,
     source: Annotated[str | None, Parameter(group=_START)] = None,
     from_scratch: Annotated[str | None, Parameter(group=_START)] = None,
     resume: bool = False,
@@ -72,6 +73,7 @@ def finetune(
         labels_file: table of labels in a folder, CSV (path,label) or JSON.
         label_column: feature or column of labels of tfds: or hf: data.
         multi_label: an image may have several labels, or none.
+        regression: the table has numbers to predict, such as an age.
         source: name of a preset, path of a file or folder, or hf://owner/repo.
         from_scratch: architecture to train with fresh weights, such as vit_ti16, by the recipe of
             AugReg.
@@ -112,7 +114,8 @@ def finetune(
         from keras_vit.models.builders import variant
 
         start = variant(str(from_scratch))
-        chosen = AugregRecipe(**settings)
+        usual = {"one_hot": False} if regression else {}  # AugReg's own labels are of classes
+        chosen = AugregRecipe(**{**usual, **settings})
     start_backend(saves=True)
     import keras_vit
 
@@ -131,6 +134,7 @@ def finetune(
             labels_file=labels_file,
             label_column=label_column,
             multi_label=multi_label,
+            regression=regression,
             on_error=on_error,
         ),
         path=path,
@@ -149,8 +153,11 @@ def finetune(
     if "val_pr_auc" in finished.history:
         best = max(finished.history["val_pr_auc"])
         console.print(f"Highest validation area below precision and recall: {best:.3f}")
+    if errors := finished.history.get("val_mean_absolute_error"):
+        console.print(f"Lowest mean absolute error in validation: {min(errors):.4g}")
     console.print("Next commands:")
-    tell(f"  keras-vit predict IMAGE --source {finished.path}")
+    if not regression:
+        tell(f"  keras-vit predict IMAGE --source {finished.path}")
     table = f" --labels-file {labels_file}" if labels_file else ""
     table += f" --label-column {label_column}" if label_column else ""
     tell(f"  keras-vit evaluate {data}{table} --source {finished.path}")

@@ -18,6 +18,7 @@ def from_arrays(
     batch_size: int = 32,
     *,
     class_names: Sequence[str] | None = None,
+    regression: bool = False,
     **options: Unpack[Options],
 ) -> ImageData:
     """Returns the data set of images in memory.
@@ -27,11 +28,13 @@ def from_arrays(
             `(images, channels, height, width)` or `(images, height, width)`; or a sequence of
             arrays, PIL images or paths. `docs/preprocessing.md` states how a shape is understood.
         labels: integers or words `(images,)`; or, for many labels per image (multi-label), zeros
-            and ones `(images, classes)`.
+            and ones `(images, classes)`; or with `regression` numbers `(images,)` or
+            `(images, outputs)`.
         preprocessor: a `keras_vit.Preprocessor`, or a `VisionTransformer`.
         batch_size: images per batch.
-        class_names: one name per class; None takes the labels of the model, or, if it has no
-            labels, the numbers of the classes or the sorted words.
+        class_names: one name per class, or per output; None takes the labels of the model, or, if
+            it has no labels, the numbers of the classes or the sorted words. Outputs are numbered.
+        regression: whether the labels are numbers to predict, such as an age.
         **options: optional arguments of `ImageData`.
 
     Raises:
@@ -55,8 +58,14 @@ def from_arrays(
         images = images[..., None] if images.ndim == 3 else images
         prepared = getattr(preprocessor, "preprocessor", preprocessor)
         images = PixelImages(images, getattr(prepared, "channels", 3))
-    values, names = find_classes(labels, class_names, preprocessor, "arrays")
-    return ImageData(Records("arrays", images, values, names), preprocessor, batch_size, **options)
+    if regression:
+        values = as_array(labels)
+        values = values[:, None] if values.ndim == 1 else values
+        names = tuple(class_names or map(str, range(values.shape[-1])))
+    else:
+        values, names = find_classes(labels, class_names, preprocessor, "arrays")
+    records = Records("arrays", images, values, names, regression=regression)
+    return ImageData(records, preprocessor, batch_size, **options)
 
 
 def from_grain(

@@ -52,9 +52,10 @@ class ImageData(keras.utils.PyDataset):
     `data[i]` is a pair of float32 images `(batch, height, width, channels)` in [-1, 1],
     `(batch, channels, height, width)` for a channels-first model, and int32 labels `(batch,)`
     or float32 one-hot labels `(batch, num_classes)`; with many labels per image (multi-label)
-    float32 zeros and ones of that shape. The batch is a pure function of the seed, of
-    `data.epoch` and of `i`. Two runs therefore see the same batches on every backend, and so does
-    a run that was resumed with `data.epoch = k`.
+    float32 zeros and ones of that shape; with `regression` float32 numbers `(batch, outputs)`,
+    which mixup and cutmix mix as they mix one-hot labels. The batch is a pure function of the seed,
+    of `data.epoch` and of `i`. Two runs therefore see the same batches on every backend, and so
+    does a run that was resumed with `data.epoch = k`.
 
     Devices and processes divide each batch evenly. If they do not divide the last one, it is filled
     up with copies of an image, and batches have sample weights as a third array: 0 for the copies.
@@ -148,7 +149,9 @@ class ImageData(keras.utils.PyDataset):
         records = inspect(records, prepares, threads, on_error, cache)
         changes = find_augmentation(augmentation)
         mixes = changes is not None and changes.mixes
-        one_hot = one_hot or mixes or records.is_multi_label
+        if one_hot and records.regression:
+            raise ConfigError("one_hot=True is for classes; for numbers give one_hot=False.")
+        one_hot = not records.regression and (one_hot or mixes or records.is_multi_label)
         self._min_size = min_size
         self._shuffle, self._shard = shuffle, shard
         if shuffle is None:
@@ -196,18 +199,23 @@ class ImageData(keras.utils.PyDataset):
         return self._pipeline.records.is_multi_label
 
     @property
+    def regression(self) -> bool:
+        """Whether the labels are numbers to predict, and no classes."""
+        return self._pipeline.records.regression
+
+    @property
     def seed(self) -> int:
         """Seed of order, validation split and augmentation."""
         return self._pipeline.stream.seed
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """The names of the classes, in the order of the labels."""
+        """The names of the classes, in the order of the labels, or of the numbers."""
         return self._pipeline.records.class_names
 
     @property
     def num_classes(self) -> int:
-        """Number of classes."""
+        """Number of classes, or of the numbers of an image."""
         return len(self.class_names)
 
     @property
@@ -217,8 +225,8 @@ class ImageData(keras.utils.PyDataset):
 
     @property
     def labels(self) -> np.ndarray:
-        """The labels in the order of the data set: int32 `(num_images,)`, or of many labels per
-        image bool `(num_images, num_classes)`.
+        """The labels in the order of the data set: int32 `(num_images,)`, of many labels per
+        image bool `(num_images, num_classes)`, or numbers, float32 of that shape.
         """
         return self._pipeline.records.labels
 
@@ -235,7 +243,11 @@ class ImageData(keras.utils.PyDataset):
 
     @property
     def class_counts(self) -> dict[str, int]:
-        """The number of images of each class, by class name."""
+        """The number of images of each class, by class name.
+
+        Raises:
+            ConfigError: the labels are numbers; so for `class_weight` and `positive_weights`.
+        """
         return dict(zip(self.class_names, self._pipeline.records.counts.tolist(), strict=True))
 
     @property
@@ -306,7 +318,7 @@ class ImageData(keras.utils.PyDataset):
         """Returns training and validation data, with the same share of every class.
 
         With many labels per image the shares are about the same, and the training data have every
-        class.
+        class. Images with numbers are divided at random.
 
         The parts depend on the labels, the seed and the share alone. The training data are
         shuffled and augmented as these data are. The validation data are one pass in order,
@@ -320,7 +332,8 @@ class ImageData(keras.utils.PyDataset):
         """
         Values(lambda part: 0 < part < 1, "a number between 0 and 1").check("share", share)
         records = self._pipeline.records
-        first, second = order.stratify(self.labels, share, self.seed)
+        strata = np.zeros(len(records), int) if records.regression else self.labels
+        first, second = order.stratify(strata, share, self.seed)
         if not len(second):
             raise ConfigError(
                 f"{records.name}: share={share} needs a class of at least two images."

@@ -29,6 +29,7 @@ class ImageSource:
         label_column: name of the feature or column of labels of a tfds or hf data set, by default
             `"label"`.
         multi_label: whether an image of the table has many labels, or none.
+        regression: whether the table has numbers to predict, such as an age.
         on_error: `"raise"`; or images that cannot be read are left out, by `"skip"` with a warning,
             or with a call of a function of each one's name and the error.
     """
@@ -39,6 +40,7 @@ class ImageSource:
     labels_file: str | os.PathLike[str] | None = None
     label_column: str | None = None
     multi_label: bool = False
+    regression: bool = False
     on_error: OnError = "raise"
 
     def check(self) -> None:
@@ -46,9 +48,11 @@ class ImageSource:
 
         Raises:
             ConfigError: the name is empty, or the folder or table does not exist; a split or a
-                column of labels is given for a folder, or a table for a data set.
+                column of labels is given for a folder, or a table or `regression` for a data set.
         """
         check_data(self.name, self.split, self.labels_file, self.label_column)
+        if self.regression and is_data_set(self.name):
+            raise ConfigError(f"{self.name}: regression=True is for a folder, or for from_arrays.")
 
     def for_training(self) -> "ImageSource":
         """Returns the source with the split `"train"` of a data set, unless it states another."""
@@ -78,6 +82,7 @@ class ImageSource:
             preprocessor,
             labels_file=self.labels_file,
             multi_label=self.multi_label,
+            regression=self.regression,
             **options,
         )
 

@@ -71,10 +71,11 @@ def inspect(
     if on_error == "raise":
         raise ConfigError(f"{summary} on_error='skip' leaves them out.")
     readable = records.select(np.array(sorted(sizes), np.intp))
-    emptied = np.flatnonzero(records.counts.astype(bool) & (readable.counts == 0))
-    if len(emptied):
-        names = listed(records.class_names[k] for k in emptied)
-        raise ConfigError(f"{summary} No readable image is left of the classes {names}.")
+    if not records.regression:
+        emptied = np.flatnonzero(records.counts.astype(bool) & (readable.counts == 0))
+        if len(emptied):
+            names = listed(records.class_names[k] for k in emptied)
+            raise ConfigError(f"{summary} No readable image is left of the classes {names}.")
     left_out = {records.where(k): reason for k, reason in reasons.items()}
     if callable(on_error):
         for name, reason in left_out.items():
@@ -140,9 +141,12 @@ def list_differences(
                 f"the model takes {field}={expected}, the data are prepared for "
                 f"{field}={actual}; give the model itself as preprocessor"
             )
-    if config.num_classes and config.num_classes != len(names):
+    if config.num_classes and config.regression != records.regression:
+        problems.append(mismatch_of_numbers(config.regression))
+    elif config.num_classes and config.num_classes != len(names):
+        kind = "numbers" if config.regression else "classes"
         problems.append(
-            f"the model has {config.num_classes} classes, the data {len(names)} ({listed(names)}); "
+            f"the model has {config.num_classes} {kind}, the data {len(names)} ({listed(names)}); "
             f"load the model with num_classes={len(names)}"
         )
     least = config.patch_size if min_size is None else (min_size, min_size)
@@ -156,3 +160,12 @@ def list_differences(
             "min_size=1"
         )
     return problems
+
+
+def mismatch_of_numbers(of_model: bool) -> str:
+    """Returns why a model of numbers does not fit data of classes, or for False the reverse."""
+    first, second = ("numbers", "classes") if of_model else ("classes", "numbers")
+    return (
+        f"the model predicts {first}, the data have {second}; read the data with "
+        f"regression={of_model}, or load the model with regression={not of_model}"
+    )

@@ -118,6 +118,7 @@ class Pipeline:
             if not records.is_multi_label:
                 labels = np.eye(len(records.class_names), dtype=bool)[labels]
             labels = labels.astype("float32")
+        if self.one_hot or records.regression:
             images, labels = self._mix(images, labels, epoch, index)
         if self.stream.shard[1] > 1:
             images, labels = images[1:], labels[1:]

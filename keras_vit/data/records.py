@@ -13,6 +13,9 @@ from keras_vit.errors import ConfigError, listed, nearest, shown
 
 _AT_ONCE = 256
 
+MOST_NUMBER = float(np.finfo("float32").max)
+"""Largest number that a label may be."""
+
 
 class Encoded(io.BytesIO):
     """The bytes of an image file, and its name in messages."""
@@ -24,21 +27,23 @@ class Encoded(io.BytesIO):
 
 @dataclasses.dataclass(frozen=True)
 class Records:
-    """Images with one label each, or with many.
+    """Images with one label each, with many, or with numbers.
 
     Args:
         name: name of the data set in messages.
         images: images in any form that `Preprocessor.decode` takes.
         labels: integers `(images,)`, indices into `class_names`; or for many labels per image
-            zeros and ones `(images, classes)`, which are kept as bool.
-        class_names: one name per class.
+            zeros and ones `(images, classes)`, which are kept as bool; or numbers
+            `(images, outputs)`, which are kept as float32.
+        class_names: one name per class, or per output.
         decoded: by index, the output of `Preprocessor.decode`; None without a cache.
         sizes: index -> (height, width), of the images that were inspected.
         unreadable: name of each image that was left out -> reason.
+        regression: whether the labels are numbers, such as an age, and no classes.
 
     Raises:
         ConfigError: the data set is empty, the numbers of labels and images differ, or a label
-            is not an index into `class_names`, or neither 0 nor 1.
+            is not an index into `class_names`, neither 0 nor 1, or not finite.
     """
 
     name: str
@@ -48,19 +53,24 @@ class Records:
     decoded: list[Any] | None = None
     sizes: Mapping[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
     unreadable: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    regression: bool = False
 
     def __post_init__(self) -> None:
         labels = np.asarray(self.labels)
-        is_numbers = labels.ndim == 1 and labels.dtype.kind in "ui"
-        if not is_numbers and (labels.ndim != 2 or labels.dtype.kind not in "uifb"):
+        is_known = self.regression or (labels.ndim == 1 and labels.dtype.kind in "ui")
+        if not is_known and (labels.ndim != 2 or labels.dtype.kind not in "uifb"):
             raise ConfigError(
                 f"{self.name}: labels are {labels.dtype} of shape {labels.shape}, expected "
-                "integers (images,), one class per image, or zeros and ones (images, classes)."
+                "integers (images,), one class per image, or zeros and ones (images, classes). For "
+                "numbers to predict give regression=True."
             )
         if len(labels) != len(self.images):
             raise ConfigError(f"{self.name}: {len(self.images)} images and {len(labels)} labels.")
         if not len(labels):
             raise ConfigError(f"{self.name}: no images.")
+        if self.regression:
+            object.__setattr__(self, "labels", self._as_numbers(labels))
+            return
         if labels.ndim == 2:
             object.__setattr__(self, "labels", self._as_bool(labels))
             return
@@ -78,13 +88,19 @@ class Records:
 
     @property
     def counts(self) -> np.ndarray:
-        """Images per class, `(classes,)`."""
+        """Images per class, `(classes,)`.
+
+        Raises:
+            ConfigError: the labels are numbers.
+        """
+        if self.regression:
+            raise ConfigError(f"{self.name}: the labels are numbers, which have no class to count.")
         return count_labels(self.labels, len(self.class_names))
 
     @property
     def is_multi_label(self) -> bool:
         """Whether an image may have several labels or none."""
-        return self.labels.ndim == 2
+        return self.labels.ndim == 2 and not self.regression
 
     def _as_bool(self, labels: np.ndarray) -> np.ndarray:
         if labels.shape[1] != len(self.class_names):
@@ -99,6 +115,22 @@ class Records:
                 f"{self.class_names[column]}, expected 0 or 1."
             )
         return labels.astype(bool)
+
+    def _as_numbers(self, labels: np.ndarray) -> np.ndarray:
+        expected = (len(labels), len(self.class_names))
+        if labels.shape != expected or labels.dtype.kind not in "fiu":
+            raise ConfigError(
+                f"{self.name}: labels are {labels.dtype} of shape {labels.shape}, expected numbers "
+                f"{expected}: {listed(self.class_names)}."
+            )
+        numbers = np.where(np.abs(labels) <= MOST_NUMBER, labels, np.nan).astype("float32")
+        if len(odd := np.argwhere(np.isnan(numbers))):
+            row, column = odd[0]
+            raise ConfigError(
+                f"{self.name}: {self.where(int(row))} has {labels[row, column]} for "
+                f"{self.class_names[column]}, expected a finite number."
+            )
+        return numbers
 
     def where(self, index: int) -> str:
         """Returns the name of an image in messages: its path, or its number."""
@@ -273,8 +305,11 @@ def find_classes(
     if labels.dtype.kind == "S":
         labels = np.char.decode(labels)
     known = getattr(preprocessor, "class_names", None)
+    config = getattr(preprocessor, "config", None)
+    if getattr(config, "regression", False):  # the data refuse the model itself in better words
+        known, config = None, None
     if labels.dtype.kind not in "UO":
-        count = getattr(getattr(preprocessor, "config", None), "num_classes", 0)
+        count = getattr(config, "num_classes", 0)
         if not count and labels.ndim == 2:
             count = labels.shape[1]
         elif not count and labels.dtype.kind in "ui" and labels.size:

@@ -8,7 +8,7 @@ from keras_vit.evaluation.many_labels import choose_thresholds
 from keras_vit.evaluation.numbers import NumbersEvaluation
 from keras_vit.evaluation.probe_page import write_page
 from keras_vit.evaluation.probes import LinearProbe, few_shot, linear_probe
-from keras_vit.evaluation.probing import Pair, Probe, Suspect
+from keras_vit.evaluation.probing import NumbersProbe, Pair, Probe, Suspect
 from keras_vit.evaluation.scores import Evaluation
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Features",
     "LinearProbe",
     "NumbersEvaluation",
+    "NumbersProbe",
     "Pair",
     "Probe",
     "Suspect",

@@ -124,11 +124,12 @@ def gather(
     if first is None:
         raise ConfigError("The data are empty, expected at least one batch.")
     size = len(first.images)
+    as_rows = _reader_of_labels(data)
     stream = itertools.chain([first], stream)
     if cache is None:
         steps = []
         with bar as advance:
-            for rows in _steps(model, stages, reduce, stream, size, output_dtype):
+            for rows in _steps(model, stages, reduce, stream, size, output_dtype, as_rows):
                 steps.append(rows)
                 advance(len(rows))
         values = np.concatenate(steps)
@@ -148,7 +149,7 @@ def gather(
                 elif parts.inputs:
                     stream = read_batches(model, data, batch_size, prepared, parts.inputs)
                 advance(parts.count)
-                for rows in _steps(model, stages, reduce, stream, size, output_dtype):
+                for rows in _steps(model, stages, reduce, stream, size, output_dtype, as_rows):
                     parts.append(rows, inputs=1)
                     advance(len(rows))
                 parts.finish()
@@ -156,11 +157,18 @@ def gather(
     if "labels" not in (values.dtype.names or ()):
         return Features(values["values"], None)
     labels = values["labels"]
+    if getattr(data, "regression", False):
+        return Features(values["values"], labels)
     if not getattr(data, "multi_label", False):
         labels = numbers_of_one_hot(labels)
     elif labels.ndim == 1:  # one class
         labels = labels.astype(bool)[:, None]
     return Features(values["values"], labels)
+
+
+def _reader_of_labels(data: Any) -> Callable[[Any], np.ndarray]:
+    """Returns what makes an array of the labels of a batch: of classes, or of numbers."""
+    return as_array if getattr(data, "regression", False) else numbers_or_rows
 
 
 def _load(path: Path) -> np.ndarray:
@@ -193,12 +201,13 @@ def _steps(
     batches: Iterator[Batch],
     size: int,
     output_dtype: str,
+    as_rows: Callable[[Any], np.ndarray],
 ) -> Iterator[np.ndarray]:
     """Yields structured arrays of `values` and, if the data have them, `labels`."""
     for output, labels in predict(model, stages, batches, size):
         values = finite(reduce(output), output_dtype)
         fields: list[Any] = [("values", values.dtype.str, values.shape[1:])]
-        targets = None if labels is None else numbers_or_rows(labels)
+        targets = None if labels is None else as_rows(labels)
         if targets is not None:
             fields.append(("labels", targets.dtype.str, targets.shape[1:]))
         rows = np.empty(len(values), fields)
@@ -237,7 +246,7 @@ def _describe(model: Any, data: Any, first: Batch, prepared: bool) -> dict[str, 
     else:
         identity["images"] = hash_images(preprocessor, list_sources(model, images))
     identity |= {
-        "labels": None if labels is None else hash_array(numbers_or_rows(labels)),
+        "labels": None if labels is None else hash_array(_reader_of_labels(data)(labels)),
         "batch_size": len(first.images),
     }
     all_labels, paths = getattr(data, "labels", None), getattr(data, "paths", None)

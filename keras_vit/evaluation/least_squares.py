@@ -1,7 +1,8 @@
 """Regularised least squares on whitened features, in float64 and NumPy alone.
 
 Features x of mean m and standard deviation s (plus 1e-5) become z = (x - m) / s. Targets y are -1
-and 1, one column per class. The solution for a strength l2 is the minimum over W of
+and 1, one column per class, or numbers (regression). The solution for a strength l2 is the minimum
+over W of
 
     |(Y - mean(Y)) - Z W|^2 + l2 |W|^2,    W = (Z'Z + l2 I)^-1 Z'Y = Z'(ZZ' + l2 I)^-1 Y.
 
@@ -25,7 +26,8 @@ class LeastSquares:
 
     Args:
         features: features of the images, `(images, width)`.
-        labels: integers `(images,)` from 0, or of many labels per image bool `(images, classes)`.
+        labels: integers `(images,)` from 0, of many labels per image bool `(images, classes)`, or
+            floats `(images, outputs)`, which are the targets themselves.
         num_classes: number of columns of the targets.
         rows: indices of the images to fit, `(images,)`; None for all.
 
@@ -42,7 +44,10 @@ class LeastSquares:
         labels = np.asarray(labels)
         count, width = len(rows), features.shape[1]
         self._mean = sum(x.sum(axis=0) for x, _ in _chunks(features, rows)) / count
-        self.target_mean = 2 * count_labels(labels[rows], num_classes) / count - 1
+        if labels.dtype.kind == "f":
+            self.target_mean = labels[rows].mean(axis=0)
+        else:
+            self.target_mean = 2 * count_labels(labels[rows], num_classes) / count - 1
         if count >= width:  # the (width, width) form
             gram, product = np.zeros((width, width)), np.zeros((width, num_classes))
             for x, place in _chunks(features, rows):
@@ -90,7 +95,12 @@ class LeastSquares:
 
 
 def make_targets(labels: np.ndarray, num_classes: int) -> np.ndarray:
-    """Returns 1 for the classes of each image and -1 for the others, `(images, num_classes)`."""
+    """Returns 1 for the classes of each image and -1 for the others, `(images, num_classes)`.
+
+    Floats are returned as they are.
+    """
+    if labels.dtype.kind == "f":
+        return labels
     if labels.ndim == 2:
         return np.where(labels, 1.0, -1.0)
     targets = np.full((len(labels), num_classes), -1.0)

@@ -1,4 +1,4 @@
-"""The accuracy of a linear classifier on images that it was not fitted to, without holding any out.
+"""The accuracy of a linear model on images that it was not fitted to, without holding any out.
 
 A least-squares fit without one image has a closed form. With the leverage h_i of an image, the
 diagonal of the matrix that maps targets to estimates, the estimate of a fit without image i is
@@ -34,7 +34,8 @@ class Fit:
         l2: strength of the regularisation.
         kernel, bias: float64 `(width, classes)` and `(classes,)`; the softmax of
             `features @ kernel + bias`, or with many labels the sigmoid, is calibrated.
-        probabilities: probability of each class by the fit without the image, `(images, classes)`.
+        probabilities: probability of each class by the fit without the image, `(images, classes)`;
+            of numbers their estimates.
         unseen: estimates of the targets by the fit without the image, with features and strength
             that were chosen without the image's tenth of the images, `(images, classes)`.
         errors: mean squared error without the image, `{(name, l2): error}` of all that were tried.
@@ -66,7 +67,8 @@ def choose(features: Mapping[str, np.ndarray], labels: np.ndarray, num_classes: 
 
     Args:
         features: `{name: (images, width)}`.
-        labels: integers `(images,)`, or of many labels per image bool `(images, num_classes)`.
+        labels: integers `(images,)`, of many labels per image bool `(images, num_classes)`, or
+            numbers, float64 of this shape and one scale.
         num_classes: number of classes.
 
     Raises:
@@ -98,22 +100,28 @@ def choose(features: Mapping[str, np.ndarray], labels: np.ndarray, num_classes: 
     means = per_image.mean(axis=1)
     best = int(means.argmin())
     (name, l2), scores = tried[best], compute_scores(best)
-    is_multi_label = labels.ndim == 2
-    scale, shift = (
-        platt_scaling(scores, labels)
-        if is_multi_label
-        else (calibrating_scale(scores, labels), 0.0)
-    )
+    scale, shift, probabilities = _calibrated(scores, labels)
     kernel, bias = solvers[name].solve(l2)
     return Fit(
         name,
         l2,
         scale * kernel,
         scale * bias + shift,
-        compute_probabilities(scale * scores + shift, by_class=is_multi_label),
+        probabilities,
         unseen,
         dict(zip(tried, means.tolist(), strict=True)),
     )
+
+
+def _calibrated(scores: np.ndarray, labels: np.ndarray) -> tuple[Any, Any, np.ndarray]:
+    """Returns factor, offset and probabilities of scores; numbers are kept as they are."""
+    if labels.dtype.kind == "f":
+        return 1.0, 0.0, scores
+    if labels.ndim == 2:
+        scale, shift = platt_scaling(scores, labels)
+        return scale, shift, compute_probabilities(scale * scores + shift, by_class=True)
+    factor = calibrating_scale(scores, labels)
+    return factor, 0.0, compute_probabilities(factor * scores)
 
 
 def leave_one_out(solver: LeastSquares, features: Any, labels: Any, l2: float) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Scores of models that predict numbers (regression)."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -42,22 +43,32 @@ def evaluate_numbers(
     model: VisionTransformer, data: Any, batch_size: int, prepared: bool, progress: bool
 ) -> NumbersEvaluation:
     """Scores a model with `regression`; arguments and errors as of `evaluate`."""
-    if getattr(data, "class_names", None) is not None:
+    names = getattr(data, "class_names", None)
+    if names is not None and not getattr(data, "regression", False):
         raise ConfigError(
             "The data have classes, and the model predicts numbers (regression=True): give "
-            "(images, numbers), such as the arrays of a table."
+            "(images, numbers), or the data of a table of numbers with regression=True."
         )
+    order = _places(names, model.class_names)
     predictions, targets = [], []
     with progress_bar(progress, "Evaluating", count_images(data)) as advance:
         for outputs, labels in predict(
             model, ["logits"], read_batches(model, data, batch_size, prepared)
         ):
             predictions.append(outputs["logits"].astype("float64"))
-            targets.append(_as_targets(labels, predictions[-1].shape))
+            targets.append(_as_targets(labels, predictions[-1].shape)[:, order])
             advance(len(targets[-1]))
     if not targets:
         raise ConfigError("The data are empty: no batch came.")
-    predicted, wanted = np.concatenate(predictions), np.concatenate(targets)
+    return score_numbers(np.concatenate(predictions), np.concatenate(targets))
+
+
+def score_numbers(predicted: np.ndarray, wanted: np.ndarray) -> NumbersEvaluation:
+    """Returns the scores of predictions and targets, both float64 `(images, outputs)`.
+
+    Raises:
+        ConfigError: a prediction or a target is not finite.
+    """
     if not (np.isfinite(predicted).all() and np.isfinite(wanted).all()):
         raise ConfigError("Outputs of the model and targets must be finite numbers.")
     errors, spread = predicted - wanted, wanted.var(axis=0)
@@ -75,6 +86,13 @@ def evaluate_numbers(
         tuple(each.tolist()),
         tuple(r2),
     )
+
+
+def _places(names: Sequence[str] | None, labels: Sequence[str] | None) -> Any:
+    """Returns the column of the data for each output, by its name if all names are the same."""
+    if names is None or labels is None or sorted(names) != sorted(labels):
+        return slice(None)
+    return [names.index(label) for label in labels]
 
 
 def _as_targets(labels: Any, shape: tuple[int, ...]) -> np.ndarray:

@@ -19,6 +19,7 @@ from keras_vit.evaluation.leave_one_out import (
     score,
 )
 from keras_vit.evaluation.many_labels import best_thresholds
+from keras_vit.evaluation.numbers import NumbersEvaluation, score_numbers
 from keras_vit.models.config import ViTConfig
 from keras_vit.models.heads import copy_with_head
 from keras_vit.models.vision_transformer import VisionTransformer
@@ -124,25 +125,11 @@ class Probe:
         Raises:
             ConfigError: the model is another.
         """
-        width = expect_model(model).config.hidden_size * (1 + (self.pooling == "token_and_mean"))
-        if self.block is None:
-            width = model.get_layer("pre_logits").output.shape[-1]
-        if width != len(self.kernel) or (self.block or 0) >= model.config.num_layers:
-            raise ConfigError(
-                f"The probe reads {len(self.kernel)} features of block {self.block}; this model "
-                f"has {model.config.num_layers} blocks and {width} such features. Give the model "
-                "that was probed."
-            )
-        fields = _choose_fields(model.config, self.block, self.pooling)
-        fields["thresholds"] = self.thresholds
-        return copy_with_head(model, self.kernel, self.bias, self.class_names, fields)
+        return _with_head(self, model, {"thresholds": self.thresholds})
 
     def summary(self) -> list[str]:
         """Returns the results in sentences."""
         low, high = self.interval
-        place = "the model's output"
-        if self.pooling is not None:
-            place = f"{_KINDS[self.pooling]} of block {self.block}"
         more = max(100, len(self.probabilities) // 1000 * 100)
         measure = "accuracy" if self.thresholds is None else "mean average precision"
         gain = self.gain(more)
@@ -151,7 +138,7 @@ class Probe:
             f"{measure.capitalize()} {self.accuracy:.1%} of {len(self.probabilities):,} images, "
             "each scored by the classifier of all others; nine times in ten the true "
             f"{measure} is between {low:.1%} and {high:.1%}.",
-            f"Features: {place}; l2={self.l2:g}.",
+            _features_in_words(self),
             *(learns if math.isfinite(gain) else []),
             f"Labels that look wrong: {len(self.suspects)}. Pairs of images that look alike across "
             f"classes: {len(self.pairs)}.",
@@ -166,6 +153,64 @@ class Probe:
         facts["pairs"] = [dataclasses.asdict(each) for each in self.pairs]
         facts["tried"] = [[*key, error] for key, error in self.tried.items()]
         return facts
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class NumbersProbe:
+    """A linear model of numbers on frozen features, from `probe` of data with `regression`.
+
+    Args:
+        block, pooling, l2: as in `Probe`.
+        scores: mean absolute error and R2 on images that the fit did not have (leave-one-out), by
+            features and strength that were chosen without their tenth of the images.
+        class_names: names of the numbers.
+        kernel, bias: float64 `(width, outputs)` and `(outputs,)`.
+        predictions: numbers of each image by the fit without it, float64 `(images, outputs)`.
+        tried: mean squared error of each combination, as a share of the variance of the numbers,
+            `{(features, l2): error}`.
+    """
+
+    block: int | None
+    pooling: str | None
+    l2: float
+    scores: NumbersEvaluation
+    class_names: tuple[str, ...]
+    kernel: np.ndarray
+    bias: np.ndarray
+    predictions: np.ndarray
+    tried: dict[tuple[str, float], float]
+
+    def build_model(self, model: VisionTransformer) -> VisionTransformer:
+        """Returns a model with `regression` that predicts, saves and exports.
+
+        It is the model up to the chosen block, with the chosen pooling and the probe as its head.
+
+        Args:
+            model: the model that was probed; it is not changed.
+
+        Raises:
+            ConfigError: the model is another.
+        """
+        return _with_head(self, model, {"regression": True})
+
+    def summary(self) -> list[str]:
+        """Returns the results in sentences."""
+        scores = self.scores
+        errors, shares = scores.output_mean_absolute_error, scores.output_r2
+        return [
+            f"Scores of {scores.count:,} images, each predicted by the fit of all others:",
+            *(
+                f"{name}: mean absolute error {errors[k]:.4g}, R2 {shares[k]:.3f}."
+                for k, name in enumerate(self.class_names)
+            ),
+            _features_in_words(self),
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the results, without arrays, as plain JSON types."""
+        facts = {k: v for k, v in vars(self).items() if not isinstance(v, np.ndarray)}
+        tried = [[*key, error] for key, error in self.tried.items()]
+        return {**facts, "scores": self.scores.to_dict(), "tried": tried}
 
 
 def probe(
@@ -184,6 +229,9 @@ def probe(
     one half and three quarters of the depth; or the model's own output. The leave-one-out error,
     exact in closed form, chooses features and strength, so that all images serve for fit and score.
 
+    With numbers in place of classes (`ImageSource.regression`) it is ridge regression onto the
+    numbers, chosen in the same way, and the result is a `NumbersProbe`.
+
     Args:
         model: a `VisionTransformer`; its head is not used.
         data: a folder with a folder of images per class, `"tfds:NAME"` or `"hf:OWNER/NAME"`; an
@@ -197,8 +245,8 @@ def probe(
 
     Raises:
         ConfigError: a class has fewer than two images, or with many labels fewer than two images
-            are without it; there is one class, the data are augmented or not in order, or the
-            features are the same for all images or not finite.
+            are without it; there is one class, or all images have the same number; the data are
+            augmented or not in order, or the features are the same for all images or not finite.
     """
     if not isinstance(data, ImageData):
         named = data if isinstance(data, ImageSource) else ImageSource(data)
@@ -207,7 +255,7 @@ def probe(
     if data.augmentation is not None:
         raise ConfigError("A probe reads unchanged images; give data with augmentation=None.")
     names = data.class_names
-    for name, count in data.class_counts.items():
+    for name, count in {} if data.regression else data.class_counts.items():
         if count < 2:
             raise ConfigError(
                 f"The class {shown(name)} has {'one' if count else 'no'} image; expected two or "
@@ -218,13 +266,17 @@ def probe(
                 f"The class {shown(name)} has {count} of {data.num_images} images; expected two or "
                 "more without it."
             )
-    if len(names) < 2 and not data.multi_label:
+    if len(names) < 2 and not (data.multi_label or data.regression):
         raise ConfigError(f"There is one class, {shown(names[0])}; expected two or more.")
     stages, parts = _kinds_of_features(expect_model(model).config)
     values, labels = gather(model, stages, _side_by_side, data, batch_size, cache, progress)
     if labels is None or not np.array_equal(labels, data.labels):
         raise ConfigError("The data come in another order than their labels: shuffle=False.")
     candidates = {name: values[:, columns] for name, (_, _, columns) in parts.items()}
+    if data.regression:
+        # The type is that of classes, as of `evaluate`: no type checker knows the kind of data.
+        numbers: Any = _probe_numbers(candidates, parts, labels.astype("float64"), names)
+        return numbers
     fit = choose(candidates, labels, len(names))
     features = candidates[fit.name]
     early = next(values for name, values in candidates.items() if name.endswith("/gap"))
@@ -247,6 +299,53 @@ def probe(
         if data.multi_label
         else None,
     )
+
+
+def _probe_numbers(
+    candidates: Mapping[str, np.ndarray],
+    parts: Mapping[str, tuple[int | None, str | None, slice]],
+    labels: np.ndarray,
+    names: tuple[str, ...],
+) -> NumbersProbe:
+    """Returns the fit of numbers `(images, outputs)`; all outputs count alike in the choice."""
+    mean, spread = labels.mean(axis=0), labels.std(axis=0)
+    if same := [name for name, value in zip(names, spread, strict=True) if not value]:
+        raise ConfigError(f"All images have the same number {shown(same[0])}: nothing to learn.")
+    fit = choose(candidates, (labels - mean) / spread, len(names))
+    return NumbersProbe(
+        *parts[fit.name][:2],
+        l2=fit.l2,
+        scores=score_numbers(fit.unseen * spread + mean, labels),
+        class_names=names,
+        kernel=fit.kernel * spread,
+        bias=fit.bias * spread + mean,
+        predictions=fit.probabilities * spread + mean,
+        tried=fit.errors,
+    )
+
+
+def _features_in_words(result: "Probe | NumbersProbe") -> str:
+    place = "the model's output"
+    if result.pooling is not None:
+        place = f"{_KINDS[result.pooling]} of block {result.block}"
+    return f"Features: {place}; l2={result.l2:g}."
+
+
+def _with_head(
+    result: "Probe | NumbersProbe", model: VisionTransformer, fields: dict[str, Any]
+) -> VisionTransformer:
+    """Returns the model up to the block of a probe, with its kernel and bias as the head."""
+    config, block, kernel = expect_model(model).config, result.block, result.kernel
+    width = config.hidden_size * (1 + (result.pooling == "token_and_mean"))
+    if block is None:
+        width = model.get_layer("pre_logits").output.shape[-1]
+    if width != len(kernel) or (block or 0) >= config.num_layers:
+        raise ConfigError(
+            f"The probe reads {len(kernel)} features of block {block}; this model has "
+            f"{config.num_layers} blocks and {width} such features. Give the model that was probed."
+        )
+    fields = {**_choose_fields(config, block, result.pooling), **fields}
+    return copy_with_head(model, kernel, result.bias, result.class_names, fields)
 
 
 def _kinds_of_features(

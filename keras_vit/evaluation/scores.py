@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit.data.inspection import mismatch_of_numbers
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.evaluation.batches import count_images
 from keras_vit.evaluation.many_labels import ManyLabels, bin_gaps, by_class
@@ -88,7 +89,8 @@ def evaluate(
     `class_accuracy` is the share of each class's images that reach the threshold, the recall.
 
     A model with `regression` predicts numbers: its labels are numbers `(batch, outputs)`, and its
-    scores a `NumbersEvaluation` with mean absolute error and R2.
+    scores a `NumbersEvaluation` with mean absolute error and R2. Where model and data have the same
+    names, in whatever order, the names match the numbers with the outputs.
 
     Args:
         model: a `VisionTransformer` with one prediction per image.
@@ -126,6 +128,8 @@ def evaluate(
         # The type of the result is that of classifiers: no type checker knows the kind of a model.
         numbers: Any = evaluate_numbers(model, data, batch_size, prepared, progress)
         return numbers
+    if getattr(data, "regression", False):
+        raise ConfigError(f"evaluate: {mismatch_of_numbers(of_model=False)}.")
     competing, places = match_columns(model, data, classes)
     real = _Scores(len(competing), calibration_bins)
     scores: Any = _Scores(len(competing), calibration_bins)

@@ -5,7 +5,8 @@ stands for a loss of probabilities; with logits the loss silently becomes NaN. A
 whether it returns logits, so its `compile` sets `from_logits` of such a loss, with a warning. The
 metrics of Keras that read probabilities, such as AUC, read those of the head.
 
-A model around it has a `compile` of its own, which does not know the head: `OuterLoss` warns.
+A model around it has a `compile` of its own, which does not know the head: `OuterLoss` warns of
+its losses and metrics of probabilities.
 """
 
 import contextlib
@@ -149,14 +150,8 @@ def _read_probabilities(metric: Any, by_class: bool) -> Any:
     A threshold of 0, or beyond 1, is meant for logits, as Keras says of `Precision`. A class of the
     user is never changed; it causes a warning if Keras's own code reads its predictions.
     """
-    standard: Any = metric
-    if isinstance(metric, (str, dict, type)):
-        with contextlib.suppress(ValueError):  # Keras refuses an unknown name in its own words
-            standard = keras.metrics.get(metric)
-    if isinstance(standard, Hashable) and standard in _FUNCTIONS:
-        standard = _FUNCTIONS[standard](name=_name(standard))
-    known: Any = tuple(_OF_PROBABILITIES)
-    if not isinstance(standard, known) or _is_for_logits(standard):
+    standard = _metric_of_probabilities(metric)
+    if standard is None:
         return metric
     name = metric if isinstance(metric, str) else standard.name
     classes = itertools.takewhile(lambda c: c not in _OF_PROBABILITIES, type(standard).__mro__)
@@ -172,6 +167,18 @@ def _read_probabilities(metric: Any, by_class: bool) -> Any:
     activation = _OF_PROBABILITIES[type(standard)] or ("sigmoid" if by_class else "softmax")
     # Keras numbers the names of its objects; that of a string is the string.
     return MetricOfLogits(standard, activation, name=name)
+
+
+def _metric_of_probabilities(metric: Any) -> Any:
+    """Returns the metric that a name, function or class stands for if it reads probabilities."""
+    standard: Any = metric
+    if isinstance(metric, (str, dict, type)):
+        with contextlib.suppress(ValueError):  # Keras refuses an unknown name in its own words
+            standard = keras.metrics.get(metric)
+    if isinstance(standard, Hashable) and standard in _FUNCTIONS:
+        standard = _FUNCTIONS[standard](name=_name(standard))
+    known: Any = tuple(_OF_PROBABILITIES)
+    return standard if isinstance(standard, known) and not _is_for_logits(standard) else None
 
 
 def _is_for_logits(metric: Any) -> bool:
@@ -222,13 +229,14 @@ class MetricOfLogits(keras.metrics.Metric):
 
 
 class OuterLoss:
-    """Warns once of a model around a `VisionTransformer` whose loss takes logits for probabilities.
+    """Warns once of a model around a `VisionTransformer` that takes its logits for probabilities.
 
-    `keras.Sequential([keras.layers.Rescaling(...), vit])` has a `compile` of its own. The warning
-    is true where that loss meets these logits: in a step of the model that trains. Keras tells a
-    layer nothing about the models around it, and its symbolic call of a functional model, which
-    comes before any loss is known, runs no method of ours. So the functions that called are
-    searched for that step. A model that adds layers behind the logits is left alone.
+    The loss of that model does it, or a metric. `keras.Sequential([keras.layers.Rescaling(...),
+    vit])` has a `compile` of its own. The warning is true where they meet these logits: in a step
+    of the model that trains. Keras tells a layer nothing about the models around it, and its
+    symbolic call of a functional model, which comes before any loss is known, runs no method of
+    ours. So the functions that called are searched for that step. A model that adds layers behind
+    the logits is left alone.
     """
 
     def __init__(self) -> None:
@@ -248,13 +256,22 @@ class OuterLoss:
         outer = None if frame is None else frame.f_locals.get("self")
         if outer is model or not isinstance(outer, keras.Model) or not _ends_in(outer, model):
             return
-        if any(_takes_probabilities(each) for each in _flat(outer.loss)):
+        wrong = [f"loss={_name(o)}" for o in _flat(outer.loss) if _takes_probabilities(o)]
+        # Keras holds the metrics of `compile` in one object. TensorFlow may compile its training
+        # step before they exist: the step of evaluation then sees them.
+        metrics = [own for each in outer.metrics for own in getattr(each, "metrics", [each])]
+        wrong += [
+            f"the metric {metric.name!r}"
+            for metric in metrics
+            if type(metric) in _OF_PROBABILITIES and not _is_for_logits(metric)
+        ]
+        if wrong:
             self._has_warned = True
             warn(
-                f"{model.name!r} returns logits, and {outer.name!r} around it has a loss of "
-                f"probabilities, loss={_name(_flat(outer.loss)[0])}: it becomes NaN or is wrong. "
+                f"{model.name!r} returns logits, and {outer.name!r} around it takes them for "
+                f"probabilities in {', '.join(wrong)}: a loss becomes NaN, or the value is wrong. "
                 'Build or load the model with classifier_activation="softmax" ("sigmoid" for one '
-                "class or many labels), or compile with a loss that has from_logits=True, such as "
+                "class or many labels), or compile with from_logits=True, as in "
                 "keras.losses.SparseCategoricalCrossentropy(from_logits=True)."
             )
 

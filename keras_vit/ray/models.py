@@ -13,7 +13,7 @@ import numpy as np
 from keras_vit.checkpoints.loading import load_to_answer
 from keras_vit.data.records import Encoded
 from keras_vit.errors import ConfigError
-from keras_vit.evaluation.extraction import OUTPUT_DTYPES, finite
+from keras_vit.evaluation.extraction import OUTPUT_DTYPES
 from keras_vit.images.class_names import top_labels
 from keras_vit.models.config import ImageSize
 from keras_vit.models.config.rules import COUNT
@@ -24,6 +24,12 @@ from keras_vit.ray.storage import is_address, pyarrow, read_bytes
 
 IMAGE_COLUMNS = ("image", "bytes", "path")
 """The columns that may hold images, as Ray's `read_images` and `read_binary_files` name them."""
+
+
+_NOT_FINITE = (
+    "The model's answer is NaN or infinity: a weight or pixel is not finite, or too large for the "
+    "dtype policy of the model or for output_dtype, such as float16."
+)
 
 
 class _PerImage:
@@ -70,8 +76,9 @@ class _PerImage:
                 or `"pandas"`.
 
         Returns:
-            A `pyarrow.Table`. An unreadable image has null as its answer and the reason in `error`;
-            the other images have null there. The column of the images is kept if it is `path`.
+            A `pyarrow.Table`. An image that is unreadable, or whose answer is not finite, has null
+            as its answer and the reason in `error`; the other images have null there. The column of
+            the images is kept if it is `path`.
 
         Raises:
             ConfigError: the rows have no column of images, or one named like an answer.
@@ -111,6 +118,7 @@ class _PerImage:
                 rows = self._compute(self.model.preprocessor.stack(results), self._batch_size)
                 for k, row in zip(places, rows, strict=True):
                     answers[k] = row
+                    errors[k] = _NOT_FINITE if row is None else None
         return answers, errors
 
     def _prepare(self, image: Any) -> np.ndarray | ConfigError:
@@ -131,7 +139,10 @@ class _PerImage:
         return pixels
 
     def _compute(self, images: np.ndarray, size: int) -> Sequence[Any]:
-        """Returns the answer to each prepared image; `size` images make a full step."""
+        """Returns the answer to each prepared image, None where the model's output is not finite.
+
+        `size` images make a full step.
+        """
         raise NotImplementedError
 
     def _columns(self, answers: Sequence[Any]) -> dict[str, Any]:
@@ -192,7 +203,9 @@ class Embed(_PerImage):
 
     def _compute(self, images: np.ndarray, size: int) -> Sequence[Any]:
         values = run(self.model, images, [self._stage], size)[self._stage]
-        return list(finite(values, self._output_dtype))
+        with np.errstate(over="ignore"):
+            values = values.astype(self._output_dtype, copy=False)
+        return [row if np.isfinite(row).all() else None for row in values]
 
     def _columns(self, answers: Sequence[Any]) -> dict[str, Any]:
         pa = pyarrow()
@@ -224,7 +237,10 @@ class Classify(_PerImage):
 
     def _compute(self, images: np.ndarray, size: int) -> Sequence[Any]:
         shares = self.model.probabilities(images, size, prepared=True)
-        return top_labels(shares, self.model.class_names, self._top, self.model.thresholds)
+        are_finite = np.isfinite(shares).all(axis=1).tolist()
+        shares = np.nan_to_num(shares)
+        labels = top_labels(shares, self.model.class_names, self._top, self.model.thresholds)
+        return [row if fine else None for row, fine in zip(labels, are_finite, strict=True)]
 
     def _columns(self, answers: Sequence[Any]) -> dict[str, Any]:
         pa = pyarrow()

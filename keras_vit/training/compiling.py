@@ -49,6 +49,11 @@ def _loss_and_metrics(recipe: Recipe, model: "VisionTransformer") -> dict[str, A
         raise ConfigError(
             "positive_weights are for many labels per image; build the model with thresholds=0.5."
         )
+    if model.config.regression and (one_hot or smoothing):
+        raise ConfigError(
+            "one_hot and label_smoothing are for classes; this model predicts numbers "
+            "(regression=True)."
+        )
     if not (one_hot or many) and (smoothing or is_sum):
         name = f"label_smoothing={smoothing}" if smoothing else "loss='sigmoid'"
         raise ConfigError(
@@ -57,11 +62,6 @@ def _loss_and_metrics(recipe: Recipe, model: "VisionTransformer") -> dict[str, A
         )
     judged: dict[str, Any] = {}
     if model.config.regression:
-        if one_hot:
-            raise ConfigError(
-                "one_hot and label_smoothing are for classes; this model predicts numbers "
-                "(regression=True)."
-            )
         judged["loss"] = keras.losses.MeanSquaredError()
         judged["weighted_metrics"] = [keras.metrics.MeanAbsoluteError("mean_absolute_error")]
     elif many:

@@ -71,6 +71,8 @@ def finetune(
         data: a folder with a folder of images per class, `"tfds:NAME"` or `"hf:OWNER/NAME"`; or
             an `ImageSource`, which says more about them. With many labels per image the best preset
             has a threshold for each class, by `choose_thresholds` on the validation images.
+            For numbers to predict a new head begins with their mean, and the best preset has the
+            lowest loss; numbers of a size near 1 are learnt best.
         path: folder for the results; new, except with `resume`.
         recipe: steps, optimizer, augmentation and seed; by default 500 updates of 64 images at
             a rate of 0.01. Without `steps_per_epoch` the steps are divided into equal epochs: at
@@ -117,10 +119,14 @@ def finetune(
         **recipe.data_args,
     )
     fields |= {"num_classes": images.num_classes, "class_names": images.class_names}
+    fields["regression"] = regression = images.regression
     if data.multi_label:
         fields.setdefault("thresholds", 0.5)
-    # The head stays if the data have exactly the classes of the preset.
-    keeps_head = found is not None and expand(description.class_names or ()) == images.class_names
+    if regression:
+        fields |= {"classifier_activation": None, "thresholds": None}
+    # The head stays if the data have exactly the classes, or the numbers, of the preset.
+    has_names = expand(description.class_names or ()) == images.class_names
+    keeps_head = found is not None and has_names and description.config.regression == regression
     keras.utils.set_random_seed(recipe.seed % 2**32)  # Keras takes no larger one
     if found is None:
         model = VisionTransformer(description.config, protocol=description.protocol, **fields)
@@ -128,6 +134,9 @@ def finetune(
         model = VisionTransformer.from_preset(found, **fields)
         if not keeps_head:
             zero_head(model)
+    if regression and not keeps_head:
+        for bias in (weight for weight in model.get_layer("head").weights if weight.name == "bias"):
+            bias.assign(images.labels.mean(axis=0))
     if learns is not None:
         learns(model)
     if progress:
@@ -172,20 +181,24 @@ def _show_plan(
     keeps_head: bool,
 ) -> None:
     """Prints data, model and settings of the training."""
-    size = model.config.image_size
-    counts = sorted(data.class_counts.values())
+    size, labels = model.config.image_size, "numbers" if data.regression else "classes"
     held_out = 0 if validation is None else validation.num_images
     learning = sum(math.prod(tuple(weight.shape)) for weight in model.trainable_weights)
     facts = {
         "model": f"{model.name}, {model.count_params():,} parameters, {learning:,} of them learn",
         "images": f"{data.num_images:,} to train on, {held_out:,} to validate",
-        "classes": f"{data.num_classes:,}, of {counts[0]:,} to {counts[-1]:,} images each",
+        labels: ", ".join(data.class_names) if data.regression else _counts_in_words(data),
         "pixels": "any size" if size is None else f"{size[0]} x {size[1]}",
         "steps": f"{recipe.steps:,} of {counted(recipe.batch_size, 'image')}; "
         f"batches in an epoch: {len(data):,}",
     }
     if data.unreadable:
         facts["left out"] = f"{counted(len(data.unreadable), 'image')} that cannot be read"
-    facts["head"] = "of the preset, which has these classes" if keeps_head else "new"
+    facts["head"] = f"of the preset, which has these {labels}" if keeps_head else "new"
     for name, fact in facts.items():
         print(f"{name:<12} {fact}")
+
+
+def _counts_in_words(data: ImageData) -> str:
+    counts = sorted(data.class_counts.values())
+    return f"{data.num_classes:,}, of {counts[0]:,} to {counts[-1]:,} images each"

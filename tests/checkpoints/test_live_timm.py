@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+from safetensors.numpy import load_file
 
 import keras_vit
 from keras_vit import checkpoints
@@ -15,12 +16,12 @@ from keras_vit.errors import CheckpointError
 from keras_vit.models.builders import list_variants, variant
 from tests.checkpoints.headers import Headers
 from tests.golden import FOLDER
-from tests.helpers import only_under
+from tests.helpers import assert_close, normal, only_under, to_numpy
 from tests.words import edit_json, raises
 
 # The goldens of timm are compared on every backend; here files and arguments are.
 only_under("torch")
-from tests.live import read_shapes, timm, torch  # noqa: E402
+from tests.live import random_transformers, read_shapes, timm, torch  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("offline", "blank_models")
 
@@ -119,3 +120,22 @@ def test_timm_runs_an_image_whose_last_pixels_fill_no_patch(tmp_path):
     checkpoints.save(checkpoints.load(tmp_path / "theirs"), tmp_path / "ours", "timm/eva")
     again = timm.create_model(f"local-dir:{tmp_path / 'ours'}", pretrained=True).eval()
     assert again(image).shape == (1, 3)
+
+
+@pytest.mark.parametrize("has_token", [True, False])
+def test_a_dinov2_is_written_for_timm_without_its_mask_token(has_token, tmp_path, caplog):
+    """timm has no place for it, and inference does not read it: a line of log says so."""
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1}
+    theirs = random_transformers("Dinov2Model", **sizes, image_size=28, patch_size=14)
+    theirs.save_pretrained(tmp_path / "own")
+    given = {} if has_token else {"mask_token": False}
+    again = checkpoints.load(tmp_path / "own", **given)
+    assert again.config.mask_token == has_token
+    with caplog.at_level("INFO", "keras_vit"):
+        checkpoints.save(again, tmp_path / "timm", family="timm")
+    assert ("no place for the mask token" in caplog.text) == has_token
+    images = normal(2, 28, 28, 3)
+    arrays = load_file(tmp_path / "timm" / "model.safetensors")
+    assert not any("mask" in name for name in arrays)
+    written = checkpoints.load(tmp_path / "timm")
+    assert_close(written(images), to_numpy(again(images)), 1e-6)

@@ -70,6 +70,24 @@ def test_folder_and_file_give_the_features_of_timm(name, tmp_path):
         assert model.preprocessor.protocol["mean"] == MEAN
 
 
+def test_the_activation_of_a_gated_mlp_that_is_assumed_is_logged(tmp_path, caplog):
+    """JSON cannot state the class; a word for it beats the assumption, and `numerics` both."""
+    written("H0-mini", tmp_path / "encoder")
+    with caplog.at_level("INFO", "keras_vit"):
+        assert checkpoints.load(tmp_path / "encoder").config.numerics.gate == "silu"
+    assert "activation is taken to be SiLU" in caplog.text
+    gelu = checkpoints.load(tmp_path / "encoder", numerics={"gate": "gelu"})
+    assert gelu.config.numerics.gate == "gelu"
+    caplog.clear()
+    path = tmp_path / "encoder" / "config.json"
+    content = json.loads(path.read_text())
+    content["model_args"]["act_layer"] = "silu"
+    path.write_text(json.dumps(content))
+    with caplog.at_level("INFO", "keras_vit"):
+        checkpoints.load(tmp_path / "encoder")
+    assert "SiLU" not in caplog.text
+
+
 def test_a_name_of_another_width_is_refused(tmp_path):
     """The number of heads belongs to the architecture's width, so that arrays cannot replace it."""
     written("UNI", tmp_path / "encoder")

@@ -26,3 +26,17 @@ def test_an_unknown_block_is_refused_by_its_number():
     """The message names the number of blocks."""
     with pytest.raises(ConfigError, match="there is no block 2; the model has 2"):
         attention_maps(random_tiny(num_layers=2), normal(1, 16, 16, 3), blocks=[2], prepared=True)
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "float16"])
+def test_attention_maps_are_finite_where_the_outputs_in_float16_are(policy):
+    """Products of query and key beyond 65,504 before the softmax; the rows still sum to one."""
+    model = random_tiny(num_layers=2, dtype=policy)
+    for weight in model.weights:
+        if weight.path.endswith("kernel") and ("query" in weight.path or "key" in weight.path):
+            weight.assign(weight * 100)
+    images = normal(2, 16, 16, 3)
+    assert np.isfinite(model.predict(images, verbose=0)).all()
+    for weights in attention_maps(model, images, prepared=True).values():
+        assert np.isfinite(weights).all()
+        np.testing.assert_allclose(weights.sum(-1), 1, atol=5e-3)

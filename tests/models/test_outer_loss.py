@@ -114,7 +114,54 @@ def test_a_call_a_prediction_and_a_training_of_its_own_do_not_warn():
     model = WRONG["sequential"]()
     model.compile("sgd", BY_NAME)
     with warnings.catch_warnings():
-        warnings.filterwarnings("error", ".*around it has a loss")
+        warnings.filterwarnings("error", ".*returns logits")
         model(IMAGES)
         model.predict(IMAGES, verbose=0)
         fit(tiny(), FROM_LOGITS)
+
+
+ONE_HOT = np.eye(5, dtype="float32")[LABELS]
+
+
+class OwnAUC(keras.metrics.AUC):
+    """A metric of the user, which may apply an activation itself."""
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        return super().update_state(y_true, keras.ops.sigmoid(y_pred), sample_weight)
+
+
+def fit_with_metrics(outer, metrics, labels=ONE_HOT, **options):
+    loss = keras.losses.BinaryCrossentropy(from_logits=True)
+    outer.compile("sgd", loss, metrics=metrics, **options)
+    outer.fit(IMAGES, labels, verbose=0, batch_size=4)
+    outer.evaluate(IMAGES, labels, verbose=0)
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [[keras.metrics.AUC()], ["auc"], {"vit": [keras.metrics.Precision()]}, [keras.metrics.Recall]],
+    ids=["object", "name", "dict", "class"],
+)
+def test_a_metric_of_probabilities_of_a_wrapper_causes_the_warning_too(metrics):
+    """Its value is wrong without a word otherwise; the loss here is one of logits."""
+    wanted = r"takes them for probabilities in the metric '\S+': .*classifier_activation"
+    with pytest.warns(UserWarning, match=wanted) as record:
+        fit_with_metrics(in_functional(tiny()), metrics)
+    assert sum("returns logits" in str(each.message) for each in record) == 1
+
+
+def test_weighted_metrics_and_the_accuracy_of_one_class_are_known():
+    with pytest.warns(UserWarning, match="probabilities in the metric 'auc"):
+        fit_with_metrics(in_functional(tiny()), None, weighted_metrics=[keras.metrics.AUC()])
+    with pytest.warns(UserWarning, match="probabilities in the metric 'accuracy'"):
+        fit_with_metrics(in_functional(tiny(num_classes=1)), ["accuracy"], ONE_HOT[:, :1])
+
+
+def test_metrics_of_logits_or_of_the_user_do_not_warn():
+    right = [keras.metrics.AUC(from_logits=True), keras.metrics.Precision(thresholds=0.0), OwnAUC()]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*returns logits")
+        fit_with_metrics(in_functional(tiny()), ["accuracy", *right])
+        fit_with_metrics(
+            in_functional(tiny(classifier_activation="sigmoid")), [keras.metrics.AUC()]
+        )

@@ -117,6 +117,41 @@ def test_pooling_and_types_of_features_are_those_of_the_function(tmp_path):
     assert Embed(tmp_path / "tokens", pooling="gap")({"image": IMAGES}).num_rows == 9
 
 
+def test_an_answer_that_is_not_finite_is_an_error_in_its_row(monkeypatch):
+    """As the server refuses it, for this image alone; also a number beyond float16."""
+    embed, classify = Embed("vit_digits", output_dtype="float16"), Classify("vit_digits")
+    clean = classify({"image": IMAGES[:3]})
+
+    def spoiled(value):
+        def change(function):
+            def changed(*arguments, **named):
+                output = function(*arguments, **named)
+                rows = output[embed._stage] if isinstance(output, dict) else output
+                rows[1, 0] = value
+                return output
+
+            return changed
+
+        return change
+
+    from keras_vit.ray import models
+
+    monkeypatch.setattr(models, "run", spoiled(1e6)(models.run))
+    monkeypatch.setattr(
+        classify.model, "probabilities", spoiled(np.nan)(classify.model.probabilities)
+    )
+    for table, column in (
+        (embed({"image": IMAGES[:3]}), "features"),
+        (classify({"image": IMAGES[:3]}), "labels"),
+    ):
+        first, second, third = table["error"].to_pylist()
+        assert first is None
+        assert third is None
+        assert second.startswith("The model's answer is NaN or infinity")
+        assert [row is None for row in table[column].to_pylist()] == [False, True, False]
+    assert table["labels"][2] == clean["labels"][2]
+
+
 @pytest.mark.parametrize(("resources", "threads"), [({"CPU": 3.0}, 3), ({"CPU": 0.5}, 1)])
 def test_as_many_threads_decode_as_ray_gave_processors(monkeypatch, resources, threads):
     """A part of a processor counts as one; an actor without processors takes the machine's."""

@@ -95,3 +95,26 @@ def test_the_extra_is_named_if_it_is_missing(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "fastapi_offline", None)
     assert main(["serve", "vit_digits"]) == 2
     assert "pip install 'keras-vit[serve]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--stage", "block_99"], "block_99"),
+        (["--stage", "pre_logits", "--pooling", "gap"], "has no --pooling 'gap'"),
+        (["--stage", ""], "stage"),
+    ],
+)
+def test_an_impossible_stage_is_refused_before_the_server_answers(
+    options, message, monkeypatch, capsys
+):
+    """At the start, not with the first request."""
+
+    def answers(*arguments):
+        raise AssertionError("the server began to answer")
+
+    monkeypatch.setattr("uvicorn.Server.run", answers)
+    assert main(["serve", "vit_digits", "--port", "0", *options]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert "Serving" not in captured.out

@@ -23,10 +23,16 @@ from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.timm import architectures, rows
 from keras_vit.checkpoints.dialects.torch_conventions import POSITIONS_OF_ANOTHER_GRID
 from keras_vit.models.config import Numerics, ViTConfig
+from keras_vit.support.text import log
 
 _MLPS = {"Mlp": "plain", "GluMlp": "gated", "SwiGLU": "gated"}
 _ACTIVATIONS = {"plain": "gelu", "gated": "silu"}
 """The usual activations, for files whose arrays alone tell the kind of MLP."""
+_SILU = (
+    "The arrays have a gated MLP, which model_args do not state: its activation is taken to be "
+    "SiLU, unless they state act_layer. numerics={'gate': 'gelu'} computes with GELU."
+)
+"""Message about models whose class of MLP, and of its activation, JSON cannot state."""
 _GELUS = {"gelu": "exact", "gelu_tanh": "tanh", "quick_gelu": "quick", None: "exact", "": "exact"}
 _POSITIONS = Codec(
     lambda position: "none" if position == "none" else "learn",
@@ -107,6 +113,8 @@ def shown_by_arrays(arrays: Json, content: Json) -> dict[str, Any]:
         is_packed = int(width * number(content, "mlp_ratio", 4.0)) != size
         layer = "Mlp" if kind == "plain" else "GluMlp" if is_packed else "SwiGLU"
         words |= {"mlp_layer": layer, "act_layer": _ACTIVATIONS[kind]}
+        if kind == "gated" and content.get("act_layer") != "silu":
+            log.info(_SILU)
     words["mlp_ratio"] = architectures.compute_ratio(size * (1 + (layer == "GluMlp")), width)
     return words
 

@@ -1,0 +1,220 @@
+"""Data whose labels are numbers (regression): a folder with a table, and arrays."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from keras_vit import Preprocessor
+from keras_vit.data import Augmentation, ImageSource, from_arrays, from_folder
+from keras_vit.errors import ConfigError
+from tests.helpers import tiny
+
+PLAIN = Preprocessor(16)
+AGES = {"a.png": 34.5, "b.png": 8, "more/c.png": -1e3, "d.png": 0.25}
+
+ONE = "path,age\na.png,34.5\nb.png,8\nmore/c.png,-1e3\nd.png,0.25\n"
+TWO = "path,age,height\na.png,34.5,1\nb.png,8,2\nmore/c.png,-1e3,3\nd.png,0.25,4\n"
+NAMED = json.dumps({path: {"height": k + 1, "age": v} for k, (path, v) in enumerate(AGES.items())})
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Four images, one of them in a folder of its own."""
+    root = tmp_path / "photos"
+    for k, path in enumerate(AGES):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((16, 16, 3), 40 * k, "uint8")).save(root / path)
+    return root
+
+
+def read(photos, text, preprocessor=PLAIN, **options):
+    name = "ages.json" if text[:1] == "{" else "ages.csv"
+    (photos / name).write_text(text)
+    return from_folder(photos, preprocessor, labels_file=name, regression=True, **options)
+
+
+def by_path(photos, data) -> dict[str, list[float]]:
+    """The numbers of every image, by its path in the folder."""
+    paths = [path.removeprefix(f"{photos}/") for path in data.paths]
+    return dict(zip(paths, data.labels.tolist(), strict=True))
+
+
+@pytest.mark.parametrize(
+    "text", [ONE, "\ufeff" + ONE, json.dumps(AGES)], ids=["csv", "bom", "json"]
+)
+def test_a_table_of_one_number_gives_a_column_of_float32(photos, text):
+    data = read(photos, text)
+    assert data.regression
+    assert not data.multi_label
+    assert not data.one_hot
+    assert by_path(photos, data) == {path: [age] for path, age in AGES.items()}
+    _, numbers = data[0]
+    assert (numbers.dtype, numbers.shape) == ("float32", (4, 1))
+    assert data.class_names == (("0",) if text[:1] == "{" else ("age",))
+
+
+@pytest.mark.parametrize("text", [TWO, NAMED], ids=["csv", "json"])
+def test_class_names_choose_the_numbers_and_their_order(photos, text):
+    expected = {path: [age, k + 1] for k, (path, age) in enumerate(AGES.items())}
+    names = ["age", "height"]
+    assert by_path(photos, read(photos, text, class_names=names)) == expected
+    heights = read(photos, text, class_names=["height"])
+    assert heights.class_names == ("height",)
+    assert by_path(photos, heights) == {path: row[1:] for path, row in expected.items()}
+
+
+def test_class_names_name_a_number_of_json(photos):
+    assert read(photos, json.dumps(AGES), class_names=["age"]).class_names == ("age",)
+
+
+def test_a_model_of_numbers_chooses_its_columns(photos):
+    model = tiny(num_classes=2, class_names=("height", "age"), regression=True)
+    assert read(photos, TWO, model).class_names == model.class_names
+    assert read(photos, TWO).class_names == ("age", "height")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (ONE.replace("8\n", "old\n"), r"ages.csv, line 3: b.png has 'old' for age, expected a fin"),
+        (ONE.replace(",8\n", ",\n"), r"ages.csv, line 3: b.png has '' for age"),
+        (ONE.replace(",8\n", ",nan\n"), r"ages.csv, line 3: b.png has 'nan' for age"),
+        (ONE.replace(",8\n", ",1e99\n"), r"ages.csv, line 3: b.png has '1e99' for age"),
+        (ONE.replace(",8\n", ',"8,5"\n'), r"ages.csv, line 3: b.png has '8,5' for age"),
+        (TWO.replace("8,2", "8,inf"), r"ages.csv, line 3: b.png has 'inf' for height"),
+        ('{"a.png": Infinity}', "ages.json: a.png has inf for 0"),
+        ('{"a.png": true}', "ages.json: a.png has True for 0"),
+        ('{"a.png": [[1]]}', r"ages.json: a.png has \[\[1\]\] for 0"),
+        ('{"a.png": 1, "b.png": {"x": 2}}', "b.png has numbers for x; expected 0, and the same"),
+        ('{"a.png": {}}', "expected numbers|not in the table"),
+        ("{}", "expected a row per image, found none"),
+        ("path,age\n", "expected a row per image, found none"),
+        (ONE + "a.png,3\n", "a.png has a second row"),
+        (ONE + "a.png,3,4\n", "a.png has 3 columns, expected one row of 2"),
+        (ONE + "e.png,3\n", "1 of 5 images are not in .*photos: e.png"),
+        (ONE.replace("b.png,8\n", ""), "1 of the 4 images .* not in the table: b.png"),
+        ("a.png,34.5\n", "the first line is 'a.png,34.5', expected the names"),
+        ('["a.png"]', "cannot be read|expected"),
+    ],
+)
+def test_numbers_that_cannot_be_read_are_refused_with_file_line_and_value(photos, text, message):
+    with pytest.raises(ConfigError, match=message):
+        read(photos, text)
+
+
+def test_an_unknown_column_is_refused_with_those_of_the_table(photos):
+    with pytest.raises(ConfigError, match="numbers for age, height; expected weight"):
+        read(photos, TWO, class_names=["weight"])
+
+
+def test_numbers_need_a_table_of_a_folder_and_exclude_many_labels(photos):
+    with pytest.raises(ConfigError, match="regression=True needs a table, labels_file="):
+        from_folder(photos, PLAIN, regression=True)
+    with pytest.raises(ConfigError, match="exclude each other"):
+        read(photos, ONE, multi_label=True)
+    with pytest.raises(ConfigError, match="is for a folder, or for from_arrays"):
+        ImageSource("tfds:mnist", regression=True).read(PLAIN)
+
+
+@pytest.mark.parametrize("text", [TWO, json.dumps(AGES)])
+def test_numbers_without_the_word_for_them_are_refused_with_the_word(photos, text):
+    name = "ages.json" if text[:1] == "{" else "ages.csv"
+    (photos / name).write_text(text)
+    with pytest.raises(ConfigError, match="For numbers to predict give regression=True"):
+        from_folder(photos, PLAIN, labels_file=name, multi_label=True)
+
+
+def test_many_decimals_as_classes_cause_a_warning(tmp_path):
+    """Each decimal is a class then, as before; whole numbers and words are classes in silence."""
+    for k in range(12):
+        Image.new("RGB", (16, 16)).save(tmp_path / f"{k}.png")
+
+    def count_classes(label):
+        rows = "".join(f"{k}.png,{label(k)}\n" for k in range(12))
+        (tmp_path / "ages.csv").write_text(f"path,age\n{rows}")
+        return from_folder(tmp_path, PLAIN, labels_file="ages.csv").num_classes
+
+    with pytest.warns(UserWarning, match=r"the 12 classes are decimals.*regression=True"):
+        assert count_classes(lambda k: k + 0.5) == 12
+    assert count_classes(lambda k: k) == 12
+    assert count_classes(lambda k: f"{k}.5cm") == 12
+
+
+def test_hold_out_divides_images_with_numbers_at_random(photos):
+    data = from_arrays(np.zeros((20, 16, 16, 3), "uint8"), np.arange(20), PLAIN, regression=True)
+    train, held_out = data.hold_out(0.25)
+    assert (train.num_images, held_out.num_images) == (15, 5)
+    assert held_out.regression
+    both = np.concatenate([train.labels, held_out.labels])
+    assert sorted(both[:, 0].tolist()) == list(range(20))
+    (photos / "ages.csv").write_text(TWO)
+    source = ImageSource(photos, labels_file="ages.csv", regression=True)
+    train, held_out = source.read_with_validation(PLAIN, photos)
+    np.testing.assert_array_equal(train.labels, held_out.labels)
+
+
+def test_what_is_for_classes_is_refused_for_numbers(photos):
+    data = read(photos, ONE)
+    for name in ("class_counts", "class_weight", "positive_weights"):
+        with pytest.raises(ConfigError, match="numbers, which have no class to count"):
+            getattr(data, name)
+    with pytest.raises(ConfigError, match="one_hot=True is for classes"):
+        read(photos, ONE, one_hot=True)
+
+
+@pytest.mark.parametrize("kind", ["mixup", "cutmix"])
+def test_numbers_are_mixed_as_the_images_are(photos, kind):
+    """Every image is of one value, and its number is that value."""
+    pixels = np.arange(8, dtype="uint8")[:, None, None, None] * np.full((16, 16, 3), 30, "uint8")
+    numbers = np.arange(8) * 30
+    changes = Augmentation(crop=None, flip=False, **{kind: 1.0})
+    data = from_arrays(pixels, numbers, PLAIN, 8, augmentation=changes, regression=True)
+    assert not data.one_hot
+    images, mixed = data[0]
+    assert mixed.shape == (8, 1)
+    assert not set(mixed[:, 0].tolist()) <= set(numbers.tolist())
+    means = (images.mean(axis=(1, 2, 3)) + 1) * 127.5
+    np.testing.assert_allclose(mixed[:, 0], means, atol=0.5)
+
+
+def test_unreadable_images_with_numbers_are_left_out(photos):
+    (photos / "b.png").write_bytes(b"no image")
+    with pytest.warns(UserWarning, match="Left out"):
+        data = read(photos, ONE, on_error="skip")
+    assert [row[0] for row in data.labels.tolist()] == [34.5, 0.25, -1000]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        (np.array([1.0, np.nan]), "image 1 has nan for 0, expected a finite number"),
+        (np.array(["1", "x"]), "labels are .* expected numbers"),
+        (np.zeros((2, 3)), r"expected numbers \(2, 2\)"),
+    ],
+)
+def test_arrays_that_are_not_finite_numbers_are_refused(numbers, message):
+    names = ["age", "height"] if numbers.ndim == 2 else None
+    with pytest.raises(ConfigError, match=message):
+        from_arrays(
+            np.zeros((2, 16, 16, 3), "uint8"), numbers, PLAIN, class_names=names, regression=True
+        )
+
+
+def test_models_and_data_of_different_kinds_are_refused_with_the_fix():
+    pixels = np.zeros((2, 16, 16, 3), "uint8")
+    of_classes, of_numbers = tiny(num_classes=2), tiny(num_classes=1, regression=True)
+    with pytest.raises(
+        ConfigError, match="predicts classes, the data have numbers.*with regression=True"
+    ):
+        from_arrays(pixels, [0.5, 1.5], of_classes, regression=True)
+    with pytest.raises(
+        ConfigError, match="predicts numbers, the data have classes.*with regression=True"
+    ):
+        from_arrays(pixels, [0, 1], of_numbers)
+    with pytest.raises(ConfigError, match="For numbers to predict give regression=True"):
+        from_arrays(pixels, [0.5, 1.5], of_numbers)
+    with pytest.raises(ConfigError, match="model has 1 numbers, the data 2"):
+        from_arrays(pixels, np.eye(2), of_numbers, regression=True, class_names=["a", "b"])
+    assert from_arrays(pixels, [0.5, 1.5], of_numbers, regression=True).regression

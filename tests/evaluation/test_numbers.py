@@ -1,0 +1,129 @@
+"""Scores and probes of numbers (regression)."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+from sklearn.metrics import mean_absolute_error, r2_score
+from sklearn.model_selection import LeaveOneOut, cross_val_predict
+
+from keras_vit import VisionTransformer, evaluate, probe
+from keras_vit.data import from_arrays
+from keras_vit.errors import ConfigError
+from keras_vit.evaluation import NumbersProbe, features
+from keras_vit.evaluation.leave_one_out import choose
+from tests.helpers import assert_close, random_tiny, to_numpy
+
+NAMES = ("brightness", "height")
+
+
+def arrays(count=24, seed=0):
+    """Noisy grey images, and two numbers of each: a brightness, and one of another size."""
+    rng = np.random.default_rng(seed)
+    level = rng.uniform(40, 200, count)
+    pixels = level[:, None, None, None] + 10 * rng.standard_normal((count, 16, 16, 3))
+    numbers = np.stack([level, 0.001 * level + 0.002 * rng.standard_normal(count)], axis=1)
+    return np.clip(pixels, 0, 255).astype("uint8"), numbers
+
+
+def read_data(model, order=(0, 1), **options):
+    pixels, numbers = arrays()
+    names = [NAMES[k] for k in order]
+    return from_arrays(
+        pixels, numbers[:, order], model, 8, class_names=names, regression=True, **options
+    )
+
+
+def make_model(**fields):
+    return random_tiny(num_classes=2, class_names=NAMES, regression=True, **fields)
+
+
+def test_the_scores_of_numbers_are_those_of_scikit_learn():
+    """Names in another order are matched with the outputs."""
+    model = make_model()
+    data = read_data(model)
+    scores = evaluate(model, data)
+    images, wanted = (np.concatenate([data[k][part] for k in range(3)]) for part in range(2))
+    predicted = to_numpy(model(images))
+    assert scores.count == 24
+    assert scores.mean_absolute_error == pytest.approx(
+        mean_absolute_error(wanted, predicted), rel=1e-5
+    )
+    np.testing.assert_allclose(
+        scores.output_r2, r2_score(wanted, predicted, multioutput="raw_values"), rtol=1e-4
+    )
+    swapped = evaluate(model, read_data(model.preprocessor, order=(1, 0)))
+    np.testing.assert_allclose(swapped.output_r2, scores.output_r2, rtol=1e-6)
+
+
+def test_a_classifier_is_not_evaluated_on_numbers_nor_the_reverse():
+    pixels, numbers = arrays()
+    classifier = random_tiny(num_classes=2)
+    with pytest.raises(ConfigError, match="predicts classes, the data have numbers"):
+        evaluate(classifier, read_data(classifier.preprocessor))
+    with pytest.raises(ConfigError, match="data have classes.*regression=True"):
+        evaluate(
+            make_model(),
+            from_arrays(pixels, (numbers[:, 0] > 99).astype(int), classifier.preprocessor),
+        )
+
+
+def test_features_of_data_with_numbers_have_the_numbers_as_labels(tmp_path):
+    model = make_model()
+    data = read_data(model)
+    found = features(model, data, cache=tmp_path)
+    np.testing.assert_array_equal(found.labels, data.labels)
+    again = features(model, data, cache=tmp_path)
+    np.testing.assert_array_equal(again.labels, data.labels)
+
+
+@pytest.mark.parametrize("width", [6, 60])
+def test_the_error_without_each_image_is_that_of_ridge_regression(width):
+    """In agreement with a fit per image of scikit-learn, for few and for many features."""
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((30, width))
+    targets = values[:, :2] + 0.5 * rng.standard_normal((30, 2))
+    targets = (targets - targets.mean(axis=0)) / targets.std(axis=0)
+    fit = choose({"values": values}, targets, 2)
+    white = (values - values.mean(axis=0)) / (values.std(axis=0) + 1e-5)
+    expected = cross_val_predict(Ridge(fit.l2), white, targets, cv=LeaveOneOut())
+    np.testing.assert_allclose(fit.probabilities, expected, atol=1e-8)
+    assert fit.errors[fit.name, fit.l2] == pytest.approx(((expected - targets) ** 2).mean())
+    np.testing.assert_allclose(
+        values @ fit.kernel + fit.bias, Ridge(fit.l2).fit(white, targets).predict(white), atol=1e-8
+    )
+
+
+def test_a_probe_of_numbers_becomes_a_model_that_predicts_them(tmp_path):
+    """Each output has its own size, and counts alike in the choice."""
+    model = random_tiny(num_layers=2, num_classes=0)
+    data = read_data(model.preprocessor)
+    result = probe(model, data)
+    assert isinstance(result, NumbersProbe)
+    assert result.scores.output_r2[0] > 0.9
+    assert result.scores.output_mean_absolute_error[1] < 0.02
+    assert min(result.tried.values()) < 0.2
+    assert "brightness: mean absolute error" in " ".join(result.summary())
+    assert json.loads(json.dumps(result.to_dict()))["class_names"] == list(NAMES)
+
+    result.build_model(model).save_to_preset(tmp_path / "preset")
+    saved = VisionTransformer.from_preset(tmp_path / "preset")
+    assert (saved.config.regression, saved.class_names) == (True, NAMES)
+    fitted = evaluate(saved, data)
+    assert fitted.r2 >= result.scores.r2
+    pixels, _ = arrays()
+    stage, pooling = f"block_{result.block}/norm", result.pooling
+    if result.block is None:
+        stage, pooling = "pre_logits", None
+    values = features(model, pixels, stage, pooling=pooling).values
+    expected = (values @ result.kernel + result.bias).astype("float32")
+    assert_close(saved(saved.preprocessor(pixels)), expected, 1e-4)
+
+
+def test_a_number_that_is_the_same_for_all_images_is_refused_by_name():
+    pixels, _ = arrays()
+    model = random_tiny(num_classes=0)
+    data = from_arrays(pixels, np.full(24, 3.5), model, 8, class_names=["age"], regression=True)
+    with pytest.raises(ConfigError, match="All images have the same number 'age'"):
+        probe(model, data)
