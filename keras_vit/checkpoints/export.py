@@ -12,6 +12,7 @@ import numpy as np
 
 from keras_vit.checkpoints.containers import h5_written_beside, write_npz, write_safetensors
 from keras_vit.checkpoints.dialects import Dialect
+from keras_vit.checkpoints.dialects.base import find_met
 from keras_vit.checkpoints.translate import Move, plan
 from keras_vit.errors import CheckpointError
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
@@ -95,7 +96,7 @@ def _choose(
             held = config if has_place else config.replace(mask_token=False)
             try:
                 moves = plan(held, dialect, dialect.prefix_for(held))
-                _check_expressible(held, dialect, forgiving)
+                check_expressible(held, dialect, forgiving)
                 if held.mask_token != config.mask_token:
                     lost = "has no place for the mask token, which inference does not read"
                     log.info("%s %s: it is left out.", dialect.library, lost)
@@ -171,9 +172,18 @@ def _write_h5(path: Path, named: Iterable[tuple[str, np.ndarray]]) -> None:
                 dataset.attrs["dtype"] = "bfloat16"  # as Keras marks it; HDF5 has no such type
 
 
-def _check_expressible(config: ViTConfig, dialect: Dialect, lossy: bool) -> None:
-    impossible = [reason for reason, beyond in dialect.refusals.items() if beyond(config)]
-    reasons = [reason for reason, beyond in dialect.limits.items() if beyond(config)]
+def check_expressible(config: ViTConfig, dialect: Dialect, lossy: bool = False) -> None:
+    """Refuses a model that no file of the dialect can hold, or that its library lacks.
+
+    Args:
+        config: configuration of the model.
+        dialect: the family to write.
+        lossy: whether the library may compute the model differently.
+
+    Raises:
+        CheckpointError: the message names what the library cannot express.
+    """
+    impossible, reasons = find_met(dialect.refusals, config), find_met(dialect.limits, config)
     if dialect.numerics is not None:
         computed = dialect.numerics.to_dict()
         reasons += [

@@ -83,19 +83,19 @@ def _pooling(paths: Collection[str], is_twice_as_wide: bool) -> dict[str, Any]:
 def _parts(paths: Collection[str]) -> dict[str, Any]:
     """Returns the fields that the presence or absence of weights shows.
 
-    The conditions of a weight (`Word.held_by`) hold if a file has it. A field without any weight
+    The terms of a weight (`Word.held_by`) hold if a file has it. A field without any weight
     in the file has its value for a model without them.
     """
     shown: dict[str, Any] = {}
     values: dict[str, set[str | None]] = {}
     for word in LEXICON:
-        for condition in word.conditions:
-            name, _, part = condition.field.partition(".")
-            if name not in _FIELDS or name == "pooling" or condition.is_met_by_others:
+        for term in word.terms:
+            name, _, part = term.field.partition(".")
+            if name not in _FIELDS or name == "pooling" or term.is_met_by_others:
                 continue
-            values.setdefault(name, set()).add(condition.value)
+            values.setdefault(name, set()).add(term.value)
             if word.path in paths:
-                shown[name] = {part: condition.value} if part else condition.value
+                shown[name] = {part: term.value} if part else term.value
     fields: dict[str, Any] = {}
     for name, own in values.items():
         if name not in shown:
@@ -163,8 +163,7 @@ def with_grid(
     if image_size is not None:
         grid = fields.get("position_grid")
         sized = base.replace(image_size=image_size, position_grid=grid, crop_remainder=True)
-        divides = sized.image_size is None or not any(sized.compute_remainder(sized.image_size))
-        return sized.replace(crop_remainder=not divides), ()
+        return sized.replace(crop_remainder=sized.drops_pixels), ()
     if num_positions is None:
         return base, ()
     alternatives = [base]

@@ -1,5 +1,7 @@
 """The models that a dialect can hold: the fields that differ from the paper's, and its refusals."""
 
+from keras_vit.checkpoints.dialects.base import find_met
+
 _TOWER = {"num_classes": 0, "resnet": None}
 _CLIP = {**_TOWER, "pooling": "token", "pre_norm": True, "patch_bias": False}
 _DINOV2 = {
@@ -128,6 +130,6 @@ HOMES = {
 """Fields that the tests of the laws give a model before they write it in a dialect."""
 
 
-def beyond_library(dialect):
-    """The conditions of the models that the dialect or its library cannot express."""
-    return (*dialect.refusals.values(), *dialect.limits.values())
+def beyond_library(dialect, config) -> list[str]:
+    """What the dialect or its library cannot express of a model, in words."""
+    return find_met(dialect.refusals, config) + find_met(dialect.limits, config)

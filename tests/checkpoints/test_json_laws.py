@@ -148,8 +148,9 @@ def draw_models(dialect) -> list[Facts]:
             config = ViTConfig(**{**SIZES, **home, **fields, "numerics": {**numerics, **own}})
         except ConfigError:  # a difference that a model of this family cannot have
             continue
-        beyond = any(cannot(config) for cannot in beyond_library(dialect))
-        if not beyond and all(itertools.starmap(dialect.can_compute, own.items())):
+        if not beyond_library(dialect, config) and all(
+            itertools.starmap(dialect.can_compute, own.items())
+        ):
             found.append(Facts(config, LABELS if config.num_classes == 3 else None))
     return found
 

@@ -76,9 +76,9 @@ def expressible(config: ViTConfig, dialect) -> ViTConfig:
         config = config.replace(**{"class_token": None, "representation_size": None, **home})
     for concession in ({}, *CONCESSIONS):
         config = config.replace(**{**concession, **home})
-        beyond = any(is_beyond(config) for is_beyond in beyond_library(dialect))
+        beyond = bool(beyond_library(dialect, config))
         if not (dialect.json or dialect.crops):  # the caller gives an image size
-            beyond |= any(config.compute_remainder(config.image_size))
+            beyond |= config.drops_pixels
         if not beyond and all(
             dialect.names_for(weight.word.path, config, weight.binding)
             for weight in lexicon.weights(config)

@@ -12,12 +12,12 @@ from keras_vit.checkpoints.dialects.json_fields import (
     Facts,
     Json,
     JsonTable,
-    always,
     merge,
 )
-from keras_vit.errors import ConfigError, shown
+from keras_vit.errors import shown
 from keras_vit.images.protocols import ProtocolSpec, complete
 from keras_vit.models.config import SWITCHES, Numerics, ViTConfig
+from keras_vit.models.weights.conditions import parse, state_others
 from keras_vit.models.weights.lexicon import LEXICON, Word
 from keras_vit.support.text import log
 
@@ -31,8 +31,9 @@ class StoredAs:
         axes: axes of the array; a placeholder in only one of path and name is an axis of
             the other. None: the axes of the lexicon.
         also: other axes that an array in a file may have.
-        when: condition on the configuration, for a weight with several names: the models whose
-            files have this name. The first name that applies is written; any name is read.
+        when: condition (`keras_vit.models.weights.conditions`), for a weight with several names:
+            the models whose files have this name. The first name that applies is written; any name
+            is read.
         implies: fields of `ViTConfig` that follow from this name in a file; fields of
             `Numerics` are under `"numerics"`.
         outside: whether this name lacks the dialect's prefix.
@@ -45,11 +46,14 @@ class StoredAs:
     name: str
     axes: str | None = None
     also: tuple[str, ...] = ()
-    when: Callable[[ViTConfig], bool] = always
+    when: str = ""
     implies: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     outside: bool = False
     only: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     parted: str | None = None
+
+    def __post_init__(self) -> None:
+        parse(self.when)
 
     def holds(self, binding: Mapping[str, str]) -> bool:
         """Whether this name serves the weight with these values of the placeholders."""
@@ -59,8 +63,18 @@ class StoredAs:
 Names = tuple[StoredAs, ...]
 """All names of one weight; the first whose condition a model meets is written."""
 
-Limits = Mapping[str, Callable[[ViTConfig], bool]]
-"""Description of models that a library lacks -> the condition on their configuration."""
+Limits = Mapping[str, str | Callable[[ViTConfig], bool]]
+"""Description of models that a library lacks -> the condition on their configuration, in the
+language of `keras_vit.models.weights.conditions`; a function where the rule needs arithmetic."""
+
+
+def find_met(limits: Limits, config: ViTConfig) -> list[str]:
+    """Returns the descriptions of the limits that a model meets."""
+    return [
+        words
+        for words, rule in limits.items()
+        if (parse(rule).holds(config) if isinstance(rule, str) else rule(config))
+    ]
 
 
 def one_of_several(field: str, *values: str) -> Limits:
@@ -69,16 +83,18 @@ def one_of_several(field: str, *values: str) -> Limits:
     A single value is one of the `fields` of the dialect, which state their limit themselves.
     """
     words = " or ".join(map(repr, values))
-    limit: Limits = {f"{field} other than {words}": lambda c: getattr(c, field) not in values}
+    limit = {f"{field} other than {words}": state_others(field, *values)}
     return limit if len(values) > 1 else {}
 
 
-def _differs(field: str, value: Any, config: ViTConfig) -> bool:
-    """Whether a model is another one than with this value of a field."""
-    try:
-        return config.replace(**{field: value}) != config
-    except ConfigError:
-        return True
+_WITHOUT = {
+    ("class_token", True): "has_class_token!",
+    ("position_before_registers", True): (
+        "position_before_registers! num_registers position=learned position_before_class!"
+    ),
+}
+"""Field and value -> the models without that value, where `ViTConfig` keeps another one if both
+have the same effect."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -259,6 +275,11 @@ class Dialect:
     crops: bool = True
     metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for rule in (*self.impossible.values(), *self.limits.values()):
+            if isinstance(rule, str):
+                parse(rule)
+
     @property
     def conventions(self) -> dict[str, Any]:
         """Fields of every file: `fields`, and the plain values of the switches that it lacks."""
@@ -270,16 +291,17 @@ class Dialect:
     def refusals(self) -> Limits:
         """Models that no file can hold."""
         if self.only_read:
-            return {self.only_read: always}
+            return {self.only_read: ""}
         lacking = [switch for name, switch in SWITCHES.items() if name not in self.parts]
         return {
             **{
-                f"{field} other than {value!r}": functools.partial(_differs, field, value)
+                f"{field} other than {value!r}": _WITHOUT.get((field, value))
+                or state_others(field, value)
                 for field, value in self.fields.items()
                 if field not in self._stated_fields
             },
             **self.impossible,
-            **{switch.words: switch.is_used for switch in lacking},
+            **{switch.words: state_others(switch.field, *switch.plain) for switch in lacking},
         }
 
     @property
@@ -315,7 +337,9 @@ class Dialect:
     ) -> Names:
         """Returns the names of a weight in files of a model; the first is the one to write."""
         names = self.all_names(path)
-        return tuple(stored for stored in names if stored.when(config) and stored.holds(binding))
+        return tuple(
+            stored for stored in names if parse(stored.when).holds(config) and stored.holds(binding)
+        )
 
     def reason_for(self, word: Word) -> str:
         """Returns why files of the dialect have no such weight; "" if nothing states it."""

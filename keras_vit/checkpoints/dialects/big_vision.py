@@ -74,8 +74,8 @@ big_vision = Dialect(
     images=PreparationWords(default=lambda config: "big_vision"),
     impossible={
         **UNREAD_CLASS_TOKEN,
-        "a class token with a position, beside a grid that is not square": lambda c: (
-            c.position == "learned" and c.has_class_position and len({*c.source_grid}) > 1
+        "a class token with a position, beside a grid that is not square": (
+            "position=learned has_class_position source_grid!=square"
         ),
     },
     limits={

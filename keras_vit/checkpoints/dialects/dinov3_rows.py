@@ -82,9 +82,9 @@ def dinov3_rows(
 
 
 OWN_ROPE: Limits = {
-    "rope=None": lambda c: c.rope is None,
-    "a rope of another form than 'dinov3'": lambda c: (
-        c.rope is not None and c.rope != Rope(form="dinov3", theta=c.rope.theta)
+    "rope=None": "rope!",
+    "a rope of another form than 'dinov3'": (
+        "rope rope.form!=dinov3 or rope.offset or rope.reference_grid or rope.indexing=xy"
     ),
 }
 """Refusals of models whose positions DINOv3 cannot express."""

@@ -31,9 +31,7 @@ def _words(submodules: str, norm_axes: tuple[str, str]) -> dict[str, Names]:
 
 
 UNREAD_CLASS_TOKEN: Limits = {
-    "a class token that the head does not read": lambda c: (
-        c.has_class_token and "token" not in c.pooling
-    )
+    "a class token that the head does not read": "has_class_token pooling=gap|map|unpooled"
 }
 """A limit of the official code and of big_vision."""
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from keras_vit.errors import listed, shown
 from keras_vit.models.config import ViTConfig
+from keras_vit.models.weights.conditions import parse
 
 ClassNames = str | tuple[str, ...] | None
 Json = Mapping[str, Any]
@@ -22,11 +23,6 @@ LEFT_OUT: Any = object()
 """A default: if the key is absent, the row states no field."""
 REQUIRED: Any = object()
 """A default: the library always writes the key, so that its absence is an error."""
-
-
-def always(config: ViTConfig) -> bool:
-    """Returns True: the condition of a row that applies to every model."""
-    return True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -273,7 +269,7 @@ class JsonTable:
         shown: takes the fields that the arrays show, and the values so far; returns the library's
             values for keys that the object lacks, which count more than the assumed ones.
         beside: takes all files and returns keys of another object that the rows also read.
-        when: the models for which the object is written.
+        when: condition of the models for which the object is written.
         is_read: False for an object that repeats another one and is only written.
         is_written: False for an object that is only read.
     """
@@ -284,9 +280,12 @@ class JsonTable:
     assumed: Callable[[Json], Json] = lambda content: {}
     shown: Callable[[Json, Json], Json] = lambda arrays, content: {}
     beside: Callable[[Json], Json] = lambda files: {}
-    when: Callable[[ViTConfig], bool] = always
+    when: str = ""
     is_read: bool = True
     is_written: bool = True
+
+    def __post_init__(self) -> None:
+        parse(self.when)
 
     def read_from(self, files: Json, arrays: Json) -> dict[str, Any]:
         """Returns the fields that the files state. Raises `ValueError`, naming file and key.
@@ -316,7 +315,7 @@ class JsonTable:
 
     def write_for(self, facts: Facts) -> dict[str, Any]:
         """Returns this table's part of the file's contents, as `{file: contents}`."""
-        if not self.is_written or not self.when(facts.config):
+        if not self.is_written or not parse(self.when).holds(facts.config):
             return {}
         content: Any = {}
         for row in self.rows:

@@ -3,7 +3,7 @@
 A section such as `"transformers/vit"` maps a layer of the lexicon (`block_{l}/mlp_norm`), or one
 weight (`class_token/token`), to the name in the library's files. `name : axes` adds the axes of
 an array; an object has the fields of `StoredAs`. A list states several names: the first whose
-condition `when` (in the lexicon's form, `mlp=plain`) a model meets is written, and all are read.
+condition `when` a model meets is written, and all are read.
 """
 
 import dataclasses
@@ -79,8 +79,7 @@ def _stored(word: Word, entry: str | Section) -> StoredAs:
     """Returns the name and axes of a weight from an entry of `names.json`."""
     fields = {"name": entry} if isinstance(entry, str) else dict(entry)
     name, _, axes = fields.pop("name").partition(" : ")
-    meets = Word(word.path, word.axes, fields.pop("when", "")).is_held_by
-    return StoredAs(name, **{"axes": axes or None, **fields}, when=meets)
+    return StoredAs(name, **{"axes": axes or None, **fields})
 
 
 FLAX = Layout({"kernel": "/kernel", "gamma": "/scale", "beta": "/bias", "bias": "/bias"})

@@ -24,8 +24,8 @@ def stored_image_size(config: ViTConfig) -> tuple[int, int]:
 
 
 POSITIONS_OF_ANOTHER_GRID = {
-    "positions stored for another grid than that of image_size": lambda config: (
-        not config.native_aspect and config.grid not in (None, config.source_grid)
+    "positions stored for another grid than that of image_size": (
+        "native_aspect! grid grid!=source_grid"
     )
 }
 """A limit of timm and transformers, which resize positions on loading and not per call.

@@ -45,9 +45,9 @@ torchvision = Dialect(
         "qkv_bias": True,
     },
     impossible={
-        "patches that are not square": lambda c: len({*c.patch_size}) > 1,
-        "a grid that is not square": lambda c: len({*c.source_grid}) > 1,
-        "num_classes=0": lambda c: c.num_classes == 0,
+        "patches that are not square": "patch_size!=square",
+        "a grid that is not square": "source_grid!=square",
+        "num_classes=0": "num_classes!",
         **POSITIONS_OF_ANOTHER_GRID,
     },
     crops=False,

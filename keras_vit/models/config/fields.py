@@ -19,7 +19,7 @@ from keras_vit.models.config.rules import (
     Values,
 )
 
-_VALUES_OF_TYPES: dict[Any, Values] = {
+VALUES_OF_TYPES: dict[Any, Values] = {
     bool: BOOL,
     int: POSITIVE,
     float: NUMBER,
@@ -61,10 +61,6 @@ class Switch:
     field: str
     words: str
     plain: tuple[Any, ...]
-
-    def is_used(self, config: Any) -> bool:
-        """Whether a model of this configuration has the part that the field switches on."""
-        return getattr(config, self.field) not in self.plain
 
 
 def list_switches(cls: Any) -> dict[str, Switch]:
@@ -114,7 +110,7 @@ class Fields:
     def _validate(self) -> None:
         for own in dataclasses.fields(self):  # type: ignore[arg-type]
             value, kind = getattr(self, own.name), own.type
-            if values := own.metadata.get("values") or _VALUES_OF_TYPES.get(kind):
+            if values := own.metadata.get("values") or VALUES_OF_TYPES.get(kind):
                 values.check(self._prefix + own.name, value)
             if kind is float:
                 self._set(own.name, float(value))

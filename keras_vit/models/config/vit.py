@@ -35,7 +35,8 @@ DEFAULT_IMAGE_SIZE = 224
 """Pretraining resolution of the paper; the positions of an any-size model start there."""
 
 
-_PARTS: dict[str, Any] = {"resnet": ResNetStem, "rope": Rope, "numerics": Numerics}
+PARTS: dict[str, Any] = {"resnet": ResNetStem, "rope": Rope, "numerics": Numerics}
+"""Fields that are dataclasses themselves."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,7 +227,7 @@ class ViTConfig(Fields):
             value = getattr(self, name)
             if value is not None:
                 self._set(name, pair(name, value))
-        for name, kind in _PARTS.items():
+        for name, kind in PARTS.items():
             value = getattr(self, name)
             if isinstance(value, Mapping):
                 self._set(name, kind.from_dict(value))
@@ -301,6 +302,11 @@ class ViTConfig(Fields):
         """Returns the numbers of rows and columns of the image, or feature map, outside patches."""
         (height, width), (rows, columns) = self.compute_feature_map(image_size), self.patch_size
         return height % rows, width % columns
+
+    @property
+    def drops_pixels(self) -> bool:
+        """Whether pixels of an image of `image_size` fill no patch; see `crop_remainder`."""
+        return self.image_size is not None and any(self.compute_remainder(self.image_size))
 
     @property
     def grid(self) -> tuple[int, int] | None:

@@ -6,14 +6,13 @@ state the axes of its arrays.
 """
 
 import dataclasses
-import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
-from keras_vit.models.config import SWITCHES, ResNetStem, ViTConfig
+from keras_vit.models.config import ResNetStem, ViTConfig
 from keras_vit.models.weights.axes import compute_shape
+from keras_vit.models.weights.conditions import Term, parse
 from keras_vit.models.weights.templates import PLACEHOLDERS, fill, placeholders
 
 
@@ -71,54 +70,13 @@ AXES = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Condition:
-    """A condition on the configuration. Models that meet it have the weight.
-
-    Args:
-        field: field or property of `ViTConfig`; a dot leads to a field of a part.
-        value: required value of the field; None accepts every true value.
-        is_met_by_others: whether the other values meet the condition, and `value` does not.
-    """
-
-    field: str
-    value: str | None = None
-    is_met_by_others: bool = False
-
-    def holds(self, config: ViTConfig) -> bool:
-        """Whether a configuration meets the condition."""
-        read: Any = config
-        for name in self.field.split("."):
-            read = getattr(read, name, None)
-        holds = bool(read) if self.value is None else str(read) == self.value
-        return holds is not self.is_met_by_others
-
-    @property
-    def part(self) -> str:
-        """Name of the part that the paper's model lacks, if the condition asks for one."""
-        switch = SWITCHES.get(self.value or "") or SWITCHES.get(self.field.partition(".")[0])
-        if switch is None or self.is_met_by_others:
-            return ""
-        has_plain = any(switch.plain) if self.value is None else self.value in switch.plain
-        return "" if has_plain else switch.words
-
-
-def _conditions(text: str) -> Iterator[Condition]:
-    """Yields conditions such as `patch_bias`, `mlp=gated` or `pooling!=map`."""
-    for word in text.split():
-        field, equals, value = word.partition("=")
-        yield Condition(field.rstrip("!"), value if equals else None, field.endswith("!"))
-
-
-@dataclasses.dataclass(frozen=True)
 class Word:
     """One kind of weight.
 
     Args:
         path: template of the weight's path in a model.
         axes: axes of the weight.
-        held_by: conditions of the models that have the weight, separated by blanks: a field or
-            property of `ViTConfig` that must be true, `field=value` or `field!=value`. `""`
-            stands for every model.
+        held_by: condition of the models that have the weight (`conditions`), without alternatives.
         bound_by: condition on the values of the placeholders, for a weight that a model has
             for some of the values only.
     """
@@ -128,19 +86,20 @@ class Word:
     held_by: str = ""
     bound_by: Callable[[ViTConfig, Mapping[str, str]], bool] = lambda config, binding: True
 
-    @functools.cached_property
-    def conditions(self) -> tuple[Condition, ...]:
-        """The parsed `held_by`: a model has the weight if all of these conditions hold."""
-        return tuple(_conditions(self.held_by))
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The terms of `held_by`: a model has the weight if all of them hold."""
+        (terms,) = parse(self.held_by).alternatives
+        return terms
 
     @property
     def part(self) -> str:
         """The part of the model, in words, if the paper's model lacks it; for messages."""
-        return next((condition.part for condition in self.conditions if condition.part), "")
+        return next((term.part for term in self.terms if term.part), "")
 
     def is_held_by(self, config: ViTConfig) -> bool:
         """Whether a model has this weight."""
-        return all(condition.holds(config) for condition in self.conditions)
+        return parse(self.held_by).holds(config)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,7 +16,6 @@ from keras_vit.checkpoints.dialects.json_fields import (
 )
 from keras_vit.checkpoints.dialects.keras_hub.converter import find_converter, fitting_image_size
 from keras_vit.checkpoints.dialects.keras_hub.objects import keras_object
-from keras_vit.checkpoints.dialects.transformers.common import has_head
 from keras_vit.models.config import Numerics
 
 GELUS = {"gelu": "exact", "gelu_approximate": "tanh", "quick_gelu": "quick"}
@@ -83,18 +82,14 @@ _TASK: tuple[Row, ...] = (
 
 
 SOME_ATTENTION_BIASES = {
-    "biases of some of query, key, value and the projection behind them alone": lambda config: (
-        config.qkv_bias is not config.projection_bias
+    "biases of some of query, key, value and the projection behind them alone": (
+        "qkv_bias!=projection_bias"
     )
 }
 
-NO_SQUARE_PATCH = {"patches that are not square": lambda config: len({*config.patch_size}) > 1}
+NO_SQUARE_PATCH = {"patches that are not square": "patch_size!=square"}
 
-DROPS_PIXELS = {
-    "an image_size that patch_size does not divide": lambda config: (
-        config.image_size is not None and any(config.compute_remainder(config.image_size))
-    )
-}
+DROPS_PIXELS = {"an image_size that patch_size does not divide": "drops_pixels"}
 
 
 def _metadata(*tasks: str) -> dict[str, Any]:
@@ -138,9 +133,9 @@ def classifier_family(
         identity=Identity("config.json", "class_name", whole, repr(whole)),
         json=(
             *keras_object("config.json", *place),
-            *keras_object("task.json", *kind, (*task, *_TASK), when=has_head, beside=beside),
+            *keras_object("task.json", *kind, (*task, *_TASK), when="num_classes", beside=beside),
             *keras_object(
-                "task.json", *place, at=("config", "backbone"), when=has_head, is_read=False
+                "task.json", *place, at=("config", "backbone"), when="num_classes", is_read=False
             ),
         ),
         notes=_metadata("ImageClassifier"),

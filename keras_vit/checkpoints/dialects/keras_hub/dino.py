@@ -26,6 +26,7 @@ from keras_vit.checkpoints.dialects.torch_conventions import IMAGENET
 from keras_vit.checkpoints.dialects.transformers.dinov2 import read_mlp, swiglu_width
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.models.config import Numerics, ViTConfig
+from keras_vit.models.weights.conditions import state_others
 
 _RESIZES = {
     True: "bicubic_antialias",
@@ -99,11 +100,6 @@ _ROWS2: tuple[Row, ...] = (
 )
 
 
-def _is_resized_otherwise(config: ViTConfig) -> bool:
-    resized = config.grid not in (None, config.source_grid)
-    return resized and config.numerics.position_resize not in _RESIZES.values()
-
-
 def _imagenet(config: ViTConfig) -> ProtocolSpec:
     """Returns the protocol of both families' converters, with mean and std of ImageNet."""
     return {"name": "keras_hub", "mean": IMAGENET["mean"], "std": IMAGENET["std"]}
@@ -140,14 +136,15 @@ dinov2 = _dino(
         "qkv_bias": True,
     },
     impossible={
-        "a grid that is not square": lambda c: (
-            len({*c.source_grid}) > 1 or len({*(c.grid or (1,))}) > 1
-        ),
+        "a grid that is not square": "source_grid!=square or table_grid!=square",
         "a gated MLP whose width is no multiple of 8": lambda c: (
             c.mlp == "gated" and swiglu_width(_write_hidden(c)) != c.mlp_dim
         ),
     },
-    limits={"positions that are resized by another method": _is_resized_otherwise},
+    limits={
+        "positions that are resized by another method": "grid grid!=source_grid "
+        + state_others("numerics.position_resize", *_RESIZES.values())
+    },
 )
 
 dinov3 = _dino(

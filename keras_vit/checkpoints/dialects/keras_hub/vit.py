@@ -22,7 +22,6 @@ from keras_vit.checkpoints.dialects.keras_hub.common import (
     size_rows,
 )
 from keras_vit.checkpoints.dialects.names import KERAS
-from keras_vit.models.config import ViTConfig
 
 _PAIR = Codec(list, lambda sides: sides)
 
@@ -71,12 +70,6 @@ _TASK: tuple[Row, ...] = (
 )
 
 
-def _has_foreign_pooling(config: ViTConfig) -> bool:
-    if config.pooling == "gap":
-        return config.has_class_token and not config.class_token_in_mean
-    return config.pooling != "token"
-
-
 vit = classifier_family(
     "keras_hub",
     "vit",
@@ -93,9 +86,9 @@ vit = classifier_family(
     fields={"position": "learned", "position_before_class": False},
     impossible={**SOME_ATTENTION_BIASES, **DROPS_PIXELS},
     limits={
-        "a pooling other than 'token' or a mean over all tokens": _has_foreign_pooling,
-        "a representation layer without a head": lambda c: (
-            c.num_classes == 0 and c.representation_size is not None
+        "a pooling other than 'token' or a mean over all tokens": (
+            "pooling!=token|gap or pooling=gap has_class_token class_token_in_mean!"
         ),
+        "a representation layer without a head": "representation_size num_classes!",
     },
 )

@@ -6,10 +6,9 @@ positions. EVA's attention has no bias of the key, and separate arrays for the b
 value.
 """
 
-from collections.abc import Callable
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Limits, one_of_several
+from keras_vit.checkpoints.dialects.base import one_of_several
 from keras_vit.checkpoints.dialects.json_fields import (
     HAS_POSITIONS,
     LEFT_OUT,
@@ -29,6 +28,7 @@ from keras_vit.checkpoints.dialects.torch_conventions import (
 )
 from keras_vit.errors import shown
 from keras_vit.models.config import Numerics, Rope, ViTConfig
+from keras_vit.models.weights.conditions import state_others
 
 _NO_KEY = (True, False, True)
 
@@ -57,7 +57,7 @@ def _read_architecture(content: Json) -> dict[str, Any]:
 
 
 def _architecture(config: ViTConfig) -> dict[str, Any]:
-    if _is_beit(config):
+    if config.relative_position_bias:
         return {"architecture": "beit_base_patch16_224"}
     return {"architecture": _WRITTEN.get(config.numerics.layer_norm_epsilon, _WRITTEN[1e-6])}
 
@@ -186,10 +186,6 @@ def _read_bias(content: Json) -> dict[str, Any]:
 _BIAS_KEYS = ("use_rel_pos_bias", "use_shared_rel_pos_bias")
 
 
-def _is_beit(config: ViTConfig) -> bool:
-    return config.relative_position_bias is not None
-
-
 _ARGUMENTS: tuple[Row, ...] = (
     *rows.SIZES,
     rows.dim_row(_mlp_dim, lambda c: architectures.compute_ratio(c.mlp_dim, c.hidden_size)),
@@ -258,24 +254,20 @@ _ARGUMENTS_OF_BEIT: tuple[Row, ...] = (
 
 
 _EPSILON = architectures.EPSILONS[0]
-_LACKING_IN_BEIT: Limits = {
-    "no class token": lambda c: not c.has_class_token,
-    "registers": lambda c: c.num_registers > 0,
-    "rotary positions": lambda c: c.rope is not None,
-    "a norm before the blocks": lambda c: c.pre_norm,
-    "positions of the patches alone": lambda c: c.position_before_class,
-    "a gated MLP": lambda c: c.mlp != "plain",
-    "a norm inside the attention": lambda c: c.sub_norm_attention,
-    "a bias of the key": lambda c: c.qkv_bias is True,
-    "no last norm": lambda c: not c.final_norm,
-    "attention pooling": lambda c: c.pooling == "map",
-    f"another epsilon than {_EPSILON}": lambda c: c.numerics.layer_norm_epsilon != _EPSILON,
+_LACKING_IN_BEIT = {
+    "no class token": "has_class_token!",
+    "registers": "num_registers",
+    "rotary positions": "rope",
+    "a norm before the blocks": "pre_norm",
+    "positions of the patches alone": "position_before_class",
+    "a gated MLP": "mlp=gated",
+    "a norm inside the attention": "sub_norm_attention",
+    "a bias of the key": "qkv_bias=True",
+    "no last norm": "final_norm!",
+    "attention pooling": "pooling=map",
+    f"another epsilon than {_EPSILON}": f"numerics.layer_norm_epsilon!={_EPSILON}",
 }
 """Parts that `Eva` can have and `Beit` cannot."""
-
-
-def _of_beit(is_lacking: Callable[[ViTConfig], bool]) -> Callable[[ViTConfig], bool]:
-    return lambda config: _is_beit(config) and is_lacking(config)
 
 
 eva = rows.family(
@@ -287,8 +279,8 @@ eva = rows.family(
         JsonFields(
             ("architecture",), ("numerics.layer_norm_epsilon",), _read_architecture, _architecture
         ),
-        (_ARGUMENTS, lambda c: not _is_beit(c)),
-        (_ARGUMENTS_OF_BEIT, _is_beit),
+        (_ARGUMENTS, "relative_position_bias!"),
+        (_ARGUMENTS_OF_BEIT, "relative_position_bias"),
         shown=_shown_by_arrays,
     ),
     ignored={r"(.*\.)?relative_position_index": "a number that follows from the grid"},
@@ -300,17 +292,15 @@ eva = rows.family(
         **one_of_several("position", "learned", "none"),
         **POSITIONS_OF_ANOTHER_GRID,
         **rows.IMPOSSIBLE,
-        "a mean of the class token too": lambda c: c.class_token_in_mean,
-        "these biases of query, key, value": lambda c: c.qkv_bias not in (True, False, _NO_KEY),
-        "a bias of the key beside a gated MLP with a norm": lambda c: (
-            c.qkv_bias is True and _is_split(c)
+        "a mean of the class token too": "class_token_in_mean",
+        "these biases of query, key, value": state_others("qkv_bias", True, False, _NO_KEY),
+        "a bias of the key beside a gated MLP with a norm": (
+            "qkv_bias=True mlp=gated sub_norm_mlp"
         ),
-        "an offset of rotary positions that are not axial": lambda c: (
-            c.rope is not None and c.rope.form != "axial" and c.rope.offset != 0
-        ),
+        "an offset of rotary positions that are not axial": "rope.form!=axial rope.offset",
         **{
-            f"{part} beside a relative position bias": _of_beit(is_lacking)
-            for part, is_lacking in _LACKING_IN_BEIT.items()
+            f"{part} beside a relative position bias": f"relative_position_bias {condition}"
+            for part, condition in _LACKING_IN_BEIT.items()
         },
     },
 )

@@ -13,7 +13,6 @@ from keras_vit.checkpoints.dialects.json_fields import (
     JsonFields,
     JsonNote,
     Row,
-    always,
 )
 from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.timm import rows
@@ -94,7 +93,7 @@ naflex = rows.family(
     needs_json="patch_size",
     json=rows.tables(
         JsonNote("architecture", lambda facts: "naflexvit_base_patch16_map"),
-        (_ARGUMENTS, always),
+        (_ARGUMENTS, ""),
         shown=shown_by_arrays,
     ),
     numerics=Numerics(gelu="exact", position_resize="bicubic_antialias"),
@@ -105,9 +104,7 @@ naflex = rows.family(
     switches=("position",),
     impossible={
         **rows.IMPOSSIBLE,
-        "positions of the tokens before the patches": lambda c: (
-            c.position == "learned" and c.num_prefix_positions > 0
-        ),
+        "positions of the tokens before the patches": "position=learned num_prefix_positions",
         **ONE_BIAS,
     },
 )

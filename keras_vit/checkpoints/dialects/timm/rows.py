@@ -23,7 +23,6 @@ from keras_vit.checkpoints.dialects.timm.architectures import (
     FAMILIES,
     Arguments,
     assumed_arguments,
-    compute_ratio,
     list_names,
 )
 from keras_vit.checkpoints.dialects.timm.images import images
@@ -118,19 +117,14 @@ def pre_norm_row(key: str) -> Row:
 
 
 IMPOSSIBLE: Limits = {
-    "a bias of the patches beside a norm before the blocks, or neither of them": lambda c: (
-        c.pre_norm == c.patch_bias
+    "a bias of the patches beside a norm before the blocks, or neither of them": (
+        "pre_norm=patch_bias"
     ),
-    "positions of some of the tokens before the patches": lambda c: (
-        c.position == "learned" and c.num_prefix_positions not in (0, c.num_prefix_tokens)
+    "positions of some of the tokens before the patches": (
+        "position=learned num_prefix_positions!=0|num_prefix_tokens"
     ),
-    "a distillation token without a head": lambda c: c.distillation_token != c.has_two_heads,
-    "an mlp_dim that no mlp_ratio gives": lambda c: (
-        int(c.hidden_size * compute_ratio(c.mlp_dim, c.hidden_size)) != c.mlp_dim
-    ),
-    "attention pooling with a LayerNorm behind blocks with RMSNorm": lambda c: (
-        c.norm != "layer" and c.pooling == "map"
-    ),
+    "a distillation token without a head": "distillation_token!=has_two_heads",
+    "attention pooling with a LayerNorm behind blocks with RMSNorm": "norm=rms pooling=map",
 }
 """Models that neither `VisionTransformer` nor `Eva` of timm can express."""
 
@@ -221,7 +215,7 @@ def _read_positions(arrays: Json, content: Json) -> dict[str, Any]:
 
 def tables(
     architecture: Row,
-    *arguments: tuple[tuple[Row, ...], Callable[[ViTConfig], bool]],
+    *arguments: tuple[tuple[Row, ...], str],
     shown: Callable[[Json, Json], Json],
 ) -> tuple[JsonTable, ...]:
     """Returns the tables of `config.json`.
@@ -229,7 +223,7 @@ def tables(
     Args:
         architecture: the row of the architecture's name and of the facts that the name implies.
         *arguments: for each class of timm the rows of its constructor's arguments, which are under
-            `model_args`, and the models that are written as that class.
+            `model_args`, and the condition of the models that are written as that class.
         shown: returns the arguments that the arrays tell.
     """
     top: tuple[Row, ...] = (

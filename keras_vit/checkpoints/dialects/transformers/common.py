@@ -28,7 +28,7 @@ from keras_vit.checkpoints.dialects.torch_conventions import (
 )
 from keras_vit.checkpoints.dialects.transformers.processor import processor
 from keras_vit.errors import shown
-from keras_vit.models.config import Numerics, ViTConfig
+from keras_vit.models.config import Numerics
 from keras_vit.support.text import log
 
 
@@ -40,16 +40,6 @@ def classifier_names(**implies: Any) -> dict[str, Names]:
     """
     head = {"name": "classifier", "implies": implies, "outside": True}
     return TORCH.names({"head": head})
-
-
-def has_head(config: ViTConfig) -> bool:
-    """Whether the model has a classifier."""
-    return config.num_classes > 0
-
-
-def has_no_head(config: ViTConfig) -> bool:
-    """Whether the model returns features."""
-    return config.num_classes == 0
 
 
 def _number(k: int) -> str:

@@ -85,7 +85,7 @@ def _dinov2(
         fields={"layer_scale": True, **more.pop("fields", {})},
         impossible={
             "a head that reads anything but the class token and the mean of the patches": (
-                lambda c: (c.pooling == "token_and_mean") != (c.num_classes > 0)
+                "pooling=token_and_mean num_classes! or pooling!=token_and_mean num_classes"
             ),
             "an mlp_dim that follows from no integer mlp_ratio": lambda c: _write_ratio(c) is None,
         },

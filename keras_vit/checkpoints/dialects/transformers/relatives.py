@@ -87,7 +87,7 @@ def _relative(
             JsonTable("config.json", table, assumed=lambda content: defaults, beside=of_the_part),
         ),
         fields={"num_classes": 0, **fields},
-        impossible={"a projection: this class has none": lambda c: c.projection_dim is not None},
+        impossible={"a projection: this class has none": "projection_dim"},
         **more,
     )
 

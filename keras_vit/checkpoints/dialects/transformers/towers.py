@@ -118,7 +118,7 @@ _SIGLIP_2 = dataclasses.replace(
     ),
     sizes={**_SIGLIP.sizes, "num_patches": 256},
     fields={**_SIGLIP.fields, "native_aspect": True},
-    refusals={"positions of a grid that is no square": lambda c: len({*c.source_grid}) > 1},
+    refusals={"positions of a grid that is no square": "source_grid!=square"},
     more={"gelu": "tanh", "resize": "bilinear_antialias", "needs_json": "patch_size"},
     limit=JsonFields(
         ("max_num_patches",),
@@ -224,7 +224,7 @@ def _tower_inside(encoder: _Encoder, class_name: str, *arguments: Any, **more: A
 
 
 _PROJECTION = {"projection/kernel": (StoredAs("visual_projection.weight", "t m", outside=True),)}
-_NO_CLASSES = {"num_classes=0": common.has_no_head}
+_NO_CLASSES = {"num_classes=0": "num_classes!"}
 
 clip_vision = _tower(_CLIP, "CLIPVisionModel", "token", {}, prefixes=("", _TOWER))
 clip_projection = _tower(
@@ -234,7 +234,7 @@ clip_projection = _tower(
     _PROJECTION,
     name="clip_vision_model_with_projection",
     rows=(JsonField("projection_dim", "projection_dim", default=512),),
-    refusals={"projection_dim=None": lambda c: c.projection_dim is None},
+    refusals={"projection_dim=None": "projection_dim!"},
     prefixes=(_TOWER, ""),
     prefix_for=lambda config: _TOWER,
 )

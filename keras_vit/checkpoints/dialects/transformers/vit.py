@@ -28,12 +28,10 @@ from keras_vit.checkpoints.dialects.json_fields import (
 from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.torch_conventions import (
     read_relative_bias,
-    stored_image_size,
     words_of_relative_bias,
 )
 from keras_vit.checkpoints.dialects.transformers import common
 from keras_vit.errors import shown
-from keras_vit.models.config import ViTConfig
 
 _MASK = "mask of masked image modelling"
 _POOLER = TORCH.names({"pre_logits": "pooler.dense"})
@@ -46,11 +44,7 @@ _POOLER_ROWS: tuple[Row, ...] = (
 )
 _NO_POOLER = {"representation_size": None}
 """A classifier reads the class token itself, even if the file also has a pooler."""
-_NOT_BOTH: Limits = {
-    "a head behind a representation layer": lambda c: (
-        c.representation_size is not None and common.has_head(c)
-    )
-}
+_NOT_BOTH: Limits = {"a head behind a representation layer": "representation_size num_classes"}
 
 
 def _family(
@@ -199,33 +193,25 @@ def _read_bias(content: Json) -> dict[str, Any]:
     return {"relative_position_bias": kind}
 
 
-def _is_not_square(config: ViTConfig) -> bool:
-    sides = (config.table_grid, config.patch_size, stored_image_size(config))
-    return any(first != second for first, second in sides)
-
-
-def _beit(model_type: str, class_name: str, has_pooler: bool) -> Dialect:
+def _beit(model_type: str, class_name: str, of_model: Limits) -> Dialect:
     """Returns the dialect of BEiT, or of Data2Vec's image model, which is the same network.
 
     Args:
         model_type: the family's word in config.json.
         class_name: start of the names of its classes.
-        has_pooler: whether the class without a head has the norm behind the mean.
+        of_model: models that the class without a head lacks.
     """
     prefix = model_type.replace("-", "_") + "."
     limits: Limits = {
-        "a model without a class token": lambda c: not c.has_class_token,
-        "a mean of the class token too": lambda c: c.class_token_in_mean,
-        f"patches or a grid that are not square: {_SWAPS}": _is_not_square,
-        "a norm before the mean of the patches": lambda c: (
-            c.pooling == "gap" and c.final_norm and not c.numerics.pool_before_norm
+        "a model without a class token": "has_class_token!",
+        "a mean of the class token too": "class_token_in_mean",
+        f"patches or a grid that are not square: {_SWAPS}": (
+            "patch_size!=square or table_grid!=square or image_size image_size!=square"
         ),
-        "an encoder without a last norm": lambda c: (
-            not c.final_norm and (has_pooler or common.has_head(c) or c.pooling != "gap")
+        "a norm before the mean of the patches": (
+            "pooling=gap final_norm numerics.pool_before_norm!"
         ),
-        f"features behind a norm of the mean: {class_name}Model has none": lambda c: (
-            not has_pooler and not common.has_head(c) and c.numerics.pool_before_norm
-        ),
+        **of_model,
     }
     return _family(
         model_type,
@@ -268,8 +254,17 @@ def _beit(model_type: str, class_name: str, has_pooler: bool) -> Dialect:
     )
 
 
-beit = _beit("beit", "Beit", has_pooler=True)
-data2vec_vision = _beit("data2vec-vision", "Data2VecVision", has_pooler=False)
+beit = _beit("beit", "Beit", {"an encoder without a last norm": "final_norm!"})
+data2vec_vision = _beit(
+    "data2vec-vision",
+    "Data2VecVision",
+    {
+        "an encoder without a last norm": "final_norm! num_classes or final_norm! pooling!=gap",
+        "features behind a norm of the mean: Data2VecVisionModel has none": (
+            "num_classes! numerics.pool_before_norm"
+        ),
+    },
+)
 
 flava_image = _family(
     "flava_image_model",

@@ -1,0 +1,162 @@
+"""The language of conditions on a configuration, such as `"mlp=gated sub_norm_mlp"`.
+
+With conditions the lexicon states which models have a weight, and a dialect which models have a
+name in its files, an object of JSON, or a part that its library lacks. Terms that are separated by
+blanks hold together, ` or ` separates alternatives, and `""` holds for every model. A term names a
+field or property of `ViTConfig`, or a field of one of its parts, such as `rope.form`, which is None
+in a model without the part:
+
+    mask_token            the field has a true value
+    mask_token!           the field has no true value: it is False, 0 or None
+    pooling=gap|map       the field has one of these values
+    pooling!=gap|map      the field has none of these values
+    grid!=source_grid     the field does not have the value of the other field
+    patch_size!=square    rows and columns of the pair differ
+"""
+
+import ast
+import contextlib
+import dataclasses
+import functools
+import typing
+from typing import Any
+
+from keras_vit.errors import ConfigError, nearest
+from keras_vit.models.config import SWITCHES, ViTConfig
+from keras_vit.models.config.fields import VALUES_OF_TYPES
+from keras_vit.models.config.rules import Values
+from keras_vit.models.config.vit import PARTS
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """A field or property of `ViTConfig`, or a field of a part: `"rope.form"`."""
+
+    path: str
+
+    def read(self, config: ViTConfig) -> Any:
+        """Returns the value in a configuration; None for a field of an absent part."""
+        value: Any = config
+        for name in self.path.split("."):
+            value = getattr(value, name, None)
+        return value
+
+    def declaration(self) -> tuple[Any, Values | None]:
+        """Returns the type, and the valid values if they are declared.
+
+        Raises:
+            ValueError: there is no such field or property.
+        """
+        part, _, name = self.path.rpartition(".")
+        owner = PARTS.get(part) if part else ViTConfig
+        for own in dataclasses.fields(owner) if owner else ():
+            if own.name == name:
+                return own.type, own.metadata.get("values") or VALUES_OF_TYPES.get(own.type)
+        found = getattr(owner, name, None)
+        if not isinstance(found, property):
+            raise ValueError(f"{self.path} is no field of ViTConfig.{nearest(name, dir(owner))}")
+        return typing.get_type_hints(found.fget)["return"], None
+
+
+SQUARE = Place("square")
+"""The value of pairs (rows, columns) with equal numbers."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Term:
+    """One term of a condition.
+
+    Args:
+        field: path of a `Place`.
+        values: the values that meet the term, or the places of such values; empty for every true
+            value.
+        is_met_by_others: whether the other values meet the term, and these do not.
+    """
+
+    field: str
+    values: tuple[Any, ...] = ()
+    is_met_by_others: bool = False
+
+    def holds(self, config: ViTConfig) -> bool:
+        """Whether a configuration meets the term."""
+        own = Place(self.field).read(config)
+        holds = any(_is(own, value, config) for value in self.values) if self.values else bool(own)
+        return holds is not self.is_met_by_others
+
+    @property
+    def value(self) -> Any:
+        """The value of a term with a single one, else None."""
+        return self.values[0] if len(self.values) == 1 else None
+
+    @property
+    def part(self) -> str:
+        """Name of the part that the paper's model lacks, if the term asks for one."""
+        switch = SWITCHES.get(self.value) or SWITCHES.get(self.field.partition(".")[0])
+        if switch is None or self.is_met_by_others:
+            return ""
+        has_plain = any(switch.plain) if self.value is None else self.value in switch.plain
+        return "" if has_plain else switch.words
+
+
+def _is(own: Any, value: Any, config: ViTConfig) -> bool:
+    if value == SQUARE:
+        return own is not None and own[0] == own[1]
+    return bool(own == (value.read(config) if isinstance(value, Place) else value))
+
+
+@dataclasses.dataclass(frozen=True)
+class Condition:
+    """A parsed condition: alternatives, each of terms that hold together."""
+
+    alternatives: tuple[tuple[Term, ...], ...]
+
+    def holds(self, config: ViTConfig) -> bool:
+        """Whether a configuration meets the condition."""
+        return any(all(term.holds(config) for term in terms) for terms in self.alternatives)
+
+
+@functools.cache
+def parse(text: str) -> Condition:
+    """Returns the condition that a text states.
+
+    Raises:
+        ValueError: the text names an unknown field, or a value that the field cannot have.
+    """
+    return Condition(tuple(tuple(map(_parse_term, terms.split())) for terms in text.split(" or ")))
+
+
+def _parse_term(text: str) -> Term:
+    name, equals, values = text.partition("=")
+    field, is_met_by_others = name.removesuffix("!"), name.endswith("!")
+    Place(field).declaration()
+    return Term(
+        field,
+        tuple(_parse_value(field, value) for value in values.split("|")) if equals else (),
+        is_met_by_others,
+    )
+
+
+def _parse_value(field: str, text: str) -> Any:
+    """Returns a value of a field: a literal of Python, a word, or a `Place`."""
+    kind, valid = Place(field).declaration()
+    value: Any = text
+    with contextlib.suppress(ValueError, SyntaxError):
+        value = ast.literal_eval(text)
+    if valid is not None:
+        with contextlib.suppress(ConfigError):
+            valid.check(field, value)
+            return value
+    elif not isinstance(value, str):
+        return value
+    if text == SQUARE.path and tuple[int, int] in (kind, *typing.get_args(kind)):
+        return SQUARE
+    try:
+        Place(text).declaration()
+    except ValueError as error:
+        raise ValueError(f"{field} cannot be {text}, nor is that another field.") from error
+    return Place(text)
+
+
+def state_others(field: str, *values: Any) -> str:
+    """Returns the condition of the models whose field has none of these values."""
+    return f"{field}!={'|'.join(str(value).replace(' ', '') for value in values)}"

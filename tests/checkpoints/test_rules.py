@@ -1,0 +1,187 @@
+"""Laws of refusals: every rule of every dialect is broken by a model, which is then refused."""
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import re
+
+import pytest
+
+from keras_vit.checkpoints.dialects import DIALECTS
+from keras_vit.checkpoints.dialects.base import find_met
+from keras_vit.checkpoints.export import check_expressible
+from keras_vit.errors import CheckpointError, ConfigError
+from keras_vit.models.config import Numerics, ResNetStem, Rope, ViTConfig
+from keras_vit.models.weights.conditions import Place, parse
+from tests.checkpoints.homes import HOMES, beyond_library
+
+pytestmark = pytest.mark.without_backend
+WRITTEN = [dialect for dialect in DIALECTS.values() if not dialect.only_read]
+ONLY_READ = [dialect for dialect in DIALECTS.values() if dialect.only_read]
+
+PLAIN = {
+    "patch_size": 2,
+    "image_size": 16,
+    "hidden_size": 16,
+    "mlp_dim": 64,
+    "num_heads": 2,
+    "num_layers": 2,
+    "num_classes": 3,
+}
+BEIT = {
+    "relative_position_bias": "block",
+    "rope": None,
+    "position": "none",
+    "num_registers": 0,
+    "mlp": "plain",
+    "class_token": True,
+}
+KINDS = ({}, {"num_classes": 0}, BEIT)
+VALUES = {
+    "patch_size": ((2, 4),),
+    "image_size": ((16, 32), 17, 49, None),
+    "position_grid": ((3, 3), (1, 2), (2, 5)),
+    "mlp_dim": (61,),
+    "num_classes": (0, 3),
+    "num_registers": (0, 2),
+    "class_token": (True, False),
+    "class_token_blocks": (2,),
+    "map_num_heads": (4,),
+    "map_mlp_dim": (8,),
+    "representation_size": (None, 9),
+    "projection_dim": (None, 7),
+    "relative_position_bias": (None, "block"),
+    "qkv_bias": (True, False, (True, False, True), (True, True, False)),
+    "resnet": (None, ResNetStem((1,)), ResNetStem(width_factor=0.5)),
+    "rope": (None, Rope("dinov3"), Rope("mixed", offset=1.0), Rope("axial")),
+    "numerics": (
+        ("layer_norm_epsilon", 1e-3),
+        ("position_resize", "bilinear_align_corners"),
+        ("pool_before_norm", True),
+        ("pool_before_norm", False),
+    ),
+}
+"""Values of fields beside bools and words, which are all tried."""
+
+FIELDS_BEHIND = {
+    "has_class_token": ("pooling", "class_token", "distillation_token"),
+    "has_class_position": ("pooling", "class_token", "position_before_class"),
+    "has_two_heads": ("pooling",),
+    "num_prefix_tokens": ("pooling", "class_token", "num_registers"),
+    "num_prefix_positions": ("position_before_class", "position_before_registers"),
+    "grid": ("image_size", "position_grid", "position"),
+    "source_grid": ("image_size", "position_grid"),
+    "table_grid": ("image_size",),
+    "drops_pixels": ("image_size", "crop_remainder"),
+    "pooling": ("pooling", "projection_dim"),
+    "class_token": ("class_token", "pooling", "distillation_token"),
+    "class_token_in_mean": ("class_token_in_mean", "pooling", "class_token"),
+    "class_token_blocks": ("class_token_blocks", "pooling", "projection_dim"),
+    "prefix_in_map": ("prefix_in_map", "pooling", "class_token"),
+    "map_num_heads": ("map_num_heads", "pooling", "class_token"),
+    "map_mlp_dim": ("map_mlp_dim", "pooling", "class_token"),
+    "projection_dim": ("projection_dim", "pooling"),
+    "position_before_class": ("position_before_class", "position", "class_token", "pooling"),
+    "position_before_registers": ("position_before_registers", "num_registers"),
+    "distillation_token": ("distillation_token", "pooling", "class_token"),
+    "native_aspect": ("native_aspect", "rope", "relative_position_bias"),
+    "rope": ("rope", "native_aspect"),
+    "relative_position_bias": ("relative_position_bias", "native_aspect"),
+    "numerics": ("numerics", "pooling"),
+}
+"""A property, or a field that depends on others -> the fields that change it."""
+FIELDS_OF_FUNCTIONS = ("mlp_dim", "resnet", "position_grid", "pooling", "norm", "image_size", "mlp")
+"""Fields on which the rules that are functions depend."""
+
+
+def values_of(field: dataclasses.Field) -> tuple:
+    """The values of a field that the search tries."""
+    words = getattr(field.metadata.get("values"), "words", ())
+    return VALUES.get(field.name) or words or ((True, False) if field.type is bool else ())
+
+
+ALL_VALUES = {field.name: values_of(field) for field in dataclasses.fields(ViTConfig)}
+
+
+@functools.cache
+def accepted(dialect) -> list[ViTConfig]:
+    """Models that the dialect and its library can express, at least one."""
+    fields = {**PLAIN, "numerics": dialect.numerics or Numerics(), **HOMES.get(dialect.name, {})}
+    models = []
+    for kind in KINDS:
+        with contextlib.suppress(ConfigError):
+            models.append(ViTConfig(**{**fields, **kind}))
+    found = [config for config in models if not beyond_library(dialect, config)]
+    assert found, beyond_library(dialect, models[0])
+    return found
+
+
+def fields_of(rule) -> list[str]:
+    """The fields that may decide whether a model breaks a rule."""
+    names = FIELDS_OF_FUNCTIONS
+    if isinstance(rule, str):
+        terms = list(itertools.chain(*parse(rule).alternatives))
+        places = [v.path for term in terms for v in term.values if isinstance(v, Place)]
+        names = [name.partition(".")[0] for name in [*(t.field for t in terms), *places]]
+    behind = itertools.chain.from_iterable(FIELDS_BEHIND.get(name, (name,)) for name in names)
+    return [name for name in dict.fromkeys(behind) if ALL_VALUES.get(name)]
+
+
+@functools.cache
+def changed(config: ViTConfig, changes) -> ViTConfig | None:
+    """A model with other values of some fields, or None if a model cannot have them."""
+    fields = dict(changes)
+    if "numerics" in fields:
+        fields["numerics"] = dataclasses.replace(config.numerics, **dict([fields["numerics"]]))
+    with contextlib.suppress(ConfigError):
+        return config.replace(**fields)
+
+
+def others(config: ViTConfig, fields, count: int):
+    """Yields models that differ from a model in a number of some fields."""
+    for names in itertools.combinations(fields, count):
+        for values in itertools.product(*(ALL_VALUES[name] for name in names)):
+            if other := changed(config, tuple(zip(names, values, strict=True))):
+                yield other
+
+
+def breaking(dialect, words, rule) -> ViTConfig:
+    """A model that breaks a rule, and no other one if few changes to a model show one."""
+    fields, found = fields_of(rule), []
+    for count in range(1, len(fields) + 1):
+        for config in accepted(dialect):
+            for other in others(config, fields, count):
+                if find_met({words: rule}, other):
+                    found.append(other)
+                    if beyond_library(dialect, other) == [words]:
+                        return other
+        if found:
+            break
+    return min(found, key=lambda config: len(beyond_library(dialect, config)))
+
+
+@pytest.mark.parametrize("dialect", WRITTEN, ids=lambda dialect: dialect.name)
+def test_a_model_that_breaks_a_rule_is_refused_in_its_words(dialect):
+    """For every rule; the message names all rules that the model breaks."""
+    for words, rule in (*dialect.refusals.items(), *dialect.limits.items()):
+        config = breaking(dialect, words, rule)
+        with pytest.raises(CheckpointError) as error:
+            check_expressible(config, dialect)
+        broken = beyond_library(dialect, config)
+        assert words in broken
+        assert [reason for reason in broken if reason not in str(error.value)] == []
+
+
+@pytest.mark.parametrize("dialect", WRITTEN, ids=lambda dialect: dialect.name)
+def test_a_model_that_breaks_no_rule_is_accepted(dialect):
+    """No error is raised."""
+    for config in accepted(dialect):
+        check_expressible(config, dialect)
+
+
+@pytest.mark.parametrize("dialect", ONLY_READ, ids=lambda dialect: dialect.name)
+def test_every_model_is_refused_in_a_dialect_that_is_only_read(dialect):
+    """The message says why."""
+    with pytest.raises(CheckpointError, match=re.escape(dialect.only_read)):
+        check_expressible(ViTConfig(**PLAIN), dialect)
