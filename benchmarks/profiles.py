@@ -129,7 +129,7 @@ def _jax(step: Step) -> dict[str, float]:
     import jax
 
     dump = os.environ["XLA_FLAGS"].split("--xla_dump_to=")[1].split()[0]
-    find_part = _parts_of_program(Path(dump))
+    find_part = _list_parts(Path(dump))
     with tempfile.TemporaryDirectory() as folder:
         with jax.profiler.trace(folder):
             begun = time.perf_counter()
@@ -143,7 +143,7 @@ def _jax(step: Step) -> dict[str, float]:
     return compute_shares(events, wall)
 
 
-def _parts_of_program(folder: Path) -> dict[str, str]:
+def _list_parts(folder: Path) -> dict[str, str]:
     """Instruction -> part, for the largest program that XLA has dumped."""
     path = max(
         folder.glob("*jit_*.cpu_after_optimizations.txt"), key=lambda path: path.stat().st_size

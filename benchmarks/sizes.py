@@ -114,10 +114,10 @@ def size_named(name: str, image_size: int | None = None) -> Size:
     Raises:
         KeyError: there is no such size.
     """
-    size = _SIZES.get(name) or _size_of_variant(name)
+    size = _SIZES.get(name) or _find_size(name)
     return size if image_size is None else dataclasses.replace(size, image_size=image_size)
 
 
-def _size_of_variant(name: str) -> Size:
+def _find_size(name: str) -> Size:
     names = ("hidden_size", "num_layers", "num_heads", "mlp_dim", "patch_size", "resnet")
     return Size(name, **{field: VARIANTS[name].fields[field] for field in names})

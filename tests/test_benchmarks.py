@@ -173,7 +173,7 @@ ENTRY %main {
 def test_xla_instructions_are_attributed_to_the_function_they_come_from(tmp_path):
     """By the calling functions first, then by the kind of operation."""
     (tmp_path / "module_1.jit_step.cpu_after_optimizations.txt").write_text(PROGRAM)
-    parts = profiles._parts_of_program(tmp_path)
+    parts = profiles._list_parts(tmp_path)
     assert parts == {"dot.1": "products", "exp.2": "attention", "copy.3": "copies"}
 
 

@@ -158,7 +158,7 @@ def _encoders(
     A projection of patches shows where one may stand. Among several prefixes of one projection,
     the prefix below which a dialect explains most arrays counts, then the shortest.
     """
-    ends, known = _names_of_patches(dialects)
+    ends, known = _list_patch_names(dialects)
     found: dict[str, set[tuple[str, Shape]]] = {}
     for patches in names:
         if not plain_name(patches).endswith(ends) or _OPTIMIZER.search(patches):
@@ -185,7 +185,7 @@ def _encoders(
 
 
 @functools.lru_cache(maxsize=32)
-def _names_of_patches(dialects: tuple[Dialect, ...]) -> tuple[tuple[str, ...], frozenset[str]]:
+def _list_patch_names(dialects: tuple[Dialect, ...]) -> tuple[tuple[str, ...], frozenset[str]]:
     """Returns the names of the projection of patches, without and with the dialects' prefixes."""
     stored = [(dialect, name) for dialect in dialects for name in dialect.all_names(_PATCHES)]
     known = {p + s.name for d, s in stored for p in (("",) if s.outside else d.prefixes)}

@@ -287,7 +287,7 @@ def convert(
         shortest = shorten(facts["class_names"], config.num_classes)
         class_names = None if shortest is None else expand(shortest)
         target = dialects_named(family)
-        arrays = _arrays_of_file(checkpoint, config)
+        arrays = _collect_arrays(checkpoint, config)
         by_class = config.has_sigmoids or facts["thresholds"] is not None
         about = (class_names, progress, lossy, facts["protocol"], by_class)
         export(config, arrays, target, path, *about, checkpoint.info.fed_size)
@@ -394,7 +394,7 @@ def _largest(array: np.ndarray) -> float:
     return float(np.abs(array).max(initial=0.0))
 
 
-def _arrays_of_file(checkpoint: Checkpoint, config: ViTConfig) -> WeightArrays:
+def _collect_arrays(checkpoint: Checkpoint, config: ViTConfig) -> WeightArrays:
     """Returns the weights of a file, each read on demand with the others of its array."""
     move_of = {path: move for move in checkpoint.moves for path in move.paths}
     waiting: dict[str, np.ndarray] = {}

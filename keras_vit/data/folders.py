@@ -17,7 +17,7 @@ from keras_vit.data.image_data import ImageData, Options, Prepares
 from keras_vit.data.records import MOST_NUMBER, Records, choose_names, multi_hot
 from keras_vit.errors import ConfigError, listed, nearest, shown
 from keras_vit.images import is_image_file, list_images
-from keras_vit.images.decoding import format_of_name
+from keras_vit.images.decoding import find_format
 from keras_vit.support.arguments import check_folder, find_table
 from keras_vit.support.text import counted, warn
 
@@ -97,16 +97,16 @@ def from_folder(
                 f"{path}: {word}=True needs a table, labels_file=; an image in a folder "
                 "of its class has one label."
             )
-        records = _records_of_folders(root, class_names, model_labels)
+        records = _read_folders(root, class_names, model_labels)
     elif regression:
-        records = _table_of_numbers(root, find_table(root, labels_file), class_names, model_labels)
+        records = _read_number_table(root, find_table(root, labels_file), class_names, model_labels)
     else:
         table = find_table(root, labels_file)
-        records = _records_of_table(root, table, class_names, model_labels, multi_label)
+        records = _read_label_table(root, table, class_names, model_labels, multi_label)
     return ImageData(records, preprocessor, batch_size, **options)
 
 
-def _records_of_folders(root: Path, class_names: Names, model_labels: Names) -> Records:
+def _read_folders(root: Path, class_names: Names, model_labels: Names) -> Records:
     entries = sorted(e for e in root.iterdir() if not e.name.startswith("."))
     folders = {e.name: e for e in entries if e.is_dir()}
     beside = [e for e in entries if is_image_file(e)]
@@ -128,7 +128,7 @@ def _records_of_folders(root: Path, class_names: Names, model_labels: Names) -> 
     return Records(str(root), images, np.array(labels, np.int32), names)
 
 
-def _records_of_table(
+def _read_label_table(
     root: Path,
     table: Path,
     class_names: Names,
@@ -181,8 +181,8 @@ def _records_of_table(
     return Records(str(root), images, hot.argmax(axis=1), names)
 
 
-def _table_of_numbers(root: Path, table: Path, class_names: Names, model_labels: Names) -> Records:
-    """Returns the images of a folder with the numbers of a table, as `_records_of_table`."""
+def _read_number_table(root: Path, table: Path, class_names: Names, model_labels: Names) -> Records:
+    """Returns the images of a folder with the numbers of a table, as `_read_label_table`."""
     numbers: dict[str, list[float]] = {}
     entries = list(_entries(table, class_names))
     if not entries:
@@ -271,7 +271,7 @@ def _columns(lines: list[Line], table: Path) -> list[str]:
     """Returns the names of the columns behind the path, after a look at the length of lines."""
     _, first, names = lines[0] if lines else (0, "", [])
     header = [first, *names]
-    if not names or len(set(header)) < len(header) or format_of_name(first):
+    if not names or len(set(header)) < len(header) or find_format(first):
         raise ConfigError(
             f"{table}: the first line is {shown(','.join(header))}, expected the names of the "
             "columns: path,labels, or path and a column per class or number."

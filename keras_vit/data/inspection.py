@@ -142,7 +142,7 @@ def list_differences(
                 f"{field}={actual}; give the model itself as preprocessor"
             )
     if config.num_classes and config.regression != records.regression:
-        problems.append(mismatch_of_numbers(config.regression))
+        problems.append(describe_mismatch(config.regression))
     elif config.num_classes and config.num_classes != len(names):
         kind = "numbers" if config.regression else "classes"
         problems.append(
@@ -162,7 +162,7 @@ def list_differences(
     return problems
 
 
-def mismatch_of_numbers(of_model: bool) -> str:
+def describe_mismatch(of_model: bool) -> str:
     """Returns why a model of numbers does not fit data of classes, or for False the reverse."""
     first, second = ("numbers", "classes") if of_model else ("classes", "numbers")
     return (

@@ -120,7 +120,7 @@ def write_once(write: Callable[[], object], place: object) -> None:
         write_on_first_process(write, place)
 
 
-def value_of_first_process(value: Any) -> Any:
+def broadcast_from_first(value: Any) -> Any:
     """Returns the value that process 0 has, of JSON types; every process must call it.
 
     Processes that read a file at different moments may otherwise have different values.

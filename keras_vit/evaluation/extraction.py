@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_vit.distribution.processes import process_group, value_of_first_process, whole
+from keras_vit.distribution.processes import broadcast_from_first, process_group, whole
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.evaluation.batches import Batch, count_images, predict, read_batches, split_images
 from keras_vit.evaluation.parts import Parts
-from keras_vit.evaluation.targets import numbers_of_one_hot, numbers_or_rows
+from keras_vit.evaluation.targets import numbers_or_rows, undo_one_hot
 from keras_vit.images import Preprocessor
 from keras_vit.images.inputs import as_array, images_in
 from keras_vit.images.resampling import read_pixels
@@ -124,7 +124,7 @@ def gather(
     if first is None:
         raise ConfigError("The data are empty, expected at least one batch.")
     size = len(first.images)
-    as_rows = _reader_of_labels(data)
+    as_rows = _choose_label_reader(data)
     stream = itertools.chain([first], stream)
     if cache is None:
         steps = []
@@ -142,7 +142,7 @@ def gather(
         digest = hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()
         path = Path(cache) / f"{name}-{digest[:16]}.npy"
         exists = path.exists()
-        if not (exists if process_group()[1] == 1 else value_of_first_process(exists)):
+        if not (exists if process_group()[1] == 1 else broadcast_from_first(exists)):
             with Parts(path, task) as parts, bar as advance:
                 if hasattr(data, "__next__"):  # a generator cannot be restarted
                     stream = itertools.islice(stream, parts.inputs, None)
@@ -160,13 +160,13 @@ def gather(
     if getattr(data, "regression", False):
         return Features(values["values"], labels)
     if not getattr(data, "multi_label", False):
-        labels = numbers_of_one_hot(labels)
+        labels = undo_one_hot(labels)
     elif labels.ndim == 1:  # one class
         labels = labels.astype(bool)[:, None]
     return Features(values["values"], labels)
 
 
-def _reader_of_labels(data: Any) -> Callable[[Any], np.ndarray]:
+def _choose_label_reader(data: Any) -> Callable[[Any], np.ndarray]:
     """Returns what makes an array of the labels of a batch: of classes, or of numbers."""
     return as_array if getattr(data, "regression", False) else numbers_or_rows
 
@@ -246,7 +246,7 @@ def _describe(model: Any, data: Any, first: Batch, prepared: bool) -> dict[str, 
     else:
         identity["images"] = hash_images(preprocessor, list_sources(model, images))
     identity |= {
-        "labels": None if labels is None else hash_array(_reader_of_labels(data)(labels)),
+        "labels": None if labels is None else hash_array(_choose_label_reader(data)(labels)),
         "batch_size": len(first.images),
     }
     all_labels, paths = getattr(data, "labels", None), getattr(data, "paths", None)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from filelock import FileLock, Timeout
 
-from keras_vit.distribution.processes import process_group, value_of_first_process, write_once
+from keras_vit.distribution.processes import broadcast_from_first, process_group, write_once
 from keras_vit.errors import ConfigError, WriteError
 from keras_vit.support.files import failure_named, write_json
 
@@ -65,7 +65,7 @@ class Parts:
         write_once(self._open, self._path)
         if process_group()[1] > 1:
             here = [self.inputs, self.count, self.notes]
-            self.inputs, self.count, self.notes = value_of_first_process(here)
+            self.inputs, self.count, self.notes = broadcast_from_first(here)
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:

@@ -11,7 +11,7 @@ from keras_vit.data.order import stratify
 from keras_vit.errors import ConfigError, expect_model, shown
 from keras_vit.evaluation.least_squares import LeastSquares, estimate, make_targets
 from keras_vit.evaluation.leave_one_out import score
-from keras_vit.evaluation.targets import numbers_of_one_hot, numbers_or_rows
+from keras_vit.evaluation.targets import numbers_or_rows, undo_one_hot
 from keras_vit.images.inputs import as_array
 from keras_vit.models.vision_transformer import VisionTransformer
 
@@ -262,7 +262,7 @@ def as_labels(labels: Any, count: int, keep_rows: bool = False) -> np.ndarray:
         raise ConfigError("The features have no labels; give data with (images, labels).")
     labels = numbers_or_rows(labels)
     if not keep_rows:
-        labels = numbers_of_one_hot(labels)
+        labels = undo_one_hot(labels)
     if len(labels) != count:
         raise ConfigError(f"{count} features and {len(labels)} labels: expected as many.")
     return labels

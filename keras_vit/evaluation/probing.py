@@ -268,7 +268,7 @@ def probe(
             )
     if len(names) < 2 and not (data.multi_label or data.regression):
         raise ConfigError(f"There is one class, {shown(names[0])}; expected two or more.")
-    stages, parts = _kinds_of_features(expect_model(model).config)
+    stages, parts = _list_features(expect_model(model).config)
     values, labels = gather(model, stages, _side_by_side, data, batch_size, cache, progress)
     if labels is None or not np.array_equal(labels, data.labels):
         raise ConfigError("The data come in another order than their labels: shuffle=False.")
@@ -348,7 +348,7 @@ def _with_head(
     return copy_with_head(model, kernel, result.bias, result.class_names, fields)
 
 
-def _kinds_of_features(
+def _list_features(
     config: ViTConfig,
 ) -> tuple[list[str], dict[str, tuple[int | None, str | None, slice]]]:
     """Returns the stages to read, and block, pooling and columns of each kind of features.

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.data.inspection import mismatch_of_numbers
+from keras_vit.data.inspection import describe_mismatch
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.evaluation.batches import count_images
 from keras_vit.evaluation.many_labels import ManyLabels, bin_gaps, by_class
@@ -129,7 +129,7 @@ def evaluate(
         numbers: Any = evaluate_numbers(model, data, batch_size, prepared, progress)
         return numbers
     if getattr(data, "regression", False):
-        raise ConfigError(f"evaluate: {mismatch_of_numbers(of_model=False)}.")
+        raise ConfigError(f"evaluate: {describe_mismatch(of_model=False)}.")
     competing, places = match_columns(model, data, classes)
     real = _Scores(len(competing), calibration_bins)
     scores: Any = _Scores(len(competing), calibration_bins)
@@ -175,7 +175,7 @@ class _Scores:
         logits, right = logits[has_class].astype("float64"), right[has_class]
         if not len(logits):
             return
-        rank = _rank_of_the_best(logits, right)
+        rank = _rank_best(logits, right)
         total = _log_sum(logits, True)
         self.loss += float((total - _log_sum(logits, right)).sum())
         hit = rank == 0
@@ -210,7 +210,7 @@ def _log_sum(logits: np.ndarray, right: Any) -> np.ndarray:
     return largest + np.log(np.exp(chosen - largest[:, None]).sum(axis=1))
 
 
-def _rank_of_the_best(logits: np.ndarray, right: np.ndarray) -> np.ndarray:
+def _rank_best(logits: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Returns the rank of the best right class, from 0; equal logits rank in order of class."""
     best = np.where(right, logits, -np.inf).argmax(axis=1)
     value = np.take_along_axis(logits, best[:, None], axis=1)

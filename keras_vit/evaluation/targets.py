@@ -93,7 +93,7 @@ def numbers_or_rows(labels: Any) -> np.ndarray:
     return array.astype("int32")
 
 
-def numbers_of_one_hot(labels: np.ndarray) -> np.ndarray:
+def undo_one_hot(labels: np.ndarray) -> np.ndarray:
     """Returns the result of `numbers_or_rows` as classes if every image has exactly one."""
     if labels.ndim == 2 and (labels.sum(axis=1) == 1).all():
         return labels.argmax(axis=1).astype("int32")

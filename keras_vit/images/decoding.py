@@ -62,7 +62,7 @@ def formats() -> tuple[str, ...]:
     return tuple(name for name in recognised if name not in _REFUSED_FORMATS)
 
 
-def format_of_name(name: str) -> str | None:
+def find_format(name: str) -> str | None:
     """Returns Pillow's format for the suffix of a file name, or None."""
     Image.init()
     format_ = Image.EXTENSION.get(PurePath(name).suffix.lower())
@@ -107,7 +107,7 @@ def decode_image(
         raise ConfigError(f"A model of {channels} channels takes arrays; files have 1, 3 or 4.")
     with open_image(source, max_pixels) as image:
         large = image.width * image.height > _LARGE
-        with _turn_of_large_images(os.getpid()) if large else contextlib.nullcontext():
+        with _share_lock(os.getpid()) if large else contextlib.nullcontext():
             deep = _is_deep_colour(image)
             image.load()
             upright = _turn_upright(image)
@@ -138,7 +138,7 @@ def open_image(source: Any, max_pixels: int | None = None) -> Iterator[Image.Ima
             return
         file = stack.enter_context(_file(source, name))
         # Some formats have no characteristic first bytes; the suffix decides for them.
-        by_name = format_of_name(name)
+        by_name = find_format(name)
         accepted = formats() if by_name in (None, *formats()) else (*formats(), by_name)
         image = stack.enter_context(Image.open(file, formats=accepted))
         pixels = image.width * image.height
@@ -170,7 +170,7 @@ def pixel_limit(max_pixels: int | None) -> int:
 
 
 @functools.cache
-def _turn_of_large_images(process: int) -> threading.Lock:
+def _share_lock(process: int) -> threading.Lock:
     """Returns a lock of this process; a forked process gets its own, which nobody holds.
 
     Decoding a large image takes a multiple of its bytes, so only one thread does it at a time.

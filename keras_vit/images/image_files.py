@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from keras_vit.errors import ConfigError
-from keras_vit.images.decoding import TooManyPixelsError, format_of_name, size_in_header
+from keras_vit.images.decoding import TooManyPixelsError, find_format, size_in_header
 
 
 class ImageFiles(NamedTuple):
@@ -42,7 +42,7 @@ def list_images(path: str | os.PathLike[str]) -> ImageFiles:
 
 
 def _looks_like_one(path: str) -> bool:
-    if format_of_name(path) is not None:
+    if find_format(path) is not None:
         return True
     try:
         size_in_header(path)
@@ -86,4 +86,4 @@ def _is_image(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_file() and _looks_like_one(entry.path)
     except OSError:
-        return format_of_name(entry.name) is not None
+        return find_format(entry.name) is not None

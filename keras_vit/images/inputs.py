@@ -145,7 +145,7 @@ def _array(value: Any, channels: int) -> Iterator[UserImage]:
         yield UserImage(value if is_one_image else pixels.values, pixels)
 
 
-def _elements_of_array(value: Any, channels: int) -> Iterator[UserImage]:
+def _list_elements(value: Any, channels: int) -> Iterator[UserImage]:
     for element in np.asarray(value).reshape(-1).tolist():
         yield from images_in(element, channels)
 
@@ -206,7 +206,7 @@ _KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Any, int], Iterator[UserIma
     (_is_bytes, _as_it_is),
     (lambda value: hasattr(value, "read"), _as_it_is),
     (lambda value: isinstance(value, (Image.Image, Pixels, ConfigError)), _as_it_is),
-    (_is_array_of_objects, _elements_of_array),
+    (_is_array_of_objects, _list_elements),
     (_is_array, _array),
     (lambda value: isinstance(value, Mapping), _mapping),
     (lambda value: isinstance(value, Iterable), _elements),

@@ -180,7 +180,7 @@ def _by_image(attend: Callable[..., Any], query: Any, key: Any, value: Any, bias
 def _in_blocks(query: Any, key: Any, value: Any, bias: Any) -> Any:
     """Returns attention by blocks of queries, each of which is computed again for the gradient."""
     batch, heads, tokens, head_dim = query.shape
-    count = -(-tokens // reference.block_of_queries(key.shape[2]))
+    count = -(-tokens // reference.choose_query_block(key.shape[2]))
     size = -(-tokens // count)  # equal blocks need the least padding
 
     def split(x: Any) -> Any:
@@ -272,13 +272,13 @@ def _elsewhere(left: Any, right: Any, form: str) -> Any:
     return jnp.einsum(_EQUATIONS[form], left, right)
 
 
-def _gradient_of_left(dy: Any, left: Any, right: Any, form: str) -> Any:
+def _differentiate_left(dy: Any, left: Any, right: Any, form: str) -> Any:
     if form == "tn":
         return _product(right, dy, "nt")
     return _product(dy, right, "nt" if form == "nn" else "nn")
 
 
-def _gradient_of_right(dy: Any, left: Any, right: Any, form: str) -> Any:
+def _differentiate_right(dy: Any, left: Any, right: Any, form: str) -> Any:
     if form == "nt":
         return _product(dy, left, "tn")
     return _product(left, dy, "tn" if form == "nn" else "nn")
@@ -304,7 +304,7 @@ def _(left: Any, right: Any, form: str) -> Any:
     return left.update(shape=shape)
 
 
-ad.defbilinear(_product_p, _gradient_of_left, _gradient_of_right)
+ad.defbilinear(_product_p, _differentiate_left, _differentiate_right)
 batching.primitive_batchers[_product_p] = _batched
 for _form, _platform in ((_elsewhere, None), (_on_cpus, "cpu")):
     _lowering = mlir.lower_fun(_form, multiple_results=False)

@@ -18,7 +18,7 @@ thirteen times as many, and its scores are computed block by block.
 """
 
 
-def block_of_queries(others: int) -> int:
+def choose_query_block(others: int) -> int:
     """Returns the number of queries that have at most `MOST_SCORES` scores together."""
     return max(1, MOST_SCORES // others)
 

@@ -36,7 +36,7 @@ def _is_on_cpu(x: Any) -> bool:
 
 
 def _in_blocks(query: Any, key: Any, value: Any, bias: Any) -> Any:
-    size = reference.block_of_queries(key.shape[1])
+    size = reference.choose_query_block(key.shape[1])
     attend = recompute_grad.remat(reference.attention)  # keeps no scores for the gradient
     done: list[Any] = []
     for start in range(0, query.shape[1], size):

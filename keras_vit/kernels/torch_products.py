@@ -7,7 +7,7 @@ rearrange weights of bfloat16 for the inference function; in float32 that gains 
 for a second copy of all weights. Programs of `torch.compile` call the operation through
 `torch_compiled`.
 
-`environment.processor.products_of_torch` states when oneDNN is used. torch's own product remains
+`environment.processor.choose_products` states when oneDNN is used. torch's own product remains
 where torch needs more than a value and a gradient (compilers, exporters, autocast, `torch.func`,
 forward mode), on other devices and types, and where the private operation is missing or changed.
 """
@@ -23,7 +23,7 @@ from torch.utils.flop_counter import register_flop_formula
 
 from keras_vit.support.fixes import torch_stacks
 from keras_vit.support.fixes.faults import plain_form
-from keras_vit.support.processor import processor, products_of_torch
+from keras_vit.support.processor import choose_products, processor
 
 _SCHEMA = (
     "mkldnn::_linear_pointwise(Tensor X, Tensor W, Tensor? B, str attr, Scalar?[] scalars, "
@@ -53,7 +53,7 @@ def _operation() -> Any:
     return plain_form("torch.ops.mkldnn._linear_pointwise", None, "torch computes all products")
 
 
-_choice = products_of_torch()[0]
+_choice = choose_products()[0]
 _linear: Any = _operation() if _choice == "onednn" else None
 _linear_gelu: Any = _operation() if _choice in ("onednn", "gelu") else None
 """The operation for all products, and for those that a GELU follows; None for torch's own."""

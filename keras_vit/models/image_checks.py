@@ -142,7 +142,7 @@ def refusal(shape: tuple[int | None, ...], config: ViTConfig, data_format: str) 
         data_format: data format of the model.
     """
     if config.native_aspect:
-        return _refusal_of_packed(shape, config.packed_shape)
+        return _explain_packed(shape, config.packed_shape)
     height, width = config.image_size or (None, None)
     last = data_format == "channels_last"
     expected = (height, width, config.channels) if last else (config.channels, height, width)
@@ -178,7 +178,7 @@ def refusal(shape: tuple[int | None, ...], config: ViTConfig, data_format: str) 
     )
 
 
-def _refusal_of_packed(shape: tuple[int | None, ...], expected: tuple[int, int]) -> str | None:
+def _explain_packed(shape: tuple[int | None, ...], expected: tuple[int, int]) -> str | None:
     if len(shape) == 3 and all(a in (None, b) for a, b in zip(shape[1:], expected, strict=True)):
         return None
     return (

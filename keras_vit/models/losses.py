@@ -73,7 +73,7 @@ _CAUSES = (
 )
 
 
-def losses_of_head(
+def adapt_losses(
     config: ViTConfig, loss: Any, metrics: Any, weighted_metrics: Any, by_class: bool = False
 ) -> tuple[Any, Any, Any]:
     """Returns loss, metrics and weighted metrics of `compile`, adapted to a model's outputs.
@@ -150,7 +150,7 @@ def _read_probabilities(metric: Any, by_class: bool) -> Any:
     A threshold of 0, or beyond 1, is meant for logits, as Keras says of `Precision`. A class of the
     user is never changed; it causes a warning if Keras's own code reads its predictions.
     """
-    standard = _metric_of_probabilities(metric)
+    standard = _find_metric(metric)
     if standard is None:
         return metric
     name = metric if isinstance(metric, str) else standard.name
@@ -169,7 +169,7 @@ def _read_probabilities(metric: Any, by_class: bool) -> Any:
     return MetricOfLogits(standard, activation, name=name)
 
 
-def _metric_of_probabilities(metric: Any) -> Any:
+def _find_metric(metric: Any) -> Any:
     """Returns the metric that a name, function or class stands for if it reads probabilities."""
     standard: Any = metric
     if isinstance(metric, (str, dict, type)):

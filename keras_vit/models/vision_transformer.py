@@ -28,7 +28,7 @@ from keras_vit.models.config.variants import VARIANTS
 from keras_vit.models.graph import Graph, Stages
 from keras_vit.models.image_checks import ImageChecks, prepare
 from keras_vit.models.inference import Inference, run
-from keras_vit.models.losses import OuterLoss, compute_probabilities, losses_of_head
+from keras_vit.models.losses import OuterLoss, adapt_losses, compute_probabilities
 from keras_vit.models.tokens import Tokens, compute_tokens
 from keras_vit.support.arguments import OnError
 from keras_vit.support.fixes import trainer
@@ -296,7 +296,7 @@ class VisionTransformer(keras.Model):
         Raises:
             ConfigError: `loss="auto"` for a model without a head.
         """
-        loss, metrics, weighted_metrics = losses_of_head(
+        loss, metrics, weighted_metrics = adapt_losses(
             self.config, loss, metrics, weighted_metrics, self.thresholds is not None
         )
         super().compile(optimizer, loss, loss_weights, metrics, weighted_metrics, **options)

@@ -48,7 +48,7 @@ _NAME = re.compile(
 )
 
 
-def facts_of_name(name: str) -> dict[str, Any]:
+def read_file_name(name: str) -> dict[str, Any]:
     """Returns the fields of a catalog's row that a file name states, with or without `.npz`.
 
     Images are cropped from 448 pixels to 384 (`configs/augreg.py`), or from 256 to 224, which is

@@ -28,7 +28,7 @@ from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.models.config import ViTConfig
 from keras_vit.models.config.variants import VARIANTS, variant_named
 from keras_vit.presets import bucket
-from keras_vit.presets.augreg import facts_of_name
+from keras_vit.presets.augreg import read_file_name
 from keras_vit.presets.bucket import BucketFile
 from keras_vit.presets.hub import SCHEME, HubFolder
 from keras_vit.presets.preset_config import PresetConfig
@@ -243,7 +243,7 @@ def preset_named(name: str) -> Preset:
             if the name is a variant.
     """
     if name.startswith("augreg/"):
-        return Preset(**facts_of_name(name.removeprefix("augreg/")))
+        return Preset(**read_file_name(name.removeprefix("augreg/")))
     if name in VARIANTS:
         of_it = ", ".join(list_presets(name)) or "none"
         raise SourceError(

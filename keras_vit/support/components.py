@@ -7,7 +7,7 @@ import platform
 
 from keras_vit.support.backend import BACKENDS, ONLY_PREDICTS, chosen_backend
 from keras_vit.support.fixes.faults import note_on
-from keras_vit.support.processor import processor, products_of_torch
+from keras_vit.support.processor import choose_products, processor
 
 _LIBRARIES = ("keras", "numpy", "huggingface-hub", "safetensors", "pillow", "grain")
 _EXTRAS = {
@@ -47,7 +47,7 @@ def components() -> list[Component]:
         Component("machine", "python", platform.python_version()),
         Component("machine", "processor", processor().name, f"{os.cpu_count()} cores"),
         Component("machine", "instructions", *_instructions()),
-        Component("machine", "products of torch", *products_of_torch()),
+        Component("machine", "products of torch", *choose_products()),
         Component("library", "keras-vit", _version("keras-vit") or _own_version()),
         *(Component("library", name, _version(name), note_on(name)) for name in _LIBRARIES),
     ]

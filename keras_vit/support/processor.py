@@ -21,7 +21,7 @@ _INSTRUCTION_SETS = (
 _CPUINFO = Path("/proc/cpuinfo")
 
 PRODUCTS = ("auto", "onednn", "gelu", "torch")
-"""Values of the environment variable `KERAS_VIT_PRODUCTS`; `products_of_torch` explains them."""
+"""Values of the environment variable `KERAS_VIT_PRODUCTS`; `choose_products` explains them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +66,7 @@ def processor() -> Processor:
     return Processor(name, fields.get("vendor_id", ""), frozenset(flags.split()))
 
 
-def products_of_torch(machine: Processor | None = None) -> tuple[str, str]:
+def choose_products(machine: Processor | None = None) -> tuple[str, str]:
     """Returns the matrix products that oneDNN computes for torch on CPUs, and the reason.
 
     - `"onednn"`: all products of the blocks, in inference those of attention too. This is the rule

@@ -179,10 +179,10 @@ class _Layerwise(keras.optimizers.Optimizer):
     def _clip(self, gradients: list[Any]) -> list[Any]:
         """Returns the gradients clipped as the arguments ask; infinite norms become NaN."""
         if self.global_clipnorm:
-            norm = ops.sqrt(sum(_sum_of_squares(gradient) for gradient in gradients))
+            norm = ops.sqrt(sum(_sum_squares(gradient) for gradient in gradients))
             return [_shorten(gradient, norm, self.global_clipnorm) for gradient in gradients]
         if self.clipnorm:
-            return [_shorten(g, ops.sqrt(_sum_of_squares(g)), self.clipnorm) for g in gradients]
+            return [_shorten(g, ops.sqrt(_sum_squares(g)), self.clipnorm) for g in gradients]
         if self.clipvalue:
             return [ops.clip(g, -self.clipvalue, self.clipvalue) for g in gradients]
         return gradients
@@ -241,7 +241,7 @@ def _change_if(condition: Any, change: Callable[[], None], variables: Sequence[A
         variable.assign(ops.where(condition, variable.value, value))
 
 
-def _sum_of_squares(gradient: Any) -> Any:
+def _sum_squares(gradient: Any) -> Any:
     return ops.sum(ops.square(ops.cast(gradient, "float32")))
 
 

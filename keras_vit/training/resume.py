@@ -13,7 +13,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.distribution.processes import value_of_first_process, whole, write_on_first_process
+from keras_vit.distribution.processes import broadcast_from_first, whole, write_on_first_process
 from keras_vit.errors import CheckpointError, ConfigError, shown
 from keras_vit.models.config import ViTConfig
 from keras_vit.models.vision_transformer import VisionTransformer
@@ -97,7 +97,7 @@ class Resume(keras.callbacks.Callback):
         # Before the restore, which may change a constant learning rate, one of the settings.
         self._settings = self._describe()
         self._restored = None
-        if value_of_first_process(self.path.exists()):
+        if broadcast_from_first(self.path.exists()):
             self._restored = read_state(self.path)
             self._restore_weights(*self._restored)
 

@@ -68,7 +68,7 @@ def test_the_preset_of_a_probe_computes_its_logits(fields, folder, tmp_path, mon
     from keras_vit.evaluation import probing
 
     model = make_model(**fields)
-    stages, parts = probing._kinds_of_features(model.config)
+    stages, parts = probing._list_features(model.config)
     for name in parts:
         monkeypatch.setattr(probing, "choose", only(name, probing.choose))
         result = probe(model, folder)

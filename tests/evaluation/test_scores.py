@@ -10,7 +10,7 @@ from sklearn.metrics import accuracy_score, confusion_matrix, log_loss, top_k_ac
 
 from keras_vit import evaluate
 from keras_vit.errors import ConfigError
-from keras_vit.evaluation.scores import _rank_of_the_best, _Scores
+from keras_vit.evaluation.scores import _rank_best, _Scores
 from tests.helpers import assert_close, normal, random_tiny
 
 
@@ -106,7 +106,7 @@ def test_equal_logits_rank_as_a_stable_sort_ranks_them():
     right[:, 0] |= ~right.any(axis=1)
     order = np.argsort(-logits, axis=1, kind="stable")
     first = np.take_along_axis(right, order, axis=1).argmax(axis=1)
-    assert np.array_equal(_rank_of_the_best(logits, right), first)
+    assert np.array_equal(_rank_best(logits, right), first)
 
 
 def test_every_form_of_data_gives_the_same_scores(model, images, classes, expected):

@@ -7,8 +7,8 @@ from keras_vit.errors import ConfigError
 from keras_vit.evaluation.targets import (
     acceptable,
     match_classes,
-    numbers_of_one_hot,
     numbers_or_rows,
+    undo_one_hot,
 )
 from keras_vit.images import class_names
 
@@ -24,7 +24,7 @@ def test_all_forms_of_labels_give_the_same_classes():
     for form in forms:
         assert np.array_equal(acceptable(form, 3), expected)
     for form in forms[:3]:
-        assert numbers_of_one_hot(numbers_or_rows(form)).tolist() == [2, 0]
+        assert undo_one_hot(numbers_or_rows(form)).tolist() == [2, 0]
 
 
 def test_truth_values_are_the_numbers_of_two_classes():
@@ -55,7 +55,7 @@ def test_labels_that_are_neither_classes_nor_rows_are_refused(bad, message):
 
 def test_rows_with_several_ones_stay_rows():
     rows = np.array([[1, 0, 1], [0, 0, 0]])
-    assert np.array_equal(numbers_of_one_hot(numbers_or_rows(rows)), rows.astype(bool))
+    assert np.array_equal(undo_one_hot(numbers_or_rows(rows)), rows.astype(bool))
 
 
 def test_names_match_whole_labels_before_parts_of_labels():

@@ -10,7 +10,7 @@ import pytest
 from keras_vit import kernels
 from keras_vit.errors import ConfigError
 from keras_vit.kernels import reference
-from keras_vit.support.processor import Processor, products_of_torch
+from keras_vit.support.processor import Processor, choose_products
 from tests.helpers import (
     assert_close,
     normal,
@@ -82,13 +82,13 @@ def test_the_rule_depends_on_the_processor_alone(vendor, flags, choice, monkeypa
     """The setting comes before the rule, and `auto` is the rule."""
     found = Processor("x", vendor, frozenset(flags))
     monkeypatch.delenv("KERAS_VIT_PRODUCTS", raising=False)
-    assert {products_of_torch(found)[0] for _ in range(3)} == {choice}
+    assert {choose_products(found)[0] for _ in range(3)} == {choice}
     for asked in ("auto", "torch", "gelu", "onednn"):
         monkeypatch.setenv("KERAS_VIT_PRODUCTS", asked)
-        assert products_of_torch(found)[0] == (choice if asked == "auto" else asked)
+        assert choose_products(found)[0] == (choice if asked == "auto" else asked)
     monkeypatch.setenv("KERAS_VIT_PRODUCTS", "mkl")
     with pytest.raises(ConfigError, match="expected auto, onednn, gelu, torch"):
-        products_of_torch(found)
+        choose_products(found)
 
 
 def test_vendor_and_instruction_sets_are_read_from_the_system(monkeypatch, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from scipy.special import log_softmax, softmax
 
 from keras_vit.errors import ConfigError
-from keras_vit.models.losses import FirstLoss, losses_of_head
+from keras_vit.models.losses import FirstLoss, adapt_losses
 from keras_vit.training import AugregRecipe, TransferRecipe
 from tests.helpers import normal, random_tiny, tiny, to_numpy
 
@@ -21,7 +21,7 @@ TYPED = (
 
 
 def loss_for(loss, config, by_class=False):
-    return losses_of_head(config, loss, None, None, by_class)[0]
+    return adapt_losses(config, loss, None, None, by_class)[0]
 
 
 def true_loss(logits, labels=LABELS):

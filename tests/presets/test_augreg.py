@@ -6,7 +6,7 @@ from keras_vit import VisionTransformer, checkpoints
 from keras_vit.errors import PresetError
 from keras_vit.models.builders import variant
 from keras_vit.presets import bucket
-from keras_vit.presets.augreg import facts_of_name
+from keras_vit.presets.augreg import read_file_name
 from tests.words import raises
 
 pytestmark = pytest.mark.without_backend
@@ -17,7 +17,7 @@ BEST = f"{UPSTREAM}--imagenet2012-steps_20k-lr_0.03-res_384"
 
 def test_a_file_name_gives_variant_data_resolution_labels_and_protocol():
     """With and without `.npz`."""
-    assert facts_of_name(f"{BEST}.npz") == {
+    assert read_file_name(f"{BEST}.npz") == {
         "name": f"augreg/{BEST}.npz",
         "source": f"{bucket.OFFICIAL}vit_models/augreg/{BEST}.npz",
         "variant": "vit_s16",
@@ -27,10 +27,10 @@ def test_a_file_name_gives_variant_data_resolution_labels_and_protocol():
         "class_names": "imagenet1k",
         "protocol": {"name": "big_vision", "resize_small": 448, "image_size": 384},
     }
-    facts = facts_of_name(UPSTREAM)
+    facts = read_file_name(UPSTREAM)
     assert (facts["data"], facts["image_size"], facts["num_classes"]) == ("i21k", 224, 21843)
     assert (facts["class_names"], facts["protocol"]) == ("imagenet21k", "big_vision")
-    facts = facts_of_name(f"{UPSTREAM}--kitti-distance-steps_0k-lr_0.003-res_224")
+    facts = read_file_name(f"{UPSTREAM}--kitti-distance-steps_0k-lr_0.003-res_224")
     assert (facts["data"], facts["num_classes"]) == ("i21k_ft_kitti-distance", None)
 
 
@@ -40,7 +40,7 @@ def test_a_file_name_gives_variant_data_resolution_labels_and_protocol():
 def test_names_of_another_form_are_refused(name):
     """The message shows an example."""
     with raises(PresetError, "no file name of AugReg", "S_16-i21k"):
-        facts_of_name(name)
+        read_file_name(name)
 
 
 def test_a_file_of_augreg_loads_by_its_name(hub, tmp_path):

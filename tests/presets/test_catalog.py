@@ -19,7 +19,7 @@ from keras_vit.images.protocols import complete
 from keras_vit.models.builders import variant
 from keras_vit.models.weights import lexicon
 from keras_vit.presets import bucket, catalog
-from keras_vit.presets.augreg import facts_of_name
+from keras_vit.presets.augreg import read_file_name
 from keras_vit.presets.catalog import CATALOG, Preset, list_presets, preset_named
 from tests.golden import CASES, FOLDER, expected, outputs, relative_error
 from tests.helpers import random_tiny
@@ -87,7 +87,7 @@ def test_the_facts_of_a_row_are_consistent(name):
     assert bool(row.unverified) >= bool(row.alternatives)
     assert row.zero_head == (".orig_i21k_224" in name)
     if ".augreg_" in name:
-        facts = facts_of_name(row.source.rpartition("/")[2])
+        facts = read_file_name(row.source.rpartition("/")[2])
         same = ("variant", "image_size", "num_classes", "protocol", "class_names")
         assert {key: getattr(row, key) for key in same} == {key: facts[key] for key in same}
         assert row.data.startswith(facts["data"].partition("_ft_")[0])

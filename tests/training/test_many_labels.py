@@ -12,7 +12,7 @@ from sklearn.metrics import f1_score
 from keras_vit import VisionTransformer, cli, evaluate, finetune
 from keras_vit.data import ImageSource, from_arrays
 from keras_vit.errors import ConfigError
-from keras_vit.models.losses import ManyLabelsCrossentropy, losses_of_head
+from keras_vit.models.losses import ManyLabelsCrossentropy, adapt_losses
 from keras_vit.training import AugregRecipe, TransferRecipe
 from tests.helpers import normal, random_tiny, tiny, to_numpy
 
@@ -71,7 +71,7 @@ def test_auto_is_binary_crossentropy_for_a_model_with_thresholds():
     assert scores["loss"] == pytest.approx(
         evaluate(model, (images, labels), prepared=True).loss, rel=1e-4
     )
-    loss, _, _ = losses_of_head(model.config, "auto", None, None)
+    loss, _, _ = adapt_losses(model.config, "auto", None, None)
     assert isinstance(loss, keras.losses.SparseCategoricalCrossentropy)
 
 

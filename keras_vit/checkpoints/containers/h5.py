@@ -94,11 +94,11 @@ class H5Reader(FileReader):
         # HDF5 has no bfloat16; Keras stores two bytes of void with the attribute "dtype".
         mark = h5py.Dataset(dataset).attrs.get("dtype") if dtype.str[1:] == "V2" else None
         is_bfloat16 = isinstance(mark, str) and mark == "bfloat16"
-        if fault := self._fault_of_storage(dataset, shape, dtype):
+        if fault := self._find_storage_fault(dataset, shape, dtype):
             raise CheckpointError(f"{self.path}: array {shown(name)} {fault}")
         self.note(name, shape, np.dtype(ml_dtypes.bfloat16) if is_bfloat16 else dtype)
 
-    def _fault_of_storage(self, dataset: Any, shape: Any, dtype: np.dtype) -> str | None:
+    def _find_storage_fault(self, dataset: Any, shape: Any, dtype: np.dtype) -> str | None:
         """Returns the fault if the file does not hold all numbers of a dataset, else None."""
         import h5py
 

@@ -47,7 +47,7 @@ def read_relative_bias(content: Json, keys: tuple[str, str]) -> str | None:
     return "block" if of_block else "shared" if is_shared else None
 
 
-def words_of_relative_bias(config: ViTConfig, keys: tuple[str, str]) -> dict[str, bool]:
+def write_relative_bias(config: ViTConfig, keys: tuple[str, str]) -> dict[str, bool]:
     """Returns the library's two keys for a model; the inverse of `read_relative_bias`."""
     kinds = zip(keys, ("block", "shared"), strict=True)
     return {key: config.relative_position_bias == kind for key, kind in kinds}

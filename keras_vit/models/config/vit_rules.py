@@ -74,7 +74,7 @@ def find_faults(config: Any) -> Iterator[str]:
         yield "representation_size={} and projection_dim={} exclude each other.".format(
             *map(shown, layers)
         )
-    yield from _faults_of_pooling(config)
+    yield from _find_pooling_faults(config)
     beside = (config.resnet, config.rope, config.relative_position_bias)
     if config.native_aspect and (any(beside) or config.position == "sincos2d"):
         yield (
@@ -88,7 +88,7 @@ def find_faults(config: Any) -> Iterator[str]:
         )
 
 
-def _faults_of_pooling(config: Any) -> Iterator[str]:
+def _find_pooling_faults(config: Any) -> Iterator[str]:
     pooling, blocks = config.pooling, config.class_token_blocks
     if blocks > 1 and (pooling != "token_and_mean" or blocks > config.num_layers):
         yield (

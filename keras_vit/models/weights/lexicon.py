@@ -223,10 +223,10 @@ def weights(config: ViTConfig) -> Iterator[Weight]:
             for values in itertools.product(*(PLACEHOLDERS[n].values(config) for n in names)):
                 binding = dict(zip(names, values, strict=True))
                 if word.bound_by(config, binding):
-                    yield Weight(word, binding, sizes | _sizes_of_pool(word, config))
+                    yield Weight(word, binding, sizes | _read_pool_sizes(word, config))
 
 
-def _sizes_of_pool(word: Word, config: ViTConfig) -> dict[str, int]:
+def _read_pool_sizes(word: Word, config: ViTConfig) -> dict[str, int]:
     """Returns the sizes in which attention pooling may differ from the blocks."""
     if not word.path.startswith("pool/"):
         return {}

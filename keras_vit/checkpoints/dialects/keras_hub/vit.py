@@ -31,7 +31,7 @@ def _class_token(content: Json) -> dict[str, Any]:
     return {"pooling": "token" if with_class else "gap", "class_token": with_class}
 
 
-def _of_backbone(files: Json) -> dict[str, Any]:
+def _read_backbone(files: Json) -> dict[str, Any]:
     """Returns the backbone's `use_class_token`; the copy of it in `task.json` is not read."""
     backbone = object_at(files["config.json"], ("config",))
     return {"use_class_token": backbone.get("use_class_token", True)}
@@ -76,7 +76,7 @@ vit = classifier_family(
     "ViT",
     _BACKBONE,
     _TASK,
-    beside=_of_backbone,
+    beside=_read_backbone,
     words=KERAS.names("keras_hub/vit"),
     reasons={
         "root/": "keras-hub has no hybrids",

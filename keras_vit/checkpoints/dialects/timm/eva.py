@@ -24,7 +24,7 @@ from keras_vit.checkpoints.dialects.timm import architectures, rows
 from keras_vit.checkpoints.dialects.torch_conventions import (
     POSITIONS_OF_ANOTHER_GRID,
     read_relative_bias,
-    words_of_relative_bias,
+    write_relative_bias,
 )
 from keras_vit.errors import shown
 from keras_vit.models.config import Numerics, Rope, ViTConfig
@@ -62,7 +62,7 @@ def _architecture(config: ViTConfig) -> dict[str, Any]:
     return {"architecture": _WRITTEN.get(config.numerics.layer_norm_epsilon, _WRITTEN[1e-6])}
 
 
-def _words_of_mlp(config: ViTConfig) -> dict[str, Any]:
+def _write_mlp(config: ViTConfig) -> dict[str, Any]:
     # Gate and value are two arrays in DINOv3, where any number asks for them and 1 rounds nothing.
     is_dinov3 = config.rope is not None and config.rope.form == "dinov3"
     return {
@@ -122,7 +122,7 @@ def _read_rope(content: Json) -> dict[str, Any]:
     }
 
 
-def _words_of_rope(config: ViTConfig) -> dict[str, Any]:
+def _write_rope(config: ViTConfig) -> dict[str, Any]:
     rope = config.rope
     if rope is None:
         return {"use_rot_pos_emb": False}
@@ -160,7 +160,7 @@ def _pool_sizes(content: Json) -> dict[str, Any]:
     return fields
 
 
-def _words_of_pool(config: ViTConfig) -> dict[str, Any]:
+def _write_pool(config: ViTConfig) -> dict[str, Any]:
     width = config.map_mlp_dim
     return {
         "attn_pool_num_heads": config.map_num_heads,
@@ -172,7 +172,7 @@ POOL_SIZES = JsonFields(
     ("attn_pool_num_heads", "attn_pool_mlp_ratio"),
     ("map_num_heads", "map_mlp_dim"),
     _pool_sizes,
-    _words_of_pool,
+    _write_pool,
 )
 """The row of attention pooling, which `Eva` and `NaFlexVit` have."""
 
@@ -223,13 +223,13 @@ _ARGUMENTS: tuple[Row, ...] = (
             "mlp": "gated" if content["swiglu_mlp"] else "plain",
             "sub_norm_mlp": bool(content.get("scale_mlp")),
         },
-        _words_of_mlp,
+        _write_mlp,
         is_optional=True,
     ),
     JsonField("num_reg_tokens", "num_registers"),
     JsonField("use_abs_pos_emb", "position", HAS_POSITIONS),
     JsonFields(
-        ("use_rot_pos_emb", "rope_type"), ("rope",), _read_rope, _words_of_rope, is_optional=True
+        ("use_rot_pos_emb", "rope_type"), ("rope",), _read_rope, _write_rope, is_optional=True
     ),
 )
 """Arguments of `Eva`."""
@@ -247,7 +247,7 @@ _ARGUMENTS_OF_BEIT: tuple[Row, ...] = (
         _BIAS_KEYS,
         ("relative_position_bias",),
         _read_bias,
-        lambda c: words_of_relative_bias(c, _BIAS_KEYS),
+        lambda c: write_relative_bias(c, _BIAS_KEYS),
     ),
 )
 """Arguments of `Beit`. The rows of `Eva` read the arguments of both classes."""

@@ -41,7 +41,7 @@ def _read_resize(content: Json) -> dict[str, Any]:
     return {"numerics.position_resize": _RESIZES[how]}
 
 
-def _words_of_resize(config: ViTConfig) -> dict[str, Any]:
+def _write_resize(config: ViTConfig) -> dict[str, Any]:
     resize = config.numerics.position_resize
     how = next((how for how, name in _RESIZES.items() if name == resize), ())
     return dict(zip(_KEYS_OF_RESIZE, how, strict=bool(how)))
@@ -81,7 +81,7 @@ _ARGUMENTS: tuple[Row, ...] = (
         _read_grid,
         lambda c: {"pos_embed_grid_size": list(c.source_grid)},
     ),
-    JsonFields(_KEYS_OF_RESIZE, ("numerics.position_resize",), _read_resize, _words_of_resize),
+    JsonFields(_KEYS_OF_RESIZE, ("numerics.position_resize",), _read_resize, _write_resize),
 )
 """Arguments of `NaFlexVit`."""
 

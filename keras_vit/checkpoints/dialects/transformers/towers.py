@@ -82,15 +82,15 @@ _SIGLIP = _Encoder(
 )
 
 
-def _image_of_patches(content: Json) -> dict[str, Any]:
+def _read_grid_size(content: Json) -> dict[str, Any]:
     return {"image_size": math.isqrt(content["num_patches"]) * number(content, "patch_size")}
 
 
-def _patches_of_image(config: ViTConfig) -> dict[str, Any]:
+def _write_grid_size(config: ViTConfig) -> dict[str, Any]:
     return {"num_patches": math.prod(config.source_grid)}
 
 
-def _image_of_limit(content: Json) -> dict[str, Any]:
+def _read_limit(content: Json) -> dict[str, Any]:
     """Returns an image of as many patches as the processor allows, and the grid of positions.
 
     The image is square, or one row of patches if no square has this number.
@@ -113,7 +113,7 @@ _SIGLIP_2 = dataclasses.replace(
     model_type="siglip2",
     words={**_SIGLIP.words, **TORCH.names("transformers/siglip2")},
     rows=(
-        JsonFields(("num_patches",), ("image_size",), _image_of_patches, _patches_of_image),
+        JsonFields(("num_patches",), ("image_size",), _read_grid_size, _write_grid_size),
         *(row for row in _SIGLIP.rows if row is not common.IMAGE_SIZE),
     ),
     sizes={**_SIGLIP.sizes, "num_patches": 256},
@@ -123,7 +123,7 @@ _SIGLIP_2 = dataclasses.replace(
     limit=JsonFields(
         ("max_num_patches",),
         ("image_size", "position_grid"),
-        _image_of_limit,
+        _read_limit,
         lambda config: {"max_num_patches": config.packed_shape[0]},
     ),
 )

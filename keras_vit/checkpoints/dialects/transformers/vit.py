@@ -28,7 +28,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
 from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.torch_conventions import (
     read_relative_bias,
-    words_of_relative_bias,
+    write_relative_bias,
 )
 from keras_vit.checkpoints.dialects.transformers import common
 from keras_vit.errors import shown
@@ -237,7 +237,7 @@ def _beit(model_type: str, class_name: str, of_model: Limits) -> Dialect:
                 _BIASES,
                 ("relative_position_bias",),
                 _read_bias,
-                lambda c: words_of_relative_bias(c, _BIASES),
+                lambda c: write_relative_bias(c, _BIASES),
             ),
             JsonNote("use_mask_token", lambda facts: False),
         ),
