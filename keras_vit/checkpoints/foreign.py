@@ -10,7 +10,7 @@ from keras_vit.errors import listed, shown
 
 _CERTAIN = {
     r"decoder\.mask_tokens|mask_decoder|rel_pos_[hw]$": "SAM or ViTDet, with positions of windows",
-    r"pos_embed_win(dow)?$": "Hiera, a hierarchy of windows",
+    r"pos_embed_win(dow)?$|(^|\.)blocks\.\d+\.proj\.weight$": "Hiera, a hierarchy of windows",
 }
 """Names that no plain Vision Transformer has, though its own names may stand beside them."""
 
@@ -34,6 +34,9 @@ _KINDS = {
     r"conv_layers|feature_extractor\.": "a model of sound",
 }
 """What stands in the names of other families -> the family, most particular first."""
+
+_MOST_LETTERS = 800
+"""Length of a description; a path and a sentence stand before it."""
 
 _CORE = (
     "patch_embedding/kernel",
@@ -64,9 +67,8 @@ def describe(shapes: Mapping[str, Shape], claims: Iterable[tuple[Dialect, str, s
         shapes: the arrays of the file.
         claims: dialect, prefix, path in the lexicon and name of each array with a known name.
     """
-    lines = []
-    if kind := name_kind(shapes):
-        lines.append(f"\n  The names are those of {kind}.")
+    kind, lines = name_kind(shapes), []
+    first = f"\n  The names are those of {kind}." if kind else ""
     found: dict[tuple[Dialect, str], dict[str, str]] = collections.defaultdict(dict)
     for dialect, prefix, path, name in claims:
         found[dialect, prefix][name] = path
@@ -80,7 +82,9 @@ def describe(shapes: Mapping[str, Shape], claims: Iterable[tuple[Dialect, str, s
         lines.append(f"\n  {dialect.name}: {count}{where}{rest}.")
     some = listed((shown(name, 60, quoted=False) for name in list(shapes)[:2000]), 4)
     held = "1 array" if len(shapes) == 1 else f"{len(shapes):,} arrays"
-    lines.append(f"\n  It holds {held}: {some if shapes else 'nothing'}.")
+    last = f"\n  It holds {held}: {some if shapes else 'nothing'}."
     if nearest and not kind:
-        lines.append("\n  family=... reads the file as one of them, and names each difference.")
-    return "".join(lines)
+        last += "\n  family=... reads the file as one of them, and names each difference."
+    while lines and len(first + "".join(lines) + last) > _MOST_LETTERS:
+        lines.pop()
+    return first + "".join(lines) + last

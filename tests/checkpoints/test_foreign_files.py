@@ -22,6 +22,7 @@ OF_TIMM = {
     "mixer_s32_224": "MLP-Mixer",
     "efficientnet_b0": "EfficientNet",
     "samvit_base_patch16": "SAM",
+    "hiera_tiny_224": "Hiera",
     "cait_xxs24_224": "timm",
     "xcit_nano_12_p16_224": "timm",
     "levit_128s": "It holds",
@@ -54,6 +55,13 @@ def check(message: str, family: str) -> None:
 @pytest.mark.parametrize("name", OF_TIMM)
 def test_other_networks_of_timm_are_named_in_a_few_lines(name):
     check(refused(read_shapes(timm.create_model(name, device="meta"))), OF_TIMM[name])
+
+
+def test_long_names_make_no_long_message():
+    """Parts of three families, each below a long prefix: the least near ones are left out."""
+    parts = ("encoder.layer.0.attention.self.query.weight", "blocks.0.mlp.fc1.weight", "cls_token")
+    shapes = {f"{letter * 90}.{part}": (8, 8) for letter in "abc" for part in parts}
+    check(refused(shapes), "It holds 9 arrays")
 
 
 @pytest.mark.parametrize("name", OF_TRANSFORMERS)
