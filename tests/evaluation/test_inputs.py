@@ -39,9 +39,9 @@ def images(request, pixels, tmp_path):
 def test_images_of_any_form_are_prepared(model, pixels, images):
     """The model's protocol resizes and scales them, as in `classify`."""
     prepared = model.preprocessor(pixels)
-    expected = features(model, prepared, prepared=True).values
+    expected = features(model, prepared, batch_size=2, prepared=True).values
     np.testing.assert_array_equal(features(model, images, batch_size=2).values, expected)
-    wanted = evaluate(model, (prepared, LABELS), prepared=True)
+    wanted = evaluate(model, (prepared, LABELS), batch_size=5, prepared=True)
     assert evaluate(model, (images, LABELS), batch_size=5) == wanted
 
 
