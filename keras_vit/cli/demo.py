@@ -37,7 +37,7 @@ def run(folder: Path) -> None:
     console.print(f"   {model.count_params():,} parameters, {model.config.image_size} pixels")
 
     _step("2. Predict", f" {len(test)} digits it has never seen")
-    score = evaluate(model, (model.preprocessor(test), test_digits))
+    score = evaluate(model, (test, test_digits))
     (label, probability), *_ = model.classify(test[:1])[0]
     console.print(f"   {score.top1:.1%} right; the first is a {label} ({probability:.1%})")
 
@@ -49,19 +49,17 @@ def run(folder: Path) -> None:
     steps = -(-len(train) // 64)
     recipe = TransferRecipe(2 * steps, 64, learning_rate=0.01, steps_per_epoch=steps)
     tuned.compile(**recipe.compile_args(tuned))
-    images, parities = tuned.preprocessor(test), test_digits % 2
-    before = evaluate(tuned, (images, parities)).top1
+    parities = test_digits % 2
+    before = evaluate(tuned, (test, parities)).top1
     fit = {"batch_size": 64, "verbose": 2, **recipe.fit_args(tuned)}
     tuned.fit(tuned.preprocessor(train), train_digits % 2, **fit)
-    after = evaluate(tuned, (images, parities)).top1
+    after = evaluate(tuned, (test, parities)).top1
     console.print(f"   {before:.1%} right before (a zero head), {after:.1%} after")
 
     _step("4. Save", " and reload")
     tuned.save_to_preset(folder / "vit_digits_odd_even")
     reloaded = VisionTransformer.from_preset(folder / "vit_digits_odd_even")
-    difference = np.abs(
-        reloaded.probabilities(images, prepared=True) - tuned.probabilities(images, prepared=True)
-    )
+    difference = np.abs(reloaded.probabilities(test) - tuned.probabilities(test))
     console.print(f"   largest difference of a probability: {difference.max():.1e}")
 
     _step("5. Explain", ": attention, and the parts of two images that decide")
