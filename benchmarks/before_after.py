@@ -1,7 +1,7 @@
 """Measures two checkouts of keras_vit beside each other, in one interleaved run.
 
     git worktree add /tmp/before v0.1.0
-    python -m benchmarks.before_after /tmp/before --json benchmarks/results/before_after.json
+    python -m benchmarks.before_after /tmp/before --json FILE
 
 Every row is one peer of `benchmarks.peers` in two processes, one per checkout, which take turns.
 The ratio is the time of the other checkout over the time of this one, round by round: above 1,

@@ -1,8 +1,8 @@
 """Training on several devices beside training on one: python -m benchmarks.devices.
 
-Runs the programs of `tests/distribution`, which the suite asserts on, and keeps their figures in
-`benchmarks/results/devices.json`; docs/devices.md has the table. `--kills 20` kills trainings
-of two processes 20 times on JAX and on torch.
+Runs the programs of `tests/distribution`, which the suite asserts on, and keeps their figures in a
+file; docs/devices.md has the table. `--kills 20` kills trainings of two processes 20 times on JAX
+and on torch.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """The gain of each fast form of `keras_vit.kernels` over its reference, on this backend.
 
-    KERAS_BACKEND=torch python -m benchmarks.kernels benchmarks/results/kernels.json
-    python -m benchmarks.kernels --table benchmarks/results/kernels.json
+    KERAS_BACKEND=torch python -m benchmarks.kernels FILE
+    python -m benchmarks.kernels --table FILE
 
 Each form runs in turns with its reference in one process: forward alone, and forward with the
 gradient. A figure is the share of the reference's processor time that the form saves, from the

@@ -1,7 +1,7 @@
 """Where the time goes, on the backend of this process.
 
-    KERAS_BACKEND=jax python -m benchmarks.profiles benchmarks/results/profiles.json
-    python -m benchmarks.profiles --table benchmarks/results/profiles.json
+    KERAS_BACKEND=jax python -m benchmarks.profiles FILE
+    python -m benchmarks.profiles --table FILE
 
 The backend's own profiler watches a few forward passes, and a few training steps, of the harness.
 Each operation is put down to what it is part of. XLA fuses: a fusion counts where its last

@@ -1,6 +1,6 @@
 """A load test of `keras-vit serve` on 127.0.0.1, beside the model called directly.
 
-    KERAS_BACKEND=torch python -m benchmarks.serving benchmarks/results/serving.json
+    KERAS_BACKEND=torch python -m benchmarks.serving FILE
 
 For each batch size, as many clients as fill two batches send JPEG photographs one after another;
 they share the machine with the server. Then come 1,000 malformed requests, clients that hang, and

@@ -2,7 +2,7 @@
 
 Autodiff's gradient of a layer norm takes a third longer for a whole ViT-S/16: XLA's CPU compiler
 fuses it into the gradients of all earlier blocks and computes the gradient of the residual stream
-repeatedly (benchmarks/notes, "Layer norm on JAX"). The tangents here are one expression of
+repeatedly (benchmarks/decisions.md). The tangents here are one expression of
 saved mean and deviation, which leaves no computation to repeat. Attention saves a seventh of a
 forward pass, and a fifth of a gradient's memory. Both serve forward and reverse mode of every
 order. Accelerators compute the plain forms. `python -m benchmarks.kernels` has a row for each.
@@ -165,7 +165,7 @@ def _by_image(attend: Callable[..., Any], query: Any, key: Any, value: Any, bias
     """Returns attention image by image, by a form that keeps no scores for the gradient.
 
     The system clears memory anew for each large array of scores, which takes more than half of the
-    time of attention (benchmarks/notes, "JAX and TensorFlow on CPUs").
+    time of attention (benchmarks/decisions.md).
     """
     shared = bias is None or bias.shape[0] == 1  # one bias serves all images
     images = (query, key, value) if shared else (query, key, value, bias)

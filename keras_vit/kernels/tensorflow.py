@@ -18,7 +18,7 @@ def attention(query: Any, key: Any, value: Any, bias: Any = None) -> Any:
     """See `reference.attention`. On CPUs many tokens are computed block by block.
 
     Blocks save memory, not time: a training step of ViT-S/16 at 640 pixels takes 2,011 MB above the
-    idle process, and 2,845 without them (benchmarks/notes).
+    idle process, and 2,845 without them (benchmarks/decisions.md).
     """
     tokens, others = query.shape[1], key.shape[1]
     few = tokens is None or others is None or tokens * others <= reference.MOST_SCORES

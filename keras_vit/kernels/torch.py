@@ -261,10 +261,10 @@ _DTYPES = {name: kind for name, kind in vars(torch).items() if isinstance(kind, 
 def linear_then_gelu(x: Any, kernel: Any, bias: Any, approximate: bool) -> Any:
     """Returns `gelu(linear(x, kernel, bias), approximate)`, in inference without a second array.
 
-    oneDNN computes the GELU with the product where it is chosen (benchmarks/notes). Elsewhere
-    the GELU overwrites its input. With a second array, glibc returned both to the system after each
-    block of ViT-S/16 at batch 8, and the system cleared 220 MB in each forward pass, a tenth of its
-    time (`python -m benchmarks.kernels`, rows `linear_then_gelu`).
+    oneDNN computes the GELU with the product where it is chosen (benchmarks/decisions.md).
+    Elsewhere the GELU overwrites its input. With a second array, glibc returned both to the system
+    after each block of ViT-S/16 at batch 8, and the system cleared 220 MB in each forward pass, a
+    tenth of its time (`python -m benchmarks.kernels`, rows `linear_then_gelu`).
     """
     is_needed = torch_products.needs_gradient(x, kernel, bias)
     if is_needed or x.device.type != "cpu" or is_transformed():
@@ -290,8 +290,8 @@ def _keep_freed_memory() -> None:
     glibc returns the free end of its memory to the system where it is twice as large as the largest
     block that was mapped and freed, of at most 32 MB. The arrays of a block of ViT-S/16 with eight
     images were just above that, and the system cleared 60 to 230 MB again in each forward pass, 3
-    to 12 % of its time (benchmarks/notes). This block is freed untouched; the user's `MALLOC_`
-    variables take precedence.
+    to 12 % of its time. This block is freed untouched (benchmarks/decisions.md); the user's
+    `MALLOC_` variables take precedence.
     """
     torch.empty(31 * 2**20, dtype=torch.uint8, device="cpu")
 

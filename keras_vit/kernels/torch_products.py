@@ -35,7 +35,7 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 _LARGEST_BESIDE_TORCH = 2**20
-"""Most numbers of a matrix that oneDNN multiplies where MKL is as fast (benchmarks/notes).
+"""Most numbers of a matrix that oneDNN multiplies where MKL is as fast (benchmarks/decisions.md).
 
 oneDNN reads a matrix column by column, as `(inputs, outputs)` lies in memory. On a Xeon it takes as
 long as MKL for 512 to 2,048, but 1.4 times as long for 640 to 2,560 and 1.9 times for 768 to 3,072.

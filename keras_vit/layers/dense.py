@@ -2,8 +2,8 @@
 
 torch is faster with one matrix product that adds the bias than with Keras's tensordot and an
 addition behind it (`python -m benchmarks.kernels`, rows `linear`), and JAX trains faster with a
-matrix as the kernel (benchmarks/notes). Weights, names, activation, regularisers, constraints,
-quantisation and LoRA are Keras's.
+matrix as the kernel (benchmarks/decisions.md). Weights, names, activation, regularisers,
+constraints, quantisation and LoRA are Keras's.
 """
 
 import keras

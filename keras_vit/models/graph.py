@@ -94,7 +94,7 @@ class Graph:
 
     Keras's own execution of a functional graph would compute the same, but it keeps the output of
     every layer until the last layer has run. A call of this class frees an output when the next
-    layer has read it (benchmarks/notes, "Memory").
+    layer has read it (benchmarks/decisions.md).
 
     Args:
         config: configuration of the model.

@@ -91,7 +91,7 @@ def test_the_folder_of_another_training_is_refused(unbroken):
 
 @pytest.mark.on_one_backend("torch")
 def test_fine_tuning_in_bfloat16_is_as_accurate_as_in_float32():
-    """Within half a point on the test digits: one of 360 may differ (benchmarks/notes)."""
+    """Within half a point on the test digits: one of 360 may differ (benchmarks/decisions.md)."""
     images, test, classes, test_classes = digits()
     accuracy = {}
     for dtype in ("float32", "mixed_bfloat16"):

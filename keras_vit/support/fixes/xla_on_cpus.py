@@ -4,9 +4,9 @@ Releases and canary: `faults.py`.
 
 Symptoms: a gradient under `jax.checkpoint`, which `keras.remat` calls, saves no memory, because the
 compiler removes the barriers of `jax.checkpoint` and merges the second run with the first. The GELU
-of the last block takes 384 MB instead of 192 MB for ViT-B/16 at 1024 pixels (benchmarks/notes,
-"Many tokens"). The compiler fuses it with the matrix products around it, and reserves an array as
-large as the hidden layer for each constant of the GELU.
+of the last block takes 384 MB instead of 192 MB for ViT-B/16 at 1024 pixels: the compiler fuses it
+with the matrix products around it, and reserves an array as large as the hidden layer for each
+constant of the GELU (benchmarks/decisions.md).
 
 Workarounds: in programs for CPUs the second run is inside a branch that is always taken, which the
 compiler cannot predict; the output of the GELU is clamped to limits that no finite number exceeds.
