@@ -107,7 +107,8 @@ def split_images(data: Any) -> tuple[Any, Any] | None:
     """Returns images in the user's form and their labels or None; None for a data set.
 
     Raises:
-        ConfigError: a tuple of more than images and labels, or different numbers of both.
+        ConfigError: a tuple of more than images and labels, labels without a length, or different
+            numbers of both.
     """
     if _are_images(data):
         return data, None
@@ -116,7 +117,11 @@ def split_images(data: Any) -> tuple[Any, Any] | None:
     if len(data) > 2:
         raise ConfigError(f"Expected (images, labels), found a tuple of {len(data)}.")
     images, labels = (*data, None)[:2]
-    if labels is not None and isinstance(images, Sized) and not isinstance(images, _SINGLE):
+    if labels is None:
+        return images, None
+    if not isinstance(labels, Sized):
+        raise ConfigError(f"Labels are {type(labels).__name__}, expected one for each image.")
+    if isinstance(images, Sized) and not isinstance(images, _SINGLE):
         _check_numbers(len(images), len(labels))
     return images, labels
 

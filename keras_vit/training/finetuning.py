@@ -12,6 +12,7 @@ import keras
 
 from keras_vit.checkpoints import CheckpointInfo, Source, inspection
 from keras_vit.data import ImageData, ImageSource
+from keras_vit.errors import ConfigError
 from keras_vit.evaluation.many_labels import choose_thresholds
 from keras_vit.images import Preprocessor
 from keras_vit.images.class_names import expand
@@ -94,8 +95,7 @@ def finetune(
         CheckpointError: the weights do not fit, or `path` holds another training.
     """
     require_training()
-    if not isinstance(data, ImageSource):
-        data = ImageSource(data)
+    data = _as_source(data, fields)
     check_training(
         data.name,
         Path(path),
@@ -155,6 +155,16 @@ def finetune(
         best.thresholds = choose_thresholds(best, held_out)
         save_trained(best, Path(path) / BEST)
     return FinetuneResult(Path(path) / (LAST if held_out is None else BEST), history)
+
+
+def _as_source(data: Any, fields: dict[str, Any]) -> ImageSource:
+    """Returns where the data are, and refuses its words among the fields of the model."""
+    for word in (field.name for field in dataclasses.fields(ImageSource)):
+        if word in fields and word != "name":  # the model's name
+            raise ConfigError(
+                f"{word}= says how the data are read: give data=ImageSource(..., {word}=...)."
+            )
+    return data if isinstance(data, ImageSource) else ImageSource(data)
 
 
 def _epochs(steps: int) -> int:

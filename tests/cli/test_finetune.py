@@ -109,6 +109,8 @@ def test_finetune_passes_on_where_the_labels_are(desk, tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match="a data set has no labels_file"):
         data = ImageSource("hf:us/loops", labels_file="labels.csv")
         finetune(desk / "tiny", data, path=tmp_path / "out")
+    with pytest.raises(ConfigError, match=r"give data=ImageSource\(..., on_error=...\)"):
+        finetune(desk / "tiny", desk / "train", path=tmp_path / "out", on_error="skip")
     found = []
 
     def read(name, preprocessor, **options):

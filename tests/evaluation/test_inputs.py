@@ -52,6 +52,12 @@ def test_labels_of_another_number_are_refused(model, images):
             evaluate(model, (images, labels), batch_size=2)
 
 
+def test_a_label_in_place_of_labels_is_refused(model, images):
+    """As for one image: its label is a list of one, too."""
+    with pytest.raises(ConfigError, match="Labels are int, expected one for each image"):
+        evaluate(model, (images, 3))
+
+
 def test_a_batch_that_could_be_prepared_is_refused(model, pixels):
     """The message names the word; pixels as floats are images."""
     prepared = model.preprocessor(pixels)
