@@ -1,5 +1,6 @@
 """Runs checkpoints by the libraries that they belong to; timm and transformers need torch."""
 
+import dataclasses
 import json
 import os
 from importlib import metadata
@@ -8,21 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit.checkpoints.dialects import DIALECTS
+from keras_vit.checkpoints.dialects.base import Feature
 from keras_vit.errors import CheckpointError, first_line
 from keras_vit.presets.source import ADAPTER_CONFIG
 from keras_vit.support.extras import is_installed
-
-_VISION_CLASSES = {
-    "clip": "CLIPVisionModelWithProjection",
-    "siglip": "SiglipVisionModel",
-    "vit_mae": "ViTMAEModel",
-}
-"""transformers' class for the encoder inside a larger model, by `model_type`."""
-
-_NORM_TWICE = ("blip_vision_model", "blip_2_vision_model", "instructblip_vision_model")
-"""Families of transformers whose pooled output has the last norm a second time."""
-_FIRST_PATCH = {"ijepa": 0, "idefics3_vision": 0, "smolvlm_vision": 0, "data2vec-vision": 1}
-"""Families of transformers whose feature is the mean of the patches: number of the first patch."""
 
 
 class LibraryUnavailableError(CheckpointError):
@@ -58,7 +49,7 @@ def run_library(
         raise LibraryUnavailableError(f"{library} reads the base, without PEFT's adapter")
     package, run = _LIBRARIES[library]
     try:
-        logits = run(Path(path).resolve(), images)
+        logits = run(Path(path).resolve(), images, DIALECTS[dialect].feature)
     except ImportError as error:
         state = "cannot be imported here" if is_installed(library) else "is not installed"
         raise LibraryUnavailableError(f"{library} {state} ({first_line(error)})") from error
@@ -69,33 +60,30 @@ def run_library(
     return f"{package} {metadata.version(package)}", logits
 
 
-def _timm(path: Path, images: np.ndarray) -> np.ndarray:
+def _timm(path: Path, images: np.ndarray, feature: Feature) -> np.ndarray:
     import timm
 
-    return _run_torch(timm.create_model(f"local-dir:{path}", pretrained=True), images)
+    return _run_torch(timm.create_model(f"local-dir:{path}", pretrained=True), images, feature)
 
 
-def _transformers(path: Path, images: np.ndarray) -> np.ndarray:
+def _transformers(path: Path, images: np.ndarray, feature: Feature) -> np.ndarray:
     import transformers
 
     config = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    kind = config.get("model_type", "vit")
     named = (config.get("architectures") or ["AutoModel"])[0]
-    changes = {"mask_ratio": 0.0} if kind == "vit_mae" else {}
-    cls = getattr(transformers, _VISION_CLASSES.get(kind, named))
-    model, info = cls.from_pretrained(
-        path, local_files_only=True, output_loading_info=True, **changes
+    model, info = getattr(transformers, feature.class_name or named).from_pretrained(
+        path, local_files_only=True, output_loading_info=True, **feature.arguments
     )
     # transformers gives a pooler that the file does not have random weights.
-    has_pooler = not any("pooler" in name for name in info["missing_keys"])
-    has_pooler = has_pooler and kind not in _NORM_TWICE
-    first = _FIRST_PATCH.get(kind) if config.get("use_mean_pooling", True) else None
-    return _run_torch(model, images, has_pooler, first)
+    lacks_pooler = any("pooler" in name for name in info["missing_keys"])
+    first = feature.first_patch if config.get("use_mean_pooling", True) else None
+    feature = dataclasses.replace(
+        feature, has_pooler=feature.has_pooler and not lacks_pooler, first_patch=first
+    )
+    return _run_torch(model, images, feature)
 
 
-def _run_torch(
-    model: Any, images: np.ndarray, has_pooler: bool = True, first_patch: int | None = None
-) -> np.ndarray:
+def _run_torch(model: Any, images: np.ndarray, feature: Feature) -> np.ndarray:
     import torch
 
     channels_first = np.ascontiguousarray(np.moveaxis(images, -1, 1))
@@ -103,15 +91,16 @@ def _run_torch(
         output = model.eval().float()(torch.from_numpy(channels_first))
     if torch.is_tensor(output):
         return output.numpy()
-    names = ("logits", "image_embeds", "pooler_output") if has_pooler else ("logits",)
+    names = ("logits", "image_embeds", "pooler_output") if feature.has_pooler else ("logits",)
     for name in names:  # of a class of transformers
         if getattr(output, name, None) is not None:
             return getattr(output, name).numpy()
     tokens = output.last_hidden_state.numpy()
-    return tokens[:, 0] if first_patch is None else tokens[:, first_patch:].mean(axis=1)
+    first = feature.first_patch
+    return tokens[:, 0] if first is None else tokens[:, first:].mean(axis=1)
 
 
-def _keras_hub(path: Path, images: np.ndarray) -> np.ndarray:
+def _keras_hub(path: Path, images: np.ndarray, feature: Feature) -> np.ndarray:
     import keras
     import keras_hub
 

@@ -17,7 +17,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
 )
 from keras_vit.errors import ConfigError
 from keras_vit.models.config import ViTConfig
-from tests.checkpoints.homes import HOMES, beyond_library
+from tests.checkpoints.beyond import beyond_library
 
 pytestmark = pytest.mark.without_backend
 
@@ -143,7 +143,7 @@ def draw_models(dialect) -> list[Facts]:
         numerics = dialect.numerics.to_dict()
         fields = {name: value for name, value in other.items() if name not in numerics}
         own = {name: value for name, value in other.items() if name in numerics}
-        home = HOMES.get(dialect.name, {})
+        home = dialect.sample
         try:
             config = ViTConfig(**{**SIZES, **home, **fields, "numerics": {**numerics, **own}})
         except ConfigError:  # a difference that a model of this family cannot have

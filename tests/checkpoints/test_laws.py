@@ -20,8 +20,8 @@ from keras_vit.errors import CheckpointError
 from keras_vit.models.builders import list_variants, variant
 from keras_vit.models.config import POOLINGS, Numerics, ViTConfig
 from keras_vit.models.weights import lexicon
+from tests.checkpoints.beyond import beyond_library
 from tests.checkpoints.headers import Headers
-from tests.checkpoints.homes import HOMES, beyond_library
 from tests.families import FAMILIES
 from tests.helpers import assert_same_arrays, tiny
 from tests.thorough import times
@@ -70,7 +70,7 @@ CONCESSIONS = (
 
 def expressible(config: ViTConfig, dialect) -> ViTConfig:
     """The drawn model, or a similar model that the dialect and its library can express."""
-    home = HOMES.get(dialect.name, {})
+    home = dialect.sample
     config = config.replace(numerics=dialect.numerics or Numerics())
     if home:
         config = config.replace(**{"class_token": None, "representation_size": None, **home})

@@ -6,7 +6,6 @@ import pytest
 import keras_vit
 from keras_vit import checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
-from keras_vit.checkpoints.dialects.transformers.relatives import RELATIVES
 from tests.family_goldens import relative_error
 from tests.helpers import normal, only_under, to_numpy
 
@@ -23,7 +22,12 @@ SIZES = {
 VISION = {**SIZES, "image_size": 16, "patch_size": 4}
 TEXT = {**SIZES, "vocab_size": 30, "encoder_hidden_size": 24, "project_dim": 8}
 IMAGE = normal(2, 16, 16, 3)
-CLASSES = {dialect.name: dialect.identity.class_name for dialect in RELATIVES}
+CLASSES = {
+    name: dialect.identity.class_name
+    for name, dialect in DIALECTS.items()
+    if dialect.library == "transformers" and "|" in dialect.identity.pattern
+}
+"""The dialects that read a vision class, and whole models with that class inside."""
 NO_CLASS_TOKEN = ("Idefics3VisionTransformer", "SmolVLMVisionTransformer")
 
 

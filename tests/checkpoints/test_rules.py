@@ -14,7 +14,7 @@ from keras_vit.checkpoints.export import check_expressible
 from keras_vit.errors import CheckpointError, ConfigError
 from keras_vit.models.config import Numerics, ResNetStem, Rope, ViTConfig
 from keras_vit.models.weights.conditions import Place, parse
-from tests.checkpoints.homes import HOMES, beyond_library
+from tests.checkpoints.beyond import beyond_library
 
 pytestmark = pytest.mark.without_backend
 WRITTEN = [dialect for dialect in DIALECTS.values() if not dialect.only_read]
@@ -107,7 +107,7 @@ ALL_VALUES = {field.name: values_of(field) for field in dataclasses.fields(ViTCo
 @functools.cache
 def accepted(dialect) -> list[ViTConfig]:
     """Models that the dialect and its library can express, at least one."""
-    fields = {**PLAIN, "numerics": dialect.numerics or Numerics(), **HOMES.get(dialect.name, {})}
+    fields = {**PLAIN, "numerics": dialect.numerics or Numerics(), **dialect.sample}
     models = []
     for kind in KINDS:
         with contextlib.suppress(ConfigError):

@@ -11,9 +11,7 @@ from PIL import Image
 from safetensors.numpy import load_file, save_file
 
 from keras_vit.checkpoints import dialects, save
-from keras_vit.checkpoints.dialects.transformers.relatives import RELATIVES
 from keras_vit.checkpoints.transfer import convert
-from tests.checkpoints.homes import HOMES
 from tests.checkpoints.shards import split
 from tests.fuzz import answers
 from tests.helpers import random_tiny
@@ -95,8 +93,12 @@ _CLASSES: dict[str, tuple[str, dict[str, Any]]] = {
 """Classes of transformers, and the arguments of small models of them."""
 BUILT = ("facebook", *_CLASSES, "keras_hub/clip_backbone", "keras_hub/siglip_backbone")
 """Dialects whose input is written anew, with random weights or with other names."""
-WRITTEN = tuple(dialect.name for dialect in RELATIVES)
-"""Dialects whose input keras_vit itself writes."""
+WRITTEN = tuple(
+    name
+    for name, dialect in dialects.DIALECTS.items()
+    if dialect.sample and not dialect.only_read and name not in (*FAMILIES, *BUILT)
+)
+"""Dialects whose input keras_vit itself writes, from the dialect's own sample."""
 _TIMM_FAMILIES = {"timm: dinov2": "timm_dinov2_reg4", "timm: siglip": "timm_siglip2_so400m_rect"}
 """Families that share timm's names, and differ in their JSON."""
 
@@ -133,7 +135,7 @@ def make(reader: str, folder: Path) -> None:
     elif reader in BUILT:
         _build(reader, folder)
     elif reader in WRITTEN:
-        save(random_tiny(**HOMES[reader]), folder, reader)
+        save(random_tiny(**dialects.DIALECTS[reader].sample), folder, reader)
     elif reader == "sharded":
         convert(source, folder, "timm", lossy=True)
         split(folder)

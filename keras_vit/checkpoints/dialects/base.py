@@ -2,8 +2,10 @@
 
 import dataclasses
 import functools
+import importlib
+import pkgutil
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -149,6 +151,40 @@ class Identity:
 
 
 @dataclasses.dataclass(frozen=True)
+class Feature:
+    """The output by which `verify` compares an encoder with its library.
+
+    Args:
+        class_name: the library's class for the encoder, where files name a larger model's class.
+        has_pooler: whether the pooled output, if there is one, is the model's.
+        first_patch: number of the token at which the mean begins, for the mean of the patches;
+            None for the first token.
+        arguments: values that the library's class gets beside those of its files.
+    """
+
+    class_name: str = ""
+    has_pooler: bool = True
+    first_patch: int | None = None
+    arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class WebClass:
+    """The place of a class of transformers in transformers.js.
+
+    Args:
+        outputs: names of the outputs, and the stages of the model that give them; `{last}` is
+            the number of the last block.
+        file: name of the ONNX file.
+        model_type: the word of config.json, where it is not that of transformers.
+    """
+
+    outputs: Mapping[str, str]
+    file: str = "model"
+    model_type: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class PreparationWords:
     """A library's JSON for the preparation of images.
 
@@ -244,6 +280,10 @@ class Dialect:
         only_read: reason why files of the dialect are read and not written, or "".
         crops: whether the library drops pixels that fill no patch.
         metadata: metadata of a safetensors file.
+        feature: the output that `verify` compares.
+        web: class of transformers -> its place in transformers.js.
+        sample: fields of a small model that uses the family's parts, beside fields that any model
+            may have: the laws of the tests and the seeds of damaged files begin with it.
     """
 
     name: str
@@ -274,6 +314,9 @@ class Dialect:
     only_read: str = ""
     crops: bool = True
     metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    feature: Feature = Feature()
+    web: Mapping[str, WebClass] = dataclasses.field(default_factory=dict)
+    sample: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for rule in (*self.impossible.values(), *self.limits.values()):
@@ -421,3 +464,17 @@ class Dialect:
         if fed_size is not None and self.images.image_size is not None:
             config = config.replace(image_size=fed_size, crop_remainder=True)
         return merge([*parts, self.images.write(images, config), self.notes])
+
+
+def collect(package: str, path: Iterable[str], first: tuple[str, ...]) -> tuple[Dialect, ...]:
+    """Returns the dialects of a package: those in `FAMILIES` of its modules.
+
+    Args:
+        package: name of the package.
+        path: its `__path__`.
+        first: modules whose dialects come first; the others follow by name.
+    """
+    found = sorted(module.name for module in pkgutil.iter_modules(path))
+    names = (*first, *(name for name in found if name not in first))
+    modules = (importlib.import_module(f"{package}.{name}") for name in names)
+    return tuple(dialect for module in modules for dialect in getattr(module, "FAMILIES", ()))

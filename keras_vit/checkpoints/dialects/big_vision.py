@@ -12,18 +12,47 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from keras_vit.checkpoints.dialects import google
 from keras_vit.checkpoints.dialects.base import Dialect, Names, PreparationWords
-from keras_vit.checkpoints.dialects.google import UNREAD_CLASS_TOKEN
-from keras_vit.checkpoints.dialects.names import FLAX
+from keras_vit.checkpoints.dialects.names import FLAX, Section
 from keras_vit.models.config import Numerics, ViTConfig
 from keras_vit.models.weights.lexicon import LEXICON
 
 _NO_STEM = "big_vision's ViT has no ResNet stem; google-research/vision_transformer has one"
 
 
+_NAMES: Section = {
+    "position_embedding/embedding": [
+        {
+            "name": "Transformer/pos_embedding",
+            "when": "has_class_position",
+            "implies": {"position_before_class": False},
+        },
+        {
+            "name": "pos_embedding",
+            "when": "has_class_position!",
+            "implies": {"position_before_class": True},
+        },
+        {"name": "Transformer/pos_embedding", "when": "has_class_token!"},
+    ],
+    "pool/probe": ["MAPHead_0/probe", "probe"],
+    "pool/attention/{qkv}": [
+        "MAPHead_0/MultiHeadDotProductAttention_0/{qkv}",
+        "MultiHeadDotProductAttention_0/{qkv}",
+    ],
+    "pool/attention/out": [
+        "MAPHead_0/MultiHeadDotProductAttention_0/out",
+        "MultiHeadDotProductAttention_0/out",
+    ],
+    "pool/norm": ["MAPHead_0/LayerNorm_0", "LayerNorm_0"],
+    "pool/mlp/dense_0": ["MAPHead_0/MlpBlock_0/Dense_0", "MlpBlock_0/Dense_0"],
+    "pool/mlp/dense_1": ["MAPHead_0/MlpBlock_0/Dense_1", "MlpBlock_0/Dense_1"],
+}
+
+
 def _words(stacked: bool) -> dict[str, Names]:
     """Returns the names; arrays of stacked blocks have the axis of the blocks in front."""
-    names = FLAX.names("flax", "google/linen", "big_vision")
+    names = FLAX.names(google.NAMES, google.LINEN, _NAMES)
     if stacked:
         for word in LEXICON:
             if word.path in names and word.path.startswith("block_"):
@@ -73,7 +102,7 @@ big_vision = Dialect(
     fields={"qkv_bias": True},
     images=PreparationWords(default=lambda config: "big_vision"),
     impossible={
-        **UNREAD_CLASS_TOKEN,
+        **google.UNREAD_CLASS_TOKEN,
         "a class token with a position, beside a grid that is not square": (
             "position=learned has_class_position source_grid!=square"
         ),

@@ -1,16 +1,13 @@
-"""Reader of `names.json`: every library's names of layers and weights, such as timm's `cls_token`.
+"""Tables of names: a library's names of layers and weights, such as timm's `cls_token`.
 
-A section such as `"transformers/vit"` maps a layer of the lexicon (`block_{l}/mlp_norm`), or one
+A table maps a layer of the lexicon (`block_{l}/mlp_norm`), or one
 weight (`class_token/token`), to the name in the library's files. `name : axes` adds the axes of
 an array; an object has the fields of `StoredAs`. A list states several names: the first whose
 condition `when` a model meets is written, and all are read.
 """
 
 import dataclasses
-import functools
-import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import Names, StoredAs
@@ -22,11 +19,6 @@ _WORDS_AT: dict[str, list[Word]] = {word.path: [word] for word in LEXICON}
 """Path of a weight, or of a layer -> the words of the lexicon there."""
 for _word in LEXICON:
     _WORDS_AT.setdefault(_word.path.rpartition("/")[0], []).append(_word)
-
-
-@functools.cache
-def _sections() -> Mapping[str, Section]:
-    return json.loads(Path(__file__).with_name("names.json").read_text("utf-8"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,19 +34,18 @@ class Layout:
     parameters: Mapping[str, str]
     axes: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-    def names(self, *sections: str | Section) -> dict[str, Names]:
-        """Returns the name of each weight; a later section replaces names of an earlier one.
+    def names(self, *sections: Section) -> dict[str, Names]:
+        """Returns the names of each weight; a later table replaces those of an earlier one.
 
         Args:
-            *sections: names of sections of `names.json`, or sections written in place.
+            *sections: tables of names.
 
         Raises:
-            LookupError: a section has a key that is neither a layer nor a weight of the lexicon.
+            LookupError: a table has a key that is neither a layer nor a weight of the lexicon.
         """
         names: dict[str, Names] = {}
         for section in sections:
-            rows = _sections()[section] if isinstance(section, str) else section
-            for place, entry in rows.items():
+            for place, entry in section.items():
                 own = dict(self._names_at(place, entry if isinstance(entry, list) else [entry]))
                 if not own:
                     raise LookupError(f"{place} is neither a layer nor a weight of the lexicon")
@@ -76,7 +67,7 @@ class Layout:
 
 
 def _stored(word: Word, entry: str | Section) -> StoredAs:
-    """Returns the name and axes of a weight from an entry of `names.json`."""
+    """Returns the name and axes of a weight from an entry of a table."""
     fields = {"name": entry} if isinstance(entry, str) else dict(entry)
     name, _, axes = fields.pop("name").partition(" : ")
     return StoredAs(name, **{"axes": axes or None, **fields})

@@ -22,11 +22,27 @@ from keras_vit.checkpoints.dialects.json_fields import (
     JsonTable,
     object_at,
 )
-from keras_vit.checkpoints.dialects.names import TORCH
+from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.timm import FAMILIES as TIMM
 from keras_vit.checkpoints.dialects.transformers.common import GELU_OF_CLIP
 from keras_vit.images.protocols import ProtocolSpec, complete
 from keras_vit.models.config import Numerics
+
+_NAMES: Section = {
+    "patch_embedding": "conv1",
+    "class_token/token": "class_embedding : m",
+    "position_embedding/embedding": "positional_embedding : n m",
+    "pre_norm": "ln_pre",
+    "block_{l}/attention_norm": "transformer.resblocks.{l}.ln_1",
+    "block_{l}/attention/{qkv}/kernel": "transformer.resblocks.{l}.attn.in_proj_weight : (qkv h d) m",
+    "block_{l}/attention/{qkv}/bias": "transformer.resblocks.{l}.attn.in_proj_bias : (qkv h d)",
+    "block_{l}/attention/out": "transformer.resblocks.{l}.attn.out_proj",
+    "block_{l}/mlp_norm": "transformer.resblocks.{l}.ln_2",
+    "block_{l}/mlp/dense_0": "transformer.resblocks.{l}.mlp.c_fc",
+    "block_{l}/mlp/dense_1": "transformer.resblocks.{l}.mlp.c_proj",
+    "encoder_norm": "ln_post",
+    "projection/kernel": "proj",
+}
 
 CONFIG = "open_clip_config.json"
 _OF_TEXT = {
@@ -97,7 +113,7 @@ open_clip = Dialect(
     name="open_clip",
     library="open_clip",
     container="safetensors",
-    words=TORCH.names("open_clip"),
+    words=TORCH.names(_NAMES),
     reasons={"": "open_clip's VisionTransformer has no such part"},
     prefixes=("visual.",),
     ignored=_OF_TEXT,
@@ -151,7 +167,7 @@ def _make_trunk(family: Dialect) -> Dialect:
             **family.undetermined(fields),
             **_undetermined_by_a_trunk(fields),
         },
-        switches=tuple(family.parts),
+        switches=tuple(sorted(family.parts)),
         only_read=_WITH_TEXT,
     )
 

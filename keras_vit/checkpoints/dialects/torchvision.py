@@ -5,7 +5,7 @@ follow from the arrays.
 """
 
 from keras_vit.checkpoints.dialects.base import Dialect, PreparationWords
-from keras_vit.checkpoints.dialects.names import TORCH
+from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.torch_conventions import (
     IMAGENET,
     POSITIONS_OF_ANOTHER_GRID,
@@ -27,11 +27,33 @@ def _default(config: ViTConfig) -> ProtocolSpec:
     return _IMAGENET
 
 
+_NAMES: Section = {
+    "patch_embedding": "conv_proj",
+    "class_token/token": "class_token",
+    "position_embedding/embedding": "encoder.pos_embedding",
+    "block_{l}/attention_norm": "encoder.layers.encoder_layer_{l}.ln_1",
+    "block_{l}/attention/{qkv}/kernel": "encoder.layers.encoder_layer_{l}.self_attention.in_proj_weight : (qkv h d) m",
+    "block_{l}/attention/{qkv}/bias": "encoder.layers.encoder_layer_{l}.self_attention.in_proj_bias : (qkv h d)",
+    "block_{l}/attention/out": "encoder.layers.encoder_layer_{l}.self_attention.out_proj",
+    "block_{l}/mlp_norm": "encoder.layers.encoder_layer_{l}.ln_2",
+    "block_{l}/mlp/dense_0": [
+        "encoder.layers.encoder_layer_{l}.mlp.0",
+        "encoder.layers.encoder_layer_{l}.mlp.linear_1",
+    ],
+    "block_{l}/mlp/dense_1": [
+        "encoder.layers.encoder_layer_{l}.mlp.3",
+        "encoder.layers.encoder_layer_{l}.mlp.linear_2",
+    ],
+    "encoder_norm": "encoder.ln",
+    "pre_logits": "heads.pre_logits",
+    "head": "heads.head",
+}
+
 torchvision = Dialect(
     name="torchvision",
     library="torchvision",
     container="safetensors",
-    words=TORCH.names("torchvision"),
+    words=TORCH.names(_NAMES),
     reasons={
         "root/": "torchvision's VisionTransformer has no ResNet stem",
         "": "torchvision's VisionTransformer has no such part",
@@ -52,4 +74,5 @@ torchvision = Dialect(
     },
     crops=False,
     metadata={"format": "pt"},
+    sample={"patch_size": (2, 2), "image_size": (48, 48), "pooling": "token", "num_classes": 3},
 )

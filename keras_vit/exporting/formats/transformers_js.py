@@ -7,11 +7,11 @@ import dataclasses
 import json
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from keras_vit import checkpoints
+from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.errors import ExportError
 from keras_vit.exporting.formats import onnx
 from keras_vit.exporting.plan import ExportPlan, Format
@@ -21,39 +21,7 @@ from keras_vit.support.files import write_json
 _CONFIG, _PROCESSOR = "config.json", "preprocessor_config.json"
 
 
-class _Class(NamedTuple):
-    """The place of a class of transformers in transformers.js.
-
-    Args:
-        outputs: names of the outputs, and the stages of the model that give them.
-        file: name of the ONNX file.
-        model_type: the word of config.json, where it is not that of transformers.
-    """
-
-    outputs: dict[str, str]
-    file: str = "model"
-    model_type: str | None = None
-
-
-_CLASSIFIER = _Class({"logits": "logits"})
-_ENCODER = _Class({"last_hidden_state": "encoder_norm", "pooler_output": "pre_logits"})
-_CLASSES = {
-    "ViTForImageClassification": _CLASSIFIER,
-    "ViTModel": _ENCODER,
-    "DeiTForImageClassification": _CLASSIFIER,
-    "DeiTForImageClassificationWithTeacher": _CLASSIFIER,
-    "DeiTModel": _ENCODER,
-    "Dinov2ForImageClassification": _CLASSIFIER,
-    "Dinov2Model": _ENCODER,
-    "Dinov2WithRegistersForImageClassification": _CLASSIFIER,
-    "Dinov2WithRegistersModel": _ENCODER,
-    "DINOv3ViTModel": _ENCODER,
-    "CLIPVisionModel": _Class(
-        {"last_hidden_state": "block_{last}", "pooler_output": "pre_logits"}, "vision_model", "clip"
-    ),
-    "CLIPVisionModelWithProjection": _Class({"image_embeds": "pre_logits"}, "vision_model", "clip"),
-    "SiglipVisionModel": _Class(_ENCODER.outputs, "vision_model", "siglip"),
-}
+_CLASSES = {name: place for d in DIALECTS.values() for name, place in d.web.items()}
 
 
 def _describe(model: VisionTransformer, folder: Path, plan: ExportPlan) -> ExportPlan:

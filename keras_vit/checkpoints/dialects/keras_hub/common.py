@@ -1,5 +1,6 @@
 """Rows of backbone and task that families of keras-hub share, such as `hidden_dim`."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,9 +15,16 @@ from keras_vit.checkpoints.dialects.json_fields import (
     JsonNote,
     Row,
 )
-from keras_vit.checkpoints.dialects.keras_hub.converter import find_converter, fitting_image_size
+from keras_vit.checkpoints.dialects.keras_hub.converter import (
+    converter,
+    find_converter,
+    fitting_image_size,
+)
 from keras_vit.checkpoints.dialects.keras_hub.objects import keras_object
-from keras_vit.models.config import Numerics
+from keras_vit.checkpoints.dialects.names import KERAS, Section
+from keras_vit.checkpoints.dialects.torch_conventions import IMAGENET
+from keras_vit.images.protocols import ProtocolSpec
+from keras_vit.models.config import Numerics, ViTConfig
 
 GELUS = {"gelu": "exact", "gelu_approximate": "tanh", "quick_gelu": "quick"}
 
@@ -176,5 +184,39 @@ def encoder_family(
         fields={"num_classes": 0, **fields},
         impossible={**impossible, **NO_SQUARE_PATCH, **DROPS_PIXELS},
         crops=False,
+        **more,
+    )
+
+
+TOKENS_AND_NORM: tuple[Row, ...] = (
+    JsonField("use_mask_token", "mask_token", default=True),
+    JsonNote("apply_layernorm", lambda facts: False),
+)
+"""Rows that DINOv2 and DINOv3 share."""
+
+
+def _imagenet(config: ViTConfig) -> ProtocolSpec:
+    """Returns the protocol of both families' converters, with mean and std of ImageNet."""
+    return {"name": "keras_hub", "mean": IMAGENET["mean"], "std": IMAGENET["std"]}
+
+
+def dino_family(
+    name: str,
+    class_name: str,
+    rows: tuple[Row, ...],
+    names: Section,
+    fields: Mapping[str, Any],
+    **more: Any,
+) -> Dialect:
+    """Returns the dialect of DINOv2 or DINOv3; arguments as of `encoder_family`."""
+    return encoder_family(
+        name,
+        f"{name}.{name}_backbone",
+        class_name,
+        rows,
+        {"pooling": "token", "layer_scale": True, **fields},
+        words=KERAS.names(names),
+        reasons={"": "keras-hub's family has no such part"},
+        images=dataclasses.replace(converter, default=_imagenet),
         **more,
     )

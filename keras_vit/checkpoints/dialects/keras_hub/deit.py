@@ -14,7 +14,22 @@ from keras_vit.checkpoints.dialects.keras_hub.common import (
     classifier_family,
     size_rows,
 )
-from keras_vit.checkpoints.dialects.names import KERAS
+from keras_vit.checkpoints.dialects.names import KERAS, Section
+
+_NAMES: Section = {
+    "patch_embedding": "layers/dei_t_embeddings/patch_embedding",
+    "class_token/token": "layers/dei_t_embeddings/vars/0",
+    "distillation_token/token": "layers/dei_t_embeddings/vars/1",
+    "position_embedding/embedding": "layers/dei_t_embeddings/vars/2",
+    "block_{l}/attention_norm": "layers/dei_t_encoder/encoder_layers/dei_t_encoder_block{_l}/layer_norm_1",
+    "block_{l}/attention/{qkv}": "layers/dei_t_encoder/encoder_layers/dei_t_encoder_block{_l}/mha/{qkv}_dense",
+    "block_{l}/attention/out": "layers/dei_t_encoder/encoder_layers/dei_t_encoder_block{_l}/mha/output_dense",
+    "block_{l}/mlp_norm": "layers/dei_t_encoder/encoder_layers/dei_t_encoder_block{_l}/layer_norm_2",
+    "block_{l}/mlp/dense_0": "layers/dei_t_encoder/encoder_layers/dei_t_encoder_block{_l}/mlp/dense",
+    "block_{l}/mlp/dense_1": "layers/dei_t_encoder/encoder_layers/dei_t_encoder_block{_l}/output_layer/dense",
+    "encoder_norm": "layers/dei_t_encoder/layer_norm",
+    "head": "task/layers/dense",
+}
 
 _POOLINGS = {"token": ("token", False), "gap": ("gap", True)}
 
@@ -26,7 +41,7 @@ def _pooling(content: Json) -> dict[str, Any]:
     return {"pooling": kind, "class_token_in_mean": class_token_in_mean}
 
 
-deit = classifier_family(
+_deit = classifier_family(
     "keras_hub/deit",
     "deit",
     "DeiT",
@@ -39,7 +54,7 @@ deit = classifier_family(
             lambda config: {"pooling": config.pooling},
         ),
     ),
-    words=KERAS.names("keras_hub/deit"),
+    words=KERAS.names(_NAMES),
     reasons={"": "keras-hub's DeiT has no such part"},
     fields={
         "position": "learned",
@@ -52,9 +67,12 @@ deit = classifier_family(
         **SOME_ATTENTION_BIASES,
         **DROPS_PIXELS,
     },
+    sample={"pooling": "token", "class_token": True, "distillation_token": True},
     limits={
         "a mean that leaves tokens out": (
             "pooling=gap class_token_in_mean! or pooling=gap has_class_token!"
         )
     },
 )
+
+FAMILIES = (_deit,)

@@ -1,4 +1,4 @@
-"""keras-hub's `CLIPVisionEncoder` and `SigLIPVisionEncoder`, alone or inside `CLIPBackbone`."""
+"""Builders of keras-hub's vision encoders of two towers, alone or inside of their backbone."""
 
 import dataclasses
 import re
@@ -6,23 +6,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import Dialect, Identity, StoredAs
-from keras_vit.checkpoints.dialects.json_fields import JsonConstant, JsonField, Row, one_of
+from keras_vit.checkpoints.dialects.json_fields import JsonField, Row, one_of
 from keras_vit.checkpoints.dialects.keras_hub.common import GELUS, encoder_family, size_rows
 from keras_vit.checkpoints.dialects.keras_hub.converter import converter, fitting_image_size
 from keras_vit.checkpoints.dialects.keras_hub.objects import keras_object
-from keras_vit.checkpoints.dialects.names import KERAS
+from keras_vit.checkpoints.dialects.names import KERAS, Section
 from keras_vit.models.config import Numerics
 
 
-def _tower(
+def tower(
     name: str,
     class_name: str,
     rows: tuple[Row, ...],
+    names: Section,
     embedding: str,
     numbers: str,
     gelu: str,
     epsilon: float,
     fields: Mapping[str, Any],
+    sample: Mapping[str, Any],
 ) -> Dialect:
     """Returns the dialect of a vision encoder alone.
 
@@ -30,10 +32,12 @@ def _tower(
         name: `"clip"` or `"siglip"`.
         class_name: first part of the name of its class, such as `"CLIP"`.
         rows: rows of the object beside those of both encoders.
+        names: names of the weights.
         embedding: name of the layer of the embeddings.
         numbers: name in that layer of the array by which the positions are read in order.
         gelu, epsilon: the library's word for the GELU and its LayerNorm's epsilon.
         fields: fields of `ViTConfig` that every file has.
+        sample: see `Dialect`.
     """
     return encoder_family(
         f"{name}_vision",
@@ -46,10 +50,11 @@ def _tower(
         ),
         {"position": "learned", "qkv_bias": True, **fields},
         {"images that are not square": lambda c: len({*fitting_image_size(c)}) > 1},
-        words=KERAS.names(f"keras_hub/{name}"),
+        words=KERAS.names(names),
         reasons={"": f"keras-hub's {class_name} has no such part"},
         needs_json="the form of the GELU",
         images=converter,
+        sample={"patch_size": (2, 2), "image_size": (48, 48), "resnet": None, **sample},
         numerics=Numerics(gelu=GELUS[gelu], layer_norm_epsilon=epsilon),
         expresses=("gelu", "position_resize"),
         ignored={f"layers/{embedding}/{numbers}": "the numbers of the positions"},
@@ -59,31 +64,7 @@ def _tower(
     )
 
 
-clip = _tower(
-    "clip",
-    "CLIP",
-    (JsonConstant("intermediate_output_index", None),),
-    "clip_vision_embedding",
-    "vars/1",  # zeros in a new encoder of keras-hub, so that every token reads the first row
-    "quick_gelu",
-    1e-5,
-    {"pooling": "token", "position_before_class": False, "pre_norm": True, "patch_bias": False},
-)
-
-siglip = _tower(
-    "siglip",
-    "SigLIP",
-    # The last norm always uses 1e-6, so another value would give the model two epsilons.
-    (JsonConstant("layer_norm_epsilon", 1e-6),),
-    "sig_lip_vision_embedding",
-    "vars/0",
-    "gelu_approximate",
-    1e-6,
-    {"pooling": "map", "class_token": None},
-)
-
-
-def _inside(
+def inside(
     dialect: Dialect,
     name: str,
     class_names: tuple[str, str],
@@ -117,19 +98,3 @@ def _inside(
         row_numbers={prefix + a: prefix + b for a, b in dialect.row_numbers.items()},
         only_read="a vision encoder without a text encoder, which this class has",
     )
-
-
-clip_backbone = _inside(
-    clip,
-    "clip_backbone",
-    ("CLIPBackbone", "CLIPVisionEncoder"),
-    "layers/clip_vision_encoder/",
-    projection="layers/dense/vars/0",
-)
-
-siglip_backbone = _inside(
-    siglip,
-    "siglip_backbone",
-    ("SigLIPBackbone", "SigLIPVisionEncoder"),
-    "layers/sig_lip_vision_encoder/",
-)

@@ -21,7 +21,25 @@ from keras_vit.checkpoints.dialects.keras_hub.common import (
     classifier_family,
     size_rows,
 )
-from keras_vit.checkpoints.dialects.names import KERAS
+from keras_vit.checkpoints.dialects.names import KERAS, Section
+
+_NAMES: Section = {
+    "patch_embedding": "layers/vi_t_patching_and_embedding/patch_embedding",
+    "class_token/token": "layers/vi_t_patching_and_embedding/vars/0",
+    "position_embedding/embedding": "layers/vi_t_patching_and_embedding/position_embedding/vars/0 : n m",
+    "block_{l}/attention_norm": "layers/vi_t_encoder/encoder_layers/vi_t_encoder_block{_l}/layer_norm_1",
+    "block_{l}/attention/{qkv}": "layers/vi_t_encoder/encoder_layers/vi_t_encoder_block{_l}/mha/{qkv}_dense",
+    "block_{l}/attention/out": "layers/vi_t_encoder/encoder_layers/vi_t_encoder_block{_l}/mha/output_dense",
+    "block_{l}/mlp_norm": "layers/vi_t_encoder/encoder_layers/vi_t_encoder_block{_l}/layer_norm_2",
+    "block_{l}/mlp/dense_0": "layers/vi_t_encoder/encoder_layers/vi_t_encoder_block{_l}/mlp/dense_1",
+    "block_{l}/mlp/dense_1": "layers/vi_t_encoder/encoder_layers/vi_t_encoder_block{_l}/mlp/dense_2",
+    "encoder_norm": "layers/vi_t_encoder/layer_norm",
+    "pre_logits": "task/layers/dense",
+    "head": [
+        {"name": "task/layers/dense_1", "when": "representation_size"},
+        {"name": "task/layers/dense", "when": "representation_size!"},
+    ],
+}
 
 _PAIR = Codec(list, lambda sides: sides)
 
@@ -70,14 +88,14 @@ _TASK: tuple[Row, ...] = (
 )
 
 
-vit = classifier_family(
+_vit = classifier_family(
     "keras_hub",
     "vit",
     "ViT",
     _BACKBONE,
     _TASK,
     beside=_read_backbone,
-    words=KERAS.names("keras_hub/vit"),
+    words=KERAS.names(_NAMES),
     reasons={
         "root/": "keras-hub has no hybrids",
         "stage": "keras-hub has no hybrids",
@@ -92,3 +110,5 @@ vit = classifier_family(
         "a representation layer without a head": "representation_size num_classes!",
     },
 )
+
+FAMILIES = (_vit,)

@@ -19,8 +19,9 @@ from keras_vit.checkpoints.dialects.json_fields import (
     Row,
     number,
 )
-from keras_vit.checkpoints.dialects.names import TORCH
+from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.timm import architectures, rows
+from keras_vit.checkpoints.dialects.timm.vit import NAMES
 from keras_vit.checkpoints.dialects.torch_conventions import (
     POSITIONS_OF_ANOTHER_GRID,
     read_relative_bias,
@@ -29,6 +30,54 @@ from keras_vit.checkpoints.dialects.torch_conventions import (
 from keras_vit.errors import shown
 from keras_vit.models.config import Numerics, Rope, ViTConfig
 from keras_vit.models.weights.conditions import state_others
+
+_OWN: Section = {
+    "relative_position_bias/table": "rel_pos_bias.relative_position_bias_table",
+    "block_{l}/attention_bias/table": "blocks.{l}.attn.relative_position_bias_table",
+    "block_{l}/attention/rotary_frequencies": "rope.freqs : z l h j",
+    "block_{l}/attention/{qkv}/kernel": [
+        {"name": "blocks.{l}.attn.{q}_proj.weight : (h d) m", "when": "mlp=gated sub_norm_mlp"},
+        "blocks.{l}.attn.qkv.weight : (qkv h d) m",
+    ],
+    "block_{l}/attention/{qkv}/bias": [
+        {
+            "name": "blocks.{l}.attn.qkv.bias : (qkv h d)",
+            "when": "qkv_bias=True",
+            "implies": {"qkv_bias": True},
+        },
+        {
+            "name": "blocks.{l}.attn.{q}_proj.bias : (h d)",
+            "when": "mlp=gated sub_norm_mlp",
+            "only": {"qkv": ["query", "value"]},
+            "implies": {"qkv_bias": [True, False, True]},
+        },
+        {
+            "name": "blocks.{l}.attn.{q}_bias : (h d)",
+            "only": {"qkv": ["query", "value"]},
+            "implies": {"qkv_bias": [True, False, True]},
+        },
+    ],
+    "block_{l}/attention_scale/gamma": "blocks.{l}.gamma_1",
+    "block_{l}/mlp/{gate}/kernel": [
+        {
+            "name": "blocks.{l}.mlp.fc1.weight",
+            "when": "sub_norm_mlp! rope.form!=dinov3",
+            "axes": "(gate f) m",
+        },
+        "blocks.{l}.mlp.fc1_{g}.weight : f m",
+        "blocks.{l}.mlp.fc1.weight : (gate f) m",
+    ],
+    "block_{l}/mlp/{gate}/bias": [
+        {
+            "name": "blocks.{l}.mlp.fc1.bias",
+            "when": "sub_norm_mlp! rope.form!=dinov3",
+            "axes": "(gate f)",
+        },
+        "blocks.{l}.mlp.fc1_{g}.bias",
+        "blocks.{l}.mlp.fc1.bias : (gate f)",
+    ],
+    "block_{l}/mlp_scale/gamma": "blocks.{l}.gamma_2",
+}
 
 _NO_KEY = (True, False, True)
 
@@ -273,7 +322,14 @@ _LACKING_IN_BEIT = {
 eva = rows.family(
     "timm/eva",
     "an architecture of Eva or Beit",
-    words=TORCH.names("timm", "timm/eva"),
+    sample={
+        "resnet": None,
+        "rope": {"form": "axial", "reference_grid": (16, 16)},
+        "qkv_bias": _NO_KEY,
+        "mlp": "gated",
+        "num_registers": 1,
+    },
+    words=TORCH.names(NAMES, _OWN),
     reasons=_REASONS,
     json=rows.tables(
         JsonFields(

@@ -14,12 +14,22 @@ from keras_vit.checkpoints.dialects.json_fields import (
     JsonNote,
     Row,
 )
-from keras_vit.checkpoints.dialects.names import TORCH
+from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.timm import rows
 from keras_vit.checkpoints.dialects.timm.eva import POOL_SIZES
-from keras_vit.checkpoints.dialects.timm.vit import ARGUMENTS, ONE_BIAS, shown_by_arrays
+from keras_vit.checkpoints.dialects.timm.vit import ARGUMENTS, NAMES, ONE_BIAS, shown_by_arrays
 from keras_vit.models.config import Numerics, ViTConfig
 from keras_vit.models.config.rules import pair
+
+_OWN: Section = {
+    "patch_embedding/kernel": "embeds.proj.weight : m (p q c)",
+    "patch_embedding/bias": "embeds.proj.bias",
+    "class_token/token": "embeds.cls_token",
+    "register_tokens/tokens": "embeds.reg_token",
+    "position_embedding/embedding": {"name": "embeds.pos_embed : 1 R S m", "parted": "1 (R S) m"},
+    "block_{l}/attention_scale/gamma": "blocks.{l}.ls1.gamma",
+    "block_{l}/mlp_scale/gamma": "blocks.{l}.ls2.gamma",
+}
 
 _RESIZES = {
     ("bicubic", True, False): "bicubic_antialias",
@@ -88,7 +98,7 @@ _ARGUMENTS: tuple[Row, ...] = (
 naflex = rows.family(
     "timm/naflex",
     "an architecture of NaFlexVit",
-    words=TORCH.names("timm", "timm/naflex"),
+    words=TORCH.names(NAMES, _OWN),
     reasons={"": "timm's NaFlexVit has no such part"},
     needs_json="patch_size",
     json=rows.tables(
@@ -102,6 +112,18 @@ naflex = rows.family(
     deduce=lambda fields: {"position_before_class": True},  # all other tokens join afterwards
     fields={"native_aspect": True},
     switches=("position",),
+    sample={
+        "patch_size": (2, 2),
+        "image_size": (48, 48),
+        "resnet": None,
+        "rope": None,
+        "position": "learned",
+        "relative_position_bias": None,
+        "native_aspect": True,
+        "pooling": "map",
+        "num_registers": 1,
+        "position_before_class": True,
+    },
     impossible={
         **rows.IMPOSSIBLE,
         "positions of the tokens before the patches": "position=learned num_prefix_positions",

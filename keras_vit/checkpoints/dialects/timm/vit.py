@@ -18,11 +18,89 @@ from keras_vit.checkpoints.dialects.json_fields import (
     number,
     one_of,
 )
-from keras_vit.checkpoints.dialects.names import TORCH
+from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.timm import architectures, rows
 from keras_vit.checkpoints.dialects.torch_conventions import POSITIONS_OF_ANOTHER_GRID
 from keras_vit.models.config import Numerics, ViTConfig
 from keras_vit.support.text import log
+
+NAMES: Section = {
+    "patch_embedding": "patch_embed.proj",
+    "class_token/token": "cls_token",
+    "register_tokens/tokens": "reg_token",
+    "position_embedding/embedding": "pos_embed",
+    "pre_norm": "norm_pre",
+    "block_{l}/attention_norm": "blocks.{l}.norm1",
+    "block_{l}/attention/{qkv}/kernel": "blocks.{l}.attn.qkv.weight : (qkv h d) m",
+    "block_{l}/attention/{qkv}/bias": "blocks.{l}.attn.qkv.bias : (qkv h d)",
+    "block_{l}/attention/sub_norm": "blocks.{l}.attn.norm",
+    "block_{l}/attention/out": "blocks.{l}.attn.proj",
+    "block_{l}/mlp_norm": "blocks.{l}.norm2",
+    "block_{l}/mlp/dense_0": "blocks.{l}.mlp.fc1",
+    "block_{l}/mlp/sub_norm": "blocks.{l}.mlp.norm",
+    "block_{l}/mlp/dense_1": "blocks.{l}.mlp.fc2",
+    "encoder_norm": [
+        {
+            "name": "fc_norm",
+            "when": "numerics.pool_before_norm",
+            "implies": {"pooling": "gap", "numerics": {"pool_before_norm": True}},
+        },
+        {"name": "norm", "when": "numerics.pool_before_norm!"},
+    ],
+    "pool/probe": "attn_pool.latent",
+    "pool/attention/{qkv}/kernel": [
+        {"name": "attn_pool.q.weight", "only": {"qkv": ["query"]}, "axes": "(qkv h d) m"},
+        {"name": "attn_pool.kv.weight", "only": {"qkv": ["key", "value"]}, "axes": "(qkv h d) m"},
+    ],
+    "pool/attention/{qkv}/bias": [
+        {"name": "attn_pool.q.bias", "only": {"qkv": ["query"]}, "axes": "(qkv h d)"},
+        {"name": "attn_pool.kv.bias", "only": {"qkv": ["key", "value"]}, "axes": "(qkv h d)"},
+    ],
+    "pool/attention/out": "attn_pool.proj",
+    "pool/norm": "attn_pool.norm",
+    "pool/mlp/dense_0": "attn_pool.mlp.fc1",
+    "pool/mlp/dense_1": "attn_pool.mlp.fc2",
+    "head": "head",
+}
+"""The names that `Eva` and `NaFlexVit` share."""
+_OF_STEM: Section = {
+    "root/conv": [
+        {"name": "patch_embed.backbone.conv", "when": "resnet.num_layers!"},
+        {"name": "patch_embed.backbone.stem.conv", "when": "resnet.num_layers"},
+    ],
+    "root/norm": [
+        {"name": "patch_embed.backbone.norm", "when": "resnet.num_layers!"},
+        {"name": "patch_embed.backbone.stem.norm", "when": "resnet.num_layers"},
+    ],
+    "stage{s}_unit{u}/conv_proj": "patch_embed.backbone.stages.{s-1}.blocks.{u-1}.downsample.conv",
+    "stage{s}_unit{u}/norm_proj": "patch_embed.backbone.stages.{s-1}.blocks.{u-1}.downsample.norm",
+    "stage{s}_unit{u}/conv1": "patch_embed.backbone.stages.{s-1}.blocks.{u-1}.conv1",
+    "stage{s}_unit{u}/norm1": "patch_embed.backbone.stages.{s-1}.blocks.{u-1}.norm1",
+    "stage{s}_unit{u}/conv2": "patch_embed.backbone.stages.{s-1}.blocks.{u-1}.conv2",
+    "stage{s}_unit{u}/norm2": "patch_embed.backbone.stages.{s-1}.blocks.{u-1}.norm2",
+    "stage{s}_unit{u}/conv3": "patch_embed.backbone.stages.{s-1}.blocks.{u-1}.conv3",
+    "stage{s}_unit{u}/norm3": "patch_embed.backbone.stages.{s-1}.blocks.{u-1}.norm3",
+}
+_OWN: Section = {
+    "patch_norm": "patch_embed.norm",
+    "distillation_token/token": {
+        "name": "dist_token",
+        "implies": {"pooling": "token_and_distillation"},
+    },
+    "block_{l}/attention_scale/gamma": "blocks.{l}.ls1.gamma",
+    "block_{l}/mlp/{gate}/kernel": [
+        {"name": "blocks.{l}.mlp.fc1.weight", "when": "norm=layer", "axes": "(gate f) m"},
+        "blocks.{l}.mlp.fc1_{g}.weight : f m",
+        "blocks.{l}.mlp.fc1.weight : (gate f) m",
+    ],
+    "block_{l}/mlp/{gate}/bias": [
+        {"name": "blocks.{l}.mlp.fc1.bias", "when": "norm=layer", "axes": "(gate f)"},
+        "blocks.{l}.mlp.fc1_{g}.bias",
+        "blocks.{l}.mlp.fc1.bias : (gate f)",
+    ],
+    "block_{l}/mlp_scale/gamma": "blocks.{l}.ls2.gamma",
+    "head/{head}": "head{_dist}",
+}
 
 _MLPS = {"Mlp": "plain", "GluMlp": "gated", "SwiGLU": "gated"}
 _ACTIVATIONS = {"plain": "gelu", "gated": "silu"}
@@ -167,7 +245,7 @@ ONE_BIAS: Limits = {
 vit = rows.family(
     "timm",
     "an architecture of VisionTransformer",
-    words=TORCH.names("timm", "timm/stem", "timm/vit"),
+    words=TORCH.names(NAMES, _OF_STEM, _OWN),
     reasons={"pre_logits/": "timm's VisionTransformer has no representation layer"},
     json=(
         JsonTable(  # an architecture's name stands for the kind of MLP that is written

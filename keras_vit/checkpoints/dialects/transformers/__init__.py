@@ -1,19 +1,22 @@
-"""Checkpoints of Hugging Face transformers: one dialect for each class or `model_type`.
+"""Checkpoints of Hugging Face transformers: a module for each family, found by its name.
 
 The dialects contain the names in files, which differ from the names of modules in memory:
 transformers 5 renames on loading and back on saving (`conversion_mapping.py`).
 """
 
-from keras_vit.checkpoints.dialects.transformers import relatives, towers, vit
-from keras_vit.checkpoints.dialects.transformers.dinov2 import dinov2, dinov2_with_registers
-from keras_vit.checkpoints.dialects.transformers.dinov3 import dinov3
+from keras_vit.checkpoints.dialects.base import collect
 
-FAMILIES = (
-    *vit.FAMILIES,
-    dinov2,
-    dinov2_with_registers,
-    dinov3,
-    *towers.FAMILIES,
-    *relatives.RELATIVES,
+_FIRST = (
+    "vit",
+    "deit",
+    "vit_mae",
+    "vit_msn",
+    "ijepa",
+    "beit",
+    "dinov2",
+    "dinov3",
+    "clip",
+    "siglip",
 )
-"""If several families can hold a model, the first is written."""
+FAMILIES = collect(__name__, __path__, _FIRST)
+"""If several families can hold a model, the first is written: modules of `_FIRST`, then others."""

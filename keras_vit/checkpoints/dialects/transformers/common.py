@@ -4,7 +4,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, Names, one_of_several
+from keras_vit.checkpoints.dialects.base import (
+    Dialect,
+    Identity,
+    Names,
+    WebClass,
+    one_of_several,
+)
 from keras_vit.checkpoints.dialects.dinov3_rows import GELUS
 from keras_vit.checkpoints.dialects.json_fields import (
     LEFT_OUT,
@@ -40,6 +46,18 @@ def classifier_names(**implies: Any) -> dict[str, Names]:
     """
     head = {"name": "classifier", "implies": implies, "outside": True}
     return TORCH.names({"head": head})
+
+
+ENCODER_OUTPUTS = {"last_hidden_state": "encoder_norm", "pooler_output": "pre_logits"}
+"""Outputs of an encoder in transformers.js, and the stages of the model that give them."""
+
+
+def web_classes(*classifiers: str, encoder: str) -> dict[str, WebClass]:
+    """Returns the places in transformers.js of a family's classes, with a head and without."""
+    return {
+        **dict.fromkeys(classifiers, WebClass({"logits": "logits"})),
+        encoder: WebClass(ENCODER_OUTPUTS),
+    }
 
 
 def _number(k: int) -> str:

@@ -18,14 +18,40 @@ from keras_vit.checkpoints.dialects.json_fields import (
     Row,
     number,
 )
-from keras_vit.checkpoints.dialects.names import TORCH
-from keras_vit.checkpoints.dialects.transformers import common
+from keras_vit.checkpoints.dialects.names import TORCH, Section
+from keras_vit.checkpoints.dialects.transformers import common, vit
 from keras_vit.checkpoints.dialects.transformers.processor import processor_of_any_size
 from keras_vit.models.config import ViTConfig
 
+_NAMES: Section = {
+    "mask_token/token": "embeddings.mask_token : 1 m",
+    "register_tokens/tokens": "embeddings.register_tokens",
+    "block_{l}/attention_norm": "encoder.layer.{l}.norm1",
+    "block_{l}/attention_scale/gamma": "encoder.layer.{l}.layer_scale1.lambda1",
+    "block_{l}/mlp_norm": "encoder.layer.{l}.norm2",
+    "block_{l}/mlp/dense_0": "encoder.layer.{l}.mlp.fc1",
+    "block_{l}/mlp/{gate}/kernel": "encoder.layer.{l}.mlp.weights_in.weight : (gate f) m",
+    "block_{l}/mlp/{gate}/bias": "encoder.layer.{l}.mlp.weights_in.bias : (gate f)",
+    "block_{l}/mlp_scale/gamma": "encoder.layer.{l}.layer_scale2.lambda1",
+    "block_{l}/mlp/dense_1": [
+        {"name": "encoder.layer.{l}.mlp.fc2", "when": "mlp=plain"},
+        "encoder.layer.{l}.mlp.weights_out",
+    ],
+}
 _WORDS: dict[str, Names] = {
-    **TORCH.names("transformers/vit", "transformers/dinov2"),
+    **TORCH.names(vit.NAMES, _NAMES),
     **common.classifier_names(pooling="token_and_mean"),
+}
+
+
+SAMPLE: dict[str, Any] = {
+    "pooling": "token_and_mean",
+    "num_classes": 3,
+    "layer_scale": True,
+    "mask_token": True,
+    "hidden_size": 16,
+    "num_heads": 2,
+    "mlp_dim": 64,
 }
 
 
@@ -74,10 +100,13 @@ def _dinov2(
     model_type: str, class_name: str, words: Mapping[str, Names], rows: tuple[Row, ...], **more: Any
 ) -> Dialect:
     classes = common.architectures(f"{class_name}ForImageClassification", f"{class_name}Model")
+    registers = {"num_registers": 2, "position_before_registers": True}
     return common.dialect(
         model_type,
         words,
         (classes, *_ROWS, *rows),
+        web=common.web_classes(f"{class_name}ForImageClassification", encoder=f"{class_name}Model"),
+        sample=SAMPLE | (registers if "register_tokens/tokens" in words else {}),
         prefix=f"{model_type}.",
         images=processor_of_any_size,
         expresses=("gelu", "layer_norm_epsilon"),
@@ -93,7 +122,7 @@ def _dinov2(
     )
 
 
-dinov2 = _dinov2(
+_dinov2_plain = _dinov2(
     "dinov2",
     "Dinov2",
     {path: names for path, names in _WORDS.items() if not path.startswith("register_tokens/")},
@@ -101,7 +130,7 @@ dinov2 = _dinov2(
     reasons={"register_tokens/": "only dinov2_with_registers has registers"},
 )
 
-dinov2_with_registers = _dinov2(
+_dinov2_with_registers = _dinov2(
     "dinov2_with_registers",
     "Dinov2WithRegisters",
     _WORDS,
@@ -109,3 +138,5 @@ dinov2_with_registers = _dinov2(
     resize="bicubic_antialias",
     fields={"position_before_registers": True},
 )
+
+FAMILIES = (_dinov2_plain, _dinov2_with_registers)

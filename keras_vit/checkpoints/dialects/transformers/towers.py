@@ -1,45 +1,53 @@
-"""transformers' CLIP and SigLIP: a vision tower alone, beside a text tower, or under a classifier.
+"""Builders of transformers' vision towers: alone, under a classifier, or beside a text tower.
 
-An example is `openai/clip-vit-base-patch32`, of the class `CLIPModel`. In a file of two towers,
-keras_vit ignores `text_model.*`, the names of the vision tower begin with `vision_model.`, and
-config.json nests the sizes in `vision_config`.
+In a file of two towers, keras_vit ignores `text_model.*`, the names of the vision tower begin with
+`vision_model.`, and config.json nests the sizes in `vision_config`.
 """
 
 import dataclasses
-import math
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import Dialect, Identity, Limits, Names, StoredAs
+from keras_vit.checkpoints.dialects.dinov3_rows import GELUS
 from keras_vit.checkpoints.dialects.json_fields import (
     Json,
     JsonConstant,
-    JsonField,
-    JsonFields,
     JsonNote,
     JsonTable,
     Row,
-    number,
     object_at,
 )
-from keras_vit.checkpoints.dialects.names import TORCH
+from keras_vit.checkpoints.dialects.names import Section
 from keras_vit.checkpoints.dialects.transformers import common
 from keras_vit.checkpoints.dialects.transformers.processor import FILE as PROCESSOR
-from keras_vit.models.config import ViTConfig
 
-_TOWER = "vision_model."
+NAMES: Section = {
+    "patch_embedding": "embeddings.patch_embedding",
+    "position_embedding/embedding": "embeddings.position_embedding.weight : n m",
+    "block_{l}/attention_norm": "encoder.layers.{l}.layer_norm1",
+    "block_{l}/attention/{qkv}": "encoder.layers.{l}.self_attn.{q}_proj",
+    "block_{l}/attention/out": "encoder.layers.{l}.self_attn.out_proj",
+    "block_{l}/mlp_norm": "encoder.layers.{l}.layer_norm2",
+    "block_{l}/mlp/dense_0": "encoder.layers.{l}.mlp.fc1",
+    "block_{l}/mlp/dense_1": "encoder.layers.{l}.mlp.fc2",
+    "encoder_norm": "post_layernorm",
+}
+
+TOWER = "vision_model."
 _OF_TEXT = {
     r"text_model\..*": "the text tower",
     r"text_projection\.weight": "the projection of texts",
     r"logit_scale|logit_bias": "temperature and bias of the contrastive loss",
     r"(vision_model\.)?embeddings\.position_ids": "the numbers of the positions",
 }
-_WITH_TEXT = "a vision tower without a text tower, which this class has"
+WITH_TEXT = "a vision tower without a text tower, which this class has"
 
 
 @dataclasses.dataclass(frozen=True)
-class _Encoder:
+class Encoder:
     """What the classes of one kind of vision tower share.
 
     Args:
@@ -63,84 +71,14 @@ class _Encoder:
     limit: Row | None = None
 
 
-_CLIP = _Encoder(
-    "clip",
-    TORCH.names("transformers/tower", "transformers/clip"),
-    common.tower_rows("quick_gelu", 1e-5),
-    common.tower_sizes(768, 3072, 12, 12, 224, 32) | {"num_channels": 3},
-    {"pre_norm": True, "patch_bias": False, "qkv_bias": True},
-    {"gelu": "quick", "epsilon": 1e-5, "undetermined": lambda fields: common.GELU_OF_CLIP},
-)
-
-_SIGLIP = _Encoder(
-    "siglip",
-    TORCH.names("transformers/tower", "transformers/siglip"),
-    common.tower_rows("gelu_pytorch_tanh", 1e-6),
-    common.tower_sizes(768, 3072, 12, 12, 224, 16) | {"num_channels": 3},
-    {"class_token": None, "qkv_bias": True},
-    {"gelu": "tanh"},
-)
-
-
-def _read_grid_size(content: Json) -> dict[str, Any]:
-    return {"image_size": math.isqrt(content["num_patches"]) * number(content, "patch_size")}
-
-
-def _write_grid_size(config: ViTConfig) -> dict[str, Any]:
-    return {"num_patches": math.prod(config.source_grid)}
-
-
-def _read_limit(content: Json) -> dict[str, Any]:
-    """Returns an image of as many patches as the processor allows, and the grid of positions.
-
-    The image is square, or one row of patches if no square has this number.
-    """
-    if content.get("max_num_patches") is None:
-        return {}
-    most, patch = number(content, "max_num_patches"), number(content, "patch_size")
-    if most < 1:
-        raise ValueError("expected at least 1")
-    side, stored = math.isqrt(most), math.isqrt(number(content, "num_patches"))
-    grid = (side, side) if side * side == most else (1, most)
-    return {
-        "image_size": (grid[0] * patch, grid[1] * patch),
-        "position_grid": None if grid == (stored, stored) else (stored, stored),
-    }
-
-
-_SIGLIP_2 = dataclasses.replace(
-    _SIGLIP,
-    model_type="siglip2",
-    words={**_SIGLIP.words, **TORCH.names("transformers/siglip2")},
-    rows=(
-        JsonFields(("num_patches",), ("image_size",), _read_grid_size, _write_grid_size),
-        *(row for row in _SIGLIP.rows if row is not common.IMAGE_SIZE),
-    ),
-    sizes={**_SIGLIP.sizes, "num_patches": 256},
-    fields={**_SIGLIP.fields, "native_aspect": True},
-    refusals={"positions of a grid that is no square": "source_grid!=square"},
-    more={"gelu": "tanh", "resize": "bilinear_antialias", "needs_json": "patch_size"},
-    limit=JsonFields(
-        ("max_num_patches",),
-        ("image_size", "position_grid"),
-        _read_limit,
-        lambda config: {"max_num_patches": config.packed_shape[0]},
-    ),
-)
-"""SigLIP 2 in its NaFlex form: patches come as rows of a matrix, which a convolution equals.
-
-The class resizes positions for each image by torch's antialiased bilinear resize.
-"""
-
-
 def _older_sizes(files: Json) -> Json:
     """Returns the sizes of config.json before transformers 4.22; the library still prefers them."""
     content = files.get("config.json")
     return content.get("vision_config_dict") or {} if isinstance(content, Mapping) else {}
 
 
-def _tower(
-    encoder: _Encoder,
+def tower(
+    encoder: Encoder,
     class_name: str,
     pooling: str,
     words: Mapping[str, Names],
@@ -164,7 +102,7 @@ def _tower(
     """
     note = JsonNote("architectures", lambda facts: [class_name])
     own = more.pop("model_type", f"{encoder.model_type}_vision_model")
-    tower = common.dialect(
+    alone = common.dialect(
         own,
         {**encoder.words, **words},
         (note, *encoder.rows, *rows),
@@ -181,7 +119,7 @@ def _tower(
         },
     )
     if encoder.limit is None:
-        return tower
+        return alone
 
     def read_sizes(files: Json) -> Json:
         """Returns the sizes of config.json for the row of the processor."""
@@ -191,18 +129,18 @@ def _tower(
         return {key: encoder.sizes[key] if v is None else v for key, v in stated.items()}
 
     limit = JsonTable(PROCESSOR, (encoder.limit,), beside=read_sizes)
-    return dataclasses.replace(tower, json=(*tower.json, limit))
+    return dataclasses.replace(alone, json=(*alone.json, limit))
 
 
-def _tower_inside(encoder: _Encoder, class_name: str, *arguments: Any, **more: Any) -> Dialect:
-    """Returns the dialect of a class that has the tower as a part; arguments as of `_tower`.
+def tower_inside(encoder: Encoder, class_name: str, *arguments: Any, **more: Any) -> Dialect:
+    """Returns the dialect of a class that has the tower as a part; arguments as of `tower`.
 
     Names have the tower's prefix, and config.json nests the tower's rows.
     """
     own = encoder.model_type
     note = JsonNote("architectures", lambda facts: [class_name])
     kind = JsonNote("model_type", lambda facts: f"{own}_vision_model")
-    return _tower(
+    return tower(
         encoder,
         class_name,
         *arguments,
@@ -217,71 +155,86 @@ def _tower_inside(encoder: _Encoder, class_name: str, *arguments: Any, **more: A
                 beside=_older_sizes,
             ),
         ),
-        prefixes=(_TOWER,),
-        prefix_for=lambda config: _TOWER,
+        prefixes=(TOWER,),
+        prefix_for=lambda config: TOWER,
         **more,
     )
 
 
-_PROJECTION = {"projection/kernel": (StoredAs("visual_projection.weight", "t m", outside=True),)}
-_NO_CLASSES = {"num_classes=0": "num_classes!"}
-
-clip_vision = _tower(_CLIP, "CLIPVisionModel", "token", {}, prefixes=("", _TOWER))
-clip_projection = _tower(
-    _CLIP,
-    "CLIPVisionModelWithProjection",
-    "token",
-    _PROJECTION,
-    name="clip_vision_model_with_projection",
-    rows=(JsonField("projection_dim", "projection_dim", default=512),),
-    refusals={"projection_dim=None": "projection_dim!"},
-    prefixes=(_TOWER, ""),
-    prefix_for=lambda config: _TOWER,
-)
-clip_classifier = _tower_inside(
-    _CLIP,
-    "CLIPForImageClassification",
-    "gap",
-    common.classifier_names(),
-    name="clip_classifier",
-    fields={"class_token": True, "final_norm": False},
-    refusals=_NO_CLASSES,
-    ignored={r"vision_model\.post_layernorm\..*": "a norm that the class does not use"},
-)
-clip = _tower_inside(_CLIP, "CLIPModel", "token", _PROJECTION, only_read=_WITH_TEXT)
+PROJECTION = "visual_projection.weight"
+SAMPLE: dict[str, Any] = {"num_classes": 0, "resnet": None}
+NO_CLASSES = {"num_classes=0": "num_classes!"}
 
 
-def _siglip(encoder: _Encoder, name: str) -> tuple[Dialect, ...]:
-    """Returns the dialects of a tower alone, under a classifier, and beside a text tower.
+def projection(*names: str) -> dict[str, Names]:
+    """Returns the names of the projection behind the tower."""
+    return {"projection/kernel": tuple(StoredAs(n, "t m", outside=True) for n in names)}
+
+
+def tower_or_whole(
+    model: str,
+    own: str,
+    class_name: str,
+    prefixes: tuple[str, ...],
+    words: Mapping[str, Names],
+    sizes: tuple[int, int, int, int, int, int],
+    gelu: str,
+    epsilon: float,
+    fields: Mapping[str, Any],
+    rows: tuple[Row, ...] = (),
+    **more: Any,
+) -> Dialect:
+    """Returns the dialect of a vision class, which also reads whole models with that class inside.
 
     Args:
-        encoder: SigLIP or SigLIP 2.
-        name: start of the names of its classes.
+        model: `model_type` of the whole model.
+        own: `model_type` of the vision class.
+        class_name: name of the vision class, for files that keras_vit writes.
+        prefixes: prefixes of the tower's names; the first is the vision class's own.
+        words: names of the weights.
+        sizes: the class's defaults of width, MLP, blocks, heads, pixels and patch.
+        gelu, epsilon: the class's default of `hidden_act` and of `layer_norm_eps`.
+        fields: fields of `ViTConfig` that every model of the family has.
+        rows: further rows of the JSON.
+        **more: further fields of `Dialect`.
     """
-    skipped = "an attention pooling that the class does not use"
-    unpooled = {p: names for p, names in encoder.words.items() if not p.startswith("pool/")}
-    return (
-        _tower(encoder, f"{name}VisionModel", "map", {}, prefixes=("", _TOWER)),
-        _tower_inside(
-            dataclasses.replace(encoder, words=unpooled),
-            f"{name}ForImageClassification",
-            "gap",
-            common.classifier_names(),
-            name=f"{encoder.model_type}_classifier",
-            reasons={"pool/": skipped},
-            fields={},
-            refusals=_NO_CLASSES,
-            ignored={r"vision_model\.head\..*": skipped},
-        ),
-        _tower_inside(encoder, f"{name}Model", "map", {}, only_read=_WITH_TEXT),
+    defaults = {**common.tower_sizes(*sizes), "hidden_act": gelu, "layer_norm_eps": epsilon}
+
+    def of_the_part(files: Json) -> Json:
+        """Returns the object of the tower in a whole model's JSON, complete by the defaults."""
+        content = files["config.json"]
+        if content.get("model_type") == own:
+            return {}
+        part = content.get("vision_config") or content.get("vision_config_dict") or {}
+        return {**defaults, **{key: value for key, value in part.items() if value is not None}}
+
+    weights = "|".join(sorted({re.escape(p) for p in prefixes if p})) or "-"
+    bare = r"embeddings\.|encoder\.|pre_|post_|layernorm\." if "" in prefixes else "-"
+    projection = r"(?:\w+\.)?visual_projection\.weight$" if "projection/kernel" in words else "-"
+    table: tuple[Row, ...] = (
+        JsonNote("architectures", lambda facts: [class_name]),
+        JsonNote("model_type", lambda facts: own),
+        *common.tower_rows(gelu, epsilon),
+        *rows,
     )
-
-
-FAMILIES = (
-    clip_vision,
-    clip_projection,
-    clip_classifier,
-    clip,
-    *_siglip(_SIGLIP, "Siglip"),
-    *_siglip(_SIGLIP_2, "Siglip2"),
-)
+    return common.dialect(
+        own,
+        words,
+        (),
+        epsilon=epsilon,
+        gelu=GELUS[gelu],
+        poolings=("gap" if fields.get("class_token", True) is None else "token",),
+        prefixes=prefixes,
+        prefix_for=lambda config: prefixes[0],
+        ignored={
+            rf"(?!{weights}|{bare}|{projection}).*": "a part beside the vision tower",
+            r".*embeddings\.(position_ids|mask_token)": "no weight of the inference",
+        },
+        identity=Identity("config.json", "model_type", f"{own}|{model}", repr(own), class_name),
+        json=(
+            JsonTable("config.json", table, assumed=lambda content: defaults, beside=of_the_part),
+        ),
+        fields={"num_classes": 0, **fields},
+        impossible={"a projection: this class has none": "projection_dim"},
+        **more,
+    )

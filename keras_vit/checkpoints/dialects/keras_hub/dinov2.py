@@ -1,32 +1,62 @@
-"""keras-hub's `DINOV2Backbone` and `DINOV3Backbone`, such as `dinov2_base`.
+"""keras-hub's `DINOV2Backbone`, such as `dinov2_base`.
 
 The tokens of the embedding are numbered, and a token that a model lacks shifts the numbers
-behind it. DINOv2 stores its positions twice: unchanged, and resized to the images of the
+behind it. The file stores positions twice: unchanged, and resized to the images of the
 backbone. keras-hub and keras_vit compute the resized positions again when they load the file.
 """
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect
-from keras_vit.checkpoints.dialects.dinov3_rows import OWN_ROPE, dinov3_rows
 from keras_vit.checkpoints.dialects.json_fields import (
     JsonField,
     JsonFields,
-    JsonNote,
     Row,
     number,
     one_of,
 )
-from keras_vit.checkpoints.dialects.keras_hub.common import encoder_family, image_shape, size_rows
-from keras_vit.checkpoints.dialects.keras_hub.converter import converter, fitting_image_size
-from keras_vit.checkpoints.dialects.names import KERAS
-from keras_vit.checkpoints.dialects.torch_conventions import IMAGENET
+from keras_vit.checkpoints.dialects.keras_hub.common import (
+    TOKENS_AND_NORM,
+    dino_family,
+    image_shape,
+    size_rows,
+)
+from keras_vit.checkpoints.dialects.keras_hub.converter import fitting_image_size
+from keras_vit.checkpoints.dialects.names import Section
+from keras_vit.checkpoints.dialects.transformers import dinov2
 from keras_vit.checkpoints.dialects.transformers.dinov2 import read_mlp, swiglu_width
-from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.models.config import Numerics, ViTConfig
 from keras_vit.models.weights.conditions import state_others
+
+_NAMES: Section = {
+    "patch_embedding": "layers/dinov2_embedding/patch_embeddings/projection",
+    "mask_token/token": "layers/dinov2_embedding/vars/1 : 1 m",
+    "class_token/token": "layers/dinov2_embedding/vars/0",
+    "register_tokens/tokens": [
+        {"name": "layers/dinov2_embedding/vars/2", "when": "mask_token"},
+        {"name": "layers/dinov2_embedding/vars/1", "when": "mask_token!"},
+    ],
+    "position_embedding/embedding": [
+        {"name": "layers/dinov2_embedding/vars/4", "when": "mask_token num_registers"},
+        {"name": "layers/dinov2_embedding/vars/3", "when": "mask_token num_registers!"},
+        {"name": "layers/dinov2_embedding/vars/3", "when": "mask_token! num_registers"},
+        {"name": "layers/dinov2_embedding/vars/2", "when": "mask_token! num_registers!"},
+    ],
+    "block_{l}/attention_norm": "layers/dinov2_encoder/layers/dinov2_layer{_l}/norm1",
+    "block_{l}/attention/{qkv}": "layers/dinov2_encoder/layers/dinov2_layer{_l}/attention/attention/{qkv}_dense",
+    "block_{l}/attention/out": "layers/dinov2_encoder/layers/dinov2_layer{_l}/attention/attention/output_dense",
+    "block_{l}/attention_scale": "layers/dinov2_encoder/layers/dinov2_layer{_l}/layer_scale1",
+    "block_{l}/mlp_norm": "layers/dinov2_encoder/layers/dinov2_layer{_l}/norm2",
+    "block_{l}/mlp/dense_0": "layers/dinov2_encoder/layers/dinov2_layer{_l}/mlp/fc1",
+    "block_{l}/mlp/{gate}/kernel": "layers/dinov2_encoder/layers/dinov2_layer{_l}/mlp/weights_in/vars/0 : m (gate f)",
+    "block_{l}/mlp/{gate}/bias": "layers/dinov2_encoder/layers/dinov2_layer{_l}/mlp/weights_in/vars/1 : (gate f)",
+    "block_{l}/mlp/dense_1": [
+        {"name": "layers/dinov2_encoder/layers/dinov2_layer{_l}/mlp/fc2", "when": "mlp=plain"},
+        "layers/dinov2_encoder/layers/dinov2_layer{_l}/mlp/weights_out",
+    ],
+    "block_{l}/mlp_scale": "layers/dinov2_encoder/layers/dinov2_layer{_l}/layer_scale2",
+    "encoder_norm": "layers/layer_normalization",
+}
 
 _RESIZES = {
     True: "bicubic_antialias",
@@ -64,12 +94,7 @@ def _write_hidden(config: ViTConfig) -> int:
     return config.mlp_dim if config.mlp == "plain" else config.mlp_dim * 3 // 2
 
 
-_TOKENS_AND_NORM: tuple[Row, ...] = (
-    JsonField("use_mask_token", "mask_token", default=True),
-    JsonNote("apply_layernorm", lambda facts: False),
-)
-
-_ROWS2: tuple[Row, ...] = (
+_ROWS: tuple[Row, ...] = (
     *size_rows(
         "",
         image=JsonFields(
@@ -96,35 +121,15 @@ _ROWS2: tuple[Row, ...] = (
         default=False,
         write=lambda facts: facts.config.numerics.position_resize == _RESIZES[True],
     ),
-    *_TOKENS_AND_NORM,
+    *TOKENS_AND_NORM,
 )
 
 
-def _imagenet(config: ViTConfig) -> ProtocolSpec:
-    """Returns the protocol of both families' converters, with mean and std of ImageNet."""
-    return {"name": "keras_hub", "mean": IMAGENET["mean"], "std": IMAGENET["std"]}
-
-
-def _dino(
-    name: str, class_name: str, rows: tuple[Row, ...], fields: Mapping[str, Any], **more: Any
-) -> Dialect:
-    return encoder_family(
-        name,
-        f"{name}.{name}_backbone",
-        class_name,
-        rows,
-        {"pooling": "token", "layer_scale": True, **fields},
-        words=KERAS.names(f"keras_hub/{name}"),
-        reasons={"": "keras-hub's family has no such part"},
-        images=dataclasses.replace(converter, default=_imagenet),
-        **more,
-    )
-
-
-dinov2 = _dino(
+_dinov2 = dino_family(
     "dinov2",
     "DINOV2Backbone",
-    _ROWS2,
+    _ROWS,
+    _NAMES,
     derived=_resized_positions,
     needs_json="which numbered array is which token",
     numerics=Numerics(gelu="exact", position_resize="bicubic_catmull_rom"),
@@ -134,6 +139,16 @@ dinov2 = _dino(
         "position_before_class": False,
         "position_before_registers": True,
         "qkv_bias": True,
+    },
+    sample={
+        **dinov2.SAMPLE,
+        "patch_size": (2, 2),
+        "image_size": (48, 48),
+        "num_classes": 0,
+        "resnet": None,
+        "pooling": "token",
+        "num_registers": 2,
+        "position_before_registers": True,
     },
     impossible={
         "a grid that is not square": "source_grid!=square or table_grid!=square",
@@ -147,24 +162,4 @@ dinov2 = _dino(
     },
 )
 
-dinov3 = _dino(
-    "dinov3",
-    "DINOV3Backbone",
-    (
-        *size_rows(),
-        *dinov3_rows(
-            biases=("use_query_bias", "use_key_bias", "use_value_bias"),
-            projection_bias="use_proj_bias",
-            mlp_bias="use_mlp_bias",
-            activation="hidden_activation",
-            layer_scale="layer_scale_init_value",
-        ),
-        *_TOKENS_AND_NORM,
-    ),
-    needs_json="theta of the rotary positions",
-    numerics=Numerics(gelu="exact", layer_norm_epsilon=1e-5),
-    expresses=("gelu", "gate", "layer_norm_epsilon", "position_resize"),
-    fields={"position": "none"},
-    switches=("qkv_bias",),
-    impossible=OWN_ROPE,
-)
+FAMILIES = (_dinov2,)

@@ -1,0 +1,157 @@
+"""transformers' BEiT (arXiv 2106.08254), and Data2Vec's image model, which is the same network."""
+
+from typing import Any
+
+from keras_vit.checkpoints.dialects.base import Dialect, Feature, Limits
+from keras_vit.checkpoints.dialects.json_fields import (
+    HAS_POSITIONS,
+    Json,
+    JsonField,
+    JsonFields,
+    JsonNote,
+    number,
+)
+from keras_vit.checkpoints.dialects.names import TORCH, Section
+from keras_vit.checkpoints.dialects.torch_conventions import (
+    read_relative_bias,
+    write_relative_bias,
+)
+from keras_vit.checkpoints.dialects.transformers import common
+from keras_vit.checkpoints.dialects.transformers.vit import family_with_blocks, mask_token
+from keras_vit.errors import shown
+
+_NAMES: Section = {
+    "relative_position_bias/table": "encoder.relative_position_bias.relative_position_bias_table",
+    "block_{l}/attention_bias/table": "encoder.layer.{l}.attention.attention.relative_position_bias.relative_position_bias_table",
+    "block_{l}/attention_scale/gamma": "encoder.layer.{l}.lambda_1",
+    "block_{l}/mlp_scale/gamma": "encoder.layer.{l}.lambda_2",
+    "encoder_norm": [
+        {
+            "name": "pooler.layernorm",
+            "when": "numerics.pool_before_norm",
+            "implies": {"pooling": "gap", "numerics": {"pool_before_norm": True}},
+        },
+        {"name": "layernorm", "when": "numerics.pool_before_norm!"},
+    ],
+}
+
+_NO_KEY = (True, False, True)
+_BIASES = ("use_relative_position_bias", "use_shared_relative_position_bias")
+_SWAPS = "transformers reads the rows of a table as its columns"
+
+
+def _read_pooling(content: Json) -> dict[str, Any]:
+    return {
+        "pooling": "gap" if content.get("use_mean_pooling", True) else "token",
+        "class_token": True,
+    }
+
+
+def _read_scale(content: Json) -> dict[str, Any]:
+    init = number(content, "layer_scale_init_value", 0.1)
+    return {"layer_scale": True, "layer_scale_init": init} if init > 0 else {"layer_scale": False}
+
+
+def _read_bias(content: Json) -> dict[str, Any]:
+    """Returns the kind of tables; refuses classes that have more than an encoder and a head."""
+    for name in content.get("architectures") or ():
+        if str(name).endswith(("ForSemanticSegmentation", "ForMaskedImageModeling", "Backbone")):
+            raise ValueError(f"in a {name}; expected a model or its form for image classification")
+    kind = read_relative_bias(content, _BIASES)
+    size = content.get("image_size")
+    if kind and isinstance(size, list) and size != size[::-1]:
+        raise ValueError(f"with image_size={shown(size)}, expected a square: {_SWAPS}")
+    return {"relative_position_bias": kind}
+
+
+def _beit(model_type: str, class_name: str, of_model: Limits, feature: Feature) -> Dialect:
+    """Returns the dialect of BEiT, or of Data2Vec's image model, which is the same network.
+
+    Args:
+        model_type: the family's word in config.json.
+        class_name: start of the names of its classes.
+        of_model: models that the class without a head lacks.
+        feature: the output of the class without a head.
+    """
+    prefix = model_type.replace("-", "_") + "."
+    limits: Limits = {
+        "a model without a class token": "has_class_token!",
+        "a mean of the class token too": "class_token_in_mean",
+        f"patches or a grid that are not square: {_SWAPS}": (
+            "patch_size!=square or table_grid!=square or image_size image_size!=square"
+        ),
+        "a norm before the mean of the patches": (
+            "pooling=gap final_norm numerics.pool_before_norm!"
+        ),
+        **of_model,
+    }
+    return family_with_blocks(
+        model_type,
+        prefix,
+        (f"{class_name}ForImageClassification", f"{class_name}Model"),
+        {**TORCH.names(_NAMES), **common.classifier_names()},
+        rows=(
+            JsonField("drop_path_rate", "stochastic_depth_rate"),
+            JsonFields(
+                ("use_mean_pooling",),
+                ("pooling", "class_token"),
+                _read_pooling,
+                lambda c: {"use_mean_pooling": c.pooling == "gap"},
+            ),
+            JsonFields(
+                ("layer_scale_init_value",),
+                ("layer_scale", "layer_scale_init"),
+                _read_scale,
+                lambda c: {"layer_scale_init_value": c.layer_scale_init if c.layer_scale else 0},
+            ),
+            JsonField("use_absolute_position_embeddings", "position", HAS_POSITIONS, default=False),
+            JsonFields(
+                _BIASES,
+                ("relative_position_bias",),
+                _read_bias,
+                lambda c: write_relative_bias(c, _BIASES),
+            ),
+            JsonNote("use_mask_token", lambda facts: False),
+        ),
+        poolings=("token", "gap"),
+        positions=("learned", "none"),
+        ignored={
+            **mask_token(prefix),
+            r".*relative_position_index": "a number that follows from the grid",
+        },
+        expresses=("gelu", "layer_norm_epsilon", "position_resize", "pool_before_norm"),
+        fields={"qkv_bias": _NO_KEY},
+        switches=("position", "final_norm"),
+        impossible=limits,
+        feature=feature,
+        sample={
+            "patch_size": (2, 2),
+            "image_size": (48, 48),
+            "resnet": None,
+            "pooling": "token",
+            "class_token": True,
+            "num_classes": 3,
+            "position": "none",
+            "relative_position_bias": "block",
+            "layer_scale": True,
+            "qkv_bias": _NO_KEY,
+        },
+    )
+
+
+FAMILIES = (
+    _beit("beit", "Beit", {"an encoder without a last norm": "final_norm!"}, Feature()),
+    _beit(
+        "data2vec-vision",
+        "Data2VecVision",
+        {
+            "an encoder without a last norm": (
+                "final_norm! num_classes or final_norm! pooling!=gap"
+            ),
+            "features behind a norm of the mean: Data2VecVisionModel has none": (
+                "num_classes! numerics.pool_before_norm"
+            ),
+        },
+        Feature(first_patch=1),
+    ),
+)

@@ -1,0 +1,134 @@
+"""transformers' CLIP (arXiv 2103.00020), such as `openai/clip-vit-base-patch32` of `CLIPModel`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from keras_vit.checkpoints.dialects.base import Dialect, Feature, Names, WebClass
+from keras_vit.checkpoints.dialects.json_fields import JsonField
+from keras_vit.checkpoints.dialects.names import TORCH, Section
+from keras_vit.checkpoints.dialects.transformers import common
+from keras_vit.checkpoints.dialects.transformers.towers import (
+    NAMES,
+    NO_CLASSES,
+    PROJECTION,
+    SAMPLE,
+    TOWER,
+    WITH_TEXT,
+    Encoder,
+    projection,
+    tower,
+    tower_inside,
+    tower_or_whole,
+)
+
+_OWN: Section = {
+    "class_token/token": "embeddings.class_embedding : m",
+    "pre_norm": "pre_layrnorm",
+}
+WORDS = TORCH.names(NAMES, _OWN)
+_FIELDS = {"pre_norm": True, "patch_bias": False, "qkv_bias": True}
+_SAMPLE: dict[str, Any] = {**SAMPLE, "pooling": "token", "pre_norm": True, "patch_bias": False}
+
+_ENCODER = Encoder(
+    "clip",
+    WORDS,
+    common.tower_rows("quick_gelu", 1e-5),
+    common.tower_sizes(768, 3072, 12, 12, 224, 32) | {"num_channels": 3},
+    _FIELDS,
+    {"gelu": "quick", "epsilon": 1e-5, "undetermined": lambda fields: common.GELU_OF_CLIP},
+)
+_PROJECTED = projection(PROJECTION)
+
+FAMILIES = (
+    tower(
+        _ENCODER,
+        "CLIPVisionModel",
+        "token",
+        {},
+        prefixes=("", TOWER),
+        sample=_SAMPLE,
+        web={
+            "CLIPVisionModel": WebClass(
+                {"last_hidden_state": "block_{last}", "pooler_output": "pre_logits"},
+                "vision_model",
+                "clip",
+            )
+        },
+    ),
+    tower(
+        _ENCODER,
+        "CLIPVisionModelWithProjection",
+        "token",
+        _PROJECTED,
+        name="clip_vision_model_with_projection",
+        rows=(JsonField("projection_dim", "projection_dim", default=512),),
+        refusals={"projection_dim=None": "projection_dim!"},
+        prefixes=(TOWER, ""),
+        prefix_for=lambda config: TOWER,
+        sample={**_SAMPLE, "projection_dim": 5},
+        web={
+            "CLIPVisionModelWithProjection": WebClass(
+                {"image_embeds": "pre_logits"}, "vision_model", "clip"
+            )
+        },
+    ),
+    tower_inside(
+        _ENCODER,
+        "CLIPForImageClassification",
+        "gap",
+        common.classifier_names(),
+        name="clip_classifier",
+        fields={"class_token": True, "final_norm": False},
+        refusals=NO_CLASSES,
+        ignored={r"vision_model\.post_layernorm\..*": "a norm that the class does not use"},
+        sample={
+            **_SAMPLE,
+            "num_classes": 3,
+            "pooling": "gap",
+            "class_token": True,
+            "final_norm": False,
+        },
+    ),
+    tower_inside(
+        _ENCODER,
+        "CLIPModel",
+        "token",
+        _PROJECTED,
+        only_read=WITH_TEXT,
+        feature=Feature("CLIPVisionModelWithProjection"),
+    ),
+)
+
+
+def relative(
+    model: str,
+    class_name: str,
+    own_prefix: str = "",
+    prefixes: tuple[str, ...] = ("vision_model.",),
+    words: Mapping[str, Names] = WORDS,
+    projections: tuple[str, ...] = (PROJECTION,),
+    size: tuple[int, int] = (224, 32),
+) -> Dialect:
+    """Returns the dialect of a relative of CLIP.
+
+    Args:
+        model: `model_type` of the whole model.
+        class_name: name of the vision class.
+        own_prefix, prefixes: prefix in the vision class's files, and in others.
+        words: names of the weights.
+        projections: names that the projection has in whole models.
+        size: the class's default of pixels and patch.
+    """
+    return tower_or_whole(
+        model,
+        f"{model}_vision_model",
+        class_name,
+        (own_prefix, *prefixes),
+        {**words, **projection(*projections)} if projections else words,
+        (768, 3072, 12, 12, *size),
+        "quick_gelu",
+        1e-5,
+        _FIELDS,
+        undetermined=lambda fields: common.GELU_OF_CLIP,
+        sample=_SAMPLE,
+    )

@@ -1,0 +1,41 @@
+"""transformers' DeiT (arXiv 2012.12877): ViT with a distillation token, and a head for it or not."""
+
+from keras_vit.checkpoints.dialects.json_fields import Facts, JsonNote
+from keras_vit.checkpoints.dialects.names import TORCH, Section
+from keras_vit.checkpoints.dialects.transformers import common, vit
+
+_NAMES: Section = {
+    "distillation_token/token": "embeddings.distillation_token",
+    "head/{head}": {
+        "name": "{cls}_classifier",
+        "implies": {"pooling": "token_and_distillation", "representation_size": None},
+        "outside": True,
+    },
+}
+
+
+def _deit_class(facts: Facts) -> list[str]:
+    if facts.config.num_classes == 0:
+        return ["DeiTModel"]
+    teacher = "WithTeacher" if facts.config.has_two_heads else ""
+    return [f"DeiTForImageClassification{teacher}"]
+
+
+FAMILIES = (
+    vit.family_with_blocks(
+        "deit",
+        "deit.",
+        JsonNote("architectures", _deit_class),
+        {**vit.POOLER, **TORCH.names(_NAMES), **common.classifier_names(**vit.NO_POOLER)},
+        poolings=("token", "token_and_distillation"),
+        fields={"distillation_token": True},
+        rows=vit.POOLER_ROWS,
+        impossible=vit.NOT_BOTH,
+        sample={"pooling": "token", "distillation_token": True},
+        web=common.web_classes(
+            "DeiTForImageClassification",
+            "DeiTForImageClassificationWithTeacher",
+            encoder="DeiTModel",
+        ),
+    ),
+)
