@@ -20,6 +20,7 @@ from keras_vit.checkpoints.dialects.keras_vit import keras_vit
 from keras_vit.checkpoints.opening import OpenSource, open_source
 from keras_vit.checkpoints.recognition import (
     Recognition,
+    find_tower_json,
     read_statement,
     recognise_dialect,
 )
@@ -188,7 +189,7 @@ def _open(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
     dialects = dialects_named(name) if name else tuple(DIALECTS.values())
     encoder = find_encoder(file, dialects, **choices(fields))
     reader = encoder.reader
-    files = dataclasses.replace(files, reader=reader)
+    files = dataclasses.replace(files, reader=reader, json=find_tower_json(files.json, dialects))
     recognition = recognise_dialect(files, fields.get("family"))
     dialect = recognition.dialect
     if dialect is keras_vit and preset is None and fields.get("numerics") is None:

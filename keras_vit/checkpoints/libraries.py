@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.checkpoints.dialects import DIALECTS
+from keras_vit.checkpoints.dialects import DIALECTS, Dialect
 from keras_vit.checkpoints.dialects.base import Feature
 from keras_vit.errors import CheckpointError, first_line
 from keras_vit.presets.source import ADAPTER_CONFIG
@@ -49,7 +49,7 @@ def run_library(
         raise LibraryUnavailableError(f"{library} reads the base, without PEFT's adapter")
     package, run = _LIBRARIES[library]
     try:
-        logits = run(Path(path).resolve(), images, DIALECTS[dialect].feature)
+        logits = run(Path(path).resolve(), images, DIALECTS[dialect])
     except ImportError as error:
         state = "cannot be imported here" if is_installed(library) else "is not installed"
         raise LibraryUnavailableError(f"{library} {state} ({first_line(error)})") from error
@@ -60,16 +60,24 @@ def run_library(
     return f"{package} {metadata.version(package)}", logits
 
 
-def _timm(path: Path, images: np.ndarray, feature: Feature) -> np.ndarray:
+def _timm(path: Path, images: np.ndarray, dialect: Dialect) -> np.ndarray:
     import timm
 
-    return _run_torch(timm.create_model(f"local-dir:{path}", pretrained=True), images, feature)
+    return _run_torch(
+        timm.create_model(f"local-dir:{path}", pretrained=True), images, dialect.feature
+    )
 
 
-def _transformers(path: Path, images: np.ndarray, feature: Feature) -> np.ndarray:
+def _transformers(path: Path, images: np.ndarray, dialect: Dialect) -> np.ndarray:
     import transformers
 
     config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    own, kind = dialect.identity, config.get("model_type")
+    if own and kind is not None and repr(kind) != own.expected:
+        raise LibraryUnavailableError(
+            f"transformers runs the whole model {kind!r}, not its vision tower"
+        )
+    feature = dialect.feature
     named = (config.get("architectures") or ["AutoModel"])[0]
     model, info = getattr(transformers, feature.class_name or named).from_pretrained(
         path, local_files_only=True, output_loading_info=True, **feature.arguments
@@ -100,7 +108,7 @@ def _run_torch(model: Any, images: np.ndarray, feature: Feature) -> np.ndarray:
     return tokens[:, 0] if first is None else tokens[:, first:].mean(axis=1)
 
 
-def _keras_hub(path: Path, images: np.ndarray, feature: Feature) -> np.ndarray:
+def _keras_hub(path: Path, images: np.ndarray, dialect: Dialect) -> np.ndarray:
     import keras
     import keras_hub
 

@@ -11,6 +11,7 @@ from typing import Any
 from keras_vit.checkpoints import inference
 from keras_vit.checkpoints.dialects import DIALECTS, Statement, dialects_named
 from keras_vit.checkpoints.dialects.base import Dialect, StoredAs
+from keras_vit.checkpoints.dialects.json_fields import Json
 from keras_vit.checkpoints.foreign import describe, name_kind
 from keras_vit.checkpoints.opening import OpenSource
 from keras_vit.checkpoints.translate import Shape
@@ -94,8 +95,9 @@ def recognise_dialect(files: OpenSource, name: str | None = None) -> Recognition
     answers = {dialect: dialect.is_named_by(files.json) for dialect in dialects}
     named = [dialect for dialect in dialects if answers[dialect]]
     exact = [d for d in named if d.identity is not None and d.identity.names_class(files.json)]
-    others = [dialect for dialect in dialects if answers[dialect] is None]
-    if not named and len(others) < len(dialects):
+    silent = [dialect for dialect in dialects if answers[dialect] is None]
+    others = [dialect for dialect in silent if name or not dialect.only_named]
+    if not named and len(silent) < len(dialects):
         others = [dialect for dialect in others if dialect.has_json_of_its_own(files.json)]
         if not others:
             raise CheckpointError(f"{files.reader.path}: {_foreign_family(files.json, dialects)}.")
@@ -120,6 +122,28 @@ def recognise_dialect(files: OpenSource, name: str | None = None) -> Recognition
         f"{files.reader.path}: no Vision Transformer in any of the families "
         f"{listed([dialect.name for dialect in tried], 3)}.{describe(shapes, claims)}{beside}"
     )
+
+
+def find_tower_json(files: Json, dialects: Sequence[Dialect]) -> Json:
+    """Returns the JSON files with that of the vision tower in place of a whole model's config.json.
+
+    transformers nests the tower's own object in that of LLaVA, PaliGemma or Depth Anything, as
+    `vision_config` or `backbone_config` at any depth; `model_type` of the object names its family.
+    Files that name a family, and files without such an object, are returned as they are.
+
+    Args:
+        files: the JSON objects, by file name.
+        dialects: the dialects that may be named.
+    """
+    config = files.get("config.json")
+    if not isinstance(config, Mapping) or any(dialect.is_named_by(files) for dialect in dialects):
+        return files
+    for value in config.values():
+        if isinstance(value, Mapping):
+            inner = find_tower_json({**files, "config.json": value}, dialects)
+            if any(dialect.is_named_by(inner) for dialect in dialects):
+                return inner
+    return files
 
 
 def read_statement(

@@ -280,6 +280,8 @@ class Dialect:
         only_read: reason why files of the dialect are read and not written, or "".
         crops: whether the library drops pixels that fill no patch.
         metadata: metadata of a safetensors file.
+        only_named: whether files are read as this family only where the JSON, or the caller, names
+            it: their names are also those of other files.
         feature: the output that `verify` compares.
         web: class of transformers -> its place in transformers.js.
         sample: fields of a small model that uses the family's parts, beside fields that any model
@@ -314,6 +316,7 @@ class Dialect:
     only_read: str = ""
     crops: bool = True
     metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    only_named: bool = False
     feature: Feature = Feature()
     web: Mapping[str, WebClass] = dataclasses.field(default_factory=dict)
     sample: Mapping[str, Any] = dataclasses.field(default_factory=dict)

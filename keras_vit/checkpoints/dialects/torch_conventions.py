@@ -1,5 +1,6 @@
 """Conventions of libraries on torch: ImageNet's preparation of images, and stored image sizes."""
 
+import math
 from typing import Any
 
 from keras_vit.checkpoints.dialects.json_fields import Json
@@ -51,3 +52,9 @@ def write_relative_bias(config: ViTConfig, keys: tuple[str, str]) -> dict[str, b
     """Returns the library's two keys for a model; the inverse of `read_relative_bias`."""
     kinds = zip(keys, ("block", "shared"), strict=True)
     return {key: config.relative_position_bias == kind for key, kind in kinds}
+
+
+def compute_ratio(size: int, width: int) -> float:
+    """Returns the ratio whose product with `width`, cut to an int as timm and transformers do, is `size`."""
+    ratio = size / width
+    return ratio if int(width * ratio) == size else math.nextafter(ratio, math.inf)

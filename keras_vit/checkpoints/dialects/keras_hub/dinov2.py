@@ -24,7 +24,7 @@ from keras_vit.checkpoints.dialects.keras_hub.common import (
 from keras_vit.checkpoints.dialects.keras_hub.converter import fitting_image_size
 from keras_vit.checkpoints.dialects.names import Section
 from keras_vit.checkpoints.dialects.transformers import dinov2
-from keras_vit.checkpoints.dialects.transformers.dinov2 import read_mlp, swiglu_width
+from keras_vit.checkpoints.dialects.transformers.dinov2 import read_mlp, write_hidden
 from keras_vit.models.config import Numerics, ViTConfig
 from keras_vit.models.weights.conditions import state_others
 
@@ -89,11 +89,6 @@ def _image_to(config: ViTConfig) -> dict[str, Any]:
     }
 
 
-def _write_hidden(config: ViTConfig) -> int:
-    """Returns keras-hub's `intermediate_dim`: for a gated MLP it is 3/2 of the width."""
-    return config.mlp_dim if config.mlp == "plain" else config.mlp_dim * 3 // 2
-
-
 _ROWS: tuple[Row, ...] = (
     *size_rows(
         "",
@@ -108,7 +103,7 @@ _ROWS: tuple[Row, ...] = (
         ("intermediate_dim", "use_swiglu_ffn"),
         ("mlp", "mlp_dim"),
         lambda content: read_mlp(content, number(content, "intermediate_dim")),
-        lambda c: {"intermediate_dim": _write_hidden(c), "use_swiglu_ffn": c.mlp == "gated"},
+        lambda c: {"intermediate_dim": write_hidden(c), "use_swiglu_ffn": c.mlp == "gated"},
     ),
     JsonField("layer_scale_init_value", "layer_scale_init"),
     JsonField("num_register_tokens", "num_registers", default=0),
@@ -152,9 +147,7 @@ _dinov2 = dino_family(
     },
     impossible={
         "a grid that is not square": "source_grid!=square or table_grid!=square",
-        "a gated MLP whose width is no multiple of 8": lambda c: (
-            c.mlp == "gated" and swiglu_width(_write_hidden(c)) != c.mlp_dim
-        ),
+        **dinov2.UNEVEN,
     },
     limits={
         "positions that are resized by another method": "grid grid!=source_grid "

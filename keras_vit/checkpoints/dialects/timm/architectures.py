@@ -6,7 +6,6 @@ defaults of the classes, the architectures that keras_vit writes, and the parts 
 
 import functools
 import json
-import math
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -125,12 +124,6 @@ def read_norm(arguments: Mapping[str, Any]) -> dict[str, Any]:
     if str(name).lower() not in kinds:
         raise ValueError(f"with norm_layer={shown(name)}, expected one of {', '.join(kinds)}")
     return {"norm": kinds[str(name).lower()], "numerics.layer_norm_epsilon": epsilon}
-
-
-def compute_ratio(size: int, width: int) -> float:
-    """Returns the ratio whose product with `width`, cut to an int as timm does, is `size`."""
-    ratio = size / width
-    return ratio if int(width * ratio) == size else math.nextafter(ratio, math.inf)
 
 
 EPSILONS = (1e-6, 1e-5)

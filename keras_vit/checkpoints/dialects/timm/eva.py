@@ -24,6 +24,7 @@ from keras_vit.checkpoints.dialects.timm import architectures, rows
 from keras_vit.checkpoints.dialects.timm.vit import NAMES
 from keras_vit.checkpoints.dialects.torch_conventions import (
     POSITIONS_OF_ANOTHER_GRID,
+    compute_ratio,
     read_relative_bias,
     write_relative_bias,
 )
@@ -132,7 +133,7 @@ def _shown_by_arrays(arrays: Json, content: Json) -> dict[str, Any]:
     words = rows.shown_by_arrays("num_reg_tokens", arrays, content)
     words |= {"swiglu_mlp": arrays.get("mlp") == "gated", "scale_mlp": arrays.get("sub_norm_mlp")}
     if "mlp_dim" in arrays and "hidden_size" in arrays:
-        words["mlp_ratio"] = architectures.compute_ratio(arrays["mlp_dim"], arrays["hidden_size"])
+        words["mlp_ratio"] = compute_ratio(arrays["mlp_dim"], arrays["hidden_size"])
     return words
 
 
@@ -213,7 +214,7 @@ def _write_pool(config: ViTConfig) -> dict[str, Any]:
     width = config.map_mlp_dim
     return {
         "attn_pool_num_heads": config.map_num_heads,
-        "attn_pool_mlp_ratio": width and architectures.compute_ratio(width, config.hidden_size),
+        "attn_pool_mlp_ratio": width and compute_ratio(width, config.hidden_size),
     }
 
 
@@ -237,7 +238,7 @@ _BIAS_KEYS = ("use_rel_pos_bias", "use_shared_rel_pos_bias")
 
 _ARGUMENTS: tuple[Row, ...] = (
     *rows.SIZES,
-    rows.dim_row(_mlp_dim, lambda c: architectures.compute_ratio(c.mlp_dim, c.hidden_size)),
+    rows.dim_row(_mlp_dim, lambda c: compute_ratio(c.mlp_dim, c.hidden_size)),
     JsonFields(
         ("global_pool", "class_token"),
         ("pooling", "class_token"),
@@ -285,7 +286,7 @@ _ARGUMENTS: tuple[Row, ...] = (
 
 _ARGUMENTS_OF_BEIT: tuple[Row, ...] = (
     *rows.SIZES,
-    rows.dim_row(_mlp_dim, lambda c: architectures.compute_ratio(c.mlp_dim, c.hidden_size)),
+    rows.dim_row(_mlp_dim, lambda c: compute_ratio(c.mlp_dim, c.hidden_size)),
     JsonNote("global_pool", lambda facts: rows.POOL_OF.get(facts.config.pooling, "")),
     JsonNote("use_fc_norm", lambda facts: facts.config.numerics.pool_before_norm),
     rows.BLOCKS[0],

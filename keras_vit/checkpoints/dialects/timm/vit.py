@@ -20,7 +20,10 @@ from keras_vit.checkpoints.dialects.json_fields import (
 )
 from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.timm import architectures, rows
-from keras_vit.checkpoints.dialects.torch_conventions import POSITIONS_OF_ANOTHER_GRID
+from keras_vit.checkpoints.dialects.torch_conventions import (
+    POSITIONS_OF_ANOTHER_GRID,
+    compute_ratio,
+)
 from keras_vit.models.config import Numerics, ViTConfig
 from keras_vit.support.text import log
 
@@ -192,14 +195,14 @@ def shown_by_arrays(arrays: Json, content: Json) -> dict[str, Any]:
         words |= {"mlp_layer": layer, "act_layer": _ACTIVATIONS[kind]}
         if kind == "gated" and content.get("act_layer") != "silu":
             log.info(_SILU)
-    words["mlp_ratio"] = architectures.compute_ratio(size * (1 + (layer == "GluMlp")), width)
+    words["mlp_ratio"] = compute_ratio(size * (1 + (layer == "GluMlp")), width)
     return words
 
 
 def _ratio(config: ViTConfig) -> float:
     # Gate and value are one array, as in DINOv2-g, or two, as in AIMv2 with its RMSNorm.
     is_packed = config.mlp == "gated" and config.norm == "layer"
-    return architectures.compute_ratio(config.mlp_dim * (1 + is_packed), config.hidden_size)
+    return compute_ratio(config.mlp_dim * (1 + is_packed), config.hidden_size)
 
 
 ARGUMENTS: tuple[Row, ...] = (

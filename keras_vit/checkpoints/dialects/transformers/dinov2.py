@@ -9,7 +9,7 @@ the class token and the patches; registers join after them.
 from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Names
+from keras_vit.checkpoints.dialects.base import Dialect, Limits, Names
 from keras_vit.checkpoints.dialects.json_fields import (
     Json,
     JsonField,
@@ -67,6 +67,19 @@ def read_mlp(content: Json, hidden: int) -> dict[str, Any]:
     return {"mlp": "plain", "mlp_dim": hidden}
 
 
+def write_hidden(config: ViTConfig) -> int:
+    """Returns the width of the plain MLP from which that of the model's MLP follows."""
+    return config.mlp_dim if config.mlp == "plain" else config.mlp_dim * 3 // 2
+
+
+UNEVEN: Limits = {
+    "a gated MLP whose width is no multiple of 8": lambda config: (
+        config.mlp == "gated" and swiglu_width(write_hidden(config)) != config.mlp_dim
+    )
+}
+"""Models whose width of the MLP follows from no plain MLP's."""
+
+
 def _write_ratio(config: ViTConfig) -> int | None:
     """Returns the integer `mlp_ratio` that gives the model's `mlp_dim`, or None."""
     gated = config.mlp == "gated"
@@ -108,6 +121,7 @@ def _dinov2(
         web=common.web_classes(f"{class_name}ForImageClassification", encoder=f"{class_name}Model"),
         sample=SAMPLE | (registers if "register_tokens/tokens" in words else {}),
         prefix=f"{model_type}.",
+        sizes={"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12},
         images=processor_of_any_size,
         expresses=("gelu", "layer_norm_epsilon"),
         poolings=("token", "token_and_mean"),

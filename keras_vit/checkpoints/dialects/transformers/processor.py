@@ -41,7 +41,7 @@ _OF_CLASS: dict[str, dict[str, Any]] = {
     "Bit": _CROPPED,
     "Flava": {**_CLIP, "crop_size": 224, "do_center_crop": True},
     "DeiT": {"size": 256, "crop_size": 224, "do_center_crop": True, "resample": 3},
-    "DINOv3ViT": {"image_mean": IMAGENET["mean"], "image_std": IMAGENET["std"]},
+    "DINOv3ViT": {"form": "float", "image_mean": IMAGENET["mean"], "image_std": IMAGENET["std"]},
     "Beit": {"resample": 3},
     "DPT": {"resample": 3},
     "Siglip": {"resample": 3},
@@ -52,7 +52,10 @@ _OF_CLASS: dict[str, dict[str, Any]] = {
     "Idefics3": _SPLIT,
     "SmolVLM": _SPLIT,
 }
-"""Start of the name of a class -> its values for keys that a file lacks or has as null."""
+"""Start of the name of a class -> its values for keys that a file lacks or has as null.
+
+`form` is the form of resizing of a class that has a single one, see `_form`.
+"""
 _OF_OTHERS: dict[str, Any] = {"size": 224, "resample": 2, "image_mean": 0.5, "image_std": 0.5}
 """The values of `ViTImageProcessor`, and of a class where `_OF_CLASS` states no other."""
 
@@ -95,11 +98,15 @@ def _fed_size(files: Json) -> Size | None:
     return crop or size
 
 
+def _of_class(processor: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the values of the class that a processor names."""
+    kind = processor.get("image_processor_type") or processor.get("feature_extractor_type")
+    return _OF_CLASS.get(re.split("ImageProcessor|FeatureExtractor", str(kind))[0], {})
+
+
 def _complete(processor: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a processor with the values of its class for keys that are absent or null."""
-    kind = processor.get("image_processor_type") or processor.get("feature_extractor_type")
-    name = re.split("ImageProcessor|FeatureExtractor", str(kind))[0]
-    usual = {**_OF_OTHERS, **_OF_CLASS.get(name, {})}
+    usual = {**_OF_OTHERS, **_of_class(processor)}
     values = {**usual, **{key: value for key, value in processor.items() if value is not None}}
     if isinstance(values["size"], int) and isinstance(usual["size"], Mapping):
         values["size"] = {"shortest_edge": values["size"]}  # before transformers 4.25
@@ -124,9 +131,7 @@ def _form(processor: Mapping[str, Any]) -> str:
     kind = str(processor.get("image_processor_type") or "")
     if _filter(processor) not in TENSOR_FILTERS:
         return "pillow"
-    if kind.startswith("DINOv3"):
-        return "float"
-    return "tensor" if kind.endswith("Fast") else "pillow"
+    return str(_of_class(processor).get("form", "tensor" if kind.endswith("Fast") else "pillow"))
 
 
 def _protocol(processor: Mapping[str, Any], **geometry: Any) -> ProtocolSpec:
@@ -223,3 +228,17 @@ processor = PreparationWords(
 
 processor_of_any_size = dataclasses.replace(processor, image_size=_fed_size)
 """`processor` of a class that resizes its positions to the images it gets."""
+
+
+def processor_of_class(name: str, **values: Any) -> PreparationWords:
+    """Returns the processor of a family with a class of its own, which resizes its positions.
+
+    Args:
+        name: start of the name of the class, such as `"Tipsv2"` of `Tipsv2ImageProcessor`.
+        **values: the values of the class, as in `_OF_CLASS`.
+    """
+    _OF_CLASS[name] = values
+    own = {FILE: {"image_processor_type": f"{name}ImageProcessor"}}
+    return dataclasses.replace(
+        processor_of_any_size, default=lambda config: _read(own) or "transformers"
+    )

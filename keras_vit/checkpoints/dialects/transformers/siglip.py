@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import Dialect, Feature, WebClass
-from keras_vit.checkpoints.dialects.json_fields import Json, JsonFields, number
+from keras_vit.checkpoints.dialects.json_fields import Json, JsonConstant, JsonFields, number
 from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.transformers import common
 from keras_vit.checkpoints.dialects.transformers.towers import (
@@ -102,7 +102,7 @@ def _siglip(
     sample: Mapping[str, Any] = MappingProxyType({}),
     web: Mapping[str, WebClass] = MappingProxyType({}),
 ) -> tuple[Dialect, ...]:
-    """Returns the dialects of a tower alone, under a classifier, and beside a text tower.
+    """Returns the dialects of a tower, with its head and without, under a classifier, beside text.
 
     Args:
         encoder: SigLIP or SigLIP 2.
@@ -120,6 +120,18 @@ def _siglip(
             prefixes=("", TOWER),
             sample={**SAMPLE, "pooling": "map", "class_token": False, **sample},
             web=web,
+        ),
+        tower(
+            dataclasses.replace(encoder, words=unpooled),
+            f"{name}VisionModel",
+            "gap",
+            {},
+            name=f"{encoder.model_type}_encoder",
+            rows=(JsonConstant("vision_use_head", False),),
+            prefixes=("", TOWER),
+            reasons={"pool/": "the class without its head has no attention pooling"},
+            feature=Feature(first_patch=0),
+            sample={**SAMPLE, "pooling": "gap", "class_token": False, **sample},
         ),
         tower_inside(
             dataclasses.replace(encoder, words=unpooled),

@@ -1,0 +1,93 @@
+"""Towers inside whole models of transformers: nested JSON names the family, a prefix is found."""
+
+import pytest
+
+import keras_vit
+from keras_vit import checkpoints
+from keras_vit.errors import CheckpointError
+from tests.family_goldens import relative_error
+from tests.helpers import normal, only_under, to_numpy
+
+# The graphs are those of other classes, which goldens compare on every backend.
+only_under("torch")
+from tests.live import channels_first, torch, transformers  # noqa: E402
+
+SIZES = {
+    "hidden_size": 24,
+    "intermediate_size": 40,
+    "num_attention_heads": 3,
+    "num_hidden_layers": 2,
+    "image_size": 16,
+    "patch_size": 4,
+}
+LANGUAGE = {
+    **{k: v for k, v in SIZES.items() if k not in ("image_size", "patch_size")},
+    "num_key_value_heads": 3,
+    "head_dim": 8,
+    "vocab_size": 30,
+}
+SIGLIP = {**SIZES, "model_type": "siglip_vision_model", "vision_use_head": False}
+BACKBONE = {**SIZES, "model_type": "dinov2", "out_features": ["stage1", "stage2"]}
+NECK = {"neck_hidden_sizes": [4, 4], "fusion_hidden_size": 4, "reassemble_factors": [1, 1]}
+IMAGE = normal(3, 16, 16, 3)
+WHOLE = {
+    "LlavaForConditionalGeneration": (
+        {
+            "vision_config": {**SIZES, "model_type": "clip_vision_model"},
+            "text_config": {**LANGUAGE, "model_type": "llama"},
+        },
+        "vision_tower",
+        "transformers/clip_vision_model",
+    ),
+    "PaliGemmaForConditionalGeneration": (
+        {
+            "vision_config": {**SIGLIP, "projection_dim": 24},
+            "text_config": {**LANGUAGE, "model_type": "gemma"},
+        },
+        "vision_tower",
+        "transformers/siglip_encoder",
+    ),
+    "Gemma3ForConditionalGeneration": (
+        {
+            "vision_config": SIGLIP,
+            "text_config": {**LANGUAGE, "model_type": "gemma3_text"},
+            "mm_tokens_per_image": 16,
+        },
+        "vision_tower",
+        "transformers/siglip_encoder",
+    ),
+    "DepthAnythingForDepthEstimation": (
+        {"backbone_config": BACKBONE, **NECK, "patch_size": 4},
+        "backbone",
+        "transformers/dinov2",
+    ),
+    "CLIPSegForImageSegmentation": (
+        {"vision_config": SIZES, "text_config": {**SIZES, "vocab_size": 30}},
+        "vision_model",
+        "transformers/clipseg_vision_model",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_the_tower_of_a_whole_model_has_our_tokens(name, tmp_path):
+    fields, part, family = WHOLE[name]
+    kind = getattr(transformers, name)
+    torch.manual_seed(0)
+    whole = kind(kind.config_class(**fields)).eval()
+    with torch.no_grad():
+        for weight in whole.parameters():
+            weight.normal_(std=0.2)
+        whole.save_pretrained(tmp_path)
+        tower = next(m for n, m in whole.named_modules() if n.rpartition(".")[2] == part)
+        output = tower(channels_first(IMAGE))
+    info = keras_vit.info(tmp_path)
+    assert (info.family, info.config.num_heads) == (family, 3)
+    tokens = checkpoints.load(tmp_path).tokens(IMAGE, norm="clip" not in family, prepared=True)
+    if part == "backbone":
+        want = output.feature_maps[-1].numpy().transpose(0, 2, 3, 1)
+    else:  # CLIP's class gives the tokens in front of the last norm, and the class token
+        want = output.last_hidden_state.numpy()[:, -16:].reshape(tokens.patches.shape)
+    assert relative_error(to_numpy(tokens.patches), want) <= 1e-5
+    with pytest.raises(CheckpointError, match="the whole model"):
+        keras_vit.verify(tmp_path)
