@@ -1,0 +1,94 @@
+"""transformers' TIPSv2, such as `google/tipsv2-b14`: DINOv2's network with one register.
+
+The register is a second class token, and the pooled output is the first one. The files have
+Facebook's names of DINOv2, and other names of a plain MLP.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from keras_vit.checkpoints.dialects.json_fields import Json, JsonField, JsonFields, number
+from keras_vit.checkpoints.dialects.names import TORCH, Section
+from keras_vit.checkpoints.dialects.torch_conventions import compute_ratio
+from keras_vit.checkpoints.dialects.transformers import common, dinov2
+from keras_vit.checkpoints.dialects.transformers.processor import processor_of_class
+from keras_vit.models.config import ViTConfig
+
+_NAMES: Section = {
+    "patch_embedding": "patch_embed.proj",
+    "mask_token/token": "mask_token : 1 m",
+    "class_token/token": "cls_token",
+    "register_tokens/tokens": "register_tokens",
+    "position_embedding/embedding": "pos_embed",
+    "block_{l}/attention_norm": "blocks.{l}.norm1",
+    "block_{l}/attention/{qkv}/kernel": "blocks.{l}.attn.qkv.weight : (qkv h d) m",
+    "block_{l}/attention/{qkv}/bias": "blocks.{l}.attn.qkv.bias : (qkv h d)",
+    "block_{l}/attention/out": "blocks.{l}.attn.proj",
+    "block_{l}/attention_scale/gamma": "blocks.{l}.ls1.gamma",
+    "block_{l}/mlp_norm": "blocks.{l}.norm2",
+    "block_{l}/mlp/dense_0": "blocks.{l}.mlp.c_fc",
+    "block_{l}/mlp/{gate}/kernel": "blocks.{l}.mlp.w12.weight : (gate f) m",
+    "block_{l}/mlp/{gate}/bias": "blocks.{l}.mlp.w12.bias : (gate f)",
+    "block_{l}/mlp/dense_1": [
+        {"name": "blocks.{l}.mlp.c_proj", "when": "mlp=plain"},
+        "blocks.{l}.mlp.w3",
+    ],
+    "block_{l}/mlp_scale/gamma": "blocks.{l}.ls2.gamma",
+    "encoder_norm": "norm",
+}
+
+
+def _read_mlp(content: Json) -> dict[str, Any]:
+    hidden = number(content, "hidden_size") * number(content, "mlp_ratio", 4)
+    return dinov2.read_mlp(content, int(hidden))
+
+
+def _write_mlp(config: ViTConfig) -> Mapping[str, Any]:
+    ratio = compute_ratio(dinov2.write_hidden(config), config.hidden_size)
+    return {"mlp_ratio": ratio, "use_swiglu_ffn": config.mlp == "gated"}
+
+
+FAMILIES = (
+    common.dialect(
+        "tipsv2_vision_model",
+        TORCH.names(_NAMES),
+        (
+            common.architectures(None, "Tipsv2VisionModel"),
+            *common.size_rows(mlp_dim=False),
+            JsonFields(("mlp_ratio", "use_swiglu_ffn"), ("mlp", "mlp_dim"), _read_mlp, _write_mlp),
+            JsonField("qkv_bias", "qkv_bias", default=True),
+            *common.arithmetic_rows("gelu", 1e-6),
+            *common.DROPOUT_ROWS,
+            JsonField("drop_path_rate", "stochastic_depth_rate"),
+            JsonField("layerscale_value", "layer_scale_init"),
+            JsonField("num_register_tokens", "num_registers", default=1),
+        ),
+        sizes={
+            "hidden_size": 768,
+            "num_hidden_layers": 12,
+            "num_attention_heads": 12,
+            "image_size": 448,
+            "patch_size": 14,
+        },
+        resize="bilinear_antialias",
+        expresses=("gelu", "layer_norm_epsilon"),
+        images=processor_of_class(
+            "Tipsv2", form="tensor", size=448, resample=2, do_normalize=False
+        ),
+        fields={
+            "num_classes": 0,
+            "layer_scale": True,
+            "mask_token": True,
+            "position_before_registers": True,
+        },
+        impossible=dinov2.UNEVEN,
+        only_named=True,
+        sample={
+            **dinov2.SAMPLE,
+            "pooling": "token",
+            "num_classes": 0,
+            "num_registers": 1,
+            "position_before_registers": True,
+        },
+    ),
+)
