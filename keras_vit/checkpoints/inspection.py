@@ -12,14 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.checkpoints import inference
+from keras_vit.checkpoints import facts
 from keras_vit.checkpoints.containers import Reader
-from keras_vit.checkpoints.dialects import DIALECTS, Dialect, Statement, dialects_named
-from keras_vit.checkpoints.dialects.base import warn_of_protocol
+from keras_vit.checkpoints.dialects import DIALECTS, Dialect, dialects_named
 from keras_vit.checkpoints.dialects.keras_vit import keras_vit
 from keras_vit.checkpoints.opening import OpenSource, open_source
 from keras_vit.checkpoints.recognition import (
-    Recognition,
     find_tower_json,
     read_statement,
     recognise_dialect,
@@ -27,31 +25,14 @@ from keras_vit.checkpoints.recognition import (
 from keras_vit.checkpoints.surroundings import choices, find_encoder, left_over, without_head
 from keras_vit.checkpoints.translate import Move, Shape, compare, plan
 from keras_vit.errors import CheckpointError, ConfigError, SourceError, shown
-from keras_vit.images.protocols import ProtocolSpec, compact, complete
-from keras_vit.models.config import Numerics, ViTConfig
+from keras_vit.images.protocols import ProtocolSpec
+from keras_vit.models.config import ViTConfig
 from keras_vit.models.config.rules import pair
 from keras_vit.models.config.variants import find_variant, variant_named
 from keras_vit.models.weights.lexicon import num_parameters
 from keras_vit.presets.preset_config import PresetConfig
 from keras_vit.presets.source import Source
 from keras_vit.support.text import log
-
-ARCHITECTURE: tuple[str, ...] = (
-    "patch_size",
-    *("hidden_size", "mlp_dim", "num_heads", "num_layers", "channels", "resnet", "mlp", "norm"),
-    *("pooling", "class_token", "distillation_token", "num_registers", "projection_dim"),
-    *("map_num_heads", "map_mlp_dim", "position", "position_before_class", "rope"),
-    *("position_before_registers", "relative_position_bias", "patch_bias", "patch_norm"),
-    *("pre_norm", "final_norm", "sub_norm_attention", "sub_norm_mlp", "layer_scale"),
-    *("qkv_bias", "projection_bias", "mlp_bias"),
-)
-"""Fields by which a model has other arrays; if the caller gives one, the arrays must agree."""
-
-
-_NEEDED = ("patch_size", "hidden_size", "mlp_dim", "num_heads")
-"""Sizes without which no model can be built."""
-
-_NUMERICS = tuple(field.name for field in dataclasses.fields(Numerics))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,7 +182,7 @@ def _open(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
     fields.pop("patch_size", None)  # the model's; the file's is inferred from its arrays
     if fields.get("variant"):
         fields = {**variant_named(fields["variant"]).fields, **fields}
-    architecture = {name: fields[name] for name in ARCHITECTURE if name in fields}
+    architecture = facts.choose_architecture(fields)
     statement = read_statement(files, dialect, recognition.fields)
     channels = preset.config.channels if preset else recognition.fields.get("channels")
     if channels and architecture.get("channels", channels) != channels:
@@ -215,13 +196,7 @@ def _open(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
         config = preset.config.replace(**architecture)
         stated = dataclasses.replace(preset, config=config)
     else:
-        _refuse_open_facts(files, recognition, statement, fields)
-        config, undetermined = _infer_config(
-            reader.path, recognition, _resolve(recognition, statement, architecture), fields
-        )
-        thresholds = statement.thresholds if config.num_classes else None
-        protocol = _protocol(statement, dialect, config)
-        stated = PresetConfig(config, protocol, statement.class_names, thresholds=thresholds)
+        stated, undetermined = facts.resolve(files, recognition, statement, fields)
     moves = plan(config, dialect, recognition.prefix, reader.shapes)
     beside = left_over(reader.shapes, recognition, moves, config.hidden_size)
     ignored = {**recognition.ignored, **dialect.derived(config), **beside}
@@ -229,7 +204,7 @@ def _open(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
         moves, heads = without_head(moves, reader.shapes, recognition.prefix)
         ignored |= heads
     name = find_variant(config)
-    fits = _fitting_variant(_resolve(recognition, statement, {})) if architecture else None
+    fits = _fitting_variant(facts.combine(recognition, statement, {})) if architecture else None
     model = f"{name or 'the model'} as {dialect.name} has it"
     compare(reader, moves, ignored, model, fits if fits != name else None)
     info = _info(
@@ -258,129 +233,6 @@ def _info(path: Path, dialect: str, stated: PresetConfig, **arrays: Any) -> Chec
 
 
 _STATED = ("config", "protocol", "class_names", "provenance", "thresholds")
-
-
-def _resolve(
-    recognition: Recognition, statement: Statement, caller: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Returns the fields of a file: the caller beats the JSON, and the JSON beats the arrays.
-
-    What the JSON leaves out the arrays have decided (`JsonTable.shown`), before the name of an
-    architecture. Below stand the fields that all files of the dialect share or the arrays suggest.
-    The arrays of the file are compared with the result, so that no contradiction remains.
-    """
-    dialect, fields = recognition.dialect, recognition.fields
-    deduced = dict(dialect.deduce(fields))
-    numerics = {
-        **(dialect.numerics or Numerics()).to_dict(),
-        **fields.get("numerics", {}),
-        **deduced.pop("numerics", {}),
-        **statement.fields.get("numerics", {}),
-    }
-    stated = {**statement.fields, "numerics": numerics}
-    if "mlp" in caller and "mlp_dim" in fields:
-        stated["mlp_dim"] = fields["mlp_dim"]  # the JSON's is that of its own kind of MLP
-    return {**fields, **dialect.conventions, **deduced, **stated, **caller}
-
-
-def _refuse_open_facts(
-    files: OpenSource, recognition: Recognition, statement: Statement, fields: Mapping[str, Any]
-) -> None:
-    """Refuses a file without JSON if its arrays leave the arithmetic open."""
-    dialect = recognition.dialect
-    read_as = f"{files.reader.path}: read as {dialect.name}"
-    if dialect.needs_json and not any(table.file in files.json for table in dialect.json):
-        raise CheckpointError(
-            f"{read_as}: {dialect.needs_json} stands in config.json alone. Load the folder that "
-            "has both files."
-        )
-    numerics = fields.get("numerics") or {}
-    facts = {
-        **recognition.fields.get("numerics", {}),
-        **statement.fields,
-        **statement.fields.get("numerics", {}),
-        **fields,
-        **(numerics.to_dict() if isinstance(numerics, Numerics) else numerics),
-    }
-    if dialect.identity and dialect.is_named_by(files.json):
-        facts[dialect.identity.key] = dialect.identity.value(files.json)
-    open_facts = dialect.undetermined({**recognition.fields, "prefix": recognition.prefix})
-    if missing := {name: values for name, values in open_facts.items() if name not in facts}:
-        of_numerics = ", ".join(f"{name!r}: ..." for name in missing if name in _NUMERICS)
-        give = [f"{name}=..." for name in missing if name not in (*_NUMERICS, "architecture")]
-        if of_numerics:
-            give.append(f"numerics={{{of_numerics}}}")
-        if "architecture" in missing:
-            give.append('a folder whose config.json states {"architecture": ...}')
-        values = "; ".join(f"{name}: {value}" for name, value in missing.items())
-        raise CheckpointError(
-            f"{read_as}: the arrays do not tell {', '.join(missing)}. Give {', '.join(give)} "
-            f"({values})."
-        )
-
-
-def _infer_config(
-    path: Path, recognition: Recognition, facts: dict[str, Any], fields: Mapping[str, Any]
-) -> tuple[ViTConfig, tuple[str, ...]]:
-    """Returns the configuration of a file, and the names of the fields that it leaves open.
-
-    Args:
-        path: path of the file, for messages.
-        recognition: recognition of its names and shapes.
-        facts: fields from the arrays, the dialect, the JSON files and the caller.
-        fields: fields from the caller alone.
-
-    Raises:
-        CheckpointError: a required field is missing, or the fields are invalid together.
-    """
-    num_positions = facts.pop("num_positions", None)
-    if missing := [name for name in _NEEDED if name not in facts]:
-        raise CheckpointError(
-            f"{path}: {', '.join(missing)} cannot be inferred from the arrays; give it by name."
-        )
-    if facts["position"] == "sincos2d" and "position" not in fields and facts["class_token"]:
-        raise CheckpointError(
-            f"{path}: there is a class token and no array of position embeddings. If the model was "
-            "trained with fixed positions, give position='sincos2d'; otherwise the file has lost "
-            "an array."
-        )
-    try:
-        _compare_counts(recognition, facts)
-        return inference.with_grid(facts, num_positions, fields)
-    except ConfigError as error:
-        raise CheckpointError(f"{path}: read as {recognition.dialect.name}: {error}") from error
-
-
-def _compare_counts(recognition: Recognition, facts: Mapping[str, Any]) -> None:
-    """Refuses a number of blocks or stages that is far above the number of arrays.
-
-    A single name such as `block_100000` promises as many blocks; a list of their missing arrays
-    would take minutes and gigabytes.
-    """
-    blocks, stages, units = (inference.numbers(recognition.bindings, p) for p in "lsu")
-    promise = facts.get("num_layers")
-    if blocks and isinstance(promise, int) and promise > 2 * len(blocks) + 8:
-        raise ConfigError(
-            f"{shown(promise)} blocks are announced, but there are arrays of {len(blocks)}, up to "
-            f"number {max(blocks)}."
-        )
-    if stages and (max(stages) > 2 * len(stages) + 8 or max(units) > 2 * len(units) + 8):
-        raise ConfigError(
-            f"The names go up to stage {max(stages)} and unit {max(units)} of the stem, but there "
-            f"are arrays of {len(stages)} stages and at most {len(units)} units."
-        )
-
-
-def _protocol(statement: Statement, dialect: Dialect, config: ViTConfig) -> ProtocolSpec:
-    """Returns the protocol that the files state if it fits the model's channels, else a default."""
-    if statement.protocol is not None:
-        protocol = complete(statement.protocol)
-        counts = [len(protocol[k]) for k in ("mean", "std") if isinstance(protocol[k], list)]
-        if set(counts) <= {config.channels}:
-            return compact(protocol)
-        counted = f"A mean or std of {counts[0]} channels, where the model has {config.channels},"
-        warn_of_protocol(counted)
-    return compact(dialect.images.default(config))
 
 
 def _fitting_variant(inferred: Mapping[str, Any]) -> str | None:

@@ -21,8 +21,8 @@ from keras_vit.checkpoints.adapt import (
 )
 from keras_vit.checkpoints.dialects import dialects_named
 from keras_vit.checkpoints.export import WeightArrays, export
+from keras_vit.checkpoints.facts import ARCHITECTURE
 from keras_vit.checkpoints.inspection import (
-    ARCHITECTURE,
     Checkpoint,
     CheckpointInfo,
     open_checkpoint,

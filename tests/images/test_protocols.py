@@ -144,7 +144,9 @@ def test_the_values_of_each_class_of_transformers_are_its_own():
         usual = _complete({"image_processor_type": f"{name}ImageProcessor"})
         theirs = vars(processor_class)
         assert usual["resample"] == int(theirs["resample"]), name
-        for key in ("image_mean", "image_std"):
+        normalizes = theirs.get("do_normalize") is not False
+        assert usual.get("do_normalize", True) == normalizes, name
+        for key in ("image_mean", "image_std") if normalizes else ():
             np.testing.assert_allclose(np.broadcast_to(usual[key], 3), theirs[key], err_msg=name)
         for key in ("do_center_crop", "do_pad", "do_image_splitting", "keep_aspect_ratio"):
             assert bool(usual.get(key)) == bool(theirs.get(key)), (name, key)
