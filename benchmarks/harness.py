@@ -11,7 +11,6 @@ import json
 import os
 import random
 import select
-import statistics
 import subprocess
 import sys
 import time
@@ -23,13 +22,14 @@ import psutil
 
 from benchmarks.peers import PEERS, UNITS
 
-ANCHOR = "products"
 _TURN_SECONDS = {"forward": 3.0, "train": 6.0}
 """Long enough that the constant cost of a call of `predict` or `fit` is a small part."""
 _MOST_OTHER_LOAD = 0.15
 """The load of other processes, as a share of one core, above which a turn is repeated."""
 _REPEATS = 3
-_ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[1]
+BESIDE = ", beside"
+"""The end of the name of a peer whose code is another checkout's."""
 
 
 def _environment(backend: str) -> dict[str, str]:
@@ -42,12 +42,20 @@ class PeerError(Exception):
     """A peer that failed, with the reason in one line."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Turn:
+    """Seconds per step, the number of cores busy with other processes, and the peer's memory."""
+
+    seconds: float
+    other_load: float
+    peak_mb: float = 0.0
+
+
 class Resident:
     """A peer in a separate process, which waits for its turns."""
 
-    def __init__(self, name: str, request: dict[str, Any], root: Path = _ROOT) -> None:
+    def __init__(self, name: str, request: dict[str, Any], root: Path) -> None:
         """Starts the process in `root`, the checkout whose code it runs. See `wait_until_ready`."""
-        self.name = name
         missing = PEERS[name].missing()
         if missing:
             raise PeerError(f"{', '.join(missing)} not installed")
@@ -77,27 +85,22 @@ class Resident:
     def _answer(self) -> dict[str, Any]:
         line = self._output.readline()
         if not line:
-            code = self._process.wait()
-            raise PeerError(
-                f"its process ended with code {code}" + (" (killed)" if code < 0 else "")
-            )
-        answer = json.loads(line)
+            raise PeerError(f"its process ended with code {self._process.wait()}")
+        answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise PeerError(answer["error"])
         return answer
 
-    def run(self, steps: int) -> "Turn":
+    def run(self, steps: int) -> Turn:
         """Runs a turn and measures the load of other processes meanwhile."""
         before, start = _busy_seconds(), time.perf_counter()
         with contextlib.suppress(BrokenPipeError):  # `_answer` reports the end of the process
-            self._input.write(json.dumps({"steps": steps}) + "\n")
+            self._input.write(f"{steps}\n")
             self._input.flush()
         answer = self._answer()
         wall = time.perf_counter() - start
         other = max(0.0, _busy_seconds() - before - answer["cpu"]) / wall
-        return Turn(
-            answer["seconds"] / steps, other, answer.get("peak_mb", 0.0)
-        )  # absent: an earlier checkout
+        return Turn(answer["seconds"] / steps, other, answer["peak_mb"])
 
     def close(self) -> None:
         """Ends the process."""
@@ -105,87 +108,66 @@ class Resident:
         self._process.wait()
 
 
-@dataclasses.dataclass(frozen=True)
-class Turn:
-    """Seconds per step, the number of cores busy with other processes, and the peer's memory."""
-
-    seconds: float
-    other_load: float
-    peak_mb: float = 0.0
-
-
 def _busy_seconds() -> float:
     times = psutil.cpu_times()
-    return times.user + times.system + times.nice + getattr(times, "steal", 0.0)
+    return float(times.user + times.system + times.nice + getattr(times, "steal", 0.0))
 
 
 @dataclasses.dataclass
 class Result:
-    """The turns and failures of a run, by peer."""
+    """The turns and failures of a run, by peer, and the peer that the others are compared with."""
 
     turns: dict[str, list[Turn]]
     failed: dict[str, str]
+    anchor: str = UNITS[0]
 
-    def ratios(self, name: str, anchor: str = ANCHOR) -> list[float]:
+    def ratios(self, name: str) -> list[float]:
         """Seconds of the anchor over seconds of the peer, round by round: higher is faster.
 
         In the middle of a round one of both may have a turn more.
         """
-        pairs = zip(self.turns[anchor], self.turns[name], strict=False)
+        pairs = zip(self.turns.get(self.anchor, []), self.turns[name], strict=False)
         return [a.seconds / p.seconds for a, p in pairs]
-
-    def of_fastest(self, name: str) -> list[float]:
-        """The least time of the products by any library, over the time of the peer, per round."""
-        units = [self.turns[unit] for unit in UNITS if unit in self.turns]
-        fastest = [min(turn.seconds for turn in turns) for turns in zip(*units, strict=False)]
-        turns = self.turns[name]
-        return [unit / turn.seconds for unit, turn in zip(fastest, turns, strict=False)]
-
-    def median(self, name: str, anchor: str = ANCHOR) -> float:
-        """The median of `ratios`."""
-        return statistics.median(self.ratios(name, anchor))
 
 
 def run(
-    names: list[str],
+    names: Sequence[str],
     request: dict[str, Any],
     rounds: int,
     say: Callable[[str], None],
     seconds: float | None = None,
-    units: Sequence[str] = (ANCHOR,),
+    beside: Path | None = None,
     start_seconds: float | None = None,
     keep: Callable[[Result], None] = lambda result: None,
 ) -> Result:
-    """Starts units and peers, then gives each its turn in every round.
+    """Starts the peers, then gives each its turn in every round.
 
     Args:
-        names: the peers.
+        names: the peers; the first is the anchor of the result.
         request: the task, model, image size, batch and dtype.
         rounds: turns of each.
         say: told what is being done.
         seconds: about how long a turn takes.
-        units: peers that compute the products alone.
+        beside: another checkout, in which every peer of keras_vit has a second process.
         start_seconds: who is not ready by then leaves the run; None waits.
         keep: gets what is known after every turn.
     """
+    places = dict.fromkeys(names, ROOT)
+    if beside:
+        places |= {name + BESIDE: beside for name in names if name.startswith("keras_vit")}
     residents: dict[str, Resident] = {}
-    result = Result({}, {})
+    result = Result({}, {}, names[0])
     end = None if start_seconds is None else time.monotonic() + start_seconds
     try:
-        for name in dict.fromkeys([*units, *names]):
+        for name, root in places.items():
             say(f"starting {name}")
-            try:
-                residents[name] = Resident(name, request)
-            except PeerError as failure:
-                result.failed[name] = str(failure)
+            with _noting(result, name, residents):
+                residents[name] = Resident(name.removesuffix(BESIDE), request, root)
         for name in list(residents):
             say(f"waiting for {name}")
-            try:
+            with _noting(result, name, residents):
                 left = None if end is None else max(0.0, end - time.monotonic())
                 residents[name].wait_until_ready(left)
-            except PeerError as failure:
-                result.failed[name] = str(failure)
-                residents.pop(name).close()
         steps, seconds = {}, seconds or _TURN_SECONDS[request["task"]]
         for name in list(residents):
             for turn in _guarded(residents, result, name, 1):
@@ -205,25 +187,33 @@ def run(
     return result
 
 
+@contextlib.contextmanager
+def _noting(result: Result, name: str, residents: dict[str, Resident]) -> Iterator[None]:
+    """Notes why a peer fails, which then leaves the run."""
+    try:
+        yield
+    except PeerError as failure:
+        result.failed[name] = str(failure)
+        result.turns.pop(name, None)
+        if name in residents:
+            residents.pop(name).close()
+
+
 def _guarded(
     residents: dict[str, Resident], result: Result, name: str, steps: int
 ) -> Iterator[Turn]:
     """Yields the least disturbed of a few attempts; a peer that fails leaves the run."""
-    try:
+    with _noting(result, name, residents):
         best = residents[name].run(steps)
         for _ in range(_REPEATS):
             if best.other_load <= _MOST_OTHER_LOAD:
                 break
             best = min(best, residents[name].run(steps), key=lambda turn: turn.other_load)
         yield best
-    except PeerError as failure:
-        result.failed[name] = str(failure)
-        result.turns.pop(name, None)
-        residents.pop(name).close()
 
 
 Answers = dict[str, list[dict[str, float]]]
-"""What each measurement of `run_fresh` answered in every round."""
+"""The answers of each measurement of `run_fresh`, one per round."""
 
 
 def run_fresh(
@@ -253,7 +243,7 @@ def run_fresh(
             done = subprocess.run(
                 [sys.executable, "-m", "benchmarks.fresh", json.dumps(request)],
                 env=_environment(backend),
-                cwd=_ROOT,
+                cwd=ROOT,
                 capture_output=True,
                 text=True,
                 check=False,

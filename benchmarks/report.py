@@ -1,51 +1,44 @@
 """Turns measured times into rows, and rows into tables.
 
-python -m benchmarks.report benchmarks/results/cpu.json     # the tables of README.md
+python -m benchmarks.report benchmarks/results/cpu.json    # speeds in units of timm's, and more
+python -m benchmarks.report NEW.json --before OLD.json     # each speed over its earlier one
+python -m benchmarks.report FILE.json --csv FILE.csv       # `predict` in timm's form, for docs/
 """
 
+import argparse
+import csv
 import datetime
+import hashlib
 import json
 import os
 import platform
+import re
 import statistics
-import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import ANCHOR, Result
-from benchmarks.peers import LIBRARIES, PEERS, UNITS
+from benchmarks.harness import ROOT, Result
+from benchmarks.peers import UNITS
+from benchmarks.sizes import name_of_variant, size_named
 from keras_vit.support.processor import processor
 
-_PACKAGES = (
-    "keras",
-    "torch",
-    "jax",
-    "tensorflow",
-    "timm",
-    "transformers",
-    "keras-hub",
-    "flax",
-    "openvino",
-    "onnxruntime",
-    "ai-edge-litert",
-)
+_PACKAGES = ("keras", "torch", "jax", "tensorflow", "openvino", "onnxruntime")
+_PEERS = ("timm", "transformers", "keras-hub", "flax")
 
 Row = dict[str, Any]
+Runs = list[dict[str, Any]]
 
 
 def speed_rows(result: Result) -> list[Row]:
     """One row per peer: its speed as a share of the anchor's speed, with its range."""
     rows: list[Row] = []
-    units = [unit for unit in UNITS if unit in result.turns]
     for name, turns in result.turns.items():
-        ratios = (result.ratios(name) if ANCHOR in result.turns else []) or [float("nan")]
-        of_fastest = result.of_fastest(name) if units else []
+        ratios = result.ratios(name) or [float("nan")]
         rows.append({
             "peer": name,
             "share": round(statistics.median(ratios), 3),
             "range": [round(min(ratios), 3), round(max(ratios), 3)],
-            "of_fastest": round(statistics.median(of_fastest), 3) if of_fastest else None,
             "milliseconds": round(statistics.median(t.seconds for t in turns) * 1e3, 2),
             "other_load": round(max(turn.other_load for turn in turns), 2),
             "peak_mb": round(max(turn.peak_mb for turn in turns)),
@@ -71,11 +64,10 @@ def fresh_rows(answers: dict[str, list[dict[str, float]]], failed: dict[str, str
 def markdown(title: str, rows: list[Row]) -> str:
     """Returns a table of the rows, with the failed peers below it."""
     good = [row for row in rows if "failed" not in row]
+    columns = dict.fromkeys(column for row in good for column in row)
+    cells = [[_text(row.get(column, "")) for column in columns] for row in good]
     lines = [f"**{title}**", ""]
-    if good:
-        columns = list(good[0])
-        lines += [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
-        lines += [f"| {' | '.join(_text(row[c]) for c in columns)} |" for row in good]
+    lines += [f"| {' | '.join(line)} |" for line in (columns, ["---"] * len(columns), *cells)]
     lines += ["", *(f"{row['peer']}: {row['failed']}" for row in rows if "failed" in row)]
     return "\n".join(lines).strip() + "\n"
 
@@ -85,25 +77,20 @@ def _text(value: Any) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """The machine: processor, cores, accelerator, versions, date."""
-    versions = {}
-    for name in _PACKAGES:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            versions[name] = "absent"
+    """The machine: processor, cores, accelerator, versions, date; and the code of keras_vit."""
+    installed = {found.name.lower(): found.version for found in metadata.distributions()}
+    code = hashlib.sha256()
+    for path in sorted((ROOT / "keras_vit").rglob("*.py")):
+        code.update(path.read_bytes())
     return {
-        "processor": _processor(),
+        "processor": f"{os.cpu_count()} x {processor().name}",
         "instruction_sets": list(processor().instruction_sets),
         "accelerator": _accelerator(),
         "python": platform.python_version(),
-        "versions": versions,
+        "versions": {name: installed.get(name, "absent") for name in (*_PACKAGES, *_PEERS)},
+        "code": code.hexdigest()[:12],
         "date": datetime.date.today().isoformat(),
     }
-
-
-def _processor() -> str:
-    return f"{os.cpu_count()} x {processor().name}"
 
 
 def _accelerator() -> str:
@@ -111,55 +98,66 @@ def _accelerator() -> str:
         import torch
     except ImportError:
         return "unknown"
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
+    return str(torch.cuda.get_device_name()) if torch.cuda.is_available() else "none"
 
 
-def tables(runs: list[dict[str, Any]]) -> str:
-    """Returns the newest run of each kind as Markdown, with shares of one kind side by side."""
-    newest: dict[str, dict[str, Any]] = {}
+def tables(runs: Runs) -> str:
+    """Returns the newest figures as Markdown: speeds in units of timm's, then further tasks."""
+    speeds: dict[str, dict[str, Row]] = {}
+    others = {}
     for run in runs:
-        peers = sorted(row["peer"] for row in run["rows"])
-        newest[json.dumps([run["request"], peers], sort_keys=True)] = run
-    side_by_side: dict[tuple[str, str], dict[str, dict[str, Row]]] = {}
-    parts = []
-    for run in newest.values():
-        request, rows = run["request"], run["rows"]
-        if "share" not in rows[0]:
-            title = ", ".join(f"{name} {value}" for name, value in request.items())
-            parts.append(markdown(title, rows))
-            continue
-        kind = (request["task"], request["dtype"])
-        column = f"{request['model']} b{request['batch']}"
-        for row in rows:
-            side_by_side.setdefault(kind, {}).setdefault(row["peer"], {})[column] = row
-    return "\n".join([*(_shares(*kind, rows) for kind, rows in side_by_side.items()), *parts])
+        asked, rows = run["request"], {row["peer"]: row for row in run["rows"]}
+        if asked["task"] not in ("forward", "train"):
+            title = ", ".join(f"{name} {value}" for name, value in asked.items())
+            others[title, *rows] = markdown(title, run["rows"])
+        elif "share" in rows.get("timm", ()):
+            kind = f"{asked['task']}, {asked['dtype']}: the speed in units of timm's"
+            column = f"{asked['model']}, {asked['image_size']} pixels, batch {asked['batch']}"
+            for peer, row in rows.items():
+                if "share" in row and peer not in UNITS:
+                    line = speeds.setdefault(kind, {}).setdefault(peer, {"peer": peer})
+                    line[column] = round(row["share"] / rows["timm"]["share"], 2)
+    compared = [markdown(title, [*lines.values()]) for title, lines in speeds.items()]
+    return "\n".join([*compared, *others.values()])
 
 
-def _shares(task: str, dtype: str, peers: dict[str, dict[str, Row]]) -> str:
-    columns = sorted({column for rows in peers.values() for column in rows}, reverse=True)
-    lines = [
-        f"**{task}, {dtype}: share of the matrix products' speed (range)**\n",
-        f"| | {' | '.join(columns)} |",
-        f"|---|{'---|' * len(columns)}",
-    ]
-    for library in LIBRARIES:
-        names = [n for n in peers if n not in UNITS and PEERS[n].library == library]
-        if names:
-            lines.append(f"| *{library}* |{' |' * len(columns)}")
-        for name in sorted(names, key=lambda n: (not n.startswith("keras_vit"), n)):
-            cells = (_share(peers[name].get(column)) for column in columns)
-            lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+COLUMNS = ("model", "batch", "precision", "backend", "images_per_second", "ms", "peak_mb", "gmacs")
 
 
-def _share(row: Row | None) -> str:
-    if row is None:
-        return ""
-    if "failed" in row:
-        return "failed"
-    of_fastest = f", {row['of_fastest']:.2f} of the fastest" if row.get("of_fastest") else ""
-    return f"{row['share']:.2f} ({row['range'][0]:.2f} to {row['range'][1]:.2f}){of_fastest}"
+def write_csv(runs: Runs, path: Path) -> None:
+    """Writes the newest `predict` of each model, batch, precision and backend, in timm's form.
+
+    Rows of the file about other measurements stay. A model has the name of its presets.
+    """
+    from keras_vit import ViTConfig
+    from keras_vit.models import flops
+
+    known = csv.DictReader(path.read_text().splitlines()) if path.exists() else []
+    lines = [tuple(row[column] for column in COLUMNS) for row in known]
+    for run in (run for run in runs if run["request"]["task"] == "forward"):
+        asked = run["request"]
+        name = name_of_variant(asked["model"])
+        size = size_named(asked["model"], asked["image_size"])
+        gmacs = flops(ViTConfig(**size.fields())).forward / 2e9
+        for row in run["rows"]:
+            found = re.fullmatch(r"keras_vit-(\w+)-predict", row["peer"])
+            if found and "share" in row:
+                speed = f"{1000 * asked['batch'] / row['milliseconds']:.1f}"
+                key = (name, str(asked["batch"]), asked["dtype"], found[1])
+                figures = (speed, f"{row['milliseconds']:.2f}", str(row["peak_mb"]), f"{gmacs:.2f}")
+                lines.append((*key, *figures))
+    merged = {line[:4]: line for line in lines}
+    with path.open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *merged.values()])
 
 
 if __name__ == "__main__":
-    print(tables(json.loads(Path(sys.argv[1]).read_text())))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--csv", type=Path)
+    asked = parser.parse_args()
+    measured = json.loads(asked.file.read_text())
+    if asked.csv:
+        write_csv(measured, asked.csv)
+    else:
+        print(tables(measured))

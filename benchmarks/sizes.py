@@ -76,10 +76,6 @@ class Size:
             (1, 1, batch, d, self.num_classes),
         ]
 
-    def flops(self, batch: int) -> float:
-        """Floating point operations of the products, two per multiply-add."""
-        return sum(2.0 * c * s * m * k * n for c, s, m, k, n in self.products(batch))
-
 
 _SIZES = {
     size.name: size
@@ -87,15 +83,6 @@ _SIZES = {
         Size("tiny", 64, 1, 1, 256, 16, 32, 10),
         Size("tiny DINOv2", 64, 1, 1, 256, 14, 28, 10, family="dinov2"),
         Size("tiny DINOv3", 64, 1, 1, 256, 16, 32, 10, family="dinov3", prefix_tokens=5),
-        Size("Ti/16", 192, 12, 3, 768, 16),
-        Size("S/32", 384, 12, 6, 1536, 32),
-        Size("S/16", 384, 12, 6, 1536, 16),
-        Size("B/16", 768, 12, 12, 3072, 16),
-        Size("B/32", 768, 12, 12, 3072, 32),
-        Size("B/8", 768, 12, 12, 3072, 8),
-        Size("L/16", 1024, 24, 16, 4096, 16),
-        Size("L/32", 1024, 24, 16, 4096, 32),
-        Size("H/14", 1280, 32, 16, 5120, 14),
         Size("DINOv2-S/14", 384, 12, 6, 1536, 14, 518, family="dinov2"),
         Size("DINOv2-B/14", 768, 12, 12, 3072, 14, 518, family="dinov2"),
         Size("DINOv3-S/16", 384, 12, 6, 1536, 16, 512, family="dinov3", prefix_tokens=5),
@@ -105,19 +92,23 @@ _SIZES = {
 }
 
 
-NAMES = tuple(name for name in _SIZES if "tiny" not in name)
+def name_of_variant(name: str) -> str:
+    """Returns `"vit_s16"` for `"S/16"`, `"vit_s14.dinov2"` for `"DINOv2-S/14"`."""
+    family, _, model = name.rpartition("-")
+    ours = f"vit_{model.lower().replace('/', '')}" if "/" in model else name
+    return f"{ours}.{family.lower()}" if family else ours
 
 
 def size_named(name: str, image_size: int | None = None) -> Size:
-    """Returns `"S/16"` and the like, or a variant, at its own image size or another.
+    """Returns `"S/16"`, `"r50_vit_l32"` and the like, at its own image size or another.
 
     Raises:
         KeyError: there is no such size.
     """
-    size = _SIZES.get(name) or _find_size(name)
+    if name in _SIZES:
+        size = _SIZES[name]
+    else:
+        names = ("hidden_size", "num_layers", "num_heads", "mlp_dim", "patch_size", "resnet")
+        fields = VARIANTS[name_of_variant(name)].fields
+        size = Size(name, **{field: fields[field] for field in names})
     return size if image_size is None else dataclasses.replace(size, image_size=image_size)
-
-
-def _find_size(name: str) -> Size:
-    names = ("hidden_size", "num_layers", "num_heads", "mlp_dim", "patch_size", "resnet")
-    return Size(name, **{field: VARIANTS[name].fields[field] for field in names})

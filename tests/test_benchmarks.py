@@ -1,30 +1,32 @@
-"""The benchmarks: model sizes, the Flax peer, turns, profiles, and peers that fail."""
+"""The benchmarks: model sizes, the Flax peer, turns, peers that fail, and rows of a GPU."""
 
 import json
-import sys
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import keras_vit
-from benchmarks import aims, gpu, harness, profiles, readme, report, speed
+from benchmarks import gpu, harness, report
 from benchmarks.peers import PEERS, Peer
+from benchmarks.peers.products import MAKERS
 from benchmarks.sizes import Size, size_named
 from keras_vit.models import builders
 from tests import golden
 from tests.helpers import normal
 
 
+@pytest.mark.without_backend
 @pytest.mark.parametrize(
-    ("name", "variant"), [("Ti/16", "vit_ti16"), ("S/16", "vit_s16"), ("L/16", "vit_l16")]
+    ("name", "variant"), [("Ti/16", "vit_ti16"), ("L/32", "vit_l32"), ("DINOv2-S/14", "vit_s14")]
 )
-def test_benchmark_sizes_equal_the_variants(name, variant):
+def test_benchmark_sizes_have_the_fields_of_their_variants(name, variant):
     """Hidden size, layers, heads, MLP, patch size and tokens."""
     size, config = size_named(name), builders.variant(variant).config()
     for field in ("hidden_size", "num_layers", "num_heads", "mlp_dim"):
         assert getattr(size, field) == getattr(config, field)
     assert (size.patch_size, size.patch_size) == config.patch_size
-    assert size.tokens == config.grid[0] * config.grid[1] + 1
+    assert size.tokens == (size.image_size // size.patch_size) ** 2 + 1
 
 
 # Flax runs on JAX.
@@ -60,61 +62,51 @@ def test_the_flax_peer_computes_the_logits_of_the_official_code(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("turns", "ratios", "of_fastest"),
+    ("turns", "ratios"),
     [
-        ({"products": [1, 2, 1], "timm": [2, 4, 1]}, [0.5, 0.5, 1], [0.5, 0.5, 1]),
-        # The fastest unit may be another library in another round.
-        ({"products": [4, 2], "products-onednn": [2, 3], "timm": [4, 4]}, [1, 0.5], [0.5, 0.5]),
+        ({"products": [1, 2, 1], "timm": [2, 4, 1]}, [0.5, 0.5, 1]),
         # Rows are written in the middle of a round too, and before the anchor's first turn.
-        ({"products": [2], "timm": [4, 9], "flax": []}, [0.5], [0.5]),
+        ({"products": [2], "timm": [4, 9], "flax": []}, [0.5]),
+        ({"timm": [4.0]}, []),
     ],
 )
-def test_ratios_compare_turns_of_the_same_round(turns, ratios, of_fastest):
+def test_ratios_compare_turns_of_the_same_round(turns, ratios):
     """A round in which the whole machine is slow does not count against a peer."""
     result = harness.Result({n: [harness.Turn(s, 0.0) for s in t] for n, t in turns.items()}, {})
-    assert (result.ratios("timm"), result.of_fastest("timm")) == (ratios, of_fastest)
-
-
-def test_a_run_without_units_has_no_ratios():
-    alone = harness.Result({"timm": [harness.Turn(4.0, 0.0)]}, {})
-    assert report.speed_rows(alone)[0]["of_fastest"] is None
+    assert result.ratios("timm") == ratios
 
 
 @pytest.mark.on_one_backend("torch")
-@pytest.mark.parametrize("library", ["onednn", "openvino"])
+@pytest.mark.parametrize("library", ["torch", "xla"])
 def test_every_library_computes_the_same_product(library):
     """A unit that computed less than the product would be the fastest."""
-    from benchmarks.peers import products
-
     left, right = normal(7, 6), normal(6, 5, seed=1)
-    actual = products._MAKERS[library](left, right, "float32")()
-    actual = actual[0] if library == "openvino" else actual.numpy()
+    actual = np.asarray(MAKERS[library](left, right, "float32")())
     np.testing.assert_allclose(actual, left @ right, atol=1e-5)
 
 
-def test_an_aim_is_read_from_the_newest_run_that_has_both_peers():
-    """Two runs may be of two machines; the table says "not measured" for missing figures."""
+@pytest.mark.without_backend
+def test_a_table_has_speeds_in_units_of_timm_from_runs_that_have_both():
+    """Two runs may be of two machines; units and runs without timm are left out."""
 
-    def run(**shares):
-        request = {"task": "train", "model": "S/16", "batch": 8, "dtype": "float32"}
-        rows = [{"peer": name.replace("_", "-"), "share": share} for name, share in shares.items()]
-        return {"request": {**request, "image_size": 224}, "rows": rows}
+    def run(batch, **shares):
+        request = {"task": "forward", "model": "S/16", "image_size": 224, "batch": batch}
+        rows = [{"peer": name, "share": share} for name, share in shares.items()]
+        return {"request": {**request, "dtype": "float32"}, "rows": rows}
 
-    key = ("timm", "flax", "train", "S/16 b8")
-    runs = [run(timm=0.9, flax=0.1), run(timm=0.8, flax=0.4), run(timm=0.5), run(flax=0.5)]
-    assert aims.speed(runs, *key) == pytest.approx(2.0)
-    assert aims.speed(runs[2:], *key) is None
-    for table in (aims.AIMS, aims.AIMS_ON_AMD):
-        assert aims.table([], table).count("not measured") == len(table)
+    runs = [run(8, timm=0.9, flax=0.1), run(8, timm=0.8, flax=0.4, products=1), run(1, flax=0.5)]
+    lines = report.tables(runs).splitlines()
+    assert lines[2] == "| peer | S/16, 224 pixels, batch 8 |"
+    assert lines[4:] == ["| timm | 1.0 |", "| flax | 0.5 |"]
 
 
 @pytest.mark.on_one_backend("torch")
 def test_a_run_continues_without_the_peers_that_fail(monkeypatch):
     """One peer is not installed, one cannot be built; the result names each with its reason."""
-    absent = Peer("absent", ("forward",), ("no_such_library",), "products:make")
+    absent = Peer(("forward",), ("no_such_library",), "products:make")
     monkeypatch.setitem(PEERS, "absent", absent)
     request = {"task": "forward", "model": "Ti/16", "image_size": 32, "batch": 1, "dtype": "never"}
-    result = harness.run(["absent"], request, 1, lambda text: None)
+    result = harness.run(["products", "absent"], request, 1, lambda text: None)
     assert result.failed["absent"] == "no_such_library not installed"
     assert "never" in result.failed["products"]
     table = report.markdown("title", report.speed_rows(result))
@@ -122,164 +114,81 @@ def test_a_run_continues_without_the_peers_that_fail(monkeypatch):
 
 
 @pytest.mark.on_one_backend("torch")
-def test_fresh_measures_name_the_library_that_fails():
+def test_fresh_measures_name_the_library_that_fails(tmp_path):
     """The other libraries are measured."""
+    for name in ("one.jpg", "two.jpg"):
+        Image.new("RGB", (300, 300)).save(tmp_path / name)
+    asked = {"task": "input", "folder": str(tmp_path), "batch": 1, "training": False}
     requests = {
-        "json": ("", {"measure": "start", "library": "json"}),
-        "none": ("", {"measure": "start", "library": "no_such_library"}),
+        "timm": ("torch", {**asked, "library": "timm"}),
+        "none": ("no_such_backend", {**asked, "library": "keras_vit"}),
     }
     answers, failed = harness.run_fresh(requests, 2, lambda text: None)
-    assert len(answers["json"]) == 2
-    assert "no_such_library" in failed["none"]
+    assert len(answers["timm"]) == 2
+    assert "no_such_backend" in failed["none"]
     assert json.dumps(report.fresh_rows(answers, failed))
 
 
-def test_shares_of_a_profile_add_up_to_the_time():
-    """Overlapping operations share the time; time without an operation is overhead."""
-    events = [
-        profiles.Event("products", 0.0, 6.0),
-        profiles.Event("norms", 4.0, 6.0),
-        profiles.Event("products", 7.0, 9.0),
-    ]
-    shares = profiles.compute_shares(events, wall=10.0)
-    assert shares == pytest.approx({"products": 0.64, "norms": 0.16, "overhead": 0.2})
-
-
-PROGRAM = """HloModule jit_step
-
-FileNames
-1 "kernels/jax.py"
-
-FunctionNames
-1 "call"
-2 "_attention_forward"
-
-FileLocations
-1 {file_name_id=1 function_name_id=1 line=3 end_line=3}
-2 {file_name_id=1 function_name_id=2 line=9 end_line=9}
-
-StackFrames
-1 {file_location_id=1 parent_frame_id=1}
-2 {file_location_id=2 parent_frame_id=1}
-
-ENTRY %main {
-  %dot.1 = f32[2] dot(%a, %b), metadata={op_name="jit(step)/dot_general" stack_frame_id=1}
-  %exp.2 = f32[2] fusion(%dot.1), metadata={op_name="jit(step)/exp" stack_frame_id=2}
-  ROOT %copy.3 = f32[2] copy(%exp.2)
-}
-"""
-
-
-def test_xla_instructions_are_attributed_to_the_function_they_come_from(tmp_path):
-    """By the calling functions first, then by the kind of operation."""
-    (tmp_path / "module_1.jit_step.cpu_after_optimizations.txt").write_text(PROGRAM)
-    parts = profiles._list_parts(tmp_path)
-    assert parts == {"dot.1": "products", "exp.2": "attention", "copy.3": "copies"}
-
-
 @pytest.mark.without_backend
-def test_the_readme_is_followed_from_top_to_bottom(tmp_path):
-    """Installations, programs and commands in their order."""
-    questions, installed = [], []
-
-    def run(program, *arguments, **variables):
-        questions.append((program, arguments, variables))
-        return "[[('8', 0.91)]]"
-
-    answer, count = readme.follow(run, installed.append, "jax", tmp_path)
-    assert answer == "[[('8', 0.91)]]"
-    assert installed == ["jax"]
-    commands = [arguments[0] for program, arguments, _ in questions if program == "keras-vit"]
-    assert commands == ["doctor", "predict", "finetune", "evaluate", "info", "convert"]
-    assert "KERAS_VIT_BUCKET" in questions[-1][2]
-    assert len(installed) + len(questions) == count + 2  # two programs write the files
-    skipped = [step for step in readme.steps() if step.needs_the_hub]
-    assert count + len(skipped) == len(readme.steps())
-
-
-@pytest.mark.without_backend
-def test_another_first_answer_than_the_readme_shows_is_an_error(tmp_path):
-    """The first program classifies an 8."""
-    with pytest.raises(AssertionError, match="expected the digit 8, found 3"):
-        readme.follow(lambda *_, **__: "3", lambda extras: None, "jax", tmp_path)
-
-
-@pytest.mark.without_backend
-def test_a_csv_of_speeds_has_one_row_per_measurement(tmp_path, monkeypatch):
+def test_a_csv_of_speeds_has_one_row_per_measurement(tmp_path):
     """A second measurement replaces its row; images, milliseconds and multiply-adds fit."""
-    seconds = {"keras_vit-torch-predict": 0.02, "keras_vit-jax-predict": 0.04}
 
-    def run(peers, request, rounds, say, length, units):
-        assert request == {
-            "task": "forward",
-            "model": "vit_b16",
-            "image_size": 224,
-            "batch": 8,
-            "dtype": "float32",
-        }
-        return harness.Result({p: [harness.Turn(seconds[p], 0.0, 500.0)] for p in peers}, {})
+    def run(model, size, batch, **milliseconds):
+        request = {"task": "forward", "model": model, "image_size": size, "batch": batch}
+        rows = [
+            {"peer": f"keras_vit-{b}-predict", "share": 1, "milliseconds": ms, "peak_mb": 500}
+            for b, ms in milliseconds.items()
+        ]
+        return {"request": {**request, "dtype": "float32"}, "rows": [*rows, {"peer": "timm"}]}
 
-    monkeypatch.setattr(harness, "run", run)
     file = tmp_path / "machine.csv"
-    for torch_seconds in (0.02, 0.01):
-        seconds["keras_vit-torch-predict"] = torch_seconds
-        rows, failed = speed.measure("vit_b16", 8, "float32", ["torch", "jax"], 3, 2.0)
-        speed.merge(file, rows)
-        assert not failed
-    header, by_torch, by_jax = file.read_text().splitlines()
-    assert header == ("model,batch,precision,backend,images_per_second,ms,peak_mb,gmacs,version")
-    assert by_torch == f"vit_b16,8,float32,torch,800.0,10.00,500,17.56,{keras_vit.__version__}"
-    assert by_jax.startswith("vit_b16,8,float32,jax,200.0,40.00,")
-
-
-WRITE_AND_WAIT = """
-import json, sys, time, pathlib
-pathlib.Path(sys.argv[1]).write_text(json.dumps([{"request": {}, "rows": [{"peer": "timm"}]}]))
-print("written", flush=True)
-time.sleep(60)
-"""
+    report.write_csv([run("B/16", 224, 8, torch=20.0, jax=40.0)], file)
+    report.write_csv([run("B/16", 224, 8, torch=10.0), run("DINOv2-S/14", 518, 1, jax=50.0)], file)
+    header, by_torch, by_jax, dino = file.read_text().splitlines()
+    assert header == "model,batch,precision,backend,images_per_second,ms,peak_mb,gmacs"
+    assert by_torch == "vit_b16,8,float32,torch,800.0,10.00,500,17.56"
+    assert by_jax.startswith("vit_b16,8,float32,jax,200.0,40.00,500,")
+    assert dino.startswith("vit_s14.dinov2,1,float32,jax,20.0,50.00,500,")
 
 
 @pytest.mark.without_backend
-def test_the_plan_for_a_gpu_keeps_what_it_has(tmp_path):
-    """A part that fails or takes too long ends alone; a second run does what is missing."""
-    python = (sys.executable, "-c")
+def test_rows_of_a_gpu_are_measured_once_and_only_while_there_is_time(tmp_path, monkeypatch):
+    """A row that failed is measured again, and every row after another code of keras_vit."""
+    codes = {"torch": 0, "jax": 1}
+    monkeypatch.setattr(
+        gpu, "_run", lambda command, seconds, **to: (codes[to["KERAS_BACKEND"]], "1 passed")
+    )
+    machine = report.machine()
+    monkeypatch.setattr(report, "machine", lambda: dict(machine))
+    rows = [gpu.Row(1, "tests", "torch"), gpu.Row(30, "tests", "tensorflow")]
+    rows += [gpu.Row(1, "tests", "jax")]
     file = tmp_path / "gpu.json"
-    endless = (*python, WRITE_AND_WAIT, str(tmp_path / "rows.json"))
-    parts = [
-        gpu.Part("good", (*python, "print('fine')"), 0.5),
-        gpu.Part("endless", endless, 0.08),
-        gpu.Part("bad", (*python, "raise SystemExit(3)"), 0.5),
-    ]
-    found = gpu.run(parts, file, 5, tmp_path)["parts"]
-    assert {name: part["code"] for name, part in found.items()} == {
-        "good": 0,
-        "endless": None,
-        "bad": 3,
-    }
-    again = [gpu.Part("good", (*python, "raise SystemExit(4)"), 0.5), *parts[1:]]
-    report = gpu.run([*again, gpu.Part("late", python, 0.5)], file, 0.1, tmp_path)["parts"]
-    assert report["good"]["text"] == "fine\n"
-    assert report["endless"]["rows"] == [{"request": {}, "rows": [{"peer": "timm"}]}]
-    assert report["late"] == {"code": None, "rows": [], "text": "no time was left"}
-    assert json.loads(file.read_text())["parts"] == report
+    late = "no time was left"
+    assert gpu.measure(rows, file, 10) == ["code 0", late, "code 1"]
+    assert gpu.measure(rows, file, 10) == ["known", late, "code 1"]
+    machine["code"] = "another"
+    assert gpu.measure(rows, file, 10) == ["code 0", late, "code 1"]
+    assert json.loads(file.read_text())[0]["rows"] == [{"peer": "torch", "result": "1 passed"}]
+
+
+@pytest.mark.without_backend
+def test_the_first_half_of_the_rows_of_a_gpu_takes_ten_minutes():
+    """So does the second; no row is asked for twice."""
+    assert len({tuple(row.request.items()) for row in gpu.ROWS}) == len(gpu.ROWS)
+    assert sum(row.minutes for row in gpu.ROWS) <= 20
 
 
 @pytest.mark.on_one_backend("torch")
-def test_the_figures_of_a_gpu_have_their_columns(tmp_path):
-    """One part of the plan in miniature, with torch's products alone."""
-    chosen = next(p for p in gpu.plan(True, tmp_path) if p.name == "forward tiny, batch 1")
-    names = chosen.command.index("--peers")
-    short = (*chosen.command[: names + 1], "timm", *chosen.command[names + 1 + len(gpu.PLAIN) :])
-    part = gpu.Part(chosen.name, short, 3)
-    report = gpu.run([part], tmp_path / "gpu.json", 5, tmp_path)
-    assert set(report) == {"parts", "published"}
-    found = report["parts"][part.name]
-    assert found["code"] == 0, found["text"]
-    (measured,) = found["rows"]
+def test_a_row_of_a_gpu_has_its_columns(tmp_path):
+    """In miniature, with torch's products and timm; a turn that took too long keeps no row."""
+    file = tmp_path / "gpu.json"
+    row = gpu.ROWS[0].tiny()._replace(peers=("timm",))
+    assert gpu.measure([row], file, 5, tiny=True) == ["done"]
+    (measured,) = json.loads(file.read_text())
+    assert measured["done"]
     assert measured["request"]["dtype"] == "bfloat16"
     assert measured["machine"]["versions"]["torch"] != "absent"
-    assert {row["peer"] for row in measured["rows"]} == {"products", "timm"}
+    assert {"products", "timm"} <= {row["peer"] for row in measured["rows"]}
     for row in measured["rows"]:
         assert row["milliseconds"] > 0
         assert row["peak_mb"] > 0

@@ -3,7 +3,7 @@
 import keras
 import pytest
 
-from benchmarks import lowered
+from tests import lowered
 
 BACKEND = keras.backend.backend()
 BLOCKS = 2

@@ -30,27 +30,25 @@ class Peer:
     """A competitor.
 
     Args:
-        name: on the command line and in tables.
         tasks: what it takes part in.
         needs: packages that must be installed.
         maker: `module:function` of `benchmarks.peers`, called with the job and `options`.
-        options: further keyword arguments of the maker.
         backend: KERAS_BACKEND of its process.
+        options: further keyword arguments of the maker.
         families: whether it has the models of the families beyond the paper's.
     """
 
-    name: str
     tasks: tuple[str, ...]
     needs: tuple[str, ...]
     maker: str
-    options: dict[str, Any] = dataclasses.field(default_factory=dict)
     backend: str = ""
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
     families: bool = True
 
     @property
     def library(self) -> str:
         """The backend of the peer, or the runtime of an exported model."""
-        runtime = self.options.get("runtime", "")
+        runtime: str = self.options.get("runtime", "")
         return runtime or self.backend or ("jax" if "flax" in self.needs else "torch")
 
     def missing(self) -> list[str]:
@@ -61,121 +59,65 @@ class Peer:
         """Builds the peer and warms it up; called only in the process of the peer."""
         module, function = self.maker.split(":")
         maker = getattr(importlib.import_module(f"benchmarks.peers.{module}"), function)
-        return maker(job, **self.options)
+        step: Step = maker(job, **self.options)
+        return step
 
 
-_LIBRARY = {"tensorflow": "tensorflow", "jax": "jax", "torch": "torch"}
-
-LIBRARIES = ("torch", "jax", "tensorflow", "openvino", "onnxruntime", "litert")
+BACKENDS = ("torch", "jax", "tensorflow")
+LIBRARIES = (*BACKENDS, "openvino", "onnxruntime")
 """The backends and runtimes, in the order of the tables."""
 
-UNITS = tuple(
-    f"products{library}" for library in ("", "-onednn", "-xla", "-tensorflow", "-openvino")
-)
+_BOTH = ("forward", "train")
+_MODES = {"call": "forward", "predict": "forward", "fit": "train", "loop": "train"}
+UNITS = ("products", "products-xla")
 """Peers that compute the model's matrix products alone. The first is the anchor of a run."""
 
 
-def _keras_peers(prefix: str, maker: str, needs: tuple[str, ...]) -> list[Peer]:
+def _keras_peers(library: str, maker: str) -> dict[str, Peer]:
     """The ways to run a Keras model on each backend."""
-    peers = []
-    for backend, library in _LIBRARY.items():
-        modes = {"call": "forward", "predict": "forward", "fit": "train", "loop": "train"}
-        if prefix != "keras_vit":
-            modes.pop("loop")
-        for mode, task in modes.items():
-            peers.append(
-                Peer(
-                    f"{prefix}-{backend}-{mode}",
-                    (task,),
-                    ("keras", library, *needs),
-                    maker,
-                    {"mode": mode},
-                    backend,
-                )
-            )
-        if backend != "jax" and prefix == "keras_vit":  # Keras compiles JAX by default
-            for mode, task in {"call": "forward", "predict": "forward", "fit": "train"}.items():
-                peers.append(
-                    Peer(
-                        f"{prefix}-{backend}-{mode}-compiled",
-                        (task,),
-                        ("keras", library, *needs),
-                        maker,
-                        {"mode": mode, "compiled": True},
-                        backend,
-                    )
-                )
+    peers = {}
+    for backend in BACKENDS:
+        needs = ("keras", backend, library)
+        for mode, task in _MODES.items():
+            if mode == "loop" and library != "keras_vit":
+                continue
+            if mode in ("call", "loop") and backend == "tensorflow":
+                continue
+            name = f"{library}-{backend}-{mode}"
+            peers[name] = Peer((task,), needs, maker, backend, {"mode": mode})
+            # Keras compiles JAX by default.
+            if library == "keras_vit" and backend != "jax" and mode != "loop":
+                compiled = {"mode": mode, "compiled": True}
+                peers[f"{name}-compiled"] = Peer((task,), needs, maker, backend, compiled)
     return peers
 
 
+def _torch(*needs: str, **options: Any) -> Peer:
+    return Peer(_BOTH, (*needs, "torch"), f"torch_native:{needs[0]}", "", options)
+
+
 PEERS: dict[str, Peer] = {
-    peer.name: peer
-    for peer in (
-        Peer("products", ("forward", "train"), ("torch",), "products:make"),
-        *(
-            Peer(
-                f"products-{library}",
-                ("forward", "train"),
-                (package,),
-                "products:by",
-                {"library": library},
-            )
-            for library, package in (
-                ("onednn", "torch"),
-                ("xla", "jax"),
-                ("tensorflow", "tensorflow"),
-                ("openvino", "openvino"),
-            )
-        ),
-        *(
-            Peer(
-                f"{model}-in-{runtime}",
-                ("forward",),
-                (model, "torch", "onnx", runtime),
-                "runtimes:make",
-                {"model": model, "runtime": runtime},
-                "torch",
-            )
-            for runtime in ("onnxruntime", "openvino")
-            for model in ("timm", "keras_vit")
-        ),
-        Peer(
-            "keras_vit-in-litert",
+    "products": Peer(_BOTH, ("torch",), "products:make", "", {"library": "torch"}),
+    "products-xla": Peer(_BOTH, ("jax", "torch"), "products:make", "", {"library": "xla"}),
+    "timm": _torch("timm"),
+    "timm-compiled": _torch("timm", compiled=True),
+    "transformers": _torch("transformers"),
+    "flax": Peer(_BOTH, ("flax", "optax"), "flax_vit:make", families=False),
+    **_keras_peers("keras_vit", "keras_models:ours"),
+    "keras_vit-openvino-predict": Peer(
+        ("forward",), ("keras", "openvino"), "keras_models:ours", "openvino", {"mode": "predict"}
+    ),
+    **_keras_peers("keras_hub", "keras_models:hub"),
+    **{
+        f"{model}-in-{runtime}": Peer(
             ("forward",),
-            ("tensorflow", "ai_edge_litert"),
+            (model, "torch", "onnx", runtime),
             "runtimes:make",
-            {"model": "keras_vit", "runtime": "litert"},
-            "tensorflow",
-        ),
-        Peer(
-            "keras_vit-openvino-predict",
-            ("forward",),
-            ("keras", "openvino"),
-            "keras_models:ours",
-            {"mode": "predict"},
-            "openvino",
-        ),
-        Peer("timm", ("forward", "train"), ("timm", "torch"), "torch_native:timm"),
-        Peer(
-            "timm-compiled",
-            ("forward", "train"),
-            ("timm", "torch"),
-            "torch_native:timm",
-            {"compiled": True},
-        ),
-        Peer(
-            "timm-max-autotune",
-            ("forward", "train"),
-            ("timm", "torch"),
-            "torch_native:timm",
-            {"compiled": "max-autotune"},
-        ),
-        Peer(
-            "transformers", ("forward", "train"), ("transformers", "torch"),
-            "torch_native:transformers",
-        ),
-        Peer("flax", ("forward", "train"), ("flax", "optax"), "flax_vit:make", families=False),
-        *_keras_peers("keras_vit", "keras_models:ours", ()),
-        *_keras_peers("keras_hub", "keras_models:hub", ("keras_hub",)),
-    )
-}  # fmt: skip
+            "torch",
+            {"model": model, "runtime": runtime},
+        )
+        for runtime in ("onnxruntime", "openvino")
+        for model in ("timm", "keras_vit")
+    },
+}
+"""By the name on the command line and in tables."""

@@ -19,60 +19,34 @@ def ours(job: Job, mode: str, compiled: bool | str = "auto") -> Step:
 
 
 def hub(job: Job, mode: str, compiled: bool | str = "auto") -> Step:
-    """keras-hub's ViTImageClassifier, or a family's backbone with a head, on prepared images."""
+    """keras-hub's vision backbone with a linear head, on prepared images."""
     import keras_hub
 
     size = job.size
-    if size.family:
-        return _step(job, _hub_family(job), mode, compiled, keras.optimizers.AdamW)
-    backbone = keras_hub.models.ViTBackbone(
-        image_shape=(size.image_size, size.image_size, 3),
-        patch_size=(size.patch_size, size.patch_size),
-        num_layers=size.num_layers,
-        num_heads=size.num_heads,
-        hidden_dim=size.hidden_size,
-        mlp_dim=size.mlp_dim,
-        dtype=job.dtype,
-    )
-    model = keras_hub.models.ViTImageClassifier(
-        backbone=backbone, num_classes=size.num_classes, preprocessor=None
-    )
-    return _step(job, model, mode, compiled, keras.optimizers.AdamW)
-
-
-def _hub_family(job: Job) -> Any:
-    """keras-hub's vision backbone of a family, with a linear head."""
-    import keras_hub
-
-    size = job.size
-    names = {
-        "dinov2": "DINOV2Backbone",
-        "dinov3": "DINOV3Backbone",
-        "siglip": "SigLIPVisionEncoder",
-        "clip": "CLIPVisionEncoder",
-    }
     shape = (size.image_size, size.image_size, 3)
-    more: dict[str, Any] = {
-        "dinov2": {"position_embedding_shape": shape},
-        "dinov3": {"num_register_tokens": 4},
-        "siglip": {},
-        "clip": {"intermediate_activation": "quick_gelu"},
-    }
-    backbone = getattr(keras_hub.models, names[size.family])(
+    name, more = {
+        "": ("ViTBackbone", {}),
+        "dinov2": ("DINOV2Backbone", {"position_embedding_shape": shape}),
+        "dinov3": ("DINOV3Backbone", {"num_register_tokens": 4}),
+        "siglip": ("SigLIPVisionEncoder", {}),
+        "clip": ("CLIPVisionEncoder", {"intermediate_activation": "quick_gelu"}),
+    }[size.family]
+    backbone = getattr(keras_hub.models, name)(
         image_shape=shape,
         patch_size=size.patch_size,
         num_layers=size.num_layers,
         num_heads=size.num_heads,
         hidden_dim=size.hidden_size,
-        intermediate_dim=size.mlp_dim,
         dtype=job.dtype,
-        **more[size.family],
+        **{"intermediate_dim" if size.family else "mlp_dim": size.mlp_dim},
+        **more,
     )
     images = keras.Input(shape)
     named = isinstance(backbone.input, dict)
     found = backbone({next(iter(backbone.input)): images} if named else images)
     pooled = found if len(found.shape) == 2 else found[:, 0]  # SigLIP's output is pooled
-    return keras.Model(images, keras.layers.Dense(size.num_classes)(pooled))
+    model = keras.Model(images, keras.layers.Dense(size.num_classes)(pooled))
+    return _step(job, model, mode, compiled, keras.optimizers.AdamW)
 
 
 def _step(job: Job, model: Any, mode: str, compiled: bool | str, optimizer: Any) -> Step:
@@ -119,9 +93,8 @@ def _fitted(model: Any, images: np.ndarray, labels: np.ndarray, batch: int) -> S
 
 
 def _called(model: Any, images: np.ndarray, compiled: bool) -> Step:
-    """The model called directly, in the backend's own jitted function where it has one."""
-    backend = keras.backend.backend()
-    if backend == "torch":
+    """The model of torch called directly, or that of JAX in a jitted function."""
+    if keras.backend.backend() == "torch":
         import torch
 
         run = torch.compile(model) if compiled else model
@@ -131,15 +104,6 @@ def _called(model: Any, images: np.ndarray, compiled: bool) -> Step:
         def called(steps: int) -> None:
             for _ in range(steps):
                 keras.ops.convert_to_numpy(run(tensor, training=False))
-
-    elif backend == "tensorflow":
-        import tensorflow as tf
-
-        function = tf.function(lambda x: model(x, training=False), jit_compile=compiled)
-
-        def called(steps: int) -> None:
-            for _ in range(steps):
-                function(images).numpy()
 
     else:
         import jax
@@ -160,12 +124,11 @@ def _called(model: Any, images: np.ndarray, compiled: bool) -> Step:
 
 
 def _hand_written(model: Any, images: np.ndarray, labels: np.ndarray) -> Step:
-    """The training loop of the backend's guide, without `fit`."""
-    backend = keras.backend.backend()
+    """The training loop of the guide of torch or JAX, without `fit`."""
     compute_loss, optimizer = model.loss, model.optimizer
     optimizer.build(model.trainable_variables)
     x, y = keras.ops.convert_to_tensor(images), keras.ops.convert_to_tensor(labels)
-    if backend == "torch":
+    if keras.backend.backend() == "torch":
         import torch
 
         def loop(steps: int) -> None:
@@ -179,22 +142,6 @@ def _hand_written(model: Any, images: np.ndarray, labels: np.ndarray) -> Step:
             if torch.cuda.is_available():
                 torch.cuda.synchronize()
 
-    elif backend == "tensorflow":
-        import tensorflow as tf
-
-        @tf.function
-        def train_step(x: Any, y: Any) -> Any:
-            with tf.GradientTape() as tape:
-                loss = compute_loss(y, model(x, training=True))
-            gradients = tape.gradient(loss, model.trainable_weights)
-            optimizer.apply(gradients, model.trainable_weights)
-            return loss
-
-        def loop(steps: int) -> None:
-            for _ in range(steps):
-                loss = train_step(x, y)
-            loss.numpy()
-
     else:
         import jax
 
@@ -205,16 +152,18 @@ def _hand_written(model: Any, images: np.ndarray, labels: np.ndarray) -> Step:
         @functools.partial(jax.jit, donate_argnums=0)
         def train_step(state: Any, x: Any, y: Any) -> Any:
             trainable, fixed, slots = state
-            (loss, fixed), gradients = jax.value_and_grad(compute, has_aux=True)(
-                trainable, fixed, x, y
-            )
+            compute_both = jax.value_and_grad(compute, has_aux=True)
+            (loss, fixed), gradients = compute_both(trainable, fixed, x, y)
             trainable, slots = optimizer.stateless_apply(slots, gradients, trainable)
             return loss, (trainable, fixed, slots)
 
-        state = (
-            [variable.value for variable in model.trainable_variables],
-            [variable.value for variable in model.non_trainable_variables],
-            [variable.value for variable in optimizer.variables],
+        state = tuple(
+            [variable.value for variable in variables]
+            for variables in (
+                model.trainable_variables,
+                model.non_trainable_variables,
+                optimizer.variables,
+            )
         )
 
         def loop(steps: int) -> None:

@@ -1,4 +1,4 @@
-"""Only the matrix products of the model: by torch, the anchor, and by each other library.
+"""Only the matrix products of the model, by torch, the anchor of a run, or by XLA.
 
 A product is called as often as the model has it, each time by itself, so that no library can fuse
 it with another operation or leave out a product that it has computed before.
@@ -12,41 +12,16 @@ import numpy as np
 from benchmarks.peers import Job, Step
 
 
-def make(job: Job) -> Step:
-    """One pass over all products; in training three passes, because each has two more backwards."""
-    import torch
+def make(job: Job, library: str) -> Step:
+    """One pass over all products; in training three, because each has two more backwards."""
+    from benchmarks.peers.torch_native import synchronize
 
-    from benchmarks.peers.torch_native import synchronize, torch_device
-
-    device, dtype = torch_device(), getattr(torch, job.dtype)
-    operands = []
-    for count, stack, rows, inner, columns in job.size.products(job.batch):
-        left = torch.randn(stack, rows, inner, device=device).to(dtype).squeeze(0)
-        right = torch.randn(stack, inner, columns, device=device).to(dtype).squeeze(0)
-        out = torch.empty((*left.shape[:-1], columns), device=device, dtype=dtype)
-        operands.append((count, left, right, out))
-    passes = 3 if job.task == "train" else 1
-
-    def step(steps: int) -> None:
-        for _ in range(steps * passes):
-            for count, left, right, out in operands:
-                for _ in range(count):
-                    torch.matmul(left, right, out=out)
-        synchronize()
-
-    with torch.no_grad():
-        step(1)
-    return torch.no_grad()(step)
-
-
-def by(job: Job, library: str) -> Step:
-    """The products by `"onednn"` (torch's operation), `"xla"`, `"tensorflow"` or `"openvino"`."""
     rng, runs = np.random.default_rng(0), []
     for count, stack, rows, inner, columns in job.size.products(job.batch):
         lead = (stack,) if stack > 1 else ()
         left = rng.standard_normal((*lead, rows, inner), dtype="float32")
         right = rng.standard_normal((*lead, inner, columns), dtype="float32")
-        runs.append((count, _MAKERS[library](left, right, job.dtype)))
+        runs.append((count, MAKERS[library](left, right, job.dtype)))
     passes = 3 if job.task == "train" else 1
 
     def step(steps: int) -> None:
@@ -54,20 +29,20 @@ def by(job: Job, library: str) -> Step:
             for count, run in runs:
                 for _ in range(count):
                     run()
+        synchronize()
 
     step(1)
     return step
 
 
-def _onednn(left: np.ndarray, right: np.ndarray, dtype: str) -> Callable[[], Any]:
+def _torch(left: np.ndarray, right: np.ndarray, dtype: str) -> Callable[[], Any]:
     import torch
 
-    x, w = (torch.from_numpy(array).to(getattr(torch, dtype)) for array in (left, right))
-    if x.ndim == 3:  # torch has no such operation for stacks of matrices
-        return torch.no_grad()(lambda: torch.bmm(x, w))
-    packed = torch.ops.mkldnn._reorder_linear_weight(w.T.contiguous(), len(x))
-    operation = torch.ops.mkldnn._linear_pointwise
-    return torch.no_grad()(lambda: operation(x, packed, None, "none", [], ""))
+    from benchmarks.peers.torch_native import torch_device
+
+    x, w = (torch.from_numpy(a).to(torch_device(), getattr(torch, dtype)) for a in (left, right))
+    out = torch.empty((*x.shape[:-1], w.shape[-1]), device=x.device, dtype=x.dtype)
+    return lambda: torch.matmul(x, w, out=out)
 
 
 def _xla(left: np.ndarray, right: np.ndarray, dtype: str) -> Callable[[], Any]:
@@ -79,30 +54,5 @@ def _xla(left: np.ndarray, right: np.ndarray, dtype: str) -> Callable[[], Any]:
     return lambda: product(x, w).block_until_ready()
 
 
-def _tensorflow(left: np.ndarray, right: np.ndarray, dtype: str) -> Callable[[], Any]:
-    import tensorflow as tf
-
-    x, w = tf.cast(left, dtype), tf.cast(right, dtype)
-    return lambda: tf.matmul(x, w)
-
-
-def _openvino(left: np.ndarray, right: np.ndarray, dtype: str) -> Callable[[], Any]:
-    import openvino
-    from openvino import opset16
-
-    x = opset16.parameter(list(left.shape), openvino.Type.f32)
-    w = opset16.constant(right) if right.ndim == 2 else opset16.parameter(list(right.shape))
-    inputs = [x] if right.ndim == 2 else [x, w]
-    graph = openvino.Model([opset16.matmul(x, w, False, False).output(0)], inputs)
-    hint = {"float32": "f32", "bfloat16": "bf16"}[dtype]
-    compiled = openvino.Core().compile_model(graph, "CPU", {"INFERENCE_PRECISION_HINT": hint})
-    request, arrays = compiled.create_infer_request(), [left, right][: len(inputs)]
-    return lambda: request.infer(arrays, share_inputs=True, share_outputs=True)
-
-
-_MAKERS = {
-    "onednn": _onednn,
-    "xla": _xla,
-    "tensorflow": _tensorflow,
-    "openvino": _openvino,
-}
+MAKERS = {"torch": _torch, "xla": _xla}
+"""By library, the function that takes both matrices and returns what multiplies them."""

@@ -1,6 +1,5 @@
 """timm's model and keras_vit's in other runtimes, as their users export them."""
 
-import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,7 @@ from benchmarks.peers import Job, Step
 def make(job: Job, model: str, runtime: str) -> Step:
     """A forward pass of `"timm"` or `"keras_vit"` in a runtime, a key of `RUNTIMES`."""
     with tempfile.TemporaryDirectory() as folder:
-        if model == "timm":
-            file = _timm(job, Path(folder))
-        else:
-            file = _keras_vit(job, Path(folder), "litert" if runtime == "litert" else "onnx")
+        file = (_timm if model == "timm" else _keras_vit)(job, Path(folder))
         run = RUNTIMES[runtime](file, job.dtype)
     side = job.size.image_size
     shape = (job.batch, 3, side, side) if model == "timm" else (job.batch, side, side, 3)
@@ -41,20 +37,20 @@ def _timm(job: Job, folder: Path) -> Path:
     return folder / "model.onnx"
 
 
-def _keras_vit(job: Job, folder: Path, format: str) -> Path:
+def _keras_vit(job: Job, folder: Path) -> Path:
     import keras_vit
 
     model = keras_vit.VisionTransformer(**job.size.fields())
     keras_vit.export(
         model,
         folder / "model",
-        format,
+        "onnx",
         preprocessing=False,
         outputs="logits",
         batch=job.batch,
         verify=False,
     )
-    return next((folder / "model").glob("model.*"))
+    return folder / "model" / "model.onnx"
 
 
 def _onnxruntime(file: Path, dtype: str) -> Any:
@@ -78,21 +74,5 @@ def _openvino(file: Path, dtype: str) -> Any:
     return lambda images: request.infer([images], share_inputs=True)[0]
 
 
-def _litert(file: Path, dtype: str) -> Any:
-    from ai_edge_litert.interpreter import Interpreter
-
-    model = Interpreter(str(file), num_threads=os.cpu_count())
-    model.allocate_tensors()
-    (given,), (answer,) = model.get_input_details(), model.get_output_details()
-
-    def run(images: np.ndarray) -> np.ndarray:
-        model.set_tensor(given["index"], images)
-        model.invoke()
-        logits: np.ndarray = model.get_tensor(answer["index"])
-        return logits
-
-    return run
-
-
-RUNTIMES = {"onnxruntime": _onnxruntime, "openvino": _openvino, "litert": _litert}
+RUNTIMES = {"onnxruntime": _onnxruntime, "openvino": _openvino}
 """By name, the function that opens a file and returns what runs images."""

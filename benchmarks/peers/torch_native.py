@@ -25,8 +25,8 @@ def synchronize() -> None:
         torch.cuda.synchronize()
 
 
-def timm(job: Job, compiled: bool | str = False) -> Step:
-    """timm's VisionTransformer, eager or through `torch.compile`, in a mode of it if named."""
+def timm(job: Job, compiled: bool = False) -> Step:
+    """timm's VisionTransformer, eager or through `torch.compile`."""
     return _step(job, timm_model(job.size), compiled)
 
 
@@ -73,6 +73,7 @@ def _timm_family(size: Size) -> Any:
 
 
 _TRANSFORMERS_NAMES = {
+    "": "ViTModel",
     "dinov2": "Dinov2Model",
     "dinov3": "DINOv3ViTModel",
     "siglip": "SiglipVisionModel",
@@ -80,10 +81,15 @@ _TRANSFORMERS_NAMES = {
 }
 
 
-def _transformers_family(size: Size) -> Any:
-    """The vision model of transformers for a family, with a linear head on its pooled output."""
+def transformers(job: Job) -> Step:
+    """The vision model of transformers with PyTorch's own attention and a linear head.
+
+    The head of a family reads the pooled output, the head of the paper's model the class token.
+    """
+    allow_torchvision()
     import transformers
 
+    size = job.size
     kind = getattr(transformers, _TRANSFORMERS_NAMES[size.family])
     config = kind.config_class(
         hidden_size=size.hidden_size,
@@ -99,52 +105,22 @@ def _transformers_family(size: Size) -> Any:
     class Classifier(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.vision = kind(config)
+            self.vision = kind(config) if size.family else kind(config, add_pooling_layer=False)
             self.head = torch.nn.Linear(size.hidden_size, size.num_classes)
 
         def forward(self, images: Any) -> Any:
-            return self.head(self.vision(images).pooler_output)
+            found = self.vision(images)
+            return self.head(found.pooler_output if size.family else found[0][:, 0])
 
-    return Classifier()
-
-
-def transformers(job: Job) -> Step:
-    """ViTForImageClassification, or a family's vision model, with PyTorch's own attention."""
-    allow_torchvision()
-    size = job.size
-    if size.family:
-        return _step(job, _transformers_family(size), compiled=False)
-    from transformers import ViTConfig, ViTForImageClassification
-
-    config = ViTConfig(
-        hidden_size=size.hidden_size,
-        num_hidden_layers=size.num_layers,
-        num_attention_heads=size.num_heads,
-        intermediate_size=size.mlp_dim,
-        image_size=size.image_size,
-        patch_size=size.patch_size,
-        num_labels=size.num_classes,
-        attn_implementation="sdpa",
-    )
-
-    class Logits(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.vit = ViTForImageClassification(config)
-
-        def forward(self, images: Any) -> Any:
-            return self.vit(pixel_values=images).logits
-
-    return _step(job, Logits(), compiled=False)
+    return _step(job, Classifier(), compiled=False)
 
 
-def _step(job: Job, model: Any, compiled: bool | str) -> Step:
+def _step(job: Job, model: Any, compiled: bool) -> Step:
     device, dtype = torch_device(), getattr(torch, job.dtype)
     model = model.to(device, dtype)
     side = job.size.image_size
     images = torch.randn(job.batch, 3, side, side).to(device, dtype)
-    mode = compiled if isinstance(compiled, str) else None
-    run = torch.compile(model, mode=mode) if compiled else model
+    run = torch.compile(model) if compiled else model
     if job.task == "forward":
         model.eval()
 

@@ -1,4 +1,4 @@
-"""Programs for accelerators, read on a machine that has none: python -m benchmarks.lowered FILE.
+"""Programs for accelerators, read on a machine that has none: python -m tests.lowered.
 
 JAX lowers the forward pass and the training step of Keras for CUDA and for TPUs, from abstract
 weights and images; torch records both on its meta device (FX), and TensorFlow writes its graph for
@@ -8,17 +8,16 @@ fails too. No weight is stored on JAX and torch, and nothing is computed. `cuda+
 program that a GPU with cuDNN would write for itself; the GPU is pretended.
 
 The table says what would be slow: products in float32 where bfloat16 was meant, forms for CPUs,
-casts and transposes, calls of the host, and what is kept for the gradient. FILE is the JSON.
+casts and transposes, calls of the host, and what is kept for the gradient.
 """
 
 import argparse
 import collections
 import contextlib
 import dataclasses
-import json
+import itertools
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -355,23 +354,19 @@ def _of_tensorflow(
 
 
 def main() -> None:
+    """Prints a table of the programs of this process's backend."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", type=Path)
     parser.add_argument("--models", nargs="*", default=MODELS)
     parser.add_argument("--batches", nargs="*", type=int, default=BATCHES)
     arguments = parser.parse_args()
     backend, rows = keras.backend.backend(), []
-    for name in arguments.models:
-        for batch in arguments.batches:
-            fields = size_named(name).fields()
-            if backend == "tensorflow":  # which keeps the weights in memory
-                fields["num_layers"] = 2
-            for (task, platform), program in programs(backend, fields, batch).items():
-                row = {"backend": backend, "platform": platform, "model": name, "batch": batch}
-                rows.append({**row, "task": task, **dataclasses.asdict(program)})
-    known = json.loads(arguments.file.read_text()) if arguments.file.exists() else []
-    known = [row for row in known if row["backend"] != backend]
-    arguments.file.write_text(json.dumps(known + rows, indent=1) + "\n")
+    for name, batch in itertools.product(arguments.models, arguments.batches):
+        fields = size_named(name).fields()
+        if backend == "tensorflow":  # which keeps the weights in memory
+            fields["num_layers"] = 2
+        for (task, platform), program in programs(backend, fields, batch).items():
+            row = {"backend": backend, "platform": platform, "model": name, "batch": batch}
+            rows.append({**row, "task": task, **dataclasses.asdict(program)})
     _show(rows)
 
 

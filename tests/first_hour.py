@@ -1,24 +1,34 @@
-"""The README from top to bottom, as a user who follows it in a fresh environment.
+"""A stranger's first hour: the README from top to bottom, in a fresh environment.
 
-The programs and the commands of the README are run in their order, in one folder, with the files
-that the README names. `pip install "keras-vit[...]"` installs the extras of that line from the
-wheel, with the backend that is tried in the place of JAX. A server on this machine stands for the
-bucket of the published checkpoints and gives one of random weights. The programs that need an
-account or a repository of the Hugging Face Hub are left out; tests/presets runs them against a
-server of its own.
+    python -m tests.first_hour dist --backends jax torch tensorflow     # make dist
+
+It installs the wheel of `dist` with each backend alone and runs the programs and the commands of
+the README in their order, in one folder, with the files that the README names;
+`pip install "keras-vit[...]"` installs the extras of that line from the wheel, with the backend
+that is tried in the place of JAX. A server on this machine stands for the bucket of the published
+checkpoints and gives one of random weights. The programs that need an account or a repository of
+the Hugging Face Hub are left out; tests/presets runs them against a server of its own. The sdist is
+installed with the first backend and runs the first program.
 """
 
+import argparse
 import contextlib
 import functools
+import os
 import re
 import shlex
+import subprocess
+import tempfile
 import threading
-from collections.abc import Callable, Iterator
+import time
+import venv
+from collections.abc import Callable, Iterator, Sequence
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
 PUBLISHED = "vit_b16.augreg_i21k_ft_i1k_384"
 """The preset of the catalog that the commands of the README load."""
 _STEP = re.compile(
@@ -149,3 +159,86 @@ def served(folder: Path) -> Iterator[str]:
             yield f"http://127.0.0.1:{server.server_port}"
         finally:
             server.shutdown()
+
+
+class Environment:
+    """A fresh virtual environment in a folder of its own, with the versions of constraints.txt."""
+
+    def __init__(self, folder: Path) -> None:
+        venv.create(folder, with_pip=True)
+        self.folder = folder
+
+    def install(self, *packages: str) -> None:
+        """Installs packages."""
+        constraints = str(ROOT / "constraints.txt")
+        command = ["-m", "pip", "install", "--quiet", "--constraint", constraints, *packages]
+        subprocess.run([self._path("python"), *command], check=True, cwd=self.folder)
+
+    def run(self, program: str, *arguments: str, **variables: str) -> str:
+        """Runs a program of the environment, away from the checkout; returns what it prints."""
+        kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "KERAS_BACKEND")}
+        kept |= {"TF_CPP_MIN_LOG_LEVEL": "3", "HOME": str(self.folder), **variables}
+        command = [self._path(program), *arguments]
+        found = subprocess.run(
+            command, check=True, cwd=self.folder, env=kept, stdout=subprocess.PIPE, text=True
+        )
+        return found.stdout
+
+    def run_aloud(self, program: str, *arguments: str, **variables: str) -> str:
+        """Runs a program as `run`, and prints its first words and its seconds."""
+        begun = time.perf_counter()
+        found = self.run(program, *arguments, **variables)
+        words = " ".join(" ".join([program, *arguments]).split())
+        print(f"{time.perf_counter() - begun:6.1f} s  {words[:80]}", flush=True)
+        return found
+
+    def _path(self, program: str) -> Path:
+        return self.folder / "bin" / program
+
+    def packages(self) -> int:
+        """Returns the number of packages that are installed."""
+        count = "import importlib.metadata as m; print(len({d.name for d in m.distributions()}))"
+        return int(self.run("python", "-c", count))
+
+    def megabytes(self) -> float:
+        """Returns the size of the environment on disk."""
+        files = (p for p in self.folder.rglob("*") if p.is_file() and not p.is_symlink())
+        return sum(p.stat().st_size for p in files) / 2**20
+
+
+def try_distribution(dist: Path, backends: Sequence[str]) -> None:
+    """Follows the README in an environment per backend.
+
+    OpenVINO, which cannot train, and the sdist run the first program of the README alone.
+
+    Raises:
+        CalledProcessError: an installation, a program or a command failed.
+        AssertionError: the first answer is another one than the README's.
+    """
+    (wheel,), (sdist,) = dist.resolve().glob("*.whl"), dist.resolve().glob("*.tar.gz")
+    tries = [(wheel, backend) for backend in backends] + [(sdist, backends[0])]
+    with tempfile.TemporaryDirectory() as bucket:
+        for package, backend in tries:
+            whole = package is wheel and backend != "openvino"
+            with tempfile.TemporaryDirectory() as folder:
+                fresh, begun = Environment(Path(folder)), time.perf_counter()
+
+                def install(
+                    extras: str, to: Environment = fresh, uri: str = package.as_uri()
+                ) -> None:
+                    to.install(f"keras-vit[{extras}] @ {uri}")
+
+                answer, done = follow(
+                    fresh.run_aloud, install, backend, Path(bucket), None if whole else 2
+                )
+                seconds = time.perf_counter() - begun
+            name = package.suffix.lstrip(".")
+            print(f"{name}, {backend} alone: {done} steps in {seconds:.0f} s: {answer}", flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("dist", type=Path, help="folder with a wheel and an sdist")
+    parser.add_argument("--backends", nargs="+", default=["jax", "torch", "tensorflow"])
+    asked = parser.parse_args()
+    try_distribution(asked.dist, asked.backends)

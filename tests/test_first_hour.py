@@ -1,0 +1,32 @@
+"""The programs and commands of the README are run in their order."""
+
+import pytest
+
+from tests import first_hour
+
+
+@pytest.mark.without_backend
+def test_the_readme_is_followed_from_top_to_bottom(tmp_path):
+    """Installations, programs and commands in their order."""
+    questions, installed = [], []
+
+    def run(program, *arguments, **variables):
+        questions.append((program, arguments, variables))
+        return "[[('8', 0.91)]]"
+
+    answer, count = first_hour.follow(run, installed.append, "jax", tmp_path)
+    assert answer == "[[('8', 0.91)]]"
+    assert installed == ["jax"]
+    commands = [arguments[0] for program, arguments, _ in questions if program == "keras-vit"]
+    assert commands == ["doctor", "predict", "finetune", "evaluate", "info", "convert"]
+    assert "KERAS_VIT_BUCKET" in questions[-1][2]
+    assert len(installed) + len(questions) == count + 2  # two programs write the files
+    skipped = [step for step in first_hour.steps() if step.needs_the_hub]
+    assert count + len(skipped) == len(first_hour.steps())
+
+
+@pytest.mark.without_backend
+def test_another_first_answer_than_the_readme_shows_is_an_error(tmp_path):
+    """The first program classifies an 8."""
+    with pytest.raises(AssertionError, match="expected the digit 8, found 3"):
+        first_hour.follow(lambda *_, **__: "3", lambda extras: None, "jax", tmp_path)
