@@ -11,10 +11,11 @@
 # make lint    ruff, mypy, the order of the rooms, typos, and the rules of words (tests/prose.py)
 # make fuzz    damaged and hostile inputs for every reader (FUZZ_ARGS="--count 1000 --seed 1"); a
 #              minimal input for each fault goes to fuzz-faults/
-# make bench   keras_vit beside its peers: some four hours, on an otherwise idle machine, or in
-#              parts: bench-speed, bench-families, bench-memory; BACKENDS=jax, ROUNDS=3
-# make bench-gpu   the tests and figures that need a GPU, forty minutes of one H100, into GPU_FIGURES;
-#              what it has is kept when it stops, and a second call goes on
+# make bench   keras_vit beside its peers: hours, on an otherwise idle machine, or in parts:
+#              bench-speed, bench-families, bench-memory; BACKENDS=jax, ROUNDS=3
+# make bench-gpu   tests and figures that need a GPU, into GPU_FIGURES: ten minutes, most important
+#              rows first; a second call, on the same day or another, measures the others
+# make clean   removes environments and everything that was built
 
 PYTHON ?= python3
 BACKEND ?= jax
@@ -99,7 +100,7 @@ dist: .venv/.dist
 	$(BIN)/python -m build --outdir dist
 	$(BIN)/twine check --strict dist/*
 	$(BIN)/check-wheel-contents dist/*.whl
-	$(BIN)/python -m benchmarks.first_hour try dist --backends $(BACKENDS)
+	$(BIN)/python -m tests.first_hour dist --backends $(BACKENDS)
 
 fuzz: .venv/.test
 	KERAS_BACKEND=torch $(BIN)/python -m tests.fuzz $(FUZZ_ARGS)
@@ -107,57 +108,42 @@ fuzz: .venv/.test
 bench: bench-speed bench-families bench-memory
 
 bench-speed: .venv/.test
-	@for backend in $(filter-out openvino,$(BACKENDS)); do for model in S/16 B/16; do \
-		for batch in 1 8; do \
-			$(BENCH) --backend $$backend --task forward --model $$model --batch $$batch || exit 1; \
-		done; done; \
-		$(BENCH) --backend $$backend --task train --model S/16 --batch 8 || exit 1; \
+	@for backend in $(filter-out openvino,$(BACKENDS)); do \
+		$(BENCH) --backend $$backend --model S/16 B/16 --batch 1 8 && \
+		$(BENCH) --backend $$backend --task train || exit 1; \
 	done
-	@for model in S/16 B/16; do for batch in 1 8; do \
-		$(BENCH) --task forward --model $$model --batch $$batch --peers timm timm-in-onnxruntime \
-			timm-in-openvino keras_vit-in-onnxruntime keras_vit-in-openvino \
-			keras_vit-in-litert flax keras_vit-torch-predict keras_vit-jax-predict \
-			keras_vit-tensorflow-predict keras_vit-tensorflow-predict-compiled \
-			keras_vit-openvino-predict || exit 1; \
-	done; done
-	@$(BENCH) --task train --model S/16 --batch 8 --peers timm flax keras_vit-torch-fit \
-		keras_vit-jax-fit keras_vit-tensorflow-fit
-	@for batch in 1 8; do \
-		$(BENCH) --task forward --model S/16 --batch $$batch --dtype bfloat16 \
-			--peers timm keras_vit-torch-predict timm-in-openvino \
-			keras_vit-openvino-predict || exit 1; \
-	done
-	@$(BENCH) --task first --model S/16
+	@$(BENCH) --model S/16 B/16 --batch 1 8 --peers timm timm-in keras_vit-in flax \
+		keras_vit-torch-predict keras_vit-jax-predict keras_vit-tensorflow-predict \
+		keras_vit-tensorflow-predict-compiled keras_vit-openvino-predict
+	@$(BENCH) --task train --peers timm flax keras_vit-torch-fit keras_vit-jax-fit \
+		keras_vit-tensorflow-fit
+	@$(BENCH) --batch 1 8 --dtype bfloat16 --peers timm keras_vit-torch-predict timm-in-openvino \
+		keras_vit-openvino-predict
 
 # One image. A training step on three backends, of two libraries, takes more memory than one machine
 # may have: torch has a run of its own.
+FAMILIES := DINOv2-S/14 DINOv3-S/16 SigLIP-B/16 CLIP-B/32
 bench-families: .venv/.test
-	@for model in DINOv2-S/14 DINOv3-S/16 SigLIP-B/16 CLIP-B/32; do \
-		$(BENCH) --task forward --model $$model --batch 1 --peers timm transformers \
-			keras_vit-torch-predict keras_vit-jax-predict keras_vit-tensorflow-predict \
-			keras_hub-torch-predict keras_hub-jax-predict keras_hub-tensorflow-predict || exit 1; \
-		$(BENCH) --task train --model $$model --batch 1 --peers timm transformers \
-			keras_vit-torch-fit keras_hub-torch-fit || exit 1; \
-		$(BENCH) --task train --model $$model --batch 1 --peers keras_vit-jax-fit \
-			keras_vit-tensorflow-fit keras_hub-jax-fit keras_hub-tensorflow-fit || exit 1; \
-	done
+	@$(BENCH) --model $(FAMILIES) --batch 1 --peers timm transformers \
+		keras_vit-torch-predict keras_vit-jax-predict keras_vit-tensorflow-predict \
+		keras_hub-torch-predict keras_hub-jax-predict keras_hub-tensorflow-predict
+	@$(BENCH) --task train --model $(FAMILIES) --batch 1 --peers timm transformers \
+		keras_vit-torch-fit keras_hub-torch-fit
+	@$(BENCH) --task train --model $(FAMILIES) --batch 1 --peers keras_vit-jax-fit \
+		keras_vit-tensorflow-fit keras_hub-jax-fit keras_hub-tensorflow-fit
 
-# And the time to load a checkpoint, to import, and to read photographs.
+# And the time to load a checkpoint and to read photographs.
 bench-memory: .venv/.test
-	@for size in 224 384; do for of in forward train; do \
-		$(BENCH) --task memory --of $$of --model B/16 --image-size $$size --batch 4 --rounds 1 \
+	@for size in 224 384; do for task in forward train; do \
+		$(BENCH) --task memory-$$task --model B/16 --image-size $$size --batch 4 --rounds 1 \
 			--peers timm flax keras_vit-torch-predict keras_vit-torch-fit keras_vit-jax \
 			keras_vit-tensorflow-predict keras_vit-tensorflow-fit || exit 1; \
 	done; done
-	@$(BENCH) --task memory --of finetune --model B/16 --image-size 384 --batch 4 --rounds 1
-	@$(BENCH) --task memory --model B/16 --image-size 1024 --batch 1 --rounds 1 \
+	@$(BENCH) --task memory-finetune --model B/16 --image-size 384 --batch 4 --rounds 1
+	@$(BENCH) --task memory-forward --model B/16 --image-size 1024 --batch 1 --rounds 1 \
 		--peers keras_vit-torch-predict keras_vit-jax-predict keras_vit-tensorflow-predict
-	@$(BENCH) --task memory --model S/16 --batch 1 --rounds 1 --peers timm timm-in-openvino \
-		keras_vit-torch-predict keras_vit-jax-predict keras_vit-tensorflow-predict \
-		keras_vit-openvino-predict
-	@for task in load start input; do \
-		$(BENCH) --task $$task --model L/16 --rounds 3 || exit 1; \
-	done
+	@$(BENCH) --task load --model L/16 --rounds 3
+	@$(BENCH) --task input --rounds 3
 
 # The wheels of constraints.txt are for CPUs: install torch and jax[cuda12] for the GPU first.
 bench-gpu: .venv/.test
@@ -166,7 +152,7 @@ bench-gpu: .venv/.test
 clean:
 	rm -rf .venv .venv-lint .venv-floors .venv-versions demo build dist docs/_build docs/gallery
 
-.venv/.base: 
+.venv/.base:
 	$(PYTHON) -m venv .venv
 	@touch $@
 

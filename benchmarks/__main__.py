@@ -102,9 +102,9 @@ def _requests(
     backends = [b for b in BACKENDS if asked.backend in (None, b)]
     match asked.task:
         case "load":
-            _write_checkpoint(model, folder)
-            ours = {f"keras_vit-{b}": (b, {"library": "keras_vit"}) for b in backends}
-            return {"timm": ("", {"library": "timm"}), **ours}
+            at = {"folder": _write_checkpoint(model, folder / "timm")}
+            ours = {f"keras_vit-{b}": (b, {"library": "keras_vit", **at}) for b in backends}
+            return {"timm": ("", {"library": "timm", **at}), **ours}
         case "memory-finetune":
             pairs = itertools.product(backends, (False, True))
             return {f"keras_vit-{b}{', remat' * less}": (b, {"remat": less}) for b, less in pairs}
@@ -135,12 +135,13 @@ def _chosen(asked: argparse.Namespace, model: str, task: str) -> list[str]:
     return chosen
 
 
-def _write_checkpoint(model: str, folder: Path) -> None:
-    """Random weights in timm's layout."""
+def _write_checkpoint(model: str, folder: Path) -> str:
+    """Writes random weights in timm's layout; returns the folder."""
     import keras_vit
 
     made = keras_vit.VisionTransformer(**size_named(model).fields(), numerics={"gelu": "exact"})
-    keras_vit.checkpoints.save(made, folder / "timm", "timm")
+    keras_vit.checkpoints.save(made, folder, "timm")
+    return str(folder)
 
 
 def _write_photographs(folder: Path) -> None:

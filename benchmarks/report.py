@@ -67,7 +67,8 @@ def markdown(title: str, rows: list[Row]) -> str:
     columns = dict.fromkeys(column for row in good for column in row)
     cells = [[_text(row.get(column, "")) for column in columns] for row in good]
     lines = [f"**{title}**", ""]
-    lines += [f"| {' | '.join(line)} |" for line in (columns, ["---"] * len(columns), *cells)]
+    if good:
+        lines += [f"| {' | '.join(line)} |" for line in (columns, ["---"] * len(columns), *cells)]
     lines += ["", *(f"{row['peer']}: {row['failed']}" for row in rows if "failed" in row)]
     return "\n".join(lines).strip() + "\n"
 
