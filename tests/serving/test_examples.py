@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import keras_vit
 from keras_vit import VisionTransformer
 from tests.digits import digits
 from tests.helpers import random_tiny
@@ -99,3 +100,23 @@ def test_the_client_speaks_each_protocol(tmp_path):
     (sent,) = bodies["/v2/models/vit/infer"]["inputs"]
     assert sent["shape"] == [1, 8, 8, 3] and sent["data"] == pixels.ravel().tolist()
     assert bodies["/v1/models/vit:predict"]["instances"] == pixels.tolist()
+
+
+@pytest.mark.on_one_backend("torch")
+def test_a_space_answers_with_the_classes_of_the_model(tmp_path, monkeypatch):
+    """Its page runs on this machine; a client of gradio asks it for the digit 8."""
+    pytest.importorskip("gradio", reason="gradio, which a Space installs, is not installed")
+    import gradio_client
+
+    monkeypatch.setenv("GRADIO_ANALYTICS_ENABLED", "False")
+    monkeypatch.delenv("MODEL", raising=False)
+    page = example("space")["page"]
+    _, address, _ = page.launch(prevent_thread_lock=True, quiet=True)
+    try:
+        client = gradio_client.Client(address, verbose=False, download_files=str(tmp_path))
+        file = gradio_client.handle_file(keras_vit.data.example_image())
+        answer = client.predict(file, api_name="/classify")
+    finally:
+        page.close()
+    assert answer["label"] == "8"
+    assert len(answer["confidences"]) == 5
