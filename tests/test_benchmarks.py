@@ -1,5 +1,6 @@
 """The benchmarks: model sizes, the Flax peer, turns, peers that fail, and rows of a GPU."""
 
+import itertools
 import json
 
 import numpy as np
@@ -17,16 +18,11 @@ from tests.helpers import normal
 
 
 @pytest.mark.without_backend
-@pytest.mark.parametrize(
-    ("name", "variant"), [("Ti/16", "vit_ti16"), ("L/32", "vit_l32"), ("DINOv2-S/14", "vit_s14")]
-)
-def test_benchmark_sizes_have_the_fields_of_their_variants(name, variant):
-    """Hidden size, layers, heads, MLP, patch size and tokens."""
+@pytest.mark.parametrize(("name", "variant"), [("Ti/16", "vit_ti16"), ("L/32", "vit_l32")])
+def test_a_size_of_the_paper_is_that_of_the_variant(name, variant):
     size, config = size_named(name), builders.variant(variant).config()
-    for field in ("hidden_size", "num_layers", "num_heads", "mlp_dim"):
-        assert getattr(size, field) == getattr(config, field)
-    assert (size.patch_size, size.patch_size) == config.patch_size
-    assert size.tokens == (size.image_size // size.patch_size) ** 2 + 1
+    assert keras_vit.ViTConfig(**size.fields()) == config
+    assert size.tokens == config.grid[0] * config.grid[1] + 1
 
 
 # Flax runs on JAX.
@@ -172,15 +168,17 @@ def test_rows_of_a_gpu_are_measured_once_and_only_while_there_is_time(tmp_path, 
 
 
 @pytest.mark.without_backend
-def test_the_first_half_of_the_rows_of_a_gpu_takes_ten_minutes():
-    """So does the second; no row is asked for twice."""
+def test_the_rows_of_a_gpu_fill_two_calls_of_ten_minutes():
+    """A row ends where the first ten are over; no row is asked for twice."""
     assert len({tuple(row.request.items()) for row in gpu.ROWS}) == len(gpu.ROWS)
-    assert sum(row.minutes for row in gpu.ROWS) <= 20
+    ends = list(itertools.accumulate(row.minutes for row in gpu.ROWS))
+    assert 10 in ends
+    assert ends[-1] <= 20
 
 
 @pytest.mark.on_one_backend("torch")
 def test_a_row_of_a_gpu_has_its_columns(tmp_path):
-    """In miniature, with torch's products and timm; a turn that took too long keeps no row."""
+    """In miniature, with torch's products and timm."""
     file = tmp_path / "gpu.json"
     row = gpu.ROWS[0].tiny()._replace(peers=("timm",))
     assert gpu.measure([row], file, 5, tiny=True) == ["done"]
