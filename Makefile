@@ -8,7 +8,7 @@
 #              the dependencies, into tests/VERSIONS.md; VERSION=path adds a checkout of Keras
 # make docs    the site, in docs/_build/html: warnings and dead links are errors
 # make dist    wheel and sdist, checked, and tried in fresh environments with each backend alone
-# make lint    ruff, mypy, the order of the rooms, typos, and the rules of words (tests/prose.py)
+# make lint    ruff, mypy, the order of the rooms, typos
 # make fuzz    damaged and hostile inputs for every reader (FUZZ_ARGS="--count 1000 --seed 1"); a
 #              minimal input for each fault goes to fuzz-faults/
 # make bench   keras_vit beside its peers: hours, on an otherwise idle machine, or in parts:
@@ -88,7 +88,6 @@ lint: .venv-lint/.done
 	.venv-lint/bin/mypy
 	.venv-lint/bin/lint-imports --no-cache
 	.venv-lint/bin/typos
-	.venv-lint/bin/python -m tests.prose
 
 # The gallery runs its examples on torch. KERAS_VIT_GALLERY=no leaves that out.
 docs: .venv/.docs

@@ -225,3 +225,14 @@ def test_a_subclass_loads_a_preset_as_itself():
         """A class of a user."""
 
     assert type(Own.from_preset("vit_digits")) is Own
+
+
+@pytest.mark.without_backend
+def test_the_model_defines_few_names_of_keras_model_and_each_once():
+    """The trainer is Keras's own. Python's own names, and `__init__`, are in every class."""
+    order = VisionTransformer.__mro__
+    own = [base for base in order[: order.index(keras.Model)] if "keras_vit" in base.__module__]
+    known = {name for name in dir(keras.Model) if not name.startswith("__") and name != "_abc_impl"}
+    defined = [name for base in own for name in vars(base) if name in known]
+    assert len(own) <= 2, own
+    assert len(defined) == len(set(defined)) <= 10, sorted(defined)

@@ -1,13 +1,11 @@
 """Text from files is shown on terminals, in HTML and in figures, and never interpreted."""
 
 import io
-from pathlib import Path
 
 import pytest
 from rich.progress import track
 from rich.table import Table
 
-import keras_vit
 from keras_vit.cli.console import Screen
 from keras_vit.errors import CheckpointError
 from keras_vit.support.text import in_markdown, log, visible, warn
@@ -124,10 +122,3 @@ def test_log_records_and_warnings_show_control_characters_as_escapes(caplog):
         warn("b\x9b2J.png\nsecond line")
     assert str(caught[0].message) == "b\\x9b2J.png\nsecond line"
     assert caught[0].filename == __file__
-
-
-def test_every_log_record_and_warning_of_names_passes_through_text():
-    """No module has a logger of its own, or counts stack frames for a warning."""
-    texts = {p.name: p.read_text() for p in Path(keras_vit.__file__).parent.rglob("*.py")}
-    for call in ('getLogger("keras_vit', "warnings.warn("):
-        assert [name for name, text in texts.items() if call in text] == ["text.py"]
