@@ -146,11 +146,6 @@ def test_readme_code_runs(block, desk):
     exec(block, {"images": images, "classes": np.array([0, 1, 0, 1])})
 
 
-def test_the_search_finds_the_code_blocks_of_the_readme():
-    """At least three."""
-    assert len(BLOCKS) >= 3
-
-
 @pytest.mark.on_one_backend("torch")
 @pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples_run(name):
@@ -160,11 +155,10 @@ def test_docstring_examples_run(name):
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=[p.stem for p in EXAMPLES])
 def test_example_runs(path, desk, nursery):
-    """Each example starts with its command, is short, and the command succeeds."""
+    """Each example starts with its command, and the command succeeds."""
     if path.stem not in ON_EVERY_BACKEND and keras.backend.backend() != "torch":
         pytest.skip("The functions that it calls are tested on every backend.")
     text = path.read_text()
-    assert len(text.splitlines()) <= 90
     begin = r'"""[^\n]*\n[^"]*?\n *(?:KERAS_BACKEND=\w+ )?python examples/(\S+)(.*)\n'
     command = re.match(begin, text)
     assert command, "no command at the top"

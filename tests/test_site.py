@@ -1,7 +1,6 @@
 """The site builds without a warning, its links lead somewhere, and it works in a browser."""
 
 import importlib.util
-import json
 import os
 import re
 import runpy
@@ -10,14 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import keras
 import pytest
-import yaml
 from filelock import FileLock
 
 import keras_vit
 from tests.browser import chromium, resize
-from tests.helpers import KERAS_3_14
 from tests.processes import eventually
 from tests.test_docs import RUN_AS_NOTEBOOKS
 
@@ -175,27 +171,6 @@ def test_a_notebook_of_the_gallery_runs(name, tmp_path):
     assert any(cell.get("outputs") for cell in notebook.cells)
 
 
-def test_release_facts_agree():
-    """CITATION.cff, the changelog and the package state one version; URLs are stated once."""
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert citation["version"] == keras_vit.__version__
-    assert f"## {keras_vit.__version__}" in (ROOT / "CHANGELOG.md").read_text()
-    urls = re.findall(r'= "(https://[^"]*)"', (ROOT / "pyproject.toml").read_text())
-    assert citation["repository-code"] in urls
-    assert citation["url"] in urls
-
-
-def test_the_package_states_its_addresses_and_its_types():
-    """A package index shows both; type checkers ask for py.typed."""
-    import tomllib
-
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert {"Documentation", "Source", "Issues", "Changelog"} <= set(project["urls"])
-    words = {"Typing :: Typed", "Programming Language :: Python :: 3.11"}
-    assert words <= set(project["classifiers"])
-    assert (ROOT / "keras_vit" / "py.typed").is_file()
-
-
 def test_links_of_the_readme_are_absolute_in_the_package():
     """The substitution of pyproject.toml leaves no relative link, and its targets exist."""
     import tomllib
@@ -207,23 +182,3 @@ def test_links_of_the_readme_are_absolute_in_the_package():
     assert not re.findall(r"\]\((?!https?://|#)", written)
     for link in re.findall(rule["pattern"], readme):
         assert (ROOT / link.split("#")[0]).exists(), link
-
-
-@pytest.mark.skipif(KERAS_3_14, reason="The inventories are of a newer Keras.")
-def test_inventories_are_of_the_installed_keras():
-    """A name that Keras no longer has is not linked: docs/_inventories/make.py is run again."""
-    from sphinx.util.inventory import InventoryFile
-
-    data = (ROOT / "docs" / "_inventories" / "keras.inv").read_bytes()
-    names = InventoryFile.loads(data, uri="").data
-    for name in (*names["py:class"], *names["py:function"]):
-        value = keras
-        for word in name.split(".")[1:]:
-            value = getattr(value, word)
-
-
-def test_the_measurements_of_the_first_hour_are_on_the_page_of_results():
-    """The table has the numbers of benchmarks/results/first_hour.json."""
-    page = (ROOT / "benchmarks" / "README.md").read_text()
-    for row in json.loads((ROOT / "benchmarks" / "results" / "first_hour.json").read_text()):
-        assert f"| {' | '.join(map(str, row.values()))} |" in page

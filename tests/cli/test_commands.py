@@ -280,6 +280,9 @@ def without_keras():
         ("explain {image} --source vit_digits --path {image}", "expected a folder for the results"),
         ("embed {image} --source vit_digits --path x.txt", "expected a name that ends in .npy"),
         ("embed {image} --source vit_digits --path {image}", "expected a name that ends in .npy"),
+        ("embed {image} --source vit_digits --path x.npy --pooling mean", "token_and_mean"),
+        ("embed {image} --source vit_digits --path x.npy --dtype int8", "mixed_bfloat16"),
+        ("embed {image} --source vit_digits --path x.npy --output-dtype int8", "float16"),
         ("evaluate nowhere --source vit_digits", "nowhere: expected a folder with a folder of"),
         (
             "evaluate {here} --source vit_digits --labels-file x.csv",
@@ -288,6 +291,7 @@ def without_keras():
         ("evaluate {here} --source vit_digits --split test", "a folder has no split 'test'"),
         ("probe nowhere --source vit_digits --path y", "nowhere: expected a folder with a folder"),
         ("probe {here} --source vit_digits --path {here}/y", "lies in the folder of the images"),
+        ("probe {here} --source vit_digits --path {here}", "lies in the folder of the images"),
         ("export vit_digits --path {image}", "expected a folder for the results, found a file"),
         ("export vit_digits --path y --calibration nowhere", "nowhere: no such file or folder"),
         ("serve no_such", "no_such' is no preset"),
@@ -348,17 +352,6 @@ def test_system_errors_are_printed_in_one_line(capsys, monkeypatch, raised, stat
     printed = capsys.readouterr().err
     assert message in printed
     assert printed.count("\n") == 1
-
-
-def test_a_system_error_names_the_command_as_it_is_typed(capsys, monkeypatch):
-    """The function of `keras-vit list` has another name, because Python has a list of its own."""
-
-    def fail(*arguments, **named):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("keras_vit.cli.models.show", fail)
-    assert cli.main(["list", "--data", "digits"]) == 2
-    assert capsys.readouterr().err == "keras-vit: list: No space left on device.\n"
 
 
 def test_ctrl_c_in_a_callback_of_the_garbage_collector_ends_the_command(capsys, monkeypatch):

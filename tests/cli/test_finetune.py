@@ -193,13 +193,3 @@ def test_images_of_one_class_alone_are_refused_for_their_number(desk, capsys):
     command = ("finetune", lonely, "--source", desk / "tiny", "--path", desk / "alone")
     assert cli.main([str(word) for word in command]) == 2
     assert "as every model of one class has" in capsys.readouterr().err
-
-
-def test_a_probe_does_not_write_into_the_folder_of_its_images(desk, capsys):
-    """Its results would be classes without images when the folder is read again."""
-    images = desk / "train"
-    before = sorted(images.iterdir())
-    command = ("probe", images, "--source", desk / "tiny", "--path", images)
-    assert cli.main([str(word) for word in command]) == 2
-    assert "lies in the folder of the images" in capsys.readouterr().err
-    assert sorted(images.iterdir()) == before

@@ -100,24 +100,6 @@ def test_commands_load_the_model_as_their_options_say(capsys, folder, tmp_path):
     assert probed["config"]["image_size"] == [12, 12]
 
 
-@pytest.mark.parametrize(
-    ("options", "word"),
-    [
-        (("--path", "x.csv"), "ends in .npy"),
-        (("--path", "x.npy", "--pooling", "mean"), "token_and_mean"),
-        (("--path", "x.npy", "--dtype", "int8"), "mixed_bfloat16"),
-        (("--path", "x.npy", "--output-dtype", "int8"), "float16"),
-    ],
-)
-def test_a_bad_choice_is_refused_before_a_model_is_loaded(
-    capsys, folder, monkeypatch, options, word
-):
-    """The message names the choices."""
-    monkeypatch.setattr(VisionTransformer, "from_preset", None)
-    printed = run(capsys, "embed", folder / "test", "--source", "vit_digits", *options, status=2)
-    assert word in printed.err
-
-
 def test_embed_names_unreadable_images(capsys, tmp_path):
     """The other images are written, and the exit status is 1."""
     few, _ = write_folders(tmp_path / "few", train=20, test=1, size=8)

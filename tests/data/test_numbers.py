@@ -104,28 +104,6 @@ def test_numbers_that_cannot_be_read_are_refused_with_file_line_and_value(photos
         read(photos, text)
 
 
-def test_an_unknown_column_is_refused_with_those_of_the_table(photos):
-    with pytest.raises(ConfigError, match="numbers for age, height; expected weight"):
-        read(photos, TWO, class_names=["weight"])
-
-
-def test_numbers_need_a_table_of_a_folder_and_exclude_many_labels(photos):
-    with pytest.raises(ConfigError, match="regression=True needs a table, labels_file="):
-        from_folder(photos, PLAIN, regression=True)
-    with pytest.raises(ConfigError, match="exclude each other"):
-        read(photos, ONE, multi_label=True)
-    with pytest.raises(ConfigError, match="is for a folder, or for from_arrays"):
-        ImageSource("tfds:mnist", regression=True).read(PLAIN)
-
-
-@pytest.mark.parametrize("text", [TWO, json.dumps(AGES)])
-def test_numbers_without_the_word_for_them_are_refused_with_the_word(photos, text):
-    name = "ages.json" if text[:1] == "{" else "ages.csv"
-    (photos / name).write_text(text)
-    with pytest.raises(ConfigError, match="For numbers to predict give regression=True"):
-        from_folder(photos, PLAIN, labels_file=name, multi_label=True)
-
-
 def test_many_decimals_as_classes_cause_a_warning(tmp_path):
     """Each decimal is a class then, as before; whole numbers and words are classes in silence."""
     for k in range(12):
@@ -155,15 +133,6 @@ def test_hold_out_divides_images_with_numbers_at_random(photos):
     np.testing.assert_array_equal(train.labels, held_out.labels)
 
 
-def test_what_is_for_classes_is_refused_for_numbers(photos):
-    data = read(photos, ONE)
-    for name in ("class_counts", "class_weight", "positive_weights"):
-        with pytest.raises(ConfigError, match="numbers, which have no class to count"):
-            getattr(data, name)
-    with pytest.raises(ConfigError, match="one_hot=True is for classes"):
-        read(photos, ONE, one_hot=True)
-
-
 @pytest.mark.parametrize("kind", ["mixup", "cutmix"])
 def test_numbers_are_mixed_as_the_images_are(photos, kind):
     """Every image is of one value, and its number is that value."""
@@ -186,35 +155,61 @@ def test_unreadable_images_with_numbers_are_left_out(photos):
     assert [row[0] for row in data.labels.tolist()] == [34.5, 0.25, -1000]
 
 
-@pytest.mark.parametrize(
-    ("numbers", "message"),
-    [
-        (np.array([1.0, np.nan]), "image 1 has nan for 0, expected a finite number"),
-        (np.array(["1", "x"]), "labels are .* expected numbers"),
-        (np.zeros((2, 3)), r"expected numbers \(2, 2\)"),
-    ],
-)
-def test_arrays_that_are_not_finite_numbers_are_refused(numbers, message):
-    names = ["age", "height"] if numbers.ndim == 2 else None
-    with pytest.raises(ConfigError, match=message):
-        from_arrays(
-            np.zeros((2, 16, 16, 3), "uint8"), numbers, PLAIN, class_names=names, regression=True
+def of_arrays(numbers, model=PLAIN, **options):
+    return from_arrays(np.zeros((2, 16, 16, 3), "uint8"), numbers, model, **options)
+
+
+def of_classes():
+    return tiny(num_classes=2)
+
+
+def of_numbers():
+    return tiny(num_classes=1, regression=True)
+
+
+def written(photos, text):
+    """The name of a table that is written into the folder."""
+    name = "ages.json" if text[:1] == "{" else "ages.csv"
+    (photos / name).write_text(text)
+    return name
+
+
+NUMBERS, LABELLED = {"regression": True}, "For numbers to predict give regression=True"
+TWO_NAMES = {"class_names": ["age", "height"], **NUMBERS}
+REFUSED = [
+    (lambda at: read(at, TWO, class_names=["weight"]), "for age, height; expected weight"),
+    (lambda at: from_folder(at, PLAIN, **NUMBERS), "regression=True needs a table, labels_file="),
+    (lambda at: read(at, ONE, multi_label=True), "exclude each other"),
+    (lambda at: ImageSource("tfds:mnist", **NUMBERS).read(PLAIN), "is for a folder, or for from_a"),
+    *(
+        (
+            lambda at, text=text: from_folder(
+                at, PLAIN, labels_file=written(at, text), multi_label=True
+            ),
+            LABELLED,
         )
+        for text in (TWO, json.dumps(AGES))
+    ),
+    *(
+        (lambda at, name=name: getattr(read(at, ONE), name), "numbers, which have no class to cou")
+        for name in ("class_counts", "class_weight", "positive_weights")
+    ),
+    (lambda at: read(at, ONE, one_hot=True), "one_hot=True is for classes"),
+    (lambda _: of_arrays(np.array([1.0, np.nan]), **NUMBERS), "image 1 has nan for 0, expected a"),
+    (lambda _: of_arrays(np.array(["1", "x"]), **NUMBERS), "labels are .* expected numbers"),
+    (lambda _: of_arrays(np.zeros((2, 3)), **TWO_NAMES), r"expected numbers \(2, 2\)"),
+    (lambda _: of_arrays([0.5, 1.5], of_classes(), **NUMBERS), "predicts classes, .*with regress"),
+    (lambda _: of_arrays([0, 1], of_numbers()), "predicts numbers, the data have classes.*with re"),
+    (lambda _: of_arrays([0.5, 1.5], of_numbers()), LABELLED),
+    (lambda _: of_arrays(np.eye(2), of_numbers(), **TWO_NAMES), "model has 1 numbers, the data 2"),
+]
 
 
-def test_models_and_data_of_different_kinds_are_refused_with_the_fix():
-    pixels = np.zeros((2, 16, 16, 3), "uint8")
-    of_classes, of_numbers = tiny(num_classes=2), tiny(num_classes=1, regression=True)
-    with pytest.raises(
-        ConfigError, match="predicts classes, the data have numbers.*with regression=True"
-    ):
-        from_arrays(pixels, [0.5, 1.5], of_classes, regression=True)
-    with pytest.raises(
-        ConfigError, match="predicts numbers, the data have classes.*with regression=True"
-    ):
-        from_arrays(pixels, [0, 1], of_numbers)
-    with pytest.raises(ConfigError, match="For numbers to predict give regression=True"):
-        from_arrays(pixels, [0.5, 1.5], of_numbers)
-    with pytest.raises(ConfigError, match="model has 1 numbers, the data 2"):
-        from_arrays(pixels, np.eye(2), of_numbers, regression=True, class_names=["a", "b"])
-    assert from_arrays(pixels, [0.5, 1.5], of_numbers, regression=True).regression
+@pytest.mark.parametrize(("call", "message"), REFUSED, ids=range(len(REFUSED)))
+def test_what_is_not_for_numbers_is_refused_with_the_fix(photos, call, message):
+    with pytest.raises(ConfigError, match=message):
+        call(photos)
+
+
+def test_a_model_of_numbers_takes_numbers():
+    assert of_arrays([0.5, 1.5], of_numbers(), **NUMBERS).regression

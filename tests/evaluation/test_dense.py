@@ -186,38 +186,6 @@ def refused(message, error=ConfigError):
     return pytest.raises(error, match=message)
 
 
-def test_label_maps_that_do_not_fit_are_refused(model, probe, tmp_path):
-    images, labels = shapes()
-    with refused("6 images and 5 label maps: expected as many"):
-        dense_probe(model, images, labels[:5])
-    with refused("label map 0: 12x24 pixels, expected 24x24, the size of its image"):
-        dense_probe(model, images, labels[:, ::2])
-    Image.fromarray(labels[0] + 7).save(tmp_path / "a.png")
-    with refused(r"a\.png: value 6, expected classes from 0 to 2, or 255 for pixels to ignore"):
-        probe.evaluate(model, images[:1], [tmp_path / "a.png"])
-    with refused("label map 0: value -1, expected classes from 0, or 255"):
-        dense_probe(model, images, labels.astype("int8"))
-    with refused(r"label map 0: expected whole numbers .*found float64 \(24, 24\)"):
-        dense_probe(model, images, labels / 2)
-    with refused("No pixel of 6 label maps has a class"):
-        dense_probe(model, images, np.full_like(labels, 255))
-    with refused(r"l2=0: expected one block or more, and a positive l2"):
-        dense_probe(model, images, labels, l2=0)
-    with refused("class_weights are 0 for all classes that the label maps have"):
-        dense_probe(model, images, labels, num_classes=4, class_weights=[0, 0, 0, 1])
-    for weights in ([1, 2], {0: 1, 1: 2, 2: 3}, ["a", "b", "c"]):
-        with refused("class_weights: expected 3 numbers"):
-            dense_probe(model, images, labels, class_weights=weights)
-    with refused("l2=inf: expected"):
-        dense_probe(model, images, labels, l2=np.inf)
-    with refused("label_maps: expected an array or a list, found str"):
-        dense_probe(model, images, str(tmp_path / "a.png"))
-    with refused(r"size=\(0, 4\): expected"):
-        probe.predict(model, images, size=(0, 4))
-    with refused("batch_size must be a positive int, found 0"):
-        probe.predict(model, images, batch_size=0)
-
-
 def test_damaged_photos_and_label_maps_are_refused_by_name(model, tmp_path):
     """Cut in the middle of their pixels; and a JPEG file, which changes the classes."""
     images, labels = shapes(1, 64, 64)
@@ -233,28 +201,6 @@ def test_damaged_photos_and_label_maps_are_refused_by_name(model, tmp_path):
     Image.fromarray(labels[0]).save(tmp_path / "map.jpg")
     with refused(r"map\.jpg: a JPEG file changes values; expected a label map in PNG"):
         dense_probe(model, images, [tmp_path / "map.jpg"])
-
-
-def test_weights_that_are_not_finite_give_no_label_map(probe):
-    broken = make_model()
-    broken.set_weights([weight * np.nan for weight in broken.get_weights()])
-    with refused("The logits are not finite"):
-        probe.predict(broken, shapes(1)[0])
-
-
-def test_models_and_features_that_do_not_fit_are_refused(model, probe):
-    images, labels = shapes()
-    with refused("The features are the same in all labelled patches"):
-        single = np.where(np.indices(labels.shape)[1:].max(axis=0) < 6, labels, 255)
-        dense_probe(model, np.zeros_like(images[:1]), single[:1])
-    with refused("expected a fixed size"):
-        dense_probe(make_model(image_size=None), images, labels)
-    with refused("there is no block 2; the model has 2"):
-        dense_probe(model, images, labels, blocks=(2,))
-    with refused("no class token"):
-        dense_probe(make_model(pooling="gap"), images, labels, class_token=True)
-    with refused("The probe reads 16 features .* and 32 features in as many"):
-        probe.predict(make_model(hidden_size=32), images)
 
 
 def segmentation_head(width, classes=4):

@@ -116,21 +116,6 @@ def test_a_model_changed_by_lora_gives_its_new_features(images):
     assert np.abs(changed - plain).max() > 0.1
 
 
-def test_bad_layers_labels_and_data_are_refused(model, images):
-    """An unknown layer, lists as labels, no data, token features of images of two sizes."""
-    with pytest.raises(ConfigError, match="Did you mean 'pre_logits'"):
-        features(model, images, "prelogits", prepared=True)
-    with pytest.raises(ConfigError, match="expected one class per image"):
-        features(model, (images, [[1, 2]] * 23), prepared=True)
-    with pytest.raises(ConfigError, match="empty"):
-        features(model, iter(()))
-    with pytest.raises(ConfigError, match="The features of an image are not finite"):
-        features(model, np.where(images > 0.99, np.nan, images), prepared=True)
-    any_size = random_tiny(image_size=None)
-    with pytest.raises(ConfigError, match="The outputs have different shapes"):
-        features(any_size, [images, images[:, :8]], "encoder_norm")
-
-
 def test_labels_of_a_single_class_keep_their_column(images, tmp_path):
     """Of many labels per image; None in place of labels is as no labels."""
     model = random_tiny(num_classes=1, thresholds=0.5)

@@ -45,29 +45,6 @@ def test_images_of_any_form_are_prepared(model, pixels, images):
     assert evaluate(model, (images, LABELS), batch_size=5) == wanted
 
 
-def test_labels_of_another_number_are_refused(model, images):
-    """One label fewer, and one more."""
-    for labels in (LABELS[1:], [0, *LABELS]):
-        with pytest.raises(ConfigError, match=r"5 images and \d labels"):
-            evaluate(model, (images, labels), batch_size=2)
-
-
-def test_a_label_in_place_of_labels_is_refused(model, images):
-    """As for one image: its label is a list of one, too."""
-    with pytest.raises(ConfigError, match="Labels are int, expected one for each image"):
-        evaluate(model, (images, 3))
-
-
-def test_a_batch_that_could_be_prepared_is_refused(model, pixels):
-    """The message names the word; pixels as floats are images."""
-    prepared = model.preprocessor(pixels)
-    for call in (features, lambda model, data: evaluate(model, (data, LABELS))):
-        with pytest.raises(ConfigError, match="prepared=True"):
-            call(model, prepared)
-    floats = features(model, pixels.astype("float32")).values
-    np.testing.assert_array_equal(floats, features(model, pixels).values)
-
-
 def test_the_cache_knows_files_and_the_range_of_their_pixels(model, pixels, images, tmp_path):
     """Features of the same images are read; another range of the pixels computes them anew."""
     for count, white in ((1, None), (1, None), (2, (0, 100))):
@@ -76,3 +53,14 @@ def test_the_cache_knows_files_and_the_range_of_their_pixels(model, pixels, imag
         features(model, images, cache=tmp_path / "cache")
         model.preprocessor = original
         assert len(list((tmp_path / "cache").glob("*.npy"))) == count
+
+
+def test_pixels_as_floats_are_images(model, pixels):
+    floats = features(model, pixels.astype("float32")).values
+    np.testing.assert_array_equal(floats, features(model, pixels).values)
+
+
+def test_labels_of_another_number_are_refused(model, images):
+    for labels in (LABELS[1:], [0, *LABELS]):
+        with pytest.raises(ConfigError, match=r"5 images and \d labels"):
+            evaluate(model, (images, labels), batch_size=2)

@@ -10,7 +10,6 @@ from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
 from keras_vit import VisionTransformer, evaluate, probe
 from keras_vit.data import from_arrays
-from keras_vit.errors import ConfigError
 from keras_vit.evaluation import NumbersProbe, features
 from keras_vit.evaluation.leave_one_out import choose
 from tests.helpers import assert_close, random_tiny, to_numpy
@@ -55,18 +54,6 @@ def test_the_scores_of_numbers_are_those_of_scikit_learn():
     )
     swapped = evaluate(model, read_data(model.preprocessor, order=(1, 0)))
     np.testing.assert_allclose(swapped.output_r2, scores.output_r2, rtol=1e-6)
-
-
-def test_a_classifier_is_not_evaluated_on_numbers_nor_the_reverse():
-    pixels, numbers = arrays()
-    classifier = random_tiny(num_classes=2)
-    with pytest.raises(ConfigError, match="predicts classes, the data have numbers"):
-        evaluate(classifier, read_data(classifier.preprocessor))
-    with pytest.raises(ConfigError, match="data have classes.*regression=True"):
-        evaluate(
-            make_model(),
-            from_arrays(pixels, (numbers[:, 0] > 99).astype(int), classifier.preprocessor),
-        )
 
 
 def test_features_of_data_with_numbers_have_the_numbers_as_labels(tmp_path):
@@ -119,11 +106,3 @@ def test_a_probe_of_numbers_becomes_a_model_that_predicts_them(tmp_path):
     values = features(model, pixels, stage, pooling=pooling).values
     expected = (values @ result.kernel + result.bias).astype("float32")
     assert_close(saved(saved.preprocessor(pixels)), expected, 1e-4)
-
-
-def test_a_number_that_is_the_same_for_all_images_is_refused_by_name():
-    pixels, _ = arrays()
-    model = random_tiny(num_classes=0)
-    data = from_arrays(pixels, np.full(24, 3.5), model, 8, class_names=["age"], regression=True)
-    with pytest.raises(ConfigError, match="All images have the same number 'age'"):
-        probe(model, data)

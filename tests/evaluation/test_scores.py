@@ -194,18 +194,6 @@ def test_data_that_do_not_fit_are_refused(message, model, images, classes):
         evaluate(model, BAD[message](images, classes), batch_size=32, prepared=True)
 
 
-def test_models_lists_and_bins_that_do_not_fit_are_refused(model, images, classes):
-    """A model without one prediction per image, too few or too many lists, no bins."""
-    for fields in ({"num_classes": 0}, {"pooling": "unpooled"}):
-        with pytest.raises(ConfigError, match="one prediction per image"):
-            evaluate(random_tiny(**fields), (images, classes), prepared=True)
-    for count, message in ((22, "22 lists; more images"), (24, "24 lists for 23 images")):
-        with pytest.raises(ConfigError, match=message):
-            evaluate(model, (images, classes), real_labels=[[0]] * count, prepared=True)
-    with pytest.raises(ConfigError, match="calibration_bins must be a positive int, found 0"):
-        evaluate(model, (images, classes), calibration_bins=0, prepared=True)
-
-
 def test_evaluate_compares_only_the_classes_of_a_subset():
     """As for ImageNet-A and -R: other logits are ignored; labels are indices in the subset."""
     model = random_tiny(num_classes=6, class_names=list("abcdef"))
@@ -219,19 +207,3 @@ def test_evaluate_compares_only_the_classes_of_a_subset():
     assert evaluate(model, (images, labels), classes=["e", "b", "d"], prepared=True) == by_number
     named = Data(images, labels, 8, class_names=("e", "b", "d"))
     assert abs(evaluate(model, named, classes=[1, 3, 4]).loss - by_number.loss) < 1e-6
-
-
-@pytest.mark.parametrize(
-    ("classes", "message"),
-    [
-        ([1, 1], "expected different classes"),
-        ([7], "classes=7 is no class: the model has 6, from 0 to 5"),
-        ([], "expected different classes, found 0"),
-        (["x"], "classes='x' is no label of the model"),
-    ],
-)
-def test_bad_subsets_are_refused(classes, message):
-    """A class given twice, none, or one that the model lacks."""
-    model = random_tiny(num_classes=6, class_names=list("abcdef"))
-    with pytest.raises(ConfigError, match=message):
-        evaluate(model, (normal(2, 16, 16, 3), [0, 0]), classes=classes, prepared=True)

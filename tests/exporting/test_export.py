@@ -204,17 +204,6 @@ def test_int8_leaves_the_logs_of_the_process_alone(written, tmp_path, format):
         logger.removeHandler(handler)
 
 
-@torch_alone
-@pytest.mark.parametrize("format", ["onnx", "openvino"])
-def test_a_model_in_4_bits_is_refused_where_onnx_would_not_run_it(tmp_path, format):
-    """Without a comparison too: the file would be broken."""
-    model = tiny(num_layers=1)
-    model.quantize("int4")
-    with pytest.raises(ExportError, match=f"'{format}': the model is quantised to int4"):
-        keras_vit.export(model, tmp_path / "model", format, verify=False)
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("format", [OWN, *(["onnx"] if BACKEND == "torch" else [])])
 def test_a_model_in_8_bits_may_round_an_activation_otherwise(tmp_path, format):
     """Two runtimes round a number between two levels to either."""
@@ -225,48 +214,6 @@ def test_a_model_in_8_bits_may_round_an_activation_otherwise(tmp_path, format):
     assert exported.verification.tolerance == verification.ROUNDED
 
 
-# TensorFlow writes it.
-@pytest.mark.on_one_backend("tensorflow")
-def test_a_model_in_8_bits_is_refused_where_litert_would_not_run_it(tmp_path):
-    """The refusal names the way that gives 8 bits."""
-    model = tiny(num_layers=1)
-    model.quantize("int8")
-    with pytest.raises(ExportError, match="quantised to int8 .*LiteRT.* precision='int8'"):
-        keras_vit.export(model, tmp_path / "model", "litert")
-
-
-def test_a_model_without_finite_outputs_is_said_to_be_so(tmp_path):
-    """The difference from it would be NaN, which blames the export."""
-    model = tiny(num_layers=1)
-    model.get_layer("head").kernel.assign(np.full((32, 5), np.nan))
-    with pytest.raises(ExportError, match="model: its outputs .* are NaN or infinite"):
-        keras_vit.export(model, tmp_path / "model", OWN)
-    assert list(tmp_path.iterdir()) == []
-
-
-@torch_alone
-@pytest.mark.parametrize("part", ["write", "open"])
-def test_a_message_of_a_library_shows_no_unfinished_folder(tmp_path, monkeypatch, part):
-    """A converter or a runtime may name the path of the file that it failed with."""
-
-    def fail(*arguments):
-        (folder,) = (each for each in arguments if hasattr(each, "joinpath"))
-        raise RuntimeError(f"cannot load {folder / 'model.pt2'} today")
-
-    form = dataclasses.replace(load_format("torch"), **{part: fail})
-    monkeypatch.setattr(writing, "load_format", lambda name: form)
-    with pytest.raises(ExportError, match=r"RuntimeError: cannot load model\.pt2 today"):
-        keras_vit.export(tiny(num_layers=1), tmp_path / "m", "torch")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_tolerance_in_a_message_is_the_one_that_applies(tmp_path, monkeypatch):
-    """0.25 is no 2e-01."""
-    monkeypatch.setattr(verification, "TOLERANCES", {"float32": -0.25})
-    with pytest.raises(ExportError, match=r"which is above -0\.25\."):
-        keras_vit.export(tiny(num_layers=1), tmp_path / "model", OWN, preprocessing=False)
-
-
 def test_a_label_that_utf_8_cannot_hold_is_escaped(tmp_path):
     """Python keeps bytes of file names that are no UTF-8 in such characters."""
     graph = ExportGraph(
@@ -274,12 +221,6 @@ def test_a_label_that_utf_8_cannot_hold_is_escaped(tmp_path):
     )
     documents.write(tmp_path, "name", load_format("onnx"), graph, None, [])
     assert tmp_path.joinpath("labels.txt").read_text().splitlines()[0] == "\\udc80"
-
-
-@pytest.mark.parametrize("path", [None, 3, b"model", "a\0b"])
-def test_a_path_that_is_none_is_refused(path):
-    with pytest.raises(ConfigError, match="path: expected the path of a folder, found"):
-        keras_vit.export(tiny(num_layers=1), path, OWN)
 
 
 @torch_alone
@@ -314,13 +255,11 @@ def test_int8_of_onnx_still_prepares_images(written, tmp_path, calibrated):
 
 @torch_alone
 def test_float16_of_onnx_takes_prepared_images(tmp_path):
-    """Its file is half as large, and it is refused where the graph prepares pixels."""
+    """Its file is half as large."""
     exported = keras_vit.export(
         tiny(num_layers=1), tmp_path / "model", precision="float16", preprocessing=False
     )
     assert 0 < exported.verification.difference < 0.01
-    with pytest.raises(ExportError, match="choose preprocessing=False"):
-        keras_vit.export(tiny(num_layers=1), tmp_path / "model", precision="float16")
 
 
 def make_plan(precision, format="onnx"):
@@ -402,14 +341,6 @@ def test_the_own_format_of_each_backend_at_three_sizes(tmp_path, monkeypatch, ca
     )
 
 
-def test_a_difference_leaves_nothing_behind(tmp_path, monkeypatch):
-    """Above the tolerance there is no folder, and no rest of one."""
-    monkeypatch.setitem(verification.TOLERANCES, "float32", -1.0)
-    with pytest.raises(ExportError, match="differs from the model by"):
-        keras_vit.export(tiny(num_layers=1), tmp_path / "model", OWN, preprocessing=False)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_another_size_and_policy(tmp_path):
     """Positions are resized, and 16 bits become 32."""
     model = tiny(num_layers=1, dtype="mixed_bfloat16")
@@ -432,55 +363,99 @@ def test_litert_takes_pixels_of_one_size(tmp_path, precision, monkeypatch, capsy
     assert out.split()[0].strip("'") == model.classify(Image.fromarray(photo))[0][0][0]
 
 
-@torch_alone
-@pytest.mark.parametrize(
-    ("fields", "arguments", "error", "message"),
-    [
-        ({}, {"format": "onxx"}, ConfigError, "Did you mean 'onnx'"),
-        ({}, {"outputs": "labels"}, ConfigError, "outputs='labels'"),
-        ({}, {"batch": 0}, ConfigError, "batch=0"),
-        ({}, {"batch": True}, ConfigError, "batch=True"),
-        ({}, {"preprocessing": "no"}, ConfigError, "preprocessing must be a bool, found 'no'"),
-        ({}, {"verify": 0}, ConfigError, "verify must be a bool, found 0"),
-        ({}, {"calibration": [], "precision": "int8"}, ConfigError, "at least one image"),
-        ({}, {"calibration": []}, ConfigError, "precision='int8' of"),
-        ({"num_classes": 0, "class_names": None}, {}, ConfigError, "outputs='features'"),
-        (ANY_SIZE, {"format": "litert"}, ExportError, "Choose a size"),
+def quantised(bits):
+    model = tiny(num_layers=1)
+    model.quantize(bits)
+    return model
+
+
+def of_nan():
+    model = tiny(num_layers=1)
+    model.get_layer("head").kernel.assign(np.full((32, 5), np.nan))
+    return model
+
+
+class Doubled(VisionTransformer):
+    def call(self, inputs, training=None):
+        return 2 * super().call(inputs, training=training)
+
+
+def doubled():
+    return Doubled(tiny(num_layers=1).config)
+
+
+def one(**fields):
+    """A function that makes a model of one block."""
+    return lambda: tiny(num_layers=1, **fields)
+
+
+INT8, FEATURES = {"precision": "int8"}, {"outputs": "features"}
+REFUSED = [
+    (one(), {"format": "onxx"}, ConfigError, "Did you mean 'onnx'"),
+    (one(), {"outputs": "labels"}, ConfigError, "outputs='labels'"),
+    (one(), {"batch": 0}, ConfigError, "batch=0"),
+    (one(), {"batch": True}, ConfigError, "batch=True"),
+    (one(), {"preprocessing": "no"}, ConfigError, "preprocessing must be a bool, found 'no'"),
+    (one(), {"verify": 0}, ConfigError, "verify must be a bool, found 0"),
+    (one(), {"calibration": [], **INT8}, ConfigError, "at least one image"),
+    (one(), {"calibration": []}, ConfigError, "precision='int8' of"),
+    (
+        one(),
+        {"format": "litert", "calibration": [], **INT8},
+        ConfigError,
+        "'openvino' takes images",
+    ),
+    (one(), {"format": "torch", "precision": "float16"}, ExportError, "not written in float16"),
+    (one(), {"precision": "float16"}, ExportError, "choose preprocessing=False"),
+    (one(), {"format": "transformers_js", **FEATURES}, ExportError, "load it with num_classes=0"),
+    (one(num_classes=0, class_names=None), {}, ConfigError, "outputs='features'"),
+    (one(**ANY_SIZE), {"format": "litert"}, ExportError, "Choose a size"),
+    # Without a comparison too: the file would be broken.
+    *(
         (
-            {},
-            {"format": "litert", "precision": "int8", "calibration": []},
-            ConfigError,
-            "of format='onnx' and 'openvino' takes images",
-        ),
-        ({}, {"format": "torch", "precision": "float16"}, ExportError, "not written in float16"),
-        (
-            {},
-            {"format": "transformers_js", "outputs": "features"},
+            lambda: quantised("int4"),
+            {"format": form, "verify": False},
             ExportError,
-            "load it with num_classes=0",
-        ),
-    ],
-)
-def test_invalid_arguments_are_refused_before_writing(tmp_path, fields, arguments, error, message):
+            f"'{form}': .*int4",
+        )
+        for form in ("onnx", "openvino")
+    ),
+    # Another process knows the weights alone, and would leave the user's `call` out.
+    (doubled, {"format": "stablehlo", "verify": False}, ExportError, "A Doubled cannot be built"),
+    (doubled, FEATURES, ConfigError, "Doubled.call takes no `stages`"),
+]
+REFUSED_BY_ITS_BACKEND = [
+    (of_nan, {"format": OWN}, ExportError, "model: its outputs .* are NaN or infinite"),
+    *(
+        (one(), {"path": path, "format": OWN}, ConfigError, "path: expected the path of a folder")
+        for path in (None, 3, b"model", "a\0b")
+    ),
+]
+if BACKEND == "torch":
+    REFUSED_BY_ITS_BACKEND += REFUSED
+elif BACKEND == "tensorflow":
+    by_litert = "quantised to int8 .*LiteRT.* precision='int8'"
+    row = (lambda: quantised("int8"), {"format": "litert"}, ExportError, by_litert)
+    REFUSED_BY_ITS_BACKEND.append(row)
+
+
+@pytest.mark.parametrize(("make", "arguments", "error", "message"), REFUSED_BY_ITS_BACKEND)
+def test_what_cannot_be_exported_is_refused(tmp_path, make, arguments, error, message):
     """One sentence, and no folder."""
     with pytest.raises(error, match=message):
-        keras_vit.export(tiny(num_layers=1, **fields), tmp_path / "model", **arguments)
+        keras_vit.export(make(), **{"path": tmp_path / "model", **arguments})
     assert list(tmp_path.iterdir()) == []
 
 
+ABSENT = [
+    (("onnx", "onnxscript"), {}, r"onnx, onnxscript, which are not.*keras-vit\[export\]"),
+    (("onnxruntime",), {}, r"onnxruntime, which is not installed.*verify=False"),
+    (("nncf",), {"format": "openvino", **INT8}, r"nncf, which is not.*keras-vit\[nncf\]"),
+]
+
+
 @torch_alone
-@pytest.mark.parametrize(
-    ("absent", "arguments", "message"),
-    [
-        (("onnx", "onnxscript"), {}, r"onnx, onnxscript, which are not.*keras-vit\[export\]"),
-        (("onnxruntime",), {}, r"onnxruntime, which is not installed.*verify=False"),
-        (
-            ("nncf",),
-            {"format": "openvino", "precision": "int8"},
-            r"nncf, which is not installed.*keras-vit\[nncf\]",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("absent", "arguments", "message"), ABSENT)
 def test_a_missing_converter_is_named_with_the_line_that_installs_it(
     tmp_path, monkeypatch, absent, arguments, message
 ):
@@ -491,41 +466,35 @@ def test_a_missing_converter_is_named_with_the_line_that_installs_it(
     assert list(tmp_path.iterdir()) == []
 
 
+def fail(*arguments):
+    """Fails as a converter or a runtime, which may name the path of the unfinished file."""
+    (folder,) = (each for each in arguments if hasattr(each, "joinpath"))
+    reason = ValueError(f"cannot load {folder / 'model.pt2'} today")
+    raise RuntimeError("step 1 of 3") from reason  # as torch's exporter
+
+
 @torch_alone
-def test_a_subclass_is_not_rebuilt_without_its_own_code(tmp_path):
-    """Another process knows the weights alone, and would leave the user's `call` out."""
-
-    class Own(VisionTransformer):
-        pass
-
-    fields = tiny(num_layers=1).config
-    with pytest.raises(ExportError, match="A Own cannot be built again"):
-        keras_vit.export(Own(fields), tmp_path / "model", "stablehlo", verify=False)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.on_one_backend("torch")
-def test_features_of_a_call_without_stages_are_refused_before_writing(tmp_path):
-    class Doubled(VisionTransformer):
-        def call(self, inputs, training=None):
-            return 2 * super().call(inputs, training=training)
-
-    with pytest.raises(ConfigError, match="Doubled.call takes no `stages`"):
-        keras_vit.export(Doubled(tiny(num_layers=1).config), tmp_path / "m", outputs="features")
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.on_one_backend("torch")
-def test_a_failing_converter_is_named_with_its_cause(tmp_path, monkeypatch):
-    """torch's exporter raises a summary of its steps, from the error that says why."""
-
-    def write(*arguments):
-        raise RuntimeError("step 1 of 3") from ValueError("an operator is missing")
-
-    form = dataclasses.replace(load_format("torch"), write=write)
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ("write", r"converter failed: ValueError: cannot load model\.pt2 today"),
+        ("open", r"ValueError: cannot load model\.pt2 today"),
+    ],
+)
+def test_a_failing_library_is_named_with_its_cause(tmp_path, monkeypatch, part, message):
+    """The message shows no unfinished folder."""
+    form = dataclasses.replace(load_format("torch"), **{part: fail})
     monkeypatch.setattr(writing, "load_format", lambda name: form)
-    with pytest.raises(ExportError, match="converter failed: ValueError: an operator is missing"):
+    with pytest.raises(ExportError, match=message):
         keras_vit.export(tiny(num_layers=1), tmp_path / "m", "torch")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_difference_leaves_nothing_behind(tmp_path, monkeypatch):
+    """The message states the tolerance that applies: 0.25 is no 2e-01."""
+    monkeypatch.setattr(verification, "TOLERANCES", {"float32": -0.25})
+    with pytest.raises(ExportError, match=r"differs from the model by .*which is above -0\.25\."):
+        keras_vit.export(tiny(num_layers=1), tmp_path / "model", OWN, preprocessing=False)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -334,24 +334,17 @@ def test_an_empty_batch_and_other_types_are_computed_by_torch(onednn):
     assert not onednn
 
 
-@pytest.mark.parametrize("fault", ["missing", "changed", "no oneDNN"])
-def test_without_the_operation_torch_computes(fault, monkeypatch):
-    """A torch that has dropped or changed it, or that was built without oneDNN."""
-    if fault == "missing":
-        monkeypatch.setattr(torch.ops, "mkldnn", object())
-    elif fault == "changed":
-        monkeypatch.setattr(torch_products, "_SCHEMA", "another")
-    else:
-        monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
-    assert torch_products._operation() is None
-
-
 _FRESH = """
 import sys
+from types import SimpleNamespace
 import torch
 import numpy as np
-if sys.argv[1] == "missing":
-    torch.ops.mkldnn = object()
+if sys.argv[1] == "without oneDNN":
+    torch.backends.mkldnn.is_available = lambda: False
+elif sys.argv[1] != "present":
+    other = SimpleNamespace(default=SimpleNamespace(_schema="another"))
+    changed = SimpleNamespace(_linear_pointwise=other)
+    torch.ops.mkldnn = changed if sys.argv[1] == "changed" else object()
 import keras_vit
 from keras_vit.kernels import torch_products
 model = keras_vit.VisionTransformer.from_preset("vit_digits")
@@ -361,23 +354,30 @@ print(torch_products.are_chosen(), torch_products._linear_gelu is not None)
 """
 
 
-def test_a_new_process_without_the_operation_gives_the_same_numbers(nursery, tmp_path):
-    """The rule is overruled, so that every processor compares oneDNN with torch."""
-    found = {}
-    for operation, products in (("present", "onednn"), ("present", "gelu"), ("missing", "onednn")):
-        file = tmp_path / f"{operation}_{products}.npy"
+def test_a_new_process_gives_the_same_numbers_with_and_without_the_operation(nursery, tmp_path):
+    """The rule is overruled, so that every processor compares oneDNN with torch.
+
+    A torch may have dropped or changed the operation, or may be built without oneDNN.
+    """
+
+    def predict(operation, products):
+        file = tmp_path / f"{operation} {products}.npy"
         variables = {"KERAS_VIT_PRODUCTS": products}
         done = nursery.run("-c", _FRESH, operation, file, variables=variables)
         assert done.returncode == 0, done.stderr
-        found[operation, products] = done.stdout.split()[-2:], np.load(file)
-    present, gelu, missing = found.values()
-    assert [present[0], gelu[0], missing[0]] == [
-        ["True", "True"],
-        ["False", "True"],
-        ["False", "False"],
-    ]
-    assert_close(present[1], missing[1], 2e-6)
-    assert_close(gelu[1], missing[1], 2e-6)
+        return done.stdout.split()[-2:], np.load(file)
+
+    chosen, expected = predict("missing", "onednn")
+    assert chosen == ["False", "False"]
+    for operation, products, wanted in (
+        ("present", "onednn", ["True", "True"]),
+        ("present", "gelu", ["False", "True"]),
+        ("changed", "onednn", ["False", "False"]),
+        ("without oneDNN", "onednn", ["False", "False"]),
+    ):
+        chosen, found = predict(operation, products)
+        assert chosen == wanted, operation
+        assert_close(found, expected, 2e-6)
 
 
 def test_canary_torch_has_the_operation_of_onednn():

@@ -2,38 +2,55 @@
 
 import math
 import re
-import subprocess
-import sys
 from dataclasses import replace
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import keras
 import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit import VisionTransformer, checkpoints, cli
-from keras_vit.checkpoints.dialects import DIALECTS
+from keras_vit import VisionTransformer, checkpoints
+from keras_vit.checkpoints.dialects import dialects_named
+from keras_vit.checkpoints.dialects.base import find_met
+from keras_vit.checkpoints.translate import plan
 from keras_vit.errors import ConfigError, PresetError
 from keras_vit.images.protocols import complete
 from keras_vit.models.builders import variant
+from keras_vit.models.config import Numerics
 from keras_vit.models.weights import lexicon
 from keras_vit.presets import bucket, catalog
 from keras_vit.presets.augreg import read_file_name
 from keras_vit.presets.catalog import CATALOG, Preset, list_presets, preset_named
+from tests import family_goldens
 from tests.golden import CASES, FOLDER, expected, outputs, relative_error
-from tests.helpers import random_tiny
+from tests.helpers import random_tiny, to_numpy
 from tests.models.test_variants import COUNTS
 from tests.words import raises
 
-FETCHED = {n: row for n, row in CATALOG.items() if row.folder is None and row.family == "vit"}
-every_row = pytest.mark.parametrize("name", FETCHED)
+FETCHED = {name: row for name, row in CATALOG.items() if row.folder is None}
+VIT = {name: row for name, row in FETCHED.items() if row.family == "vit"}
 
-NAME = re.compile(
+VIT_NAME = re.compile(
     r"(?P<variant>\w+)\.(orig|augreg2?|g?sam|big_vision)_(?P<data>i21k|i1k|(i21k|i1k)_ft_i1k)"
     r"(_\d+ep)?_(?P<size>\d+)"
 )
-CLASSES = {"i21k": 21843, "i1k": 1000}
+NAME = re.compile(r"vit_(ti|s|m|b|l|h|g|bigg|so400m_)\d+(plus|_reg4)?\.[a-z0-9_]+")
+HUB = re.compile(r"hf://[\w-]+/[\w.-]+")
+BUCKET = re.compile(r"https://storage\.googleapis\.com/(vit_models|big_vision)/([\w./-]|%2B)+\.npz")
+CLASS_NAMES = {"i21k": (21843, "imagenet21k"), "i1k": (1000, "imagenet1k")}
+MILLIONS = {
+    "vit_g14.dinov2": 1136.5,
+    "vit_l14.clip_openai_336": 304.3,
+    "vit_so400m_14.siglip_webli_384": 428.2,
+    "vit_ti16.deit_distilled_i1k_224": 5.9,
+    "vit_m16.deit3_i1k_224": 38.8,
+    "vit_b16.deit3_i21k_ft_i1k_384": 86.9,
+    "vit_h14.deit3_i1k_224": 632.1,
+    "vit_l16.mae_i1k_224": 303.3,
+    "vit_h14.ijepa_i1k_224": 630.8,
+}
+"""Millions of parameters that the papers, timm and the model cards report."""
 GAP_COUNTS = {
     "vit_s16": 22_049_896,
     "vit_b16": 86_566_120,
@@ -43,19 +60,69 @@ GAP_COUNTS = {
 """Parameters with 1000 classes of models that average their patches."""
 
 
-@every_row
-def test_the_name_of_a_row_agrees_with_its_facts(name):
-    """Variant, data, classes and resolution."""
-    row, parts = CATALOG[name], NAME.fullmatch(name)
-    assert parts, f"{name}: a recipe or data that NAME, above, does not list yet"
-    assert (row.variant, row.data, row.image_size) == (
-        parts["variant"], parts["data"], int(parts["size"]),
-    )  # fmt: skip
-    assert row.num_classes == CLASSES[row.data.split("_ft_")[-1]]
-    assert row.class_names == {21843: "imagenet21k", 1000: "imagenet1k"}[row.num_classes]
+@pytest.mark.parametrize("name", FETCHED)
+def test_a_row_keeps_the_schema(name):
+    """Its name, sources and facts are well formed and agree; no two rows share a source."""
+    row, is_vit = CATALOG[name], name in VIT
+    sources = (row.source, *row.alternatives)
+    for source in sources:
+        if not HUB.fullmatch(source):
+            assert is_vit and BUCKET.fullmatch(source)
+            assert bucket.place(source).name == unquote(source).rpartition("/")[2]
+    others = [s for r in FETCHED.values() if r is not row for s in (r.source, *r.alternatives)]
+    assert not set(sources) & set(others)
+    complete(row.protocol)
+    assert (row.top1 is None) == (not row.reported)
+    assert row.top1 is None or 70 < row.top1 < 90
+    # DINOv3's license has to be accepted before a download.
+    assert row.note.startswith("gated: accept the license") == (row.family == "dinov3")
+    assert row.zero_head == (".orig_i21k_224" in name)
+    if not is_vit:
+        assert NAME.fullmatch(name) and row.unverified and row.license
+        return
+    parts = VIT_NAME.fullmatch(name)
+    assert parts, f"{name}: a recipe or data that VIT_NAME, above, does not list yet"
+    stated = (row.variant, row.data, row.image_size, row.license)
+    assert stated == (parts["variant"], parts["data"], int(parts["size"]), "Apache-2.0")
+    assert (row.num_classes, row.class_names) == CLASS_NAMES[row.data.split("_ft_")[-1]]
+    assert bool(row.unverified) >= bool(row.alternatives)
+    if ".augreg_" in name:
+        facts = read_file_name(row.source.rpartition("/")[2])
+        same = ("variant", "image_size", "num_classes", "protocol", "class_names")
+        assert {key: getattr(row, key) for key in same} == {key: facts[key] for key in same}
+        assert row.data.startswith(facts["data"].partition("_ft_")[0])
 
 
-@every_row
+@pytest.mark.parametrize("name", FETCHED)
+def test_the_dialect_of_a_row_holds_its_model(name):
+    """A name for every weight, its arithmetic, and no refusal.
+
+    Two families have a GELU or an epsilon of their own, which their files state.
+    """
+    row = CATALOG[name]
+    dialect, config = dialects_named(row.dialect)[0], row.config()
+    moves = plan(config, dialect, dialect.prefix_for(config))
+    assert sum(len(move.paths) for move in moves) == len(list(lexicon.weights(config)))
+    numerics = (dialect.numerics or Numerics()).to_dict()
+    differ = {key for key, value in numerics.items() if getattr(config.numerics, key) != value}
+    own = {"layer_norm_epsilon"} if row.family == "ijepa" else set()
+    assert differ <= ({"gelu"} if ".clip_laion" in name else own)
+    if row.family != "vit":
+        refusals = find_met(dialect.refusals, config)
+        assert refusals == ([dialect.only_read] if dialect.only_read else [])
+        stated = {key: value for key, value in dialect.conventions.items() if key not in row.fields}
+        assert stated.pop("num_classes", row.num_classes) == row.num_classes
+        assert {key: config.to_dict()[key] for key in stated} == stated
+
+
+@pytest.mark.parametrize("name", MILLIONS)
+def test_parameters_equal_the_reported_numbers(name):
+    """To the digits of the reports."""
+    count = lexicon.num_parameters(CATALOG[name].config())
+    assert abs(count / 1e6 - MILLIONS[name]) <= max(0.06, MILLIONS[name] * 0.002)
+
+
+@pytest.mark.parametrize("name", VIT)
 def test_parameters_equal_the_counts_of_the_reference(name):
     """The count of the variant, plus positions of other sizes and pre_logits."""
     row = CATALOG[name]
@@ -71,44 +138,9 @@ def test_parameters_equal_the_counts_of_the_reference(name):
     expected += more * config.hidden_size
     if width := config.representation_size:
         expected += config.hidden_size * width + width
-    count = sum(math.prod(weight.shape) for weight in lexicon.weights(config))
-    assert count == expected, f"{name}: wrong fields, or fields that the sum above leaves out"
-
-
-@every_row
-def test_the_facts_of_a_row_are_consistent(name):
-    """Dialect, protocol, score with its origin, license, and the facts of the file name."""
-    row = CATALOG[name]
-    assert row.dialect in DIALECTS
-    complete(row.protocol)
-    assert (row.top1 is None) == (not row.reported)
-    assert row.top1 is None or 70 < row.top1 < 90
-    assert row.license == "Apache-2.0"
-    assert bool(row.unverified) >= bool(row.alternatives)
-    assert row.zero_head == (".orig_i21k_224" in name)
-    if ".augreg_" in name:
-        facts = read_file_name(row.source.rpartition("/")[2])
-        same = ("variant", "image_size", "num_classes", "protocol", "class_names")
-        assert {key: getattr(row, key) for key in same} == {key: facts[key] for key in same}
-        assert row.data.startswith(facts["data"].partition("_ft_")[0])
-
-
-@every_row
-def test_urls_are_well_formed(name):
-    """Percent-encoded, in a public bucket, with a place in the cache; no two rows share a URL."""
-    row = CATALOG[name]
-    sources = (row.source, *row.alternatives)
-    for source in sources:
-        if source.startswith("hf://"):
-            assert re.fullmatch(r"hf://[\w-]+/[\w.-]+", source)
-            continue
-        parts = urlsplit(source)
-        assert parts.netloc == "storage.googleapis.com"
-        assert re.fullmatch(r"/(vit_models|big_vision)/[\w./%-]+\.npz", parts.path)
-        assert unquote(parts.path) == parts.path.replace("%2B", "+")
-        assert bucket.place(source).name == unquote(parts.path).rpartition("/")[2]
-    others = [s for r in FETCHED.values() if r is not row for s in (r.source, *r.alternatives)]
-    assert not set(sources) & set(others)
+    assert lexicon.num_parameters(config) == expected, (
+        f"{name}: wrong fields, or fields that the sum above leaves out"
+    )
 
 
 def test_list_presets_filters_by_variant_data_resolution_and_hybrid():
@@ -225,6 +257,21 @@ def test_a_row_may_have_its_file_on_the_hub(hub, monkeypatch):
     assert relative_error(got["logits"], expected("timm_token")["logits"]) < 1e-5
 
 
+def test_a_row_of_a_family_loads_from_its_repository(hub, monkeypatch):
+    """Weights and protocol come from the repository; the model has a head only on request."""
+    source, folder = "hf://facebook/dinov2.again", family_goldens.FOLDER / "hf_dinov2_model"
+    facts = {"family": "dinov2", "dialect": "transformers/dinov2"}
+    facts["fields"] = CATALOG["vit_b14.dinov2"].fields
+    row = Preset("again", None, "x", source, 16, 0, {"name": "timm"}, **facts)
+    monkeypatch.setattr(catalog, "CATALOG", {"again": row})
+    hub.add("facebook/dinov2.again", folder)
+    model = VisionTransformer.from_preset("again")
+    want = family_goldens.expected("hf_dinov2_model")
+    assert relative_error(to_numpy(model(want["image"])), want["pre_logits"]) <= 1e-5
+    assert VisionTransformer.from_preset("again", num_classes=3).output_shape == (None, 3)
+    assert model.preprocessor.protocol == keras_vit.info(folder).protocol
+
+
 def test_fresh_weights_need_no_download(monkeypatch):
     """`load_weights=False` builds the architecture of the row."""
     monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
@@ -232,21 +279,3 @@ def test_fresh_weights_need_no_download(monkeypatch):
     assert model.config.image_size == (384, 384)
     assert model.name == "vit_ti16"
     assert not keras.ops.convert_to_numpy(model.get_layer("head").kernel).any()
-
-
-@pytest.mark.on_one_backend("torch")
-def test_keras_vit_list_prints_a_line_per_row(capsys):
-    """Filtered as by `list_presets`; no backend is imported."""
-    assert cli.main(["list", "--variant", "vit_b16", "--resolution", "384"]) == 0
-    printed = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in printed[1:]] == list_presets("vit_b16", resolution=384)
-    assert "vit_b16.augreg_i21k_ft_i1k_384 i21k_ft_i1k 86859496 384 1000 85.49 Apache-2.0 0" in [
-        " ".join(line.split()) for line in printed
-    ]
-    assert cli.main(["list", "--no-hybrid"]) == 0
-    assert "r50" not in capsys.readouterr().out
-    code = (
-        "import sys; from keras_vit.cli import main; main(['list'])\n"
-        "sys.exit(bool({'keras', 'jax', 'torch', 'tensorflow'} & set(sys.modules)))"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

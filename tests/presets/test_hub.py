@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import keras_vit
-from keras_vit import VisionTransformer, cli
+from keras_vit import VisionTransformer
 from keras_vit.checkpoints import Source, load
 from keras_vit.errors import CheckpointError, KerasViTError, PresetError
 from keras_vit.presets import connection
@@ -243,16 +243,6 @@ def test_the_cache_is_read_if_the_list_of_files_drips(digits, monkeypatch, caplo
     assert "is too slow" in caplog.text
 
 
-def test_keras_vit_info_describes_a_repository(digits, capsys):
-    """Of transformers and of keras_vit; an unknown repository gives status 2."""
-    digits.add("them/vit", golden("hf_classifier"))
-    assert cli.main(["info", "--json", "hf://them/vit"]) == 0
-    assert json.loads(capsys.readouterr().out)["family"] == "transformers"
-    assert cli.main(["info", "hf://us/digits"]) == 0
-    assert "keras_vit preset" in capsys.readouterr().out
-    assert cli.main(["info", "hf://them/none"]) == 2
-
-
 # Refusals
 
 
@@ -377,6 +367,35 @@ LASTS = {
     "a pointer": (GET, {"change": lambda body: POINTER}, "model.safetensors: the download failed."),
     "other JSON": (GET_JSON, {"change": inverted}, "config.json: damaged on its way: its hash"),
     "no ETag": (JSON_HEAD, {"headers": {"ETag": ""}}, "config.json: http://127.0.0.1"),
+    **{
+        f"a wait of a day at {where}": (
+            where,
+            {"status": 429, "headers": {"Retry-After": "86400"}},
+            "Try again in 86,400 s, as it asks",
+        )
+        for where in (HEAD, GET)
+    },
+    **{
+        f"headers without end at {where}": (where, {"drip": True}, "is too slow")
+        for where in (INFO, HEAD, JSON_HEAD, GET, GET_JSON)
+    },
+    **{
+        f"a body without end at {where}, {status}": (
+            where,
+            {"endless": True, "status": status},
+            "is no Hub's: it has more than the expected",
+        )
+        for where in (INFO, GET, GET_JSON)
+        for status in (None, 503)
+    },
+    **{  # a small answer could grow to any size; the client asks for bytes as they are
+        f"a packed body at {where}": (
+            where,
+            {"change": gzip.compress, "headers": {"Content-Encoding": "gzip"}},
+            "UnicodeDecodeError" if where == INFO else "Consistency check failed",
+        )
+        for where in (INFO, GET, GET_JSON)
+    },
 }
 
 
@@ -511,15 +530,6 @@ def test_weights_are_compared_once_for_each_time_stamp(digits, monkeypatch):
     assert len(digested) == 1
 
 
-@pytest.mark.parametrize("where", [HEAD, GET])
-def test_a_wait_of_a_day_is_refused_for_a_file_too(where, digits, monkeypatch):
-    """The message says for how long the Hub asks; nothing sleeps."""
-    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", pytest.fail)
-    digits.fail(where, status=429, headers={"Retry-After": "86400"})
-    with raises(PresetError, "busy or down (429: ", "Try again in 86,400 s, as it asks"):
-        fetched("hf://us/digits")
-
-
 def test_weights_that_drip_are_refused(digits, monkeypatch):
     keras_vit.info("hf://us/digits")
     source = Source.parse("hf://us/digits")
@@ -527,35 +537,6 @@ def test_weights_that_drip_are_refused(digits, monkeypatch):
     digits.bytes_per_second = 200
     with raises(PresetError, "model.safetensors: http://127.0.0.1", "is too slow"):
         source.open().__enter__()
-
-
-@pytest.mark.parametrize("where", [INFO, HEAD, JSON_HEAD, GET, GET_JSON])
-def test_headers_that_drip_end_the_call(where, digits, monkeypatch):
-    """No pause reaches the limit, and the header has no end."""
-    monkeypatch.setattr(connection, "PERIOD", 0.2)
-    digits.fail(where, drip=True)
-    assert "is too slow" in refusal("hf://us/digits")
-
-
-@pytest.mark.parametrize("status", [None, 503])
-@pytest.mark.parametrize("where", [INFO, GET, GET_JSON])
-def test_a_body_without_end_ends_the_call(where, status, digits, monkeypatch, tmp_path):
-    """Nothing of it is kept, be it a file, the list of files or a page about an error."""
-    monkeypatch.setenv("KERAS_VIT_MAX_JSON_BYTES", "10000")
-    digits.fail(where, endless=True, status=status)
-    said = refusal("hf://us/digits")
-    assert "is no Hub's: it has more than the expected" in said and "Nothing was kept" in said
-    assert not list(tmp_path.rglob("*.incomplete"))
-    digits.faults.clear()
-    assert fetched("hf://us/digits").is_dir()
-
-
-@pytest.mark.parametrize("where", [INFO, GET, GET_JSON])
-def test_an_answer_is_never_expanded(where, digits):
-    """A small one could grow to any size. The client asks for bytes as they are."""
-    digits.fail(where, change=gzip.compress, headers={"Content-Encoding": "gzip"})
-    said = refusal("hf://us/digits")
-    assert "Consistency check failed" in said or "UnicodeDecodeError" in said
 
 
 def test_a_body_without_end_in_place_of_a_header_of_weights_ends_the_call(hub):
@@ -622,11 +603,21 @@ def test_a_small_file_is_compared_once_the_hub_states_its_hash(digits):
 
 
 @pytest.mark.parametrize(("where", "fault", "message"), LASTS.values(), ids=LASTS)
-def test_a_lasting_failure_is_refused_by_one_message(where, fault, message, digits):
+def test_a_lasting_failure_is_refused_by_one_message(
+    where, fault, message, digits, monkeypatch, tmp_path
+):
     """The message names the file or repository, the failure and the fix; a later call succeeds."""
+    slept = []
     digits.fail(where, **fault)
-    said = refusal("hf://us/digits")
+    with monkeypatch.context() as patch:
+        patch.setattr("huggingface_hub.utils._http.time.sleep", slept.append)
+        patch.setenv("KERAS_VIT_MAX_JSON_BYTES", "10000")
+        if "drip" in fault:
+            patch.setattr(connection, "PERIOD", 0.2)
+        said = refusal("hf://us/digits")
     assert said.startswith("hf://us/digits") and message in said
+    assert max(slept, default=0) < 60
+    assert "Nothing was kept" not in said or not list(tmp_path.rglob("*.incomplete"))
     digits.faults.clear()
     folder = fetched("hf://us/digits")
     wanted = (DIGITS / "model.safetensors").read_bytes()

@@ -53,7 +53,7 @@ FILE = b'--x\r\nContent-Disposition: form-data; name="a"; filename="a"\r\n\r\nab
         (b"", {}, 400, "no image, or an empty one"),
         (b"\x00" * 50_001, {}, 413, "more than 50,000 bytes"),
         (b"no image", {}, 415, "no known format"),
-        (bomb(60_000), {}, 413, "more pixels than the limit, 10,000"),
+        (bomb(60_000, 60_000), {}, 413, "more pixels than the limit, 10,000"),
         (b"a=b", {"Content-Type": "application/x-www-form-urlencoded"}, 415, "is not accepted"),
         (b"<p>", {"Content-Type": "text/html"}, 415, "is not accepted"),
         (b"{", JSON, 400, "Invalid JSON"),

@@ -90,22 +90,17 @@ def _short(answer: str) -> str:
     return re.sub(named, r"\1", reason.rstrip("."))
 
 
-def _marks(library: str) -> tuple[str, str]:
-    return f"<!-- python -m tests.sweeps {library} -->", f"<!-- end of {library} -->"
-
-
-def documented(library: str) -> str:
-    """Returns the table of a library in tests/sweeps/RECORD.md."""
-    first, last = _marks(library)
-    return DOCUMENT.read_text().partition(first)[2].partition(last)[0].strip()
-
-
 def document(library: str) -> None:
-    """Puts the table of a library into tests/sweeps/RECORD.md, between its marks."""
-    first, last = _marks(library)
+    """Puts the table of a library into tests/sweeps/RECORD.md."""
+    _put(library, markdown(library))
+
+
+def _put(name: str, table: str) -> None:
+    """Puts a table between its marks."""
+    first, last = f"<!-- python -m tests.sweeps {name} -->", f"<!-- end of {name} -->"
     before, _, rest = DOCUMENT.read_text().partition(first)
     _, _, after = rest.partition(last)
-    DOCUMENT.write_text(f"{before}{first}\n\n{markdown(library)}\n\n{last}{after}")
+    DOCUMENT.write_text(f"{before}{first}\n\n{table}\n\n{last}{after}")
 
 
 RELEASES = FOLDER / "releases.json"
@@ -118,10 +113,7 @@ def write_release(library: str, outcomes: list[Outcome]) -> None:
     release = f"{PACKAGES[library]} {metadata.version(PACKAGES[library])}"
     releases.setdefault(release, {}).update({verdict: verdicts[verdict] for verdict in _VERDICTS})
     RELEASES.write_text(json.dumps(releases, indent=1) + "\n")
-    first, last = _marks("releases")
-    before, _, rest = DOCUMENT.read_text().partition(first)
-    _, _, after = rest.partition(last)
-    DOCUMENT.write_text(f"{before}{first}\n\n{releases_markdown()}\n\n{last}{after}")
+    _put("releases", releases_markdown())
 
 
 def releases_markdown() -> str:

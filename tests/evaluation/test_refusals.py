@@ -1,0 +1,186 @@
+"""Models, data, labels and options that the functions of evaluation refuse, each in its words."""
+
+import functools
+
+import numpy as np
+import pytest
+
+from keras_vit import evaluate, probe
+from keras_vit.data import from_arrays
+from keras_vit.errors import ConfigError
+from keras_vit.evaluation import dense_probe, features, few_shot, linear_probe
+from tests.evaluation.test_dense import make_model as dense_model
+from tests.evaluation.test_dense import shapes
+from tests.evaluation.test_probes import clusters
+from tests.helpers import random_tiny
+
+IMAGES = np.random.default_rng(0).uniform(-1, 1, (23, 16, 16, 3)).astype("float32")
+PIXELS = np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), "uint8")
+CLASSES = np.arange(23) % 6
+
+
+@functools.cache
+def classifier():
+    return random_tiny(num_classes=6, class_names=list("abcdef"))
+
+
+def scored(labels=CLASSES, model=None, **options):
+    return evaluate(model or classifier(), (IMAGES, labels), prepared=True, **options)
+
+
+def computed(data, *arguments):
+    return features(classifier(), data, *arguments, prepared=True)
+
+
+def numbers(model, **options):
+    """Images of which each has a number."""
+    labels = options.pop("labels", np.array([0.5, 1.5, 2.5, 3.5]))
+    return from_arrays(PIXELS, labels, model.preprocessor, regression=True, **options)
+
+
+def of_numbers():
+    return random_tiny(num_classes=1, regression=True)
+
+
+X, Y = clusters(30)
+BROKEN = np.where(np.arange(X.size).reshape(X.shape) == 51, np.nan, X)
+LEAST = np.bincount(Y).min()
+NARROW = linear_probe(*clusters(30, width=8), l2=1.0)
+PHOTOS, MAPS = shapes()
+PATCH = np.where(np.indices(MAPS.shape)[1:].max(axis=0) < 6, MAPS, 255)
+
+
+@functools.cache
+def encoder():
+    return dense_model()
+
+
+@functools.cache
+def fitted():
+    return dense()
+
+
+def dense(maps=MAPS, images=PHOTOS, model=None, **options):
+    return dense_probe(model or encoder(), images, maps, **options)
+
+
+def without_finite_weights():
+    model = dense_model()
+    model.set_weights([weight * np.nan for weight in model.get_weights()])
+    return model
+
+
+OF_EVALUATE = [
+    (lambda: scored(model=random_tiny(num_classes=0)), "one prediction per image"),
+    (lambda: scored(model=random_tiny(pooling="unpooled")), "one prediction per image"),
+    (lambda: scored(real_labels=[[0]] * 22), "22 lists; more images"),
+    (lambda: scored(real_labels=[[0]] * 24), "24 lists for 23 images"),
+    (lambda: scored(calibration_bins=0), "calibration_bins must be a positive int, found 0"),
+    (lambda: scored(classes=[1, 1]), "expected different classes"),
+    (lambda: scored(classes=[7]), "classes=7 is no class: the model has 6, from 0 to 5"),
+    (lambda: scored(classes=[]), "expected different classes, found 0"),
+    (lambda: scored(classes=["x"]), "classes='x' is no label of the model"),
+    (lambda: evaluate(classifier(), (PIXELS, 3)), "Labels are int, expected one for each image"),
+    (lambda: evaluate(classifier(), (IMAGES, CLASSES)), "prepared=True"),
+    (
+        lambda: evaluate(classifier(), numbers(classifier())),
+        "predicts classes, the data have numbers",
+    ),
+    (
+        lambda: evaluate(of_numbers(), from_arrays(PIXELS, [0, 1] * 2, classifier().preprocessor)),
+        "data have classes.*regression=True",
+    ),
+]
+OF_FEATURES = [
+    (lambda: features(classifier(), IMAGES), "prepared=True"),
+    (lambda: computed(IMAGES, "prelogits"), "Did you mean 'pre_logits'"),
+    (lambda: computed((IMAGES, [[1, 2]] * 23)), "expected one class per image"),
+    (lambda: features(classifier(), iter(())), "empty"),
+    (
+        lambda: computed(np.where(IMAGES > 0.99, np.nan, IMAGES)),
+        "The features of an image are not finite",
+    ),
+    (
+        lambda: features(random_tiny(image_size=None), [IMAGES, IMAGES[:, :8]], "encoder_norm"),
+        "The outputs have different shapes",
+    ),
+]
+OF_PROBES = [
+    (
+        lambda: probe(
+            classifier(), numbers(classifier(), labels=np.full(4, 3.5), class_names=["age"])
+        ),
+        "All images have the same number 'age'",
+    ),
+    (lambda: linear_probe(X[:, None], Y), "average or choose tokens"),
+    (lambda: linear_probe(X, None), "no labels"),
+    (lambda: linear_probe(X, Y[1:]), "30 features and 29 labels"),
+    (lambda: linear_probe(BROKEN, Y), "finite"),
+    (lambda: linear_probe(np.ones_like(X), Y, l2=1), "the same for all images"),
+    (lambda: linear_probe(X.astype(str), Y), "must be numbers"),
+    (lambda: linear_probe([[1.0, 2.0], [1.0]], [0, 1]), "lists of one length"),
+    (lambda: linear_probe(X, Y, l2=0), "positive"),
+    (lambda: linear_probe(X, Y, l2=np.nan), "positive"),
+    (lambda: linear_probe(X, Y, l2=[1, np.inf]), "positive"),
+    (lambda: linear_probe(X, np.ones((30, 3)), num_classes=4), "labels have 3 columns"),
+    (lambda: linear_probe(X, Y, validation_split=1.0), "validation_split=1.0"),
+    (lambda: linear_probe(X, Y, num_classes=2), "there is label 2"),
+    (lambda: linear_probe(X[:3], [0, 1, 2]), "too few to hold out"),
+    (lambda: few_shot((X, Y), (X, Y), (LEAST + 1,)), f"from 1 to {LEAST}, the images of class"),
+    (lambda: few_shot((X, Y), (X, Y), (1,), num_seeds=0), "num_seeds=0"),
+    (lambda: few_shot((X, Y), (X, Y + 1), shots=(1,)), "test has label 3"),
+    (lambda: few_shot(random_tiny(), (X, Y)), "train: expected the pair .* found <Vis"),
+    (lambda: few_shot((X, Y), X), "test: expected"),
+    (lambda: NARROW.build_classifier(classifier()), "pre_logits of this model have 16"),
+    (lambda: NARROW.accuracy(X[:, :8], Y + 1), "There is label 3; the probe has classes 0 to 2"),
+    (lambda: NARROW.predict(X[:, :3]), "width 8, found 3"),
+]
+OF_DENSE_PROBES = [
+    (lambda: dense(MAPS[:5]), "6 images and 5 label maps: expected as many"),
+    (
+        lambda: dense(MAPS[:, ::2]),
+        "label map 0: 12x24 pixels, expected 24x24, the size of its image",
+    ),
+    (
+        lambda: fitted().evaluate(encoder(), PHOTOS[:1], MAPS[:1] + 7),
+        "label map 0: value 6, expected classes from 0 to 2, or 255 for pixels to ignore",
+    ),
+    (lambda: dense(MAPS.astype("int8")), "label map 0: value -1, expected classes from 0, or 255"),
+    (lambda: dense(MAPS / 2), r"label map 0: expected whole numbers .*found float64 \(24, 24\)"),
+    (lambda: dense(np.full_like(MAPS, 255)), "No pixel of 6 label maps has a class"),
+    (lambda: dense(l2=0), r"l2=0: expected one block or more, and a positive l2"),
+    (lambda: dense(l2=np.inf), "l2=inf: expected"),
+    (
+        lambda: dense(num_classes=4, class_weights=[0, 0, 0, 1]),
+        "class_weights are 0 for all classes that the label maps have",
+    ),
+    *(
+        (lambda weights=weights: dense(class_weights=weights), "class_weights: expected 3 numbers")
+        for weights in ([1, 2], {0: 1, 1: 2, 2: 3}, ["a", "b", "c"])
+    ),
+    (lambda: dense("a.png"), "label_maps: expected an array or a list, found str"),
+    (lambda: fitted().predict(encoder(), PHOTOS, size=(0, 4)), r"size=\(0, 4\): expected"),
+    (
+        lambda: fitted().predict(encoder(), PHOTOS, batch_size=0),
+        "batch_size must be a positive int",
+    ),
+    (
+        lambda: dense(PATCH[:1], np.zeros_like(PHOTOS[:1])),
+        "The features are the same in all labelled patches",
+    ),
+    (lambda: dense(model=dense_model(image_size=None)), "expected a fixed size"),
+    (lambda: dense(blocks=(2,)), "there is no block 2; the model has 2"),
+    (lambda: dense(model=dense_model(pooling="gap"), class_token=True), "no class token"),
+    (
+        lambda: fitted().predict(dense_model(hidden_size=32), PHOTOS),
+        "The probe reads 16 features .* and 32 features in as many",
+    ),
+    (lambda: fitted().predict(without_finite_weights(), PHOTOS[:1]), "The logits are not finite"),
+]
+REFUSED = OF_EVALUATE + OF_FEATURES + OF_PROBES + OF_DENSE_PROBES
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED, ids=range(len(REFUSED)))
+def test_what_does_not_fit_is_refused(call, message):
+    with pytest.raises(ConfigError, match=message):
+        call()
