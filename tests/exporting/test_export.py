@@ -384,32 +384,33 @@ def doubled():
     return Doubled(tiny(num_layers=1).config)
 
 
-def one(**fields):
+def plain(**fields):
     """A function that makes a model of one block."""
     return lambda: tiny(num_layers=1, **fields)
 
 
 INT8, FEATURES = {"precision": "int8"}, {"outputs": "features"}
-REFUSED = [
-    (one(), {"format": "onxx"}, ConfigError, "Did you mean 'onnx'"),
-    (one(), {"outputs": "labels"}, ConfigError, "outputs='labels'"),
-    (one(), {"batch": 0}, ConfigError, "batch=0"),
-    (one(), {"batch": True}, ConfigError, "batch=True"),
-    (one(), {"preprocessing": "no"}, ConfigError, "preprocessing must be a bool, found 'no'"),
-    (one(), {"verify": 0}, ConfigError, "verify must be a bool, found 0"),
-    (one(), {"calibration": [], **INT8}, ConfigError, "at least one image"),
-    (one(), {"calibration": []}, ConfigError, "precision='int8' of"),
+BY_LITERT = "quantised to int8 .*LiteRT.* precision='int8'"
+REFUSED_ON_TORCH = [
+    (plain(), {"format": "onxx"}, ConfigError, "Did you mean 'onnx'"),
+    (plain(), {"outputs": "labels"}, ConfigError, "outputs='labels'"),
+    (plain(), {"batch": 0}, ConfigError, "batch=0"),
+    (plain(), {"batch": True}, ConfigError, "batch=True"),
+    (plain(), {"preprocessing": "no"}, ConfigError, "preprocessing must be a bool, found 'no'"),
+    (plain(), {"verify": 0}, ConfigError, "verify must be a bool, found 0"),
+    (plain(), {"calibration": [], **INT8}, ConfigError, "at least one image"),
+    (plain(), {"calibration": []}, ConfigError, "precision='int8' of"),
     (
-        one(),
+        plain(),
         {"format": "litert", "calibration": [], **INT8},
         ConfigError,
         "'openvino' takes images",
     ),
-    (one(), {"format": "torch", "precision": "float16"}, ExportError, "not written in float16"),
-    (one(), {"precision": "float16"}, ExportError, "choose preprocessing=False"),
-    (one(), {"format": "transformers_js", **FEATURES}, ExportError, "load it with num_classes=0"),
-    (one(num_classes=0, class_names=None), {}, ConfigError, "outputs='features'"),
-    (one(**ANY_SIZE), {"format": "litert"}, ExportError, "Choose a size"),
+    (plain(), {"format": "torch", "precision": "float16"}, ExportError, "not written in float16"),
+    (plain(), {"precision": "float16"}, ExportError, "choose preprocessing=False"),
+    (plain(), {"format": "transformers_js", **FEATURES}, ExportError, "load it with num_classes=0"),
+    (plain(num_classes=0, class_names=None), {}, ConfigError, "outputs='features'"),
+    (plain(**ANY_SIZE), {"format": "litert"}, ExportError, "Choose a size"),
     # Without a comparison too: the file would be broken.
     *(
         (
@@ -424,22 +425,22 @@ REFUSED = [
     (doubled, {"format": "stablehlo", "verify": False}, ExportError, "A Doubled cannot be built"),
     (doubled, FEATURES, ConfigError, "Doubled.call takes no `stages`"),
 ]
-REFUSED_BY_ITS_BACKEND = [
+REFUSED = [
     (of_nan, {"format": OWN}, ExportError, "model: its outputs .* are NaN or infinite"),
     *(
-        (one(), {"path": path, "format": OWN}, ConfigError, "path: expected the path of a folder")
+        (plain(), {"path": path, "format": OWN}, ConfigError, "path: expected the path of a folder")
         for path in (None, 3, b"model", "a\0b")
     ),
+    *{
+        "torch": REFUSED_ON_TORCH,
+        "tensorflow": [
+            (lambda: quantised("int8"), {"format": "litert"}, ExportError, BY_LITERT),
+        ],
+    }.get(BACKEND, []),
 ]
-if BACKEND == "torch":
-    REFUSED_BY_ITS_BACKEND += REFUSED
-elif BACKEND == "tensorflow":
-    by_litert = "quantised to int8 .*LiteRT.* precision='int8'"
-    row = (lambda: quantised("int8"), {"format": "litert"}, ExportError, by_litert)
-    REFUSED_BY_ITS_BACKEND.append(row)
 
 
-@pytest.mark.parametrize(("make", "arguments", "error", "message"), REFUSED_BY_ITS_BACKEND)
+@pytest.mark.parametrize(("make", "arguments", "error", "message"), REFUSED)
 def test_what_cannot_be_exported_is_refused(tmp_path, make, arguments, error, message):
     """One sentence, and no folder."""
     with pytest.raises(error, match=message):

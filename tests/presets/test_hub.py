@@ -367,36 +367,21 @@ LASTS = {
     "a pointer": (GET, {"change": lambda body: POINTER}, "model.safetensors: the download failed."),
     "other JSON": (GET_JSON, {"change": inverted}, "config.json: damaged on its way: its hash"),
     "no ETag": (JSON_HEAD, {"headers": {"ETag": ""}}, "config.json: http://127.0.0.1"),
-    **{
-        f"a wait of a day at {where}": (
-            where,
-            {"status": 429, "headers": {"Retry-After": "86400"}},
-            "Try again in 86,400 s, as it asks",
-        )
-        for where in (HEAD, GET)
-    },
-    **{
-        f"headers without end at {where}": (where, {"drip": True}, "is too slow")
-        for where in (INFO, HEAD, JSON_HEAD, GET, GET_JSON)
-    },
-    **{
-        f"a body without end at {where}, {status}": (
-            where,
-            {"endless": True, "status": status},
-            "is no Hub's: it has more than the expected",
-        )
-        for where in (INFO, GET, GET_JSON)
-        for status in (None, 503)
-    },
-    **{  # a small answer could grow to any size; the client asks for bytes as they are
-        f"a packed body at {where}": (
-            where,
-            {"change": gzip.compress, "headers": {"Content-Encoding": "gzip"}},
-            "UnicodeDecodeError" if where == INFO else "Consistency check failed",
-        )
-        for where in (INFO, GET, GET_JSON)
-    },
 }
+A_DAY = {"status": 429, "headers": {"Retry-After": "86400"}}
+PACKED = {"change": gzip.compress, "headers": {"Content-Encoding": "gzip"}}
+"""A small answer could grow to any size; the client asks for bytes as they are."""
+MORE = "is no Hub's: it has more than the expected"
+AT_SEVERAL_REQUESTS = [
+    *((where, A_DAY, "Try again in 86,400 s, as it asks") for where in (HEAD, GET)),
+    *((where, {"drip": True}, "is too slow") for where in (INFO, HEAD, JSON_HEAD, GET, GET_JSON)),
+    *((where, {"endless": True}, MORE) for where in (INFO, GET, GET_JSON)),
+    *((where, {"endless": True, "status": 503}, MORE) for where in (INFO, GET, GET_JSON)),
+    (INFO, PACKED, "UnicodeDecodeError"),
+    (GET, PACKED, "Consistency check failed"),
+    (GET_JSON, PACKED, "Consistency check failed"),
+]
+LASTS |= {f"{list(row[1])} at {row[0]}": row for row in AT_SEVERAL_REQUESTS}
 
 
 OUTSIDE = [
