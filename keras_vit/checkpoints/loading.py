@@ -69,6 +69,15 @@ def load(
         weights: `"ema"` for the average of the weights over the training, `"raw"` for the weights
             themselves, if a training has both; None takes the average, and says so.
         ignore: names of arrays to leave out, or patterns such as `"decoder.*"`.
+        timm: arguments of `timm.create_model` by name, as the card of a model prints them, in place
+            of the JSON beside a file, or above it: `{"architecture": "vit_giant_patch14_224",
+            "mlp_layer": "SwiGLUPacked", "reg_tokens": 8}`. `architecture`, or `model_name`, may be
+            left out, or name a repository (`"hf-hub:owner/name"`), where a `config.json` beside the
+            weights states it. Classes are given as such (`timm.layers.SwiGLUPacked`,
+            `torch.nn.SiLU`) or by their names; `mean`, `std`, `interpolation`, `crop_pct` and
+            `crop_mode` prepare images; `num_classes=0` leaves the head out. `pretrained`,
+            `dynamic_img_size`, dropout rates and the like have no effect. An argument that timm's
+            class lacks, or that the arrays contradict, is refused by its name.
         base: source of the base model of an adapter of PEFT; None for the folder or the repository
             that the adapter names.
         **arguments: other arguments of `VisionTransformer`; None for `class_names`, `protocol`,

@@ -20,8 +20,9 @@ from keras_vit.checkpoints.translate import EMPTY, Move, Shape
 from keras_vit.errors import CheckpointError, ConfigError, listed, shown
 from keras_vit.support.text import log
 
-CHOICES: tuple[str, ...] = ("prefix", "ignore", "weights")
-"""Arguments of `load` that choose among the arrays of a file."""
+_OF_ARRAYS = ("prefix", "ignore", "weights")
+CHOICES: tuple[str, ...] = (*_OF_ARRAYS, "timm")
+"""Arguments of `load` that describe one file: which of its arrays to read, and timm's words."""
 
 _AVERAGE = re.compile(r"(?:^|[._/])(?:ema|teacher|target_encoder)(?=[._/])")
 """Words for the average of a model's weights over its training, as evaluations read it: timm, DeiT
@@ -284,4 +285,4 @@ def without_head(
 
 def choices(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the caller's arguments of `find_encoder`."""
-    return {name: arguments[name] for name in CHOICES if arguments.get(name) is not None}
+    return {name: arguments[name] for name in _OF_ARRAYS if arguments.get(name) is not None}

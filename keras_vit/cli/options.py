@@ -1,5 +1,7 @@
 """Options that several commands share."""
 
+import ast
+import contextlib
 import dataclasses
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -63,6 +65,14 @@ def shown_default(value: Any) -> Any:
     return " ".join(value) if isinstance(value, tuple) else str(value)
 
 
+def _read_argument(text: str) -> tuple[str, Any]:
+    """Returns name and value of `name=value`; a value that is no literal of Python is a text."""
+    name, _, value = text.partition("=")
+    with contextlib.suppress(ValueError, SyntaxError):
+        return name, ast.literal_eval(value)
+    return name, value
+
+
 @Parameter(name="*")
 @dataclasses.dataclass(frozen=True)
 class Fields:
@@ -77,6 +87,8 @@ class Fields:
         weights: ema for the average of the weights over a training, raw for the weights.
         ignore: name of an array to leave out, or a pattern such as 'decoder.*'.
         base: base model of an adapter of PEFT, if not the one that it names.
+        timm: argument of timm.create_model, as NAME=VALUE, from the card of a model; once for
+            each, such as architecture=vit_large_patch16_224.
         allow_pickle_weights: read a .bin or .pth file, by torch's reader of plain weights; see
             SECURITY.md.
     """
@@ -88,12 +100,14 @@ class Fields:
     weights: Literal["ema", "raw"] | None = None
     ignore: tuple[str, ...] | None = None
     base: str | None = None
+    timm: tuple[str, ...] | None = None
     allow_pickle_weights: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields that the user has stated."""
         stated = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return drop_unset({**stated, "image_size": read_size(self.image_size)})
+        card = None if self.timm is None else dict(map(_read_argument, self.timm))
+        return drop_unset({**stated, "image_size": read_size(self.image_size), "timm": card})
 
 
 @Parameter(name="*")

@@ -94,6 +94,7 @@ class Reading(Arguments, total=False):
     prefix: str
     ignore: str | Sequence[str]
     weights: str
+    timm: Mapping[str, Any]
     base: Any
     checksum: bool
     allow_pickle_weights: bool

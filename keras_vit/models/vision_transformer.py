@@ -570,7 +570,7 @@ class VisionTransformer(keras.Model):
                 then downloaded only if JSON and headers do not suffice.
             **arguments: other arguments of `VisionTransformer`, such as `dtype` and
                 `dropout_rate`, and of `keras_vit.checkpoints.load`, such as
-                `allow_pickle_weights`. The default name is that of the variant; None for
+                `timm` and `allow_pickle_weights`. The default name is that of the variant; None for
                 `class_names`, `protocol`, `provenance` and `thresholds` takes the preset's values.
 
         Raises:

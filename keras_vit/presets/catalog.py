@@ -68,6 +68,9 @@ class Preset:
         counterparts: name of the same weights in timm and in keras-hub, by the library.
         files_elsewhere: AugReg's file to which the library gives that name, if it is another of
             the same model and data than `source`.
+        timm: arguments of timm's model that the card of the repository states, for
+            `checkpoints.load`.
+        feature: the vector of an image that the card of an encoder of a single field takes.
     """
 
     name: str
@@ -94,6 +97,8 @@ class Preset:
     counterparts: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
     files_elsewhere: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
     fed_size: int | None = None
+    timm: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
+    feature: str = ""
 
     def is_called(self, name: str, library: str) -> bool:
         """Whether a library gives these weights that name; timm's may lack the part behind a dot."""
@@ -147,6 +152,8 @@ class Preset:
             defaults["protocol"] = self.protocol  # files of other families state their protocol
         if self.variant and not str(self.source).startswith(SCHEME):
             defaults["variant"] = self.variant
+        if self.timm:
+            defaults["timm"] = self.timm
         if self.fields.get("position") == "sincos2d":
             defaults["image_size"] = self.image_size  # the file has no positions to infer it from
         return defaults

@@ -3,7 +3,8 @@
     python -m tests.data.make_timm_registry
 
 Sizes that arrays tell (`embed_dim`, `depth`) and arguments that play no part in inference are left
-out. `tests/checkpoints/test_live_timm.py` compares the file with the timm that is installed.
+out. `width` is the usual `embed_dim`, to which the number of heads belongs.
+`tests/checkpoints/test_live_timm.py` compares the file with the timm that is installed.
 """
 
 import functools
@@ -58,6 +59,7 @@ def _arguments(module, name: str) -> dict:
     found = {key: _plain(value) for key, value in found.items()}
     if cls.__name__ != "VisionTransformer":
         found["class"] = cls.__name__
+    found["width"] = arguments.get("embed_dim", 768)
     sizes = _image_sizes(name, found.pop("img_size", None))
     patch = found.get("patch_size", 16)
     if any(side % patch for side in sizes if "stem" not in found):

@@ -44,11 +44,11 @@ class _Architecture:
         numerics = {**Numerics(gelu="exact").to_dict(), **own.get("numerics", {})}
         self.facts = {key: numerics[key] for key in _NUMERICS}
         self.facts |= {key: own.get(key) for key in _HIDDEN[len(_NUMERICS) :]}
-        own = {**own, **_last_norm(self.row), "resnet": row.get("stem")}
+        own = {**own, **last_norm(self.row), "resnet": row.get("stem")}
         self.parts = _parts(own, dialect.name)
 
 
-def _last_norm(row: Mapping[str, Any]) -> dict[str, Any]:
+def last_norm(row: Mapping[str, Any]) -> dict[str, Any]:
     """Returns whether there is a last norm, and whether it follows the pooling."""
     if architectures.find_family(row) == "timm/eva":
         after = row.get("use_fc_norm")

@@ -14,7 +14,7 @@ from keras_vit.checkpoints.dialects.torch_conventions import IMAGENET, stored_im
 from keras_vit.images.protocols import FILTERS, ProtocolSpec, complete
 from keras_vit.models.config import ViTConfig
 
-_KEYS = ("crop_pct", "interpolation", "crop_mode", "mean", "std")
+KEYS = ("crop_pct", "interpolation", "crop_mode", "mean", "std")
 """Keys of `pretrained_cfg` that state the preparation; absent ones have `IMAGENET`'s values."""
 
 
@@ -24,7 +24,7 @@ def _read(files: Json) -> ProtocolSpec | None:
     if config is None:
         return None
     pretrained = object_at(config, ("pretrained_cfg",)) or config
-    own = {key: pretrained[key] for key in _KEYS if pretrained.get(key) is not None}
+    own = {key: pretrained[key] for key in KEYS if pretrained.get(key) is not None}
     if not own:
         return None
     if own.get("interpolation", "bicubic") not in FILTERS:

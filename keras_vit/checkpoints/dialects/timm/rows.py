@@ -176,11 +176,11 @@ def shown_by_arrays(registers: str, arrays: Json, content: Json) -> dict[str, An
     words = {key: arrays[field] for key, field in keys.items() if field in arrays}
     scale = content.get("init_values") or ViTConfig.layer_scale_init
     words["init_values"] = scale if arrays.get("layer_scale") else None
-    return words | _read_positions(arrays, content)
+    return words | read_positions(arrays, content)
 
 
-def _refuse_another_width(arrays: Json, content: Json) -> dict[str, Any]:
-    """Returns no argument.
+def _shown_beside_arguments(arrays: Json, content: Json) -> dict[str, Any]:
+    """Returns the number of classes, where JSON states none.
 
     Raises:
         ValueError: the arrays have another width than `num_features`. The number of heads belongs
@@ -192,10 +192,11 @@ def _refuse_another_width(arrays: Json, content: Json) -> dict[str, Any]:
             f"has num_features={shown(stated)}, but the arrays are {width} wide: it describes "
             "another model"
         )
-    return {}
+    is_stated = "num_classes" in object_at(content, ("model_args",)) or not arrays
+    return {} if is_stated else {"num_classes": arrays["num_classes"]}
 
 
-def _read_positions(arrays: Json, content: Json) -> dict[str, Any]:
+def read_positions(arrays: Json, content: Json) -> dict[str, Any]:
     """Returns whether all tokens have positions, or no image size if the assumed one is wrong."""
     count, patch, size = (
         arrays.get("num_positions"),
@@ -243,7 +244,7 @@ def tables(
         JsonNote("classifier", _classifier),
     )
     return (
-        JsonTable("config.json", top, shown=_refuse_another_width),
+        JsonTable("config.json", top, shown=_shown_beside_arguments),
         *(
             JsonTable("config.json", rows, ("model_args",), assumed_arguments, shown, when=when)
             for rows, when in arguments
