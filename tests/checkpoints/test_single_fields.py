@@ -1,13 +1,19 @@
-"""Encoders of single fields, as folders of timm: what `model_args` leaves out the arrays decide."""
+"""Encoders of single fields, as folders of timm and as files with the arguments of their cards.
 
+What `model_args` leaves out the arrays decide. A card is the argument `timm=`, in place of JSON.
+"""
+
+import functools
 import json
 
 import numpy as np
 import pytest
 from safetensors.torch import save_file
 
+import keras_vit
 from keras_vit import checkpoints
 from keras_vit.errors import CheckpointError
+from keras_vit.images.protocols import complete
 from tests.golden import relative_error
 from tests.live import timm, torch
 
@@ -96,3 +102,169 @@ def test_a_name_of_another_width_is_refused(tmp_path):
     path.write_text(json.dumps({**content, "num_features": 1024}))
     with pytest.raises(CheckpointError, match="num_features=1024.* arrays are 32 wide"):
         checkpoints.load(tmp_path / "encoder")
+
+
+_DINOV2 = {"mlp_ratio": 5.375, "init_values": 1e-5}
+CARDS = {
+    "UNI": {"model_name": "vit_large_patch16_224", "init_values": 1e-5, "dynamic_img_size": True},
+    "UNI2-h": {
+        "model_name": "vit_giant_patch14_224",
+        "mlp_ratio": 2.66667 * 2,
+        "init_values": 1e-5,
+        "no_embed_class": True,
+        "reg_tokens": 8,
+        "dynamic_img_size": True,
+        **_GATED,
+    },
+    "Virchow": {"model_name": "vit_huge_patch14_224", **_DINOV2, **_GATED},
+    "Virchow2": {"model_name": "vit_huge_patch14_224", **_DINOV2, "reg_tokens": 4, **_GATED},
+    "H0-mini": {"model_name": "vit_base_patch14_reg4_dinov2", "mlp_ratio": 5.375, **_GATED},
+    "H-optimus": {"model_name": "vit_giant_patch14_reg4_dinov2", "init_values": 1e-5},
+    "prov-gigapath": {"model_name": "vit_giant_patch14_dinov2", "patch_size": 16, **_DINOV2},
+    "kaiko B/8": {"model_name": "vit_base_patch8_224", "dynamic_img_size": True},
+    "kaiko L/14": {"model_name": "vit_large_patch14_reg4_dinov2", "dynamic_img_size": True},
+    "lunit": {"model_name": "vit_small_patch8_224", "dynamic_img_size": True},
+    "GPFM": {"model_name": "vit_large_patch14_dinov2", "init_values": 1e-5},
+    "RETFound": {"model_name": "vit_large_patch16_224", "global_pool": "avg", "num_classes": 5},
+    "Sentinel-2": {"model_name": "vit_small_patch16_224", "in_chans": 13},
+}
+"""The arguments of the cards beside the sizes."""
+
+
+def saved(name, path, **changed):
+    """A random model of a card, of two blocks, and the card; its arrays alone are in the file."""
+    card = {"num_classes": 0, **_SIZES, **CARDS[name], "img_size": 16 if "8" in name else 64}
+    if "patch14" in card["model_name"] and "patch_size" not in card:
+        card["img_size"] = 56
+    card |= changed
+    torch.manual_seed(0)
+    theirs = timm.create_model(**card).eval()
+    with torch.no_grad():
+        for weight in theirs.parameters():
+            weight.normal_(std=0.1)
+    torch.save(theirs.state_dict(), path)
+    return theirs, card
+
+
+def read(path, card, **fields):
+    return checkpoints.load(path, timm=card, allow_pickle_weights=True, **fields)
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_a_card_and_a_bare_file_give_the_features_of_timm(name, tmp_path):
+    """With `pretrained=True`, as cards have it."""
+    theirs, card = saved(name, tmp_path / "pytorch_model.bin")
+    shape = (2, card["img_size"], card["img_size"], card.get("in_chans", 3))
+    images = np.random.default_rng(0).uniform(-1, 1, shape).astype("float32")
+    with torch.no_grad():
+        want = theirs(torch.from_numpy(images).permute(0, 3, 1, 2)).numpy()
+    model = read(tmp_path / "pytorch_model.bin", {**card, "pretrained": True})
+    assert relative_error(model.predict(images, verbose=0), want) <= 1e-6
+
+
+def test_classes_are_given_as_such_as_partials_or_by_name(tmp_path):
+    """An `act_layer` in the partial of an MLP has no effect, as in timm's blocks."""
+    _, card = saved("Virchow2", tmp_path / "x.bin")
+    want = read(tmp_path / "x.bin", card).config
+    assert (want.mlp, want.numerics.gate) == ("gated", "silu")
+    for mlp in ("SwiGLUPacked", "timm.layers.SwiGLUPacked"):
+        words = {"mlp_layer": mlp, "act_layer": "torch.nn.SiLU"}
+        assert read(tmp_path / "x.bin", {**card, **words}).config == want
+    gelu = read(tmp_path / "x.bin", {**card, "act_layer": torch.nn.GELU}).config.numerics.gate
+    assert gelu == "gelu"
+    tanh = functools.partial(torch.nn.GELU, approximate="tanh")
+    _, plain = saved("UNI", tmp_path / "y.bin")
+    assert read(tmp_path / "y.bin", {**plain, "act_layer": tanh}).config.numerics.gelu == "tanh"
+    for norm, epsilon in (
+        (torch.nn.LayerNorm, 1e-5),
+        ("torch.nn.LayerNorm", 1e-5),
+        ("layernorm", 1e-6),
+        (functools.partial(torch.nn.LayerNorm, eps=1e-3), 1e-3),
+    ):
+        numerics = read(tmp_path / "y.bin", {**plain, "norm_layer": norm}).config.numerics
+        assert numerics.layer_norm_epsilon == epsilon
+
+
+def test_a_card_beats_the_json_beside_it_and_leaves_the_rest_to_it(tmp_path):
+    """A repository's name stands for its architecture; another architecture's JSON is not read."""
+    written("UNI2-h", tmp_path / "encoder")
+    card = {"model_name": "hf-hub:MahmoodLab/UNI2-h", "std": (0.1, 0.2, 0.3), "act_layer": "gelu"}
+    card["mlp_layer"] = "SwiGLUPacked"
+    for source in (tmp_path / "encoder", tmp_path / "encoder" / "model.safetensors"):
+        info = keras_vit.info(source, timm=card)
+        assert (info.protocol["mean"], info.protocol["std"]) == (MEAN, [0.1, 0.2, 0.3])
+        assert (info.config.num_registers, info.config.numerics.gate) == (8, "gelu")
+    other = {"architecture": "vit_giant_patch14_reg4_dinov2", "num_heads": 8}
+    info = keras_vit.info(tmp_path / "encoder", timm=other)
+    assert (info.config.num_heads, complete(info.protocol)["mean"]) == (8, 0.5)
+
+
+def test_no_classes_leave_out_a_head_and_others_make_a_new_one(tmp_path):
+    """`num_classes` of the call beats that of the card."""
+    _, card = saved("UNI", tmp_path / "x.bin", num_classes=3)
+    assert read(tmp_path / "x.bin", card).config.num_classes == 3
+    silent = {key: value for key, value in card.items() if key != "num_classes"}
+    assert read(tmp_path / "x.bin", silent).config.num_classes == 3
+    headless = {**card, "num_classes": 0}
+    assert read(tmp_path / "x.bin", headless).output_shape == (None, 32)
+    assert read(tmp_path / "x.bin", headless, load_weights=False).output_shape == (None, 32)
+    assert read(tmp_path / "x.bin", headless, num_classes=4).output_shape == (None, 4)
+    keras_vit.convert(
+        tmp_path / "x.bin", tmp_path / "y", "timm", timm=headless, allow_pickle_weights=True
+    )
+    assert keras_vit.info(tmp_path / "y").config.num_classes == 0
+
+
+@pytest.mark.without_backend
+@pytest.mark.parametrize(
+    ("argument", "value", "found"),
+    [
+        ("reg_tokens", 8, "num_registers=8, but the arrays have 4"),
+        ("mlp_ratio", 4, "mlp_dim=64, but the arrays have 86"),
+        ("mlp_layer", "Mlp", "mlp=plain, but the arrays have gated"),
+        ("init_values", None, "layer_scale=False, but the arrays have True"),
+        ("no_embed_class", True, "no_embed_class=True, but the arrays have False"),
+        ("img_size", 224, "but the arrays have 21 positions"),
+        ("in_chans", 4, "channels=4, but the arrays have 3"),
+        ("patch_size", 16, "(16, 16), but the arrays have (14, 14)"),
+        ("depth", 24, "num_layers=24, but the arrays have 2"),
+        ("embed_dim", 1280, "hidden_size=1280, but the arrays have 32"),
+        ("class_token", False, "but the arrays have True"),
+        ("global_pool", "avg", "fc_norm=True, but the arrays have False"),
+        ("global_pool", "map", "pooling=map, but the arrays have token or mean"),
+        ("qkv_bias", False, "but the arrays have True"),
+        ("num_classes", 1000, "but the arrays have 3"),
+        ("norm_layer", "rmsnorm", "norm=rms, but the arrays have layer"),
+        ("mlp_layer", timm.layers.GluMlp, "expected one of Mlp, SwiGLU, SwiGLUPacked"),
+        ("act_layer", torch.nn.ReLU, "act_layer='ReLU'"),
+        ("block_fn", "ResPostBlock", "expected one of Block"),
+        ("qk_norm", True, "norms of query and key"),
+        ("reg_token", 4, "Did you mean 'reg_tokens'?"),
+        ("use_rot_pos_emb", True, "no argument of vit_huge_patch14_224"),
+        ("model_name", "vit_hug_patch14_224", "Did you mean 'vit_huge_patch14_224'?"),
+        ("model_name", "hf-hub:paige-ai/Virchow2", "needs an architecture"),
+        ("pretrained_cfg", "x", "pretrained_cfg='x', expected an object"),
+        ("mlp_ratio", "4", "expected mlp_ratio to be a number"),
+    ],
+)
+def test_what_the_arrays_contradict_is_refused_by_the_argument(argument, value, found, tmp_path):
+    """The message has the path, the argument with its value, and what the arrays have."""
+    _, card = saved("Virchow2", tmp_path / "x.bin", num_classes=3)
+    card = {k: v for k, v in card.items() if k not in ("mlp_layer", "mlp_ratio", "act_layer")}
+    with pytest.raises(CheckpointError) as error:
+        keras_vit.info(
+            tmp_path / "x.bin", timm={**card, argument: value}, allow_pickle_weights=True
+        )
+    assert found in str(error.value)
+    assert str(error.value).startswith(f"{tmp_path / 'x.bin'}: timm= ")
+
+
+@pytest.mark.without_backend
+def test_a_card_without_heads_belongs_to_a_usual_width(tmp_path):
+    """No array tells the number of heads."""
+    _, card = saved("UNI", tmp_path / "x.bin")
+    bare = {key: card[key] for key in ("model_name", "init_values")}
+    with pytest.raises(CheckpointError, match="embed_dim=1024, but the arrays have 32"):
+        keras_vit.info(tmp_path / "x.bin", timm=bare, allow_pickle_weights=True)
+    with pytest.raises(CheckpointError, match="timm= is for files of timm.*'google'"):
+        keras_vit.info(tmp_path / "x.bin", timm=card, family="google", allow_pickle_weights=True)

@@ -11,10 +11,11 @@ import pytest
 
 import keras_vit
 from keras_vit import VisionTransformer, checkpoints
-from keras_vit.checkpoints.dialects import dialects_named
+from keras_vit.checkpoints.dialects import DIALECTS, dialects_named
 from keras_vit.checkpoints.dialects.base import find_met
+from keras_vit.checkpoints.dialects.timm.model_cards import refuse_contradictions, write_config
 from keras_vit.checkpoints.translate import plan
-from keras_vit.errors import ConfigError, PresetError
+from keras_vit.errors import CheckpointError, ConfigError, PresetError
 from keras_vit.images.protocols import complete
 from keras_vit.models.builders import variant
 from keras_vit.models.config import Numerics
@@ -35,9 +36,14 @@ VIT_NAME = re.compile(
     r"(?P<variant>\w+)\.(orig|augreg2?|g?sam|big_vision)_(?P<data>i21k|i1k|(i21k|i1k)_ft_i1k)"
     r"(_\d+ep)?_(?P<size>\d+)"
 )
-NAME = re.compile(r"vit_(ti|s|m|b|l|h|g|bigg|so400m_)\d+(plus|_reg4)?\.[a-z0-9_]+")
+NAME = re.compile(r"vit_(ti|s|m|b|l|h|g|bigg|so400m_)\d+(plus|_reg\d)?\.[a-z0-9_]+")
 HUB = re.compile(r"hf://[\w-]+/[\w.-]+")
 BUCKET = re.compile(r"https://storage\.googleapis\.com/(vit_models|big_vision)/([\w./-]|%2B)+\.npz")
+FIELDS = ("pathology", "radiology")
+"""Families of encoders of single fields."""
+GATED = tuple(
+    f"hf://{owner}/" for owner in ("MahmoodLab", "paige-ai", "bioptimus", "prov-gigapath")
+)
 CLASS_NAMES = {"i21k": (21843, "imagenet21k"), "i1k": (1000, "imagenet1k")}
 MILLIONS = {
     "vit_g14.dinov2": 1136.5,
@@ -60,6 +66,18 @@ GAP_COUNTS = {
 """Parameters with 1000 classes of models that average their patches."""
 
 
+def check_card(row):
+    """The arguments of the card state the fields of the row, and its mean and std."""
+    config = write_config(row.timm, {})
+    fields = row.config()
+    arrays = {**fields.to_dict(), "num_positions": fields.num_positions, "class_token": True}
+    del arrays["image_size"]  # no array tells it
+    refuse_contradictions(row.timm, config, DIALECTS["timm"], arrays)
+    for key in ("mean", "std"):
+        if key in row.timm:
+            assert complete(row.protocol)[key] in (row.timm[key], row.timm[key][0])
+
+
 @pytest.mark.parametrize("name", FETCHED)
 def test_a_row_keeps_the_schema(name):
     """Its name, sources and facts are well formed and agree; no two rows share a source."""
@@ -74,8 +92,12 @@ def test_a_row_keeps_the_schema(name):
     complete(row.protocol)
     assert (row.top1 is None) == (not row.reported)
     assert row.top1 is None or 70 < row.top1 < 90
-    # DINOv3's license has to be accepted before a download.
-    assert row.note.startswith("gated: accept the license") == (row.family == "dinov3")
+    # These licenses have to be accepted before a download.
+    is_gated = row.family == "dinov3" or row.source.startswith(GATED)
+    assert row.note.startswith("gated: accept the license") == is_gated
+    assert bool(row.feature) == (row.family in FIELDS)
+    if row.dialect == "timm" and row.family in FIELDS:
+        check_card(row)
     assert row.zero_head == (".orig_i21k_224" in name)
     if not is_vit:
         assert NAME.fullmatch(name) and row.unverified and row.license
@@ -279,3 +301,18 @@ def test_fresh_weights_need_no_download(monkeypatch):
     assert model.config.image_size == (384, 384)
     assert model.name == "vit_ti16"
     assert not keras.ops.convert_to_numpy(model.get_layer("head").kernel).any()
+
+
+def test_a_row_loads_with_the_arguments_of_its_card(hub, monkeypatch, tmp_path):
+    """They stand for the class of the MLP, which the repository's JSON cannot state."""
+    timm_file = family_goldens.FOLDER / "timm_reg1_gap"
+    source = "hf://owner/encoder"
+    card = {"architecture": "vit_little_patch16_reg1_gap_256", "std": [0.25, 0.25, 0.25]}
+    own = {"family": "pathology", "dialect": "timm", "timm": card, "feature": "mean"}
+    row = Preset("again", None, "x", source, 16, 0, {"name": "timm"}, **own)
+    monkeypatch.setattr(catalog, "CATALOG", {"again": row})
+    hub.add("owner/encoder", timm_file)
+    assert VisionTransformer.from_preset("again").preprocessor.protocol["std"] == 0.25
+    other = {**card, "reg_tokens": 3}
+    with pytest.raises(CheckpointError, match="reg_tokens=3"):
+        VisionTransformer.from_preset("again", timm=other)

@@ -9,7 +9,7 @@ state a class; here a class is given as such or by its name.
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import Dialect
@@ -97,11 +97,6 @@ def write_config(card: Any, stored: Json) -> dict[str, Any]:
     return config
 
 
-_COMPARABLE: dict[str, Callable[[Any], Any]] = {
-    "pooling": lambda value: "map" if value == "map" else "token or mean",
-    "patch_size": lambda value: pair("patch_size", value),
-}
-"""Field -> what the arrays show of it."""
 Statement = tuple[Iterable[str], str, Any, Any]
 
 
@@ -134,12 +129,19 @@ def _compare(card: Json, config: Json, dialect: Dialect, arrays: Json) -> Iterat
         yield ("no_embed_class",), "no_embed_class", stated, positions.get("no_embed_class", stated)
 
 
+def _show(field: str, value: Any) -> Any:
+    """Returns what arrays show of the value of a field; None and False are one."""
+    if field == "pooling":
+        return "map" if value == "map" else "token or mean"
+    return pair(field, value) if field == "patch_size" else False if value is None else value
+
+
 def refuse_contradictions(card: Json, config: Json, dialect: Dialect, arrays: Json) -> None:
     """Refuses a card that the arrays contradict.
 
     Args:
         card: arguments of `timm.create_model` by name.
-        config: what `write_config` returned for them.
+        config: the content of `config.json` that `write_config` made of them.
         dialect: the dialect of the arrays.
         arrays: the fields that the arrays show.
 
@@ -149,10 +151,8 @@ def refuse_contradictions(card: Json, config: Json, dialect: Dialect, arrays: Js
     """
     found = []
     for keys, field, *values in _compare(card, config, dialect, arrays):
-        words = ", ".join(f"{key}={shown(card[key])}" for key in keys if key in card)
-        stated, told = map(
-            _COMPARABLE.get(field, lambda value: False if value is None else value), values
-        )
+        words = ", ".join(f"{key}={shown(card[key])}" for key in card if key in keys)
+        stated, told = (_show(field, value) for value in values)
         if words and stated != told:
             found.append(f"has {words}, so {field}={stated}, but the arrays have {told}")
     if found:

@@ -1,0 +1,71 @@
+"""The directive `fields-table`: the encoders of one field in the catalog as a Markdown table.
+
+Its argument is the family, such as `pathology`.
+"""
+
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx.util.docutils import SphinxDirective
+
+from keras_vit.images.protocols import complete
+from keras_vit.models.weights.lexicon import num_parameters
+from keras_vit.presets.catalog import CATALOG, Preset
+from keras_vit.presets.evidence import evidence_level
+
+COLUMNS = {
+    "preset": "---",
+    "repository": "---",
+    "params, M": "---:",
+    "pixels": "---:",
+    "mean; std": "---",
+    "feature": "---",
+    "license": "---",
+    "gated": "---",
+    "level": "---:",
+}
+
+
+class FieldsTable(SphinxDirective):
+    """Writes the presets of a family as a Markdown table."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Returns the nodes of the table."""
+        presets = [row for row in CATALOG.values() if row.family == self.arguments[0]]
+        rows = [COLUMNS, COLUMNS.values(), *map(_row, presets)]
+        lines = [f"| {' | '.join(cells)} |" for cells in rows]
+        container = nodes.container()
+        self.state.nested_parse(StringList(lines, source="catalog"), self.content_offset, container)
+        return [container]
+
+
+def _row(preset: Preset) -> list[str]:
+    repository = str(preset.source).removeprefix("hf://")
+    return [
+        f"`{preset.name}`",
+        f"[{repository}](https://huggingface.co/{repository})",
+        f"{num_parameters(preset.config()) / 1e6:,.1f}",
+        str(preset.image_size),
+        _statistics(preset),
+        preset.feature,
+        preset.license,
+        "yes" if preset.note.startswith("gated") else "see the repository",
+        str(evidence_level(preset.name)),
+    ]
+
+
+def _statistics(preset: Preset) -> str:
+    """Returns mean and std of the row; those of some repositories are known to their files."""
+    if "states mean and std" in preset.note:
+        return "the repository's"
+    protocol = complete(preset.protocol)
+    if protocol["mean"] == [0.485, 0.456, 0.406]:
+        return "ImageNet's"
+    return f"{protocol['mean']}; {protocol['std']}"
+
+
+def setup(app: object) -> dict[str, bool]:
+    """Registers the directive."""
+    app.add_directive("fields-table", FieldsTable)  # type: ignore[attr-defined]
+    return {"parallel_read_safe": True}
