@@ -52,8 +52,10 @@ def open_source(
             if isinstance(file, Header):
                 reader = _choose_reader(file)
             else:
-                pickles = source.allow_pickle_weights
-                arrays = open_arrays(file.name, file, allow_pickle_weights=pickles)
+                pickles, numbers = source.allow_pickle_weights, files.beside
+                arrays = open_arrays(
+                    file.name, file, allow_pickle_weights=pickles, beside=numbers
+                )
                 reader = stack.enter_context(arrays)
             readers.append(("task/" if name == TASK else "", reader))
         first = readers[0][1]

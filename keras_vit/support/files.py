@@ -109,7 +109,9 @@ def write_json(path: str | os.PathLike[str], value: object) -> None:
         temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
 
-def open_plain(path: str | os.PathLike[str], folder: int | None = None) -> BufferedReader:
+def open_plain(
+    path: str | os.PathLike[str], folder: int | None = None, name: str = ""
+) -> BufferedReader:
     """Opens a plain file for reading; refuses pipes, devices and the like.
 
     A pipe would wait for its writer forever, and a device such as /dev/zero never ends.
@@ -117,6 +119,7 @@ def open_plain(path: str | os.PathLike[str], folder: int | None = None) -> Buffe
     Args:
         path: path of the file.
         folder: the handle of its folder, if the folder is open already.
+        name: path of the file in that folder.
 
     Raises:
         OSError: the file does not exist, may not be read, or is no plain file.
@@ -124,7 +127,7 @@ def open_plain(path: str | os.PathLike[str], folder: int | None = None) -> Buffe
 
     def without_waiting(path: str, flags: int) -> int:
         flags |= getattr(os, "O_NONBLOCK", 0)
-        return os.open(path if folder is None else Path(path).name, flags, dir_fd=folder)
+        return os.open(path if folder is None else name, flags, dir_fd=folder)
 
     file = open(path, "rb", opener=without_waiting)  # noqa: SIM115  Path.open takes no opener
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -151,11 +154,19 @@ class OpenFolder:
         if not path.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
 
-    def sizes(self) -> dict[str, int | None]:
-        """Returns file names and sizes in bytes; the size of a link that leads nowhere is None."""
+    def sizes(self, inner: str = "") -> dict[str, int | None]:
+        """Returns file names and sizes in bytes; the size of a link that leads nowhere is None.
+
+        Args:
+            inner: name of a subfolder whose files are listed instead, without their folder.
+        """
         sizes: dict[str, int | None] = {}
-        with os.scandir(self._path if self._handle is None else self._handle) as entries:
-            for entry in entries:
+        with contextlib.ExitStack() as stack:
+            place: Path | int = self._path / inner if self._handle is None else self._handle
+            if inner and self._handle is not None:
+                place = os.open(inner, os.O_RDONLY | os.O_DIRECTORY, dir_fd=self._handle)
+                stack.callback(os.close, place)
+            for entry in stack.enter_context(os.scandir(place)):
                 try:
                     if not entry.is_dir():
                         sizes[entry.name] = entry.stat().st_size
@@ -164,13 +175,16 @@ class OpenFolder:
         return sizes
 
     def open(self, name: str) -> BufferedReader:
-        """Opens a plain file for reading; its `name` is the whole path.
+        """Opens a plain file for reading, whose `name` becomes the whole path.
+
+        Args:
+            name: name of the file, or its path below the folder.
 
         Raises:
             FileNotFoundError: the file was removed, or is a broken link.
             OSError: the file cannot be opened, or is a device, a pipe or the like.
         """
-        return open_plain(self._path / name, self._handle)
+        return open_plain(self._path / name, self._handle, name)
 
     def is_current(self) -> bool:
         """Returns whether the path still leads to this folder."""

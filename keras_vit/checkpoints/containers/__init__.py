@@ -1,4 +1,5 @@
-"""Files of arrays: npz, safetensors and h5 to `{name: array}` and back; pickles if allowed.
+"""Files of arrays: npz, safetensors and h5 to `{name: array}` and back; Flax and ONNX are read, and
+pickles if allowed.
 
 A reader takes all names, shapes and dtypes from the headers before it reads an array, and then
 reads arrays one at a time. The sizes in the headers are compared with the size of the file and
@@ -7,11 +8,15 @@ with the limits of `keras_vit.support.limits` before memory or time is spent on 
 
 import os
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO
 
+from keras_vit.checkpoints.containers.flax import FlaxReader
 from keras_vit.checkpoints.containers.h5 import H5Reader, h5_written_beside
 from keras_vit.checkpoints.containers.npz import NpzReader, write_npz
+from keras_vit.checkpoints.containers.onnx import OnnxReader
 from keras_vit.checkpoints.containers.pickled import PickleReader
 from keras_vit.checkpoints.containers.reading import Reader, beside, joined, renamed
 from keras_vit.checkpoints.containers.safetensors import (
@@ -19,6 +24,7 @@ from keras_vit.checkpoints.containers.safetensors import (
     SafetensorsReader,
     write_safetensors,
 )
+from keras_vit.checkpoints.containers.torch_names import in_torch_names
 from keras_vit.errors import CheckpointError
 from keras_vit.presets.local_folder import PICKLE_ADVICE
 from keras_vit.presets.place import refuse_pointer
@@ -36,14 +42,18 @@ __all__ = [
     "write_safetensors",
 ]
 
+_MAPS = {bytes([first]) for first in (*range(0x81, 0x90), 0xDE, 0xDF)}
+"""First bytes of a file of Flax, a map that is not empty."""
+
 
 def open_arrays(
     path: str | os.PathLike[str],
     file: IO[bytes] | None = None,
     *,
     allow_pickle_weights: bool = False,
+    beside: Mapping[str, IO[bytes]] = MappingProxyType({}),
 ) -> Reader:
-    """Opens an npz, safetensors or h5 file; its first bytes decide the format.
+    """Opens an npz, safetensors, h5, Flax or ONNX file; its first bytes decide the format.
 
     The file is opened once: a later replacement of the file at its path has no effect.
 
@@ -51,6 +61,7 @@ def open_arrays(
         path: path of the file; only for messages if `file` is given.
         file: the open file; the reader closes it.
         allow_pickle_weights: whether to read arrays from a pickle of torch.
+        beside: open files of an ONNX file's external data, by name; others lie beside `path`.
 
     Raises:
         CheckpointError: the file does not exist, is damaged, empty, a pickle, or of another
@@ -65,7 +76,7 @@ def open_arrays(
             fault = fault if os.path.lexists(path) else "does not exist"
             raise CheckpointError(f"{path}: expected a file of weights, but it {fault}.") from error
     try:
-        return _choose_reader(path, file, allow_pickle_weights)
+        return _choose_reader(path, file, allow_pickle_weights, beside)
     except OSError as error:
         file.close()
         raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
@@ -74,7 +85,9 @@ def open_arrays(
         raise
 
 
-def _choose_reader(path: Path, file: IO[bytes], allow_pickle_weights: bool) -> Reader:
+def _choose_reader(
+    path: Path, file: IO[bytes], allow_pickle_weights: bool, beside: Mapping[str, IO[bytes]]
+) -> Reader:
     head = file.read(10)
     file.seek(0)
     if allow_pickle_weights and _is_pickle(file, head):
@@ -84,12 +97,16 @@ def _choose_reader(path: Path, file: IO[bytes], allow_pickle_weights: bool) -> R
     if head[8:9] == b"{":
         return SafetensorsReader(path, file)
     if head[:8] == b"\x89HDF\r\n\x1a\n":
-        return H5Reader(path, file)
+        return in_torch_names(H5Reader(path, file))
+    if head[:1] in _MAPS:
+        return in_torch_names(FlaxReader(path, file))
+    if head[:1] == b"\x08" and head[1:2] < b"\x20":  # field 1, the version of the format
+        return OnnxReader(path, file, beside)
     if head[:1] == b"\x80":
         raise CheckpointError(f"{path}: this is a Python pickle. {PICKLE_ADVICE}")
     refuse_pointer(path, head, CheckpointError)
     raise CheckpointError(
-        f"{path}: neither an npz (zip), a safetensors nor an h5 file; it is "
+        f"{path}: no npz (zip), safetensors, h5, Flax or ONNX file; it is "
         f"{os.fstat(file.fileno()).st_size} bytes and begins with {head[:8]!r}. A download may "
         "have been cut, or have saved an error page."
     )

@@ -145,39 +145,67 @@ class MappedFile:
         return self.bytes[start:end]
 
 
+_Axes = tuple[int, ...] | None
+
+
 class _RenamedReader(Reader):
     """The arrays of open files under other names. The caller that opened the files closes them.
 
     Args:
         path: path for messages.
-        places: new name, the reader that has the array, and its name there.
+        places: new name, the reader that has the array, its name there, and the numbers of its
+            axes there in their new order; None for the same order.
+        own: reader that is closed with this one.
     """
 
-    def __init__(self, path: Path, places: Iterable[tuple[str, Reader, str]]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        places: Iterable[tuple[str, Reader, str, _Axes]],
+        own: Reader | None = None,
+    ) -> None:
         super().__init__(path)
-        self._places: dict[str, tuple[Reader, str]] = {}
-        for name, reader, inner in places:
+        self._own = own
+        self._places: dict[str, tuple[Reader, str, _Axes]] = {}
+        for name, reader, inner, axes in places:
             if name in self._places:
                 raise CheckpointError(
                     f"{path}: array {shown(name)} stands in two files or under two names."
                 )
-            self._places[name] = reader, inner
-            self.shapes[name], self.dtypes[name] = reader.shapes[inner], reader.dtypes[inner]
+            self._places[name] = reader, inner, axes
+            shape = reader.shapes[inner]
+            self.shapes[name] = shape if axes is None else tuple(shape[axis] for axis in axes)
+            self.dtypes[name] = reader.dtypes[inner]
         ARRAYS.check(len(self.shapes), path, CheckpointError)
 
     def read(self, name: str) -> np.ndarray:
-        reader, inner = self._places[name]
-        return reader.read(inner)
+        reader, inner, axes = self._places[name]
+        array = reader.read(inner)
+        return array if axes is None else array.transpose(axes)
+
+    def close(self) -> None:
+        if self._own is not None:
+            self._own.close()
 
 
 def joined(path: Path, parts: list[tuple[str, Reader]]) -> Reader:
     """Returns one reader of all files; `parts` pairs each reader with a prefix of its names."""
-    return _RenamedReader(path, ((p + name, r, name) for p, r in parts for name in r.shapes))
+    return _RenamedReader(path, ((p + name, r, name, None) for p, r in parts for name in r.shapes))
 
 
 def renamed(reader: Reader, names: Iterable[tuple[str, str]]) -> Reader:
     """Returns a reader of some arrays of another; each pair has the new name and the name there."""
-    return _RenamedReader(reader.path, ((new, reader, name) for new, name in names))
+    return _RenamedReader(reader.path, ((new, reader, name, None) for new, name in names))
+
+
+def transposed(reader: Reader, places: Iterable[tuple[str, str, _Axes]]) -> Reader:
+    """Returns a reader that takes the place of another, with other names and orders of axes.
+
+    Each place has the new name, the name there, and the numbers of the axes there in their new
+    order; None for the same order.
+    """
+    found = ((new, reader, name, axes) for new, name, axes in places)
+    return _RenamedReader(reader.path, found, own=reader)
 
 
 def beside(reader: Reader, name: str) -> Reader:

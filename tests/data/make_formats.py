@@ -1,0 +1,108 @@
+"""Writes `tests/data/formats`: models of transformers' TensorFlow and Flax classes, and their outputs.
+
+    python -m tests.data.make_formats
+
+transformers 5 has removed these classes. It needs a Python 3.11 environment of its own with
+transformers 4.49.0, tensorflow-cpu 2.18, tf-keras 2.18, flax 0.10.2 and jax 0.4.34. All weights are
+random. A case is a folder as the library wrote it, and an npz with images and outputs by the names
+of `tests.family_goldens`.
+"""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+
+os.environ["TF_USE_LEGACY_KERAS"] = "1"
+
+import transformers  # isort: skip
+
+FOLDER = Path(__file__).parent / "formats"
+_SIZES = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "image_size": 16,
+    "patch_size": 8,
+}
+_HEAD = {**_SIZES, "num_labels": 3}
+_BIASED = {**_HEAD, "use_relative_position_bias": True, "layer_scale_init_value": 0.5}
+_TEXT = {
+    **{"vocab_size": 6, "max_position_embeddings": 4, "hidden_size": 4, "intermediate_size": 4},
+    **{"num_hidden_layers": 1, "num_attention_heads": 1, "eos_token_id": 5},
+}
+_TOWERS = {"vision_config": {**_SIZES, "num_hidden_layers": 1}, "text_config": _TEXT, "projection_dim": 6}
+CASES = {
+    "tf_vit": ("TFViTForImageClassification", "ViTConfig", _HEAD),
+    "tf_deit": ("TFDeiTForImageClassificationWithTeacher", "DeiTConfig", _HEAD),
+    "tf_clip": ("TFCLIPModel", "CLIPConfig", _TOWERS),
+    "tf_clip_vision": ("TFCLIPVisionModel", "CLIPVisionConfig", _SIZES),
+    "tf_data2vec": (
+        *("TFData2VecVisionForImageClassification", "Data2VecVisionConfig", _BIASED),
+    ),
+    "tf_mae": ("TFViTMAEModel", "ViTMAEConfig", {**_SIZES, "mask_ratio": 0.0}),
+    "flax_vit": ("FlaxViTForImageClassification", "ViTConfig", _HEAD),
+    "flax_clip": ("FlaxCLIPModel", "CLIPConfig", _TOWERS),
+    "flax_clip_vision": ("FlaxCLIPVisionModel", "CLIPVisionConfig", _SIZES),
+    "flax_beit": ("FlaxBeitForImageClassification", "BeitConfig", _BIASED),
+    "flax_dinov2": ("FlaxDinov2ForImageClassification", "Dinov2Config", _HEAD),
+}
+"""Name of a case -> class, class of its configuration, and the arguments of that."""
+
+
+def main() -> None:
+    """Writes every case."""
+    for seed, (name, (kind, config, fields)) in enumerate(CASES.items()):
+        rng = np.random.default_rng(seed)
+        config = getattr(transformers, config)(**fields)
+        make = _tensorflow if kind.startswith("TF") else _flax
+        model = make(getattr(transformers, kind), config, rng)
+        model.save_pretrained(FOLDER / name)
+        image = rng.uniform(-1, 1, (2, 16, 16, 3)).astype("float32")
+        np.savez(FOLDER / f"{name}.npz", image=image, **_outputs(model, image))
+
+
+def _random(rng, shape):
+    return rng.normal(0, 0.3, shape).astype("float32")
+
+
+def _tensorflow(kind, config, rng):
+    model = kind(config)
+    model.build_in_name_scope()
+    model(model.dummy_inputs)
+    for weight in model.weights:
+        weight.assign(_random(rng, weight.shape))
+    return model
+
+
+def _flax(kind, config, rng):
+    import jax
+
+    sizes = {} if kind.__name__ == "FlaxCLIPModel" else {"input_shape": (1, 16, 16, 3)}
+    model = kind(config, **sizes)
+    model.params = jax.tree.map(lambda weight: _random(rng, weight.shape), model.params)
+    return model
+
+
+def _outputs(model, image):
+    name, pixels = type(model).__name__, image.transpose(0, 3, 1, 2)
+    if name.startswith("TF"):
+        import tensorflow as tf
+
+        pixels = tf.constant(pixels)
+    if name.endswith("CLIPModel"):
+        return {"image_embeds": np.asarray(model.get_image_features(pixel_values=pixels))}
+    more = {"noise": np.arange(4.0)[None].repeat(2, 0)} if "MAE" in name else {}
+    answer = model(pixel_values=pixels, **more)
+    if "logits" in answer:
+        return {"logits": np.asarray(answer.logits)}
+    found = {"encoded": np.asarray(answer.last_hidden_state)}
+    if "CLIP" in name:
+        found = {"pre_logits": np.asarray(answer.pooler_output)}
+    return found
+
+
+if __name__ == "__main__":
+    main()
