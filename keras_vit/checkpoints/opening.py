@@ -53,9 +53,7 @@ def open_source(
                 reader = _choose_reader(file)
             else:
                 pickles, numbers = source.allow_pickle_weights, files.beside
-                arrays = open_arrays(
-                    file.name, file, allow_pickle_weights=pickles, beside=numbers
-                )
+                arrays = open_arrays(file.name, file, allow_pickle_weights=pickles, beside=numbers)
                 reader = stack.enter_context(arrays)
             readers.append(("task/" if name == TASK else "", reader))
         first = readers[0][1]

@@ -385,7 +385,7 @@ def test_ctrl_c_in_a_callback_of_the_garbage_collector_ends_the_command(capsys, 
     ("arguments", "message"),
     [
         (("info", "absent.npz"), "is no preset, and no existing file or folder"),
-        (("info", str(FOLDER / "README.md")), "neither an npz"),
+        (("info", str(FOLDER / "README.md")), "no npz (zip)"),
         (("predict", str(FOLDER), "--source", "vit_digits"), "no image in this folder"),
         (("predict", "", "--source", "vit_digits"), "expected the path of an image or of a folder"),
         (("evaluate", "hf:", "--source", "vit_digits"), "hf:: expected a folder"),

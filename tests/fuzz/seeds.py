@@ -23,6 +23,9 @@ _NPZ = ("google", "google_linen", "big_vision", "big_vision_scan")
 FAMILIES = {
     "timm/eva": "timm_dinov3_plus",
     "timm/naflex": "../naflex/timm_naflex_map",
+    "tf_model.h5": "../formats/tf_vit",
+    "flax_model.msgpack": "../formats/flax_beit",
+    "model.onnx": "../formats/onnx_dinov2",
     "transformers/beit": "hf_beit_classifier",
     "transformers/data2vec-vision": "hf_data2vec_classifier",
     "transformers/dinov2": "hf_dinov2_classifier",
@@ -50,7 +53,8 @@ FAMILIES = {
     "open_clip/timm_trunk": "px_open_clip_trunk_siglip.safetensors",
     "open_clip/timm_eva_trunk": "timm_eva02_clip",
 }
-"""Files of `tests/data/families`, as the libraries wrote them, by the dialect of their names."""
+"""Files of `tests/data/families`, as the libraries wrote them, by the dialect of their names; of
+files of other formats, by the name of the file."""
 _GIVEN: dict[str, dict[str, Any]] = {
     "facebook": {"num_heads": 3},
     "torchvision": {"num_heads": 3},
