@@ -228,7 +228,7 @@ class OnnxReader(FileReader):
         for name, tensor in self._tensors.items():
             if not _UNNAMED.fullmatch(name):
                 self._add(name, [tensor])
-        biases = {}
+        biases: dict[str, str] = {}
         for node in nodes:
             if node.kind == "Add":
                 for value, other in (node.inputs, node.inputs[::-1]):
