@@ -1,6 +1,9 @@
-"""Prepares image files, arrays and tensors as the batch that a model expects."""
+"""Prepares image files, arrays and tensors as the batch that a model expects.
 
-from keras_vit.images.image_files import ImageFiles, is_image_file, list_images
-from keras_vit.images.preprocessor import Preprocessor
+Names are imported on first use, because the command line reads the class names' lists without
+NumPy and Pillow.
+"""
 
-__all__ = ["ImageFiles", "Preprocessor", "is_image_file", "list_images"]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress, ProgressColumn, Task
 from rich.text import Text
 
 from keras_vit.support.text import visible
@@ -47,17 +46,15 @@ def progress_bar(
     Yields:
         A function that is called with the number of further steps.
     """
-    columns = (*Progress.get_default_columns(), _Rate(unit))
-    hidden = not (shown and stderr.is_terminal)
-    with Progress(*columns, console=stderr, disable=hidden) as progress:
+    if not (shown and stderr.is_terminal):
+        yield lambda steps: None
+        return
+    from rich.progress import Progress, ProgressColumn, Task  # here, for a quick `--help`
+
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            speed = task.finished_speed or task.speed
+            return Text("" if speed is None else f"{speed:.1f} {unit}/s")
+
+    with Progress(*Progress.get_default_columns(), Rate(), console=stderr) as progress:
         yield functools.partial(progress.advance, progress.add_task(title, total=total))
-
-
-class _Rate(ProgressColumn):
-    def __init__(self, unit: str) -> None:
-        super().__init__()
-        self._unit = unit
-
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:.1f} {self._unit}/s")

@@ -4,12 +4,14 @@ The names of ImageNet's classes ship with the package.
 """
 
 import functools
+import numbers
 from collections.abc import Sequence
-from importlib import resources
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from keras_vit.errors import ConfigError, nearest, shown
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = [
     "NAMED",
@@ -36,6 +38,8 @@ Their orders are those of ILSVRC 2012 and of Google's heads for ImageNet-21k.
 
 @functools.cache
 def _read(word: str) -> tuple[str, ...]:
+    from importlib import resources
+
     text = resources.files(__name__).joinpath(f"{word}.txt").read_text(encoding="utf-8")
     return tuple(text.splitlines())
 
@@ -108,6 +112,8 @@ def check_thresholds(
     """
     if thresholds is None:
         return None
+    import numpy as np  # here, because the command line reads the lists without it
+
     array = np.asarray(thresholds)
     fits = array.shape in ((), (num_classes,)) and array.dtype.kind in "fiu" and num_classes
     if not fits or not ((array >= 0) & (array <= 1)).all():
@@ -120,7 +126,7 @@ def check_thresholds(
 
 
 def top_labels(
-    probabilities: np.ndarray,
+    probabilities: "np.ndarray",
     class_names: Sequence[str] | None,
     top: int | None,
     thresholds: Sequence[float] | None = None,
@@ -138,6 +144,8 @@ def top_labels(
     Raises:
         ConfigError: a probability is NaN.
     """
+    import numpy as np
+
     if np.isnan(probabilities).any():
         raise ConfigError(
             "The model gives NaN as a probability: a weight or pixel is not finite, or too large "
@@ -193,7 +201,7 @@ def class_index(
                 f"An index from 0 to {num_classes - 1} names a class too."
             )
         target = int(target)
-    if isinstance(target, bool) or not isinstance(target, (int, np.integer)):
+    if isinstance(target, bool) or not isinstance(target, numbers.Integral):
         raise ConfigError(f"{name}={shown(target)}: expected an index, a label or None.")
     if not 0 <= target < num_classes:
         raise ConfigError(
