@@ -37,16 +37,18 @@ def list_(
         hybrid: only models with a ResNet before the Transformer; --no-hybrid: only others.
         json: print the answer as JSON.
     """
-    from keras_vit.checkpoints import inspection
+    from keras_vit.models.weights.lexicon import num_parameters
     from keras_vit.presets.catalog import list_presets, preset_named
     from keras_vit.presets.evidence import evidence_level
+    from keras_vit.presets.source import Source  # `checkpoints` would import every dialect
 
     rows: list[tuple[object, ...]] = []
     names = list_presets(
         variant=variant, data=data, resolution=resolution, hybrid=hybrid, family=family
     )
     for row in map(preset_named, names):
-        parameters = inspection.info(row.name).num_parameters
+        preset = Source.parse(row.name).preset()
+        parameters = preset and num_parameters(preset.config)
         score = row.top1 and f"{row.top1:.2f}"
         facts = (row.name, row.data, parameters, row.image_size, row.num_classes, score)
         rows.append((*facts, row.license, evidence_level(row.name)))

@@ -4,6 +4,7 @@ A rearrangement is a pair of axis strings; swapping the two gives its inverse. A
 word is an axis, `1` is an axis of length 1, parentheses merge axes into one.
 """
 
+import functools
 import math
 import re
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ import numpy as np
 Groups = tuple[tuple[str, ...], ...]
 
 
+@functools.cache
 def parse(axes: str) -> Groups:
     """Returns one tuple of symbols per array dimension: `"(h d) m"` is `(("h", "d"), ("m",))`."""
     groups = re.findall(r"\(([^()]*)\)|([^\s()]+)", axes)

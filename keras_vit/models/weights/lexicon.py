@@ -205,7 +205,9 @@ LEXICON: tuple[Word, ...] = (
 
 def num_parameters(config: ViTConfig) -> int:
     """Returns the number of parameters of the model that a configuration describes."""
-    return sum(math.prod(weight.shape) for weight in weights(config))
+    groups = itertools.groupby(weights(config), key=lambda weight: (weight.word, weight.sizes))
+    alike = (list(group) for _, group in groups)  # the blocks: one shape, computed once
+    return sum(len(group) * math.prod(group[0].shape) for group in alike)
 
 
 def weights(config: ViTConfig) -> Iterator[Weight]:
@@ -219,11 +221,11 @@ def weights(config: ViTConfig) -> Iterator[Weight]:
         elif config.resnet and word.path.startswith(UNIT):
             yield from _unit_weights(word, config.resnet)
         else:
-            names = placeholders(word.path)
+            names, own = placeholders(word.path), sizes | _read_pool_sizes(word, config)
             for values in itertools.product(*(PLACEHOLDERS[n].values(config) for n in names)):
                 binding = dict(zip(names, values, strict=True))
                 if word.bound_by(config, binding):
-                    yield Weight(word, binding, sizes | _read_pool_sizes(word, config))
+                    yield Weight(word, binding, own)
 
 
 def _read_pool_sizes(word: Word, config: ViTConfig) -> dict[str, int]:
