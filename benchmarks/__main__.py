@@ -5,7 +5,7 @@
 
 Tasks: `forward` and `train` (speed, as a share of that of the model's own matrix products),
 `memory-forward`, `memory-train` and `memory-finetune` (peaks; the last of the paper's fine-tuning
-with and without remat), `load` (safetensors to an answer) and `input` (JPEG files to batches). What
+with and without remat), `start` (commands, in processor seconds), `load` (safetensors to an answer) and `input` (JPEG files to batches). What
 is known is kept after every turn.
 
 Without units the first peer is the anchor: with `--beside` its share is 1, and that of the other
@@ -101,6 +101,11 @@ def _requests(
     """By name of a row, the backend and what its measure of `benchmarks.fresh` needs besides."""
     backends = [b for b in BACKENDS if asked.backend in (None, b)]
     match asked.task:
+        case "start":
+            words = ("--help", "list", "info vit_digits")
+            commands = {w: ["-m", "keras_vit.cli", *w.split()] for w in words}
+            commands |= {w: ["-c", w] for w in ("import keras", "import keras_vit")}
+            return {name: ("", {"words": own}) for name, own in commands.items()}
         case "load":
             at = {"folder": _write_checkpoint(model, folder / "timm")}
             ours = {f"keras_vit-{b}": (b, {"library": "keras_vit", **at}) for b in backends}

@@ -1,4 +1,4 @@
-"""Measurements that need a separate process: loading, peak memory, photographs.
+"""Measurements that need a separate process: starting, loading, peak memory, photographs.
 
 Each prints one JSON object. Megabytes are of the resident set; `base_mb` is the idle
 process with its library imported, `peak_mb` the highest ever.
@@ -7,6 +7,8 @@ process with its library imported, `peak_mb` the highest ever.
 import importlib
 import json
 import os
+import resource
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -34,6 +36,13 @@ def _import(library: str) -> Any:
 
         allow_torchvision()
     return importlib.import_module(library)
+
+
+def start(asked: SimpleNamespace) -> Figures:
+    """Processor seconds of a new process of Python with some words, such as `["-c", "pass"]`."""
+    subprocess.run([sys.executable, *asked.words], check=True, stdout=subprocess.DEVNULL)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {"processor_seconds": used.ru_utime + used.ru_stime}
 
 
 def load(asked: SimpleNamespace) -> Figures:
@@ -147,6 +156,7 @@ def _our_batches(paths: list[Path], asked: SimpleNamespace) -> Iterator[Any]:
 
 
 MEASURES = {
+    "start": start,
     "load": load,
     "memory-forward": memory,
     "memory-train": memory,

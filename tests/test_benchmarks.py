@@ -118,9 +118,11 @@ def test_fresh_measures_name_the_library_that_fails(tmp_path):
     requests = {
         "timm": ("torch", {**asked, "library": "timm"}),
         "none": ("no_such_backend", {**asked, "library": "keras_vit"}),
+        "work": ("", {"task": "start", "words": ["-c", "sum(range(10**7))"]}),
     }
     answers, failed = harness.run_fresh(requests, 2, lambda text: None)
     assert len(answers["timm"]) == 2
+    assert all(0.05 < answer["processor_seconds"] < 60 for answer in answers["work"])
     assert "no_such_backend" in failed["none"]
     assert json.dumps(report.fresh_rows(answers, failed))
 
