@@ -55,6 +55,7 @@ def components() -> list[Component]:
         version = _version(name) or (_version("tensorflow-cpu") if name == "tensorflow" else None)
         notes = ["predicts only; export to OpenVINO"] if name == ONLY_PREDICTS else []
         notes += [f"used: {why}" if name == chosen else _install(name, version), note_on(name)]
+        notes += [_onednn_of_tensorflow()] if name == "tensorflow" and version else []
         note = "; ".join(note.strip("; ") for note in notes if note)
         parts.append(Component("backend", name, version, note))
     if chosen not in BACKENDS:
@@ -78,6 +79,19 @@ def _instructions() -> tuple[str, str]:
     elif machine.flags and not machine.multiplies_bfloat16:
         note = "none for bfloat16, which is slower than float32 on this CPU"
     return ", ".join(machine.instruction_sets) or "unknown", note
+
+
+_ONEDNN_IS_ON = {"avx512_vnni", "avx512_bf16", "avx_vnni", "amx_tile", "amx_int8", "amx_bf16"}
+"""Features of x86 processors on which TensorFlow turns oneDNN on (`cpu_info` of version 2.21)."""
+
+
+def _onednn_of_tensorflow() -> str:
+    """Returns how to turn oneDNN on if TensorFlow leaves it off on this processor, else nothing."""
+    flags = processor().flags
+    is_left_off = "avx2" in flags and flags.isdisjoint(_ONEDNN_IS_ON)
+    if not is_left_off or "TF_ENABLE_ONEDNN_OPTS" in os.environ:
+        return ""
+    return "oneDNN is off on this processor; for faster batches: export TF_ENABLE_ONEDNN_OPTS=1"
 
 
 def _install(extra: str, version: str | None) -> str:

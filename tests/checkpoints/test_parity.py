@@ -8,6 +8,7 @@ import keras_vit
 from keras_vit.checkpoints.adapt import resize_positions
 from keras_vit.explanation import attention_maps
 from tests.golden import CASES, FOLDER, expected, load_case, outputs, relative_error
+from tests.processes import python
 from tests.thorough import sample
 
 pytestmark = pytest.mark.usefixtures("full_compilation")
@@ -41,6 +42,21 @@ def test_every_stage_equals_the_reference(name, record_property):
     record_property("errors", errors)
     limits = {s: case["tolerance" if s in HEAD else "tolerance_tokens"] for s in errors}
     assert {s: e for s, e in errors.items() if not e <= limits[s]} == {}
+
+
+@pytest.mark.on_one_backend("tensorflow")
+def test_numbers_of_tensorflow_hold_with_onednn():
+    """TensorFlow reads the variable when it is imported, and leaves oneDNN off on some CPUs."""
+    code = (
+        "import sys; from tests.checkpoints import test_parity\n"
+        "for name in sys.argv[1:]:\n"
+        "    test_parity.test_every_stage_equals_the_reference(name, lambda *facts: None)"
+    )
+    names = ("vit_rep", "hf_classifier_tanh", "hybrid_r50_resize", "timm_map")
+    on = {"TF_ENABLE_ONEDNN_OPTS": "1", "TF_CPP_MIN_LOG_LEVEL": "0"}
+    run = python(code, *names, **on)
+    assert run.returncode == 0, run.stderr
+    assert "oneDNN custom operations are on" in run.stderr
 
 
 def test_dialects_declare_the_numerics_of_their_references():

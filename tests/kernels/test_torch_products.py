@@ -123,6 +123,29 @@ def test_the_doctor_tells_how_fast_bfloat16_is(flags, words, monkeypatch):
     assert re.search(words, row.note)
 
 
+@pytest.mark.parametrize(
+    ("flags", "stated", "is_told"),
+    [
+        ({"avx2"}, None, True),
+        ({"avx2", "avx512f"}, None, True),
+        ({"avx2"}, "1", False),
+        ({"avx2", "avx512_vnni"}, None, False),
+        ({"bf16"}, None, False),
+        ((), None, False),
+    ],
+)
+def test_the_doctor_tells_where_tensorflow_leaves_onednn_off(flags, stated, is_told, monkeypatch):
+    """On x86 without VNNI, bfloat16 and AMX, if the user has not decided."""
+    monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
+    if stated:
+        monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", stated)
+    monkeypatch.setattr(environment, "processor", lambda: Processor("x", "", frozenset(flags)))
+    monkeypatch.setattr(environment, "_version", lambda name: "2.21.0")
+    rows = environment.components()
+    (row,) = (row for row in rows if (row.kind, row.name) == ("backend", "tensorflow"))
+    assert ("export TF_ENABLE_ONEDNN_OPTS=1" in row.note) is is_told
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("with_bias", [True, False])
 @linear_shapes
