@@ -5,8 +5,8 @@
 
 Tasks: `forward` and `train` (speed, as a share of that of the model's own matrix products),
 `memory-forward`, `memory-train` and `memory-finetune` (peaks; the last of the paper's fine-tuning
-with and without remat), `start` (commands, in processor seconds), `load` (safetensors to an answer) and `input` (JPEG files to batches). What
-is known is kept after every turn.
+with and without remat), `start` (commands, in processor seconds), `load` (safetensors to an answer)
+and `input` (JPEG files to batches). What is known is kept after every turn.
 
 Without units the first peer is the anchor: with `--beside` its share is 1, and that of the other
 checkout is its speed beside this one's.
