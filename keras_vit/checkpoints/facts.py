@@ -22,7 +22,7 @@ ARCHITECTURE: tuple[str, ...] = (
     *("map_num_heads", "map_mlp_dim", "position", "position_before_class", "rope"),
     *("position_before_registers", "relative_position_bias", "patch_bias", "patch_norm"),
     *("pre_norm", "final_norm", "sub_norm_attention", "sub_norm_mlp", "layer_scale"),
-    *("qkv_bias", "projection_bias", "mlp_bias"),
+    *("qkv_bias", "qk_norm", "projection_bias", "mlp_bias"),
 )
 """Fields by which a model has other arrays; if the caller gives one, the arrays must agree."""
 

@@ -38,15 +38,18 @@ class Attention(ConfiguredLayer):
         qkv_bias: whether query, key and value have biases; a triple of bools if they differ.
         projection_bias: whether the projection of the concatenated heads has a bias.
         sub_norm: the norm before that projection, `"layer"` or `"rms"`; None for no norm.
-        norm_epsilon: added to the variance in that norm.
+        qk_norm: the norm of queries and of keys, before any rotation; values as of `sub_norm`.
+        qk_norm_over: `"head"`: each head of a query or key is normed alone, by weights that the
+            heads share; `"width"`: all heads are normed together.
+        norm_epsilon: added to the variance in these norms.
         rope: None, or the form of the `RotaryPositions` whose output is the argument `rotary`
             of a call and rotates queries and keys. With `"mixed"` the layer learns the
             frequencies of each head, `(2, heads, head_dim / 2)`.
         rope_theta: base of the initial frequencies.
 
     Raises:
-        ConfigError: `num_heads` does not divide `hidden_size`, or only one of `rope` and
-            `rotary` is given.
+        ConfigError: `num_heads` does not divide `hidden_size`, `qk_norm_over` is another word, or
+            only one of `rope` and `rotary` is given.
     """
 
     def __init__(
@@ -56,6 +59,8 @@ class Attention(ConfiguredLayer):
         qkv_bias=True,
         projection_bias=True,
         sub_norm=None,
+        qk_norm=None,
+        qk_norm_over="head",
         norm_epsilon=1e-6,
         rope=None,
         rope_theta=10.0,
@@ -67,6 +72,8 @@ class Attention(ConfiguredLayer):
         self.qkv_bias = qkv_bias
         self.projection_bias = projection_bias
         self.sub_norm = sub_norm
+        self.qk_norm = qk_norm
+        self.qk_norm_over = qk_norm_over
         self.norm_epsilon = norm_epsilon
         self.rope = rope
         self.rope_theta = rope_theta
@@ -79,6 +86,8 @@ class Attention(ConfiguredLayer):
                 f"hidden_size={hidden_size} is not divisible by num_heads={self.num_heads}."
             )
         head_dim = hidden_size // self.num_heads
+        if self.qk_norm_over not in ("head", "width"):
+            raise ConfigError(f"qk_norm_over={self.qk_norm_over!r}, expected head or width.")
         biases = self.qkv_bias
         if isinstance(biases, bool):
             biases = (biases, biases, biases)
@@ -107,6 +116,14 @@ class Attention(ConfiguredLayer):
         for layer in (self.key, self.value):
             layer.build(context_shape or inputs_shape)
         self.out.build((*inputs_shape[:-1], self.num_heads, head_dim))
+        if self.qk_norm:
+            self.query_norm, self.key_norm = (
+                norm_layer(self.qk_norm, self.norm_epsilon, self.dtype_policy, name=name)
+                for name in ("query_norm", "key_norm")
+            )
+            size = head_dim if self.qk_norm_over == "head" else hidden_size
+            for layer in (self.query_norm, self.key_norm):
+                layer.build((None, None, size))
         if self.sub_norm:
             self.norm = norm_layer(
                 self.sub_norm, self.norm_epsilon, self.dtype_policy, name="sub_norm"
@@ -132,7 +149,7 @@ class Attention(ConfiguredLayer):
     ):
         context = inputs if context is None else context
         query, key, value = self.query(inputs), self.key(context), self.value(context)
-        query, key = self.turn(query, key, rotary)
+        query, key = self.norm_and_turn(query, key, rotary)
         bias = masked_bias(bias, mask)
         drops = training and self.dropout_rate > 0
         if drops or read_weights is not None:
@@ -145,19 +162,27 @@ class Attention(ConfiguredLayer):
         else:
             x = kernels.attention(query, key, value, bias)
         if self.sub_norm:
-            shape = ops.shape(x)
-            x = ops.reshape(x, (*shape[:2], x.shape[2] * x.shape[3]))
-            x = ops.reshape(self.norm(x), shape)
+            x = norm_over_width(self.norm, x)
         return self.out(x)
 
     def attention_weights(self, inputs, context=None, rotary=None, bias=None, mask=None):
         """Returns softmax(q k^T / sqrt(d)) (Eq. 6), float32 `(batch, heads, tokens, others)`."""
         context = inputs if context is None else context
-        query, key = self.turn(self.query(inputs), self.key(context), rotary)
+        query, key = self.norm_and_turn(self.query(inputs), self.key(context), rotary)
         return reference.attention_weights(query, key, masked_bias(bias, mask))
 
-    def turn(self, query, key, rotary):
-        """Returns query and key, rotated by their positions if the layer has `rope`."""
+    def norm_and_turn(self, query, key, rotary, norms=None):
+        """Returns query and key, normed by `qk_norm` and rotated by their positions by `rope`.
+
+        Args:
+            query, key: tensors `(batch, tokens, heads, head_dim)`.
+            rotary: argument of a call.
+            norms: functions that compute `query_norm` and `key_norm`; None for the layers.
+        """
+        if self.qk_norm:
+            norms = norms or (self.query_norm, self.key_norm)
+            norm_heads = norm_each if self.qk_norm_over == "head" else norm_over_width
+            query, key = (norm_heads(*pair) for pair in zip(norms, (query, key), strict=True))
         if (self.rope is None) != (rotary is None):
             raise ConfigError(
                 f"Attention with rope={self.rope!r} was called "
@@ -178,6 +203,18 @@ class Attention(ConfiguredLayer):
 
     def compute_mask(self, *arguments):
         """Returns None: an output does not carry the mask of the context."""
+
+
+def norm_each(norm, x):
+    """Returns the norm of each head of `(batch, tokens, heads, head_dim)`, in the type of x."""
+    return ops.cast(norm(x), x.dtype)
+
+
+def norm_over_width(norm, x):
+    """Returns the norm of all heads of `(batch, tokens, heads, head_dim)` together, as x."""
+    shape = ops.shape(x)
+    joined = ops.reshape(x, (*shape[:2], x.shape[2] * x.shape[3]))
+    return ops.cast(ops.reshape(norm(joined), shape), x.dtype)
 
 
 HIDDEN = -1e30

@@ -22,7 +22,7 @@ from keras_vit import kernels
 from keras_vit.kernels import torch_products
 from keras_vit.kernels.torch import linear_then_gelu
 from keras_vit.layers.activation import activate
-from keras_vit.layers.attention import Attention
+from keras_vit.layers.attention import Attention, norm_over_width
 from keras_vit.layers.dense import Dense, EinsumDense
 from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.layer_scale import LayerScale
@@ -49,6 +49,7 @@ class BlockFunction:
         self._attention_norm = self._norm(block.attention_norm)
         self._mlp_norm = self._norm(block.mlp_norm)
         self._query_key_value = self._three(block.attention)
+        self._query_key_norms = [self._norm(layer) for layer in _query_key_norms(block.attention)]
         self._out = self._dense(block.attention.out)
         self._hidden, self._dense_1 = self._choose_hidden(block.mlp), self._dense(block.mlp.dense_1)
 
@@ -73,10 +74,10 @@ class BlockFunction:
         """Returns MSA(x), Eqs. 5 to 8."""
         attention = self._block.attention
         query, key, value = self._query_key_value(x)
-        query, key = attention.turn(query, key, rotary)
+        query, key = attention.norm_and_turn(query, key, rotary, self._query_key_norms)
         x = kernels.attention(query, key, value, bias)
         if attention.sub_norm:
-            x = attention.norm.call(x.flatten(2)).to(x.dtype).view(x.shape)
+            x = norm_over_width(attention.norm.call, x)
         return self._out(x)
 
     def _transform(self, x: Any) -> Any:
@@ -176,6 +177,10 @@ def using(functions: Mapping[Any, BlockFunction]) -> Iterator[None]:
         _kept.reset(token)
 
 
+def _query_key_norms(attention: Any) -> list[Any]:
+    return [attention.query_norm, attention.key_norm] if attention.qk_norm else []
+
+
 def _call_then_gelu(dense: Any, x: Any, approximate: bool) -> Any:
     dtype = dense.compute_dtype
     bias = None if dense.bias is None else kernels.tensor(dense.bias, dtype)
@@ -192,6 +197,7 @@ def _is_as_built(block: Any) -> bool:
     parts = [block, block.attention_norm, attention, block.mlp_norm, mlp, mlp.dense_1]
     parts += [attention.query, attention.key, attention.value, attention.out]
     parts += [mlp.dense_0] if mlp.gate_activation is None else [mlp.gate, mlp.value]
+    parts += _query_key_norms(attention)
     parts += [attention.norm] if attention.sub_norm else []
     parts += [mlp.norm] if mlp.sub_norm else []
     parts += [] if block.layer_scale is None else [block.attention_scale, block.mlp_scale]

@@ -37,6 +37,8 @@ class TransformerBlock(ConfiguredLayer):
         mlp_bias: whether the products of the MLP have biases.
         gate_activation: activation of a gated MLP's gate, see `MLP`; None for no gate.
         norm: `"layer"` or `"rms"`.
+        qk_norm: `"head"` or `"width"`: queries and keys are normed, see `qk_norm_over` of
+            `Attention`; None for no such norm.
         sub_norm_attention: whether a norm precedes the projection of the heads.
         sub_norm_mlp: whether a norm precedes the last product of the MLP.
         layer_scale: initial value of a `LayerScale` behind each branch; None for no LayerScale.
@@ -62,6 +64,7 @@ class TransformerBlock(ConfiguredLayer):
         mlp_bias=True,
         gate_activation=None,
         norm="layer",
+        qk_norm=None,
         sub_norm_attention=False,
         sub_norm_mlp=False,
         layer_scale=None,
@@ -84,6 +87,7 @@ class TransformerBlock(ConfiguredLayer):
         self.mlp_bias = mlp_bias
         self.gate_activation = gate_activation
         self.norm = norm
+        self.qk_norm = qk_norm
         self.sub_norm_attention = sub_norm_attention
         self.sub_norm_mlp = sub_norm_mlp
         self.layer_scale = layer_scale
@@ -102,6 +106,8 @@ class TransformerBlock(ConfiguredLayer):
             self.qkv_bias,
             self.projection_bias,
             sub_norm=self.norm if self.sub_norm_attention else None,
+            qk_norm=self.norm if self.qk_norm else None,
+            qk_norm_over=self.qk_norm or "head",
             norm_epsilon=epsilon,
             rope=self.rope,
             rope_theta=self.rope_theta,

@@ -65,6 +65,7 @@ class Architecture(TypedDict, total=False):
     projection_bias: bool
     mlp_bias: bool
     mlp: str
+    qk_norm: str | None
     sub_norm_attention: bool
     sub_norm_mlp: bool
     layer_scale: bool

@@ -453,6 +453,7 @@ def _block(config: ViTConfig, i: int, policy: Any, remat: bool, float32: Any) ->
         mlp_bias=config.mlp_bias,
         gate_activation=None if config.mlp == "plain" else gate,
         norm=config.norm,
+        qk_norm=config.qk_norm,
         sub_norm_attention=config.sub_norm_attention,
         sub_norm_mlp=config.sub_norm_mlp,
         layer_scale=config.layer_scale_init if config.layer_scale else None,

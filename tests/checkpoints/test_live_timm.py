@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
@@ -15,7 +16,7 @@ from keras_vit.checkpoints.translate import plan
 from keras_vit.errors import CheckpointError
 from keras_vit.models.builders import list_variants, variant
 from tests.checkpoints.headers import Headers
-from tests.golden import FOLDER
+from tests.golden import FOLDER, relative_error
 from tests.helpers import assert_close, normal, only_under, to_numpy
 from tests.words import edit_json, raises
 
@@ -24,6 +25,8 @@ only_under("torch")
 from tests.live import random_transformers, read_shapes, timm, torch  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("offline", "blank_models")
+
+from safetensors.torch import save_file  # noqa: E402
 
 from tests.data.make_timm_registry import FILE, registry  # noqa: E402
 
@@ -104,6 +107,50 @@ def test_arrays_of_a_rotary_model_do_not_outweigh_the_architecture(architecture,
     """The Perception Encoder and EVA-02 have the same arrays, and rotary positions."""
     saved(architecture, tmp_path, **changed)
     assert keras_vit.info(tmp_path).config.rope is None
+
+
+@pytest.mark.parametrize("is_stated", [True, False])
+@pytest.mark.parametrize(
+    ("architecture", "changed"),
+    [
+        ("test_vit4", {}),
+        ("vit_giant_patch14_dinov2", {}),
+        ("eva02_base_patch14_224", {}),
+        ("vit_small_patch16_dinov3", {"embed_dim": 48, "num_heads": 3}),
+    ],
+)
+def test_norms_of_queries_and_keys_are_those_of_timm(architecture, changed, is_stated, tmp_path):
+    """Values and derivatives, both ways; the arrays show the norms where `model_args` do not."""
+    theirs = saved(architecture, tmp_path / "theirs", qk_norm=True, **changed)
+    state = theirs.state_dict()
+    for name in state:
+        state[name] = torch.from_numpy(normal(*state[name].shape, seed=len(name)))
+    theirs.load_state_dict(state)
+    save_file(state, tmp_path / "theirs" / "model.safetensors")
+    if not is_stated:
+        sizes = {"model_args": {**_SMALL, **changed}}
+        edit_json(tmp_path / "theirs" / "config.json", **sizes)
+    model = checkpoints.load(tmp_path / "theirs")
+    assert model.config.qk_norm == "head"
+    image, ours = normal(2, 8, 8, 3), []
+    for compute, axes in ((theirs, (0, 3, 1, 2)), (model, (0, 1, 2, 3))):
+        x = torch.from_numpy(image.transpose(axes).copy()).requires_grad_()
+        y = compute(x)
+        (y * torch.arange(3)).sum().backward()
+        ours.append((to_numpy(y), to_numpy(x.grad).transpose(np.argsort(axes))))
+    for want, found in zip(*ours, strict=True):
+        assert relative_error(found, want) <= 1e-5
+    checkpoints.save(model, tmp_path / "ours", keras_vit.info(tmp_path / "theirs").family)
+    again = timm.create_model(f"local-dir:{tmp_path / 'ours'}", pretrained=True).state_dict()
+    assert again.keys() == state.keys()
+    assert all(torch.equal(again[name], state[name]) for name in state)
+
+
+def test_a_bare_file_with_norms_of_queries_and_keys_is_of_no_known_architecture(tmp_path):
+    saved("vit_base_patch16_224", tmp_path, qk_norm=True)
+    (tmp_path / "config.json").unlink()
+    with raises(CheckpointError, "no architecture of timm has these parts together"):
+        keras_vit.info(tmp_path / "model.safetensors", num_heads=3)
 
 
 def test_an_offset_of_rotary_positions_of_dinov3_is_refused(tmp_path):

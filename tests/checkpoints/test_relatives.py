@@ -6,8 +6,10 @@ import pytest
 import keras_vit
 from keras_vit import checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
+from keras_vit.errors import CheckpointError
 from tests.family_goldens import relative_error
 from tests.helpers import normal, only_under, to_numpy
+from tests.words import raises
 
 # The graphs are those of other classes, which goldens compare on every backend.
 only_under("torch")
@@ -55,6 +57,31 @@ def test_the_vision_class_has_our_features_and_reads_what_we_write(name, tmp_pat
     assert not any(info.values()), info
     for key, value in theirs.state_dict().items():
         assert np.array_equal(again.state_dict()[key].numpy(), value.numpy()), key
+
+
+RMS = {"norm_type": "rms_norm", "use_qk_norm": True}
+
+
+def test_the_large_internvl_norms_whole_queries_and_keys(tmp_path):
+    """Of 6 billion parameters; all norms are RMSNorm. Its JSON and arrays are read and written."""
+    theirs = random_transformers("InternVLVisionModel", **VISION, **RMS)
+    theirs.save_pretrained(tmp_path / "theirs")
+    model = checkpoints.load(tmp_path / "theirs")
+    assert (model.config.norm, model.config.qk_norm) == ("rms", "width")
+    want = outputs(theirs).last_hidden_state[:, 0].numpy()
+    assert relative_error(to_numpy(model(IMAGE)), want) <= 1e-5
+    checkpoints.save(model, tmp_path / "ours", "transformers/internvl_vision")
+    again, info = type(theirs).from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not any(info.values()), info
+    assert np.array_equal(outputs(again).last_hidden_state[:, 0].numpy(), want)
+
+
+@pytest.mark.parametrize("changed", [{"norm_type": "layer_norm"}, {"layer_norm_eps": 1e-5}])
+def test_other_norms_of_queries_and_keys_than_of_the_blocks_are_refused(changed, tmp_path):
+    """In transformers they are always RMSNorm with an epsilon of 1e-6."""
+    random_transformers("InternVLVisionModel", **VISION, **RMS | changed).save_pretrained(tmp_path)
+    with raises(CheckpointError, "config.json has use_qk_norm=True", "norm_type='rms_norm'"):
+        keras_vit.info(tmp_path)
 
 
 @pytest.mark.parametrize("name", CLASSES)

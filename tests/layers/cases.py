@@ -106,6 +106,11 @@ CASES = (
         "Attention-sub-norm",
         {"num_heads": 2, "qkv_bias": (True, False, True), "sub_norm": "layer"},
     ),
+    _tokens("Attention-qk-norm", {"num_heads": 2, "qk_norm": "layer"}),
+    _tokens(
+        "Attention-qk-norm-over-width",
+        {"num_heads": 2, "qk_norm": "rms", "qk_norm_over": "width"},
+    ),
     _tokens("RegisterTokens", {"num_tokens": 1, "after": 1}, (BATCH, TOKENS + 1, WIDTH)),
     _images("Rescale", {"mean": [0.1, 0.2, 0.3], "std": 0.25}, (BATCH, 9, 6, 3)),
     _tokens("ClassToken", {}, (BATCH, TOKENS + 1, WIDTH)),

@@ -38,6 +38,35 @@ def test_outputs_and_weights_equal_the_formulas(context):
     assert_close(weights, formulas.attention_weights(x, others, w))
 
 
+@pytest.mark.parametrize("kind", ["layer", "rms"])
+@pytest.mark.parametrize("over", ["head", "width"])
+def test_queries_and_keys_are_normed_by_head_or_together(over, kind):
+    """Values are not; keys and queries have scales of their own."""
+    x, context = normal(2, 3, 8), normal(2, 6, 8, seed=1)
+    layer = built(x, context, qk_norm=kind, qk_norm_over=over, norm_epsilon=0.1)
+    w = read_weights(layer)
+    norm = {"layer": formulas.layer_norm, "rms": formulas.rms_norm}[kind]
+    query, key, value = (
+        np.einsum("btm,mhd->bthd", tokens, w[f"{name}/kernel"]) + w[f"{name}/bias"]
+        for name, tokens in (("query", x), ("key", context), ("value", context))
+    )
+    if over == "width":
+        query, key = (y.reshape(*y.shape[:2], 8) for y in (query, key))
+    query, key = norm(query, w, "query_norm", 0.1), norm(key, w, "key_norm", 0.1)
+    query, key = (y.reshape(*y.shape[:2], 2, 4) for y in (query, key))
+    weights = formulas.softmax(np.einsum("bqhd,bkhd->bhqk", query, key) / 2)
+    assert_close(layer.attention_weights(x, context), weights)
+    heads = np.einsum("bhqk,bkhd->bqhd", weights, value)
+    want = np.einsum("bthd,hdm->btm", heads, w["out/kernel"]) + w["out/bias"]
+    assert_close(run(layer, x, context), want)
+    assert_close(layer(x, context, read_weights=lambda weights: weights), want)
+
+
+def test_norms_of_queries_and_keys_over_other_channels_are_refused():
+    with raises(ConfigError, "qk_norm_over='heads'", "expected head or width"):
+        Attention(2, qk_norm="layer", qk_norm_over="heads")(normal(1, 3, 8))
+
+
 def test_a_bias_is_added_to_the_scores():
     """Before the softmax, also where the weights are formed."""
     x = normal(2, 6, 8)

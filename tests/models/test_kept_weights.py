@@ -24,6 +24,8 @@ FIELDS = [
     {"qkv_bias": (True, False, True), "layer_scale": True, "layer_scale_init": 0.5},
     {"qkv_bias": False, "mlp_bias": False, "projection_bias": False, "numerics": {"gelu": "exact"}},
     {"mlp": "gated", "sub_norm_attention": True, "sub_norm_mlp": True, "norm": "rms"},
+    {"qk_norm": "head", "rope": {"form": "mixed"}},
+    {"qk_norm": "width", "norm": "rms"},
     {"numerics": {"gelu": "quick"}, "rope": {}, "position": "none", "num_registers": 1},
     {"relative_position_bias": "block", "class_token": False, "pooling": "gap"},
 ]

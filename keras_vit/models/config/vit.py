@@ -20,6 +20,7 @@ from keras_vit.models.config.vit_rules import (
     NORMS,
     POOLINGS,
     POSITIONS,
+    QK_NORMS,
     REGISTERS,
     STAGE_POOLINGS,
     TOKEN_POOLINGS,
@@ -116,6 +117,9 @@ class ViTConfig(Fields):
         mlp_bias: whether the products of the MLP have biases.
         mlp: `"plain"`: `W_1 gelu(W_0 x)`; `"gated"`: `W_1 (gate(W_g x) * W_0 x)` (DINOv2-g,
             DINOv3, EVA-02).
+        qk_norm: a norm of queries and of keys, before any rotation: `"head"` norms each head of
+            them by weights that the heads share (`qk_norm` of timm); `"width"` norms all heads
+            together (InternVL 6B); None, no such norm.
         sub_norm_attention: whether a norm precedes the projection of the heads (BEiT-3).
         sub_norm_mlp: whether a norm precedes the MLP's last product (BEiT-3, EVA-02).
         layer_scale: whether a learned number per channel multiplies the output of each
@@ -191,6 +195,7 @@ class ViTConfig(Fields):
     projection_bias: bool = field(True, lacking="an attention output without a bias")
     mlp_bias: bool = field(True, lacking="an MLP without biases")
     mlp: str = field("plain", choice(*MLPS), lacking="a gated MLP")
+    qk_norm: str | None = field(None, choice(*QK_NORMS, None), lacking="norms of queries and keys")
     sub_norm_attention: bool = field(False, lacking="a norm inside the attention")
     sub_norm_mlp: bool = field(False, lacking="a norm inside the MLP")
     layer_scale: bool = field(False, lacking="layer scale")

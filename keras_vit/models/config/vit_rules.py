@@ -18,6 +18,8 @@ MLPS = ("plain", "gated")
 """Forms of a block's MLP."""
 NORMS = ("layer", "rms")
 """Norms of a block."""
+QK_NORMS = ("head", "width")
+"""Channels of queries and keys that are normed together."""
 TOKEN_POOLINGS = ("token", "token_unpooled", "token_and_mean", "token_and_distillation")
 """Poolings that imply a class token."""
 UNPOOLED_POOLINGS = ("unpooled", "token_unpooled")

@@ -48,6 +48,10 @@ AXES = {
     "u": Axis("distances between patches", lambda c: c.num_distances),
     "h": Axis("num_heads"),
     "d": Axis("head_dim"),
+    "b": Axis(
+        "channels of a norm of queries and keys",
+        lambda c: c.hidden_size if c.qk_norm == "width" else c.head_dim,
+    ),
     "f": Axis("mlp_dim"),
     "r": Axis("representation_size"),
     "e": Axis(
@@ -161,6 +165,10 @@ LEXICON: tuple[Word, ...] = (
     Word("block_{l}/attention_norm/beta", "m", "norm=layer"),
     Word("block_{l}/attention/{qkv}/kernel", "m h d"),
     Word("block_{l}/attention/{qkv}/bias", "h d", "qkv_bias", bound_by=_has_bias),
+    Word("block_{l}/attention/query_norm/gamma", "b", "qk_norm"),
+    Word("block_{l}/attention/query_norm/beta", "b", "qk_norm norm=layer"),
+    Word("block_{l}/attention/key_norm/gamma", "b", "qk_norm"),
+    Word("block_{l}/attention/key_norm/beta", "b", "qk_norm norm=layer"),
     Word("block_{l}/attention/rotary_frequencies", "z h j", "rope.form=mixed"),
     Word("block_{l}/attention/sub_norm/gamma", "m", "sub_norm_attention"),
     Word("block_{l}/attention/sub_norm/beta", "m", "sub_norm_attention norm=layer"),

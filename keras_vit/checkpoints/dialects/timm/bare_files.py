@@ -84,6 +84,7 @@ def _parts(fields: Fields, family: str) -> dict[str, Any]:
                 ("pre_norm", False),
                 ("patch_norm", False),
                 ("projection_bias", True),
+                ("qk_norm", False),
                 ("sub_norm_attention", False),
                 ("sub_norm_mlp", False),
             )

@@ -265,6 +265,7 @@ _ARGUMENTS: tuple[Row, ...] = (
     JsonNote("qkv_fused", lambda facts: not _is_split(facts.config)),
     # An architecture with images of any size refuses pixels that fill no patch.
     JsonNote("dynamic_img_size", lambda facts: False if facts.config.crop_remainder else LEFT_OUT),
+    rows.QK_NORM,
     JsonField("scale_attn_inner", "sub_norm_attention"),
     JsonFields(
         ("swiglu_mlp", "scale_mlp", "swiglu_align_to"),
@@ -311,6 +312,7 @@ _LACKING_IN_BEIT = {
     "a norm before the blocks": "pre_norm",
     "positions of the patches alone": "position_before_class",
     "a gated MLP": "mlp=gated",
+    "norms of queries and keys": "qk_norm",
     "a norm inside the attention": "sub_norm_attention",
     "a bias of the key": "qkv_bias=True",
     "no last norm": "final_norm!",

@@ -18,6 +18,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     Row,
     names_by_number,
     object_at,
+    one_of,
 )
 from keras_vit.checkpoints.dialects.timm.architectures import (
     FAMILIES,
@@ -116,7 +117,12 @@ def pre_norm_row(key: str) -> Row:
     )
 
 
+QK_NORM = JsonField("qk_norm", "qk_norm", one_of({False: None, True: "head"}))
+"""The row of norms of queries and keys, which `Beit` lacks."""
+
+
 IMPOSSIBLE: Limits = {
+    "norms of whole queries and keys": "qk_norm=width",
     "a bias of the patches beside a norm before the blocks, or neither of them": (
         "pre_norm=patch_bias"
     ),
@@ -176,6 +182,7 @@ def shown_by_arrays(registers: str, arrays: Json, content: Json) -> dict[str, An
     words = {key: arrays[field] for key, field in keys.items() if field in arrays}
     scale = content.get("init_values") or ViTConfig.layer_scale_init
     words["init_values"] = scale if arrays.get("layer_scale") else None
+    words["qk_norm"] = bool(arrays.get("qk_norm"))
     return words | read_positions(arrays, content)
 
 

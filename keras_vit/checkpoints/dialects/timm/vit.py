@@ -36,6 +36,14 @@ NAMES: Section = {
     "block_{l}/attention_norm": "blocks.{l}.norm1",
     "block_{l}/attention/{qkv}/kernel": "blocks.{l}.attn.qkv.weight : (qkv h d) m",
     "block_{l}/attention/{qkv}/bias": "blocks.{l}.attn.qkv.bias : (qkv h d)",
+    "block_{l}/attention/query_norm": {
+        "name": "blocks.{l}.attn.q_norm",
+        "implies": {"qk_norm": "head"},
+    },
+    "block_{l}/attention/key_norm": {
+        "name": "blocks.{l}.attn.k_norm",
+        "implies": {"qk_norm": "head"},
+    },
     "block_{l}/attention/sub_norm": "blocks.{l}.attn.norm",
     "block_{l}/attention/out": "blocks.{l}.attn.proj",
     "block_{l}/mlp_norm": "blocks.{l}.norm2",
@@ -139,7 +147,7 @@ def _read_activation(content: Json) -> dict[str, Any]:
     word = content["act_layer"]
     is_gated = content.get("mlp_layer", "Mlp") != "Mlp"
     if is_gated and str(word).lower() == "silu":
-        return {"numerics.gate": "silu"}
+        return {"numerics.gate": "silu", "numerics.gelu": "exact"}  # no part computes a GELU
     gelu = one_of(_GELUS).read(word)
     return {"numerics.gelu": gelu, **({"numerics.gate": "gelu"} if is_gated else {})}
 
@@ -224,6 +232,7 @@ ARGUMENTS: tuple[Row, ...] = (
         lambda c: {"proj_bias": c.projection_bias},
         is_optional=True,
     ),
+    rows.QK_NORM,
     JsonField("scale_attn_norm", "sub_norm_attention"),
     JsonField("scale_mlp_norm", "sub_norm_mlp"),
     JsonField("reg_tokens", "num_registers"),

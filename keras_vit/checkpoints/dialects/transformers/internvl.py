@@ -1,12 +1,29 @@
 """transformers' tower of InternVL (arXiv 2504.10479)."""
 
-from keras_vit.checkpoints.dialects.json_fields import JsonConstant, JsonField
+from typing import Any
+
+from keras_vit.checkpoints.dialects.json_fields import (
+    Json,
+    JsonConstant,
+    JsonField,
+    JsonFields,
+    one_of,
+)
 from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.transformers import vit
 from keras_vit.checkpoints.dialects.transformers.towers import SAMPLE, tower_or_whole
+from keras_vit.errors import shown
 
 _OWN: Section = {
     "block_{l}/attention/{qkv}": "encoder.layer.{l}.attention.{q}_proj",
+    "block_{l}/attention/query_norm": {
+        "name": "encoder.layer.{l}.attention.q_norm",
+        "implies": {"qk_norm": "width"},
+    },
+    "block_{l}/attention/key_norm": {
+        "name": "encoder.layer.{l}.attention.k_norm",
+        "implies": {"qk_norm": "width"},
+    },
     "block_{l}/attention/out": "encoder.layer.{l}.attention.projection_layer",
     "block_{l}/attention_scale/gamma": "encoder.layer.{l}.lambda_1",
     "block_{l}/mlp/dense_0": "encoder.layer.{l}.mlp.fc1",
@@ -14,6 +31,22 @@ _OWN: Section = {
     "block_{l}/mlp_scale/gamma": "encoder.layer.{l}.lambda_2",
     "class_token/token": "embeddings.cls_token",
 }
+_NORMS = {"layer_norm": "layer", "rms_norm": "rms"}
+_WIDTH = one_of({False: None, True: "width"})
+
+
+def _read_qk_norm(content: Json) -> dict[str, Any]:
+    qk_norm = _WIDTH.read(content.get("use_qk_norm", False))
+    kind, epsilon = (content.get(key) for key in ("norm_type", "layer_norm_eps"))
+    if qk_norm and (kind, epsilon) != ("rms_norm", 1e-6):
+        raise ValueError(
+            f"with norm_type={shown(kind)} and layer_norm_eps={shown(epsilon)}, expected "
+            "norm_type='rms_norm' and layer_norm_eps=1e-06: the norms of queries and keys are "
+            "these, and keras_vit norms everything alike"
+        )
+    return {"qk_norm": qk_norm}
+
+
 _WORDS = TORCH.names(vit.NAMES, _OWN)
 
 FAMILIES = (
@@ -30,11 +63,22 @@ FAMILIES = (
         rows=(
             JsonField("attention_bias", "qkv_bias", default=False),
             JsonField("layer_scale_init_value", "layer_scale_init"),
-            JsonConstant("use_qk_norm", False),
+            JsonField("norm_type", "norm", one_of(_NORMS), default="layer_norm"),
+            JsonFields(
+                ("use_qk_norm",),
+                ("qk_norm",),
+                _read_qk_norm,
+                lambda c: {"use_qk_norm": _WIDTH.write(c.qk_norm)},
+            ),
             JsonConstant("use_mean_pooling", True),
-            JsonConstant("norm_type", "layer_norm"),
             JsonConstant("use_absolute_position_embeddings", True),
         ),
+        impossible={
+            "norms of each head of queries and keys": "qk_norm=head",
+            "norms of queries and keys that are not RMSNorm with an epsilon of 1e-6": (
+                "qk_norm norm!=rms or qk_norm numerics.layer_norm_epsilon!=1e-06"
+            ),
+        },
         sample={**SAMPLE, "pooling": "token", "layer_scale": True, "final_norm": False},
     ),
 )

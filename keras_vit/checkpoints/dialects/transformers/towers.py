@@ -182,6 +182,7 @@ def tower_or_whole(
     epsilon: float,
     fields: Mapping[str, Any],
     rows: tuple[Row, ...] = (),
+    impossible: Limits = MappingProxyType({}),
     **more: Any,
 ) -> Dialect:
     """Returns the dialect of a vision class, which also reads whole models with that class inside.
@@ -196,6 +197,7 @@ def tower_or_whole(
         gelu, epsilon: the class's default of `hidden_act` and of `layer_norm_eps`.
         fields: fields of `ViTConfig` that every model of the family has.
         rows: further rows of the JSON.
+        impossible: models that the class lacks.
         **more: further fields of `Dialect`.
     """
     defaults = {**common.tower_sizes(*sizes), "hidden_act": gelu, "layer_norm_eps": epsilon}
@@ -235,6 +237,6 @@ def tower_or_whole(
             JsonTable("config.json", table, assumed=lambda content: defaults, beside=of_the_part),
         ),
         fields={"num_classes": 0, **fields},
-        impossible={"a projection: this class has none": "projection_dim"},
+        impossible={"a projection: this class has none": "projection_dim", **impossible},
         **more,
     )
