@@ -146,7 +146,7 @@ def test_norms_of_queries_and_keys_are_those_of_timm(architecture, changed, is_s
     assert all(torch.equal(again[name], state[name]) for name in state)
 
 
-def test_a_bare_file_with_norms_of_queries_and_keys_is_of_no_known_architecture(tmp_path):
+def test_a_bare_file_with_qk_norm_is_of_no_known_architecture(tmp_path):
     saved("vit_base_patch16_224", tmp_path, qk_norm=True)
     (tmp_path / "config.json").unlink()
     with raises(CheckpointError, "no architecture of timm has these parts together"):
