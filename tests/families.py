@@ -1,4 +1,4 @@
-"""Small models of eight families; together they use every switch of `ViTConfig`."""
+"""Small models of nine families; together they use every switch of `ViTConfig`."""
 
 FAMILIES = {
     "clip": {
@@ -63,6 +63,7 @@ FAMILIES = {
         "qkv_bias": (True, False, True),
         "numerics": {"gelu": "exact", "layer_norm_epsilon": 1e-12},
     },
+    "pixio": {"num_class_tokens": 3, "numerics": {"gelu": "exact"}},
     "aimv2": {
         "pooling": "gap",
         "num_registers": 1,

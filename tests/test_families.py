@@ -156,7 +156,7 @@ def test_tokens_splits_the_output_of_a_block(fields):
     raw = keras.Model(model.input, model.get_layer("block_0").output).predict(images, verbose=0)
     found = model.tokens(images, norm=False, prepared=True)
     parts = [found.class_token, found.distillation_token]
-    parts = [part[:, None] for part in parts if part is not None]
+    parts = [part.reshape(2, -1, 16) for part in parts if part is not None]
     parts += [] if found.registers is None else [found.registers]
     assert found.patches.shape == (2, 2, 4, 16)
     joined = np.concatenate([*parts, found.patches.reshape(2, 8, 16)], axis=1)

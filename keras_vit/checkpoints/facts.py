@@ -18,9 +18,9 @@ from keras_vit.presets.preset_config import PresetConfig
 ARCHITECTURE: tuple[str, ...] = (
     "patch_size",
     *("hidden_size", "mlp_dim", "num_heads", "num_layers", "channels", "resnet", "mlp", "norm"),
-    *("pooling", "class_token", "distillation_token", "num_registers", "projection_dim"),
-    *("map_num_heads", "map_mlp_dim", "position", "position_before_class", "rope"),
-    *("position_before_registers", "relative_position_bias", "patch_bias", "patch_norm"),
+    *("pooling", "class_token", "num_class_tokens", "distillation_token", "num_registers"),
+    *("projection_dim", "map_num_heads", "map_mlp_dim", "position", "position_before_class"),
+    *("rope", "position_before_registers", "relative_position_bias", "patch_bias", "patch_norm"),
     *("pre_norm", "final_norm", "sub_norm_attention", "sub_norm_mlp", "layer_scale"),
     *("qkv_bias", "qk_norm", "projection_bias", "mlp_bias"),
 )

@@ -69,7 +69,7 @@ def _pooling(paths: Collection[str], is_twice_as_wide: bool) -> dict[str, Any]:
         paths: templates of the paths of weights in a file.
         is_twice_as_wide: whether the head reads two vectors.
     """
-    has_token = "class_token/token" in paths
+    has_token = "class_token/token" in paths or "class_tokens/tokens" in paths
     pooling = "token" if has_token else "gap"
     if any(path.startswith("pool/") for path in paths):
         pooling = "map"

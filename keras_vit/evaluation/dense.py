@@ -382,7 +382,10 @@ def _tokens(
     """Returns the patches of the stages beside each other, behind the class tokens if chosen."""
     tokens = np.concatenate([outputs[stage] for stage in stages], axis=-1)
     patches = tokens[:, config.num_prefix_tokens :]
-    return np.concatenate([tokens[:, :1], patches], axis=1) if class_token else patches
+    if not class_token:
+        return patches
+    mean = tokens[:, : config.num_class_tokens].mean(axis=1, keepdims=True)
+    return np.concatenate([mean, patches], axis=1)
 
 
 def _columns(tokens: np.ndarray, class_token: bool) -> np.ndarray:

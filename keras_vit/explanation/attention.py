@@ -119,13 +119,14 @@ def share_tokens(config: ViTConfig, num_tokens: int) -> np.ndarray:
             f"pooling={config.pooling!r}."
         )
     place = np.arange(num_tokens)
+    of_class = (place < config.num_class_tokens) / config.num_class_tokens
     averaged = place >= (0 if config.class_token_in_mean else config.num_prefix_tokens)
     mean = averaged / averaged.sum()
     tokens = config.class_token_blocks
     shares = {
-        "token": place < 1,
+        "token": of_class,
         "gap": mean,
-        "token_and_mean": (tokens * (place < 1) + mean) / (tokens + 1),
+        "token_and_mean": (tokens * of_class + mean) / (tokens + 1),
         "token_and_distillation": (place < 2) / 2,
     }[config.pooling]
     return shares.astype("float32")

@@ -19,28 +19,30 @@ class Pool(ConfiguredLayer):
     no mean counts.
 
     Args:
-        kind: `"token"` returns the first token (Eq. 4). `"gap"` returns the mean of the tokens
+        kind: `"token"` returns the class token (Eq. 4). `"gap"` returns the mean of the tokens
             behind the first `skip`, and `"gap_without_first"` the mean without the first token.
-            `"token_and_mean"` returns the first token and, behind it, the mean of `"gap"`,
+            `"token_and_mean"` returns the class token and, behind it, the mean of `"gap"`,
             `(batch, 2 * hidden_size)` (DINOv2). `"two_tokens"` returns the first two tokens,
             `(batch, 2, hidden_size)`, and `"mean_of_two_tokens"` their mean (DeiT).
         skip: number of tokens before the patches, which `"gap"` and `"token_and_mean"` leave
             out of the mean.
+        num_class_tokens: number of first tokens whose mean is the class token.
 
     Raises:
         ConfigError: `kind` is unknown.
     """
 
-    def __init__(self, kind, skip=0, **kwargs):
+    def __init__(self, kind, skip=0, num_class_tokens=1, **kwargs):
         super().__init__(**kwargs)
         _KINDS.check("kind", kind)
         self.kind = kind
         self.skip = skip
+        self.num_class_tokens = num_class_tokens
         self.supports_masking = True
 
     def call(self, inputs, mask=None):
         if self.kind == "token":
-            return inputs[:, 0]
+            return self._class_token(inputs)
         if self.kind == "two_tokens":
             return inputs[:, :2]
         if self.kind == "mean_of_two_tokens":
@@ -54,7 +56,12 @@ class Pool(ConfiguredLayer):
             mean = ops.sum(patches * counts, axis=1) / ops.maximum(ops.sum(counts, axis=1), 1)
         if self.kind != "token_and_mean":
             return mean
-        return ops.concatenate([inputs[:, 0], mean], axis=-1)
+        return ops.concatenate([self._class_token(inputs), mean], axis=-1)
+
+    def _class_token(self, inputs):
+        if self.num_class_tokens == 1:
+            return inputs[:, 0]
+        return ops.mean(inputs[:, : self.num_class_tokens], axis=1)
 
     def compute_mask(self, *arguments):
         """Returns None: an output has no tokens to mask."""

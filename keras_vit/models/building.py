@@ -40,6 +40,7 @@ class Architecture(TypedDict, total=False):
     channels: int
     pooling: str
     class_token: bool | None
+    num_class_tokens: int
     distillation_token: bool
     num_registers: int
     mask_token: bool

@@ -135,7 +135,13 @@ class Graph:
         self.pool_reads_mask = config.native_aspect and config.is_pooled
         self.block_norm: Any = None if config.numerics.pool_before_norm else norm
         self.poolings = [
-            layers.Pool(kind, config.num_prefix_tokens, dtype=float32.name, name=kind)
+            layers.Pool(
+                kind,
+                config.num_prefix_tokens,
+                config.num_class_tokens,
+                dtype=float32.name,
+                name=kind,
+            )
             for kind in config.poolings
         ]
         encoding = [self.pool, norm] if config.numerics.pool_before_norm else [norm, self.pool]
@@ -380,7 +386,7 @@ def _to_tokens(config: ViTConfig, policy: Any) -> list[Any]:
 
 def _assembly(config: ViTConfig, policy: Any) -> list[Any]:
     """Returns the layers that add positions, registers and class token, in their order."""
-    front = config.has_class_token + config.distillation_token
+    front = config.num_tokens_before_registers
     add_positions = layers.AddPositionEmbs(
         config.source_grid,
         class_token=config.has_class_position,
@@ -395,8 +401,11 @@ def _assembly(config: ViTConfig, policy: Any) -> list[Any]:
         tokens.append(_registers(config, policy, after=0))
     if config.distillation_token:
         tokens.append(layers.ClassToken(dtype=policy, name="distillation_token"))
-    if config.has_class_token:
+    if config.has_one_class_token:
         tokens.append(layers.ClassToken(dtype=policy, name="class_token"))
+    elif config.has_class_token:
+        count = config.num_class_tokens
+        tokens.append(layers.RegisterTokens(count, dtype=policy, name="class_tokens"))
     positions = [] if config.position == "none" else [add_positions]
     assembly = positions + tokens if config.position_before_class else tokens + positions
     if config.position_before_registers:
@@ -485,7 +494,7 @@ def _pool(config: ViTConfig, policy: Any) -> Any:
     if kind == "token_and_distillation":
         kind = "two_tokens" if config.num_classes else "mean_of_two_tokens"
     skip = 0 if config.class_token_in_mean else skip
-    return layers.Pool(kind, skip, dtype=float32, name="pool")
+    return layers.Pool(kind, skip, config.num_class_tokens, dtype=float32, name="pool")
 
 
 def _head_layers(config: ViTConfig, float32: Any) -> list[Any]:

@@ -15,7 +15,8 @@ class Tokens(NamedTuple):
     """The output of a block as float32 arrays; None for tokens that the model lacks.
 
     Args:
-        class_token: `(batch, hidden_size)`, or None.
+        class_token: `(batch, hidden_size)`; several `(batch, num_class_tokens, hidden_size)`; or
+            None.
         distillation_token: `(batch, hidden_size)`, or None.
         registers: `(batch, num_registers, hidden_size)`, or None.
         patches: `(batch, rows, columns, hidden_size)`.
@@ -101,8 +102,11 @@ def _split(tokens: np.ndarray, model: Any, grid: tuple[int, int]) -> Tokens:
     registers = tokens[
         :, config.num_prefix_tokens - config.num_registers : config.num_prefix_tokens
     ]
+    class_tokens = (
+        tokens[:, : config.num_class_tokens] if config.num_class_tokens > 1 else tokens[:, 0]
+    )
     return Tokens(
-        tokens[:, 0] if config.has_class_token else None,
+        class_tokens if config.has_class_token else None,
         tokens[:, 1] if config.distillation_token else None,
         registers if config.num_registers else None,
         patches.reshape(len(patches), *grid, -1),

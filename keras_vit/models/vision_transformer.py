@@ -66,8 +66,8 @@ class VisionTransformer(keras.Model):
     (hybrids), `patch_embedding` (the grid), `patch_tokens`, `class_token`,
     `position_embedding`, `embedding_dropout`, `block_0`..., `encoder_norm`,
     `pool`, `pre_logits`, `head`. By their configuration, models of other families also have
-    `patch_norm`, `mask_token`, `distillation_token`, `register_tokens`, `pre_norm`,
-    `rotary_positions` and `projection`.
+    `patch_norm`, `mask_token`, `class_tokens`, `distillation_token`, `register_tokens`,
+    `pre_norm`, `rotary_positions` and `projection`.
 
     Args:
         config: a `ViTConfig`; or None, with its fields as keywords.
@@ -465,7 +465,8 @@ class VisionTransformer(keras.Model):
             prepared: whether `images` is a batch that `preprocessor` has made.
 
         Returns:
-            `Tokens`: `class_token` and `distillation_token` `(batch, hidden_size)`, `registers`
+            `Tokens`: `class_token` and `distillation_token` `(batch, hidden_size)` (several class
+            tokens `(batch, num_class_tokens, hidden_size)`), `registers`
             `(batch, num_registers, hidden_size)`, each None if the model lacks it, and
             `patches` `(batch, rows, columns, hidden_size)`. `{block: Tokens}` for several.
 

@@ -46,6 +46,7 @@ OTHERS = (
     {"mask_token": False},
     {"position_resize": "bicubic_antialias"},
     {"num_registers": 3},
+    {"num_class_tokens": 3},
     {"rope": {"form": "dinov3", "theta": 50.0}},
     {"stochastic_depth_rate": 0.25},
     {"layer_scale_init": 0.5},

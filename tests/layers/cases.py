@@ -115,6 +115,7 @@ CASES = (
     _images("Rescale", {"mean": [0.1, 0.2, 0.3], "std": 0.25}, (BATCH, 9, 6, 3)),
     _tokens("ClassToken", {}, (BATCH, TOKENS + 1, WIDTH)),
     _tokens("Pool-token", {"kind": "token"}, (BATCH, WIDTH)),
+    _tokens("Pool-tokens", {"kind": "token", "num_class_tokens": 3}, (BATCH, WIDTH)),
     _tokens("Pool-gap", {"kind": "gap"}, (BATCH, WIDTH)),
     _tokens("Pool-token_and_mean", {"kind": "token_and_mean", "skip": 2}, (BATCH, 2 * WIDTH)),
     _case(

@@ -13,6 +13,7 @@ CASES = (
     ("mask_token", {"mask_token": True}, {}),
     ("mask_token!", {}, {"mask_token": True}),
     ("num_registers", {"num_registers": 2}, {}),
+    ("num_class_tokens!=1", {"num_class_tokens": 2}, {}),
     ("projection_dim!", {}, {"projection_dim": 4}),
     ("has_class_token!", {"pooling": "gap"}, {}),
     ("num_classes=0", {"num_classes": 0}, {}),

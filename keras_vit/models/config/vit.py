@@ -14,6 +14,7 @@ from keras_vit.models.config.stem import ResNetStem
 from keras_vit.models.config.vit_rules import (
     ACTIVATIONS,
     BIASES,
+    CLASS_TOKENS,
     CLASSES,
     FAMILY_POOLINGS,
     MLPS,
@@ -71,6 +72,8 @@ class ViTConfig(Fields):
         class_token: whether a class token stands in front of the patches. None: True for
             the poolings with `token` in their names. `"gap"` and `"map"` may have a
             class token too (timm, keras-hub).
+        num_class_tokens: number of class tokens, if there are any. The poolings that read the class
+            token read the mean of several (Pixio).
         distillation_token: whether a second learned token stands behind the class
             token (DeiT); `"token_and_distillation"` implies it.
         num_registers: number of learned tokens in front of the patches, behind the class
@@ -164,6 +167,7 @@ class ViTConfig(Fields):
         },
     )
     class_token: bool | None = None
+    num_class_tokens: int = field(1, CLASS_TOKENS, lacking="several class tokens")
     distillation_token: bool = field(False, lacking="a distillation token")
     num_registers: int = field(0, REGISTERS, lacking="register tokens")
     mask_token: bool = field(False, lacking="a mask token")
@@ -256,6 +260,8 @@ class ViTConfig(Fields):
             self._set("distillation_token", True)
         if self.num_classes == 0:
             self._set("regression", False)
+        if not self.has_class_token:
+            self._set("num_class_tokens", 1)
         if not self.has_class_token and self.num_registers and self.position_before_class is True:
             self._set("position_before_registers", True)  # registers are the first tokens to join
         if not self.has_class_token or self.position != "learned":
@@ -394,6 +400,11 @@ class ViTConfig(Fields):
         return self.pooling in TOKEN_POOLINGS
 
     @property
+    def has_one_class_token(self) -> bool:
+        """Whether the model has a single class token."""
+        return self.has_class_token and self.num_class_tokens == 1
+
+    @property
     def is_pooled(self) -> bool:
         """Whether the head reads one vector per image; False where it reads every token."""
         return self.pooling not in UNPOOLED_POOLINGS
@@ -443,16 +454,22 @@ class ViTConfig(Fields):
 
     @property
     def num_prefix_tokens(self) -> int:
-        """Tokens before the patches: class token, distillation token, registers, in this order."""
-        return self.has_class_token + self.distillation_token + self.num_registers
+        """Tokens before the patches: class tokens, distillation token, registers, in this order."""
+        return self.num_tokens_before_registers + self.num_registers
 
     @property
     def num_prefix_positions(self) -> int:
         """Number of position embeddings that belong to tokens before the patches."""
         if self.position_before_class:
             return 0
-        without_registers = self.has_class_token + self.distillation_token
-        return without_registers if self.position_before_registers else self.num_prefix_tokens
+        if self.position_before_registers:
+            return self.num_tokens_before_registers
+        return self.num_prefix_tokens
+
+    @property
+    def num_tokens_before_registers(self) -> int:
+        """Class tokens and distillation token."""
+        return self.has_class_token * self.num_class_tokens + self.distillation_token
 
     @property
     def head_dim(self) -> int:

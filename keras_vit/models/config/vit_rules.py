@@ -40,6 +40,9 @@ def _is_bias(value: Any) -> bool:
 
 BIASES = Values(_is_bias, "a bool, or one each for query, key and value")
 CLASSES = Values(lambda v: is_int(v) and v >= 0, "an int, 0 for features alone")
+CLASS_TOKENS = Values(
+    lambda v: is_int(v) and 1 <= v <= MOST_REGISTERS, f"an int from 1 to {MOST_REGISTERS}"
+)
 REGISTERS = Values(
     lambda v: is_int(v) and 0 <= v <= MOST_REGISTERS, f"an int from 0 to {MOST_REGISTERS}"
 )
@@ -64,6 +67,11 @@ def find_faults(config: Any) -> Iterator[str]:
         yield f"pooling={pooling!r} needs class_token=True or None."
     if config.distillation_token and not config.has_class_token:
         yield "distillation_token=True needs a class token."
+    if config.num_class_tokens > 1 and (config.distillation_token or config.class_token_blocks > 1):
+        yield (
+            f"num_class_tokens={config.num_class_tokens} excludes distillation_token and "
+            "class_token_blocks."
+        )
     if config.regression and config.classifier_activation is not None:
         yield (
             "regression=True predicts numbers and excludes classifier_activation="

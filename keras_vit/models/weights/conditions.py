@@ -92,10 +92,10 @@ class Term:
     def part(self) -> str:
         """Name of the part that the paper's model lacks, if the term asks for one."""
         switch = SWITCHES.get(self.value) or SWITCHES.get(self.field.partition(".")[0])
-        if switch is None or self.is_met_by_others:
+        if switch is None:
             return ""
         has_plain = any(switch.plain) if self.value is None else self.value in switch.plain
-        return "" if has_plain else switch.words
+        return switch.words if has_plain is self.is_met_by_others else ""
 
 
 def _is(own: Any, value: Any, config: ViTConfig) -> bool:
