@@ -13,7 +13,7 @@ from keras_vit.checkpoints.translate import plan
 from keras_vit.errors import CheckpointError
 from keras_vit.models.builders import list_variants, variant
 from tests.golden import FOLDER
-from tests.helpers import assert_close, only_under
+from tests.helpers import assert_close, normal, only_under
 from tests.words import raises
 
 # The goldens of transformers are compared on every backend; here files and arguments are.
@@ -53,6 +53,35 @@ def test_a_pooler_beside_a_classifier_is_not_read_as_a_layer_of_it(tmp_path):
     save_file(arrays, tmp_path / "model.safetensors")
     with raises(CheckpointError, "unexpected: vit.pooler.dense.weight"):
         checkpoints.load(tmp_path)
+
+
+@pytest.mark.parametrize(("count", "size"), [(3, 16), (1, 16), (3, 24)])
+def test_pixio_gives_the_mean_of_its_class_tokens(count, size, tmp_path):
+    """Also of an image for which its positions are resized; the arrays alone tell the number."""
+    sizes = {"hidden_size": 24, "num_attention_heads": 3, "num_hidden_layers": 2}
+    theirs = random_transformers(
+        "PixioModel", **sizes, image_size=16, patch_size=4, n_cls_tokens=count
+    )
+    theirs.save_pretrained(tmp_path / "theirs")
+    image = normal(2, size, size, 3)
+    with torch.no_grad():
+        want = theirs(channels_first(image))
+    model = checkpoints.load(tmp_path / "theirs", image_size=size)
+    tokens = model.tokens(image, prepared=True)
+    assert_close(model.predict(image, verbose=0), want.pooler_output.numpy(), 1e-5)
+    for found, part in ((tokens.class_token, slice(count)), (tokens.patches, slice(count, None))):
+        part = want.last_hidden_state[:, part].numpy()
+        assert_close(found.reshape(part.shape), part, 1e-5)
+    alone = shutil.copy(tmp_path / "theirs" / "model.safetensors", tmp_path / "x.safetensors")
+    assert keras_vit.info(alone, num_heads=3, family="transformers/pixio").config == (
+        keras_vit.info(tmp_path / "theirs").config
+    )
+    checkpoints.save(checkpoints.load(tmp_path / "theirs"), tmp_path / "ours", "transformers/pixio")
+    kind = transformers.PixioModel
+    again, info = kind.from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not any(info.values()), info
+    with torch.no_grad():
+        assert torch.equal(again(channels_first(image)).pooler_output, want.pooler_output)
 
 
 def test_transformers_builds_every_plain_variant_as_planned():

@@ -89,6 +89,10 @@ _CLASSES: dict[str, tuple[str, dict[str, Any]]] = {
         {"vision_config": _PACKED, "num_labels": 5},
     ),
     "transformers/flava_image_model": ("FlavaImageModel", _VISION),
+    "transformers/pixio": (
+        "PixioModel",
+        {key: _VISION[key] for key in _VISION if key != "intermediate_size"},
+    ),
     "transformers/dpt": (
         "DPTForDepthEstimation",
         {**_VISION, **_NECK, "backbone_out_indices": [0, 0, 1, 1]},

@@ -1,0 +1,76 @@
+"""transformers' `PixioModel`, an encoder with several class tokens, such as `facebook/pixio-huge`.
+
+The features are the mean of the class tokens behind the norm. Every token has a position.
+"""
+
+from typing import Any
+
+from keras_vit.checkpoints.dialects.json_fields import Json, JsonField, JsonFields, Row, number
+from keras_vit.checkpoints.dialects.names import TORCH
+from keras_vit.checkpoints.dialects.transformers import common, vit
+from keras_vit.checkpoints.dialects.transformers.processor import processor_of_any_size
+
+_WORDS = TORCH.names(
+    vit.NAMES,
+    {
+        "class_tokens/tokens": "embeddings.cls_token",
+        "block_{l}/attention_norm": "encoder.layer.{l}.norm1",
+        "block_{l}/mlp_norm": "encoder.layer.{l}.norm2",
+    },
+)
+_SIZES = {
+    "hidden_size": 1280,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 16,
+    "image_size": 256,
+    "patch_size": 16,
+}
+
+
+def _read_width(content: Json) -> dict[str, Any]:
+    return {"mlp_dim": int(number(content, "hidden_size") * number(content, "mlp_ratio", 4))}
+
+
+_ROWS: tuple[Row, ...] = (
+    common.architectures(None, "PixioModel"),
+    *common.size_rows(mlp_dim=False),
+    JsonFields(
+        ("mlp_ratio",),
+        ("mlp_dim",),
+        _read_width,
+        lambda c: {"mlp_ratio": c.mlp_dim // c.hidden_size},
+    ),
+    JsonField("n_cls_tokens", "num_class_tokens", default=8),
+    JsonField("qkv_bias", "qkv_bias", default=True),
+    *common.arithmetic_rows("gelu", 1e-6),
+    *common.DROPOUT_ROWS,
+)
+
+FAMILIES = (
+    common.dialect(
+        "pixio",
+        _WORDS,
+        _ROWS,
+        sizes=_SIZES,
+        images=processor_of_any_size,
+        expresses=("gelu", "layer_norm_epsilon"),
+        fields={"num_classes": 0},
+        impossible={
+            "an mlp_dim that is no multiple of hidden_size": lambda c: (
+                c.mlp_dim % c.hidden_size > 0
+            ),
+            "patches or images that are not square": "patch_size!=square or table_grid!=square",
+        },
+        sample={
+            "num_classes": 0,
+            "resnet": None,
+            "patch_size": (2, 2),
+            "image_size": (48, 48),
+            "pooling": "token",
+            "num_class_tokens": 4,
+            "hidden_size": 16,
+            "num_heads": 2,
+            "mlp_dim": 64,
+        },
+    ),
+)
