@@ -2,6 +2,8 @@
 # make test    the whole suite, once per backend (BACKENDS="jax" for one); its inference part on
 #              OpenVINO; ROOM=images for the tests of one room
 # make test-thorough   the same with every case on every backend and every count in full: two hours
+# make test-trained   the tests on a trained encoder, which weights/trained.py takes from the package
+#              index into TRAINED
 # make test-floors   a training on each backend with the oldest versions that are promised
 # make test-keras VERSION=3.14.0   the suite on another Keras
 # make test-versions   goldens, fit, save, load and export with the oldest and the newest releases of
@@ -26,6 +28,7 @@ BIN := .venv/bin
 FIGURES ?= benchmarks/results/cpu.json
 GPU_FIGURES ?= benchmarks/results/gpu.json
 ROUNDS ?= 5
+TRAINED ?= .venv/trained
 BENCH := $(BIN)/python -m benchmarks --rounds $(ROUNDS) --json $(FIGURES)
 # Python compiles a module when it is first imported; most of what is installed never is.
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
@@ -34,7 +37,7 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-comp
 unexport PYTHONDONTWRITEBYTECODE
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: demo test test-thorough test-floors test-keras test-versions docs dist lint fuzz bench bench-speed bench-families bench-memory bench-gpu clean
+.PHONY: demo test test-thorough test-trained test-floors test-keras test-versions docs dist lint fuzz bench bench-speed bench-families bench-memory bench-gpu clean
 
 demo: .venv/.demo-$(BACKEND)
 	KERAS_BACKEND=$(BACKEND) $(BIN)/keras-vit demo --path demo
@@ -50,11 +53,22 @@ test: .venv/.test
 	@for backend in $(BACKENDS); do \
 		echo "== $$backend"; \
 		KERAS_BACKEND=$$backend $(BIN)/python -m pytest --quiet --numprocesses $(WORKERS) \
-			--dist worksteal $(if $(ROOM),tests/$(ROOM)) $(PYTEST_ARGS) || exit 1; \
+			--dist worksteal --ignore tests/trained $(if $(ROOM),tests/$(ROOM)) $(PYTEST_ARGS) \
+			|| exit 1; \
 	done
 
 test-thorough:
 	KERAS_VIT_THOROUGH=1 $(MAKE) test
+
+test-trained: export KERAS_VIT_TRAINED = $(TRAINED)
+test-trained: .venv/.test $(TRAINED)/encoder/config.json
+	@for backend in $(BACKENDS); do \
+		echo "== $$backend"; \
+		KERAS_BACKEND=$$backend $(BIN)/python -m pytest --quiet tests/trained $(PYTEST_ARGS) || exit 1; \
+	done
+
+$(TRAINED)/encoder/config.json: | .venv/.test
+	KERAS_BACKEND=torch $(BIN)/python -m weights.trained $(TRAINED)
 
 # The oldest version of every dependency that pyproject.toml promises: the first answer, a training,
 # a save and a load on each backend, each in an environment of its own.
