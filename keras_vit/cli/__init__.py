@@ -10,6 +10,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from keras_vit import __version__
 from keras_vit.cli import images, models, options, products, training
+from keras_vit.cli.console import WORDS
 from keras_vit.cli.interrupts import interrupts_repeated
 from keras_vit.cli.notes import in_words_of_the_shell, notes_alone
 from keras_vit.errors import KerasViTError
@@ -70,6 +71,7 @@ def main(argv: list[str] | None = None) -> int:
     difference or an image could not be read, and 130 after Ctrl-C.
     """
     words = sys.argv[1:] if argv is None else argv
+    WORDS[:] = words
     try:
         command, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
     except (CycloptsError, KerasViTError) as error:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,13 @@ _NUMBER = re.compile(r"[\d,]+(\.\d+)?%?")
 
 
 console = Screen()
+WORDS: list[str] = []
+"""The words of the command that runs, without `keras-vit`; `main` fills it."""
+
+
+def command_line() -> str:
+    """Returns the command that runs, as a shell reads it."""
+    return shlex.join(["keras-vit", *WORDS])
 
 
 def tell(message: object) -> None:

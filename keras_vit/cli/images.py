@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from keras_vit.cli.console import (
+    command_line,
     image_files,
     load_model,
     show,
@@ -210,11 +211,14 @@ def probe(
     named = images.locate(data, multi_label=multi_label, regression=regression).for_training()
     read = named.read(model.preprocessor, batch_size=images.batch_size)
     result: Any = probe_model(model, read, cache=path / "features", progress=True)
-    built = result.build_model(model) if regression else result.build_classifier(model)
+    origin = {"encoder": source, "data": data, "command": command_line()}
+    build = result.build_model if regression else result.build_classifier
+    built = build(model, origin)
     built.save_to_preset(path / "preset")
     write_json(path / "probe.json", result.to_dict())
     if read.paths is not None and not regression:
-        write_page(result, path / "index.html")
+        facts = {"preset": str(path / "preset"), **built.provenance}
+        write_page(result, path / "index.html", provenance=facts)
     for line in result.summary():
         tell(line)
     if not regression:

@@ -154,18 +154,21 @@ def _all_scores(
 def calibrating_scale(scores: np.ndarray, labels: np.ndarray) -> float:
     """Returns the factor of the scores whose softmax has the least cross-entropy.
 
-    Temperature scaling (Guo et al. 2017, section 4.2); the loss is convex in the factor.
+    Temperature scaling (Guo et al. 2017, section 4.2); the loss is convex in the factor. The
+    targets are smoothed by Bayes' rule, as in `platt_scaling`: n images that are all right show
+    that the next one is right with probability (n + 1) / (n + 2), not that it always is.
     """
-    scale = 1.0
-    right = scores[np.arange(len(labels)), labels]
+    scale, doubt = 1.0, 1 / (len(labels) + 2)
+    wanted = np.full(scores.shape, doubt / (scores.shape[1] - 1))
+    wanted[np.arange(len(labels)), labels] = 1 - doubt
+    aim = (wanted * scores).sum(axis=1)
     for _ in range(100):
         p = compute_probabilities(scale * scores)
         mean = (p * scores).sum(axis=1)
-        slope = float((mean - right).mean())
+        slope = float((mean - aim).mean())
         curvature = float(((p * scores**2).sum(axis=1) - mean**2).mean())
-        # Scores that separate all images would make the factor infinite.
         step = slope / max(curvature, 1e-12)
-        new = float(np.clip(scale - step, scale / 2, min(2 * scale, 50.0)))
+        new = float(np.clip(scale - step, scale / 2, 2 * scale))
         if abs(new - scale) < 1e-9 * scale:
             break
         scale = new
@@ -257,8 +260,8 @@ def predict_gain(curve: list[tuple[int, float]], more: int) -> float:
     """Returns the accuracy that `more` images would add, by a power law through a learning curve.
 
     The share of errors is taken to fall as a power of the number of images (Hestness et al. 2017);
-    an accuracy of 1 counts as half an error, whose logarithm is finite. A curve at one number of
-    images gives NaN.
+    an accuracy of 1 counts as half an error, whose logarithm is finite. The gain is at most the
+    share of errors that is left. A curve at one number of images gives NaN.
     """
     counts = np.array([count for count, _ in curve], float)
     if counts.min() == counts.max():
@@ -268,4 +271,4 @@ def predict_gain(curve: list[tuple[int, float]], more: int) -> float:
     now, later = (
         float(np.exp(intercept + slope * np.log(n))) for n in (counts[-1], counts[-1] + more)
     )
-    return max(now - later, 0.0)
+    return min(max(now - later, 0.0), 1 - curve[-1][1])

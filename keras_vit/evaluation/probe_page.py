@@ -1,15 +1,17 @@
-"""A page of pictures of a probe's suspects and pairs; a browser opens it from disk."""
+"""A page of a probe's scores, suspects and pairs; a browser opens it from disk."""
 
 import base64
 import html
 import io
+import json
 import os
 import string
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from PIL import Image
 
 from keras_vit.evaluation.probing import Probe
@@ -22,8 +24,15 @@ _SIDE = 160
 """Longest side of a picture in pixels."""
 
 
+_MOST_CLASSES = 40
+"""Most classes of the confusion matrix: those with the most errors."""
+
+
 def write_page(
-    probe: Probe, path: str | os.PathLike[str], images: Mapping[str, Any] | None = None
+    probe: Probe,
+    path: str | os.PathLike[str],
+    images: Mapping[str, Any] | None = None,
+    provenance: Mapping[str, Any] | None = None,
 ) -> None:
     """Writes the page as one file, which loads nothing from a network.
 
@@ -32,6 +41,7 @@ def write_page(
         path: path of the page; an existing file is replaced.
         images: `{name in the probe: image}` for images in memory, in any form that
             `Preprocessor` takes.
+        provenance: facts at the end of the page, as plain JSON types, such as the command.
 
     Raises:
         ConfigError: an image cannot be read.
@@ -45,19 +55,78 @@ def write_page(
         )
         for each in probe.suspects
     ]
-    pairs = [
-        _figure(read.get(image, image), f"{image}: {label}, {pair.similarity:.0%} alike")
-        for pair in probe.pairs
-        for image, label in zip(pair.images, pair.labels, strict=True)
-    ]
+    pairs = []
+    for pair in probe.pairs:
+        two = zip(pair.images, pair.labels, strict=True)
+        pictures = [_figure(read.get(image, image), f"{image}: {label}") for image, label in two]
+        words = f"<p>{pair.similarity:.0%} alike</p>"
+        pairs.append(f'<section class="pair">{"".join(pictures)}{words}</section>')
     page = resources.files(__package__).joinpath("probe.html").read_text(encoding="utf-8")
     page = string.Template(page).substitute(
         summary="".join(f"<li>{html.escape(line)}</li>" for line in probe.summary()),
+        classes=_classes(probe),
+        confusion=_confusion(probe),
+        curve=_curve(probe.curve),
         suspects="".join(figures) or "None.",
         pairs="".join(pairs) or "None.",
+        provenance=_text(json.dumps(dict(provenance or {}), indent=2, ensure_ascii=False)),
     )
     with replace_file(Path(path)) as file:
         file.write_text(page, encoding="utf-8")
+
+
+def _text(words: str) -> str:
+    return html.escape("\n".join(map(visible, words.split("\n"))))
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Returns a table of cells that are markup already; the first one of a row names it."""
+    first = "".join(f'<th scope="col">{cell}</th>' for cell in head)
+    lines = (f'<tr><th scope="row">{name}</th>{"".join(cells)}</tr>' for name, *cells in rows)
+    return f"<table><thead><tr>{first}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+
+
+def _classes(probe: Probe) -> str:
+    rows = [
+        (
+            _text(each.name),
+            *(f"<td>{cell}</td>" for cell in (f"{each.images:,}", f"{each.accuracy:.0%}")),
+            "<td>{:.0%} to {:.0%}</td>".format(*each.interval),
+        )
+        for each in sorted(probe.class_scores, key=lambda one: one.accuracy)
+    ]
+    measure = "accuracy" if probe.thresholds is None else "average precision"
+    return _table(("class", "images", measure, "between"), rows)
+
+
+def _confusion(probe: Probe) -> str:
+    """Returns the confusion matrix, its rows the labels, darker where more of a class are."""
+    if probe.confusion is None:
+        return "<p>Images with many labels have no confusion matrix.</p>"
+    wrong = probe.confusion - np.diag(np.diag(probe.confusion))
+    errors = wrong.sum(axis=0) + wrong.sum(axis=1)
+    shown = np.sort(np.argsort(-errors, kind="stable")[:_MOST_CLASSES])
+    names = [_text(probe.class_names[k]) for k in shown]
+    rows = []
+    for name, k in zip(names, shown, strict=True):
+        shares = probe.confusion[k] / max(probe.confusion[k].sum(), 1)
+        cells = [
+            f'<td style="--share:{shares[j]:.2f}">{probe.confusion[k, j] or ""}</td>' for j in shown
+        ]
+        rows.append((name, *cells))
+    return _table(("label, and answers:", *names), rows)
+
+
+def _curve(curve: Sequence[tuple[int, float]]) -> str:
+    """Returns the learning curve as a drawing and its numbers; accuracy from 0 to 1."""
+    most = curve[-1][0]
+    points = [(260 * count / most, 100 - 100 * accuracy) for count, accuracy in curve]
+    line = " ".join(f"{x:.0f},{y:.1f}" for x, y in points)
+    words = ", ".join(f"{accuracy:.1%} of {count:,} images" for count, accuracy in curve)
+    return (
+        f'<svg viewBox="-4 -4 268 108" role="img" aria-label="Accuracy: {words}">'
+        f'<path d="M0 0V100H260"/><polyline points="{line}"/></svg><p>{words}.</p>'
+    )
 
 
 def _figure(image: Any, words: str) -> str:

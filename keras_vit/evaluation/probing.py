@@ -63,6 +63,24 @@ class Pair:
     similarity: float
 
 
+@dataclasses.dataclass(frozen=True)
+class ClassScore:
+    """The score of one class.
+
+    Args:
+        name: name of the class.
+        images: number of its images.
+        accuracy: share of its images that are right, as `Probe.accuracy`; with many labels per
+            image, the average precision of the class.
+        interval: lowest and highest accuracy that the number of images allows.
+    """
+
+    name: str
+    images: int
+    accuracy: float
+    interval: tuple[float, float]
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Probe:
     """A linear classifier of frozen features, with its findings about the images.
@@ -90,6 +108,9 @@ class Probe:
         tried: mean squared error of each combination, `{(features, l2): error}`.
         thresholds: with many labels, the probability of each class from which the class is an
             answer: that with the best F1 on `probabilities`. Otherwise None.
+        class_scores: the score of each class.
+        confusion: numbers of images by class (rows) and answer (columns), `(classes, classes)`, as
+            `accuracy` counts them; None with many labels.
     """
 
     block: int | None
@@ -106,6 +127,8 @@ class Probe:
     pairs: list[Pair]
     tried: dict[tuple[str, float], float]
     thresholds: tuple[float, ...] | None = None
+    class_scores: tuple[ClassScore, ...] = ()
+    confusion: np.ndarray | None = None
 
     def gain(self, more: int) -> float:
         """Returns the accuracy that `more` images would add, by the learning curve.
@@ -114,18 +137,23 @@ class Probe:
         """
         return predict_gain(self.curve, more)
 
-    def build_classifier(self, model: VisionTransformer) -> VisionTransformer:
+    def build_classifier(
+        self, model: VisionTransformer, provenance: Mapping[str, Any] | None = None
+    ) -> VisionTransformer:
         """Returns a classifier with calibrated probabilities that predicts, saves and exports.
 
         It is the model up to the chosen block, with the chosen pooling and the probe as its head.
 
         Args:
             model: the model that was probed; it is not changed.
+            provenance: facts that join the model's own and the scores, as plain JSON types.
 
         Raises:
             ConfigError: the model is another.
         """
-        return _with_head(self, model, {"thresholds": self.thresholds})
+        scores = {"accuracy": self.accuracy, "interval": list(self.interval)}
+        scores |= {"images": len(self.probabilities)}
+        return _with_head(self, model, {"thresholds": self.thresholds}, scores, provenance)
 
     def summary(self) -> list[str]:
         """Returns the results in sentences."""
@@ -152,6 +180,9 @@ class Probe:
         facts["suspects"] = [dataclasses.asdict(each) for each in self.suspects]
         facts["pairs"] = [dataclasses.asdict(each) for each in self.pairs]
         facts["tried"] = [[*key, error] for key, error in self.tried.items()]
+        facts["class_scores"] = [dataclasses.asdict(each) for each in self.class_scores]
+        if self.confusion is not None:
+            facts["confusion"] = self.confusion.tolist()
         return facts
 
 
@@ -180,18 +211,21 @@ class NumbersProbe:
     predictions: np.ndarray
     tried: dict[tuple[str, float], float]
 
-    def build_model(self, model: VisionTransformer) -> VisionTransformer:
+    def build_model(
+        self, model: VisionTransformer, provenance: Mapping[str, Any] | None = None
+    ) -> VisionTransformer:
         """Returns a model with `regression` that predicts, saves and exports.
 
         It is the model up to the chosen block, with the chosen pooling and the probe as its head.
 
         Args:
             model: the model that was probed; it is not changed.
+            provenance: facts that join the model's own and the scores, as plain JSON types.
 
         Raises:
             ConfigError: the model is another.
         """
-        return _with_head(self, model, {"regression": True})
+        return _with_head(self, model, {"regression": True}, self.scores.to_dict(), provenance)
 
     def summary(self) -> list[str]:
         """Returns the results in sentences."""
@@ -281,6 +315,10 @@ def probe(
     features = candidates[fit.name]
     early = next(values for name, values in candidates.items() if name.endswith("/gap"))
     accuracy = score(fit.unseen, labels)
+    confusion = None
+    if not data.multi_label:
+        confusion = np.zeros((len(names), len(names)), int)
+        np.add.at(confusion, (labels, fit.unseen.argmax(axis=1)), 1)
     images = data.paths or [f"image {k}" for k in range(len(labels))]
     return Probe(
         *parts[fit.name][:2],
@@ -298,7 +336,22 @@ def probe(
         thresholds=best_thresholds(fit.probabilities, labels, [0.5] * len(names))
         if data.multi_label
         else None,
+        class_scores=_score_classes(fit.unseen, labels, names),
+        confusion=confusion,
     )
+
+
+def _score_classes(
+    estimates: np.ndarray, labels: np.ndarray, names: Sequence[str]
+) -> tuple[ClassScore, ...]:
+    scores = []
+    for k, name in enumerate(names):
+        # The images of a class; with many labels every image, of which some have the class.
+        part: Any = np.s_[:, k : k + 1] if labels.ndim == 2 else labels == k
+        accuracy, chosen = score(estimates[part], labels[part]), labels[part]
+        count = int(chosen.sum()) if labels.ndim == 2 else len(chosen)
+        scores.append(ClassScore(name, count, accuracy, compute_interval(accuracy, chosen)))
+    return tuple(scores)
 
 
 def _probe_numbers(
@@ -332,7 +385,11 @@ def _features_in_words(result: "Probe | NumbersProbe") -> str:
 
 
 def _with_head(
-    result: "Probe | NumbersProbe", model: VisionTransformer, fields: dict[str, Any]
+    result: "Probe | NumbersProbe",
+    model: VisionTransformer,
+    fields: dict[str, Any],
+    scores: Mapping[str, Any],
+    provenance: Mapping[str, Any] | None,
 ) -> VisionTransformer:
     """Returns the model up to the block of a probe, with its kernel and bias as the head."""
     config, block, kernel = expect_model(model).config, result.block, result.kernel
@@ -344,7 +401,9 @@ def _with_head(
             f"The probe reads {len(kernel)} features of block {block}; this model has "
             f"{config.num_layers} blocks and {width} such features. Give the model that was probed."
         )
-    fields = {**_choose_fields(config, block, result.pooling), **fields}
+    found = {**scores, "features": _features_in_words(result)}
+    origin = {**model.provenance, **(provenance or {}), "probe": found}
+    fields = {**_choose_fields(config, block, result.pooling), **fields, "provenance": origin}
     return copy_with_head(model, kernel, result.bias, result.class_names, fields)
 
 

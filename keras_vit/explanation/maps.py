@@ -114,7 +114,7 @@ def explain(
         sums = _per_patch(evidence, compute_grid(model, images), model.config)
         return Explanation(evidence, sums, classes)
     height, width = (images.shape[axis] for axis in image_axes(model))
-    maps = _per_pixel(evidence, (height, width), model.config)
+    maps = spread(evidence, (height, width), model.config)
     return Explanation(maps, evidence, classes if asks_class else None)
 
 
@@ -192,7 +192,7 @@ def _why_not_finite(model: VisionTransformer, method: str) -> str:
     return f"method={method!r} gave NaN although all weights are finite; are the images?"
 
 
-def _per_pixel(patches: np.ndarray, image_size: tuple[int, int], config: ViTConfig) -> np.ndarray:
+def spread(patches: np.ndarray, image_size: tuple[int, int], config: ViTConfig) -> np.ndarray:
     """Returns `(batch, height, width)`, in which each pixel has the value of its patch.
 
     Pixels at the right and lower edge that fill no patch are 0: the model does not read them.

@@ -17,17 +17,20 @@ import numpy as np
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.explanation.attention import attention_maps, probe_weights, read_tokens
 from keras_vit.explanation.curves import BASELINES, areas_below, blur, grey, replace_pixels
-from keras_vit.explanation.maps import explain
+from keras_vit.explanation.display import brightness
+from keras_vit.explanation.maps import Explanation, explain, spread
+from keras_vit.explanation.methods import METHODS
 from keras_vit.images.class_names import class_index, top_labels
 from keras_vit.images.resampling import make_picture
 from keras_vit.models.tokens import compute_grid
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.support.extras import import_extra
 from keras_vit.support.files import replace_file
+from keras_vit.support.progress import progress_bar
 from keras_vit.support.text import counted, visible
 
-METHODS = ("relevance", "integrated_gradients", "gradcam", "rollout")
-"""The methods that stand side by side, behind the first one."""
+_SHOWN = ("relevance", "gradcam", "rollout")
+"""The methods that stand side by side, behind the first one; with curves, and another one."""
 
 _ROOM = 1_200_000
 """Most characters of the attention between patches in the whole page."""
@@ -42,9 +45,13 @@ def write_report(
     *,
     method: str = "relevance",
     targets: Sequence[int | str] = (),
+    curves: bool = False,
     command: str = "",
+    progress: bool = False,
 ) -> Path:
     """Writes `index.html`, one file that opens without a network, and returns its path.
+
+    An image costs about as much as 20 predictions, and with `curves` as 350.
 
     Args:
         model: a `VisionTransformer` of a fixed size with one prediction per image.
@@ -53,7 +60,10 @@ def write_report(
         method: the method of `keras_vit.explain` that comes first.
         targets: classes to explain, by index or label; without any, the two most probable classes
             of each image.
+        curves: whether integrated gradients, and the deletion and insertion curves of every
+            method, are computed.
         command: the command line that the report quotes.
+        progress: whether a bar is shown on stderr, if it is a terminal.
 
     Raises:
         ConfigError: matplotlib is not installed, the model takes images of any size, the method
@@ -68,7 +78,8 @@ def write_report(
     classes = [
         class_index(target, model.class_names, model.config.num_classes) for target in targets
     ]
-    facts = _explain_all(model, batch, list(dict.fromkeys((method, *METHODS))), classes)
+    methods = list(dict.fromkeys((method, *_SHOWN, *(["integrated_gradients"] if curves else []))))
+    facts = _explain_all(model, batch, methods, classes, curves, progress)
     for k, (image, fact) in enumerate(zip(images, facts, strict=True)):
         is_path = isinstance(image, (str, os.PathLike))
         fact["name"] = Path(image).name if is_path else f"image {k + 1}"
@@ -93,17 +104,24 @@ def write_report(
 def overlay(picture: np.ndarray, map_: np.ndarray) -> np.ndarray:
     """Returns a picture with a map on it, float32 `(height, width, 3)` in [0, 1].
 
-    High values are opaque and bright; the picture is unchanged where the map is 0 or negative.
+    High values are opaque and bright, on the scale of `brightness`; the picture is unchanged where
+    the map is 0 or negative.
 
     Args:
         picture: the picture, `(height, width, 1 or 3)` in [0, 1].
         map_: the map, `(height, width)`.
     """
-    most = float(map_.max())
-    share = np.clip(map_ / most, 0, 1) if most > 0 else np.zeros_like(map_)
+    share = brightness(map_)
     alpha = (0.65 * share)[..., None]
     shown = picture if picture.shape[-1] == 3 else picture[..., :1].repeat(3, axis=-1)
     return (shown * (1 - alpha) + _colours(share) * alpha).astype("float32")
+
+
+def _overlay_patches(
+    model: VisionTransformer, picture: np.ndarray, patches: np.ndarray
+) -> np.ndarray:
+    """Returns a picture with the map of its patches on it; separate pixels would not be seen."""
+    return overlay(picture, spread(patches[None], picture.shape[:2], model.config)[0])
 
 
 def _colours(shares: np.ndarray) -> np.ndarray:
@@ -143,27 +161,38 @@ def _make_visible(value: Any) -> Any:
 
 
 def _explain_all(
-    model: VisionTransformer, batch: np.ndarray, methods: Sequence[str], targets: Sequence[int]
+    model: VisionTransformer,
+    batch: np.ndarray,
+    methods: Sequence[str],
+    targets: Sequence[int],
+    with_curves: bool,
+    progress: bool,
 ) -> list[dict[str, Any]]:
     """Returns predictions, maps, curves and attention of each image, as the page shows them."""
     outputs = model.probabilities(batch, prepared=True)
     class_names = model.class_names or tuple(map(str, range(model.config.num_classes)))
     ranked = np.argsort(-outputs, axis=1, kind="stable")[:, :2].astype("int32")
     classes = np.tile(np.asarray(targets, "int32"), (len(batch), 1)) if targets else ranked
-    maps = [
-        {name: explain(model, batch, column, name, prepared=True) for name in methods}
-        for column in classes.T
-    ]
-    baselines = {name: explain(model, batch, None, name, prepared=True) for name in BASELINES}
-    grey_batch = np.full_like(batch, grey(model))
-    starts_and_ends = ((batch, grey_batch), (blur(model, batch), batch))  # deletion, insertion
-    curves = {
-        name: [
-            replace_pixels(model, *pair, explanation.maps, classes[:, 0], steps=8)
-            for pair in starts_and_ends
-        ]
-        for name, explanation in {**maps[0], **baselines}.items()
-    }
+    jobs = [(name, k) for k in range(classes.shape[1]) for name in methods]
+    maps: list[dict[str, Explanation]] = [{} for _ in classes.T]
+    curves: dict[str, Any] = {}
+    judged = [*methods, *BASELINES] if with_curves else []
+    with progress_bar(progress, "Explaining", len(jobs) + len(judged), "steps") as advance:
+        for name, k in jobs:
+            if k and not METHODS[name].asks_class:
+                maps[k][name] = maps[0][name]
+            else:
+                maps[k][name] = explain(model, batch, classes[:, k], name, prepared=True)
+            advance(1)
+        for name in judged:
+            one = maps[0].get(name) or explain(model, batch, None, name, prepared=True)
+            deletion = batch, np.full_like(batch, grey(model))
+            insertion = blur(model, batch), batch
+            curves[name] = [
+                replace_pixels(model, *pair, one.maps, classes[:, 0], steps=8)
+                for pair in (deletion, insertion)
+            ]
+            advance(1)
     pictures = model.preprocessor.pixels(batch)
     times = max(1, -(-384 // max(pictures.shape[1:3])))  # a canvas has 384 pixels on a side
     return [
@@ -178,13 +207,15 @@ def _explain_all(
                     "maps": [
                         {
                             "method": name,
-                            "of_class": one.classes is not None,
-                            "picture": _encode(overlay(picture, one.maps[i]), 224),
+                            "of_class": METHODS[name].asks_class,
+                            "picture": _encode(
+                                _overlay_patches(model, picture, one.patches[i]), 224
+                            ),
                         }
-                        for name, one in explanations.items()
+                        for name, one in of_class.items()
                     ],
                 }
-                for k, explanations in zip(classes[i], maps, strict=True)
+                for k, of_class in zip(classes[i], maps, strict=True)
             ],
             "curves": [
                 {

@@ -3,17 +3,21 @@
 import dataclasses
 import io
 
+import keras
 import numpy as np
 from fastapi import HTTPException
 from PIL import Image
 
 from keras_vit.data.records import Encoded
 from keras_vit.errors import ConfigError, expect_model
-from keras_vit.explanation.maps import explain
+from keras_vit.explanation.display import brightness, patch_colours
+from keras_vit.explanation.maps import spread
+from keras_vit.explanation.methods import relevance
 from keras_vit.images.decoding import LONGEST_SIDE, MODES, TooManyPixelsError, pixel_limit
 from keras_vit.images.resampling import make_picture
+from keras_vit.layers.quantisation import quantised_parts
 from keras_vit.models.inference import run
-from keras_vit.models.tokens import choose_stage
+from keras_vit.models.tokens import choose_stage, compute_grid
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.serving.batching import Function
 from keras_vit.serving.settings import Settings
@@ -47,18 +51,40 @@ class Engine:
             )
         self.model = model
         self.most_pixels = pixel_limit(settings.max_pixels)
-        self.classifies = bool(model.config.has_one_prediction)
+        self.classifies = bool(model.config.has_one_prediction) and not model.config.regression
         self._preprocessor = dataclasses.replace(model.preprocessor, max_pixels=self.most_pixels)
         self._max_batch = settings.max_batch
+        has_gradients = keras.backend.backend() != "openvino" and not quantised_parts(model.layers)
+        # Made once: under JAX each one compiles anew.
+        self._relevance = relevance(model) if self.classifies and has_gradients else None
         self.stage = chosen = choose_stage(model, stage, pooling)
         self.functions: dict[str, Function] = {
             "classify": lambda batch: model.probabilities(batch, settings.max_batch, prepared=True),
             "embed": lambda batch: run(model, batch, [chosen], settings.max_batch)[chosen],
-            # One image at a time: the attention weights of all blocks take much memory.
-            "attention": lambda batch: (
-                explain(model, batch, method="rollout", batch_size=1, prepared=True).maps
-            ),
+            "explain": self._explain,
         }
+
+    @property
+    def explains(self) -> str:
+        """`"relevance"`, the evidence for a class; or `"components"`, of models without one."""
+        return "components" if self._relevance is None else "relevance"
+
+    def _explain(self, batch: np.ndarray) -> np.ndarray:
+        """Returns relevance for the predicted classes, or main components as colours, per patch.
+
+        One image at a time: the attention weights of all blocks take much memory.
+        """
+        if self._relevance is None:
+            name = f"block_{self.model.config.num_layers - 1}/norm"
+            tokens = run(self.model, batch, [name], 1)[name]
+            patches = tokens[:, self.model.config.num_prefix_tokens :]
+            grid = compute_grid(self.model, batch)
+            each = patches.reshape(len(batch), 1, *grid, patches.shape[-1])
+            return np.concatenate([patch_colours(image) for image in each])
+        classes = run(self.model, batch, batch_size=self._max_batch).argmax(axis=-1)
+        chosen = np.eye(self.model.config.num_classes, dtype="float32")[classes]
+        maps = [self._relevance(batch[k : k + 1], chosen[k : k + 1]) for k in range(len(batch))]
+        return np.concatenate(maps)
 
     def warm_up(self) -> None:
         """Computes black images in every size of a batch, so that no request waits for a compiler.
@@ -109,12 +135,21 @@ class Engine:
             )
         return image
 
-    def picture(self, prepared: np.ndarray, attention: np.ndarray) -> bytes:
-        """Returns a PNG of an image, dark where the prediction attends little (Figure 6)."""
+    def picture(self, prepared: np.ndarray, patches: np.ndarray) -> bytes:
+        """Returns a PNG of an image, dark where patches say little, or of the colours of patches.
+
+        Args:
+            prepared: the image, without a batch axis.
+            patches: the row of the function `explain` for it.
+        """
         pixels = self._preprocessor.pixels(prepared[None])[0]
-        share = attention / max(float(attention.max()), 1e-12)
-        shown = np.round(255 * pixels * (0.15 + 0.85 * share[..., None])).astype(np.uint8)
-        image = make_picture(shown[..., :3])
+        if patches.ndim == 2:
+            share = spread(brightness(patches)[None], pixels.shape[:2], self.model.config)[0]
+            pixels = pixels * (0.15 + 0.85 * share[..., None])
+        else:
+            planes = np.moveaxis(patches, -1, 0)
+            pixels = np.moveaxis(spread(planes, pixels.shape[:2], self.model.config), 0, -1)
+        image = make_picture(np.round(255 * pixels).astype(np.uint8)[..., :3])
         times = -(-_SMALLEST_PICTURE // min(image.size))
         if times > 1:
             image = image.resize(

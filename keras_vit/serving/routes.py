@@ -162,7 +162,7 @@ def build_application(
         Without `top`, 5 labels; of a model with thresholds, all that reach their threshold.
         """
         if not engine.classifies:
-            raise HTTPException(404, "This model makes no prediction per image; use /embed.")
+            raise HTTPException(404, "This model predicts no class per image; use /embed.")
         rows = [row for _, row in await service.answer(request, "classify")]
         named = [
             [{"label": label, "probability": share} for label, share in best]
@@ -176,12 +176,16 @@ def build_application(
         rows = [row.tolist() for _, row in await service.answer(request, "embed")]
         return JSONResponse({"embeddings": rows})
 
-    @app.post("/attention", openapi_extra=_BODY, responses=_REFUSALS)
-    async def attention(request: Request) -> Response:
-        """Answers with a PNG of the first image, dark where the attention rollout is small."""
+    @app.post("/explain", openapi_extra=_BODY, responses=_REFUSALS)
+    async def explain(request: Request) -> Response:
+        """A PNG of the first image, dark where little speaks for the predicted class (relevance).
+
+        Of a model without classes, or without gradients, the patches in the colours of their main
+        components: like features have like colours.
+        """
         if model.config.native_aspect:
-            raise HTTPException(404, "Images of unequal shape have no map of attention here.")
-        image, row = (await service.answer(request, "attention"))[0]
+            raise HTTPException(404, "Images of unequal shape have no map here.")
+        image, row = (await service.answer(request, "explain"))[0]
         return Response(engine.picture(image, row), media_type="image/png")
 
     @app.head("/healthz", include_in_schema=False)
@@ -218,6 +222,7 @@ def describe(engine: Engine, settings: Settings) -> dict[str, Any]:
         "thresholds": model.thresholds,
         "classifies": engine.classifies,
         "embeds": engine.stage,
+        "explains": engine.explains,
         "protocol": model.preprocessor.protocol,
         "provenance": dict(model.provenance),
         "dtype": model.dtype_policy.name,

@@ -124,14 +124,32 @@ def test_the_features_with_the_least_error_are_chosen():
 
 
 def test_the_scale_has_the_least_cross_entropy():
+    """Of targets that leave a doubt of 1 in 92 to the other two classes."""
     features, labels = draw(90, 6)
     scores = leave_one_out(LeastSquares(features, labels, 3), features, labels, 1.0)
+    wanted = np.where(np.eye(3)[labels] == 1, 91 / 92, 1 / 184)
 
     def loss(scale):
-        return -np.log(compute_probabilities(scale * scores)[np.arange(90), labels]).mean()
+        return -(wanted * np.log(compute_probabilities(scale * scores))).sum(axis=1).mean()
 
     scale = calibrating_scale(scores, labels)
     assert loss(scale) < min(loss(0.98 * scale), loss(1.02 * scale))
+
+
+@pytest.mark.parametrize("count", [24, 240])
+def test_scores_that_are_all_right_leave_the_doubt_of_their_number(count):
+    """The mean confidence is that of Laplace's rule of succession, (n + 1) / (n + 2)."""
+    labels = np.arange(count) % 3
+    scores = 2.0 * np.eye(3)[labels] - 1
+    probabilities = compute_probabilities(calibrating_scale(scores, labels) * scores)
+    right = probabilities[np.arange(count), labels]
+    assert right.mean() == pytest.approx((count + 1) / (count + 2), abs=1e-6)
+
+
+def test_more_images_add_at_most_the_errors_that_are_left():
+    """A steep curve that ends above its own power law, and one without an error."""
+    assert predict_gain([(25, 0.2), (50, 0.3), (75, 0.5), (100, 0.99)], 10_000) <= 0.01 + 1e-12
+    assert predict_gain([(25, 0.5), (50, 0.7), (75, 0.9), (100, 1.0)], 100) == 0
 
 
 def test_intervals_hold_the_true_accuracy():

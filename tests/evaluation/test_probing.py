@@ -105,7 +105,29 @@ def test_the_page_shows_the_pictures(folder, tmp_path):
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert page.count("data:image/jpeg") == len(result.suspects) + 2 * len(result.pairs)
     assert "looks like red" in page
+    assert page.count('<section class="pair">') == len(result.pairs) > 0
     assert "http" not in page.replace("http-equiv", "")
+
+
+def test_the_page_shows_scores_by_class_confusions_and_the_curve(folder, tmp_path):
+    """Numbers of the probe, and strangers' words as text."""
+    result = probe(make_model(), folder)
+    right = np.diag(result.confusion)
+    assert result.confusion.sum() == 24 and right.sum() == round(24 * result.accuracy)
+    for k, each in enumerate(result.class_scores):
+        low, high = each.interval
+        assert (each.name, each.images, each.accuracy) == (list(CLASSES)[k], 8, right[k] / 8)
+        assert 0 <= low <= each.accuracy <= high <= 1
+    command = "keras-vit probe <b>\u202e"
+    write_page(result, tmp_path / "index.html", provenance={"command": command})
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    worst = min(result.class_scores, key=lambda each: each.accuracy)
+    between = "{:.0%} to {:.0%}".format(*worst.interval)
+    assert f"{worst.name}</th><td>8</td><td>{worst.accuracy:.0%}</td><td>{between}</td>" in page
+    assert f"{result.curve[0][1]:.1%} of {result.curve[0][0]} images" in page
+    assert page.count('<td style="--share:') == 9
+    assert f'<td style="--share:{right[0] / 8:.2f}">{right[0]}</td>' in page
+    assert "keras-vit probe &lt;b&gt;" in page and "\u202e" not in page
 
 
 def test_the_command_writes_a_preset_and_a_page(folder, tmp_path, capsys):
@@ -119,9 +141,13 @@ def test_the_command_writes_a_preset_and_a_page(folder, tmp_path, capsys):
     )
     assert "Accuracy" in capsys.readouterr().out
     assert (out / "index.html").exists()
-    assert json.loads((out / "probe.json").read_text())["accuracy"] > 0.8
-    answer = VisionTransformer.from_preset(out / "preset").classify(folder / "blue" / "0.png")
-    assert answer[0][0][0] == "blue"
+    results = json.loads((out / "probe.json").read_text())
+    assert results["accuracy"] > 0.8
+    loaded = VisionTransformer.from_preset(out / "preset")
+    assert loaded.classify(folder / "blue" / "0.png")[0][0][0] == "blue"
+    assert loaded.provenance["command"].startswith(f"keras-vit probe {folder} --source")
+    assert loaded.provenance["probe"]["accuracy"] == results["accuracy"]
+    assert loaded.provenance["encoder"] == str(tmp_path / "encoder")
 
 
 @pytest.fixture
@@ -261,7 +287,8 @@ def test_the_page_shows_images_in_memory_and_leaves_them_as_they_are(tmp_path):
     result = probe(make_model(), from_arrays(pixels, [0, 1] * 3, make_model()))
     images = {f"image {k}": pixels[k] for k in range(6)} | {"image 0": picture}
     write_page(result, tmp_path / "page.html", images)
-    assert "image 0: 0, 100% alike" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "image 0: 0</figcaption>" in page and "<p>100% alike</p>" in page
     assert picture.size == (180, 200)
 
 

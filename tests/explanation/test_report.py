@@ -1,5 +1,8 @@
 """The report of `keras-vit explain`, opened from disk in a real browser."""
 
+import json
+import re
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -7,6 +10,7 @@ from PIL import Image
 from keras_vit import VisionTransformer, cli
 from keras_vit.errors import ConfigError
 from keras_vit.explanation import attention_maps
+from keras_vit.explanation import report as report_module
 from keras_vit.explanation.report import _between_patches, overlay, write_report
 from tests.browser import requested_urls, resize
 from tests.digits import digits
@@ -33,7 +37,12 @@ def report(tmp_path_factory):
         "vit_digits", class_names=labels, provenance={"source": EVIL, EVIL: [EVIL]}
     )
     page = write_report(
-        model, folder / "out", paths, targets=[EVIL, int(classes[0])], command=f"run {EVIL}"
+        model,
+        folder / "out",
+        paths,
+        targets=[EVIL, int(classes[0])],
+        curves=True,
+        command=f"run {EVIL}",
     )
     return page, model, paths
 
@@ -94,6 +103,20 @@ def test_text_of_strangers_is_inert(browser, report):
     assert len(browser.find_elements("css selector", "script")) == 2
     source = page.read_text(encoding="utf-8")
     assert "\x1b" not in source and "\u202e" not in source
+
+
+def test_a_report_without_curves_computes_no_slow_method(tmp_path, monkeypatch):
+    """By default: maps of three methods, and not one prediction of a changed image."""
+    monkeypatch.setattr(report_module, "replace_pixels", pytest.fail)
+    model = VisionTransformer.from_preset("vit_digits")
+    page = write_report(model, tmp_path, digits()[1][:1]).read_text(encoding="utf-8")
+    facts = json.loads(re.search('id="facts">(.*?)</script>', page)[1])
+    (image,) = facts["images"]
+    assert image["curves"] == []
+    for one in image["classes"]:
+        assert [m["method"] for m in one["maps"]] == ["relevance", "gradcam", "rollout"]
+    rollouts = {one["maps"][2]["picture"] for one in image["classes"]}
+    assert len(rollouts) == 1
 
 
 @pytest.mark.parametrize("width", [400, 1400])

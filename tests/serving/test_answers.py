@@ -2,14 +2,18 @@
 
 import asyncio
 import base64
+import io
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import requests
+from PIL import Image
 
+from keras_vit import explain
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation import features
+from keras_vit.explanation import brightness, patch_colours
 from keras_vit.serving import application
 from keras_vit.serving.batching import Batcher
 from tests.digits import digits, encoded
@@ -79,7 +83,7 @@ def test_health_metadata_and_openapi_describe_the_server(address, model):
     assert metadata["image_size"] == list(model.config.image_size)
     assert metadata["limits"]["images_waiting"] == 128
     paths = requests.get(f"{address}/openapi.json", timeout=60).json()["paths"]
-    assert {"/classify", "/embed", "/attention", "/healthz", "/metadata"} == set(paths)
+    assert {"/classify", "/embed", "/explain", "/healthz", "/metadata"} == set(paths)
     content = paths["/classify"]["post"]["requestBody"]["content"]
     assert {"application/octet-stream", "multipart/form-data", "application/json"} == set(content)
 
@@ -108,6 +112,36 @@ def test_a_model_without_a_head_embeds(images):
         refused = post(address, images[0])
         assert refused.status_code == 404 and "/embed" in refused.json()["detail"]
         assert len(post(address, images[0], "embed").json()["embeddings"][0]) > 1
+
+
+def picture_of(response):
+    assert response.headers["Content-Type"] == "image/png", response.text
+    return np.asarray(Image.open(io.BytesIO(response.content))) / 255
+
+
+def test_an_explained_image_is_light_where_its_class_has_evidence(address, model, images):
+    """The PNG is the prepared image times the brightness of the relevance, enlarged."""
+    shown = picture_of(post(address, images[0], "explain"))
+    light = brightness(explain(model, images[:1]).patches)[0].repeat(4, 0).repeat(4, 1)
+    pixels = model.preprocessor.pixels(model.preprocessor(images[:1]))[0][..., 0]
+    expected = (pixels * (0.15 + 0.85 * light)).repeat(16, 0).repeat(16, 1)
+    np.testing.assert_allclose(shown, expected, rtol=0, atol=0.02)
+
+
+@torch_alone
+@pytest.mark.parametrize("fields", [{"num_classes": 0}, {"regression": True}])
+def test_a_model_without_classes_shows_the_components_of_its_patches(images, fields):
+    """An encoder, and a model of numbers."""
+    model = random_tiny(**fields)
+    with served(model) as address:
+        assert requests.get(f"{address}/metadata", timeout=60).json()["explains"] == "components"
+        shown = picture_of(post(address, images[0], "explain"))
+    colours = patch_colours(model.tokens(images[:1]).patches)[0]
+    high, wide = (
+        side // size for side, size in zip(shown.shape[:2], colours.shape[:2], strict=True)
+    )
+    middles = shown[high // 2 :: high, wide // 2 :: wide]
+    np.testing.assert_allclose(middles, colours, rtol=0, atol=0.01)
 
 
 @torch_alone

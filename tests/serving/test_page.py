@@ -1,4 +1,4 @@
-"""The page at /, in a real browser: an image is dropped, labels and attention are seen."""
+"""The page at /, in a real browser: an image is dropped, labels and a map are seen."""
 
 import base64
 import hashlib
@@ -12,6 +12,7 @@ from keras_vit.support.text import visible
 from tests.browser import requested_urls
 from tests.digits import digits, encoded
 from tests.processes import eventually
+from tests.serving.live import served
 
 # A page knows no backend.
 pytestmark = pytest.mark.on_one_backend("torch")
@@ -41,7 +42,7 @@ def rows(browser):
     return browser.execute_script(f"{script}.map((row) => [...row.cells].map((c) => c.innerText))")
 
 
-def test_a_dropped_image_is_classified_and_its_attention_is_seen(browser, address, model, tmp_path):
+def test_a_dropped_image_is_classified_and_its_map_is_seen(browser, address, model, tmp_path):
     """Labels as `classify` gives them, two pictures, no foreign request, no error."""
     _, images, _, classes = digits()
     nine, other = ((classes == 9).argmax(), (classes == 3).argmax())
@@ -59,6 +60,8 @@ def test_a_dropped_image_is_classified_and_its_attention_is_seen(browser, addres
     width = "return arguments[0].complete && arguments[0].naturalWidth"
     eventually(lambda: all(browser.execute_script(width, picture) for picture in pictures))
     assert browser.execute_script(width, pictures[1]) == 256
+    caption = browser.find_element("id", "caption").text
+    assert caption == f"What speaks for {visible(EVIL)} (relevance); dark: little"
 
     path = tmp_path / "digit.png"
     path.write_bytes(encoded(images[other, ..., 0]))
@@ -66,6 +69,22 @@ def test_a_dropped_image_is_classified_and_its_attention_is_seen(browser, addres
     eventually(lambda: rows(browser)[0][0] == "3")
     assert all(url.startswith((address, "blob:")) for url in requested_urls(browser))
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def test_the_page_of_a_model_without_a_head_shows_its_features(browser):
+    """Two pictures, no table of labels, no error."""
+    _, images, _, _ = digits()
+    model = VisionTransformer.from_preset("vit_digits", num_classes=0, name="encoder")
+    with served(model) as address:
+        browser.get_log("browser")  # of the tests before
+        browser.get(f"{address}/")
+        eventually(lambda: browser.title == "encoder")
+        drop(browser, encoded(images[0, ..., 0]))
+        eventually(lambda: browser.find_element("id", "map").is_displayed())
+        assert not browser.find_element("id", "table").is_displayed()
+        assert "main components" in browser.find_element("id", "caption").text
+        assert browser.find_element("id", "about").text.startswith("features; images of 16")
+        assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
 def test_the_page_may_run_its_own_script_and_no_other(address):
