@@ -99,6 +99,8 @@ class Engine:
             shape = (min(count, self._max_batch), *self.model.input_shape[1:])
             function(np.zeros(shape, "float32"))
             count *= 2
+        if not self.model.config.native_aspect:
+            self._explain(np.zeros((1, *self.model.input_shape[1:]), "float32"))
 
     def prepare(self, encoded: bytes, name: str) -> np.ndarray:
         """Returns one image as the model takes it, without a batch axis.
