@@ -38,7 +38,7 @@ def explain(
 
     The command writes a web page that opens from disk: attention of every block and head, and
     maps of several methods for two classes. An image takes the time of some 20 predictions,
-    with --curves of some 350.
+    with --curves of some 250.
 
     Example: keras-vit explain cat.jpg --source vit_b16.augreg_i21k_ft_i1k_224
 

@@ -51,7 +51,7 @@ def write_report(
 ) -> Path:
     """Writes `index.html`, one file that opens without a network, and returns its path.
 
-    An image costs about as much as 20 predictions, and with `curves` as 350.
+    An image costs about as much as 20 predictions, and with `curves` as 250.
 
     Args:
         model: a `VisionTransformer` of a fixed size with one prediction per image.
