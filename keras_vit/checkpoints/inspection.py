@@ -199,10 +199,10 @@ def _open(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
         )
     undetermined: tuple[str, ...] = ()
     if preset is not None:
-        config = preset.config.replace(**architecture)
-        stated = dataclasses.replace(preset, config=config)
+        stated = dataclasses.replace(preset, config=preset.config.replace(**architecture))
     else:
         stated, undetermined = facts.resolve(files, recognition, statement, fields)
+    config = stated.config
     moves = plan(config, dialect, recognition.prefix, reader.shapes)
     beside = left_over(reader.shapes, recognition, moves, config.hidden_size)
     ignored = {**recognition.ignored, **dialect.derived(config), **beside}
