@@ -238,7 +238,7 @@ def test_no_classes_leave_out_a_head_and_others_make_a_new_one(tmp_path):
         ("mlp_layer", timm.layers.GluMlp, "expected one of Mlp, SwiGLU, SwiGLUPacked"),
         ("act_layer", torch.nn.ReLU, "act_layer='ReLU'"),
         ("block_fn", "ResPostBlock", "expected one of Block"),
-        ("qk_norm", True, "norms of query and key"),
+        ("qk_norm", True, "so qk_norm=head, but the arrays have False"),
         ("reg_token", 4, "Did you mean 'reg_tokens'?"),
         ("use_rot_pos_emb", True, "no argument of vit_huge_patch14_224"),
         ("model_name", "vit_hug_patch14_224", "Did you mean 'vit_huge_patch14_224'?"),
