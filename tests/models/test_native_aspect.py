@@ -195,5 +195,5 @@ def test_a_server_answers_what_classify_answers(tmp_path):
         label, share = model.classify(file, top=1)[0][0]
         assert best["label"] == label
         assert best["probability"] == pytest.approx(share, rel=1e-5)
-        refused = client.post("/attention", content=file.read_bytes(), headers=headers)
+        refused = client.post("/explain", content=file.read_bytes(), headers=headers)
         assert refused.status_code == 404
