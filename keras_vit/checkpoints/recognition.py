@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import functools
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -128,8 +129,8 @@ def find_tower_json(files: Json, dialects: Sequence[Dialect]) -> Json:
     """Returns the JSON files with that of the vision tower in place of a whole model's config.json.
 
     transformers nests the tower's own object in that of LLaVA, PaliGemma or Depth Anything, as
-    `vision_config` or `backbone_config` at any depth; `model_type` of the object names its family.
-    Files that name a family, and files without such an object, are returned as they are.
+    `vision_config` or `backbone_config`; `model_type` of the object names its family. Files that
+    name a family, and files without such an object, are returned as they are.
 
     Args:
         files: the JSON objects, by file name.
@@ -138,12 +139,27 @@ def find_tower_json(files: Json, dialects: Sequence[Dialect]) -> Json:
     config = files.get("config.json")
     if not isinstance(config, Mapping) or any(dialect.is_named_by(files) for dialect in dialects):
         return files
-    for value in config.values():
-        if isinstance(value, Mapping):
-            inner = find_tower_json({**files, "config.json": value}, dialects)
-            if any(dialect.is_named_by(inner) for dialect in dialects):
-                return inner
+    for part in itertools.islice(_parts_with_a_type(config, _DEEPEST_TOWER), _MOST_PARTS):
+        inner = {**files, "config.json": part}
+        if any(dialect.is_named_by(inner) for dialect in dialects):
+            return inner
     return files
+
+
+_DEEPEST_TOWER = 4
+"""Most objects around that of a tower; ColPali has two."""
+_MOST_PARTS = 50
+"""Most parts of a whole model that are looked at; Gemma 3 has two."""
+
+
+def _parts_with_a_type(content: Json, levels: int) -> Iterator[Json]:
+    """Yields the objects in an object that have a `model_type`, down to a number of levels."""
+    for value in content.values():
+        if isinstance(value, Mapping):
+            if "model_type" in value:
+                yield value
+            if levels > 1:
+                yield from _parts_with_a_type(value, levels - 1)
 
 
 def read_statement(

@@ -1,5 +1,7 @@
 """Towers inside whole models of transformers: nested JSON names the family, a prefix is found."""
 
+import json
+
 import pytest
 
 import keras_vit
@@ -10,7 +12,7 @@ from tests.helpers import normal, only_under, to_numpy
 
 # The graphs are those of other classes, which goldens compare on every backend.
 only_under("torch")
-from tests.live import channels_first, torch, transformers  # noqa: E402
+from tests.live import channels_first, random_transformers, torch  # noqa: E402
 
 SIZES = {
     "hidden_size": 24,
@@ -72,13 +74,9 @@ WHOLE = {
 @pytest.mark.parametrize("name", WHOLE)
 def test_the_tower_of_a_whole_model_has_our_tokens(name, tmp_path):
     fields, part, family = WHOLE[name]
-    kind = getattr(transformers, name)
-    torch.manual_seed(0)
-    whole = kind(kind.config_class(**fields)).eval()
+    whole = random_transformers(name, **fields)
+    whole.save_pretrained(tmp_path)
     with torch.no_grad():
-        for weight in whole.parameters():
-            weight.normal_(std=0.2)
-        whole.save_pretrained(tmp_path)
         tower = next(m for n, m in whole.named_modules() if n.rpartition(".")[2] == part)
         output = tower(channels_first(IMAGE))
     info = keras_vit.info(tmp_path)
@@ -91,3 +89,20 @@ def test_the_tower_of_a_whole_model_has_our_tokens(name, tmp_path):
     assert relative_error(to_numpy(tokens.patches), want) <= 1e-5
     with pytest.raises(CheckpointError, match="the whole model"):
         keras_vit.verify(tmp_path)
+
+
+@pytest.mark.parametrize("depth", [3, 9])
+def test_a_tower_is_sought_at_few_levels(depth, tmp_path):
+    """A hostile file of many or deep objects costs no minutes, and names no family."""
+    theirs = random_transformers("SiglipVisionModel", **SIZES, vision_use_head=False)
+    theirs.save_pretrained(tmp_path)
+    part = json.loads((tmp_path / "config.json").read_text())
+    for _ in range(depth):
+        part = {"part": part}
+    config = {"model_type": "whole", **part, **{str(k): {"model_type": "x"} for k in range(99)}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    if depth == 3:
+        assert keras_vit.info(tmp_path).family == "transformers/siglip_encoder"
+        return
+    with pytest.raises(CheckpointError, match="model_type='whole'"):
+        keras_vit.info(tmp_path)

@@ -1,6 +1,6 @@
 """What trained features are for survives low precision, exports, and is explained.
 
-The limits of scores and cosines are near the measured figures, which docs/models.md lists.
+The limits of scores and cosines were chosen before a whole run was measured.
 """
 
 import importlib.util
