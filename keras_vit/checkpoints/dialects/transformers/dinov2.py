@@ -121,7 +121,7 @@ def _dinov2(
         web=common.web_classes(f"{class_name}ForImageClassification", encoder=f"{class_name}Model"),
         sample=SAMPLE | (registers if "register_tokens/tokens" in words else {}),
         prefix=f"{model_type}.",
-        sizes={"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12},
+        sizes={"hidden_size": 768, "num_attention_heads": 12},
         images=processor_of_any_size,
         expresses=("gelu", "layer_norm_epsilon"),
         poolings=("token", "token_and_mean"),

@@ -65,7 +65,6 @@ FAMILIES = (
         ),
         sizes={
             "hidden_size": 768,
-            "num_hidden_layers": 12,
             "num_attention_heads": 12,
             "image_size": 448,
             "patch_size": 14,
