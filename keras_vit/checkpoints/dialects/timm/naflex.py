@@ -18,6 +18,7 @@ from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.timm import rows
 from keras_vit.checkpoints.dialects.timm.eva import POOL_SIZES
 from keras_vit.checkpoints.dialects.timm.vit import ARGUMENTS, NAMES, ONE_BIAS, shown_by_arrays
+from keras_vit.checkpoints.dialects.torch_conventions import PACKED_SAMPLE
 from keras_vit.models.config import Numerics, ViTConfig
 from keras_vit.models.config.rules import pair
 
@@ -113,13 +114,7 @@ naflex = rows.family(
     fields={"native_aspect": True},
     switches=("position",),
     sample={
-        "patch_size": (2, 2),
-        "image_size": (48, 48),
-        "resnet": None,
-        "rope": None,
-        "position": "learned",
-        "relative_position_bias": None,
-        "native_aspect": True,
+        **PACKED_SAMPLE,
         "pooling": "map",
         "num_registers": 1,
         "position_before_class": True,

@@ -9,6 +9,7 @@ from typing import Any
 from keras_vit.checkpoints.dialects.base import Dialect, Feature, WebClass
 from keras_vit.checkpoints.dialects.json_fields import Json, JsonConstant, JsonFields, number
 from keras_vit.checkpoints.dialects.names import TORCH, Section
+from keras_vit.checkpoints.dialects.torch_conventions import PACKED_SAMPLE
 from keras_vit.checkpoints.dialects.transformers import common
 from keras_vit.checkpoints.dialects.transformers.towers import (
     NAMES,
@@ -157,14 +158,4 @@ def _siglip(
 
 
 _WEB = {"SiglipVisionModel": WebClass(common.ENCODER_OUTPUTS, "vision_model", "siglip")}
-_PACKED: dict[str, Any] = {
-    "patch_size": (2, 2),
-    "image_size": (48, 48),
-    "resnet": None,
-    "rope": None,
-    "position": "learned",
-    "relative_position_bias": None,
-    "native_aspect": True,
-}
-
-FAMILIES = (*_siglip(_SIGLIP, "Siglip", web=_WEB), *_siglip(_SIGLIP_2, "Siglip2", _PACKED))
+FAMILIES = (*_siglip(_SIGLIP, "Siglip", web=_WEB), *_siglip(_SIGLIP_2, "Siglip2", PACKED_SAMPLE))
