@@ -180,7 +180,7 @@ _WHOLE_MODELS: dict[str, list[tuple[str, Any, str, str, int, dict[str, Any]]]] =
     ],
     "openvino": [
         (form, getattr(reference, form), "forward", "S/16", batch, {})
-        for form in ("layer_norm", "attention", "linear")
+        for form in ("layer_norm", "attention", "linear", "gelu")
         for batch in (1, 8)
     ],
 }

@@ -170,7 +170,7 @@ def test_evaluate_and_attention_maps_and_files(tmp_path):
     ("shape", "kernel", "axes"), [((2, 5, 6), (6, 3, 4), 1), ((2, 3, 4), (3, 4, 6), 2)]
 )
 def test_the_forms_of_openvino_equal_the_reference(shape, kernel, axes, dtype):
-    """Products with and without bias, attention, layer norm."""
+    """Products with and without bias, attention, layer norm, both forms of GELU."""
     tolerance = {"float32": 1e-6, "bfloat16": 2e-2}[dtype]
 
     def both(operation, *arrays):
@@ -189,6 +189,9 @@ def test_the_forms_of_openvino_equal_the_reference(shape, kernel, axes, dtype):
     both("linear", normal(*shape), normal(*kernel, seed=1))
     more["linear"] = (None, axes)
     both("linear", normal(*shape), normal(*kernel, seed=1))
+    for approximate in (True, False):
+        more["gelu"] = (approximate,)
+        both("gelu", np.concatenate([3 * normal(999), [-3e4, -300, 0, 300, 3e4]]))
 
 
 def test_canary_keras_predicts_with_old_weights():
