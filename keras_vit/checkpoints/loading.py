@@ -17,6 +17,7 @@ def load_to_answer(
     dtype: Any = None,
     image_size: ImageSize = None,
     pixel_range: tuple[float, float] | None = None,
+    draft: bool = False,
 ) -> "VisionTransformer":
     """Returns the model of a source, for a command, a server or a worker.
 
@@ -24,13 +25,16 @@ def load_to_answer(
         source, dtype: as for `VisionTransformer.from_preset`.
         image_size: see `ImageSize`.
         pixel_range: values of black and white in images of more than 8 bits, see `Preprocessor`.
+        draft: whether large JPEG files are decoded at a part of their size, see `Preprocessor`.
 
     Raises:
         PresetError, CheckpointError, ConfigError: as `VisionTransformer.from_preset`.
     """
     model = load(source, dtype=dtype, image_size=image_size)
-    if pixel_range is not None:
-        model.preprocessor = dataclasses.replace(model.preprocessor, pixel_range=pixel_range)
+    if pixel_range is not None or draft:
+        model.preprocessor = dataclasses.replace(
+            model.preprocessor, pixel_range=pixel_range, draft=draft
+        )
     return model
 
 

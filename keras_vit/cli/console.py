@@ -77,6 +77,7 @@ def load_model(
     dtype: Any = None,
     image_size: Any = None,
     pixel_range: tuple[float, float] | None = None,
+    draft: bool = False,
 ) -> "VisionTransformer":
     """Returns a model as `load_to_answer`; an unknown name is refused before a backend starts.
 
@@ -84,7 +85,7 @@ def load_model(
         source: the source.
         needs_head: name of a command that needs one prediction per image. A model without it is
             refused before a backend starts too.
-        dtype, image_size, pixel_range: as for `load_to_answer`.
+        dtype, image_size, pixel_range, draft: as for `load_to_answer`.
     """
     from keras_vit.checkpoints import Source, inspection
 
@@ -95,7 +96,7 @@ def load_model(
     start_backend()
     from keras_vit.checkpoints.loading import load_to_answer
 
-    return load_to_answer(checkpoint, dtype, image_size, pixel_range)
+    return load_to_answer(checkpoint, dtype, image_size, pixel_range, draft)
 
 
 def show(

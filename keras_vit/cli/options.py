@@ -119,11 +119,13 @@ class Loading:
         dtype: dtype policy of the model, for 16-bit arithmetic; by default that of Keras.
         image_size: pixels of the images, or height and width; by default the preset's.
         pixel_range: values of black and white in images of more than 8 bits, such as 0 4095.
+        draft: decode large JPEG files at a part of their size, faster; pixels change a little.
     """
 
     dtype: Literal["float32", "mixed_bfloat16", "mixed_float16"] | None = None
     image_size: Pixels | None = None
     pixel_range: PixelRange = None
+    draft: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the arguments of `load_model`."""

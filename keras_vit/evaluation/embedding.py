@@ -74,6 +74,7 @@ def embed(
         **identify(model, stage, output_dtype),
         "protocol": model.preprocessor.protocol,
         "pixel_range": model.preprocessor.pixel_range,
+        "draft": model.preprocessor.draft,
         "batch_size": min(batch_size, len(names)),
         "files": hash_files(names),
     }

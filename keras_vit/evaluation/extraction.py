@@ -241,6 +241,7 @@ def _describe(model: Any, data: Any, first: Batch, prepared: bool) -> dict[str, 
     if found is not None and not prepared:
         identity["protocol"] = preprocessor.protocol
         identity["pixel_range"] = preprocessor.pixel_range
+        identity["draft"] = preprocessor.draft
     if hasattr(images, "shape"):
         identity["images"] = hash_array(images)
     else:

@@ -88,6 +88,7 @@ def decode_image(
     channels: int,
     max_pixels: int | None = None,
     pixel_range: Range | None = None,
+    shortest_side: int | None = None,
 ) -> Image.Image:
     """Returns an image upright, in 8 bits, with this many channels.
 
@@ -98,6 +99,8 @@ def decode_image(
         max_pixels: most pixels of an encoded image; None for `environment.limits.IMAGE_PIXELS`.
         pixel_range: values of black and white in an image of more than 8 bits; None for the
             whole range of 16 bits.
+        shortest_side: fewest pixels of a side to which the decoder may reduce a JPEG by 2, 4 or 8
+            (Pillow's `draft`); None for the whole image.
 
     Raises:
         ConfigError: the file does not exist, is no regular file, or is no image; the image is
@@ -106,6 +109,8 @@ def decode_image(
     if channels not in MODES:
         raise ConfigError(f"A model of {channels} channels takes arrays; files have 1, 3 or 4.")
     with open_image(source, max_pixels) as image:
+        if shortest_side is not None and not isinstance(source, Image.Image):
+            image.draft(None, (shortest_side, shortest_side))
         large = image.width * image.height > _LARGE
         with _share_lock(os.getpid()) if large else contextlib.nullcontext():
             deep = _is_deep_colour(image)

@@ -59,6 +59,7 @@ def serve(
     dtype: Any = None,
     image_size: "ImageSize" = None,
     pixel_range: tuple[float, float] | None = None,
+    draft: bool = False,
     stage: str | None = None,
     pooling: str | None = None,
     access_log: bool = False,
@@ -75,6 +76,7 @@ def serve(
         image_size: pixels, an int or a pair (height, width); None for the size of the source,
             `(None, None)` to take each image at its own size.
         pixel_range: values of black and white in images of more than 8 bits, see `Preprocessor`.
+        draft: whether large JPEG files are decoded at a part of their size, see `Preprocessor`.
         stage, pooling: the features that `/embed` answers with, as in `evaluation.features`.
         access_log: whether a line is logged for each request.
         progress: whether the address is printed once the server listens.
@@ -99,7 +101,7 @@ def serve(
 
     def build() -> Any:
         backend.start()
-        model = load_to_answer(checkpoint, dtype, image_size, pixel_range)
+        model = load_to_answer(checkpoint, dtype, image_size, pixel_range, draft)
         return application(model, settings, stage=stage, pooling=pooling)
 
     server.run(build, checkpoint, host, port, settings, access_log, progress)

@@ -45,10 +45,11 @@ def test_images_of_any_form_are_prepared(model, pixels, images):
     assert evaluate(model, (images, LABELS), batch_size=5) == wanted
 
 
-def test_the_cache_knows_files_and_the_range_of_their_pixels(model, pixels, images, tmp_path):
+def test_the_cache_knows_files_and_how_they_are_read(model, pixels, images, tmp_path):
     """Features of the same images are read; another range of the pixels computes them anew."""
-    for count, white in ((1, None), (1, None), (2, (0, 100))):
-        changed = dataclasses.replace(model.preprocessor, pixel_range=white)
+    changes = ({}, {}, {"pixel_range": (0, 100)}, {"draft": True})
+    for count, change in zip((1, 1, 2, 3), changes, strict=True):
+        changed = dataclasses.replace(model.preprocessor, **change)
         original, model.preprocessor = model.preprocessor, changed
         features(model, images, cache=tmp_path / "cache")
         model.preprocessor = original

@@ -207,6 +207,23 @@ def test_a_range_leaves_eight_bits_alone_and_reads_files_of_32_bits(tmp_path):
     assert len(np.unique(prepare(tmp_path / "x.tiff"))) == 256
 
 
+def test_a_draft_reduces_large_jpeg_files_alone(tmp_path):
+    """At least twice the model's pixels are left, also in a file that its tag turns."""
+    rows, columns = np.mgrid[:400, :600] / 600
+    waves = (127 + 120 * np.sin(9 * rows + 20 * columns**2)).astype("uint8")
+    tag = Image.Exif()
+    tag[0x0112] = 6
+    for name, side in (("large.jpg", 600), ("small.jpg", 180), ("large.png", 600)):
+        image = Image.fromarray(waves).resize((side, side * 2 // 3))
+        image.save(tmp_path / name, exif=tag)
+    whole, draft = Preprocessor(64), Preprocessor(64, draft=True)
+    differences = {path.name: np.abs(draft(path) - whole(path)) for path in tmp_path.iterdir()}
+    assert 0 < differences.pop("large.jpg").mean() < 0.01
+    assert not any(difference.any() for difference in differences.values())
+    assert draft.decode(tmp_path / "large.jpg").size == (400, 600)
+    assert Preprocessor(None, draft=True)(tmp_path / "large.jpg").shape == (1, 600, 400, 3)
+
+
 WRONG = [
     ({"pixel_range": wrong}, "two numbers")
     for wrong in ((5, 5), (0, float("nan")), 4095, (1, 2, 3), "ab")
