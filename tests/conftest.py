@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import sys
 
 import hypothesis
@@ -50,11 +51,43 @@ _PREDICTS = (
 )
 """The tests that run on OpenVINO, which has no gradients."""
 
+_OWN_ON_EACH = (
+    "tests/test_",
+    "tests/checkpoints/test_parity.py",
+    "tests/checkpoints/test_family_parity.py",
+    "tests/distribution/",
+    "tests/exporting/",
+    "tests/kernels/",
+    "tests/layers/",
+)
+"""The tests of code that backends have of their own: every case runs on each of them."""
+
+
+_OF_TORCH = re.compile(
+    r"^pytestmark = pytest\.mark\.(without_backend|on_one_backend\(\"torch\"\))$", re.MULTILINE
+)
+"""A file whose every test runs on torch alone."""
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--share-cases",
+        action="store_true",
+        help="divide the cases of a test among torch, JAX and TensorFlow, which run in turn",
+    )
+
 
 def pytest_ignore_collect(collection_path, config):
-    """Under OpenVINO, files of other tests are not imported: they would import a second backend."""
-    if keras.backend.backend() != "openvino" or collection_path.is_dir():
+    """Files of other backends' tests are not imported, which takes minutes for all of them.
+
+    Under OpenVINO they would import a second backend.
+    """
+    mine = keras.backend.backend()
+    if collection_path.is_dir() or collection_path.suffix != ".py":
         return None
+    if mine != "openvino":
+        of_torch = mine != "torch" and _OF_TORCH.search(collection_path.read_text("utf-8"))
+        return True if of_torch else None
     path = collection_path.relative_to(config.rootpath).as_posix()
     return None if any(path.startswith(chosen.split("::")[0]) for chosen in _PREDICTS) else True
 
@@ -63,6 +96,8 @@ def pytest_collection_modifyitems(config, items):
     """Tests that run no backend, or depend on none, run once: on torch, or on the first named."""
     mine = keras.backend.backend()
     chosen = [item for item in items if _runs_on(mine, item)]
+    if config.getoption("share_cases") and mine in _SHARERS:
+        chosen = _share_of(mine, chosen)
     others = set(items) - set(chosen)
     config.hook.pytest_deselected(items=list(others))
     items[:] = chosen
@@ -75,6 +110,27 @@ def _runs_on(backend, item):
     if item.get_closest_marker("without_backend") and backend != "torch":
         return False
     return not chosen or backend in chosen
+
+
+_SHARERS = ("torch", "jax", "tensorflow")
+_FIXED = ("without_backend", "on_one_backend", "skipif")
+"""Markers of tests that choose their backends themselves."""
+
+
+def _share_of(backend, items):
+    """Every test of three cases or more leaves two thirds of them to the other backends."""
+    tests = {}
+    for item in items:
+        if not item.nodeid.startswith(_OWN_ON_EACH) and not any(
+            map(item.get_closest_marker, _FIXED)
+        ):
+            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    others = set()
+    for cases in tests.values():
+        if len(cases) >= len(_SHARERS):
+            mine = cases[_SHARERS.index(backend) :: len(_SHARERS)]
+            others |= set(cases) - set(mine)
+    return [item for item in items if item not in others]
 
 
 def pytest_collection_finish():
