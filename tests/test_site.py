@@ -13,6 +13,7 @@ import pytest
 from filelock import FileLock
 
 import keras_vit
+from keras_vit.presets.catalog import CATALOG
 from tests.browser import chromium, resize
 from tests.processes import eventually
 from tests.test_docs import RUN_AS_NOTEBOOKS
@@ -105,6 +106,25 @@ def test_a_heading_sorts_the_models_and_words_filter_them(site, browser):
     names = browser.execute_script(f"{cells} row => row.cells[0].textContent.trim())")
     assert names
     assert all("dinov2" in name and "reg4" in name for name in names)
+
+
+def test_the_models_show_whole_names_and_licenses_at_once(site, browser):
+    """On 1,280 pixels, without scrolling; a click selects a name, and each column tells rows apart."""
+    resize(browser, 1280, 900)
+    browser.get((site / "models.html").as_uri())
+    columns = browser.execute_script(
+        "const {tHead, tBodies: [body]} = document.querySelector('.models-table table');"
+        "return [...tHead.rows[0].cells].map((heading, k) => ["
+        "heading.textContent, heading.getBoundingClientRect().right,"
+        "[...body.rows].map(row => row.cells[k].textContent.trim())])"
+    )
+    frame = browser.find_element("css selector", ".models-table").rect
+    edges = {heading: right for heading, right, _ in columns}
+    assert edges["license"] <= frame["x"] + frame["width"]
+    assert columns[0][2] == list(CATALOG)
+    assert [heading for heading, _, texts in columns if len(set(texts) - {"", "0"}) < 2] == []
+    browser.find_element("css selector", ".models-table td code").click()
+    assert browser.execute_script("return getSelection().toString()") == columns[0][2][0]
 
 
 def test_pages_are_reached_by_menu_search_and_copied_by_a_button(site, browser):

@@ -2,7 +2,7 @@
 
 A row comes from `keras_vit.presets.catalog.Preset`, so that a new row of the catalog is on the site
 at once. Each `benchmarks/results/*.csv` adds a column of images per second; `models_table.js` sorts
-and filters in the browser.
+and filters in the browser. Below it stand the few rows whose level of evidence is not 0.
 """
 
 import csv
@@ -24,14 +24,14 @@ from keras_vit.presets.evidence import evidence_level
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 COLUMNS = {
     "preset": "---",
+    "license": "---",
     "params, M": "---:",
     "GMACs": "---:",
-    "MB": "---:",
     "pixels": "---:",
     "top-1, %": "---:",
     "source": "---",
+    "protocol": "---",
 }
-LAST = {"level": "---:", "protocol": "---", "license": "---"}
 MEANS = {0.485: "ImageNet's mean", 0.48145466: "CLIP's mean", 0.5: ""}
 
 
@@ -44,13 +44,24 @@ class ModelsTable(SphinxDirective):
         for path in RESULTS.glob("*.csv"):
             self.env.note_dependency(str(path))
         named = {f"images/s, {name.replace('_', ' ').upper()}": "---:" for name in speeds}
-        columns = {**COLUMNS, **named, **LAST}
+        columns = {**COLUMNS, **named}
         rows = [columns, columns.values()]
         rows += [_row(preset, list(speeds.values())) for preset in CATALOG.values()]
         lines = [f"| {' | '.join(cells)} |" for cells in rows]
         container = nodes.container(classes=["models-table"])
-        self.state.nested_parse(StringList(lines, source="catalog"), self.content_offset, container)
-        return [container]
+        levels = nodes.container()
+        for lines_of, parent in ((lines, container), (_levels(), levels)):
+            self.state.nested_parse(StringList(lines_of, source="catalog"), 0, parent)
+        return [container, levels]
+
+
+def _levels() -> list[str]:
+    """Returns a line per level of evidence above 0, with its rows."""
+    names: dict[int, list[str]] = {}
+    for name in CATALOG:
+        names.setdefault(evidence_level(name), []).append(f"`{name}`")
+    above = sorted(names.keys() - {0}, reverse=True)
+    return [*(f"- Level {k}: {', '.join(names[k])}." for k in above), "- Level 0: all other rows."]
 
 
 def _read(path: Path) -> list[dict[str, str]]:
@@ -66,20 +77,18 @@ def _row(preset: Preset, speeds: list[list[dict[str, str]]]) -> list[str]:
         top1, reported = preset.upstream_top1, "VT#62"
     return [
         f"`{preset.name}`",
+        preset.license,
         f"{parameters:,.1f}",
         f"{gmacs:,.1f}" if gmacs >= 0.1 else f"{gmacs:.4f}",
-        f"{4 * parameters:,.{0 if parameters > 1 else 1}f}",
         str(preset.image_size),
         "" if top1 is None else f"{top1:.2f}",
-        reported.partition(",")[0],
+        reported.partition(",")[0].partition("'s ")[0],
+        protocol_words(preset.protocol),
         *(_speed(preset.name, gmacs, rows) for rows in speeds),
-        str(evidence_level(preset.name)),
-        _protocol(preset.protocol),
-        preset.license,
     ]
 
 
-def _protocol(protocol: str | Mapping[str, Any]) -> str:
+def protocol_words(protocol: str | Mapping[str, Any]) -> str:
     """Returns the name of a protocol and what distinguishes it: crop, filter, mean."""
     values = complete(protocol)
     words = [values["name"]]
