@@ -10,18 +10,16 @@ from sphinx.util.docutils import SphinxDirective
 from keras_vit.images.protocols import complete
 from keras_vit.models.weights.lexicon import num_parameters
 from keras_vit.presets.catalog import CATALOG, Preset
-from keras_vit.presets.evidence import evidence_level
 
 COLUMNS = {
     "preset": "---",
+    "license": "---",
+    "gated": "---",
     "repository": "---",
     "params, M": "---:",
     "pixels": "---:",
     "mean; std": "---",
     "feature": "---",
-    "license": "---",
-    "gated": "---",
-    "level": "---:",
 }
 
 
@@ -35,7 +33,7 @@ class FieldsTable(SphinxDirective):
         presets = [row for row in CATALOG.values() if row.family == self.arguments[0]]
         rows = [COLUMNS, COLUMNS.values(), *map(_row, presets)]
         lines = [f"| {' | '.join(cells)} |" for cells in rows]
-        container = nodes.container()
+        container = nodes.container(classes=["presets"])
         self.state.nested_parse(StringList(lines, source="catalog"), self.content_offset, container)
         return [container]
 
@@ -44,14 +42,13 @@ def _row(preset: Preset) -> list[str]:
     repository = str(preset.source).removeprefix("hf://")
     return [
         f"`{preset.name}`",
+        preset.license,
+        "yes" if preset.note.startswith("gated") else "see the repository",
         f"[{repository}](https://huggingface.co/{repository})",
         f"{num_parameters(preset.config()) / 1e6:,.1f}",
         str(preset.image_size),
         _statistics(preset),
         preset.feature,
-        preset.license,
-        "yes" if preset.note.startswith("gated") else "see the repository",
-        str(evidence_level(preset.name)),
     ]
 
 
