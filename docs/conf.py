@@ -32,6 +32,7 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
     "api_pages",
+    "families_pages",
     "fields_table",
     "models_table",
 ]

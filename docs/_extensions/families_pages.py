@@ -1,0 +1,192 @@
+"""Writes a page per family of models: sizes, the lines that load one, license, images, evidence.
+
+`families.toml` names the families. A page takes its facts from the catalog of presets; a family
+without rows there takes its sizes from the architectures of timm that keras_vit knows.
+"""
+
+import fnmatch
+import json
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from models_table import protocol_words
+from sphinx.errors import ExtensionError
+
+from keras_vit.checkpoints.dialects import DIALECTS
+from keras_vit.checkpoints.dialects.timm import architectures
+from keras_vit.models import flops
+from keras_vit.models.weights.lexicon import num_parameters
+from keras_vit.presets import catalog
+from keras_vit.presets.catalog import CATALOG, Preset
+from keras_vit.presets.evidence import LEVELS, evidence_level
+
+TABLE = Path(__file__).with_name("families.toml")
+HUB = "https://huggingface.co/"
+
+
+def write_pages(folder: Path) -> None:
+    """Writes `<slug>.md` for each family, and leaves unchanged files alone."""
+    families = tomllib.loads(TABLE.read_text(encoding="utf-8"))["family"]
+    pages = {f"{family['slug']}.md": page(family) for family in families}
+    described = {name for family in families for name in _matching(CATALOG, family.get("rows", ()))}
+    of_fields = {row.name for row in CATALOG.values() if row.feature or row.folder}
+    if missing := sorted(CATALOG.keys() - described - of_fields):
+        raise ExtensionError(f"{TABLE.name}: no family has the rows {', '.join(missing)}.")
+    folder.mkdir(exist_ok=True)
+    for old in set(folder.glob("*.md")) - {folder / name for name in pages}:
+        old.unlink()
+    for name, text in pages.items():
+        path = folder / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
+def page(family: dict[str, Any]) -> str:
+    """Returns the page of one family, in Markdown."""
+    rows = [CATALOG[name] for name in _matching(CATALOG, family.get("rows", ()))]
+    papers = family.get("papers") or list(dict.fromkeys(_PAPERS[row.name] for row in rows))
+    facts = {"Paper": _cited(papers)} if any(papers) else {}
+    facts |= _facts_of_catalog(rows) if rows else _facts_elsewhere(family)
+    dialects = ", ".join(f"`{name}`" for name in _matching(DIALECTS, family["dialects"]))
+    facts["Files"] = f"{dialects}. {{doc}}`../families` says which are read and which are written."
+    table = _table_of_catalog(rows) if rows else _table_of_timm(family.get("timm", ()))
+    return "\n".join(
+        [
+            f"# {family['name']} in Keras\n",
+            f"{family['about']}\n",
+            *_example(rows, family),
+            *(f"- **{name}**: {text}" for name, text in facts.items()),
+            *(["\n## Sizes\n\n:::{div} presets", *table, ":::"] if table else []),
+            "",
+        ]
+    )
+
+
+def _matching(names: Iterable[str], patterns: Iterable[str]) -> list[str]:
+    """Returns the names that match a pattern, in their order."""
+    names = list(names)
+    for pattern in patterns:
+        if not fnmatch.filter(names, pattern):
+            raise ExtensionError(f"{TABLE.name}: {pattern!r} matches nothing.")
+    return [name for name in names if any(fnmatch.fnmatch(name, each) for each in patterns)]
+
+
+def _read_papers() -> dict[str, str]:
+    """Returns `authors (year), arXiv number` of each row, which its group in the catalog states."""
+    groups = json.loads(Path(catalog.__file__).with_name("catalog.json").read_text("utf-8"))
+    papers = {}
+    for group in groups:
+        paper = re.match(r".*?\(\d{4}\), arXiv [\d.]+\d", group["about"])
+        papers |= {row["name"]: paper[0] if paper else "" for row in group["rows"]}
+    return papers
+
+
+_PAPERS = _read_papers()
+
+
+def _cited(papers: Iterable[str]) -> str:
+    """Returns papers with their links."""
+    link = r"[arXiv \1](https://arxiv.org/abs/\1)"
+    return "; ".join(re.sub(r"arXiv (\S+)", link, paper) for paper in papers if paper) + "."
+
+
+def _example(rows: list[Preset], family: dict[str, Any]) -> list[str]:
+    """Returns the lines that load one model and use it: by its classes, or by its features."""
+    classifiers = [row for row in rows if row.num_classes == 1000]
+    source = (classifiers or rows)[0].name if rows else family["load"]
+    use = [
+        'vectors = keras_vit.evaluation.features(model, ["photo.jpg"]).values',
+        'print(model.classify("photo.jpg", top=5))',
+    ][bool(classifiers)]
+    load = f'model = keras_vit.VisionTransformer.from_preset("{source}")'
+    return ["```py", "import keras_vit\n", load, use, "```\n"]
+
+
+def _facts_of_catalog(rows: list[Preset]) -> dict[str, str]:
+    """Returns license, images and evidence of presets, and the catalog's warnings."""
+    licenses = Counter(row.license for row in rows)
+    stated = {f"; {who}: {name}" for row in rows for who, name in row.licenses.items()}
+    gated = any(row.note.startswith("gated") for row in rows)
+    notes: dict[str, list[str]] = {}
+    for row in rows:
+        if row.note and not row.note.startswith("gated"):
+            notes.setdefault(row.note, []).append(f"`{row.name}`")
+    levels = Counter(evidence_level(row.name) for row in rows)
+    protocols = dict.fromkeys(protocol_words(row.protocol) for row in rows)
+    on_hub = any(str(row.source).startswith("hf://") for row in rows)
+    unverified = dict.fromkeys(row.unverified for row in rows if row.unverified)
+    facts = {
+        "License": _counted(licenses)
+        + "".join(sorted(stated))
+        + (". Gated: accept it on the repository's page, then `hf auth login`." if gated else "."),
+        "Images": f"protocol {'; '.join(protocols)}: {{doc}}`../preprocessing`."
+        + (" The files of a repository of the Hub decide." if on_hub else ""),
+        "Checked": _counted({f"level {k}, {LEVELS[k]}": levels[k] for k in sorted(levels)})
+        + "".join(f". Unverified: {text}" for text in unverified)
+        + ". {doc}`../models` has the levels.",
+    }
+    known = "; ".join(f"{text} ({', '.join(names)})" for text, names in notes.items())
+    return facts | ({"Known": f"{known}."} if known else {})
+
+
+def _counted(numbers: Any) -> str:
+    """Returns keys, with their numbers if there are several keys."""
+    if len(numbers) == 1:
+        return str(*numbers)
+    return "; ".join(f"{key} ({number})" for key, number in numbers.items())
+
+
+def _facts_elsewhere(family: dict[str, Any]) -> dict[str, str]:
+    """Returns license, images and evidence of a family without rows in the catalog."""
+    stated = family.get("license")
+    license_ = f"{stated}, as timm states it." if stated else "see the repository."
+    return {
+        "License": license_,
+        "Images": "as the repository's files state: {doc}`../preprocessing`.",
+        "Checked": "no published file was read. Small random models of this family gave the "
+        "outputs of the library that has it: {ref}`what-was-compared`.",
+    }
+
+
+def _table_of_catalog(rows: list[Preset]) -> list[str]:
+    lines = ["| preset | file | timm's name | params, M | GMACs | pixels |"]
+    lines.append("|---|---|---|---:|---:|---:|")
+    for row in rows:
+        source, in_timm = str(row.source), row.counterparts.get("timm", "")
+        repository = source.removeprefix("hf://")
+        config = row.config()
+        cells = (
+            f"`{row.name}`",
+            f"[npz]({source})" if repository == source else f"[{repository}]({HUB}{repository})",
+            in_timm and f"[{in_timm}]({HUB}timm/{in_timm})",
+            f"{num_parameters(config) / 1e6:,.1f}",
+            f"{flops(config).forward / 2e9:,.1f}",
+            str(row.image_size),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _table_of_timm(patterns: Iterable[str]) -> list[str]:
+    """Returns the architectures that keras_vit has all parts of."""
+    registered = dict(architectures.rows())
+    lines = ["| architecture of timm | hidden_size | num_heads | patch_size |"]
+    lines.append("|---|---:|---:|---:|")
+    for name in _matching(registered, patterns):
+        try:
+            arguments = architectures.read_arguments({"architecture": name})
+        except ValueError:
+            continue
+        sizes = (str(arguments.get(key, "")) for key in ("width", "num_heads", "patch_size"))
+        lines.append(f"| {name} | {' | '.join(sizes)} |")
+    return lines if len(lines) > 2 else []
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Writes the pages before Sphinx looks for its sources."""
+    write_pages(Path(app.srcdir) / "families")
+    return {"parallel_read_safe": True}
