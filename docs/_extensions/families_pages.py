@@ -60,6 +60,7 @@ def page(family: dict[str, Any]) -> str:
             f"{family['about']}\n",
             *_example(rows, family),
             *(f"- **{name}**: {text}" for name, text in facts.items()),
+            *([f"\n{family['more']}"] if "more" in family else []),
             *(["\n## Sizes\n\n:::{div} presets", *table, ":::"] if table else []),
             "",
         ]
