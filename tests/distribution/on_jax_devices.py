@@ -3,6 +3,7 @@
 python -m tests.distribution.on_jax_devices
 """
 
+import importlib
 import json
 import os
 import sys
@@ -57,6 +58,35 @@ def outputs(model, count, folder):
     return [*values, *scores, *(np.asarray(w.value) for w in model.weights)]
 
 
+def state(model):
+    return [np.asarray(v.value, "float64") for v in [*model.weights, *model.optimizer.variables]]
+
+
+def through_orbax(folder):
+    """A state that eight devices divided, in a model that each device has whole; and its next step.
+
+    Returns:
+        the differences of the loaded state, and of the state behind one more batch; None without
+        orbax.
+    """
+    try:
+        importlib.import_module("orbax.checkpoint")
+    except ModuleNotFoundError:
+        return None
+    fit = {"batch_size": 16, "shuffle": False, "verbose": 0}
+    with distribution.fully_sharded().scope():
+        model = compiled()
+        save = keras.callbacks.OrbaxCheckpoint(str(folder), save_on_background=False)
+        model.fit(functions.IMAGES, functions.LABELS, callbacks=[save], **fit)
+        saved = state(model)
+        model.fit(functions.IMAGES, functions.LABELS, **fit)
+    with distribution.data_parallel().scope():
+        loaded = keras.saving.load_model(folder)
+        differences = [distance(state(loaded), saved)]
+        loaded.fit(functions.IMAGES, functions.LABELS, **fit)
+    return [*differences, distance(state(loaded), state(model))]
+
+
 def main():
     jax.config.update("jax_disable_most_optimizations", True)  # the script mostly compiles
     one = trained()
@@ -71,6 +101,7 @@ def main():
             for count in COUNTS:
                 report[f"{count} images"] = distance(outputs(model, count, folder), alone[count])
             report["devices"] = len(model.get_layer("head").kernel.value.devices())
+        report["orbax"] = through_orbax(folder / "orbax")
     ways = {
         "data": distribution.data_parallel,
         "tensor": lambda: distribution.tensor_parallel(4),

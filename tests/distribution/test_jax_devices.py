@@ -41,6 +41,16 @@ def test_the_recipe_trains_as_on_one_device(report, way, share):
 
 
 @on_jax
+def test_orbax_loads_in_another_layout(report):
+    """Weights and optimizer of `fully_sharded` are bit by bit those of `data_parallel` then."""
+    if report["orbax"] is None:
+        pytest.skip("needs orbax-checkpoint")
+    loaded, next_step = report["orbax"]
+    assert loaded == 0
+    assert next_step < 1e-5
+
+
+@on_jax
 def test_a_last_batch_that_the_devices_do_not_divide_is_filled_up(report):
     """Weights and scores of a validation are those of one device."""
     assert report["whole passes"] < 1e-5
