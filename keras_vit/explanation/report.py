@@ -22,6 +22,7 @@ from keras_vit.explanation.maps import Explanation, explain, spread
 from keras_vit.explanation.methods import METHODS
 from keras_vit.images.class_names import class_index, top_labels
 from keras_vit.images.resampling import make_picture
+from keras_vit.models.inference import run
 from keras_vit.models.tokens import compute_grid
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.support.extras import import_extra
@@ -34,6 +35,8 @@ _SHOWN = ("relevance", "gradcam", "rollout")
 
 _ROOM = 1_200_000
 """Most characters of the attention between patches in the whole page."""
+_ROOM_OF_TOKENS = 600_000
+"""Most characters of the tokens of patches in the whole page."""
 _MOST_JPEG = 20_000
 """Most bytes of a picture: a report of ten images has ninety pictures, and stays below 5 MB."""
 
@@ -226,7 +229,9 @@ def _explain_all(
                 }
                 for name, pair in curves.items()
             ],
-            "attention": _attention(model, batch[i : i + 1], _ROOM // len(batch)),
+            "attention": _attention(
+                model, batch[i : i + 1], _ROOM // len(batch), _ROOM_OF_TOKENS // len(batch)
+            ),
         }
         for i, (picture, top) in enumerate(
             zip(pictures, top_labels(outputs, model.class_names, 5), strict=True)
@@ -234,8 +239,13 @@ def _explain_all(
     ]
 
 
-def _attention(model: VisionTransformer, image: np.ndarray, room: int) -> dict[str, Any]:
-    """Returns the attention of the head's input, in every block and head, and of each patch."""
+def _attention(
+    model: VisionTransformer, image: np.ndarray, room: int, room_of_tokens: int
+) -> dict[str, Any]:
+    """Returns the attention of the head's input, in every block and head, and of each patch.
+
+    The last stage of the viewer, without heads, is the likeness of the patches.
+    """
     prefix = model.config.num_prefix_tokens
     maps, shares = (
         attention_maps(model, image, prepared=True),
@@ -249,14 +259,35 @@ def _attention(model: VisionTransformer, image: np.ndarray, room: int) -> dict[s
         read["pooling"] = probe_weights(model, image)[0]
     rows, largest = _eight_bits(np.concatenate([_with_mean(w[:, prefix:]) for w in read.values()]))
     sides = zip(model.config.stride, model.config.image_size or (), strict=True)
+    stages = [{"name": name, "heads": len(weights)} for name, weights in read.items()]
+    last = f"block_{model.config.num_layers - 1}/norm"
     return {
         "grid": compute_grid(model, image),
         "patch": [pixels / side for pixels, side in sides],
-        "stages": [{"name": name, "heads": len(weights)} for name, weights in read.items()],
+        "stages": [*stages, {"name": "likeness", "heads": 0}],
         "read": _pack(rows),
         "largest": largest,
         "patches": _between_patches(maps, prefix, room),
+        "tokens": _tokens(run(model, image, [last])[last][0, prefix:], room_of_tokens),
     }
+
+
+def _tokens(patches: np.ndarray, room: int) -> dict[str, Any]:
+    """Returns vectors of 8 bits whose products are the cosines of patches, in `room` characters.
+
+    They are the first main components of the tokens of length 1, as many as fit.
+
+    Args:
+        patches: tokens of the patches, `(patches, hidden_size)`.
+        room: number of characters.
+    """
+    unit = patches / np.maximum(np.linalg.norm(patches, axis=-1, keepdims=True), 1e-30)
+    left, sizes, _ = np.linalg.svd(unit, full_matrices=False)
+    width = max(1, min(3 * room // (4 * len(unit)), len(sizes)))
+    vectors = left[:, :width] * sizes[:width]
+    step = max(float(np.abs(vectors).max()) / 127, 1e-30)
+    values = (128 + np.round(vectors / step)).astype("uint8")
+    return {"width": width, "step": step, "data": _pack(values)}
 
 
 def _between_patches(

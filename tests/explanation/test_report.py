@@ -1,7 +1,9 @@
 """The report of `keras-vit explain`, opened from disk in a real browser."""
 
+import base64
 import json
 import re
+import zlib
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from keras_vit import VisionTransformer, cli
 from keras_vit.errors import ConfigError
 from keras_vit.explanation import attention_maps
 from keras_vit.explanation import report as report_module
-from keras_vit.explanation.report import _between_patches, overlay, write_report
+from keras_vit.explanation.report import _between_patches, _tokens, overlay, write_report
 from tests.browser import requested_urls, resize
 from tests.digits import digits
 from tests.helpers import random_tiny
@@ -88,6 +90,48 @@ def test_the_page_in_a_browser(browser, report):
     viewers[0].find_element("css selector", "button").click()
     assert "attention of what the head reads." in status.text
     assert browser.execute_script("return arguments[0].toDataURL()", canvas) == before
+
+
+def test_a_click_shows_the_patches_that_are_like_one(browser, report):
+    """The last place of the slider, with the cosines of `model.tokens`; other blocks come back."""
+    from selenium.webdriver import ActionChains
+
+    page, model, paths = report
+    viewer = opened(browser, page)[0]
+    block, head = viewer.find_elements("css selector", "input")
+    _, status = viewer.find_elements("css selector", "output")
+    canvas = viewer.find_element("css selector", "canvas")
+    set_value = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input'))"
+    browser.execute_script(set_value, block, block.get_attribute("max"))
+    assert status.text == "likeness: choose a patch."
+    assert not head.is_enabled()
+    before = browser.execute_script("return arguments[0].toDataURL()", canvas)
+    ActionChains(browser).move_to_element_with_offset(canvas, 30, 30).click().perform()
+    assert browser.execute_script("return arguments[0].toDataURL()", canvas) != before
+    patches = model.tokens(paths[:1]).patches[0].reshape(16, -1)
+    unit = patches / np.linalg.norm(patches, axis=-1, keepdims=True)
+    cosines = unit @ unit[10]
+    assert status.text.startswith("likeness: cosine to the patch in row 3, column 3.")
+    found = re.search(r"Least, (\S+), is on row (\d), column (\d)\.", status.text)
+    least, row, column = found.groups()
+    assert float(least) == pytest.approx(cosines.min(), abs=0.02)
+    assert cosines[4 * int(row) + int(column) - 5] == pytest.approx(cosines.min(), abs=0.02)
+    browser.execute_script(set_value, block, 2)
+    assert "attention of the patch in row 3, column 3." in status.text
+    assert head.is_enabled()
+
+
+def test_the_components_of_tokens_keep_their_cosines():
+    """In 8 bits, and in as many components as fit."""
+    patches = np.random.default_rng(0).standard_normal((20, 48)) + 1
+    unit = patches / np.linalg.norm(patches, axis=-1, keepdims=True)
+    for room, tolerance in ((10_000, 0.01), (600, 0.2)):
+        stored = _tokens(patches, room)
+        assert len(stored["data"]) <= room + 20
+        data = zlib.decompress(base64.b64decode(stored["data"]))
+        vectors = np.frombuffer(data, "uint8").reshape(20, stored["width"]) - 128.0
+        vectors *= stored["step"]
+        np.testing.assert_allclose(vectors @ vectors.T, unit @ unit.T, atol=tolerance)
 
 
 def test_text_of_strangers_is_inert(browser, report):
