@@ -52,9 +52,15 @@ _PREDICTS = (
 """The tests that run on OpenVINO, which has no gradients."""
 
 _OWN_ON_EACH = (
-    "tests/test_",
+    "tests/test_cross_backend.py",
+    "tests/test_derivatives.py",
+    "tests/test_docs.py",
+    "tests/test_families.py",
+    "tests/test_gpu.py",
+    "tests/test_lowered.py",
     "tests/checkpoints/test_parity.py",
     "tests/checkpoints/test_family_parity.py",
+    "tests/checkpoints/test_live_keras_hub.py",
     "tests/distribution/",
     "tests/exporting/",
     "tests/kernels/",

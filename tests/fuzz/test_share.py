@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(
 
 OF_FAMILIES = ("timm/eva", "transformers/dinov3_vit", "torchvision", "open_clip")
 """One for each way in which a family's files differ from those of a ViT."""
-COUNT = times(16, 40)
+COUNT = times(8, 40)
 
 
 def test_every_dialect_has_a_campaign():
