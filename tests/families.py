@@ -1,4 +1,4 @@
-"""Small models of nine families; together they use every switch of `ViTConfig`."""
+"""Small models of ten families; together they use every switch of `ViTConfig`."""
 
 FAMILIES = {
     "clip": {
@@ -61,6 +61,11 @@ FAMILIES = {
         "relative_position_bias": "shared",
         "layer_scale": True,
         "qkv_bias": (True, False, True),
+        "numerics": {"gelu": "exact", "layer_norm_epsilon": 1e-12},
+    },
+    "vitpose": {
+        "pooling": "gap",
+        "patch_shift": 1,
         "numerics": {"gelu": "exact", "layer_norm_epsilon": 1e-12},
     },
     "pixio": {"num_class_tokens": 3, "numerics": {"gelu": "exact"}},

@@ -59,6 +59,7 @@ class Architecture(TypedDict, total=False):
     relative_position_bias: str | None
     patch_bias: bool
     patch_norm: bool
+    patch_shift: int
     pre_norm: bool
     norm: str
     final_norm: bool

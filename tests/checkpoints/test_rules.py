@@ -45,6 +45,7 @@ VALUES = {
     "mlp_dim": (61,),
     "num_classes": (0, 3),
     "num_registers": (0, 2),
+    "patch_shift": (0, 1),
     "num_class_tokens": (1, 3),
     "class_token": (True, False),
     "class_token_blocks": (2,),
@@ -89,6 +90,7 @@ FIELDS_BEHIND = {
     "distillation_token": ("distillation_token", "num_class_tokens", "pooling", "class_token"),
     "native_aspect": ("native_aspect", "rope", "relative_position_bias"),
     "rope": ("rope", "native_aspect"),
+    "patch_shift": ("patch_shift", "native_aspect"),
     "relative_position_bias": ("relative_position_bias", "native_aspect"),
     "numerics": ("numerics", "pooling"),
 }

@@ -6,6 +6,7 @@ import numpy as np
 from keras_vit.layers import (
     DistilledHead,
     MaskToken,
+    PatchEmbedding,
     RMSNorm,
 )
 from tests import formulas
@@ -52,3 +53,13 @@ def test_a_distilled_head_averages_the_logits_of_two_heads():
         student.predict(x, verbose=0), (of_class, of_distillation), strict=True
     ):
         assert_close(actual, expected)
+
+
+def test_shifted_patches_are_those_of_a_padded_convolution():
+    """With zeros above and left; rows and columns at the other end belong to no patch."""
+    images = normal(2, 8, 12, 3)
+    layer = built(PatchEmbedding(5, 4, data_format="channels_last"), images.shape)
+    shifted = PatchEmbedding(5, 4, data_format="channels_last", shift=2)
+    built(shifted, images.shape).set_weights(layer.get_weights())
+    padded = np.pad(images, ((0, 0), (2, 0), (2, 0), (0, 0)))[:, :8, :12]
+    assert_close(run(shifted, images), run(layer, padded), 1e-6)
