@@ -10,7 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_vit.checkpoints.containers import h5_written_beside, write_npz, write_safetensors
+from keras_vit.checkpoints.containers import (
+    Reader,
+    h5_written_beside,
+    write_npz,
+    write_safetensors,
+)
 from keras_vit.checkpoints.dialects import Dialect
 from keras_vit.checkpoints.dialects.base import find_met
 from keras_vit.checkpoints.translate import Move, plan
@@ -121,25 +126,19 @@ def _protocol_to_write(protocol: ProtocolSpec, dialect: Dialect, config: ViTConf
 def _write_arrays(
     dialect: Dialect, path: Path, moves: list[Move], arrays: WeightArrays, progress: bool
 ) -> None:
-    # Weights that are stored in one array share its type.
-    dtypes = {
-        move.name: functools.reduce(np.promote_types, map(arrays.dtype, move.paths))
-        for move in moves
-    }
-
-    def read(move: Move) -> np.ndarray:
-        weights = [arrays.read(p).astype(dtypes[move.name], copy=False) for p in move.paths]
-        return move.to_array(weights)
-
+    reader: Reader = _Moved(path, moves, arrays)
+    if dialect.fold is not None:
+        reader = dialect.fold.write(reader)
+    names = list(reader.shapes)
     if dialect.container == "safetensors":  # in the order of the safetensors library
-        moves = sorted(moves, key=lambda move: (-dtypes[move.name].itemsize, move.name))
+        names.sort(key=lambda name: (-reader.dtypes[name].itemsize, name))
 
     def read_all() -> Iterator[tuple[str, np.ndarray]]:
         from keras_vit.support.progress import progress_bar  # imports rich
 
-        with progress_bar(progress, "Writing", len(moves), "arrays") as advance:
-            for move in moves:
-                yield move.name, read(move)
+        with progress_bar(progress, "Writing", len(names), "arrays") as advance:
+            for name in names:
+                yield name, reader.read(name)
                 advance(1)
 
     named = read_all()
@@ -148,8 +147,27 @@ def _write_arrays(
     elif dialect.container == "h5":
         _write_h5(path, itertools.chain(named, _row_numbers(dialect, moves)))
     else:
-        specs = [(move.name, move.file_shape, dtypes[move.name]) for move in moves]
+        specs = [(name, reader.shapes[name], reader.dtypes[name]) for name in names]
         write_safetensors(path, specs, (array for _, array in named), dialect.metadata)
+
+
+class _Moved(Reader):
+    """The arrays of a checkpoint, each made of a model's weights when it is read."""
+
+    def __init__(self, path: Path, moves: Iterable[Move], arrays: WeightArrays) -> None:
+        super().__init__(path)
+        self._moves = {move.name: move for move in moves}
+        self._arrays = arrays
+        for name, move in self._moves.items():
+            self.shapes[name] = move.file_shape
+            # Weights that are stored in one array share its type.
+            types = map(arrays.dtype, move.paths)
+            self.dtypes[name] = functools.reduce(np.promote_types, types)
+
+    def read(self, name: str) -> np.ndarray:
+        move, dtype = self._moves[name], self.dtypes[name]
+        weights = [self._arrays.read(path).astype(dtype, copy=False) for path in move.paths]
+        return move.to_array(weights)
 
 
 def _row_numbers(dialect: Dialect, moves: list[Move]) -> Iterator[tuple[str, np.ndarray]]:

@@ -72,6 +72,9 @@ def load(
             Transformers. None finds it; a line of log says what is left out.
         weights: `"ema"` for the average of the weights over the training, `"raw"` for the weights
             themselves, if a training has both; None takes the average, and says so.
+        dataset_index: number of the data set whose expert is read, if the MLPs of a file are
+            mixtures with an expert per data set (ViTPose+). None takes the first one, and a line of
+            log says so.
         ignore: names of arrays to leave out, or patterns such as `"decoder.*"`.
         timm: arguments of `timm.create_model` by name, as the card of a model prints them, in place
             of the JSON beside a file, or above it: `{"architecture": "vit_giant_patch14_224",

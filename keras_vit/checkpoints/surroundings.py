@@ -21,7 +21,7 @@ from keras_vit.errors import CheckpointError, ConfigError, listed, shown
 from keras_vit.support.text import log
 
 _OF_ARRAYS = ("prefix", "ignore", "weights")
-CHOICES: tuple[str, ...] = (*_OF_ARRAYS, "timm")
+CHOICES: tuple[str, ...] = (*_OF_ARRAYS, "dataset_index", "timm")
 """Arguments of `load` that describe one file: which of its arrays to read, and timm's words."""
 
 _AVERAGE = re.compile(r"(?:^|[._/])(?:ema|teacher|target_encoder)(?=[._/])")

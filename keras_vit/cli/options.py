@@ -85,6 +85,7 @@ class Fields:
             no square or fit two grids.
         prefix: start of the names of the arrays, if the file holds several models.
         weights: ema for the average of the weights over a training, raw for the weights.
+        dataset_index: number of the expert to read, in a mixture with one per data set (ViTPose+).
         ignore: name of an array to leave out, or a pattern such as 'decoder.*'.
         base: base model of an adapter of PEFT, if not the one that it names.
         timm: argument of timm.create_model, as NAME=VALUE, from the card of a model; once for
@@ -98,6 +99,7 @@ class Fields:
     position_grid: tuple[Positive, Positive] | None = None
     prefix: str | None = None
     weights: Literal["ema", "raw"] | None = None
+    dataset_index: int | None = None
     ignore: tuple[str, ...] | None = None
     base: str | None = None
     timm: tuple[str, ...] | None = None

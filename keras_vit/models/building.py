@@ -97,6 +97,7 @@ class Reading(Arguments, total=False):
     prefix: str
     ignore: str | Sequence[str]
     weights: str
+    dataset_index: int
     timm: Mapping[str, Any]
     base: Any
     checksum: bool

@@ -18,7 +18,14 @@ from keras_vit.checkpoints.containers.h5 import H5Reader, h5_written_beside
 from keras_vit.checkpoints.containers.npz import NpzReader, write_npz
 from keras_vit.checkpoints.containers.onnx import OnnxReader
 from keras_vit.checkpoints.containers.pickled import PickleReader
-from keras_vit.checkpoints.containers.reading import Reader, beside, joined, renamed
+from keras_vit.checkpoints.containers.reading import (
+    ComputedArray,
+    Reader,
+    beside,
+    computed,
+    joined,
+    renamed,
+)
 from keras_vit.checkpoints.containers.safetensors import (
     SAFETENSORS_DTYPES,
     SafetensorsReader,
@@ -32,8 +39,10 @@ from keras_vit.support.files import open_plain
 
 __all__ = [
     "SAFETENSORS_DTYPES",
+    "ComputedArray",
     "Reader",
     "beside",
+    "computed",
     "h5_written_beside",
     "joined",
     "open_arrays",

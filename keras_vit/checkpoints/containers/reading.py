@@ -1,10 +1,11 @@
 """The interface, checks and errors that the readers of all formats share."""
 
 import contextlib
+import dataclasses
 import math
 import mmap
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Self
 
@@ -206,6 +207,44 @@ def transposed(reader: Reader, places: Iterable[tuple[str, str, _Axes]]) -> Read
     """
     found = ((new, reader, name, axes) for new, name, axes in places)
     return _RenamedReader(reader.path, found, own=reader)
+
+
+@dataclasses.dataclass(frozen=True)
+class ComputedArray:
+    """An array that is computed when it is read.
+
+    Args:
+        shape, dtype: shape and type of the array.
+        read: function that returns the array.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    read: Callable[[], np.ndarray]
+
+
+class _ComputingReader(Reader):
+    def __init__(
+        self, reader: Reader, arrays: Mapping[str, ComputedArray], without: Container[str]
+    ) -> None:
+        super().__init__(reader.path)
+        self._reader, self._arrays = reader, arrays
+        for name in reader.shapes:
+            if name not in without:
+                self.shapes[name], self.dtypes[name] = reader.shapes[name], reader.dtypes[name]
+        for name, array in arrays.items():
+            self.shapes[name], self.dtypes[name] = array.shape, array.dtype
+
+    def read(self, name: str) -> np.ndarray:
+        array = self._arrays.get(name)
+        return self._reader.read(name) if array is None else array.read()
+
+
+def computed(
+    reader: Reader, arrays: Mapping[str, ComputedArray], without: Container[str] = ()
+) -> Reader:
+    """Returns a reader of the arrays of another, some of which are replaced, added or left out."""
+    return _ComputingReader(reader, arrays, without)
 
 
 def beside(reader: Reader, name: str) -> Reader:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from keras_vit.checkpoints.containers import Reader
 from keras_vit.checkpoints.dialects.json_fields import (
     ClassNames,
     Facts,
@@ -97,6 +98,20 @@ _WITHOUT = {
 }
 """Field and value -> the models without that value, where `ViTConfig` keeps another one if both
 have the same effect."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Fold:
+    """The way from the arrays of a library's files to those that the words of a dialect name.
+
+    Args:
+        read: takes the arrays of a file, the JSON beside them and the caller's `dataset_index`;
+            returns the arrays that the words name.
+        write: takes the arrays that the words name; returns those of the library's files.
+    """
+
+    read: Callable[[Reader, Json, int | None], Reader]
+    write: Callable[[Reader], Reader]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -282,6 +297,8 @@ class Dialect:
         metadata: metadata of a safetensors file.
         only_named: whether files are read as this family only where the JSON, or the caller, names
             it: their names are also those of other files.
+        fold: the way from the arrays of files to those that `words` name, and back; None where
+            they are the same.
         feature: the output that `verify` compares.
         web: class of transformers -> its place in transformers.js.
         sample: fields of a small model that uses the family's parts, beside fields that any model
@@ -317,6 +334,7 @@ class Dialect:
     crops: bool = True
     metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
     only_named: bool = False
+    fold: Fold | None = None
     feature: Feature = Feature()
     web: Mapping[str, WebClass] = dataclasses.field(default_factory=dict)
     sample: Mapping[str, Any] = dataclasses.field(default_factory=dict)

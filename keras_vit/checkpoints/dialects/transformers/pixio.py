@@ -3,9 +3,7 @@
 The features are the mean of the class tokens behind the norm. Every token has a position.
 """
 
-from typing import Any
-
-from keras_vit.checkpoints.dialects.json_fields import Json, JsonField, JsonFields, Row, number
+from keras_vit.checkpoints.dialects.json_fields import JsonField, Row
 from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.transformers import common, vit
 from keras_vit.checkpoints.dialects.transformers.processor import processor_of_any_size
@@ -26,20 +24,10 @@ _SIZES = {
     "patch_size": 16,
 }
 
-
-def _read_width(content: Json) -> dict[str, Any]:
-    return {"mlp_dim": int(number(content, "hidden_size") * number(content, "mlp_ratio", 4))}
-
-
 _ROWS: tuple[Row, ...] = (
     common.architectures(None, "PixioModel"),
     *common.size_rows(mlp_dim=False),
-    JsonFields(
-        ("mlp_ratio",),
-        ("mlp_dim",),
-        _read_width,
-        lambda c: {"mlp_ratio": c.mlp_dim // c.hidden_size},
-    ),
+    common.WHOLE_RATIO,
     JsonField("n_cls_tokens", "num_class_tokens", default=8),
     JsonField("qkv_bias", "qkv_bias", default=True),
     *common.arithmetic_rows("gelu", 1e-6),
@@ -56,9 +44,7 @@ FAMILIES = (
         expresses=("gelu", "layer_norm_epsilon"),
         fields={"num_classes": 0},
         impossible={
-            "an mlp_dim that is no multiple of hidden_size": lambda c: (
-                c.mlp_dim % c.hidden_size > 0
-            ),
+            **common.NO_WHOLE_RATIO,
             "patches or images that are not square": "patch_size!=square or table_grid!=square",
         },
         sample={
