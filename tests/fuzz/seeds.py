@@ -93,6 +93,13 @@ _CLASSES: dict[str, tuple[str, dict[str, Any]]] = {
         "PixioModel",
         {key: _VISION[key] for key in _VISION if key != "intermediate_size"},
     ),
+    "transformers/vitpose_backbone": (
+        "VitPoseBackbone",
+        {
+            **{key: _VISION[key] for key in _VISION if key != "intermediate_size"},
+            **{"patch_size": 8, "num_experts": 2, "part_features": 8},
+        },
+    ),
     "transformers/dpt": (
         "DPTForDepthEstimation",
         {**_VISION, **_NECK, "backbone_out_indices": [0, 0, 1, 1]},
