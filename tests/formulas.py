@@ -174,6 +174,13 @@ def jax_resize(embedding: np.ndarray, source: tuple, target: tuple) -> np.ndarra
     )
 
 
+def resize_to_longer_side(embedding: np.ndarray, source: tuple, target: tuple) -> np.ndarray:
+    """RADIO's rule, with the arguments of `zoom`: torch's resize to a square, cut to the target."""
+    side = max(target)
+    square = torch_resize("bilinear")(embedding, source, (side, side)).reshape(side, side, -1)
+    return square[: target[0], : target[1]].reshape(target[0] * target[1], -1)
+
+
 def torch_resize(mode: str, antialias: bool = False):
     """A function with the arguments of `zoom` that resizes positions by torch."""
 

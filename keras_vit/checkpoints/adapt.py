@@ -120,8 +120,11 @@ def resize_positions(
         return embedding
     head, grid = embedding[:, :prefix], embedding[0, prefix:]
     grid = grid.reshape(*source, -1).astype(np.float64)
-    by_row = resampling_matrix(source[0], target[0], method)
-    by_column = resampling_matrix(source[1], target[1], method)
+    ends = 2 * [max(target)] if method == "bilinear_longer_side" else target
+    by_row, by_column = (
+        resampling_matrix(have, end, method)[:want]
+        for have, end, want in zip(source, ends, target, strict=True)
+    )
     grid = np.einsum("ri,ijm,cj->rcm", by_row, grid, by_column, optimize=True)
     grid = grid.reshape(1, target[0] * target[1], -1).astype(np.float32)
     return np.concatenate([head.astype(np.float32), grid], axis=1)

@@ -115,11 +115,12 @@ class AddPositionEmbs(ConfiguredLayer):
             return self.embedding
         embedding = ops.cast(self.embedding, "float32")
         grid = ops.reshape(embedding[:, self._prefix :], (1, *self.grid, hidden_size))
+        ends = [number(rows), number(columns)]
+        if self.resize == "bilinear_longer_side":
+            ends = 2 * [ops.maximum(*ends)]
         by_row, by_column = (
-            resampling_weights(
-                have, number(want), steps(have), steps(want)[:, None], self.resize, ops
-            )
-            for have, want in zip(self.grid, (rows, columns), strict=True)
+            resampling_weights(have, end, steps(have), steps(want)[:, None], self.resize, ops)
+            for have, end, want in zip(self.grid, ends, (rows, columns), strict=True)
         )
         grid = ops.einsum("ri,bijm->brjm", by_row, grid)
         grid = ops.einsum("cj,brjm->brcm", by_column, grid)

@@ -37,7 +37,8 @@ def resampling_weights(
             antialias), `"bilinear_antialias"`, `"bicubic"` and `"bicubic_antialias"`
             (`torch.nn.functional.interpolate`, whose cubic has a = -0.75, and with
             antialias a = -0.5), and `"bicubic_catmull_rom"` (`jax.image.resize`
-            without antialias: a = -0.5).
+            without antialias: a = -0.5). `"bilinear_longer_side"` is `"bilinear_half_pixel"` with
+            the longer side of the new grid as `target` of both sides.
         xp: `numpy` or `keras.ops`.
     """
     if method == "bilinear_align_corners":
@@ -45,7 +46,7 @@ def resampling_weights(
         return xp.maximum(1.0 - absolute(position - source_points, xp), 0.0)
     ratio = source / target
     position = (target_points + 0.5) * ratio - 0.5
-    if method == "bilinear_half_pixel":
+    if method in ("bilinear_half_pixel", "bilinear_longer_side"):
         position = xp.clip(position, 0.0, source - 1.0)
         return xp.maximum(1.0 - absolute(position - source_points, xp), 0.0)
     if method == "bicubic":

@@ -14,6 +14,7 @@ STD_CONV_FORMS = ("std_plus_epsilon", "sqrt_var_plus_epsilon")
 POSITION_RESIZES = (
     "bilinear_align_corners",
     "bilinear_half_pixel",
+    "bilinear_longer_side",
     "bilinear_antialias",
     "bicubic",
     "bicubic_catmull_rom",
@@ -39,7 +40,9 @@ class Numerics(Fields):
         std_conv_epsilon: the epsilon of `std_conv`.
         position_resize: resampling of position embeddings to another grid:
             `"bilinear_align_corners"` (the official `scipy.ndimage.zoom` of
-            order 1), `"bilinear_half_pixel"`, `"bilinear_antialias"` (SigLIP 2),
+            order 1), `"bilinear_half_pixel"`, `"bilinear_longer_side"` (the same to a square of
+            the longer side, whose first rows and columns count: RADIO), `"bilinear_antialias"`
+            (SigLIP 2),
             `"bicubic"` (transformers), `"bicubic_catmull_rom"` (keras-hub on JAX) or
             `"bicubic_antialias"` (timm).
         pool_before_norm: True if the last norm follows the mean of `"gap"` (timm), False if
