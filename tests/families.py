@@ -1,4 +1,4 @@
-"""Small models of ten families; together they use every switch of `ViTConfig`."""
+"""Small models of eleven families; together they use every switch of `ViTConfig`."""
 
 FAMILIES = {
     "clip": {
@@ -67,6 +67,15 @@ FAMILIES = {
         "pooling": "gap",
         "patch_shift": 1,
         "numerics": {"gelu": "exact", "layer_norm_epsilon": 1e-12},
+    },
+    "radio": {
+        "num_class_tokens": 3,
+        "joined_class_tokens": 2,
+        "num_registers": 2,
+        "position_before_class": True,
+        "patch_bias": False,
+        "final_norm": False,
+        "numerics": {"gelu": "exact", "position_resize": "bilinear_longer_side"},
     },
     "pixio": {"num_class_tokens": 3, "numerics": {"gelu": "exact"}},
     "aimv2": {

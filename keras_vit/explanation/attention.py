@@ -119,7 +119,8 @@ def share_tokens(config: ViTConfig, num_tokens: int) -> np.ndarray:
             f"pooling={config.pooling!r}."
         )
     place = np.arange(num_tokens)
-    of_class = (place < config.num_class_tokens) / config.num_class_tokens
+    count = config.joined_class_tokens or config.num_class_tokens
+    of_class = (place < count) / count
     averaged = place >= (0 if config.class_token_in_mean else config.num_prefix_tokens)
     mean = averaged / averaged.sum()
     tokens = config.class_token_blocks

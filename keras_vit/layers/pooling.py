@@ -27,20 +27,25 @@ class Pool(ConfiguredLayer):
         skip: number of tokens before the patches, which `"gap"` and `"token_and_mean"` leave
             out of the mean.
         num_class_tokens: number of first tokens whose mean is the class token.
+        joined: number of first tokens that `"token"` returns beside each other, `(batch, joined *
+            hidden_size)`; 0 for the mean.
 
     Raises:
         ConfigError: `kind` is unknown.
     """
 
-    def __init__(self, kind, skip=0, num_class_tokens=1, **kwargs):
+    def __init__(self, kind, skip=0, num_class_tokens=1, joined=0, **kwargs):
         super().__init__(**kwargs)
         _KINDS.check("kind", kind)
         self.kind = kind
         self.skip = skip
         self.num_class_tokens = num_class_tokens
+        self.joined = joined
         self.supports_masking = True
 
     def call(self, inputs, mask=None):
+        if self.kind == "token" and self.joined:
+            return ops.reshape(inputs[:, : self.joined], (-1, self.joined * inputs.shape[-1]))
         if self.kind == "token":
             return self._class_token(inputs)
         if self.kind == "two_tokens":
@@ -70,7 +75,8 @@ class Pool(ConfiguredLayer):
         batch, _, hidden_size = input_shape
         if self.kind == "two_tokens":
             return batch, 2, hidden_size
-        return batch, 2 * hidden_size if self.kind == "token_and_mean" else hidden_size
+        vectors = 2 if self.kind == "token_and_mean" else self.joined or 1
+        return batch, vectors * hidden_size
 
 
 _KINDS = choice(

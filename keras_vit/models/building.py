@@ -41,6 +41,7 @@ class Architecture(TypedDict, total=False):
     pooling: str
     class_token: bool | None
     num_class_tokens: int
+    joined_class_tokens: int
     distillation_token: bool
     num_registers: int
     mask_token: bool

@@ -495,7 +495,8 @@ def _pool(config: ViTConfig, policy: Any) -> Any:
     if kind == "token_and_distillation":
         kind = "two_tokens" if config.num_classes else "mean_of_two_tokens"
     skip = 0 if config.class_token_in_mean else skip
-    return layers.Pool(kind, skip, config.num_class_tokens, dtype=float32, name="pool")
+    counts = config.num_class_tokens, config.joined_class_tokens
+    return layers.Pool(kind, skip, *counts, dtype=float32, name="pool")
 
 
 def _head_layers(config: ViTConfig, float32: Any) -> list[Any]:

@@ -47,6 +47,7 @@ OTHERS = (
     {"position_resize": "bicubic_antialias"},
     {"num_registers": 3},
     {"num_class_tokens": 3},
+    {"joined_class_tokens": 1},
     {"patch_shift": 1},
     {"rope": {"form": "dinov3", "theta": 50.0}},
     {"stochastic_depth_rate": 0.25},

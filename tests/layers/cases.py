@@ -116,6 +116,11 @@ CASES = (
     _tokens("ClassToken", {}, (BATCH, TOKENS + 1, WIDTH)),
     _tokens("Pool-token", {"kind": "token"}, (BATCH, WIDTH)),
     _tokens("Pool-tokens", {"kind": "token", "num_class_tokens": 3}, (BATCH, WIDTH)),
+    _tokens(
+        "Pool-joined",
+        {"kind": "token", "num_class_tokens": 3, "joined": 2},
+        (BATCH, 2 * WIDTH),
+    ),
     _tokens("Pool-gap", {"kind": "gap"}, (BATCH, WIDTH)),
     _tokens("Pool-token_and_mean", {"kind": "token_and_mean", "skip": 2}, (BATCH, 2 * WIDTH)),
     _case(

@@ -16,6 +16,7 @@ from keras_vit.models.config.vit_rules import (
     BIASES,
     CLASS_TOKENS,
     CLASSES,
+    COUNT_OR_0,
     FAMILY_POOLINGS,
     MLPS,
     NORMS,
@@ -23,7 +24,6 @@ from keras_vit.models.config.vit_rules import (
     POSITIONS,
     QK_NORMS,
     REGISTERS,
-    SHIFT,
     STAGE_POOLINGS,
     TOKEN_POOLINGS,
     UNPOOLED_POOLINGS,
@@ -75,6 +75,9 @@ class ViTConfig(Fields):
             class token too (timm, keras-hub).
         num_class_tokens: number of class tokens, if there are any. The poolings that read the class
             token read the mean of several (Pixio).
+        joined_class_tokens: number of the first class tokens that `"token"` gives beside each other,
+            `joined_class_tokens * hidden_size` numbers, in place of the mean of all (RADIO); 0 for
+            the mean.
         distillation_token: whether a second learned token stands behind the class
             token (DeiT); `"token_and_distillation"` implies it.
         num_registers: number of learned tokens in front of the patches, behind the class
@@ -171,6 +174,7 @@ class ViTConfig(Fields):
     )
     class_token: bool | None = None
     num_class_tokens: int = field(1, CLASS_TOKENS, lacking="several class tokens")
+    joined_class_tokens: int = field(0, COUNT_OR_0, lacking="class tokens beside each other")
     distillation_token: bool = field(False, lacking="a distillation token")
     num_registers: int = field(0, REGISTERS, lacking="register tokens")
     mask_token: bool = field(False, lacking="a mask token")
@@ -193,7 +197,7 @@ class ViTConfig(Fields):
     )
     patch_bias: bool = field(True, lacking="patches without a bias")
     patch_norm: bool = field(False, lacking="a norm behind the patches")
-    patch_shift: int = field(0, SHIFT, lacking="patches that begin outside of the image")
+    patch_shift: int = field(0, COUNT_OR_0, lacking="patches that begin outside of the image")
     pre_norm: bool = field(False, lacking="a norm before the blocks")
     norm: str = field("layer", choice(*NORMS), lacking="RMSNorm")
     final_norm: bool = field(True, lacking="an encoder without a last norm")
@@ -497,7 +501,7 @@ class ViTConfig(Fields):
     def pooled_size(self) -> int:
         """Width of the pooled vector."""
         has_both = self.pooling == "token_and_mean"
-        return self.hidden_size * (self.class_token_blocks + has_both)
+        return self.hidden_size * (self.joined_class_tokens or self.class_token_blocks + has_both)
 
     @property
     def num_tokens(self) -> int | None:

@@ -46,7 +46,7 @@ CLASS_TOKENS = Values(
 REGISTERS = Values(
     lambda v: is_int(v) and 0 <= v <= MOST_REGISTERS, f"an int from 0 to {MOST_REGISTERS}"
 )
-SHIFT = Values(lambda v: is_int(v) and v >= 0, "an int from 0 on")
+COUNT_OR_0 = Values(lambda v: is_int(v) and v >= 0, "an int from 0 on")
 
 
 def find_faults(config: Any) -> Iterator[str]:
@@ -88,10 +88,12 @@ def find_faults(config: Any) -> Iterator[str]:
     yield from _find_pooling_faults(config)
     yield from _find_patch_faults(config)
     beside = (config.resnet, config.rope, config.relative_position_bias)
-    if config.native_aspect and (any(beside) or config.position == "sincos2d"):
+    resize = config.numerics.position_resize == "bilinear_longer_side"
+    if config.native_aspect and (any(beside) or resize or config.position == "sincos2d"):
         yield (
             "native_aspect=True has positions that are learned or none; it excludes resnet, rope, "
-            "relative_position_bias and position='sincos2d'."
+            "relative_position_bias, position='sincos2d' and position_resize="
+            "'bilinear_longer_side'."
         )
     if config.rope is not None and config.head_dim % 4:
         yield (
@@ -115,6 +117,12 @@ def _find_pooling_faults(config: Any) -> Iterator[str]:
         yield (
             f"class_token_blocks={shown(blocks)} needs pooling='token_and_mean' and at least "
             f"as many blocks, found pooling={pooling!r} and {config.num_layers} blocks."
+        )
+    joined, count = config.joined_class_tokens, config.num_class_tokens
+    if joined and (pooling != "token" or not joined <= count > 1):
+        yield (
+            f"joined_class_tokens={shown(joined)} needs pooling='token' and as many of several "
+            f"class tokens, found pooling={pooling!r} and num_class_tokens={shown(count)}."
         )
     if config.class_token_in_mean and not (pooling == "gap" and config.num_prefix_tokens):
         yield "class_token_in_mean=True needs pooling='gap' and a class token."
