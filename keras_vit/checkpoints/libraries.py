@@ -88,6 +88,8 @@ def _transformers(path: Path, images: np.ndarray, dialect: Dialect) -> np.ndarra
     feature = dataclasses.replace(
         feature, has_pooler=feature.has_pooler and not lacks_pooler, first_patch=first
     )
+    if hasattr(model, "make_preprocessor_external"):  # RADIO's own mean and std
+        model.make_preprocessor_external()
     return _run_torch(model, images, feature)
 
 
@@ -99,8 +101,8 @@ def _run_torch(model: Any, images: np.ndarray, feature: Feature) -> np.ndarray:
         output = model.eval().float()(torch.from_numpy(channels_first))
     if torch.is_tensor(output):
         return output.numpy()
-    names = ("logits", "image_embeds", "pooler_output") if feature.has_pooler else ("logits",)
-    for name in names:  # of a class of transformers
+    pooled = ("image_embeds", "pooler_output", "summary") if feature.has_pooler else ()
+    for name in ("logits", *pooled):  # of a class of transformers
         if getattr(output, name, None) is not None:
             return getattr(output, name).numpy()
     tokens = output.last_hidden_state.numpy()

@@ -90,7 +90,9 @@ FIELDS_BEHIND = {
     "position_before_class": ("position_before_class", "position", "class_token", "pooling"),
     "position_before_registers": ("position_before_registers", "num_registers"),
     "distillation_token": ("distillation_token", "num_class_tokens", "pooling", "class_token"),
-    "native_aspect": ("native_aspect", "rope", "relative_position_bias", "patch_shift"),
+    "native_aspect": (
+        *("native_aspect", "rope", "relative_position_bias", "patch_shift", "numerics"),
+    ),
     "rope": ("rope", "native_aspect"),
     "patch_shift": ("patch_shift", "native_aspect"),
     "relative_position_bias": ("relative_position_bias", "native_aspect"),

@@ -75,9 +75,9 @@ class ViTConfig(Fields):
             class token too (timm, keras-hub).
         num_class_tokens: number of class tokens, if there are any. The poolings that read the class
             token read the mean of several (Pixio).
-        joined_class_tokens: number of the first class tokens that `"token"` gives beside each other,
-            `joined_class_tokens * hidden_size` numbers, in place of the mean of all (RADIO); 0 for
-            the mean.
+        joined_class_tokens: number of the first class tokens that `"token"` gives beside each
+            other, `joined_class_tokens * hidden_size` numbers, in place of the mean of all (RADIO);
+            0 for the mean.
         distillation_token: whether a second learned token stands behind the class
             token (DeiT); `"token_and_distillation"` implies it.
         num_registers: number of learned tokens in front of the patches, behind the class
@@ -270,6 +270,8 @@ class ViTConfig(Fields):
             self._set("regression", False)
         if not self.has_class_token:
             self._set("num_class_tokens", 1)
+        if self.pooling != "token" or self.num_class_tokens == 1:
+            self._set("joined_class_tokens", 0)
         if not self.has_class_token and self.num_registers and self.position_before_class is True:
             self._set("position_before_registers", True)  # registers are the first tokens to join
         if not self.has_class_token or self.position != "learned":

@@ -118,11 +118,10 @@ def _find_pooling_faults(config: Any) -> Iterator[str]:
             f"class_token_blocks={shown(blocks)} needs pooling='token_and_mean' and at least "
             f"as many blocks, found pooling={pooling!r} and {config.num_layers} blocks."
         )
-    joined, count = config.joined_class_tokens, config.num_class_tokens
-    if joined and (pooling != "token" or not joined <= count > 1):
+    if config.joined_class_tokens > config.num_class_tokens:
         yield (
-            f"joined_class_tokens={shown(joined)} needs pooling='token' and as many of several "
-            f"class tokens, found pooling={pooling!r} and num_class_tokens={shown(count)}."
+            f"joined_class_tokens={shown(config.joined_class_tokens)} is more than "
+            f"num_class_tokens={config.num_class_tokens}."
         )
     if config.class_token_in_mean and not (pooling == "gap" and config.num_prefix_tokens):
         yield "class_token_in_mean=True needs pooling='gap' and a class token."

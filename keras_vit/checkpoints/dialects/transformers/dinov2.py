@@ -19,6 +19,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     number,
 )
 from keras_vit.checkpoints.dialects.names import TORCH, Section
+from keras_vit.checkpoints.dialects.torch_conventions import compute_ratio
 from keras_vit.checkpoints.dialects.transformers import common, vit
 from keras_vit.checkpoints.dialects.transformers.processor import processor_of_any_size
 from keras_vit.models.config import ViTConfig
@@ -80,6 +81,21 @@ UNEVEN: Limits = {
 """Models whose width of the MLP follows from no plain MLP's."""
 
 
+def _read_ratio(content: Json) -> dict[str, Any]:
+    hidden = number(content, "hidden_size") * number(content, "mlp_ratio", 4)
+    return read_mlp(content, int(hidden))
+
+
+def _write_float_ratio(config: ViTConfig) -> Mapping[str, Any]:
+    ratio = compute_ratio(write_hidden(config), config.hidden_size)
+    return {"mlp_ratio": ratio, "use_swiglu_ffn": config.mlp == "gated"}
+
+
+_MLP_KEYS, _MLP_FIELDS = ("mlp_ratio", "use_swiglu_ffn"), ("mlp", "mlp_dim")
+MLP = JsonFields(_MLP_KEYS, _MLP_FIELDS, _read_ratio, _write_float_ratio)
+"""The row of the MLP for a class whose `mlp_ratio` is a float."""
+
+
 def _write_ratio(config: ViTConfig) -> int | None:
     """Returns the integer `mlp_ratio` that gives the model's `mlp_dim`, or None."""
     gated = config.mlp == "gated"
@@ -93,11 +109,7 @@ def _write_ratio(config: ViTConfig) -> int | None:
 _ROWS: tuple[Row, ...] = (
     *common.size_rows(mlp_dim=False),
     JsonFields(
-        ("mlp_ratio", "use_swiglu_ffn"),
-        ("mlp", "mlp_dim"),
-        lambda content: read_mlp(
-            content, int(number(content, "hidden_size") * number(content, "mlp_ratio", 4))
-        ),
+        *(_MLP_KEYS, _MLP_FIELDS, _read_ratio),
         lambda c: {"mlp_ratio": _write_ratio(c), "use_swiglu_ffn": c.mlp == "gated"},
     ),
     JsonField("qkv_bias", "qkv_bias", default=True),

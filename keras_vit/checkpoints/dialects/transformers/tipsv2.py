@@ -4,15 +4,10 @@ The register is a second class token, and the pooled output is the first one. Th
 Facebook's names of DINOv2, and other names of a plain MLP.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
-from keras_vit.checkpoints.dialects.json_fields import Json, JsonField, JsonFields, number
+from keras_vit.checkpoints.dialects.json_fields import JsonField
 from keras_vit.checkpoints.dialects.names import TORCH, Section
-from keras_vit.checkpoints.dialects.torch_conventions import compute_ratio
 from keras_vit.checkpoints.dialects.transformers import common, dinov2
 from keras_vit.checkpoints.dialects.transformers.processor import processor_of_class
-from keras_vit.models.config import ViTConfig
 
 _NAMES: Section = {
     "patch_embedding": "patch_embed.proj",
@@ -38,16 +33,6 @@ _NAMES: Section = {
 }
 
 
-def _read_mlp(content: Json) -> dict[str, Any]:
-    hidden = number(content, "hidden_size") * number(content, "mlp_ratio", 4)
-    return dinov2.read_mlp(content, int(hidden))
-
-
-def _write_mlp(config: ViTConfig) -> Mapping[str, Any]:
-    ratio = compute_ratio(dinov2.write_hidden(config), config.hidden_size)
-    return {"mlp_ratio": ratio, "use_swiglu_ffn": config.mlp == "gated"}
-
-
 FAMILIES = (
     common.dialect(
         "tipsv2_vision_model",
@@ -55,7 +40,7 @@ FAMILIES = (
         (
             common.architectures(None, "Tipsv2VisionModel"),
             *common.size_rows(mlp_dim=False),
-            JsonFields(("mlp_ratio", "use_swiglu_ffn"), ("mlp", "mlp_dim"), _read_mlp, _write_mlp),
+            dinov2.MLP,
             JsonField("qkv_bias", "qkv_bias", default=True),
             *common.arithmetic_rows("gelu", 1e-6),
             *common.DROPOUT_ROWS,
