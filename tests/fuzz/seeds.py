@@ -100,6 +100,13 @@ _CLASSES: dict[str, tuple[str, dict[str, Any]]] = {
             **{"patch_size": 8, "num_experts": 2, "part_features": 8},
         },
     ),
+    "transformers/radio": (
+        "RadioModel",
+        {
+            **{key: _VISION[key] for key in _VISION if key != "intermediate_size"},
+            **{"max_img_size": 32, "mlp_ratio": 2.0},
+        },
+    ),
     "transformers/dpt": (
         "DPTForDepthEstimation",
         {**_VISION, **_NECK, "backbone_out_indices": [0, 0, 1, 1]},

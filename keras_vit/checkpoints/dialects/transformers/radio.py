@@ -1,0 +1,200 @@
+"""transformers' `RadioModel` (AM-RADIO, arXiv 2312.06709), such as `nvidia/C-RADIOv4-H`.
+
+The feature is the first class tokens beside each other. Only patches have positions, in a table for
+the largest image; for another image the library resizes it to the longer side and cuts the rest.
+The library subtracts the mean and divides by the std itself, which config.json states. Class tokens
+and registers are one array of the file.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from keras_vit.checkpoints.containers import ComputedArray, Reader, computed
+from keras_vit.checkpoints.dialects.base import Fold, per_channel
+from keras_vit.checkpoints.dialects.json_fields import (
+    Json,
+    JsonField,
+    JsonFields,
+    JsonNote,
+    number,
+)
+from keras_vit.checkpoints.dialects.names import TORCH, Section
+from keras_vit.checkpoints.dialects.transformers import common, dinov2
+from keras_vit.checkpoints.dialects.transformers.processor import FILE, processor_of_any_size
+from keras_vit.images.protocols import ProtocolSpec, complete
+from keras_vit.models.config import ViTConfig
+
+_PATCHES = "radio_model.model.patch_generator."
+_BLOCK = "radio_model.model.blocks.{l}."
+_TOKENS, _REGISTERS = f"{_PATCHES}cls_token.token", f"{_PATCHES}cls_token.registers"
+_NAMES: Section = {
+    "patch_embedding/kernel": f"{_PATCHES}embedder.weight : m (c p q)",
+    "class_tokens/tokens": f"{_TOKENS} : s m",
+    "class_token/token": f"{_TOKENS} : 1 m",
+    "register_tokens/tokens": f"{_REGISTERS} : g m",
+    "position_embedding/embedding": f"{_PATCHES}pos_embed",
+    "block_{l}/attention_norm": f"{_BLOCK}norm1",
+    "block_{l}/attention/{qkv}/kernel": f"{_BLOCK}attn.qkv.weight : (qkv h d) m",
+    "block_{l}/attention/{qkv}/bias": f"{_BLOCK}attn.qkv.bias : (qkv h d)",
+    "block_{l}/attention/out": f"{_BLOCK}attn.proj",
+    "block_{l}/attention_scale/gamma": f"{_BLOCK}layer_scale1.lambda1",
+    "block_{l}/mlp_norm": f"{_BLOCK}norm2",
+    "block_{l}/mlp/dense_0": f"{_BLOCK}mlp.fc1",
+    "block_{l}/mlp/{gate}": _BLOCK + "mlp.{up}_proj",
+    "block_{l}/mlp/dense_1": [
+        {"name": f"{_BLOCK}mlp.fc2", "when": "mlp=plain"},
+        f"{_BLOCK}mlp.down_proj",
+    ],
+    "block_{l}/mlp_scale/gamma": f"{_BLOCK}layer_scale2.lambda1",
+}
+_CLIP = {
+    "norm_mean": [0.48145466, 0.4578275, 0.40821073],
+    "norm_std": [0.26862954, 0.26130258, 0.27577711],
+}
+_SIZES = {
+    "hidden_size": 1280,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 16,
+    "patch_size": 16,
+    "max_img_size": 2048,
+}
+
+
+def _read(reader: Reader, files: Json, dataset_index: int | None) -> Reader:
+    count = files.get("config.json", {}).get("num_cls_tokens", 3)
+    tokens, *width = reader.shapes.get(_TOKENS, (0,))
+    if not (isinstance(count, int) and 0 < count < tokens):
+        return reader
+
+    def part(start: int, end: int) -> ComputedArray:
+        shape, dtype = (end - start, *width), reader.dtypes[_TOKENS]
+        return ComputedArray(shape, dtype, lambda: reader.read(_TOKENS)[start:end])
+
+    return computed(reader, {_TOKENS: part(0, count), _REGISTERS: part(count, tokens)})
+
+
+def _write(reader: Reader) -> Reader:
+    if _REGISTERS not in reader.shapes:
+        return reader
+    parts = (_TOKENS, _REGISTERS)
+    count = sum(reader.shapes[part][0] for part in parts)
+    joined = ComputedArray(
+        (count, *reader.shapes[_TOKENS][1:]),
+        np.promote_types(*(reader.dtypes[part] for part in parts)),
+        lambda: np.concatenate([reader.read(part) for part in parts]),
+    )
+    return computed(reader, {_TOKENS: joined}, without=parts)
+
+
+def _read_class_tokens(content: Json) -> dict[str, Any]:
+    count, read = number(content, "num_cls_tokens", 3), content.get("summary_idxs") or [0, 1]
+    if read != list(range(len(read))) or len(read) > count:
+        raise ValueError(f"expected the first of {count} class tokens, in order from 0")
+    return {"num_class_tokens": count, "joined_class_tokens": len(read) if count > 1 else 0}
+
+
+def _write_class_tokens(config: ViTConfig) -> Mapping[str, Any]:
+    read = list(range(config.joined_class_tokens or 1))
+    return {"num_cls_tokens": config.num_class_tokens, "summary_idxs": read}
+
+
+def _read_protocol(files: Json) -> ProtocolSpec | None:
+    """Returns the protocol of the processor with the mean and std that the model has behind it."""
+    protocol = processor_of_any_size.read(files)
+    before = complete(protocol or {"name": "transformers", "mean": 0.0, "std": 1.0})
+    own = {**_CLIP, **files.get("config.json", {})}
+    shift, scale = (np.asarray(before[key], "float64") for key in ("mean", "std"))
+    mean, std = (np.asarray(own[key], "float64") for key in _CLIP)
+    after = {"mean": shift + scale * mean, "std": scale * std}
+    return complete({**before, **{key: value.round(9).tolist() for key, value in after.items()}})
+
+
+def _write_protocol(protocol: dict[str, Any], config: ViTConfig) -> dict[str, Any]:
+    files = processor_of_any_size.write(protocol, config)
+    written = {key: value for key, value in files[FILE].items() if not key.startswith("image_")}
+    own = {f"norm_{key}": per_channel(protocol[key], config) for key in ("mean", "std")}
+    size = {} if config.image_size is None else {"image_size": max(config.image_size)}
+    return {FILE: {**written, "do_normalize": False}, "config.json": {**own, **size}}
+
+
+def _fed_size(files: Json) -> tuple[int, int] | None:
+    """Returns the size of the processor, or `image_size` of config.json."""
+    read = processor_of_any_size.image_size
+    side = files.get("config.json", {}).get("image_size", 224)
+    own = (side, side) if isinstance(side, int) else None
+    return (read(files) if read else None) or own
+
+
+FAMILIES = (
+    common.dialect(
+        "radio",
+        TORCH.names(_NAMES),
+        (
+            common.architectures(None, "RadioModel"),
+            *(row for row in common.size_rows(mlp_dim=False) if row is not common.IMAGE_SIZE),
+            dataclasses.replace(common.IMAGE_SIZE, key="max_img_size"),
+            dinov2.MLP,
+            JsonFields(
+                ("summary_idxs", "num_cls_tokens"),
+                ("num_class_tokens", "joined_class_tokens"),
+                _read_class_tokens,
+                _write_class_tokens,
+            ),
+            JsonField("num_registers", "num_registers", default=7),
+            JsonField("qkv_bias", "qkv_bias", default=True),
+            *common.arithmetic_rows("gelu", 1e-6),
+            *common.DROPOUT_ROWS,
+            JsonField("drop_path_rate", "stochastic_depth_rate"),
+            JsonNote(  # the value of an array that the file lacks
+                "layerscale_value",
+                lambda facts: facts.config.layer_scale_init if facts.config.layer_scale else 1.0,
+            ),
+        ),
+        sizes=_SIZES,
+        resize="bilinear_longer_side",
+        expresses=("gelu", "layer_norm_epsilon"),
+        needs_json="the number of class tokens",
+        ignored={
+            r"radio_model\.(summary_idxs|input_conditioner\.norm_\w+)": "config.json states it",
+            r".*\.patch_generator\.video_embedder\.weight": "the patches of videos",
+        },
+        images=dataclasses.replace(
+            processor_of_any_size,
+            read=_read_protocol,
+            write=_write_protocol,
+            image_size=_fed_size,
+        ),
+        fields={
+            "num_classes": 0,
+            "position_before_class": True,
+            "patch_bias": False,
+            "final_norm": False,
+        },
+        impossible={
+            **dinov2.UNEVEN,
+            "patches or images that are not square": "patch_size!=square or table_grid!=square",
+            "the mean of several class tokens": "num_class_tokens!=1 joined_class_tokens!",
+        },
+        fold=Fold(_read, _write),
+        sample={
+            "num_classes": 0,
+            "resnet": None,
+            "pooling": "token",
+            "num_class_tokens": 3,
+            "joined_class_tokens": 2,
+            "num_registers": 2,
+            "position_before_class": True,
+            "patch_bias": False,
+            "final_norm": False,
+            "layer_scale": True,
+            "patch_size": (2, 2),
+            "image_size": (48, 48),
+            "hidden_size": 16,
+            "num_heads": 2,
+            "mlp_dim": 64,
+        },
+    ),
+)
