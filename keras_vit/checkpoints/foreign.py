@@ -35,6 +35,39 @@ _KINDS = {
 }
 """What stands in the names of other families -> the family, most particular first."""
 
+_TYPES = {
+    "attention inside windows": (
+        "donut-swin hiera maskformer-swin sam2_hiera_det_model sam2_vision_model sam3_vit_model "
+        "sam_hq_vision_model sam_vision_model swin swin2sr swinv2 vitdet"
+    ),
+    "attention to the nearest neighbours alone": "dinat",
+    "stages, each of fewer and wider tokens": (
+        "cvt glpn groupvit_vision_model levit pvt pvt_v2 segformer swiftformer"
+    ),
+    "convolutions in place of attention": (
+        "bit convnext convnextv2 dinov3_convnext efficientnet focalnet hgnet_v2 mobilenet_v1 "
+        "mobilenet_v2 poolformer regnet resnet textnet"
+    ),
+    "convolutions between its Transformer blocks": "mobilevit mobilevitv2",
+    "patches over several frames of a video": (
+        "glm4v_moe_vision glm4v_vision qwen2_5_vl_vision qwen2_vl qwen2_vl_vision "
+        "qwen3_vl_moe_vision qwen3_vl_vision videomae videoprism_vision_model vivit vjepa2"
+    ),
+    "attention between frames of a video": "timesformer xclip xclip_vision_model",
+    "images in tiles, with positions and gates for tiles": "mllama_vision_model",
+    "rotary positions of its own kind, as complex numbers": "llama4_vision_model pixtral",
+    "fewer heads of key and value than of query": "sapiens2",
+    "positions of rows and of columns, looked up apart": (
+        "gemma4_vision kosmos_2_5_vision_model pix2struct pix2struct_vision_model"
+    ),
+    "pairs of images, of which one is the prompt": "seggpt",
+    "learned queries beside the patches": "eomt eomt_dinov3 mgp-str perceiver yolos",
+    "pixels as words": "imagegpt",
+}
+"""A part that keras_vit lacks -> the `model_type` of classes of transformers that have it."""
+
+_PART_OF = {word: part for part, words in _TYPES.items() for word in words.split()}
+
 _MOST_LETTERS = 800
 """Length of a description; a path and a sentence stand before it."""
 
@@ -44,6 +77,20 @@ _CORE = (
     "block_{l}/attention/{qkv}/kernel",
     "block_{l}/mlp/dense_0/kernel",
 )
+
+
+def name_lacking(model_types: Iterable[str], shapes: Mapping[str, Shape]) -> str:
+    """Returns the part of a class of transformers that keras_vit lacks, in words, or "".
+
+    Args:
+        model_types: the words of config.json for the whole model and its parts.
+        shapes: the arrays of the file, which decide for unknown words.
+    """
+    part = next((_PART_OF[word] for word in model_types if word in _PART_OF), None)
+    if part is not None:
+        return f"it has {part}, which keras_vit lacks"
+    kind = name_kind(shapes)
+    return f"its arrays are those of {kind}" if kind else ""
 
 
 def name_kind(shapes: Mapping[str, Shape], is_certain: bool = False) -> str:

@@ -13,7 +13,7 @@ from keras_vit.checkpoints import inference
 from keras_vit.checkpoints.dialects import DIALECTS, Statement, dialects_named
 from keras_vit.checkpoints.dialects.base import Dialect, StoredAs
 from keras_vit.checkpoints.dialects.json_fields import Json
-from keras_vit.checkpoints.foreign import describe, name_kind
+from keras_vit.checkpoints.foreign import describe, name_kind, name_lacking
 from keras_vit.checkpoints.opening import OpenSource
 from keras_vit.checkpoints.translate import Shape
 from keras_vit.errors import CheckpointError, listed, shown
@@ -101,7 +101,8 @@ def recognise_dialect(files: OpenSource, name: str | None = None) -> Recognition
     if not named and len(silent) < len(dialects):
         others = [dialect for dialect in others if dialect.has_json_of_its_own(files.json)]
         if not others:
-            raise CheckpointError(f"{files.reader.path}: {_foreign_family(files.json, dialects)}.")
+            family = _foreign_family(files.json, dialects, shapes)
+            raise CheckpointError(f"{files.reader.path}: {family}.")
     for group, are_named in ((exact, True), (named, True), (others, False)):
         foreign = name_kind(shapes, is_certain=True)
         recognition = (
@@ -117,7 +118,7 @@ def recognise_dialect(files: OpenSource, name: str | None = None) -> Recognition
         for claim in _claims(shapes, tried)
         if claim.prefix in tried[claim.template.dialect].prefixes
     )
-    family = _foreign_family(files.json, dialects).partition(", exp")[0] if named else ""
+    family = _foreign_family(files.json, dialects, {}).partition(", exp")[0] if named else ""
     beside = f"\n  Beside it, {shown(family, 200, quoted=False)}." if family else ""
     raise CheckpointError(
         f"{files.reader.path}: no Vision Transformer in any of the families "
@@ -183,17 +184,29 @@ def read_statement(
         raise CheckpointError(f"{where}: a JSON file beside the weights: {reason}.") from error
 
 
-def _foreign_family(files: Mapping[str, Any], dialects: Iterable[Dialect]) -> str:
-    """Returns a sentence with the family that the JSON names and the families that are read."""
+def _foreign_family(
+    files: Mapping[str, Any], dialects: Iterable[Dialect], shapes: Mapping[str, Shape]
+) -> str:
+    """Returns a sentence with the family that the JSON names, and its part that keras_vit lacks.
+
+    Of an unknown part, the families that are read stand in its place.
+    """
     for where in [dialect.identity for dialect in dialects]:
         value = where.value(files) if where else None
         if where and value is not None:
             read = [d.identity for d in dialects if d.identity and d.identity.key == where.key]
-            expected = " or ".join(dict.fromkeys(identity.expected for identity in read))
+            expected = listed(dict.fromkeys(identity.expected for identity in read), 8)
             classes = files[where.file].get("architectures")
-            found = f"{where.file} has {where.key}={shown(value)}, expected {expected}"
-            is_list = isinstance(classes, list) and classes
-            return f"{found}; the model is a {listed(classes, 2)}" if is_list else found
+            found = f"{where.file} has {where.key}={shown(value)}"
+            model = f"; the model is a {listed(classes, 2)}" if isinstance(classes, list) else ""
+            parts = itertools.islice(
+                _parts_with_a_type(files[where.file], _DEEPEST_TOWER), _MOST_PARTS
+            )
+            types = (value, *(str(part["model_type"]) for part in parts))
+            lacking = name_lacking(types, shapes)
+            return (
+                f"{found}{model}: {lacking}" if lacking else f"{found}, expected {expected}{model}"
+            )
     raise LookupError("no JSON names a family")
 
 

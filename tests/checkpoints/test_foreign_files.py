@@ -40,9 +40,56 @@ OF_TRANSFORMERS = {
 }
 
 
-def refused(shapes) -> str:
+BY_JSON = {
+    "SwinModel": "attention inside windows",
+    "Swinv2Model": "attention inside windows",
+    "HieraModel": "attention inside windows",
+    "SamModel": "attention inside windows",
+    "Sam2Model": "attention inside windows",
+    "Sam3VisionModel": "attention inside windows",
+    "VitDetModel": "attention inside windows",
+    "DinatModel": "the nearest neighbours",
+    "PvtModel": "stages",
+    "PvtV2Model": "stages",
+    "SegformerModel": "stages",
+    "GLPNModel": "stages",
+    "CvtModel": "stages",
+    "LevitModel": "stages",
+    "SwiftFormerModel": "stages",
+    "GroupViTVisionModel": "stages",
+    "ConvNextModel": "convolutions in place of attention",
+    "ConvNextV2Model": "convolutions in place of attention",
+    "DINOv3ConvNextModel": "convolutions in place of attention",
+    "EfficientNetModel": "convolutions in place of attention",
+    "FocalNetModel": "convolutions in place of attention",
+    "PoolFormerModel": "convolutions in place of attention",
+    "MobileNetV2Model": "convolutions in place of attention",
+    "RegNetModel": "convolutions in place of attention",
+    "MobileViTModel": "convolutions between",
+    "MobileViTV2Model": "convolutions between",
+    "VideoMAEModel": "several frames",
+    "VivitModel": "several frames",
+    "VJEPA2Model": "several frames",
+    "Qwen2VLForConditionalGeneration": "several frames",
+    "Qwen2_5_VLForConditionalGeneration": "several frames",
+    "TimesformerModel": "between frames",
+    "XCLIPVisionModel": "between frames",
+    "MllamaVisionModel": "in tiles",
+    "Llama4VisionModel": "rotary positions",
+    "PixtralVisionModel": "rotary positions",
+    "Sapiens2Model": "fewer heads of key and value",
+    "Pix2StructVisionModel": "of rows and of columns",
+    "SegGptModel": "of which one is the prompt",
+    "YolosModel": "learned queries",
+    "EomtForUniversalSegmentation": "learned queries",
+    "ImageGPTModel": "pixels as words",
+}
+"""Class of transformers -> words of its part that keras_vit lacks."""
+
+
+def refused(shapes, files=None) -> str:
     with pytest.raises(CheckpointError) as caught:
-        open_checkpoint(OpenSource(Headers(shapes), {}), {})
+        open_checkpoint(OpenSource(Headers(shapes), files or {}, is_folder=True), {})
     return str(caught.value)
 
 
@@ -79,3 +126,21 @@ def test_a_listing_of_differences_is_short_and_the_exception_has_the_whole():
         open_checkpoint(OpenSource(Headers(shapes), {}), {"num_heads": 6})
     check(str(caught.value), "missing: blocks.0.norm1.weight")
     assert len(caught.value.differences) == 48
+
+
+@pytest.mark.parametrize("name", BY_JSON)
+def test_the_part_that_keras_vit_lacks_is_named_by_the_json(name):
+    """In one sentence without a list of families, whatever the arrays; also of a whole model."""
+    config = getattr(transformers, name).config_class().to_dict() | {"architectures": [name]}
+    shapes = {"embeddings.patch_embeddings.projection.weight": (8, 3, 4, 4)}
+    message = refused(shapes, {"config.json": config})
+    assert f"the model is a {name}: it has " in message
+    assert BY_JSON[name] in message
+    assert message.endswith(", which keras_vit lacks.") and len(message) < 250
+
+
+def test_an_unknown_class_is_refused_by_its_arrays_or_beside_the_known_ones():
+    config = {"config.json": {"model_type": "fresh", "architectures": ["FreshModel"]}}
+    message = refused({"layers.0.relative_position_bias_table": (9, 2)}, config)
+    assert "the model is a FreshModel: its arrays are those of Swin" in message
+    assert "expected 'vit', 'deit'" in refused({"x": (1,)}, config)

@@ -37,7 +37,7 @@ SIZES = {
         ((24, 16), {"num_cls_tokens": 1, "summary_idxs": [0]}),
     ],
 )
-def test_summary_and_features_are_the_librarys(size, fields, tmp_path):
+def test_summary_and_features_are_those_of_the_library(size, fields, tmp_path):
     """For square and other images; the library gets pixels in [0, 1]."""
     theirs = random_transformers("RadioModel", **{**SIZES, **fields})
     theirs.save_pretrained(tmp_path)

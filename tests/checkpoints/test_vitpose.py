@@ -30,7 +30,7 @@ def features(theirs, number: int = 0) -> np.ndarray:
         return theirs(channels_first(IMAGE), dataset_index=chosen).feature_maps[-1].numpy()
 
 
-def test_features_are_the_librarys_and_both_ways(tmp_path):
+def test_features_are_those_of_the_library_both_ways(tmp_path):
     """Of images of 256x192 pixels, four times smaller; the class token's position is added."""
     theirs = random_transformers("VitPoseBackbone", **SIZES)
     theirs.save_pretrained(tmp_path / "theirs")
