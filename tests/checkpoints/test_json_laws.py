@@ -42,6 +42,8 @@ OTHERS = (
     {"projection_bias": False},
     {"mlp_bias": False},
     {"qkv_bias": False, "projection_bias": False},
+    {"qkv_bias": True, "projection_bias": True},
+    {"mlp_bias": True},
     {"patch_bias": False},
     {"mask_token": False},
     {"position_resize": "bicubic_antialias"},

@@ -1,0 +1,120 @@
+"""transformers' `Aimv2VisionModel` (AIMv2, arXiv 2411.14402), such as `apple/aimv2-large-patch14-224`.
+
+The class's attention pooling has neither a product of the query nor an MLP. It is read as that of
+keras_vit with an identity and zeros in their places, and models with it are not written.
+"""
+
+import functools
+
+import numpy as np
+
+from keras_vit.checkpoints.containers import ComputedArray, Reader, computed
+from keras_vit.checkpoints.dialects.base import Feature, Fold
+from keras_vit.checkpoints.dialects.json_fields import (
+    Json,
+    JsonConstant,
+    JsonField,
+    JsonFields,
+    JsonNote,
+)
+from keras_vit.checkpoints.dialects.names import TORCH, Section
+from keras_vit.checkpoints.dialects.transformers import common
+
+_NAMES: Section = {
+    "patch_embedding": "embeddings.patch_embed",
+    "patch_norm": "embeddings.rms_norm",
+    "position_embedding/embedding": "embeddings.position_embedding.weight : n m",
+    "block_{l}/attention_norm": "encoder.layers.{l}.rms_norm1",
+    "block_{l}/attention/{qkv}": "encoder.layers.{l}.attention.{q}_proj",
+    "block_{l}/attention/out": "encoder.layers.{l}.attention.out_proj",
+    "block_{l}/mlp_norm": "encoder.layers.{l}.rms_norm2",
+    "block_{l}/mlp/{gate}": "encoder.layers.{l}.ffn.{up}_proj",
+    "block_{l}/mlp/dense_1": "encoder.layers.{l}.ffn.down_proj",
+    "encoder_norm": "rms_norm",
+    "pool/probe": "head.cls_token",
+    "pool/attention/{qkv}": "head.{q}_proj",
+    "pool/attention/out": "head.output_proj",
+    "pool/norm": "head.norm",
+    "pool/mlp/dense_0": "head.mlp.fc1",
+    "pool/mlp/dense_1": "head.mlp.fc2",
+}
+
+
+def _read(reader: Reader, files: Json, dataset_index: int | None) -> Reader:
+    """Returns the arrays with those that make the pooling one of keras_vit."""
+    shape = reader.shapes.get("head.output_proj.weight", ())
+    if len(shape) != 2:
+        return reader
+    width, dtype = shape[0], reader.dtypes["head.output_proj.weight"]
+    constants = {
+        "q_proj.weight": np.eye(width),
+        **{f"{name}_proj.bias": np.zeros(width) for name in "qkv"},
+        **{"norm.weight": np.ones(width), "norm.bias": np.zeros(width)},
+        **{"mlp.fc1.weight": np.zeros((1, width)), "mlp.fc1.bias": np.zeros(1)},
+        **{"mlp.fc2.weight": np.zeros((width, 1)), "mlp.fc2.bias": np.zeros(width)},
+    }
+    added = {
+        f"head.{name}": ComputedArray(array.shape, dtype, functools.partial(array.astype, dtype))
+        for name, array in constants.items()
+        if f"head.{name}" not in reader.shapes
+    }
+    return computed(reader, added)
+
+
+FAMILIES = (
+    common.dialect(
+        "aimv2_vision_model",
+        TORCH.names(_NAMES),
+        (
+            common.architectures(None, "Aimv2VisionModel"),
+            *common.size_rows(),
+            JsonConstant("hidden_act", "silu"),
+            JsonConstant("is_native", False),
+            JsonField("rms_norm_eps", "numerics.layer_norm_epsilon", default=1e-5),
+            JsonFields(
+                ("qkv_bias",),
+                ("qkv_bias", "projection_bias"),
+                lambda content: dict.fromkeys(
+                    ("qkv_bias", "projection_bias"), content.get("qkv_bias", False)
+                ),
+                lambda config: {"qkv_bias": config.qkv_bias},
+            ),
+            JsonField("mlp_bias", "mlp_bias", default=False),
+            JsonNote("use_head", lambda facts: False),
+            JsonField("attention_dropout", "attention_dropout_rate"),
+        ),
+        sizes=common.tower_sizes(1024, 2816, 24, 8, 224, 14),
+        epsilon=1e-5,
+        poolings=("gap", "map"),
+        expresses=("gelu", "layer_norm_epsilon"),
+        switches=("map_mlp_dim",),
+        fields={
+            "num_classes": 0,
+            "class_token": None,
+            "norm": "rms",
+            "mlp": "gated",
+            "patch_norm": True,
+        },
+        impossible={
+            "attention pooling with a product of the query and an MLP": "pooling=map",
+            "an attention output whose bias is not that of the query": "qkv_bias!=projection_bias",
+            "patches or images that are not square": "patch_size!=square or table_grid!=square",
+        },
+        fold=Fold(_read, lambda reader: reader),
+        feature=Feature(first_patch=0),
+        sample={
+            "num_classes": 0,
+            "resnet": None,
+            "pooling": "gap",
+            "class_token": None,
+            "norm": "rms",
+            "mlp": "gated",
+            "patch_norm": True,
+            "qkv_bias": False,
+            "projection_bias": False,
+            "mlp_bias": False,
+            "patch_size": (2, 2),
+            "image_size": (48, 48),
+        },
+    ),
+)
