@@ -56,6 +56,7 @@ _TYPES = {
     "attention between frames of a video": "timesformer xclip xclip_vision_model",
     "images in tiles, with positions and gates for tiles": "mllama_vision_model",
     "rotary positions of its own kind, as complex numbers": "llama4_vision_model pixtral",
+    "a class token with rotary positions": "mlcd mlcd_vision_model",
     "fewer heads of key and value than of query": "sapiens2",
     "positions of rows and of columns, looked up apart": (
         "gemma4_vision kosmos_2_5_vision_model pix2struct pix2struct_vision_model"

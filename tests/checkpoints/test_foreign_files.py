@@ -77,6 +77,7 @@ BY_JSON = {
     "MllamaVisionModel": "in tiles",
     "Llama4VisionModel": "rotary positions",
     "PixtralVisionModel": "rotary positions",
+    "MLCDVisionModel": "a class token with rotary positions",
     "Sapiens2Model": "fewer heads of key and value",
     "Pix2StructVisionModel": "of rows and of columns",
     "SegGptModel": "of which one is the prompt",

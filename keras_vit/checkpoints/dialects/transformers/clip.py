@@ -107,7 +107,8 @@ def relative(
     prefixes: tuple[str, ...] = ("vision_model.",),
     words: Mapping[str, Names] = WORDS,
     projections: tuple[str, ...] = (PROJECTION,),
-    size: tuple[int, int] = (224, 32),
+    sizes: tuple[int, int, int, int, int, int] = (768, 3072, 12, 12, 224, 32),
+    **more: Any,
 ) -> Dialect:
     """Returns the dialect of a relative of CLIP.
 
@@ -117,7 +118,8 @@ def relative(
         own_prefix, prefixes: prefix in the vision class's files, and in others.
         words: names of the weights.
         projections: names that the projection has in whole models.
-        size: the class's default of pixels and patch.
+        sizes: the class's defaults of width, MLP, blocks, heads, pixels and patch.
+        **more: further fields of `Dialect`.
     """
     return tower_or_whole(
         model,
@@ -125,10 +127,11 @@ def relative(
         class_name,
         (own_prefix, *prefixes),
         {**words, **projection(*projections)} if projections else words,
-        (768, 3072, 12, 12, *size),
+        sizes,
         "quick_gelu",
         1e-5,
         _FIELDS,
         undetermined=lambda fields: common.GELU_OF_CLIP,
         sample=_SAMPLE,
+        **more,
     )

@@ -9,6 +9,6 @@ FAMILIES = (
         own_prefix="vision_model.",
         prefixes=("git.image_encoder.vision_model.", "image_encoder.vision_model."),
         projections=(),
-        size=(224, 16),
+        sizes=(768, 3072, 12, 12, 224, 16),
     ),
 )

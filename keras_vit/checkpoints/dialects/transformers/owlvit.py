@@ -18,7 +18,7 @@ def _owl(model: str, class_name: str, size: tuple[int, int]) -> Dialect:
         prefixes=(f"{model}.vision_model.",),
         words={**clip.WORDS, **TORCH.names(_NAMES)},
         projections=(PROJECTION, f"{model}.{PROJECTION}"),
-        size=size,
+        sizes=(768, 3072, 12, 12, *size),
     )
 
 
