@@ -28,6 +28,7 @@ CLASSES = {
     name: dialect.identity.class_name
     for name, dialect in DIALECTS.items()
     if dialect.library == "transformers" and "|" in dialect.identity.pattern
+    if not dialect.only_read
 }
 """The dialects that read a vision class, and whole models with that class inside."""
 NO_CLASS_TOKEN = ("Idefics3VisionTransformer", "SmolVLMVisionTransformer")

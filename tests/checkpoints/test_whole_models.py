@@ -63,12 +63,37 @@ WHOLE = {
         "backbone",
         "transformers/dinov2",
     ),
+    "ColPaliForRetrieval": (
+        {
+            "vlm_config": {
+                "model_type": "paligemma",
+                "vision_config": {**SIGLIP, "projection_dim": 24},
+                "text_config": {**LANGUAGE, "model_type": "gemma"},
+            }
+        },
+        "vision_tower",
+        "transformers/siglip_encoder",
+    ),
+    "Kosmos2Model": (
+        {
+            "vision_config": SIZES,
+            "text_config": {
+                **{"vocab_size": 30, "embed_dim": 24, "layers": 1, "ffn_dim": 16},
+                "attention_heads": 3,
+            },
+        },
+        "vision_model",
+        "transformers/kosmos_2_vision_model",
+    ),
     "CLIPSegForImageSegmentation": (
         {"vision_config": SIZES, "text_config": {**SIZES, "vocab_size": 30}},
         "vision_model",
         "transformers/clipseg_vision_model",
     ),
 }
+
+CLIP = ("clip_vision_model", "clipseg_vision_model", "kosmos_2_vision_model")
+"""Ends of families whose class gives the tokens in front of the last norm."""
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -81,7 +106,7 @@ def test_the_tower_of_a_whole_model_has_our_tokens(name, tmp_path):
         output = tower(channels_first(IMAGE))
     info = keras_vit.info(tmp_path)
     assert (info.family, info.config.num_heads) == (family, 3)
-    tokens = checkpoints.load(tmp_path).tokens(IMAGE, norm="clip" not in family, prepared=True)
+    tokens = checkpoints.load(tmp_path).tokens(IMAGE, norm=not family.endswith(CLIP), prepared=True)
     if part == "backbone":
         want = output.feature_maps[-1].numpy().transpose(0, 2, 3, 1)
     else:  # CLIP's class gives the tokens in front of the last norm, and the class token

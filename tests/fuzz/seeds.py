@@ -100,6 +100,17 @@ _CLASSES: dict[str, tuple[str, dict[str, Any]]] = {
             **{"patch_size": 8, "num_experts": 2, "part_features": 8},
         },
     ),
+    "transformers/kosmos_2_vision_model": (
+        "Kosmos2Model",
+        {
+            "vision_config": _VISION,
+            "text_config": {
+                **{"vocab_size": 30, "embed_dim": 24, "layers": 1, "ffn_dim": 16},
+                "attention_heads": 3,
+            },
+        },
+    ),
+    "transformers/aimv2_vision_model": ("Aimv2VisionModel", _VISION),
     "transformers/radio": (
         "RadioModel",
         {
