@@ -84,3 +84,9 @@ def test_the_backbone_of_a_pose_model_is_read_below_its_prefix(tmp_path):
     found = checkpoints.load(tmp_path).tokens(IMAGE, prepared=True).patches
     want = features(whole.backbone)
     assert_close(found.reshape(want.shape), want, 1e-5)
+
+
+def test_patches_that_begin_outside_of_the_image_keep_their_size(tmp_path):
+    random_transformers("VitPoseBackbone", **SIZES).save_pretrained(tmp_path)
+    with raises(CheckpointError, "patch_size=16", "those with a patch_shift"):
+        checkpoints.load(tmp_path, patch_size=16)
