@@ -112,6 +112,17 @@ class _Layerwise(keras.optimizers.Optimizer):
                 variable.assign(variable.constraint(variable))
         self.batches.assign_add(1)
 
+    def finalize_variable_values(self, var_list: Sequence[Any]) -> None:
+        """Puts the averages into the weights when `fit` ends.
+
+        Keras puts the same arrays into both, and JAX refuses them in the next `fit`
+        (`support/fixes/faults.py`).
+        """
+        super().finalize_variable_values(var_list)
+        if self.use_ema and keras.backend.backend() == "jax":
+            for variable in var_list:
+                variable.assign(ops.copy(variable))
+
     def exclude_from_weight_decay(self, var_list: Any = None, var_names: Any = None) -> None:
         """Refuses the call: `decays` chooses the variables that decay.
 

@@ -97,6 +97,7 @@ def test_validation_uses_the_averaged_weights_and_fit_ends_with_them():
     again = model.evaluate(images, classes, batch_size=4, verbose=0)
     assert np.abs(to_numpy(bias) - seen[0]).max() > 1e-3
     assert abs(history["val_loss"][0] - again[0]) < 1e-6
+    model.fit(images, classes, **data, **fit)  # goes on from the averages
 
 
 @pytest.mark.parametrize("accumulate", [1, 3])

@@ -64,6 +64,7 @@ FAULTS = (
     ),
     Fault(_KERAS, "kernels/reference.py", "moments_of_keras_hold_the_mean_for_a_constant"),
     Fault(_KERAS, "training/optimizers.py", "keras_clips_before_it_sums"),
+    Fault(_KERAS, "training/optimizers.py", "keras_shares_the_averages_of_the_weights"),
     Fault(_KERAS, "models/vision_transformer.py", "keras_clones_a_subclass_as_a_plain_functional"),
     Fault(
         _TENSORFLOW,
