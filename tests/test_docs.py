@@ -42,6 +42,9 @@ ON_EVERY_BACKEND = ("05_own_training_loop", "08_several_devices")
 NOTEBOOKS = ("01_classify_and_explain", "02_fine_tune_a_folder", "07_find_similar_images")
 RUN_AS_NOTEBOOKS = NOTEBOOKS[: times(1, 3)]
 """Of the examples that are offered as notebooks too; the others run as programs."""
+RUN_BY_TESTS = ("14_dense_features_by_tiles", "15_own_small_encoder", "16_numbers_from_a_csv")
+RUN_BY_TESTS += ("17_other_channels",)
+"""Examples that tests/examples runs, to look at their results."""
 MODULES = [
     info.name
     for info in pkgutil.walk_packages(keras_vit.__path__, "keras_vit.")
@@ -165,5 +168,7 @@ def test_example_runs(path, desk, nursery):
     assert ROOT / "examples" / command[1] == path
     if path.stem in RUN_AS_NOTEBOOKS:
         pytest.skip("tests/test_site.py runs it, as a notebook.")
+    if path.stem in RUN_BY_TESTS:
+        pytest.skip("tests/examples runs it, and looks at its results.")
     process = nursery.run(path, *command[2].split(), cwd=desk)
     assert process.returncode == 0, process.stderr
