@@ -85,4 +85,4 @@ for k, (start, results) in enumerate(scores.items()):
     axis.bar(np.arange(len(tasks)) + 0.25 * (k - 1), results, 0.22, label=start)
 axis.set_xticks(range(len(tasks)), list(tasks))
 axis.set(ylabel="accuracy", ylim=(0, 1))
-axis.legend(title="kernel")
+axis.legend(title="kernel", loc="upper left", bbox_to_anchor=(1, 1))
