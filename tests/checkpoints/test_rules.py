@@ -79,7 +79,15 @@ FIELDS_BEHIND = {
     "drops_pixels": ("image_size", "crop_remainder"),
     "pooling": ("pooling", "projection_dim", "num_class_tokens"),
     "class_token": ("class_token", "pooling", "distillation_token"),
-    "joined_class_tokens": ("joined_class_tokens", "num_class_tokens", "pooling", "class_token"),
+    "joined_class_tokens": (
+        *(
+            "joined_class_tokens",
+            "num_class_tokens",
+            "pooling",
+            "class_token",
+            "distillation_token",
+        ),
+    ),
     "num_class_tokens": ("num_class_tokens", "distillation_token", "pooling", "class_token"),
     "class_token_in_mean": ("class_token_in_mean", "pooling", "class_token"),
     "class_token_blocks": ("class_token_blocks", "num_class_tokens", "pooling", "projection_dim"),
