@@ -104,8 +104,10 @@ lint: .venv-lint/.done
 	.venv-lint/bin/lint-imports --no-cache
 	.venv-lint/bin/typos
 
-# The gallery runs its examples on torch. KERAS_VIT_GALLERY=no leaves that out.
+# The gallery runs its examples on torch. KERAS_VIT_GALLERY=no leaves that out. Where the trained
+# encoder is in TRAINED, it draws the pictures of "Look inside" anew.
 docs: .venv/.docs
+	$(if $(wildcard $(TRAINED)/encoder/config.json),KERAS_BACKEND=torch $(BIN)/python -m weights.look_inside $(TRAINED)/encoder docs/look_inside)
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --jobs auto docs docs/_build/html
 	$(BIN)/python docs/_extensions/links.py docs/_build/html
 
