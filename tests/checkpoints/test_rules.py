@@ -80,13 +80,11 @@ FIELDS_BEHIND = {
     "pooling": ("pooling", "projection_dim", "num_class_tokens"),
     "class_token": ("class_token", "pooling", "distillation_token"),
     "joined_class_tokens": (
-        *(
-            "joined_class_tokens",
-            "num_class_tokens",
-            "pooling",
-            "class_token",
-            "distillation_token",
-        ),
+        "joined_class_tokens",
+        "num_class_tokens",
+        "pooling",
+        "class_token",
+        "distillation_token",
     ),
     "num_class_tokens": ("num_class_tokens", "distillation_token", "pooling", "class_token"),
     "class_token_in_mean": ("class_token_in_mean", "pooling", "class_token"),
