@@ -107,7 +107,8 @@ def load(
         for path, array in _read_weights(checkpoint, config):
             value = _cast(array, path, variables[path].dtype, model.compute_dtype, source)
             # Always a copy: JAX may keep the array, and a view points into the mapped file.
-            variables[path].assign(value if value.flags.owndata else value.copy())
+            own = value if value.flags.owndata else value.copy()
+            variables[path].assign(_as_taken(own))
             unassigned.discard(path)
     if forgotten := [p for p in unassigned if not p.startswith("head/")]:
         raise CheckpointError(f"{source}: nothing was read for {', '.join(sorted(forgotten))}.")
@@ -378,6 +379,17 @@ def _cast(
             _largest(value),
         )
     return value
+
+
+def _as_taken(value: np.ndarray) -> Any:
+    """Returns a tensor on torch, where Keras would copy an array before it copies its numbers."""
+    import keras
+
+    if keras.backend.backend() != "torch" or value.dtype.kind != "f":  # bfloat16 is of kind V
+        return value
+    import torch
+
+    return torch.from_numpy(value)
 
 
 def _beyond(

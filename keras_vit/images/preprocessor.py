@@ -8,6 +8,8 @@ import dataclasses
 import itertools
 import math
 import os
+import sys
+import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -332,7 +334,7 @@ class Preprocessor:
             results = list(map(self.prepare, sources.values()))
         else:
             # Threads help, because Pillow and NumPy release the interpreter's lock.
-            with ThreadPoolExecutor(workers, "keras_vit-images") as pool:
+            with ThreadPoolExecutor(workers, "keras_vit-images", _yield_to_others) as pool:
                 results = list(pool.map(self.prepare, sources.values()))
         prepared = dict(zip(sources, results, strict=True))
         return [prepared[id(image.source)] for image in images]
@@ -356,6 +358,16 @@ def read_ahead(items: Iterable[T]) -> Iterator[T]:
         while (item := coming.result()) is not None:
             coming = thread.submit(next, source, None)
             yield item
+
+
+def _yield_to_others() -> None:
+    """Lowers the priority of the calling thread, so that a model's threads never wait for its core.
+
+    On two cores and torch, whose threads spin while one of them waits, `embed` of a small model
+    takes 0.8 of the time. Only Linux has priorities of threads.
+    """
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
 
 def _naming(item: Any, error: ConfigError) -> ConfigError:
