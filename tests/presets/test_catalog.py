@@ -39,7 +39,7 @@ VIT_NAME = re.compile(
 NAME = re.compile(r"vit_(ti|s|m|b|l|h|g|bigg|so400m_)\d+(plus|_reg\d)?\.[a-z0-9_]+")
 HUB = re.compile(r"hf://[\w-]+/[\w.-]+")
 BUCKET = re.compile(r"https://storage\.googleapis\.com/(vit_models|big_vision)/([\w./-]|%2B)+\.npz")
-FIELDS = ("pathology", "radiology")
+FIELDS = ("pathology", "radiology", "biology", "biomedicine", "satellites")
 """Families of encoders of single fields."""
 GATED = tuple(
     f"hf://{owner}/" for owner in ("MahmoodLab", "paige-ai", "bioptimus", "prov-gigapath")
