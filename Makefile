@@ -44,7 +44,7 @@ demo: .venv/.demo-$(BACKEND)
 	KERAS_BACKEND=$(BACKEND) $(BIN)/keras-vit demo --path demo
 
 # Two processes share the tests, so that none needs a second core for itself; what JAX compiles
-# for one test serves the others.
+# for one test serves the others. pytest returns 5 where none of the chosen tests runs on a backend.
 test: export OMP_NUM_THREADS = 1
 test: export TF_NUM_INTRAOP_THREADS = 1
 test: export JAX_COMPILATION_CACHE_DIR = $(CURDIR)/.venv/jax-cache
@@ -55,7 +55,7 @@ test: .venv/.test
 		echo "== $$backend"; \
 		KERAS_BACKEND=$$backend $(BIN)/python -m pytest --quiet --numprocesses $(WORKERS) \
 			--dist worksteal --ignore tests/trained $(if $(KERAS_VIT_THOROUGH),,--share-cases) \
-			$(if $(ROOM),tests/$(ROOM)) $(PYTEST_ARGS) || exit 1; \
+			$(if $(ROOM),tests/$(ROOM)) $(PYTEST_ARGS) || [ $$? -eq 5 ] || exit 1; \
 	done
 
 test-thorough:
