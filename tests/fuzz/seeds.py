@@ -168,7 +168,8 @@ def make(reader: str, folder: Path) -> None:
     elif reader in BUILT:
         _build(reader, folder)
     elif reader in WRITTEN:
-        save(random_tiny(**dialects.DIALECTS[reader].sample), folder, reader)
+        family = dialects.DIALECTS[reader]
+        save(random_tiny(**{"numerics": family.numerics, **family.sample}), folder, reader)
     elif reader == "sharded":
         convert(source, folder, "timm", lossy=True)
         split(folder)
