@@ -17,6 +17,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
 )
 from keras_vit.errors import ConfigError
 from keras_vit.models.config import ViTConfig
+from keras_vit.presets.source import COMPANIONS
 from tests.checkpoints.beyond import beyond_library
 
 pytestmark = pytest.mark.without_backend
@@ -211,8 +212,15 @@ def test_a_row_writes_different_values_for_different_fields(dialect, table, row)
         key = json.dumps([facts.get(field) for field in row.fields], default=str)
         seen.setdefault(key, set()).add(json.dumps(row.write_for(facts), sort_keys=True))
     varies = {content for contents in seen.values() for content in contents}
-    assert len(seen) > 1, "OTHERS has no two models that differ in this field"
+    assert len(seen) > 1, (
+        "no two models of OTHERS differ in this field, or the rules refuse them beside the sample"
+    )
     assert len(varies) > 1
+
+
+def test_every_table_is_of_a_file_that_is_read_beside_the_weights():
+    files = {table.file for dialect in DIALECTS.values() for table in dialect.json}
+    assert files <= {*COMPANIONS}, "COMPANIONS of keras_vit/presets/source.py lacks it"
 
 
 @pytest.mark.parametrize(("dialect", "table", "row"), CONSTANTS)

@@ -84,7 +84,8 @@ def expressible(config: ViTConfig, dialect) -> ViTConfig:
             for weight in lexicon.weights(config)
         ):
             return config
-    raise AssertionError(f"{dialect.name} expresses nothing")
+    reasons = beyond_library(dialect, config)
+    raise AssertionError(f"the sample of {dialect.name} leaves open what its rules fix: {reasons}")
 
 
 def random_arrays(shapes) -> dict[str, np.ndarray]:

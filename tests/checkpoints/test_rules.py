@@ -43,6 +43,7 @@ VALUES = {
     "image_size": ((16, 32), 17, 49, None),
     "position_grid": ((3, 3), (1, 2), (2, 5)),
     "mlp_dim": (61,),
+    "channels": (1,),
     "num_classes": (0, 3),
     "num_registers": (0, 2),
     "patch_shift": (0, 1),
@@ -172,6 +173,7 @@ def breaking(dialect, words, rule) -> ViTConfig:
                         return other
         if found:
             break
+    assert found, f"no model breaks the rule {words!r}: VALUES needs a value of {rule}"
     return min(found, key=lambda config: len(beyond_library(dialect, config)))
 
 
