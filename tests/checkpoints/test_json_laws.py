@@ -218,8 +218,9 @@ def test_a_row_writes_different_values_for_different_fields(dialect, table, row)
     assert len(varies) > 1
 
 
-def test_every_table_is_of_a_file_that_is_read_beside_the_weights():
-    files = {table.file for dialect in DIALECTS.values() for table in dialect.json}
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+def test_every_table_is_of_a_file_that_is_read_beside_the_weights(dialect):
+    files = {table.file for table in dialect.json}
     assert files <= {*COMPANIONS}, "COMPANIONS of keras_vit/presets/source.py lacks it"
 
 
