@@ -153,6 +153,18 @@ def test_a_bare_file_with_qk_norm_is_of_no_known_architecture(tmp_path):
         keras_vit.info(tmp_path / "model.safetensors", num_heads=3)
 
 
+def test_the_heads_of_attention_pooling_are_those_of_the_architecture(tmp_path):
+    """The Perception Encoder pools with 8 heads, which no array shows."""
+    name, sizes = "vit_pe_core_gigantic_patch14_448", {"embed_dim": 256, "num_heads": 16}
+    theirs = saved(name, tmp_path, **sizes, img_size=56, patch_size=14)
+    (tmp_path / "config.json").unlink()
+    images = normal(1, 56, 56, 3)
+    want = theirs(torch.from_numpy(images).permute(0, 3, 1, 2)).detach().numpy()
+    model = checkpoints.load(tmp_path / "model.safetensors", num_heads=16)
+    assert model.config.map_num_heads == 8
+    assert_close(model(images), want, 1e-5)
+
+
 def test_an_offset_of_rotary_positions_of_dinov3_is_refused(tmp_path):
     """timm adds it before the coordinates are scaled; keras_vit has it for axial positions."""
     saved("vit_small_patch16_dinov3", tmp_path, rope_grid_offset=1.0)

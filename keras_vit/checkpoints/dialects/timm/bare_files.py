@@ -24,7 +24,10 @@ _BEHIND = {"block_fn": "ResPostBlock", "use_post_norm": True}
 """Arguments of blocks with norms behind the branches; other blocks have the same arrays."""
 
 _NUMERICS = ("gelu", "layer_norm_epsilon")
-_HIDDEN = (*_NUMERICS, "rope", "pooling", "class_token_in_mean", "prefix_in_map")
+_HIDDEN = (
+    *_NUMERICS,
+    *("rope", "pooling", "class_token_in_mean", "prefix_in_map", "map_num_heads"),
+)
 """Facts that no array tells; those of `Numerics` first."""
 
 
