@@ -155,7 +155,10 @@ CONTRADICTIONS = (
     ),
     (NAFLEX, TIMM, {"pos_embed": "factorized"}, "positions of rows and of columns, which keras_vi"),
     (NAFLEX, TIMM, {"rope_type": "axial"}, "rotary positions, which keras_vit lacks"),
-    (NAFLEX, TIMM, {"swiglu_mlp": True}, "a gated MLP, which keras_vit lacks"),
+    (
+        *(NAFLEX, TIMM, {"swiglu_mlp": True}),
+        "config.json has architecture='naflexvit_base_patch16_map', an architecture with a gated MLP",
+    ),
     ("kh_dinov2", HUB, {"num_heads": 4}, "query_dense/vars/0 is (16, 2, 8), expected (16, 4, 4)"),
 )
 """Golden, keys that lead to the object in its JSON, other values of it, and the message."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_vit.checkpoints.dialects.json_fields import Json, object_at
+from keras_vit.checkpoints.dialects.json_fields import Json, naming, object_at
 from keras_vit.errors import shown
 from keras_vit.models.config import ViTConfig
 
@@ -115,7 +115,8 @@ def assumed_arguments(config: Json) -> Arguments:
     The patch size is left to the arrays, where they tell it.
     """
     own = object_at(config, ("model_args",))
-    arguments = read_arguments(config)
+    with naming("architecture", config.get("architecture")):
+        arguments = read_arguments(config)
     size = object_at(config, ("pretrained_cfg",)).get("input_size")
     if size is not None:
         arguments.setdefault("img_size", size[-2:] if isinstance(size, list) else size)
