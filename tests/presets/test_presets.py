@@ -143,20 +143,38 @@ def test_a_preset_without_labels_has_none(saved):
     assert back.class_names is None and back.config == model.config
 
 
-def test_a_config_that_contradicts_the_weights_is_refused(saved):
-    """The message names the arrays that differ."""
-    folder, model = saved
-    edited(folder, config={**model.config.to_dict(), "mlp_dim": 33})
-    with pytest.raises(CheckpointError, match=r"dense_0/bias is \(32,\), expected \(33,\)"):
-        VisionTransformer.from_preset(folder)
+def contradict(folder):
+    edit_json(folder / "config.json", "config", mlp_dim=33)
 
 
-def test_a_preset_without_weights_is_refused_by_the_missing_file(saved):
-    """model.safetensors."""
-    folder, _ = saved
+def lose_the_weights(folder):
     (folder / "model.safetensors").unlink()
-    with pytest.raises(CheckpointError, match=r"model.safetensors: .* does not exist"):
-        VisionTransformer.from_preset(folder)
+
+
+def lose_the_config(folder):
+    (folder / "config.json").unlink()
+
+
+def let_the_config_dangle(folder):
+    lose_the_config(folder)
+    (folder / "config.json").symlink_to("gone.json")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reads_numbers", "error", "message"),
+    [
+        (contradict, True, CheckpointError, r"dense_0/bias is \(32,\), expected \(33,\)"),
+        (lose_the_weights, True, CheckpointError, r"model.safetensors: .* does not exist"),
+        (lose_the_config, False, PresetError, "without the config.json"),
+        (let_the_config_dangle, False, PresetError, "its target is missing"),
+    ],
+)
+def test_a_preset_that_is_not_whole_is_refused(saved, spoil, reads_numbers, error, message):
+    """By the arrays that differ, or by the missing file, which alone says which GELU it is."""
+    spoil(saved[0])
+    for read in (VisionTransformer.from_preset, *([] if reads_numbers else [keras_vit.info])):
+        with pytest.raises(error, match=message):
+            read(saved[0])
 
 
 def test_weights_with_another_checksum_than_the_config_states_are_refused(saved):
@@ -176,19 +194,6 @@ def test_weights_with_another_checksum_than_the_config_states_are_refused(saved)
     assert checkpoints.load(folder, checksum=False).config == model.config
     edited(folder, weights_sha256=...)  # as presets of early releases are
     assert VisionTransformer.from_preset(folder).config == model.config
-
-
-@pytest.mark.parametrize("damage", ["absent", "dangling"])
-def test_a_preset_without_its_config_is_refused(saved, damage):
-    """The weights alone do not say which GELU they were trained with."""
-    folder, _ = saved
-    (folder / "config.json").unlink()
-    if damage == "dangling":
-        (folder / "config.json").symlink_to("gone.json")
-    message = "its target is missing" if damage == "dangling" else "without the config.json"
-    for read in (VisionTransformer.from_preset, keras_vit.info):
-        with pytest.raises(PresetError, match=message):
-            read(folder)
 
 
 def test_weights_of_a_preset_alone_are_refused(saved, tmp_path):

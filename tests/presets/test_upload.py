@@ -9,7 +9,7 @@ from keras_vit import VisionTransformer, upload_preset
 from keras_vit.errors import CheckpointError, PresetError
 from keras_vit.presets.model_card import model_card
 from tests.helpers import random_tiny
-from tests.presets.hub_server import TOKEN, connect, served
+from tests.presets.hub_server import TOKEN
 from tests.words import edit_json, raises
 
 NAMES = {"config.json", "model.safetensors", "README.md"}
@@ -34,13 +34,10 @@ CARD = {
 pytestmark = pytest.mark.on_one_backend("torch")
 
 
-@pytest.fixture
-def hub(tmp_path, monkeypatch):
-    """A Hub without repositories, and a token for it."""
-    with served() as hub:
-        connect(hub, tmp_path / "cache", monkeypatch)
-        monkeypatch.setenv("HF_TOKEN", TOKEN)
-        yield hub
+@pytest.fixture(autouse=True)
+def token(hub, monkeypatch):
+    """The environment has a token for the Hub."""
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
 
 
 @pytest.fixture(scope="module")
