@@ -1,4 +1,4 @@
-"""The folder of images that several test files read."""
+"""Folders of images that several test files read."""
 
 import numpy as np
 import pytest
@@ -19,4 +19,14 @@ def folder(tmp_path):
             Image.fromarray(rng.integers(0, 256, shape, "uint8")).save(place / f"{k}.{ending}")
     (root / ".hidden").mkdir()
     (root / "cat" / ".DS_Store").write_bytes(b"\0")
+    return root
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Four images without classes, one of them in a folder of its own."""
+    root = tmp_path / "photos"
+    for k, path in enumerate(("a.png", "b.png", "more/c.png", "d.png")):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((16, 16, 3), 40 * k, "uint8")).save(root / path)
     return root

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from keras_vit import Preprocessor
 from keras_vit.data import ImageSource, from_arrays, from_folder
@@ -19,16 +18,6 @@ LABELS = {"a.png": ["cat", "dog"], "b.png": ["dog"], "more/c.png": [], "d.png": 
 WORDS = "path,labels\na.png,cat dog\nb.png,dog\nmore/c.png,\nd.png,eel\n"
 PIPES = "path,labels\na.png,dog|cat\nb.png,dog\nmore/c.png,\nd.png,eel\n"
 COLUMNS = "path,cat,dog,eel\na.png,1,1,0\nb.png,0,1,0\nmore/c.png,0,0,0.0\nd.png,0,0,1.0\n"
-
-
-@pytest.fixture
-def photos(tmp_path):
-    """Four images, one of them in a folder of its own."""
-    root = tmp_path / "photos"
-    for k, path in enumerate(LABELS):
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(np.full((8, 8, 3), 40 * k, "uint8")).save(root / path)
-    return root
 
 
 def read(photos, text, name="labels.csv", **options):
