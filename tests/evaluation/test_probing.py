@@ -71,7 +71,7 @@ def test_the_preset_of_a_probe_computes_its_logits(fields, folder, tmp_path, mon
     stages, parts = probing._list_features(model.config)
     for name in parts:
         monkeypatch.setattr(probing, "choose", only(name, probing.choose))
-        result = probe(model, folder)
+        result = probe(model, folder, cache=tmp_path / "cache")
         monkeypatch.undo()
         assert (result.block, result.pooling) == parts[name][:2]
         classifier = result.build_classifier(model)
