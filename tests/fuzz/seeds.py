@@ -14,7 +14,6 @@ from keras_vit.checkpoints import dialects, save
 from keras_vit.checkpoints.transfer import convert
 from tests.checkpoints.shards import split
 from tests.fuzz import answers
-from tests.helpers import random_tiny
 
 CHECKPOINTS = Path(__file__).parents[1] / "data" / "golden"
 
@@ -147,6 +146,8 @@ def given(reader: str) -> dict[str, Any]:
 
 def make(reader: str, folder: Path) -> None:
     """Fills a folder with a good input."""
+    from tests.helpers import random_tiny  # Keras, which a child of a campaign need not import
+
     source = CHECKPOINTS / "vit_token_published.npz"
     family = {**FAMILIES, **_TIMM_FAMILIES}.get(reader)
     if reader == "images":
