@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import requests
+from starlette.testclient import TestClient
 
 from keras_vit import VisionTransformer
 from keras_vit.cli import main
@@ -62,15 +63,18 @@ def test_sigterm_lets_accepted_requests_be_answered():
             requests.get(health, timeout=60)
 
 
-def test_the_model_is_loaded_as_the_options_say():
+def test_the_model_is_loaded_as_the_options_say(monkeypatch):
     """In 16 bits, for images of another size, with the mean of a block as features."""
-    options = ("--dtype", "mixed_bfloat16", "--image-size", "12")
-    with command(*options, "--stage", "block_1", "--pooling", "gap") as (_, address):
-        metadata = requests.get(f"{address}/metadata", timeout=60).json()
-        assert (metadata["dtype"], metadata["image_size"]) == ("mixed_bfloat16", [12, 12])
-        assert metadata["embeds"] == "block_1/gap"
-        image = encoded(digits()[1][0, ..., 0])
-        assert len(post(address, image, "embed").json()["embeddings"][0]) == 64
+    served = []
+    monkeypatch.setattr("uvicorn.Server.run", lambda server, *_: served.append(server.config.app))
+    options = ("--dtype", "mixed_bfloat16", "--image-size", "12", "--stage", "block_1")
+    assert main(["serve", "vit_digits", "--port", "0", *options, "--pooling", "gap"]) == 0
+    with TestClient(served[0], base_url="http://localhost") as client:
+        metadata = client.get("/metadata").json()
+        answer = client.post("/embed", content=encoded(digits()[1][0, ..., 0])).json()
+    assert (metadata["dtype"], metadata["image_size"]) == ("mixed_bfloat16", [12, 12])
+    assert metadata["embeds"] == "block_1/gap"
+    assert len(answer["embeddings"][0]) == 64
 
 
 def test_a_taken_port_and_an_unknown_preset_are_refused(capsys):

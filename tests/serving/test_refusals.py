@@ -86,14 +86,14 @@ def test_a_damaged_image_is_refused(address, image):
     assert "not a readable image" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("path", ["classify", "embed"])
-def test_an_answer_that_is_not_finite_has_a_reason(image, path):
+def test_an_answer_that_is_not_finite_has_a_reason(image):
     """A weight is NaN; JSON has no word for it."""
     model = random_tiny(num_classes=2)
     model.get_layer("encoder_norm").gamma.assign([np.nan] * model.config.hidden_size)
     with served(model) as address:
-        answer = post(address, image, path)
-    assert (answer.status_code, "is NaN or infinity" in answer.json()["detail"]) == (500, True)
+        for answer in (post(address, image, path) for path in ("classify", "embed")):
+            found = answer.status_code, "is NaN or infinity" in answer.json()["detail"]
+            assert found == (500, True), answer.text
 
 
 def test_bytes_that_name_a_file_open_no_file(address, tmp_path, image):
