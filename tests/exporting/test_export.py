@@ -114,35 +114,29 @@ def test_the_program_in_the_readme_runs_without_keras_vit(written):
     assert process.stdout.split()[0].strip("'") == model.classify(Image.fromarray(photo))[0][0][0]
 
 
-@torch_alone
-@pytest.mark.parametrize("channels", [1, 3, 4])
-def test_the_program_in_the_readme_reads_a_photo_as_the_model_does(tmp_path, channels, monkeypatch):
-    """A photograph of a phone lies on its side, and a model of four channels reads the alpha."""
-    model = tiny(num_layers=1, channels=channels, protocol="paper")
-    folder = tmp_path / "model"
-    keras_vit.export(model, folder, "torch", verify=False)
-    on_its_side = Image.Exif()
-    on_its_side[ExifTags.Base.Orientation] = 6
-    photo = Image.fromarray(make_photo((20, 30), 4))
-    photo.save(tmp_path / "photo.png", exif=on_its_side)
-    program = folder.joinpath("README.md").read_text().split("```python\n")[1].split("model =")[0]
-    text = folder.joinpath("README.md").read_text()
-    reads = text[text.index("photo =") : text.index("with torch")]
-    monkeypatch.chdir(tmp_path)
-    names = {}
-    exec(program + reads.replace("photo.jpg", "photo.png"), names)
-    plan = ExportPlan("torch", "logits", "resize", model.config, None, "float32", "paper", False)
-    (expected,) = ExportGraph(model, plan).inputs("photo.png")
-    np.testing.assert_array_equal(names["images"], expected)
+def on_its_side():
+    """A photograph of a phone, with an alpha."""
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    return {"pixels": make_photo((20, 30), 4), "exif": exif}
+
+
+def of_16_bits():
+    """A grey image, which Pillow alone would clip at 255, so that it would be white."""
+    return {"pixels": make_photo((20, 30), 1)[..., 0].astype("uint16") << 8}
 
 
 @torch_alone
-@pytest.mark.parametrize("channels", [1, 3])
-def test_the_program_in_the_readme_reads_16_bits_as_the_model_does(tmp_path, channels, monkeypatch):
-    """Pillow alone would clip a grey image of 16 bits at 255, so that it would be white."""
+@pytest.mark.parametrize(
+    ("make", "channels"),
+    [*((on_its_side, count) for count in (1, 3, 4)), *((of_16_bits, count) for count in (1, 3))],
+)
+def test_the_program_in_the_readme_reads_a_photo_as_the_model_does(
+    tmp_path, make, channels, monkeypatch
+):
     model = tiny(num_layers=1, channels=channels, protocol="paper")
-    grey = make_photo((20, 30), 1)[..., 0].astype("uint16") << 8
-    Image.fromarray(grey).save(tmp_path / "photo.png")
+    photo = make()
+    Image.fromarray(photo.pop("pixels")).save(tmp_path / "photo.png", **photo)
     plan = ExportPlan("torch", "logits", "resize", model.config, None, "float32", "paper", False)
     monkeypatch.chdir(tmp_path)
     names = {"np": np, "Image": Image, "ImageOps": ImageOps}
