@@ -1,6 +1,5 @@
 """The benchmarks: model sizes, the Flax peer, turns, peers that fail, and rows of a GPU."""
 
-import itertools
 import json
 
 import numpy as np
@@ -120,8 +119,8 @@ def test_fresh_measures_name_the_library_that_fails(tmp_path):
         "none": ("no_such_backend", {**asked, "library": "keras_vit"}),
         "work": ("", {"task": "start", "words": ["-c", "sum(range(10**7))"]}),
     }
-    answers, failed = harness.run_fresh(requests, 2, lambda text: None)
-    assert len(answers["timm"]) == 2
+    answers, failed = harness.run_fresh(requests, 1, lambda text: None)
+    assert len(answers["timm"]) == 1
     assert all(0.05 < answer["processor_seconds"] < 60 for answer in answers["work"])
     assert "no_such_backend" in failed["none"]
     assert json.dumps(report.fresh_rows(answers, failed))
@@ -167,15 +166,6 @@ def test_rows_of_a_gpu_are_measured_once_and_only_while_there_is_time(tmp_path, 
     machine["code"] = "another"
     assert gpu.measure(rows, file, 10) == ["code 0", late, "code 1"]
     assert json.loads(file.read_text())[0]["rows"] == [{"peer": "torch", "result": "1 passed"}]
-
-
-@pytest.mark.without_backend
-def test_the_rows_of_a_gpu_fill_two_calls_of_ten_minutes():
-    """A row ends where the first ten are over; no row is asked for twice."""
-    assert len({tuple(row.request.items()) for row in gpu.ROWS}) == len(gpu.ROWS)
-    ends = list(itertools.accumulate(row.minutes for row in gpu.ROWS))
-    assert 10 in ends
-    assert ends[-1] <= 20
 
 
 @pytest.mark.on_one_backend("torch")

@@ -9,9 +9,8 @@ import pytest
 
 import keras_vit
 from keras_vit import VisionTransformer, checkpoints
-from keras_vit.models.builders import variant
 from keras_vit.presets import bucket, catalog
-from keras_vit.presets.catalog import CATALOG, Preset
+from keras_vit.presets.catalog import Preset
 from tests.helpers import random_tiny
 from tests.presets.hub_server import connect, served
 from weights import port
@@ -108,20 +107,6 @@ def test_a_preset_is_compared_with_its_record(workshop, capsys):
 def words(capsys) -> str:
     """The printed text without the lines and breaks of the table."""
     return " ".join(capsys.readouterr().out.replace("│", " ").split())
-
-
-def test_a_full_size_file_becomes_the_preset_of_its_catalog_row(
-    workshop, monkeypatch, capsys, tmp_path
-):
-    """vit_ti16 with the configuration and labels of its row."""
-    row = CATALOG["vit_ti16.augreg_i21k_ft_i1k_224"]
-    monkeypatch.setattr(catalog, "CATALOG", {row.name: row})
-    checkpoints.save(variant("vit_ti16")(224), tmp_path / "ti16.npz", "google")
-    path = row.source.removeprefix(bucket.OFFICIAL)
-    workshop.server.files[path] = (tmp_path / "ti16.npz").read_bytes()
-    assert workshop(row.name) == 0
-    card = keras_vit.info(workshop.out / row.name)
-    assert (card.config, card.class_names) == (row.config(), "imagenet1k")
 
 
 @pytest.mark.parametrize("arguments", [(), ("one", "--all"), ("one", "--upload", "hf://me/x")])

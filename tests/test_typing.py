@@ -74,11 +74,3 @@ def test_the_options_of_data_sources_equal_the_arguments_of_imagedata():
     parameters = inspect.signature(ImageData.__init__).parameters.values()
     optional = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
     assert optional == set(Options.__annotations__)
-
-
-@pytest.mark.parametrize("room", ["checkpoints", "data", "evaluation", "training", "models"])
-def test_public_modules_are_attributes_of_keras_vit_and_have_an_all(room):
-    """`keras_vit.evaluation` needs no separate import; every name in `__all__` exists."""
-    module = getattr(keras_vit, room)
-    assert room in keras_vit.__all__
-    assert all(hasattr(module, name) for name in module.__all__)

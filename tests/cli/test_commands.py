@@ -423,10 +423,3 @@ def test_demo_predicts_fine_tunes_saves_reloads_and_explains(tmp_path, nursery):
     assert float(printed.split("largest difference of a probability: ")[1].split()[0]) < 1e-4
     assert "What the model sees" in (tmp_path / "index.html").read_text()
     assert keras_vit.info(tmp_path / "vit_digits_odd_even").config.num_classes == 2
-
-
-@pytest.mark.without_backend
-def test_a_zero_is_an_option_that_the_user_has_stated():
-    """Such as --warmup-steps 0 and --weight-decay 0."""
-    options = {"warmup_steps": 0, "weight_decay": 0.0, "ema": None, "head_only": False}
-    assert cli.options.drop_unset(options) == {"warmup_steps": 0, "weight_decay": 0.0}
