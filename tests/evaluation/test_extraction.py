@@ -102,20 +102,6 @@ def test_a_changed_file_invalidates_the_cache(grey, digits_folder, tmp_path, bar
     assert not np.array_equal(actual[0].values[9], actual[0].values[10])
 
 
-def test_a_model_changed_by_lora_gives_its_new_features(images):
-    """The function that was compiled before LoRA is not used afterwards."""
-    model = random_tiny()
-    before = features(model, images, batch_size=8, prepared=True).values
-    dense = model.get_layer("head")
-    assert np.array_equal(features(model, images, batch_size=8, prepared=True).values, before)
-    plain = features(model, images, "head", batch_size=8, prepared=True).values
-    dense.enable_lora(2)
-    dense.lora_kernel_b.assign(np.ones(dense.lora_kernel_b.shape))
-    changed = features(model, images, "head", batch_size=8, prepared=True).values
-    assert_close(changed, model.predict(images, batch_size=23, verbose=0))
-    assert np.abs(changed - plain).max() > 0.1
-
-
 def test_labels_of_a_single_class_keep_their_column(images, tmp_path):
     """Of many labels per image; None in place of labels is as no labels."""
     model = random_tiny(num_classes=1, thresholds=0.5)

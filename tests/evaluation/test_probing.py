@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -16,27 +17,29 @@ from tests.helpers import assert_close, random_tiny, to_numpy
 CLASSES = {"blue": (30, 60, 200), "green": (40, 180, 60), "red": (200, 40, 30)}
 
 
-@pytest.fixture
-def folder(tmp_path):
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
     """Eight noisy pictures of each colour; one red picture lies among the green ones."""
-    rng = np.random.default_rng(0)
+    rng, photos = np.random.default_rng(0), tmp_path_factory.mktemp("probing") / "photos"
     for name, colour in CLASSES.items():
-        (tmp_path / "photos" / name).mkdir(parents=True)
+        (photos / name).mkdir(parents=True)
         for k in range(8):
             pixels = np.clip(colour + 25 * rng.standard_normal((16, 16, 3)), 0, 255)
-            picture = Image.fromarray(pixels.astype("uint8"))
-            picture.save(tmp_path / "photos" / name / f"{k}.png")
-    wrong = tmp_path / "photos" / "green" / "3.png"
-    wrong.write_bytes((tmp_path / "photos" / "red" / "5.png").read_bytes())
-    return tmp_path / "photos"
+            Image.fromarray(pixels.astype("uint8")).save(photos / name / f"{k}.png")
+    (photos / "green" / "3.png").write_bytes((photos / "red" / "5.png").read_bytes())
+    return photos
 
 
 def make_model(**fields):
     return random_tiny(num_layers=4, num_classes=0, **fields)
 
 
-def test_a_folder_becomes_a_classifier_that_knows_its_wrong_label(folder):
-    result = probe(make_model(), folder)
+@pytest.fixture(scope="module")
+def result(folder):
+    return probe(make_model(), folder)
+
+
+def test_a_folder_becomes_a_classifier_that_knows_its_wrong_label(result):
     low, high = result.interval
     assert low < result.accuracy < high
     assert result.probabilities.shape == (24, 3)
@@ -99,19 +102,8 @@ def test_features_are_computed_once(folder, tmp_path, bar):
     np.testing.assert_array_equal(first.kernel, again.kernel)
 
 
-def test_the_page_shows_the_pictures(folder, tmp_path):
-    result = probe(make_model(), folder)
-    write_page(result, tmp_path / "index.html")
-    page = (tmp_path / "index.html").read_text(encoding="utf-8")
-    assert page.count("data:image/jpeg") == len(result.suspects) + 2 * len(result.pairs)
-    assert "looks like red" in page
-    assert page.count('<section class="pair">') == len(result.pairs) > 0
-    assert "http" not in page.replace("http-equiv", "")
-
-
-def test_the_page_shows_scores_by_class_confusions_and_the_curve(folder, tmp_path):
+def test_the_page_shows_pictures_scores_by_class_confusions_and_the_curve(result, tmp_path):
     """Numbers of the probe, and strangers' words as text."""
-    result = probe(make_model(), folder)
     right = np.diag(result.confusion)
     assert result.confusion.sum() == 24 and right.sum() == round(24 * result.accuracy)
     for k, each in enumerate(result.class_scores):
@@ -121,6 +113,10 @@ def test_the_page_shows_scores_by_class_confusions_and_the_curve(folder, tmp_pat
     command = "keras-vit probe <b>\u202e"
     write_page(result, tmp_path / "index.html", provenance={"command": command})
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert page.count("data:image/jpeg") == len(result.suspects) + 2 * len(result.pairs)
+    assert "looks like red" in page
+    assert page.count('<section class="pair">') == len(result.pairs) > 0
+    assert "http" not in page.replace("http-equiv", "")
     worst = min(result.class_scores, key=lambda each: each.accuracy)
     between = "{:.0%} to {:.0%}".format(*worst.interval)
     assert f"{worst.name}</th><td>8</td><td>{worst.accuracy:.0%}</td><td>{between}</td>" in page
@@ -244,9 +240,8 @@ def test_images_that_allow_no_probe_are_refused(data, message):
         probe(make_model(), data())
 
 
-def test_a_probe_is_refused_by_another_model_and_for_changed_images(folder):
+def test_a_probe_is_refused_by_another_model_and_for_changed_images(folder, result):
     """Narrower, or with fewer blocks; augmented images, or a pair of arrays."""
-    result = probe(make_model(), folder)
     for other in (make_model(hidden_size=32), random_tiny(num_layers=1, num_classes=0)):
         with pytest.raises(ConfigError, match="Give the model that was probed"):
             dataclasses.replace(result, block=3, pooling="token").build_classifier(other)
@@ -292,10 +287,7 @@ def test_the_page_shows_images_in_memory_and_leaves_them_as_they_are(tmp_path):
     assert picture.size == (180, 200)
 
 
-def test_one_class_is_refused(folder):
-    for name in ("blue", "green"):
-        for path in (folder / name).iterdir():
-            path.unlink()
-        (folder / name).rmdir()
+def test_one_class_is_refused(folder, tmp_path):
+    shutil.copytree(folder / "red", tmp_path / "photos" / "red")
     with pytest.raises(ConfigError, match="one class, 'red'"):
-        probe(make_model(), folder)
+        probe(make_model(), tmp_path / "photos")
