@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_vit import Preprocessor
-from keras_vit.data import ImageSource, from_arrays, from_folder
+from keras_vit.data import from_arrays, from_folder
 from keras_vit.errors import ConfigError
 from tests.helpers import tiny
 
@@ -156,15 +156,6 @@ def test_a_table_is_needed_for_many_labels_and_must_exist(photos):
         from_folder(photos, PLAIN, multi_label=True)
     with pytest.raises(ConfigError, match="labels_file='other.csv': no such table"):
         from_folder(photos, PLAIN, labels_file="other.csv", multi_label=True)
-
-
-def test_a_source_takes_a_table_as_on_the_command_line(photos):
-    """A table in the validation folder has the same name."""
-    (photos / "labels.csv").write_text(COLUMNS)
-    source = ImageSource(photos, labels_file="labels.csv", multi_label=True)
-    assert source.read(PLAIN).multi_label
-    train, held_out = source.read_with_validation(PLAIN, photos)
-    assert held_out.class_names == train.class_names
 
 
 def many(count=200, classes=5, seed=0):

@@ -5,7 +5,6 @@ import re
 from dataclasses import replace
 from urllib.parse import unquote
 
-import keras
 import numpy as np
 import pytest
 
@@ -292,15 +291,6 @@ def test_a_row_of_a_family_loads_from_its_repository(hub, monkeypatch):
     assert relative_error(to_numpy(model(want["image"])), want["pre_logits"]) <= 1e-5
     assert VisionTransformer.from_preset("again", num_classes=3).output_shape == (None, 3)
     assert model.preprocessor.protocol == keras_vit.info(folder).protocol
-
-
-def test_fresh_weights_need_no_download(monkeypatch):
-    """`load_weights=False` builds the architecture of the row."""
-    monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
-    model = VisionTransformer.from_preset("vit_ti16.augreg_i21k_ft_i1k_384", load_weights=False)
-    assert model.config.image_size == (384, 384)
-    assert model.name == "vit_ti16"
-    assert not keras.ops.convert_to_numpy(model.get_layer("head").kernel).any()
 
 
 def test_a_row_loads_with_the_arguments_of_its_card(hub, monkeypatch, tmp_path):
