@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from keras_vit.errors import ConfigError
 from keras_vit.explanation import attention_maps
 from tests.helpers import normal, random_tiny
 
@@ -20,12 +19,6 @@ def test_attention_maps_of_chosen_blocks_equal_those_of_all_blocks():
         assert (weights.shape, weights.dtype) == ((5, 2, 5, 5), np.float32)
         np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
         np.testing.assert_allclose(weights, every[block], atol=1e-6)
-
-
-def test_an_unknown_block_is_refused_by_its_number():
-    """The message names the number of blocks."""
-    with pytest.raises(ConfigError, match="there is no block 2; the model has 2"):
-        attention_maps(random_tiny(num_layers=2), normal(1, 16, 16, 3), blocks=[2], prepared=True)
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "float16"])

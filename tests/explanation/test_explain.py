@@ -285,9 +285,10 @@ def test_bad_arguments_of_explain_are_refused():
     refused("expected an index, a label or None", model, target=["x"])
     refused("is not one of attention", model, method="relevence")
     refused("has no option 'head'; it has none", model, head=1)
-    refused(
-        "there is no such head; block -1 has 2|block 0 has 2", model, method="attention", head=2
-    )
+    for head in (2, "a", -1, 0.5):
+        refused(
+            f"head={head!r}: there is no such head; block", model, method="attention", head=head
+        )
     refused("there is no block 4", model, method="attention", block=4)
     refused("expected the index of a block", model, method="gradcam", block="pool")
     refused("steps must be a positive int, found 0", model, method="integrated_gradients", steps=0)
@@ -296,7 +297,6 @@ def test_bad_arguments_of_explain_are_refused():
         "'occlusion' has no option 'window'; it has baseline", model, method="occlusion", window=3
     )
     refused("four axes: model.preprocessor", model, images=np.zeros((16, 16, 3)))
-    refused("batch_size must be a positive int, found 0", model, batch_size=0)
 
 
 def test_a_weight_that_is_not_finite_is_refused_by_name():
@@ -317,10 +317,3 @@ def test_a_quantised_model_has_attention_and_no_gradients():
     assert np.isfinite(
         explain(model, normal(1, 16, 16, 3), method="rollout", prepared=True).maps
     ).all()
-
-
-@pytest.mark.parametrize("head", ["a", -1, 0.5])
-def test_a_head_that_is_no_index_is_refused(head):
-    """Text ended in Python's error of a comparison; the message quotes what it found."""
-    with pytest.raises(ConfigError, match=f"head={head!r}: there is no such head"):
-        explain(random_tiny(), normal(1, 16, 16, 3), 0, "attention", head=head, prepared=True)
