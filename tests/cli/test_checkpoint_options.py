@@ -13,6 +13,8 @@ from tests.checkpoints.test_training_files import written
 from tests.checkpoints.test_two_grids import timm_file
 from tests.golden import FOLDER
 
+pytestmark = pytest.mark.on_one_backend("torch")
+
 HEADS = ("--num-heads", "3")
 
 
@@ -37,7 +39,6 @@ def refusal(capsys, *arguments):
     return capsys.readouterr().err
 
 
-@pytest.mark.without_backend
 @pytest.mark.parametrize(
     ("options", "prefix"),
     [
@@ -59,7 +60,6 @@ def test_info_and_convert_read_the_weights_that_options_name(
     np.testing.assert_array_equal(converted["cls_token"], stored[f"{prefix}cls_token"])
 
 
-@pytest.mark.without_backend
 def test_ignore_takes_names_and_patterns(capsys, tmp_path):
     arrays = load_file(FOLDER / "timm_token" / "model.safetensors")
     extras = {"blocks.0.gate.weight": (24,), "scale": (24,), "decoder.a.weight": (3,)}
@@ -72,7 +72,6 @@ def test_ignore_takes_names_and_patterns(capsys, tmp_path):
     assert "--ignore 'neck.*' fits no array" in message
 
 
-@pytest.mark.without_backend
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -86,7 +85,6 @@ def test_options_that_fit_nothing_are_named(twice, options, words, capsys):
     assert words in refusal(capsys, "info", twice, *HEADS, *options)
 
 
-@pytest.mark.without_backend
 def test_an_adapter_is_merged_with_the_base_that_the_option_names(capsys, tmp_path):
     adapter, base = ADAPTERS / "options", ADAPTERS / "vit"
     assert "--base" in refusal(capsys, "info", adapter)
@@ -99,7 +97,6 @@ def test_an_adapter_is_merged_with_the_base_that_the_option_names(capsys, tmp_pa
     assert all(np.array_equal(first[name], second[name]) for name in first)
 
 
-@pytest.mark.on_one_backend("torch")
 def test_verify_chooses_in_the_first_file_as_the_options_say(twice, capsys, tmp_path):
     """The weights equal a file of them alone, and their average does not."""
     stored = {n: a for n, a in load_file(twice).items() if n.startswith("student.")}
@@ -110,7 +107,6 @@ def test_verify_chooses_in_the_first_file_as_the_options_say(twice, capsys, tmp_
         capsys.readouterr()
 
 
-@pytest.mark.without_backend
 def test_position_grid_chooses_one_of_two_readings(capsys, tmp_path):
     path = timm_file(tmp_path / "x.safetensors", 25)
     assert "--position-grid 4 6" in refusal(capsys, "info", path, "--num-heads", 2)

@@ -8,6 +8,8 @@ from keras_vit.evaluation import least_squares
 from keras_vit.evaluation.least_squares import LeastSquares
 from tests.helpers import normal
 
+pytestmark = pytest.mark.without_backend
+
 WIDTH, CLASSES = 12, 4
 
 

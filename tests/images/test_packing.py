@@ -9,6 +9,8 @@ from tests import torchvision_shim  # noqa: F401
 from tests.helpers import normal
 from tests.words import raises
 
+pytestmark = pytest.mark.without_backend
+
 SIZES = [(480, 640), (640, 480), (100, 1000), (16, 16), (5, 7000), (333, 334), (3000, 2000), (1, 1)]
 
 

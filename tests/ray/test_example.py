@@ -15,13 +15,14 @@ from keras_vit.evaluation import features
 from tests.digits import digits, write_folders
 from tests.thorough import THOROUGH
 
+pytestmark = pytest.mark.on_one_backend("torch")
+
 PROGRAM = Path(__file__).parents[2] / "examples" / "ray" / "write_features.py"
 COUNT, DAMAGED = 60, (3, 17, 44)
 pytest.importorskip("ray.data", reason="Ray is not installed: pip install keras-vit[ray]")
 pq = pytest.importorskip("pyarrow.parquet")
 
 
-@pytest.mark.without_backend
 @pytest.mark.skipif(
     not THOROUGH and "KERAS_VIT_KILLS" not in os.environ,
     reason="Ray starts twice; KERAS_VIT_KILLS=1 and make test-thorough run it",
@@ -59,7 +60,6 @@ def test_a_killed_program_completes_its_files_when_it_is_called_again(tmp_path):
             np.testing.assert_allclose(rows[path]["features"], expected[k], atol=1e-5)
 
 
-@pytest.mark.without_backend
 def test_a_folder_with_features_of_another_preset_is_refused(tmp_path):
     """Its files stay as they are, even one without an end."""
     (tmp_path / "a.parquet").write_bytes(b"PAR1")

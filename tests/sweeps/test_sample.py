@@ -7,14 +7,13 @@ from tests.sweeps import classes
 pytest.importorskip("torch")
 from tests import torchvision_shim  # noqa: F401
 
-on_torch = pytest.mark.on_one_backend("torch")
+pytestmark = pytest.mark.on_one_backend("torch")
 CLASSES = {
     "transformers": ("Dinov2WithRegistersModel", "IJepaModel", "FlavaImageModel"),
     "keras_hub": ("DINOV3Backbone", "SigLIPVisionEncoder"),
 }
 
 
-@on_torch
 @pytest.mark.parametrize("library", CLASSES)
 def test_random_models_of_a_library_are_equal(library):
     """Every array is random, and the outputs are within 1e-5 of the library's."""
@@ -34,7 +33,6 @@ SAMPLE = {
 """Architectures of timm, and what becomes of them by folder and by file."""
 
 
-@on_torch
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_sample_of_timm(name):
     """Equal to timm, or refused; never wrong."""

@@ -10,8 +10,9 @@ from keras_vit.support.fixes import faults
 from keras_vit.support.fixes.faults import LIBRARIES, note_on
 from tests.processes import python
 
+pytestmark = pytest.mark.on_one_backend("torch")
 
-@pytest.mark.without_backend
+
 def test_the_doctor_names_a_library_newer_than_the_table(monkeypatch):
     """And is silent on the releases that the suite runs with."""
     assert not any(note_on(seen.library) for seen in LIBRARIES)
@@ -33,7 +34,6 @@ main(["doctor", "--json"])
 
 
 # All private names are torch's.
-@pytest.mark.on_one_backend("torch")
 def test_the_doctor_lists_private_names_that_are_gone():
     """The model answers as it does with them."""
     from keras_vit import VisionTransformer
