@@ -135,16 +135,11 @@ def test_lora_adapts_every_projection(fields):
 @pytest.mark.usefixtures("nothing_frozen")
 @pytest.mark.on_one_backend("torch")
 @families
-def test_int8_quantisation_changes_the_output_by_less_than_30_percent(fields, tmp_path):
-    """A quantised model is saved and loaded as quantised."""
+def test_int8_quantisation_changes_the_output_by_less_than_30_percent(fields):
     model = random_family(fields)
     before = to_numpy(model(IMAGES))
     model.quantize("int8")
-    found = to_numpy(model(IMAGES))
-    assert np.abs(found - before).max() < 0.3 * np.abs(before).max()
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    assert_close(loaded(IMAGES), found)
+    assert np.abs(to_numpy(model(IMAGES)) - before).max() < 0.3 * np.abs(before).max()
 
 
 @pytest.mark.on_one_backend("torch")

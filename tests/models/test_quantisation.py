@@ -6,6 +6,7 @@ import pytest
 
 from keras_vit import VisionTransformer
 from keras_vit.errors import CheckpointError
+from tests.families import FAMILIES
 from tests.helpers import normal, random_tiny, tiny, to_numpy
 from tests.thorough import sample
 from tests.words import through_json
@@ -52,6 +53,17 @@ def test_a_quantised_model_is_saved_and_loaded(pair, tmp_path):
     rebuilt = VisionTransformer.from_config(through_json(quantised.get_config()))
     assert [w.dtype for w in rebuilt.weights] == [w.dtype for w in quantised.weights]
     np.testing.assert_array_equal(to_numpy(loaded(IMAGES)), to_numpy(quantised(IMAGES)))
+
+
+@pytest.mark.on_one_backend("torch")
+@pytest.mark.parametrize("name", ["deit", "eva02"])
+def test_a_quantised_model_of_a_family_is_saved_and_loaded(name, tmp_path):
+    """Two heads; a gated MLP with a norm inside, and a head that pools by attention."""
+    model = random_tiny(**FAMILIES[name])
+    model.quantize("int8")
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(to_numpy(loaded(IMAGES)), to_numpy(model(IMAGES)))
 
 
 @pytest.mark.on_one_backend("torch")
