@@ -130,11 +130,7 @@ def _only_damaged(folder):
         (_only_damaged, {}, "2 of 12 images cannot be read"),
         (lambda folder: None, {"batch_size": 0}, "batch_size must be a positive int, found 0"),
         (lambda folder: None, {"seed": -1}, "seed=-1, expected 0 or more"),
-        (
-            lambda folder: None,
-            {"on_error": "ignore"},
-            "on_error='ignore': expected 'raise', 'skip'",
-        ),
+        (lambda folder: None, {"on_error": "ignore"}, "on_error='ignore': expected 'raise', 'sk"),
         (lambda folder: None, {"augmentation": "lihgt1"}, "Did you mean 'light1'"),
     ],
 )

@@ -1,6 +1,7 @@
 """A batch is a function of seed, epoch and index, whatever reads it."""
 
 import pickle
+import re
 import threading
 
 import numpy as np
@@ -94,8 +95,10 @@ def test_one_hot_labels_encode_the_integer_labels():
 def test_a_split_augments_the_training_part_alone(folder):
     """Each class is shared between both parts; validation keeps its order."""
     data = from_folder(folder, Preprocessor(16), 4, augmentation="light2", steps_per_epoch=9)
-    with pytest.raises(ConfigError, match=r"share must be a number between 0 and 1, found 1\.5"):
-        data.hold_out(1.5)
+    for share in (1.5, "x"):
+        message = f"share must be a number between 0 and 1, found {share!r}"
+        with pytest.raises(ConfigError, match=re.escape(message)):
+            data.hold_out(share)
     train, validation = data.hold_out(0.5)
     assert (len(train), len(validation)) == (9, 2)
     assert train.class_counts == {"cat": 3, "dog": 2, "eel": 1}

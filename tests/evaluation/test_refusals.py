@@ -32,10 +32,10 @@ def computed(data, *arguments):
     return features(classifier(), data, *arguments, prepared=True)
 
 
-def numbers(model, **options):
+def numbers(labels=(0.5, 1.5, 2.5, 3.5), **options):
     """Images of which each has a number."""
-    labels = options.pop("labels", np.array([0.5, 1.5, 2.5, 3.5]))
-    return from_arrays(PIXELS, labels, model.preprocessor, regression=True, **options)
+    prepares = classifier().preprocessor
+    return from_arrays(PIXELS, np.array(labels), prepares, regression=True, **options)
 
 
 def of_numbers():
@@ -82,10 +82,7 @@ OF_EVALUATE = [
     (lambda: scored(classes=["x"]), "classes='x' is no label of the model"),
     (lambda: evaluate(classifier(), (PIXELS, 3)), "Labels are int, expected one for each image"),
     (lambda: evaluate(classifier(), (IMAGES, CLASSES)), "prepared=True"),
-    (
-        lambda: evaluate(classifier(), numbers(classifier())),
-        "predicts classes, the data have numbers",
-    ),
+    (lambda: evaluate(classifier(), numbers()), "predicts classes, the data have numbers"),
     (
         lambda: evaluate(of_numbers(), from_arrays(PIXELS, [0, 1] * 2, classifier().preprocessor)),
         "data have classes.*regression=True",
@@ -107,9 +104,7 @@ OF_FEATURES = [
 ]
 OF_PROBES = [
     (
-        lambda: probe(
-            classifier(), numbers(classifier(), labels=np.full(4, 3.5), class_names=["age"])
-        ),
+        lambda: probe(classifier(), numbers([3.5] * 4, class_names=["age"])),
         "All images have the same number 'age'",
     ),
     (lambda: linear_probe(X[:, None], Y), "average or choose tokens"),
@@ -137,10 +132,7 @@ OF_PROBES = [
 ]
 OF_DENSE_PROBES = [
     (lambda: dense(MAPS[:5]), "6 images and 5 label maps: expected as many"),
-    (
-        lambda: dense(MAPS[:, ::2]),
-        "label map 0: 12x24 pixels, expected 24x24, the size of its image",
-    ),
+    (lambda: dense(MAPS[:, ::2]), "label map 0: 12x24 pixels, expected 24x24, the size of its"),
     (
         lambda: fitted().evaluate(encoder(), PHOTOS[:1], MAPS[:1] + 7),
         "label map 0: value 6, expected classes from 0 to 2, or 255 for pixels to ignore",
@@ -160,14 +152,8 @@ OF_DENSE_PROBES = [
     ),
     (lambda: dense("a.png"), "label_maps: expected an array or a list, found str"),
     (lambda: fitted().predict(encoder(), PHOTOS, size=(0, 4)), r"size=\(0, 4\): expected"),
-    (
-        lambda: fitted().predict(encoder(), PHOTOS, batch_size=0),
-        "batch_size must be a positive int",
-    ),
-    (
-        lambda: dense(PATCH[:1], np.zeros_like(PHOTOS[:1])),
-        "The features are the same in all labelled patches",
-    ),
+    (lambda: fitted().predict(encoder(), PHOTOS, batch_size=0), "batch_size must be a positive"),
+    (lambda: dense(PATCH[:1], np.zeros_like(PHOTOS[:1])), "are the same in all labelled patches"),
     (lambda: dense(model=dense_model(image_size=None)), "expected a fixed size"),
     (lambda: dense(blocks=(2,)), "there is no block 2; the model has 2"),
     (lambda: dense(model=dense_model(pooling="gap"), class_token=True), "no class token"),

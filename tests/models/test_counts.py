@@ -44,9 +44,6 @@ def test_other_numbers_are_refused_by_the_names_of_their_arguments(model):
         ConfigError, match="learning_rate must be a positive number or None, found 'x'"
     ):
         keras_vit.training.TransferRecipe(4, 4, learning_rate="x")
-    data = keras_vit.data.from_arrays(np.zeros((4, 16, 16, 3), "uint8"), [0, 0, 1, 1], model, 2)
-    with pytest.raises(ConfigError, match="share must be a number between 0 and 1, found 'x'"):
-        data.hold_out("x")
     for size in ("224", (1, 2, 3), 32.5):
         with pytest.raises(ConfigError, match="image_size must be a positive int or a pair"):
             keras_vit.models.flops(model, size)
