@@ -207,7 +207,7 @@ def check_expressible(config: ViTConfig, dialect: Dialect, lossy: bool = False) 
         reasons += [
             f"numerics.{name}={value!r}, where it computes {computed[name]!r}"
             for name, value in config.numerics.to_dict().items()
-            if not dialect.can_compute(name, value) and _matters(name, config)
+            if not dialect.can_compute(name, value) and matters(name, config)
         ]
     if not impossible and (lossy or not reasons):
         return
@@ -218,7 +218,11 @@ def check_expressible(config: ViTConfig, dialect: Dialect, lossy: bool = False) 
     )
 
 
-def _matters(numeric: str, config: ViTConfig) -> bool:
+def matters(numeric: str, config: ViTConfig) -> bool:
     """Whether a field of `Numerics` enters the forward pass of a model."""
-    of_stem = numeric in ("group_norm_epsilon", "std_conv", "std_conv_epsilon")
-    return config.resnet is not None or not of_stem
+    if numeric in ("group_norm_epsilon", "std_conv", "std_conv_epsilon"):
+        return config.resnet is not None
+    is_gated = config.mlp == "gated"
+    if numeric == "gelu":
+        return not is_gated or config.numerics.gate == "gelu" or config.pooling == "map"
+    return numeric != "gate" or is_gated

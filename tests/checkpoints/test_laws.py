@@ -1,91 +1,67 @@
 """Laws of translation, checked for every dialect: total, injective, and inverse both ways."""
 
 import json
-import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_vit.checkpoints.adapt import adapt_config
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.timm import architectures
+from keras_vit.checkpoints.export import matters
 from keras_vit.checkpoints.inspection import open_checkpoint
 from keras_vit.checkpoints.opening import OpenSource
 from keras_vit.checkpoints.transfer import weights_by_path
 from keras_vit.checkpoints.translate import plan
 from keras_vit.errors import CheckpointError
 from keras_vit.models.builders import list_variants, variant
-from keras_vit.models.config import POOLINGS, Numerics, ViTConfig
+from keras_vit.models.config import Numerics, ViTConfig
+from keras_vit.models.config.vit import PARTS
 from keras_vit.models.weights import lexicon
-from tests.checkpoints.beyond import beyond_library
+from keras_vit.presets.preset_config import PresetConfig
+from tests.checkpoints.drawn import ALL_VALUES, PLAIN, WRITTEN, models
 from tests.checkpoints.headers import Headers
 from tests.families import FAMILIES
 from tests.helpers import assert_same_arrays, tiny
 from tests.thorough import times
 
 dialects = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
-WRITTEN = [dialect for dialect in DIALECTS.values() if not dialect.only_read]
 written_dialects = pytest.mark.parametrize("dialect", WRITTEN, ids=lambda dialect: dialect.name)
 
 
-@st.composite
-def configs(draw) -> ViTConfig:
-    """Configurations of every kind, small enough that their arrays fit in memory."""
-    heads = draw(st.integers(1, 4))
-    stem = draw(st.none() | st.lists(st.integers(1, 3), max_size=3))
-    return ViTConfig(
-        patch_size=(draw(st.integers(1, 3)), draw(st.integers(1, 3))),
-        hidden_size=heads * 4 * draw(st.integers(2, 3)),
-        mlp_dim=draw(st.integers(1, 9)),
-        num_heads=heads,
-        num_layers=draw(st.integers(1, 12)),
-        image_size=(draw(st.integers(48, 64)), draw(st.integers(48, 64))),
-        channels=draw(st.integers(1, 4)),
-        num_classes=draw(st.integers(0, 5)),
-        pooling=draw(st.sampled_from(POOLINGS)),
-        representation_size=draw(st.none() | st.integers(1, 7)),
-        position=draw(st.sampled_from(("learned", "sincos2d"))),
-        position_before_class=draw(st.booleans()),
-        qkv_bias=draw(st.booleans()),
-        resnet=None if stem is None else {"num_layers": stem, "width_factor": 0.5},
-        crop_remainder=True,
-    )
+NOT_DRAWN = {"numerics": "its fields are drawn"}
+NOT_IN_FILES = {
+    **dict.fromkeys(
+        ("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate"),
+        "acts in training alone",
+    ),
+    **dict.fromkeys(("layer_scale_init", "head_bias_init"), "an array of the file has replaced it"),
+    "crop_remainder": "follows from image_size and patch_size",
+    "regression": "says what the outputs mean, as names of classes do",
+    "classifier_activation": "libraries return logits",
+    "rescale": "libraries prepare images outside of the model",
+    "numerics.position_resize": "acts at other image sizes than the stored one",
+}
+"""Fields that a file may leave out, so that the library's or our default is read, and why."""
 
 
-CONCESSIONS = (
-    {"resnet": None},
-    {"position": "learned"},
-    {"position_before_class": False},
-    {"qkv_bias": True},
-    {"representation_size": None},
-    {"image_size": (48, 48), "patch_size": (2, 2)},
-    {"pooling": "token"},
-    {"mlp_dim": 16, "num_heads": 2, "hidden_size": 16},
-)
-"""Changes to a drawn model, made one after the other until a library can express it."""
-
-
-def expressible(config: ViTConfig, dialect) -> ViTConfig:
-    """The drawn model, or a similar model that the dialect and its library can express."""
-    home = dialect.sample
-    config = config.replace(numerics=dialect.numerics or Numerics())
-    if home:
-        config = config.replace(**{"class_token": None, "representation_size": None, **home})
-    for concession in ({}, *CONCESSIONS):
-        config = config.replace(**{**concession, **home})
-        beyond = bool(beyond_library(dialect, config))
-        if not (dialect.json or dialect.crops):  # the caller gives an image size
-            beyond |= config.drops_pixels
-        if not beyond and all(
-            dialect.names_for(weight.word.path, config, weight.binding)
-            for weight in lexicon.weights(config)
-        ):
-            return config
-    reasons = beyond_library(dialect, config)
-    raise AssertionError(f"the sample of {dialect.name} leaves open what its rules fix: {reasons}")
+def facts_of(config: ViTConfig) -> dict[str, object]:
+    """The fields by path, each in one spelling for all models that compute alike."""
+    fields = config.to_dict()
+    for part in PARTS:
+        own = fields.pop(part) or {}
+        fields |= {f"{part}.{name}": value for name, value in own.items()}
+    fields["position_grid"] = config.source_grid
+    if config.native_aspect:  # the number of patches counts
+        fields["image_size"] = config.packed_shape
+    return {
+        path: value
+        for path, value in fields.items()
+        if not path.startswith("numerics.") or matters(path.removeprefix("numerics."), config)
+    }
 
 
 def random_arrays(shapes) -> dict[str, np.ndarray]:
@@ -137,12 +113,19 @@ def test_the_lexicon_lists_every_weight_of_a_model_once(fields):
 
 
 @pytest.mark.without_backend
+def test_the_laws_draw_every_field():
+    """Those of the parts too."""
+    assert {path for path, values in ALL_VALUES.items() if not values} == set(NOT_DRAWN)
+    assert ALL_VALUES.keys() >= set(NOT_IN_FILES)
+
+
+@pytest.mark.without_backend
 @written_dialects
-@given(config=configs())
+@given(data=st.data())
 @settings(max_examples=times(5, 20), deadline=None)
-def test_reading_and_writing_are_inverse_bit_by_bit(dialect, config):
+def test_reading_and_writing_are_inverse_bit_by_bit(dialect, data):
     """Laws 2 and 3: names, shapes and bits are kept in both directions; no name stands twice."""
-    config = expressible(config, dialect)
+    config = data.draw(models(dialect))
     moves = plan(config, dialect, dialect.prefix_for(config))
     shapes = {move.name: move.file_shape for move in moves}
     assert len(shapes) == len(moves)
@@ -157,40 +140,43 @@ def test_reading_and_writing_are_inverse_bit_by_bit(dialect, config):
 
 @pytest.mark.without_backend
 @written_dialects
-@given(config=configs(), prefix=st.integers(0, 3))
+@given(data=st.data(), prefix=st.integers(0, 3))
 @settings(max_examples=times(5, 20), deadline=None)
-def test_a_written_file_is_read_as_the_same_model(dialect, config, prefix):
+def test_a_written_file_is_read_as_the_same_model(dialect, data, prefix):
     """Names, shapes and JSON files determine dialect, prefix and configuration."""
-    config = expressible(config, dialect)
-    # k * k + 1 positions are always read as a square grid and the class token's position.
-    rows, columns = config.grid
-    square = math.isqrt(rows * columns - 1) ** 2 == rows * columns - 1 > 0
-    assume(not (square and config.has_class_token and config.position_before_class))
+    config = data.draw(models(dialect))
     files = json.loads(json.dumps(dialect.write_json(config, None)))
     prefix = dialect.prefixes[prefix % len(dialect.prefixes)]
     if files or dialect.name == "transformers":
         prefix = dialect.prefix_for(config)
-    moves = plan(config, dialect, prefix)
-    shapes = {move.name: move.file_shape for move in moves}
-    asked = {}
+    shapes = {move.name: move.file_shape for move in plan(config, dialect, prefix)}
+    asked, preset = {}, None
     if "unpooled" in config.pooling:  # the arrays are those of the pooled form
         asked["pooling"] = config.pooling
-    if not files:
-        if config.pooling == "gap":  # an encoder alone does not show its pooling
-            asked["pooling"] = "gap"
-        asked["image_size"] = config.image_size
-        asked["num_heads"] = config.num_heads  # a fused axis hides the number of heads
-    if dialect.name == "keras_vit":  # config.json of a preset states the arithmetic
-        asked["numerics"] = config.numerics
+    if config.image_size is None:
+        asked["image_size"] = None
     if config.position == "sincos2d":  # a class token without positions could be a lost array
         asked["position"] = "sincos2d"
+    if dialect.name == "keras_vit":
+        content = json.loads(json.dumps(PresetConfig(config).to_dict()))
+        asked, preset = {}, PresetConfig.from_dict(content, "config.json")
+    elif not files:
+        if config.pooling == "gap":  # an encoder alone does not show its pooling
+            asked["pooling"] = "gap"
+        asked["position_grid"] = config.source_grid
+        asked["image_size"] = config.image_size
+        asked["num_heads"] = config.num_heads  # a fused axis hides the number of heads
     written = dialect.fold.write(Headers(shapes)) if dialect.fold else Headers(shapes)
-    opened = open_checkpoint(OpenSource(written, files), asked)
+    opened = open_checkpoint(OpenSource(written, files, preset), asked)
     assert (opened.info.family, opened.info.prefix) == (dialect.name, prefix)
     assert opened.info.undetermined == ()
-    want, got = config.to_dict(), adapt_config(opened, asked).to_dict()
-    want["crop_remainder"] = got["crop_remainder"]
-    assert {k: got[k] for k in want if got[k] != want[k]} == {}
+    read = adapt_config(opened, asked)
+    if config.image_size and not (files or preset):  # the caller's images resize the positions
+        config = config.replace(position_grid=None)
+    plain = facts_of(ViTConfig(**PLAIN, numerics=dialect.numerics or Numerics()))
+    want, got = facts_of(config), facts_of(read)
+    lost = {path for path in NOT_IN_FILES if path in got and got[path] == plain[path]}
+    assert {p: got.get(p) for p in want if got.get(p) != want[p] and p not in lost} == {}
 
 
 @pytest.mark.without_backend

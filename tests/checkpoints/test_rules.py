@@ -1,8 +1,5 @@
 """Laws of refusals: every rule of every dialect is broken by a model, which is then refused."""
 
-import contextlib
-import dataclasses
-import functools
 import itertools
 import re
 
@@ -11,62 +8,13 @@ import pytest
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.dialects.base import find_met
 from keras_vit.checkpoints.export import check_expressible
-from keras_vit.errors import CheckpointError, ConfigError
-from keras_vit.models.config import Numerics, ResNetStem, Rope, ViTConfig
+from keras_vit.errors import CheckpointError
+from keras_vit.models.config import ViTConfig
 from keras_vit.models.weights.conditions import Place, parse
-from tests.checkpoints.beyond import beyond_library
+from tests.checkpoints.drawn import ALL_VALUES, PLAIN, WRITTEN, accepted, beyond_library, changed
 
 pytestmark = pytest.mark.without_backend
-WRITTEN = [dialect for dialect in DIALECTS.values() if not dialect.only_read]
 ONLY_READ = [dialect for dialect in DIALECTS.values() if dialect.only_read]
-
-PLAIN = {
-    "patch_size": 2,
-    "image_size": 16,
-    "hidden_size": 16,
-    "mlp_dim": 64,
-    "num_heads": 2,
-    "num_layers": 2,
-    "num_classes": 3,
-}
-BEIT = {
-    "relative_position_bias": "block",
-    "rope": None,
-    "position": "none",
-    "num_registers": 0,
-    "mlp": "plain",
-    "class_token": True,
-}
-KINDS = ({}, {"num_classes": 0}, BEIT)
-VALUES = {
-    "patch_size": ((2, 4),),
-    "image_size": ((16, 32), 17, 49, None),
-    "position_grid": ((3, 3), (1, 2), (2, 5)),
-    "mlp_dim": (61,),
-    "channels": (1,),
-    "num_classes": (0, 3),
-    "num_registers": (0, 2),
-    "patch_shift": (0, 1),
-    "num_class_tokens": (1, 3),
-    "joined_class_tokens": (0, 2),
-    "class_token": (True, False),
-    "class_token_blocks": (2,),
-    "map_num_heads": (4,),
-    "map_mlp_dim": (8,),
-    "representation_size": (None, 9),
-    "projection_dim": (None, 7),
-    "relative_position_bias": (None, "block"),
-    "qkv_bias": (True, False, (True, False, True), (True, True, False)),
-    "resnet": (None, ResNetStem((1,)), ResNetStem(width_factor=0.5)),
-    "rope": (None, Rope("dinov3"), Rope("mixed", offset=1.0), Rope("axial")),
-    "numerics": (
-        ("layer_norm_epsilon", 1e-3),
-        ("position_resize", "bilinear_align_corners"),
-        ("pool_before_norm", True),
-        ("pool_before_norm", False),
-    ),
-}
-"""Values of fields beside bools and words, which are all tried."""
 
 FIELDS_BEHIND = {
     "has_class_token": ("pooling", "class_token", "distillation_token"),
@@ -98,38 +46,17 @@ FIELDS_BEHIND = {
     "position_before_registers": ("position_before_registers", "num_registers"),
     "distillation_token": ("distillation_token", "num_class_tokens", "pooling", "class_token"),
     "native_aspect": (
-        *("native_aspect", "rope", "relative_position_bias", "patch_shift", "numerics"),
+        *("native_aspect", "rope", "relative_position_bias", "patch_shift"),
+        "numerics.position_resize",
     ),
     "rope": ("rope", "native_aspect"),
     "patch_shift": ("patch_shift", "native_aspect"),
     "relative_position_bias": ("relative_position_bias", "native_aspect"),
-    "numerics": ("numerics", "pooling"),
+    "numerics.pool_before_norm": ("numerics.pool_before_norm", "pooling"),
 }
 """A property, or a field that depends on others -> the fields that change it."""
 FIELDS_OF_FUNCTIONS = ("mlp_dim", "resnet", "position_grid", "pooling", "norm", "image_size", "mlp")
 """Fields on which the rules that are functions depend."""
-
-
-def values_of(field: dataclasses.Field) -> tuple:
-    """The values of a field that the search tries."""
-    words = getattr(field.metadata.get("values"), "words", ())
-    return VALUES.get(field.name) or words or ((True, False) if field.type is bool else ())
-
-
-ALL_VALUES = {field.name: values_of(field) for field in dataclasses.fields(ViTConfig)}
-
-
-@functools.cache
-def accepted(dialect) -> list[ViTConfig]:
-    """Models that the dialect and its library can express, at least one."""
-    fields = {**PLAIN, "numerics": dialect.numerics or Numerics(), **dialect.sample}
-    models = []
-    for kind in KINDS:
-        with contextlib.suppress(ConfigError):
-            models.append(ViTConfig(**{**fields, **kind}))
-    found = [config for config in models if not beyond_library(dialect, config)]
-    assert found, beyond_library(dialect, models[0])
-    return found
 
 
 def fields_of(rule) -> list[str]:
@@ -138,26 +65,17 @@ def fields_of(rule) -> list[str]:
     if isinstance(rule, str):
         terms = list(itertools.chain(*parse(rule).alternatives))
         places = [v.path for term in terms for v in term.values if isinstance(v, Place)]
-        names = [name.partition(".")[0] for name in [*(t.field for t in terms), *places]]
+        paths = [*(term.field for term in terms), *places]
+        names = [name for path in paths for name in (path, path.partition(".")[0])]
     behind = itertools.chain.from_iterable(FIELDS_BEHIND.get(name, (name,)) for name in names)
     return [name for name in dict.fromkeys(behind) if ALL_VALUES.get(name)]
-
-
-@functools.cache
-def changed(config: ViTConfig, changes) -> ViTConfig | None:
-    """A model with other values of some fields, or None if a model cannot have them."""
-    fields = dict(changes)
-    if "numerics" in fields:
-        fields["numerics"] = dataclasses.replace(config.numerics, **dict([fields["numerics"]]))
-    with contextlib.suppress(ConfigError):
-        return config.replace(**fields)
 
 
 def others(config: ViTConfig, fields, count: int):
     """Yields models that differ from a model in a number of some fields."""
     for names in itertools.combinations(fields, count):
         for values in itertools.product(*(ALL_VALUES[name] for name in names)):
-            if other := changed(config, tuple(zip(names, values, strict=True))):
+            if other := changed(config, *zip(names, values, strict=True)):
                 yield other
 
 

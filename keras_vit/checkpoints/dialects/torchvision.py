@@ -7,6 +7,7 @@ follow from the arrays.
 from keras_vit.checkpoints.dialects.base import Dialect, PreparationWords
 from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.torch_conventions import (
+    DROPS_PIXELS,
     IMAGENET,
     POSITIONS_OF_ANOTHER_GRID,
     stored_image_size,
@@ -71,6 +72,7 @@ torchvision = Dialect(
         "a grid that is not square": "source_grid!=square",
         "num_classes=0": "num_classes!",
         **POSITIONS_OF_ANOTHER_GRID,
+        **DROPS_PIXELS,
     },
     crops=False,
     metadata={"format": "pt"},

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import Dialect, Identity, Limits
@@ -22,7 +23,11 @@ from keras_vit.checkpoints.dialects.keras_hub.converter import (
 )
 from keras_vit.checkpoints.dialects.keras_hub.objects import keras_object
 from keras_vit.checkpoints.dialects.names import KERAS, Section
-from keras_vit.checkpoints.dialects.torch_conventions import IMAGENET
+from keras_vit.checkpoints.dialects.torch_conventions import (
+    DROPS_PIXELS,
+    IMAGENET,
+    POSITIONS_OF_ANOTHER_GRID,
+)
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.models.config import Numerics, ViTConfig
 
@@ -97,8 +102,6 @@ SOME_ATTENTION_BIASES = {
 
 NO_SQUARE_PATCH = {"patches that are not square": "patch_size!=square"}
 
-DROPS_PIXELS = {"an image_size that patch_size does not divide": "drops_pixels"}
-
 
 def _metadata(*tasks: str) -> dict[str, Any]:
     """Returns the file that keras-hub needs: its versions, and the tasks of the backbone."""
@@ -117,6 +120,7 @@ def classifier_family(
     class_name: str,
     backbone: tuple[Row, ...],
     task: tuple[Row, ...],
+    impossible: Limits = MappingProxyType({}),
     beside: Callable[[Json], Json] = lambda files: {},
     **more: Any,
 ) -> Dialect:
@@ -126,7 +130,8 @@ def classifier_family(
         name: name of the dialect.
         module: module in keras-hub's models, such as `"vit"`.
         class_name: first part of the names of its classes, such as `"ViT"`.
-        backbone, task: rows of the two objects, beside those of all such families.
+        backbone, task, impossible: rows of the two objects, and limits, beside those of all such
+            families.
         beside: takes all files; returns keys of another object that the rows of the task also read.
         **more: further fields of `Dialect`.
     """
@@ -150,6 +155,13 @@ def classifier_family(
         images=find_converter(module, class_name),
         numerics=Numerics(gelu="exact"),
         expresses=("layer_norm_epsilon", "position_resize"),
+        impossible={
+            **impossible,
+            **SOME_ATTENTION_BIASES,
+            "a mean of the class token too, without a head": "class_token_in_mean num_classes!",
+            **DROPS_PIXELS,
+            **POSITIONS_OF_ANOTHER_GRID,
+        },
         crops=False,
         **more,
     )

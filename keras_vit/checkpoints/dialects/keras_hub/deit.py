@@ -9,8 +9,6 @@ from typing import Any
 from keras_vit.checkpoints.dialects.base import one_of_several
 from keras_vit.checkpoints.dialects.json_fields import Json, JsonFields
 from keras_vit.checkpoints.dialects.keras_hub.common import (
-    DROPS_PIXELS,
-    SOME_ATTENTION_BIASES,
     classifier_family,
     size_rows,
 )
@@ -62,11 +60,7 @@ _deit = classifier_family(
         "class_token": True,
         "distillation_token": True,
     },
-    impossible={
-        **one_of_several("pooling", "token", "gap"),
-        **SOME_ATTENTION_BIASES,
-        **DROPS_PIXELS,
-    },
+    impossible=one_of_several("pooling", "token", "gap"),
     sample={"pooling": "token", "class_token": True, "distillation_token": True},
     limits={
         "a mean that leaves tokens out": (

@@ -11,6 +11,7 @@ from keras_vit.checkpoints.dialects.keras_hub.common import GELUS, encoder_famil
 from keras_vit.checkpoints.dialects.keras_hub.converter import converter, fitting_image_size
 from keras_vit.checkpoints.dialects.keras_hub.objects import keras_object
 from keras_vit.checkpoints.dialects.names import KERAS, Section
+from keras_vit.checkpoints.dialects.torch_conventions import POSITIONS_OF_ANOTHER_GRID
 from keras_vit.models.config import Numerics
 
 
@@ -49,7 +50,10 @@ def tower(
             *rows,
         ),
         {"position": "learned", "qkv_bias": True, **fields},
-        {"images that are not square": lambda c: len({*fitting_image_size(c)}) > 1},
+        {
+            "images that are not square": lambda c: len({*fitting_image_size(c)}) > 1,
+            **POSITIONS_OF_ANOTHER_GRID,
+        },
         words=KERAS.names(names),
         reasons={"": f"keras-hub's {class_name} has no such part"},
         needs_json="the form of the GELU",

@@ -16,8 +16,6 @@ from keras_vit.checkpoints.dialects.json_fields import (
     object_at,
 )
 from keras_vit.checkpoints.dialects.keras_hub.common import (
-    DROPS_PIXELS,
-    SOME_ATTENTION_BIASES,
     classifier_family,
     size_rows,
 )
@@ -102,7 +100,6 @@ _vit = classifier_family(
         "pool/": "keras-hub's ViT has no attention pooling",
     },
     fields={"position": "learned", "position_before_class": False},
-    impossible={**SOME_ATTENTION_BIASES, **DROPS_PIXELS},
     limits={
         "a pooling other than 'token' or a mean over all tokens": (
             "pooling!=token|gap or pooling=gap has_class_token class_token_in_mean!"

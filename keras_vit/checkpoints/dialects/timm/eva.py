@@ -356,7 +356,9 @@ eva = rows.family(
         "a bias of the key beside a gated MLP with a norm": (
             "qkv_bias=True mlp=gated sub_norm_mlp"
         ),
-        "an offset of rotary positions that are not axial": "rope.form!=axial rope.offset",
+        "an offset or a reference grid of rotary positions that are not axial": (
+            "rope.form!=axial rope.offset or rope.form!=axial rope.reference_grid"
+        ),
         **{
             f"{part} beside a relative position bias": f"relative_position_bias {condition}"
             for part, condition in _LACKING_IN_BEIT.items()

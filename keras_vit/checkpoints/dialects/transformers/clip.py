@@ -78,7 +78,7 @@ FAMILIES = (
         "gap",
         common.classifier_names(),
         name="clip_classifier",
-        fields={"class_token": True, "final_norm": False},
+        fields={"class_token": True, "final_norm": False, "class_token_in_mean": False},
         refusals=NO_CLASSES,
         ignored={r"vision_model\.post_layernorm\..*": "a norm that the class does not use"},
         sample={

@@ -30,7 +30,10 @@ FAMILIES = (
         poolings=("token", "token_and_distillation"),
         fields={"distillation_token": True},
         rows=vit.POOLER_ROWS,
-        impossible=vit.NOT_BOTH,
+        impossible={
+            **vit.NOT_BOTH,
+            "two heads without classes": "pooling=token_and_distillation num_classes!",
+        },
         sample={"pooling": "token", "distillation_token": True},
         web=common.web_classes(
             "DeiTForImageClassification",
