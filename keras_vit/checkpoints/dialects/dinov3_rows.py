@@ -83,7 +83,6 @@ def dinov3_rows(
 
 SAMPLE: dict[str, Any] = {
     "num_classes": 0,
-    "resnet": None,
     "pooling": "token",
     "position": "none",
     "rope": {"form": "dinov3", "theta": 100.0},

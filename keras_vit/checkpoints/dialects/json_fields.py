@@ -90,7 +90,7 @@ def _square_as_int(sides: Any) -> Any:
     return rows if rows == columns else [rows, columns]
 
 
-SIDES = Codec(_square_as_int, lambda value: value)
+SIDES = Codec(_square_as_int, SAME.read)
 """The codec of (rows, columns): one int if they are equal, else a list."""
 
 
@@ -218,16 +218,27 @@ class JsonNote(_OneKey):
 
     Args:
         key: the library's key.
-        write: returns the value for a model; `LEFT_OUT` leaves the key out.
+        write: the value, or a function that returns it for a model; `LEFT_OUT` leaves the key out.
     """
 
-    write: Callable[[Facts], Any]
+    write: Any
 
     def _value_for(self, facts: Facts) -> Any:
-        return self.write(facts)
+        return self.write(facts) if callable(self.write) else self.write
 
 
 Row = JsonField | JsonFields | JsonConstant | JsonNote
+
+
+def shared_key(key: str, *fields: str, default: Any = LEFT_OUT) -> Row:
+    """Returns the row of a key that states several fields, which all have its value."""
+    return JsonFields(
+        (key,),
+        fields,
+        lambda content: dict.fromkeys(fields, content.get(key, default)),
+        lambda config: {key: getattr(config, fields[0])},
+        is_optional=default is LEFT_OUT,
+    )
 
 
 def number(content: Json, key: str, default: Any = LEFT_OUT) -> Any:

@@ -16,18 +16,6 @@ IMAGENET: dict[str, Any] = {
 """The preparation of ImageNet's images that most of torch's models were trained with."""
 
 
-PACKED_SAMPLE: dict[str, Any] = {
-    "patch_size": (2, 2),
-    "image_size": (48, 48),
-    "resnet": None,
-    "rope": None,
-    "position": "learned",
-    "relative_position_bias": None,
-    "native_aspect": True,
-}
-"""Fields of `Dialect.sample` for models of images at their own aspect ratio."""
-
-
 def stored_image_size(config: ViTConfig) -> tuple[int, int]:
     """Returns the image size to write: the model's, or the size of the stored positions."""
     if config.image_size is not None:

@@ -76,5 +76,5 @@ torchvision = Dialect(
     },
     crops=False,
     metadata={"format": "pt"},
-    sample={"patch_size": (2, 2), "image_size": (48, 48), "pooling": "token", "num_classes": 3},
+    sample={"pooling": "token", "num_classes": 3},
 )

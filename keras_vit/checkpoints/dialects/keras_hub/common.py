@@ -15,6 +15,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     JsonFields,
     JsonNote,
     Row,
+    shared_key,
 )
 from keras_vit.checkpoints.dialects.keras_hub.converter import (
     converter,
@@ -71,14 +72,7 @@ def size_rows(
     )
 
 
-ATTENTION_BIASES = JsonFields(
-    ("use_mha_bias",),
-    ("qkv_bias", "projection_bias"),
-    lambda content: dict.fromkeys(
-        ("qkv_bias", "projection_bias"), content.get("use_mha_bias", True)
-    ),
-    lambda config: {"use_mha_bias": config.projection_bias},
-)
+ATTENTION_BIASES = shared_key("use_mha_bias", "qkv_bias", "projection_bias", default=True)
 """One key for the biases of query, key, value and of the projection behind them."""
 
 _DROPOUTS_AND_EPSILON: tuple[Row, ...] = (
@@ -89,8 +83,8 @@ _DROPOUTS_AND_EPSILON: tuple[Row, ...] = (
 )
 _TASK: tuple[Row, ...] = (
     JsonField("num_classes", "num_classes", default=REQUIRED),
-    JsonNote("activation", lambda facts: None),
-    JsonNote("dropout", lambda facts: 0.0),
+    JsonNote("activation", None),
+    JsonNote("dropout", 0.0),
 )
 
 
@@ -202,7 +196,7 @@ def encoder_family(
 
 TOKENS_AND_NORM: tuple[Row, ...] = (
     JsonField("use_mask_token", "mask_token", default=True),
-    JsonNote("apply_layernorm", lambda facts: False),
+    JsonNote("apply_layernorm", False),
 )
 """Rows that DINOv2 and DINOv3 share."""
 

@@ -137,10 +137,7 @@ _dinov2 = dino_family(
     },
     sample={
         **dinov2.SAMPLE,
-        "patch_size": (2, 2),
-        "image_size": (48, 48),
         "num_classes": 0,
-        "resnet": None,
         "pooling": "token",
         "num_registers": 2,
         "position_before_registers": True,

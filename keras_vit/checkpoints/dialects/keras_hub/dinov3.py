@@ -48,7 +48,7 @@ _dinov3 = dino_family(
     fields={"position": "none"},
     switches=("qkv_bias",),
     impossible=OWN_ROPE,
-    sample={**SAMPLE, "patch_size": (2, 2), "image_size": (48, 48)},
+    sample=SAMPLE,
 )
 
 FAMILIES = (_dinov3,)

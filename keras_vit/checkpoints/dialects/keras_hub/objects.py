@@ -44,7 +44,7 @@ def _notes(content: dict[str, Any]) -> tuple[Row, ...]:
 
 
 def _note(key: str, value: Any) -> Row:
-    return JsonConstant(key, value) if key == "class_name" else JsonNote(key, lambda facts: value)
+    return JsonConstant(key, value) if key == "class_name" else JsonNote(key, value)
 
 
 def serialised(module: str, class_name: str, config: dict[str, Any]) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def tower(
         reasons={"": f"keras-hub's {class_name} has no such part"},
         needs_json="the form of the GELU",
         images=converter,
-        sample={"patch_size": (2, 2), "image_size": (48, 48), "resnet": None, **sample},
+        sample=sample,
         numerics=Numerics(gelu=GELUS[gelu], layer_norm_epsilon=epsilon),
         expresses=("gelu", "position_resize"),
         ignored={f"layers/{embedding}/{numbers}": "the numbers of the positions"},

@@ -8,6 +8,7 @@ from typing import Any
 
 from keras_vit.checkpoints.dialects.json_fields import (
     REQUIRED,
+    SAME,
     Codec,
     Json,
     JsonField,
@@ -39,7 +40,7 @@ _NAMES: Section = {
     ],
 }
 
-_PAIR = Codec(list, lambda sides: sides)
+_PAIR = Codec(list, SAME.read)
 
 
 def _class_token(content: Json) -> dict[str, Any]:

@@ -6,6 +6,7 @@ positions. EVA's attention has no bias of the key, and separate arrays for the b
 value.
 """
 
+from operator import attrgetter
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import one_of_several
@@ -236,9 +237,11 @@ def _read_bias(content: Json) -> dict[str, Any]:
 _BIAS_KEYS = ("use_rel_pos_bias", "use_shared_rel_pos_bias")
 
 
+_MLP_DIM = rows.dim_row(_mlp_dim, lambda c: compute_ratio(c.mlp_dim, c.hidden_size))
+
 _ARGUMENTS: tuple[Row, ...] = (
     *rows.SIZES,
-    rows.dim_row(_mlp_dim, lambda c: compute_ratio(c.mlp_dim, c.hidden_size)),
+    _MLP_DIM,
     JsonFields(
         ("global_pool", "class_token"),
         ("pooling", "class_token"),
@@ -287,12 +290,12 @@ _ARGUMENTS: tuple[Row, ...] = (
 
 _ARGUMENTS_OF_BEIT: tuple[Row, ...] = (
     *rows.SIZES,
-    rows.dim_row(_mlp_dim, lambda c: compute_ratio(c.mlp_dim, c.hidden_size)),
-    JsonNote("global_pool", lambda facts: rows.POOL_OF.get(facts.config.pooling, "")),
-    JsonNote("use_fc_norm", lambda facts: facts.config.numerics.pool_before_norm),
+    _MLP_DIM,
+    rows.GLOBAL_POOL,
+    JsonNote("use_fc_norm", attrgetter("config.numerics.pool_before_norm")),
     rows.BLOCKS[0],
     JsonNote("qkv_bias", lambda facts: bool(facts.config.biased_projections)),
-    JsonNote("scale_mlp", lambda facts: facts.config.sub_norm_mlp),
+    JsonNote("scale_mlp", attrgetter("config.sub_norm_mlp")),
     JsonNote("use_abs_pos_emb", lambda facts: facts.config.position == "learned"),
     JsonFields(
         _BIAS_KEYS,
@@ -326,7 +329,6 @@ eva = rows.family(
     "timm/eva",
     "an architecture of Eva or Beit",
     sample={
-        "resnet": None,
         "rope": {"form": "axial", "reference_grid": (16, 16)},
         "qkv_bias": _NO_KEY,
         "mlp": "gated",

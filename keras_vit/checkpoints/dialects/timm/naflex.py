@@ -18,7 +18,6 @@ from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.timm import rows
 from keras_vit.checkpoints.dialects.timm.eva import POOL_SIZES
 from keras_vit.checkpoints.dialects.timm.vit import ARGUMENTS, NAMES, ONE_BIAS, shown_by_arrays
-from keras_vit.checkpoints.dialects.torch_conventions import PACKED_SAMPLE
 from keras_vit.models.config import Numerics, ViTConfig
 from keras_vit.models.config.rules import pair
 
@@ -103,7 +102,7 @@ naflex = rows.family(
     reasons={"": "timm's NaFlexVit has no such part"},
     needs_json="patch_size",
     json=rows.tables(
-        JsonNote("architecture", lambda facts: "naflexvit_base_patch16_map"),
+        JsonNote("architecture", "naflexvit_base_patch16_map"),
         (_ARGUMENTS, ""),
         shown=shown_by_arrays,
     ),
@@ -114,7 +113,7 @@ naflex = rows.family(
     fields={"native_aspect": True},
     switches=("position",),
     sample={
-        **PACKED_SAMPLE,
+        "native_aspect": True,
         "pooling": "map",
         "num_registers": 1,
         "position_before_class": True,

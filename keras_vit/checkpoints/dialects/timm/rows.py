@@ -1,6 +1,7 @@
 """The rows of `config.json` that timm's `VisionTransformer` and `Eva` share."""
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import Dialect, Identity, Limits
@@ -72,13 +73,16 @@ def dim_row(read_size: Callable[[Json], int], ratio: Callable[[ViTConfig], float
     )
 
 
+NUM_CLASSES = JsonNote("num_classes", attrgetter("config.num_classes"))
+GLOBAL_POOL = JsonNote("global_pool", lambda facts: POOL_OF.get(facts.config.pooling, ""))
+
 SIZES: tuple[Row, ...] = (
     JsonField("img_size", "image_size", write=lambda facts: list(stored_image_size(facts.config))),
     JsonField("patch_size", "patch_size", SIDES),
     JsonField("embed_dim", "hidden_size"),
     JsonField("depth", "num_layers"),
     JsonField("num_heads", "num_heads"),
-    JsonNote("num_classes", lambda facts: facts.config.num_classes),
+    NUM_CLASSES,
     JsonField("in_chans", "channels"),
 )
 
@@ -242,11 +246,11 @@ def tables(
             _num_classes,
             lambda config: {"num_classes": config.num_classes},
         ),
-        JsonNote("num_features", lambda facts: facts.config.hidden_size),
-        JsonNote("global_pool", lambda facts: POOL_OF.get(facts.config.pooling, "")),
+        JsonNote("num_features", attrgetter("config.hidden_size")),
+        GLOBAL_POOL,
     )
     pretrained: tuple[Row, ...] = (
-        JsonNote("num_classes", lambda facts: facts.config.num_classes),
+        NUM_CLASSES,
         JsonNote("first_conv", _first_conv),
         JsonNote("classifier", _classifier),
     )

@@ -17,6 +17,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     Row,
     number,
     one_of,
+    shared_key,
 )
 from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.timm import architectures, rows
@@ -225,13 +226,7 @@ ARGUMENTS: tuple[Row, ...] = (
     *rows.BLOCKS,
     rows.pre_norm_row("pre_norm"),
     JsonField("qkv_bias", "qkv_bias"),
-    JsonFields(
-        ("proj_bias",),
-        ("projection_bias", "mlp_bias"),
-        lambda content: dict.fromkeys(("projection_bias", "mlp_bias"), content["proj_bias"]),
-        lambda c: {"proj_bias": c.projection_bias},
-        is_optional=True,
-    ),
+    shared_key("proj_bias", "projection_bias", "mlp_bias"),
     rows.QK_NORM,
     JsonField("scale_attn_norm", "sub_norm_attention"),
     JsonField("scale_mlp_norm", "sub_norm_mlp"),

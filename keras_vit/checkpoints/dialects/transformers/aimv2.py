@@ -11,11 +11,12 @@ import numpy as np
 from keras_vit.checkpoints.containers import ComputedArray, Reader, computed
 from keras_vit.checkpoints.dialects.base import Feature, Fold
 from keras_vit.checkpoints.dialects.json_fields import (
+    SAME,
     Json,
     JsonConstant,
     JsonField,
-    JsonFields,
     JsonNote,
+    shared_key,
 )
 from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.transformers import common
@@ -71,16 +72,9 @@ FAMILIES = (
             JsonConstant("hidden_act", "silu"),
             JsonConstant("is_native", False),
             JsonField("rms_norm_eps", "numerics.layer_norm_epsilon", default=1e-5),
-            JsonFields(
-                ("qkv_bias",),
-                ("qkv_bias", "projection_bias"),
-                lambda content: dict.fromkeys(
-                    ("qkv_bias", "projection_bias"), content.get("qkv_bias", False)
-                ),
-                lambda config: {"qkv_bias": config.qkv_bias},
-            ),
+            shared_key("qkv_bias", "qkv_bias", "projection_bias", default=False),
             JsonField("mlp_bias", "mlp_bias", default=False),
-            JsonNote("use_head", lambda facts: False),
+            JsonNote("use_head", False),
             JsonField("attention_dropout", "attention_dropout_rate"),
         ),
         sizes=common.tower_sizes(1024, 2816, 24, 8, 224, 14),
@@ -100,11 +94,10 @@ FAMILIES = (
             "an attention output whose bias is not that of the query": "qkv_bias!=projection_bias",
             "patches or images that are not square": "patch_size!=square or table_grid!=square",
         },
-        fold=Fold(_read, lambda reader: reader),
+        fold=Fold(_read, SAME.write),
         feature=Feature(first_patch=0),
         sample={
             "num_classes": 0,
-            "resnet": None,
             "pooling": "gap",
             "class_token": None,
             "norm": "rms",
@@ -113,8 +106,6 @@ FAMILIES = (
             "qkv_bias": False,
             "projection_bias": False,
             "mlp_bias": False,
-            "patch_size": (2, 2),
-            "image_size": (48, 48),
         },
     ),
 )

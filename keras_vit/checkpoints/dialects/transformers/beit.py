@@ -111,7 +111,7 @@ def _beit(model_type: str, class_name: str, of_model: Limits, feature: Feature) 
                 _read_bias,
                 lambda c: write_relative_bias(c, _BIASES),
             ),
-            JsonNote("use_mask_token", lambda facts: False),
+            JsonNote("use_mask_token", False),
         ),
         poolings=("token", "gap"),
         positions=("learned", "none"),
@@ -125,9 +125,6 @@ def _beit(model_type: str, class_name: str, of_model: Limits, feature: Feature) 
         impossible=limits,
         feature=feature,
         sample={
-            "patch_size": (2, 2),
-            "image_size": (48, 48),
-            "resnet": None,
             "pooling": "token",
             "class_token": True,
             "num_classes": 3,

@@ -50,9 +50,6 @@ SAMPLE: dict[str, Any] = {
     "num_classes": 3,
     "layer_scale": True,
     "mask_token": True,
-    "hidden_size": 16,
-    "num_heads": 2,
-    "mlp_dim": 64,
 }
 
 

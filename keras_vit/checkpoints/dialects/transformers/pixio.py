@@ -49,14 +49,8 @@ FAMILIES = (
         },
         sample={
             "num_classes": 0,
-            "resnet": None,
-            "patch_size": (2, 2),
-            "image_size": (48, 48),
             "pooling": "token",
             "num_class_tokens": 4,
-            "hidden_size": 16,
-            "num_heads": 2,
-            "mlp_dim": 64,
         },
     ),
 )

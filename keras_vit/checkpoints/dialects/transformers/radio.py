@@ -181,7 +181,6 @@ FAMILIES = (
         fold=Fold(_read, _write),
         sample={
             "num_classes": 0,
-            "resnet": None,
             "pooling": "token",
             "num_class_tokens": 3,
             "joined_class_tokens": 2,
@@ -190,11 +189,6 @@ FAMILIES = (
             "patch_bias": False,
             "final_norm": False,
             "layer_scale": True,
-            "patch_size": (2, 2),
-            "image_size": (48, 48),
-            "hidden_size": 16,
-            "num_heads": 2,
-            "mlp_dim": 64,
         },
     ),
 )

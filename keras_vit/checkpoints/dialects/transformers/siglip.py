@@ -9,7 +9,6 @@ from typing import Any
 from keras_vit.checkpoints.dialects.base import Dialect, Feature, WebClass
 from keras_vit.checkpoints.dialects.json_fields import Json, JsonConstant, JsonFields, number
 from keras_vit.checkpoints.dialects.names import TORCH, Section
-from keras_vit.checkpoints.dialects.torch_conventions import PACKED_SAMPLE
 from keras_vit.checkpoints.dialects.transformers import common
 from keras_vit.checkpoints.dialects.transformers.towers import (
     NAMES,
@@ -161,4 +160,7 @@ def _siglip(
 
 
 _WEB = {"SiglipVisionModel": WebClass(common.ENCODER_OUTPUTS, "vision_model", "siglip")}
-FAMILIES = (*_siglip(_SIGLIP, "Siglip", web=_WEB), *_siglip(_SIGLIP_2, "Siglip2", PACKED_SAMPLE))
+FAMILIES = (
+    *_siglip(_SIGLIP, "Siglip", web=_WEB),
+    *_siglip(_SIGLIP_2, "Siglip2", {"native_aspect": True}),
+)

@@ -100,7 +100,7 @@ def tower(
         rows, fields, refusals: beside those of the encoder and of all classes.
         **more: further arguments of `common.dialect`; `ignored` is added to that of all towers.
     """
-    note = JsonNote("architectures", lambda facts: [class_name])
+    note = common.architectures(None, class_name)
     own = more.pop("model_type", f"{encoder.model_type}_vision_model")
     alone = common.dialect(
         own,
@@ -138,8 +138,8 @@ def tower_inside(encoder: Encoder, class_name: str, *arguments: Any, **more: Any
     Names have the tower's prefix, and config.json nests the tower's rows.
     """
     own = encoder.model_type
-    note = JsonNote("architectures", lambda facts: [class_name])
-    kind = JsonNote("model_type", lambda facts: f"{own}_vision_model")
+    note = common.architectures(None, class_name)
+    kind = JsonNote("model_type", f"{own}_vision_model")
     return tower(
         encoder,
         class_name,
@@ -162,7 +162,7 @@ def tower_inside(encoder: Encoder, class_name: str, *arguments: Any, **more: Any
 
 
 PROJECTION = "visual_projection.weight"
-SAMPLE: dict[str, Any] = {"num_classes": 0, "resnet": None}
+SAMPLE: dict[str, Any] = {"num_classes": 0}
 NO_CLASSES = {"num_classes=0": "num_classes!"}
 
 
@@ -214,8 +214,8 @@ def tower_or_whole(
     bare = r"embeddings\.|encoder\.|pre_|post_|layernorm\." if "" in prefixes else "-"
     projection = r"(?:\w+\.)?visual_projection\.weight$" if "projection/kernel" in words else "-"
     table: tuple[Row, ...] = (
-        JsonNote("architectures", lambda facts: [class_name]),
-        JsonNote("model_type", lambda facts: own),
+        common.architectures(None, class_name),
+        JsonNote("model_type", own),
         *common.tower_rows(gelu, epsilon),
         *rows,
     )

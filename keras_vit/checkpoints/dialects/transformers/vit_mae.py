@@ -15,8 +15,8 @@ FAMILIES = (
         prefix_for=lambda config: "",
         # A share of hidden patches belongs to pretraining; the class hides that share in inference
         # too.
-        rows=(JsonNote("mask_ratio", lambda facts: 0.0),),
+        rows=(JsonNote("mask_ratio", 0.0),),
         feature=Feature("ViTMAEModel", arguments={"mask_ratio": 0.0}),
-        sample={"num_classes": 0, "resnet": None, "pooling": "token"},
+        sample={"num_classes": 0, "pooling": "token"},
     ),
 )

@@ -126,15 +126,11 @@ FAMILIES = (
         feature=Feature(first_patch=0),
         sample={
             "num_classes": 0,
-            "resnet": None,
             "pooling": "gap",
             "class_token": None,
             "patch_shift": 2,
             "patch_size": (8, 8),
             "image_size": (48, 32),
-            "hidden_size": 16,
-            "num_heads": 2,
-            "mlp_dim": 64,
         },
     ),
 )
