@@ -157,7 +157,7 @@ CONTRADICTIONS = (
     (NAFLEX, TIMM, {"rope_type": "axial"}, "rotary positions, which keras_vit lacks"),
     (
         *(NAFLEX, TIMM, {"swiglu_mlp": True}),
-        "config.json has architecture='naflexvit_base_patch16_map', an architecture with a gated MLP",
+        "config.json has architecture='naflexvit_base_patch16_map', an architecture with a gated",
     ),
     ("kh_dinov2", HUB, {"num_heads": 4}, "query_dense/vars/0 is (16, 2, 8), expected (16, 4, 4)"),
 )
