@@ -165,6 +165,49 @@ def test_the_heads_of_attention_pooling_are_those_of_the_architecture(tmp_path):
     assert_close(model(images), want, 1e-5)
 
 
+@pytest.mark.parametrize(
+    ("architecture", "pool"),
+    [
+        ("vit_base_patch16_224", ""),  # BiomedCLIP
+        ("vit_base_patch16_224", "avg"),
+        ("vit_base_patch32_siglip_256", "map"),  # its GELU is not that of the others
+        ("vit_pe_core_base_patch16_224", ""),
+    ],
+)
+def test_open_clips_config_names_the_architecture_of_a_trunk(architecture, pool, tmp_path):
+    """It decides what no array tells: heads, GELU, epsilon, rotary positions, pooling."""
+    side = 64 if "32" in architecture else 32
+    sizes = {"embed_dim": 96, "depth": 1, "img_size": side, "num_classes": 0}
+    trunk = timm.create_model(architecture, **sizes).eval()
+    if pool == "avg":
+        trunk.global_pool = pool  # as `reset_classifier` of the trunk does it
+    with torch.no_grad():
+        for weight in trunk.parameters():
+            weight.normal_(std=0.1)
+    projection = torch.from_numpy(normal(10, 96))
+    arrays = {f"visual.trunk.{name}": value for name, value in trunk.state_dict().items()}
+    arrays |= {"visual.head.proj.weight": projection, "text.proj.weight": projection.clone()}
+    save_file(arrays, tmp_path / "open_clip_model.safetensors")
+    vision = {"timm_model_name": architecture, "timm_pool": pool, "image_size": side}
+    content = {"model_cfg": {"embed_dim": 10, "vision_cfg": {**vision, "timm_proj": "linear"}}}
+    (tmp_path / "open_clip_config.json").write_text(json.dumps(content))
+    images = normal(2, side, side, 3)
+    with torch.no_grad():
+        want = trunk(torch.from_numpy(images).permute(0, 3, 1, 2)) @ projection.T
+    assert_close(checkpoints.load(tmp_path)(images), want.numpy(), 1e-5)
+
+
+def test_open_clips_config_with_a_trunk_that_keras_vit_lacks_is_refused(tmp_path):
+    trunk = timm.create_model("vit_small_patch16_224", depth=1, num_classes=0)
+    arrays = {f"visual.trunk.{name}": value for name, value in trunk.state_dict().items()}
+    save_file(arrays, tmp_path / "open_clip_model.safetensors")
+    vision = {"timm_model_name": "vit_dpwee_patch16_reg1_gap_256"}
+    content = {"model_cfg": {"vision_cfg": vision}}
+    (tmp_path / "open_clip_config.json").write_text(json.dumps(content))
+    with raises(CheckpointError, "timm_model_name='vit_dpwee_patch16_reg1_gap_256'", "parallel"):
+        checkpoints.load(tmp_path)
+
+
 def test_an_offset_of_rotary_positions_of_dinov3_is_refused(tmp_path):
     """timm adds it before the coordinates are scaled; keras_vit has it for axial positions."""
     saved("vit_small_patch16_dinov3", tmp_path, rope_grid_offset=1.0)

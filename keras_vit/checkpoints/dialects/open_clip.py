@@ -24,6 +24,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
 )
 from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.timm import FAMILIES as TIMM
+from keras_vit.checkpoints.dialects.timm import bare_files
 from keras_vit.checkpoints.dialects.transformers.common import GELU_OF_CLIP
 from keras_vit.images.protocols import ProtocolSpec, complete
 from keras_vit.models.config import Numerics
@@ -149,6 +150,23 @@ def _undetermined_by_a_trunk(fields: Mapping[str, Any]) -> dict[str, str]:
     return undetermined
 
 
+def _read_trunk(content: Json) -> dict[str, Any]:
+    """Returns the facts that `timm_model_name` states of a trunk; `timm_pool` may pool otherwise."""
+    facts = bare_files.facts_of(str(content["timm_model_name"]))
+    pooling = {"avg": "gap", "token": "token", "map": "map"}.get(content.get("timm_pool") or "")
+    return facts if pooling is None else {**facts, "pooling": pooling}
+
+
+_TRUNK = JsonTable(
+    CONFIG,
+    (
+        JsonFields(("timm_model_name", "timm_pool"), ("numerics.gelu",), _read_trunk, lambda c: {}),
+        JsonField("image_size", "image_size"),
+    ),
+    at=("model_cfg", "vision_cfg"),
+)
+
+
 def _make_trunk(family: Dialect) -> Dialect:
     """Returns the dialect of a vision tower with a timm trunk and the tower's own projection."""
     projection = StoredAs("visual.head.proj.weight", "t m", outside=True)
@@ -161,7 +179,7 @@ def _make_trunk(family: Dialect) -> Dialect:
         prefixes=("visual.trunk.",),
         ignored={**family.ignored, **_OF_TEXT},
         identity=None,
-        json=(),
+        json=(_TRUNK,),
         images=_IMAGES,
         undetermined=lambda fields: {
             **family.undetermined(fields),

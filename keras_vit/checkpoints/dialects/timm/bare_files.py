@@ -45,6 +45,7 @@ class _Architecture:
         file = {"architecture": "", "model_args": arguments}
         own = dialect.read_json({"config.json": file}).fields
         numerics = {**Numerics(gelu="exact").to_dict(), **own.get("numerics", {})}
+        self.num_heads = own["num_heads"]
         self.facts = {key: numerics[key] for key in _NUMERICS}
         self.facts |= {key: own.get(key) for key in _HIDDEN[len(_NUMERICS) :]}
         own = {**own, **last_norm(self.row), "resnet": row.get("stem")}
@@ -123,6 +124,21 @@ def _architectures() -> tuple[_Architecture, ...]:
 def _fitting(family: str, fields: Fields) -> list[_Architecture]:
     parts = _parts(fields, family)
     return [architecture for architecture in _architectures() if architecture.parts == parts]
+
+
+def facts_of(name: str) -> dict[str, Any]:
+    """Returns the facts of an architecture that no array tells; empty if timm has not registered it.
+
+    Raises:
+        ValueError: the architecture has a part that keras_vit lacks.
+    """
+    row = architectures.find_row(name)
+    if row is None:
+        return {}
+    known = _Architecture(name, row)
+    facts = {k: v for k, v in known.facts.items() if v is not None or k == "rope"}
+    facts = {f"numerics.{k}" if k in _NUMERICS else k: v for k, v in facts.items()}
+    return {"num_heads": known.num_heads, **facts}
 
 
 def deduce(family: str, fields: Fields) -> dict[str, Any]:
