@@ -160,7 +160,13 @@ def _read_trunk(content: Json) -> dict[str, Any]:
 _TRUNK = JsonTable(
     CONFIG,
     (
-        JsonFields(("timm_model_name", "timm_pool"), ("numerics.gelu",), _read_trunk, lambda c: {}),
+        JsonFields(
+            ("timm_model_name", "timm_pool"),
+            ("num_heads", "numerics.gelu", "numerics.layer_norm_epsilon", "rope", "pooling"),
+            _read_trunk,
+            lambda config: {},
+            is_optional=True,
+        ),
         JsonField("image_size", "image_size"),
     ),
     at=("model_cfg", "vision_cfg"),
