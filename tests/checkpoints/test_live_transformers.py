@@ -9,9 +9,11 @@ from safetensors.numpy import load_file, save_file
 import keras_vit
 from keras_vit import checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
+from keras_vit.checkpoints.export import check_expressible
 from keras_vit.checkpoints.translate import plan
-from keras_vit.errors import CheckpointError
+from keras_vit.errors import CheckpointError, ConfigError
 from keras_vit.models.builders import list_variants, variant
+from keras_vit.models.config import Numerics, ViTConfig
 from tests.golden import FOLDER
 from tests.helpers import assert_close, normal, only_under
 from tests.words import raises
@@ -161,3 +163,26 @@ def test_verify_reads_the_feature_that_we_have(class_name, tmp_path):
     """BLIP has the last norm twice in its pooled output; the others have patches alone."""
     saved(class_name, tmp_path)
     assert keras_vit.verify(tmp_path).passed
+
+
+@pytest.mark.parametrize("change", [{"image_size": (16, 32)}, {"patch_size": (4, 8)}], ids=str)
+def test_a_class_builds_what_is_not_square_or_the_model_is_refused(change):
+    """Most classes divide the number of pixels by that of a patch as integers."""
+    sizes = {"hidden_size": 16, "mlp_dim": 64, "num_heads": 2, "num_layers": 1, "num_classes": 3}
+    built = 0
+    for dialect in DIALECTS.values():
+        if dialect.only_read or not dialect.name.startswith("transformers"):
+            continue
+        fields = {**sizes, "patch_size": 4, "image_size": 16}
+        try:
+            own = {"numerics": dialect.numerics or Numerics(), **dialect.sample}
+            config = ViTConfig(**{**fields, **own, **change})
+            check_expressible(config, dialect)
+        except (CheckpointError, ConfigError):
+            continue
+        content = dialect.write_json(config)["config.json"]
+        kind = getattr(transformers, content.pop("architectures")[0])
+        with torch.device("meta"):
+            kind(kind.config_class(**content))
+        built += 1
+    assert built

@@ -92,7 +92,7 @@ FAMILIES = (
         impossible={
             "attention pooling with a product of the query and an MLP": "pooling=map",
             "an attention output whose bias is not that of the query": "qkv_bias!=projection_bias",
-            "patches or images that are not square": "patch_size!=square or table_grid!=square",
+            **common.SQUARE_ALONE,
         },
         fold=Fold(_read, SAME.write),
         feature=Feature(first_patch=0),

@@ -6,6 +6,7 @@ Queries, keys and values of the tower are one product.
 from keras_vit.checkpoints.dialects.base import Dialect, Feature
 from keras_vit.checkpoints.dialects.json_fields import JsonField, Row
 from keras_vit.checkpoints.dialects.names import TORCH, Section
+from keras_vit.checkpoints.dialects.transformers import common
 from keras_vit.checkpoints.dialects.transformers.towers import NAMES, SAMPLE, tower_or_whole
 
 _OWN: Section = {
@@ -37,6 +38,7 @@ def _blip(
         epsilon,
         {},
         rows,
+        impossible=common.SQUARE_ALONE,
         feature=Feature(has_pooler=False),  # the pooled output has the last norm a second time
         sample={**SAMPLE, "pooling": "token"},
     )

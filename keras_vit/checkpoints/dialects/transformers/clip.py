@@ -36,6 +36,7 @@ _ENCODER = Encoder(
     common.tower_sizes(768, 3072, 12, 12, 224, 32) | {"num_channels": 3},
     _FIELDS,
     {"gelu": "quick", "epsilon": 1e-5, "undetermined": lambda fields: common.GELU_OF_CLIP},
+    refusals=common.SQUARE_ALONE,
 )
 _PROJECTED = projection(PROJECTION)
 
@@ -133,5 +134,6 @@ def relative(
         _FIELDS,
         undetermined=lambda fields: common.GELU_OF_CLIP,
         sample=_SAMPLE,
+        impossible=common.SQUARE_ALONE,
         **more,
     )

@@ -226,6 +226,11 @@ def tower_sizes(
     }
 
 
+SQUARE_ALONE: Limits = {
+    "patches or images that are not square": "patch_size!=square or table_grid!=square",
+}
+"""The limit of classes that divide `image_size` by `patch_size` as integers."""
+
 DROPOUT_ROWS: tuple[Row, ...] = (
     JsonField("hidden_dropout_prob", "dropout_rate"),
     JsonField("attention_probs_dropout_prob", "attention_dropout_rate"),

@@ -2,6 +2,7 @@
 
 from keras_vit.checkpoints.dialects.base import Feature
 from keras_vit.checkpoints.dialects.names import TORCH
+from keras_vit.checkpoints.dialects.transformers import common
 from keras_vit.checkpoints.dialects.transformers.towers import NAMES, SAMPLE, tower_or_whole
 
 FAMILIES = tuple(
@@ -16,6 +17,7 @@ FAMILIES = tuple(
         1e-6,
         {"class_token": None, "qkv_bias": True},
         feature=Feature(first_patch=0),
+        impossible=common.SQUARE_ALONE,
         sample={**SAMPLE, "pooling": "gap", "class_token": False},
     )
     for model, class_name in (

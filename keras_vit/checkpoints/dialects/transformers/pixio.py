@@ -45,7 +45,7 @@ FAMILIES = (
         fields={"num_classes": 0},
         impossible={
             **common.NO_WHOLE_RATIO,
-            "patches or images that are not square": "patch_size!=square or table_grid!=square",
+            **common.SQUARE_ALONE,
         },
         sample={
             "num_classes": 0,

@@ -175,7 +175,7 @@ FAMILIES = (
         },
         impossible={
             **dinov2.UNEVEN,
-            "patches or images that are not square": "patch_size!=square or table_grid!=square",
+            **common.SQUARE_ALONE,
             "the mean of several class tokens": "num_class_tokens!=1 joined_class_tokens!",
         },
         fold=Fold(_read, _write),

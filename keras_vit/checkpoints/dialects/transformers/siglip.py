@@ -42,6 +42,7 @@ _SIGLIP = Encoder(
     common.tower_sizes(768, 3072, 12, 12, 224, 16) | {"num_channels": 3},
     {"class_token": None, "qkv_bias": True},
     {"gelu": "tanh"},
+    refusals=common.SQUARE_ALONE,
 )
 
 
