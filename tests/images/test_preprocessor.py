@@ -1,6 +1,9 @@
 """`Preprocessor` turns images of every kind into float32 batches."""
 
+import io
+import os
 import re
+import sys
 import threading
 from pathlib import Path
 
@@ -191,3 +194,27 @@ def test_recipes_of_the_docs_run(recipe, photo, tmp_path, monkeypatch):
     exec(recipe, names)
     shape = tuple(names["shape"]) if "shape" in names else names["batch"].shape
     assert shape in ((2, 224, 224, 3), (2, 3, 224, 224), (2, 16, 16, 1), (2, 16, 16, 5), (2, 10))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own on Linux")
+@pytest.mark.parametrize("own", [0, 19])
+def test_threads_that_decode_have_a_lower_priority_than_their_caller(photo, own):
+    """And never a higher one, where the caller has the lowest; the caller keeps its own."""
+    found, encoded = [], io.BytesIO()
+    Image.fromarray(photo).save(encoded, "png")
+
+    class Recorded(io.BytesIO):
+        def read(self, *arguments):
+            found.append(os.getpriority(os.PRIO_PROCESS, 0))
+            return super().read(*arguments)
+
+    def prepare():
+        first = os.nice(own)
+        Preprocessor((20, 30))([Recorded(encoded.getvalue()) for _ in range(4)])
+        found.append((first, os.getpriority(os.PRIO_PROCESS, 0)))
+
+    thread = threading.Thread(target=prepare)
+    thread.start()
+    thread.join()
+    first, last = found.pop()
+    assert (first, {*found}) == (last, {min(first + 10, 19)})
