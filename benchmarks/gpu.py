@@ -97,9 +97,9 @@ def measure(rows: Sequence[Row], file: Path, minutes: float, tiny: bool = False)
         elif row.task == "tests":
             command = ["pytest", "-q", "-n", "0", "-m", "gpu", "tests/test_gpu.py"]
             code, text = _run(command, 60 * row.minutes, KERAS_BACKEND=row.model)
-            rows_of_tests = [{"peer": row.model, "result": text.splitlines()[-1]}]
-            run = {"request": row.request, "machine": machine, "done": code == 0}
-            write_json(file, [*runs, {**run, "rows": rows_of_tests}])
+            result = {"rows": [{"peer": row.model, "result": text.splitlines()[-1]}]}
+            run = {"request": row.request, "machine": machine, "done": code == 0, **result}
+            write_json(file, [*runs, run])
             done.append(f"code {code}")
         else:
             code, _ = _run(["benchmarks", *_options(row, file, tiny)], 60 * row.minutes)
@@ -113,11 +113,8 @@ def _options(row: Row, file: Path, tiny: bool) -> list[str]:
     options = {**row.request, "units": ("products", "products-xla"), "peers": row.peers}
     options |= {"rounds": 1, "seconds": 0.1} if tiny else {"rounds": 3}
     options |= {"start-seconds": 40 * row.minutes, "json": file}
-    words = []
-    for name, value in options.items():
-        values = value if isinstance(value, (list, tuple)) else [value]
-        words += [f"--{name.replace('_', '-')}", *map(str, values)]
-    return words
+    pairs = ((name, v if isinstance(v, (list, tuple)) else [v]) for name, v in options.items())
+    return [str(w) for name, own in pairs for w in (f"--{name.replace('_', '-')}", *own)]
 
 
 def _run(command: Sequence[str], seconds: float, **variables: str) -> tuple[int, str]:
@@ -151,7 +148,7 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # the row ends with this process
-    rows = [row.tiny() for row in ROWS] if asked.tiny else ROWS
+    rows = [row.tiny() if asked.tiny else row for row in ROWS]
     measure(rows, asked.file, asked.minutes, asked.tiny)
 
 

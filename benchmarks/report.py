@@ -1,7 +1,6 @@
 """Turns measured times into rows, and rows into tables.
 
 python -m benchmarks.report benchmarks/results/cpu.json    # speeds in units of timm's, and more
-python -m benchmarks.report NEW.json --before OLD.json     # each speed over its earlier one
 python -m benchmarks.report FILE.json --csv FILE.csv       # `predict` in timm's form, for docs/
 """
 
@@ -79,6 +78,8 @@ def _text(value: Any) -> str:
 
 def machine() -> dict[str, Any]:
     """The machine: processor, cores, accelerator, versions, date; and the code of keras_vit."""
+    import torch
+
     installed = {found.name.lower(): found.version for found in metadata.distributions()}
     code = hashlib.sha256()
     for path in sorted((ROOT / "keras_vit").rglob("*.py")):
@@ -86,20 +87,12 @@ def machine() -> dict[str, Any]:
     return {
         "processor": f"{os.cpu_count()} x {processor().name}",
         "instruction_sets": list(processor().instruction_sets),
-        "accelerator": _accelerator(),
+        "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
         "python": platform.python_version(),
         "versions": {name: installed.get(name, "absent") for name in (*_PACKAGES, *_PEERS)},
         "code": code.hexdigest()[:12],
         "date": datetime.date.today().isoformat(),
     }
-
-
-def _accelerator() -> str:
-    try:
-        import torch
-    except ImportError:
-        return "unknown"
-    return str(torch.cuda.get_device_name()) if torch.cuda.is_available() else "none"
 
 
 def tables(runs: Runs) -> str:
@@ -158,7 +151,4 @@ if __name__ == "__main__":
     parser.add_argument("--csv", type=Path)
     asked = parser.parse_args()
     measured = json.loads(asked.file.read_text())
-    if asked.csv:
-        write_csv(measured, asked.csv)
-    else:
-        print(tables(measured))
+    write_csv(measured, asked.csv) if asked.csv else print(tables(measured))
