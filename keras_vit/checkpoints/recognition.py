@@ -314,6 +314,13 @@ def _claims(names: Iterable[str], dialects: tuple[Dialect, ...]) -> Iterator[Cla
                     yield Claim(name, template, prefix, binding)
 
 
+@functools.cache
+def _skeletons(template: str) -> tuple[str, ...]:
+    """Returns the names that a template can make, each number as `#`."""
+    names = templates.examples(template)
+    return tuple(dict.fromkeys(re.sub(r"\d+", "#", name) for name in names))
+
+
 @functools.lru_cache(maxsize=32)
 def _index(dialects: tuple[Dialect, ...]) -> tuple[Index, tuple[str, ...]]:
     """Returns templates by the skeletons of their names (`#` is a number), and all prefixes."""
@@ -322,9 +329,7 @@ def _index(dialects: tuple[Dialect, ...]) -> tuple[Index, tuple[str, ...]]:
         for word in lexicon.LEXICON:
             for stored in dialect.all_names(word.path):
                 template = Template(number, word.path, stored, templates.matcher(stored.name))
-                for example in templates.examples(stored.name):
-                    sharing = index.setdefault(re.sub(r"\d+", "#", example), [])
-                    if template not in sharing:
-                        sharing.append(template)
+                for skeleton in _skeletons(stored.name):
+                    index.setdefault(skeleton, []).append(template)
     prefixes = {prefix for dialect in dialects for prefix in dialect.prefixes} | {""}
     return index, tuple(sorted(prefixes))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes  # also teaches NumPy the name bfloat16
+import ml_dtypes
 import numpy as np
 
 from keras_vit.checkpoints.adapt import (
@@ -39,8 +39,9 @@ from keras_vit.models.building import Building
 from keras_vit.models.config import ImageSize, ViTConfig
 from keras_vit.models.config.fields import known_fields
 from keras_vit.models.weights import lexicon
-from keras_vit.models.weights.axes import in_order
+from keras_vit.models.weights.axes import copy_in_order
 from keras_vit.presets.source import Source
+from keras_vit.support.memory import give
 from keras_vit.support.text import log, warn
 
 Named = tuple[str, np.ndarray]
@@ -106,9 +107,7 @@ def load(
         unassigned = set(variables)
         for path, array in _read_weights(checkpoint, config):
             value = _cast(array, path, variables[path].dtype, model.compute_dtype, source)
-            # Always a copy: JAX may keep the array, and a view points into the mapped file.
-            own = value if value.flags.owndata else value.copy()
-            variables[path].assign(_as_taken(own))
+            give(variables[path], value)
             unassigned.discard(path)
     if forgotten := [p for p in unassigned if not p.startswith("head/")]:
         raise CheckpointError(f"{source}: nothing was read for {', '.join(sorted(forgotten))}.")
@@ -360,13 +359,13 @@ def _is_finite(array: np.ndarray) -> bool:
 def _cast(
     array: np.ndarray, path: str, stored_as: str, computed_as: str, source: Source
 ) -> np.ndarray:
-    """Returns the array in the type of the weight.
+    """Returns a copy of the array, which may lie in the mapped file, in the type of the weight.
 
     Numbers beyond the range of that type are refused; those beyond float16's range are named in the
     log if the products are float16.
     """
     with np.errstate(over="ignore"):
-        value = in_order(array).astype(stored_as, copy=False)
+        value = copy_in_order(array, stored_as)
     if value.dtype != array.dtype and not _is_finite(value):
         wider = "'mixed_bfloat16' or 'float32'" if stored_as == "float16" else "'float64'"
         raise _beyond(value.dtype, array, path, source, f" Load with dtype={wider}.")
@@ -379,17 +378,6 @@ def _cast(
             _largest(value),
         )
     return value
-
-
-def _as_taken(value: np.ndarray) -> Any:
-    """Returns a tensor on torch, where Keras would copy an array before it copies its numbers."""
-    import keras
-
-    if keras.backend.backend() != "torch" or value.dtype.kind != "f":  # bfloat16 is of kind V
-        return value
-    import torch
-
-    return torch.from_numpy(value)
 
 
 def _beyond(

@@ -11,11 +11,11 @@ import math
 from collections.abc import Iterator
 
 import keras
-import ml_dtypes  # noqa: F401  teaches NumPy the name bfloat16
 import numpy as np
 from keras import ops
 
 from keras_vit import kernels
+from keras_vit.support.memory import adopt, aligned
 
 _blank = contextvars.ContextVar("blank_weights", default=False)
 
@@ -30,24 +30,12 @@ def blank_weights() -> Iterator[None]:
         _blank.reset(token)
 
 
-def _blank_weight(shape, dtype):
-    """Returns zeros whose memory the system allocates at the first write to them.
-
-    The memory begins at a multiple of 64 bytes and the type is given as an argument, because JAX
-    copies the array otherwise.
-    """
-    size = math.prod(shape) * np.dtype(dtype).itemsize
-    room = np.zeros(size + 64, "uint8")
-    start = -room.ctypes.data % 64
-    return ops.convert_to_tensor(room[start : start + size].view(dtype).reshape(shape), dtype=dtype)
-
-
 class _Drawn(keras.initializers.Initializer):
     """An initialiser whose draw is skipped inside `blank_weights()`."""
 
     def __call__(self, shape, dtype=None, **kwargs):
         if _blank.get():
-            return _blank_weight(shape, dtype or "float32")
+            return adopt(aligned(shape, dtype or "float32"))
         return super().__call__(shape, dtype=dtype, **kwargs)
 
 

@@ -8,8 +8,10 @@ import functools
 import math
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 Groups = tuple[tuple[str, ...], ...]
 
@@ -30,7 +32,9 @@ def _size(symbol: str, sizes: Mapping[str, int]) -> int:
     return 1 if symbol == "1" else sizes[symbol]
 
 
-def rearrange(array: np.ndarray, source: str, target: str, sizes: Mapping[str, int]) -> np.ndarray:
+def rearrange(
+    array: "np.ndarray", source: str, target: str, sizes: Mapping[str, int]
+) -> "np.ndarray":
     """Returns the array, whose axes are `source`, rearranged to the axes `target`.
 
     Both strings name the same symbols, except for axes of length 1. The result is a view
@@ -46,14 +50,23 @@ def rearrange(array: np.ndarray, source: str, target: str, sizes: Mapping[str, i
     return array.reshape(compute_shape(target, sizes))
 
 
-def in_order(view: np.ndarray) -> np.ndarray:
-    """Returns the array in C order: the array itself if possible, else a copy.
+def in_order(view: "np.ndarray") -> "np.ndarray":
+    """Returns the array in C order: the array itself if it has this order, else a copy."""
+    return view if view.flags.c_contiguous else copy_in_order(view, view.dtype)
+
+
+def copy_in_order(view: "np.ndarray", dtype: Any) -> "np.ndarray":
+    """Returns a copy in C order and in another type, whose memory a backend can adopt.
 
     The copy takes eight columns at a time. NumPy copies a transposed matrix row by row, and
     would return to a cache line of the source after the line has left the cache.
     """
+    from keras_vit.support.memory import aligned  # imports NumPy, and a list of presets need not
+
+    ordered = aligned(view.shape, dtype)
     if view.flags.c_contiguous or view.strides[-1] == view.itemsize or view.size < 2**14:
-        return np.ascontiguousarray(view)
+        ordered[...] = view
+        return ordered
     shape: list[int] = []  # neighbouring axes that are one piece of memory are merged
     strides: list[int] = []
     for size, stride in zip(view.shape, view.strides, strict=True):
@@ -62,7 +75,6 @@ def in_order(view: np.ndarray) -> np.ndarray:
         else:
             shape.append(size)
             strides.append(stride)
-    ordered = np.empty(view.shape, view.dtype)
     source, target = view.reshape(shape), ordered.reshape(shape)  # both are views
     for start in range(0, shape[-1], 8):
         target[..., start : start + 8] = source[..., start : start + 8]

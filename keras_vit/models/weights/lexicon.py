@@ -213,29 +213,40 @@ LEXICON: tuple[Word, ...] = (
 )
 
 
+Kind = tuple[Word, dict[str, int], list[dict[str, str]]]
+"""A word, the sizes of its axes in a model, and the placeholders' values of its weights."""
+
+
 def num_parameters(config: ViTConfig) -> int:
     """Returns the number of parameters of the model that a configuration describes."""
-    groups = itertools.groupby(weights(config), key=lambda weight: (weight.word, weight.sizes))
-    alike = (list(group) for _, group in groups)  # the blocks: one shape, computed once
-    return sum(len(group) * math.prod(group[0].shape) for group in alike)
+    kinds = _kinds(config)
+    return sum(len(own) * math.prod(compute_shape(w.axes, sizes)) for w, sizes, own in kinds)
 
 
 def weights(config: ViTConfig) -> Iterator[Weight]:
     """Yields every weight of the model that a configuration describes."""
+    for word, sizes, bindings in _kinds(config):
+        for binding in bindings:
+            yield Weight(word, binding, sizes)
+
+
+def _kinds(config: ViTConfig) -> Iterator[Kind]:
+    """Yields each word of a model with the sizes of its axes and the bindings of its weights."""
     sizes = {symbol: axis.size_in(config) for symbol, axis in AXES.items()}
     for word in LEXICON:
         if not word.is_held_by(config):
             continue
         if config.resnet and word.path.startswith("root"):
-            yield Weight(word, {}, {"y": 7, "x": 7, "i": config.channels, "w": config.resnet.width})
+            root = {"y": 7, "x": 7, "i": config.channels, "w": config.resnet.width}
+            yield word, root, [{}]
         elif config.resnet and word.path.startswith(UNIT):
-            yield from _unit_weights(word, config.resnet)
+            yield from _unit_kinds(word, config.resnet)
         else:
-            names, own = placeholders(word.path), sizes | _read_pool_sizes(word, config)
-            for values in itertools.product(*(PLACEHOLDERS[n].values(config) for n in names)):
-                binding = dict(zip(names, values, strict=True))
-                if word.bound_by(config, binding):
-                    yield Weight(word, binding, own)
+            names = placeholders(word.path)
+            values = itertools.product(*(PLACEHOLDERS[n].values(config) for n in names))
+            bindings = [dict(zip(names, own, strict=True)) for own in values]
+            bound = [binding for binding in bindings if word.bound_by(config, binding)]
+            yield word, sizes | _read_pool_sizes(word, config), bound
 
 
 def _read_pool_sizes(word: Word, config: ViTConfig) -> dict[str, int]:
@@ -246,11 +257,11 @@ def _read_pool_sizes(word: Word, config: ViTConfig) -> dict[str, int]:
     return {"h": heads, "d": config.hidden_size // heads, "f": config.map_mlp_dim or config.mlp_dim}
 
 
-def _unit_weights(word: Word, stem: ResNetStem) -> Iterator[Weight]:
+def _unit_kinds(word: Word, stem: ResNetStem) -> Iterator[Kind]:
     kernel = 3 if "/conv2/" in word.path else 1
     for unit in stem.units():
         if unit.number == 1 or "_proj/" not in word.path:  # only a stage's first unit projects
-            binding = {"s": str(unit.stage), "u": str(unit.number)}
             width = unit.filters
             channels = {"a": unit.channels, "w": width, "v": width, "o": 4 * width}
-            yield Weight(word, binding, {"y": kernel, "x": kernel, **channels})
+            binding = {"s": str(unit.stage), "u": str(unit.number)}
+            yield word, {"y": kernel, "x": kernel, **channels}, [binding]

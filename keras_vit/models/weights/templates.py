@@ -1,6 +1,7 @@
 """Fills and matches templates of paths and names, with placeholders in braces."""
 
 import dataclasses
+import functools
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -93,6 +94,7 @@ def fill(template: str, binding: Mapping[str, str]) -> str:
     return re.sub(r"{([\w-]+)}", value, template)
 
 
+@functools.cache
 def matcher(template: str) -> Callable[[str], dict[str, str] | None]:
     """Returns a function that reads the placeholders' values from a name, or returns None."""
     parts = re.split(r"{([\w-]+)}", template)

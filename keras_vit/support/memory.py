@@ -1,0 +1,47 @@
+"""Memory for weights that a backend takes over without copying the numbers."""
+
+import math
+from typing import Any
+
+import ml_dtypes  # noqa: F401  teaches NumPy the name bfloat16
+import numpy as np
+
+
+def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Returns an array of zeros whose memory the system allocates at the first write to it.
+
+    The memory begins at a multiple of 64 bytes: JAX copies other arrays, and TensorFlow ends the
+    process when it computes with them.
+    """
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    room = np.zeros(size + 64, "uint8")
+    start = -room.ctypes.data % 64
+    return room[start : start + size].view(dtype).reshape(shape)
+
+
+def adopt(array: np.ndarray) -> Any:
+    """Returns a tensor of this backend in the memory of an `aligned` array, which has no other use.
+
+    For types that NumPy lacks, such as bfloat16, and on accelerators, the numbers are copied.
+    """
+    import keras
+
+    match keras.backend.backend() if array.dtype.kind != "V" else "":
+        case "torch":  # Keras copies an array
+            import torch
+
+            return torch.from_numpy(array)
+        case "tensorflow":  # Keras copies an array, and TensorFlow may copy the copy
+            import tensorflow as tf
+
+            return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
+    return keras.ops.convert_to_tensor(array, dtype=array.dtype.name)  # else JAX copies
+
+
+def give(variable: Any, array: np.ndarray) -> None:
+    """Makes an `aligned` array, which has no other use, the value of a variable of Keras."""
+    value = adopt(array)
+    if hasattr(variable.value, "data_ptr"):  # torch, where `assign` copies the numbers
+        variable.value.data = value.to(variable.value.device)
+    else:
+        variable.assign(value)
