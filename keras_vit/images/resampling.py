@@ -12,13 +12,13 @@ import numpy as np
 from PIL import Image
 
 from keras_vit.images.protocols import FILTERS
-from keras_vit.support.interpolation import resampling_matrix
+from keras_vit.support.interpolation import resampling_weights
 
 Size = tuple[int, int]
 Picture: TypeAlias = Image.Image | np.ndarray
 
 _FILTERS = {name: Image.Resampling[name.upper()] for name in FILTERS}
-_STRIP = 64
+_STRIP, _FEW = 64, 16  # lines that are computed at once
 
 
 def read_pixels(image: Picture) -> np.ndarray:
@@ -55,8 +55,10 @@ def resize_with_pillow(image: Picture, size: tuple[int, ...], interpolation: str
     return read_pixels(image.resize(to, resample))
 
 
-def resize_as_tensor(image: np.ndarray, size: Size, interpolation: str) -> np.ndarray:
-    """Returns an array at another size by torchvision's antialiased filters on tensors.
+def resize_as_tensor(
+    image: np.ndarray, size: Size, interpolation: str, crop: tuple[slice, slice]
+) -> np.ndarray:
+    """Returns a part of an array at another size by torchvision's antialiased filters on tensors.
 
     Whole numbers stay whole numbers: torch rounds the weights to 16 bits, and the pixels to 8 bits
     after each axis, columns first. For floats it computes the weights in float32
@@ -66,32 +68,65 @@ def resize_as_tensor(image: np.ndarray, size: Size, interpolation: str) -> np.nd
         image: uint8 or float `(height, width, channels)`.
         size: (height, width).
         interpolation: `"bilinear"` or `"bicubic"`, whose a is -0.5.
+        crop: rows and columns of the part.
     """
-    pixels = image.astype(np.float64)
+    pixels, bits = image, 0
     for axis in (1, 0):
+        before, part = (slice(None),) * axis, crop[axis]
         if pixels.shape[axis] == size[axis]:
+            pixels = pixels[(*before, part)]
             continue
-        sides = pixels.shape[axis], size[axis]
-        bits = 0
-        if image.dtype != np.uint8:
-            weights = _float32_weights(*sides, interpolation)
-        else:
-            weights = resampling_matrix(*sides, f"{interpolation}_antialias")
-            bits = int(np.floor(np.log2((2**15 - 1) / weights.max())))
-            weights = np.trunc(weights * 2**bits + np.copysign(0.5, weights))
-        pixels = np.moveaxis(np.tensordot(weights, pixels, (1, axis)), 0, axis)
-        if bits:
-            pixels = np.clip(np.floor((pixels + 2 ** (bits - 1)) / 2**bits), 0, 255)
+        strips = _strips(pixels.shape[axis], size[axis], interpolation, image.dtype == np.uint8)
+        if image.dtype == np.uint8:
+            bits = int(np.floor(np.log2((2**15 - 1) / max(w.max() for _, w in strips))))
+        first, sums = part.start // _FEW, []
+        for read, weights in strips[first : -(-part.stop // _FEW)]:
+            lines, taps = pixels[(*before, read)].astype(np.float64), weights
+            if bits:
+                taps = np.trunc(weights * 2**bits + np.copysign(0.5, weights))
+            total = np.moveaxis(np.tensordot(taps, lines, (1, axis)), 0, axis)
+            if bits:
+                total = np.floor((total + 2 ** (bits - 1)) / 2**bits)
+                total = np.clip(total, 0, 255).astype(np.uint8)
+            sums.append(total)
+        skipped = first * _FEW
+        inside = slice(part.start - skipped, part.stop - skipped)
+        pixels = np.concatenate(sums, axis)[(*before, inside)]
     return pixels.astype(image.dtype if image.dtype == np.uint8 else np.float32)
 
 
-def _float32_weights(source: int, target: int, interpolation: str) -> np.ndarray:
-    """Returns the `(target, source)` matrix of torch for floats, computed in its precision."""
+def _strips(
+    source: int, target: int, interpolation: str, is_whole: bool
+) -> list[tuple[slice, np.ndarray]]:
+    """Returns the old pixels that strips of new pixels read, and the weights of each strip.
+
+    One matrix of all pixels would take gigabytes for a long and thin image.
+    """
+    reach = (2 if interpolation == "bicubic" else 1) * max(source / target, 1) + 2
+    strips = []
+    for start in range(0, target, _FEW):
+        new = np.arange(start, min(start + _FEW, target), dtype=np.float64)[:, None]
+        first, last = (new[[0, -1], 0] + 0.5) * source / target
+        read = slice(max(int(first - reach), 0), min(int(last + reach), source))
+        old = np.arange(read.start, read.stop, dtype=np.float64)
+        if is_whole:
+            method = f"{interpolation}_antialias"
+            weights = np.asarray(resampling_weights(source, target, old, new, method, np))
+        else:
+            weights = _float32_weights(source, target, old, new, interpolation)
+        strips.append((read, weights))
+    return strips
+
+
+def _float32_weights(
+    source: int, target: int, old: np.ndarray, new: np.ndarray, interpolation: str
+) -> np.ndarray:
+    """Returns the weights of old pixels in new pixels of torch for floats, in its precision."""
     one, half = np.float32(1), np.float32(0.5)
     scale = np.float32(source) / np.float32(target)
     narrow = one / scale if scale > 1 else one
-    centres = scale * (np.arange(target, dtype=np.float32) + half)
-    distance = np.abs((np.arange(source, dtype=np.float32) - centres[:, None] + half) * narrow)
+    centres = scale * (new.astype(np.float32) + half)
+    distance = np.abs((old.astype(np.float32) - centres + half) * narrow)
     if interpolation == "bilinear":
         weights = np.maximum(one - distance, np.float32(0))
     else:

@@ -40,9 +40,10 @@ def resize(image: Picture, size: Size, parameters: dict[str, Any]) -> np.ndarray
     height, width = map(kind, read_size(image))
     axes = compute_axes((height, width), size, parameters, np)
     target = _check_size(*(int(axis.target) for axis in axes))
-    crop = tuple(slice(int(axis.begin), int(axis.begin) + axis.length) for axis in axes)
+    rows, columns = (slice(int(a.begin), int(a.begin) + a.length) for a in axes)
+    crop = rows, columns
     if "interpolation" in parameters:
-        return _resize_by_filter(image, target, parameters)[crop]
+        return _resize_by_filter(image, target, parameters, crop)
     part = tuple(slice(int(axis.first), int(axis.first + axis.source)) for axis in axes)
     pixels = read_pixels(image)[part]
     method, antialias = parameters.get("method", "bilinear"), parameters.get("antialias", False)
@@ -54,17 +55,19 @@ def resize(image: Picture, size: Size, parameters: dict[str, Any]) -> np.ndarray
     return resized
 
 
-def _resize_by_filter(image: Picture, target: Size, parameters: dict[str, Any]) -> np.ndarray:
-    """Returns the whole image at another size, by a filter of Pillow or of torchvision."""
+def _resize_by_filter(
+    image: Picture, target: Size, parameters: dict[str, Any], crop: tuple[slice, slice]
+) -> np.ndarray:
+    """Returns a part of the image at another size, by a filter of Pillow or of torchvision."""
     interpolation, form = parameters["interpolation"], parameters.get("resize", "pillow")
     if form == "pillow":
-        return resize_with_pillow(image, target, interpolation)
+        return resize_with_pillow(image, target, interpolation)[crop]
     pixels = read_pixels(image)
     if form == "tensor":
-        return resize_as_tensor(pixels, target, interpolation)
+        return resize_as_tensor(pixels, target, interpolation, crop)
     # DINOv3's processor rescales before it resizes, which rounds otherwise.
     pixels = pixels.astype(np.float32) * np.float32(1 / 255)
-    return resize_as_tensor(pixels, target, interpolation) * np.float32(255)
+    return resize_as_tensor(pixels, target, interpolation, crop) * np.float32(255)
 
 
 def _resize_into_frame(image: Picture, size: Size, parameters: dict[str, Any]) -> np.ndarray:

@@ -3,6 +3,7 @@
 import io
 import os
 import struct
+import tracemalloc
 import zlib
 from pathlib import Path
 
@@ -109,6 +110,19 @@ def test_what_is_no_image_is_refused_in_one_sentence(given, words, place, monkey
 def test_a_refusal_after_decoding_names_the_file(place):
     said = refusal("scan.png", Preprocessor(32, protocol="timm"))
     assert said.startswith("scan.png: The image is too long")
+
+
+@pytest.mark.parametrize("form", ["tensor", "float"])
+def test_a_long_and_thin_image_takes_little_memory(form):
+    """Only its middle is computed."""
+    protocol = {"name": "transformers", "crop_mode": "center", "resize": form}
+    prepare, image = Preprocessor(224, protocol=protocol), Image.new("RGB", (1300, 1))
+    tracemalloc.start()
+    try:
+        prepare(image)
+        assert tracemalloc.get_traced_memory()[1] < 2**27
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.filterwarnings("error::PIL.Image.DecompressionBombWarning")
