@@ -58,12 +58,13 @@ def run(
 
 
 class _Connection(H11Protocol):
-    """A connection that is closed if the header of a request takes too long.
+    """A connection that is closed if its client takes too long to send, or to read an answer.
 
-    uvicorn limits only the time between an answer and the first byte of the next request.
+    uvicorn limits only the time between an answer and the next byte, and not the header of a
+    request, the rest of a body that was answered already, or the reading of an answer.
 
     Args:
-        seconds: time for a header.
+        seconds: time for each of the three.
         arguments, options: as for `H11Protocol`.
     """
 
@@ -73,10 +74,13 @@ class _Connection(H11Protocol):
         self._limit: asyncio.TimerHandle | None = None
 
     def _watch(self) -> None:
-        """Starts the limit where a header is awaited, and ends it otherwise."""
-        is_awaited = self.conn.their_state is h11.IDLE
+        """Starts the limit where only the client is awaited, and ends it otherwise."""
+        states = self.conn.their_state, self.conn.our_state
+        is_awaited = states[0] is h11.IDLE or states == (h11.SEND_BODY, h11.DONE)
+        is_awaited = is_awaited or self.flow.write_paused
         if self._limit is None and is_awaited:
-            self._limit = self.loop.call_later(self._seconds, self.transport.close)
+            # `close` would wait until the client has read its answers.
+            self._limit = self.loop.call_later(self._seconds, self.transport.abort)
         elif self._limit is not None and not is_awaited:
             self._limit.cancel()
             self._limit = None
@@ -91,6 +95,14 @@ class _Connection(H11Protocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        self._watch()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -21,8 +21,8 @@ class Settings:
             counts as one image from its headers on, until its body is read.
         max_connections: most open connections; a request on another one gets 503.
         timeout: seconds from the body to the answer; a later answer becomes 503.
-        read_timeout: seconds for the header of a request, after which the connection is closed, and
-            as many for its body; a slower body gets 408.
+        read_timeout: seconds for the header of a request, and as many to read its answer, after
+            which the connection is closed, and for its body; a slower body gets 408.
         drain: seconds after SIGTERM in which accepted requests are answered.
         allowed_hosts: names of the server in requests (the header `Host`), and of other sites whose
             pages may send images (the header `Origin`); any other name gets 400,

@@ -308,3 +308,26 @@ def test_a_header_that_never_ends_closes_its_connection(model, image):
                     answer += part
             assert answer.count(b"200 OK") == start.count(whole)
         assert post(slow, image).status_code == 200
+
+
+def test_an_answered_client_that_sends_on_or_never_reads_is_closed(model):
+    """The rest of a body that nobody waits for drips; answers pile up."""
+    get = b" HTTP/1.1\r\nHost: localhost\r\n"
+    body = b"GET /healthz" + get + b"Content-Length: 1000000\r\n\r\n"
+    with served(model, read_timeout=0.5) as slow:
+        place = ("127.0.0.1", int(slow.rpartition(":")[2]))
+        for first, more in ((body, b"x"), (b"", b"GET /openapi.json" + get + b"\r\n")):
+            with socket.create_connection(place) as client:
+                client.sendall(first)
+                client.setblocking(False)
+
+                def is_closed(client=client, more=more):
+                    try:
+                        client.send(more)
+                    except BlockingIOError:  # the server reads no more
+                        return False
+                    except OSError:
+                        return True
+                    return False
+
+                eventually(is_closed)
