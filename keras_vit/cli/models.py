@@ -61,8 +61,8 @@ def doctor(*, json: bool = False) -> None:
 
     If the backend is torch, of a release or for a processor that keras_vit was not tested with, a
     row names each private function of torch that is gone, and its replacement. Further rows name
-    the files that killed downloads have left in the cache of the Hub, and the line that removes
-    each.
+    the files that killed downloads have left in the caches of the Hub and of the bucket, and the
+    line that removes each.
 
     Example: keras-vit doctor
 

@@ -5,6 +5,8 @@ import hashlib
 import os
 from pathlib import Path
 
+from keras_vit.support.files import open_plain
+
 
 def cache_folder() -> Path:
     """Returns KERAS_VIT_CACHE, else `keras_vit` in the assets folder of Hugging Face's cache.
@@ -32,7 +34,7 @@ def has_sha256(path: Path, expected: str) -> bool:
     record = cache_folder() / "compared" / hashlib.sha256(facts.encode()).hexdigest()
     if record.is_file():
         return True
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         same = hashlib.file_digest(file, "sha256").hexdigest() == expected
     if same:
         with contextlib.suppress(OSError):  # without a record the next call compares again

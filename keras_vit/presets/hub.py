@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from keras_vit.errors import CheckpointError, KerasViTError, PresetError, nearest
-from keras_vit.presets.cache import has_sha256
+from keras_vit.presets.cache import cache_folder, has_sha256
 from keras_vit.presets.connection import bounded
 from keras_vit.presets.place import ONNX, Header, Location
 from keras_vit.presets.refusals import hub_refusal, is_unreachable
+from keras_vit.support.files import open_plain
 from keras_vit.support.limits import JSON_BYTES
 from keras_vit.support.text import log
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi, HfUri
 
 SCHEME = "hf://"
-_NOT_CACHED = " It is not in the cache, and the Hub does not answer."
+_OFFLINE = "HF_HUB_OFFLINE forbids to fetch it; unset it"
 
 _T = TypeVar("_T")
 
@@ -74,7 +75,10 @@ class HubFolder(Location):
         sizes: Mapping[str, int | None],
         hashes: Mapping[str, str | None] | None,
     ) -> None:
-        self.note = _NOT_CACHED if hashes is None else ""
+        from huggingface_hub import constants
+
+        self._reason = _OFFLINE if constants.is_offline_mode() else "the Hub does not answer"
+        self.note = f" It is not in the cache, and {self._reason}." if hashes is None else ""
         self._names = _names_within(where, sizes, self.note)
         self.address = shown_address(where)
         self.is_file = where.path_in_repo in sizes
@@ -142,7 +146,7 @@ class HubFolder(Location):
             PresetError: the download fails.
         """
         inside, size = self._names[name], self.files[name]
-        return request(lambda: self._whole(inside).open("rb"), self._where, inside, size)
+        return request(lambda: open_plain(self._whole(inside)), self._where, inside, size)
 
     def _whole(self, inside: str) -> Path:
         """Returns the path in the cache of an undamaged file."""
@@ -159,9 +163,7 @@ class HubFolder(Location):
             return path
         about = shown_address(self._where, inside)
         if self._hashes is None:
-            raise PresetError(
-                f"{about}: damaged in the cache ({blob}), and the Hub does not answer."
-            )
+            raise PresetError(f"{about}: damaged in the cache ({blob}), and {self._reason}.")
         path.unlink(missing_ok=True)
         blob.unlink(missing_ok=True)
         if was_there:
@@ -248,8 +250,10 @@ def matches(content: Path | bytes, stated: str) -> bool:
     is_sha256 = len(stated) == 64  # a blob id has 40 digits
     if is_sha256 and isinstance(content, Path):
         return has_sha256(content, stated)
-    data = content.read_bytes() if isinstance(content, Path) else content
-    return (hashlib.sha256(data).hexdigest() if is_sha256 else git_hash(data)) == stated
+    if isinstance(content, Path):
+        with open_plain(content) as file:
+            content = file.read()
+    return (hashlib.sha256(content).hexdigest() if is_sha256 else git_hash(content)) == stated
 
 
 def _names_within(where: "HfUri", paths: Mapping[str, object], note: str) -> dict[str, str]:
@@ -321,5 +325,6 @@ def _repo_folder(repo: str) -> Path:
 
 
 def unfinished_downloads() -> list[Path]:
-    """Returns the files that downloads have begun in huggingface_hub's cache, or left by a kill."""
-    return sorted(_cache().glob("*/blobs/*.incomplete"))
+    """Returns the files that downloads have begun in both caches, or left by a kill."""
+    begun = *_cache().glob("*/blobs/*.incomplete"), *cache_folder().glob("*.*/**/*.part")
+    return sorted(filter(Path.is_file, begun))  # a link that leads nowhere has no size

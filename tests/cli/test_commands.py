@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import re
+import shlex
 import signal
 import sys
 import time
@@ -138,17 +139,25 @@ def test_no_log_of_tensorflow_stands_above_an_answer(tmp_path):
 
 
 def test_doctor_names_what_killed_downloads_have_left(capsys, monkeypatch, tmp_path):
-    """With the size, and the line that removes the file."""
+    """In both caches, with the size, and the line that removes the file; links are left out."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "my cache"))
+    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "own"))
     blobs = tmp_path / "my cache" / "models--us--vit" / "blobs"
-    blobs.mkdir(parents=True)
+    bucket = tmp_path / "own" / "storage.googleapis.com" / "vit_models"
+    for folder in (blobs, bucket):
+        folder.mkdir(parents=True)
     (blobs / "whole").touch()
-    path = blobs / "0a.12345678.incomplete"
-    path.write_bytes(b"x" * 2000)
+    (blobs / "loop.incomplete").symlink_to("loop.incomplete")
+    left = blobs / "0a.12345678.incomplete", bucket / "ViT-B_16.npz.part"
+    for path in left:
+        path.write_bytes(b"x" * 2000)
     rows = json.loads(run(capsys, "doctor", "--json"))
-    (row,) = [row for row in rows if row["kind"] == "unfinished download"]
-    assert (row["name"], row["version"]) == (path.name, "2,000 bytes")
-    assert row["note"] == f"unless a download runs: rm '{path}'"
+    rows = [row for row in rows if row["kind"] == "unfinished download"]
+    assert [(row["name"], row["version"]) for row in rows] == [
+        (p.name, "2,000 bytes") for p in left
+    ]
+    lines = [f"unless a download runs: rm {shlex.quote(str(path))}" for path in left]
+    assert [row["note"] for row in rows] == lines
 
 
 def test_doctor_lists_backends_extras_and_versions(capsys):
