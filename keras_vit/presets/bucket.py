@@ -191,10 +191,11 @@ def _receive(url: str, part: Path, name: str, size: int | None, md5: str | None)
         file.seek(0)
         if md5 is None or long or not b"PK\x03\x04".startswith(file.read(4)):
             file.truncate(0)  # without a checksum it is unknown whether a part fits the rest
+        resumed = file.seek(0, os.SEEK_END)
         http_get(
             url,
             file,
-            resume_size=file.seek(0, os.SEEK_END),
+            resume_size=resumed,
             expected_size=size,
             headers=_HEADERS,
             displayed_filename=name,
@@ -204,6 +205,8 @@ def _receive(url: str, part: Path, name: str, size: int | None, md5: str | None)
         digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
         if md5 not in (None, digest):
             part.unlink()
+            if resumed:  # the old part has bytes of another file
+                return _receive(url, part, name, size, md5)
             raise PresetError(
                 f"{url}: damaged on its way: its md5 is {digest}, the server announced {md5}. "
                 "Call again, or try another network."

@@ -1,7 +1,6 @@
 """Writes the messages about failures of the Hub: the cause, and a remedy."""
 
 import errno
-import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -70,7 +69,8 @@ def hub_refusal(error: BaseException, repo: str, revision: str | None) -> str:
             words = disk_refusal(error, constants.HF_HUB_CACHE, "HF_HOME or HF_HUB_CACHE")
         case _:
             fault = f"{type(error).__name__}: {first_sentence(error)}"
-            words = f"{hub} gave an answer that is no Hub's ({fault})."
+            check = "Check HF_ENDPOINT and the network."
+            words = f"{hub} gave an answer that is no Hub's ({fault}). {check}"
     return words
 
 
@@ -88,7 +88,8 @@ def is_unreachable(error: BaseException) -> bool:
 
     if isinstance(error, HfHubHTTPError):
         return is_busy(error.response.status_code)
-    page = json.JSONDecodeError | UnicodeDecodeError  # a network's page for logging in is no JSON
+    # A network's page for logging in is no JSON, or JSON of another form.
+    page = ValueError | LookupError | TypeError | AttributeError
     return isinstance(error, HTTPError | OfflineModeIsEnabled | SlowError | page)
 
 
@@ -116,7 +117,10 @@ def _status(error: "HfHubHTTPError") -> str:
             f"access refused ({status}: {reason}). L{_LOG_IN[1:]}, with a token that may do this."
         )
     if not is_busy(status):
-        return f"the Hub answered {status} ({reason})."
+        return (
+            f"the Hub answered {status} ({reason}). If it stays so, ask the owner of the "
+            "repository, or of a proxy or mirror (HF_ENDPOINT) in between."
+        )
     wait = stated_wait(error.response)
     return (
         f"the Hub is busy or down ({status}: {reason}). Try again "

@@ -27,6 +27,7 @@ from keras_vit.presets.place import ONNX, Header, Location, refuse_pointer
 from keras_vit.presets.preset_config import CONFIG_FILE, PresetConfig
 from keras_vit.support.files import exists
 from keras_vit.support.limits import JSON_BYTES
+from keras_vit.support.text import log
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 H5, TASK = "model.weights.h5", "task.weights.h5"
@@ -346,7 +347,7 @@ def _weights_named(
     elif pickles:
         advice = place.pickle_advice
     else:
-        advice = place.folder_advice()
+        advice = "Load it once online." if place.note else place.folder_advice()
     raise SourceError(
         f"{place.address}: expected one file of weights ({WEIGHTS}, {INDEX}, {H5} or an npz), "
         f"found {', '.join(weights) or 'none'}.{place.note} {advice}"
@@ -376,7 +377,12 @@ def _read_json(place: Location) -> dict[str, dict[str, Any]]:
     names = () if place.is_file else COMPANIONS
     if WEIGHTS not in place.files:
         names = (*names, INDEX)
-    return {name: _read_object(place, name) for name in names if name in place.files}
+    files = {name: _read_object(place, name) for name in names if name in place.files}
+    has_processor = "model_type" in files.get(CONFIG_FILE, {})  # transformers
+    absent = "preprocessor_config.json" if has_processor else CONFIG_FILE
+    if place.note and names and absent not in files and (has_processor or not files):
+        log.warning("%s/%s:%s It is taken to be absent.", place.address, absent, place.note)
+    return files
 
 
 def _read_object(place: Location, name: str) -> dict[str, Any]:
@@ -394,7 +400,9 @@ def _read_object(place: Location, name: str) -> dict[str, Any]:
         raise
     # ValueError: invalid JSON or UTF-8, or a number with more digits than Python reads.
     except (ValueError, RecursionError, MemoryError) as error:
-        raise SourceError(f"{where}: not a readable JSON file ({error}).") from error
+        raise SourceError(
+            f"{where}: not a readable JSON file ({error}). Fetch or write it again."
+        ) from error
     if not isinstance(content, dict):
         raise SourceError(f"{where}: expected a JSON object, found {type(content).__name__}.")
     return content

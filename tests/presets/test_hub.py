@@ -185,7 +185,7 @@ def test_offline_loads_from_the_cache(digits, monkeypatch):
     keras_vit.info("hf://us/digits")
     with monkeypatch.context() as patch:
         patch.setattr(*OFFLINE)
-        assert "not in the cache" in refusal("hf://us/digits")
+        assert "HF_HUB_OFFLINE forbids to fetch it; unset it" in refusal("hf://us/digits")
     online = load("hf://us/digits")
     digits.requests.clear()
     monkeypatch.setattr(*OFFLINE)
@@ -196,12 +196,23 @@ def test_offline_loads_from_the_cache(digits, monkeypatch):
     assert not digits.requests
 
 
+def test_a_preparation_that_the_cache_lacks_is_said(hub, monkeypatch, caplog):
+    """transformers' models fetch no processor; without it images are prepared as usual."""
+    hub.add("them/vit", golden("hf_classifier"))
+    path = fetched("hf://them/vit") / "preprocessor_config.json"
+    path.unlink()
+    monkeypatch.setattr(*OFFLINE)
+    fetched("hf://them/vit")
+    assert f"vit/{path.name}: It is not in the cache, and HF_HUB_OFFLINE" in caplog.text
+
+
 DOWN = {
     **{str(status): {"status": status} for status in (408, 425, 429, 500, 503, 520)},
     "a long wait": {"status": 429, "headers": {"Retry-After": "86400"}},
     "a long rate limit": {"status": 429, "headers": {"ratelimit": '"api";r=0;t=86400'}},
     "silence": {"silence": 0.3},
     "a login page": {"change": lambda body: b"<html>Please log in</html>"},
+    "a login page in JSON": {"change": lambda body: b'{"error": "Please log in"}'},
     "a login page that is no UTF-8": {"change": lambda body: b"<html>Bo\xeete de connexion</html>"},
 }
 
@@ -432,6 +443,14 @@ def test_a_link_that_leads_out_of_the_cache_is_neither_read_nor_removed(digits, 
     said = refusal("hf://us/digits")
     assert f"leads to {tmp_path / 'mine'}, outside the cache" in said and "Remove the link" in said
     assert (tmp_path / "mine").read_text() == "my only copy"
+
+
+def test_a_pipe_in_the_cache_is_refused(digits):
+    """Opening it would wait for ever."""
+    path = fetched("hf://us/digits") / "config.json"
+    path.unlink()
+    os.mkfifo(path)
+    assert f"expected a plain file: {path}" in refusal("hf://us/digits")
 
 
 DAMAGE = {
