@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_vit.data.order import count_labels
 from keras_vit.errors import ConfigError, listed, nearest, shown
+from keras_vit.support.text import visible
 
 _AT_ONCE = 256
 
@@ -139,7 +140,7 @@ class Records:
 
     def name_reason(self, index: int, error: ConfigError) -> str:
         """Returns the message of an error; it begins with the image's name if it lacks the name."""
-        where = self.where(index)
+        where = visible(self.where(index))
         return str(error) if where in str(error) else f"{where}: {error}"
 
     def select(self, indices: np.ndarray) -> "Records":

@@ -20,7 +20,7 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from keras_vit.errors import ConfigError
 from keras_vit.support.files import open_plain
 from keras_vit.support.limits import IMAGE_PIXELS
-from keras_vit.support.text import warn
+from keras_vit.support.text import visible, warn
 
 Range = tuple[float, float]
 """The values of black and white."""
@@ -71,7 +71,7 @@ def find_format(name: str) -> str | None:
 
 def name_source(source: Any) -> str:
     """Returns the name of an image for messages."""
-    own = own_name(source)
+    own = visible(own_name(source))  # a line feed in a name would end the message
     return own or ("a PIL image" if isinstance(source, Image.Image) else "an encoded image")
 
 
@@ -186,7 +186,7 @@ def _share_lock(process: int) -> threading.Lock:
 def _file(source: Any, name: str) -> Any:
     """Returns a seekable binary file, as a context."""
     if isinstance(source, (str, os.PathLike)):
-        return open_plain(name)
+        return open_plain(os.fsdecode(source))
     if isinstance(source, (bytes, bytearray, memoryview)):
         return io.BytesIO(source)
     with contextlib.suppress(AttributeError, OSError):  # a pipe cannot seek

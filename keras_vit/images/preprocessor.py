@@ -373,8 +373,8 @@ def _yield_to_others() -> None:
 
 def _naming(item: Any, error: ConfigError) -> ConfigError:
     """Returns an error whose message begins with the name of its image, if the image has one."""
-    name = own_name(item)
-    return error if visible(name) in str(error) else ConfigError(f"{name}: {error}")
+    name = visible(own_name(item))
+    return error if name in str(error) else ConfigError(f"{name}: {error}")
 
 
 def _checked_range(pixel_range: Any) -> Range:

@@ -61,7 +61,10 @@ def upload_preset(
     if address.path_in_repo:
         raise PresetError(f"{target}: expected hf://owner/repo[@branch], without a subfolder.")
     files = _check_folder(Path(path))
-    readme = files[MODEL_CARD_FILE].read_text(encoding="utf-8")
+    try:
+        readme = files[MODEL_CARD_FILE].read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise PresetError(f"{files[MODEL_CARD_FILE]}: expected UTF-8 ({error}).") from error
     content: dict[str, Path | bytes] = {**files}
     content[MODEL_CARD_FILE] = _CALL.sub(rf'\1"{shown_address(address)}"', readme, count=1).encode()
     client = api(token)

@@ -127,7 +127,11 @@ def open_plain(
 
     def without_waiting(path: str, flags: int) -> int:
         flags |= getattr(os, "O_NONBLOCK", 0)
-        return os.open(path if folder is None else name, flags, dir_fd=folder)
+        try:
+            return os.open(path if folder is None else name, flags, dir_fd=folder)
+        except OSError as error:
+            error.filename = path
+            raise
 
     file = open(path, "rb", opener=without_waiting)  # noqa: SIM115  Path.open takes no opener
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

@@ -83,6 +83,7 @@ REFUSED = [
     ("folder.jpg", "folder.jpg: a folder, expected an image file."),
     ("absent.png", "absent.png: no such file."),
     ("loop.png", "loop.png: not a readable image"),
+    ("two\nlines.png", "two\\nlines.png: no such file."),
     ("x" * 5000, "not a readable image"),
     ("a\0b", "not a readable image"),
     ("x.heic", "pillow-heif"),

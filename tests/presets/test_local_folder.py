@@ -41,7 +41,7 @@ def test_a_circle_of_links_beside_the_weights_does_no_harm(folder):
 def test_a_file_that_is_a_circle_of_links_is_named(name, folder):
     (folder / name).unlink()
     (folder / name).symlink_to(name)
-    with raises(SourceError, name, "symbolic links"), Source.parse(folder).open():
+    with raises(SourceError, f"{folder / name}: ", "symbolic links"), Source.parse(folder).open():
         pass
 
 

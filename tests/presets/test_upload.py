@@ -187,6 +187,8 @@ def damaged(folder, name):
     elif name == "link":
         (folder / "README.md").unlink()
         (folder / "README.md").symlink_to("/etc/hostname")
+    elif name == "latin":
+        (folder / "README.md").write_bytes(b"\xff")
     elif name == "weights":
         edit_json(folder / "config.json", "config", mlp_dim=33)
     elif name == "version":
@@ -202,6 +204,7 @@ def damaged(folder, name):
         ("missing", PresetError, "README.md missing. Write it by `save_to_preset`"),
         ("foreign", PresetError, "holds thesis.tex, which is no part of a preset"),
         ("link", PresetError, "README.md: expected a plain file, found a link"),
+        ("latin", PresetError, "README.md: expected UTF-8"),
         ("weights", CheckpointError, "expected (33,)"),
         ("version", PresetError, "format_version is 99"),
         ("truncated", CheckpointError, "model.safetensors: its sha256 is"),
