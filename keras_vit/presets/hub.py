@@ -264,7 +264,11 @@ def _names_within(where: "HfUri", paths: Mapping[str, object], note: str) -> dic
     bare = {path.removeprefix(prefix): path for path in paths if path.startswith(prefix)}
     # Only plain names, and no path that a hostile repository has invented; of subfolders, `ONNX`.
     plain = {n: n.removeprefix("onnx/") if n.startswith(ONNX) else n for n in bare}
-    inside = {n: bare[n] for n in bare if not re.search(r"[/\\:]|^\.|^$", plain[n])}
+    inside = {
+        n: bare[n]
+        for n in bare
+        if not re.search(r"[/\\:\x00-\x1f\x7f-\x9f\ud800-\udfff]|^\.|^$", plain[n])
+    }
     if not inside:
         missing = "has no such folder or file" if where.path_in_repo else "is empty"
         folders = {path.rpartition("/")[0] for path in paths}

@@ -285,7 +285,10 @@ def test_a_repository_that_cannot_be_read_is_refused(files, message, fetched, hu
     assert fetched is None or hub.fetched() == fetched
 
 
-@pytest.mark.parametrize("name", ["../../evil", "/tmp/evil", "a/../../evil", "..", ".git/config"])
+NAMES = ["../../evil", "/tmp/evil", "a/../../evil", "..", ".git/config", "a\nb", "a\0b"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_file_names_that_lead_out_of_the_cache_are_refused(name, hub, tmp_path):
     """Such files are not downloaded."""
     index = {"weight_map": {"x": name}}
