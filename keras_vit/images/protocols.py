@@ -4,10 +4,8 @@ A protocol is a name, or an object of a name and parameters: `{"name": "timm", "
 Presets store the protocol of their weights. `keras_vit.images.resizing` applies it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from keras_vit.errors import ConfigError, nearest
 from keras_vit.models.config.rules import Values, choice, is_number, is_positive_int
@@ -56,9 +54,12 @@ channel. The defaults, 0.5 and 0.5, give [-1, 1], the range of the official ViT.
 """
 
 
+def _per_channel(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, (list, tuple)) else [value]
+
+
 def _are_numbers(value: Any) -> bool:
-    several = value if isinstance(value, (list, tuple)) else [value]
-    return bool(several) and all(map(is_number, several))
+    return bool(_per_channel(value)) and all(map(is_number, _per_channel(value)))
 
 
 _SIZE = Values(lambda v: v is None or is_positive_int(v), "a positive number of pixels")
@@ -66,7 +67,8 @@ _FLAG = Values(lambda v: isinstance(v, bool), "true or false")
 _VALUES = {
     "mean": Values(_are_numbers, "a number or one per channel, of pixels in [0, 1]"),
     "std": Values(
-        lambda v: _are_numbers(v) and np.min(v) > 0, "a positive number or one per channel"
+        lambda v: _are_numbers(v) and min(_per_channel(v)) > 0,
+        "a positive number or one per channel",
     ),
     "resize_small": _SIZE,
     "image_size": _SIZE,

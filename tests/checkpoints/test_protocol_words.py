@@ -72,6 +72,7 @@ STATED = {
     "kh_classifier": (
         *(({word: value}, {word: value}) for word, value in
           (("crop_to_aspect_ratio", False), ("antialias", True))),
+        ({"crop_to_aspect_ratio": ..., "antialias": ...}, {}),
         ({"scale": 1 / 255, "offset": ...}, {"mean": 0.0, "std": 1.0}),
         (
             {

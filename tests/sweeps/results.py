@@ -55,7 +55,15 @@ def markdown(library: str) -> str:
     words = {"folder": "folder", "file": "file alone"}
     columns = [f"{words[way]}: {', '.join(_VERDICTS)}" for way in ways]
     groups = {o.group: [p for p in outcomes if p.group == o.group] for o in outcomes}
-    rows = [(f"`{group}`", members) for group, members in groups.items()]
+    same = {
+        g
+        for g, own in groups.items()
+        if all({getattr(o, w) for o in own} == {"equal"} for w in ways)
+    }
+    rows = [(f"`{group}`", members) for group, members in groups.items() if group not in same]
+    if same:
+        joined = [outcome for outcome in outcomes if outcome.group in same]
+        rows.insert(0, (", ".join(f"`{group}`" for group in groups if group in same), joined))
     if len(rows) > 1:
         rows.append(("all", outcomes))
     lines = [f"| {version} | models | {' | '.join(columns)} |", "|---" * (len(ways) + 2) + "|"]
