@@ -29,8 +29,9 @@ _CLASSES: dict[Any, Any] = {
     keras.losses.categorical_focal_crossentropy: keras.losses.CategoricalFocalCrossentropy,
     keras.losses.binary_crossentropy: keras.losses.BinaryCrossentropy,
     keras.losses.binary_focal_crossentropy: keras.losses.BinaryFocalCrossentropy,
+    keras.losses.kl_divergence: keras.losses.KLDivergence,
 }
-"""Functions of Keras that can take logits or probabilities, and their classes."""
+"""Functions of Keras that take probabilities, and their classes; all but one can take logits."""
 
 _METRICS: dict[Any, Any] = {
     keras.losses.SparseCategoricalCrossentropy: keras.metrics.SparseCategoricalCrossentropy,
@@ -109,7 +110,13 @@ def _fit_loss(loss: Any, from_logits: bool) -> Any:
     if type(standard) not in _CLASSES.values():
         return loss
     settings = standard.get_config()  # Keras 3.16 has no attribute `from_logits`
-    if settings["from_logits"] == from_logits:
+    if settings.get("from_logits", False) == from_logits:
+        return standard
+    if "from_logits" not in settings:
+        warn(
+            f"loss={_name(loss)} is for probabilities, and the model returns logits. Build or load "
+            'it with classifier_activation="softmax".'
+        )
         return standard
     takes, returns = ("logits", "probabilities") if not from_logits else ("probabilities", "logits")
     warn(
@@ -256,10 +263,14 @@ class OuterLoss:
         outer = None if frame is None else frame.f_locals.get("self")
         if outer is model or not isinstance(outer, keras.Model) or not _ends_in(outer, model):
             return
-        wrong = [f"loss={_name(o)}" for o in _flat(outer.loss) if _takes_probabilities(o)]
+        losses = [loss for loss in _flat(outer.loss) if _is_of_classes(loss)]
+        wrong = [f"loss={_name(loss)}" for loss in losses if _takes_probabilities(loss)]
+        if len(getattr(outer, "output_names", ())) > 1:  # which loss is of which, Keras alone tells
+            wrong = wrong if len(wrong) == len(losses) else []
         # Keras holds the metrics of `compile` in one object. TensorFlow may compile its training
         # step before they exist: the step of evaluation then sees them.
         metrics = [own for each in outer.metrics for own in getattr(each, "metrics", [each])]
+        metrics = metrics if len(getattr(outer, "output_names", ())) < 2 else []
         wrong += [
             f"the metric {metric.name!r}"
             for metric in metrics
@@ -286,19 +297,42 @@ def _is_compiled() -> bool:
 
 
 def _ends_in(outer: Any, model: Any) -> bool:
-    """Whether the output of a model is that of a layer, as far as its layers tell."""
+    """Whether an output of a model is that of a layer, as far as its layers tell."""
     while outer is not model and isinstance(outer, keras.Model):
-        # `operations` has functions such as keras.ops.softmax too; a class of the user lacks it.
-        parts = getattr(outer, "operations", None) or outer.layers
-        outer = parts[-1] if parts else None
+        if model.name in getattr(outer, "output_names", ()):
+            return True
+        behind = itertools.dropwhile(_keeps_logits, reversed(_list_parts(outer)))
+        outer = next(behind, None)
     return outer is model
+
+
+def _list_parts(model: Any) -> list[Any]:
+    """Returns the layers of a model, and its functions such as keras.ops.softmax.
+
+    A class of the user has no list of functions, and its layers stand in the order in which they
+    were made.
+    """
+    return getattr(model, "operations", None) or model.layers
+
+
+def _keeps_logits(part: Any) -> bool:
+    """Whether logits stay logits behind a part, as behind `Dropout` and `Activation("linear")`."""
+    if isinstance(part, keras.Model):
+        return all(map(_keeps_logits, _list_parts(part)))
+    if not isinstance(part, keras.layers.Layer) or not part.__module__.startswith("keras."):
+        return False
+    changes = part.weights or isinstance(part, (keras.layers.Softmax, keras.layers.Lambda))
+    return not changes and getattr(part, "activation", None) in (None, keras.activations.linear)
+
+
+def _is_of_classes(loss: Any) -> bool:
+    return loss in ("crossentropy", "ce") or type(_standard(loss)) in _CLASSES.values()
 
 
 def _takes_probabilities(loss: Any) -> bool:
     if loss in ("crossentropy", "ce"):
         return True
-    settings: dict[str, Any] = getattr(_standard(loss), "get_config", dict)()
-    return settings.get("from_logits") is False and type(_standard(loss)) in _CLASSES.values()
+    return _is_of_classes(loss) and not _standard(loss).get_config().get("from_logits")
 
 
 @keras.saving.register_keras_serializable("keras_vit")

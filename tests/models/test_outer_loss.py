@@ -28,6 +28,13 @@ class Wrapped(keras.Model):
         return z if self.head is None else self.head(z)
 
 
+def made_first(vit):
+    """A model of a tutorial whose layers are in another order than its computation."""
+    model = Wrapped(vit)
+    model.late = LAYERS.Rescaling(1.0)
+    return model
+
+
 class OwnStep(Wrapped):
     """A model with the training step of Keras's guide, which computes no gradient here."""
 
@@ -49,6 +56,10 @@ WRONG = {
     ),
     "functional": lambda: in_functional(tiny()),
     "subclass": lambda: Wrapped(tiny()),
+    "layers_that_keep_logits": lambda: keras.Sequential(
+        [tiny(), LAYERS.Dropout(0.1), LAYERS.Activation("linear", dtype="float32")]
+    ),
+    "scaling_made_last": lambda: made_first(tiny()),
     "own_step": lambda: OwnStep(tiny()),
 }
 RIGHT = {
@@ -62,6 +73,7 @@ RIGHT = {
         [LAYERS.Rescaling(1.0), tiny(classifier_activation="softmax")]
     ),
     "subclass_with_a_head": lambda: Wrapped(tiny(), LAYERS.Dense(5, activation="softmax")),
+    "activation_behind": lambda: keras.Sequential([tiny(), LAYERS.Activation("softmax")]),
     "features": lambda: Wrapped(tiny(num_classes=0), LAYERS.Dense(5, activation="softmax")),
 }
 
@@ -101,6 +113,33 @@ def test_a_wrapper_with_probabilities_or_a_loss_of_logits_does_not_warn(form):
 def test_every_form_of_a_loss_of_probabilities_is_known(loss):
     with pytest.warns(UserWarning, match="returns logits"):
         fit(in_functional(tiny()), loss)
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize(("of_vit", "warns"), [(BY_NAME, True), (FROM_LOGITS, False)])
+def test_one_of_several_outputs_is_known_wherever_it_stands(of_vit, warns, first):
+    """The loss of another output, which is of probabilities, causes no warning."""
+    images = keras.Input((16, 16, 3))
+    other = LAYERS.Dense(5, activation="softmax")(LAYERS.Flatten()(images))
+    pairs = [(tiny()(images), of_vit), (other, BY_NAME)]
+    outputs, losses = zip(*(pairs if first else pairs[::-1]), strict=True)
+    model = keras.Model(images, list(outputs))
+    model.compile("sgd", list(losses))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(IMAGES, [LABELS, LABELS], verbose=0)
+    assert any("returns logits" in str(each.message) for each in caught) == warns
+
+
+def test_a_divergence_of_probabilities_is_known_too():
+    """Alone it cannot be given the logits; the model needs another activation."""
+    model = tiny()
+    with pytest.warns(UserWarning, match="loss='kl_divergence' is for probabilities"):
+        model.compile("sgd", "kl_divergence")
+    with pytest.warns(UserWarning, match="returns logits.*loss='kl_divergence'"):
+        in_loss = in_functional(tiny())
+        in_loss.compile("sgd", "kl_divergence")
+        in_loss.evaluate(IMAGES, np.eye(5, dtype="float32")[LABELS], verbose=0)
 
 
 def test_the_warning_comes_in_an_evaluation_too():
