@@ -63,6 +63,35 @@ def test_the_name_of_the_architecture_determines_the_heads(name, tmp_path):
     assert (alone.num_heads, alone.image_size) == (heads, size)
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"qkv_bias": False},
+        {"pre_norm": True},
+        {"class_token": False, "global_pool": "avg"},
+        {"global_pool": "avg"},
+        {"global_pool": "map"},
+    ],
+    ids=str,
+)
+def test_parts_that_no_argument_states_are_those_of_the_arrays(changed, tmp_path):
+    """timm's push_to_hf_hub writes no arguments, unless its caller repeats them."""
+    theirs = saved("vit_base_patch16_224", tmp_path, **changed)
+    edit_json(tmp_path / "config.json", model_args=_SMALL, global_pool=...)
+    images = normal(2, 8, 8, 3)
+    with torch.no_grad():
+        expected = theirs(torch.tensor(images).permute(0, 3, 1, 2)).numpy()
+    assert_close(to_numpy(checkpoints.load(tmp_path)(images)), expected)
+
+
+def test_heads_of_an_architecture_belong_to_its_width(tmp_path):
+    saved("vit_base_patch16_224", tmp_path)
+    edit_json(tmp_path / "config.json", model_args=...)
+    with raises(CheckpointError, "num_heads cannot be inferred"):
+        keras_vit.info(tmp_path)
+    assert keras_vit.info(tmp_path, num_heads=3).config.num_heads == 3
+
+
 def test_the_arguments_of_architectures_are_those_of_timm():
     """The file of the dialect is what its script makes of the timm that is installed."""
     own = json.loads(FILE.read_text())

@@ -187,6 +187,9 @@ def shown_by_arrays(registers: str, arrays: Json, content: Json) -> dict[str, An
     scale = content.get("init_values") or ViTConfig.layer_scale_init
     words["init_values"] = scale if arrays.get("layer_scale") else None
     words["qk_norm"] = bool(arrays.get("qk_norm"))
+    width = arrays.get("hidden_size")
+    if "embed_dim" not in content and content.get("width", width) != width:
+        words["num_heads"] = LEFT_OUT  # the architecture's belongs to its own width
     return words | read_positions(arrays, content)
 
 

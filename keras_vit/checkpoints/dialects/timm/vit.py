@@ -194,6 +194,12 @@ def _mlp_dim(content: Json) -> int:
 def shown_by_arrays(arrays: Json, content: Json) -> dict[str, Any]:
     """Returns arguments that the arrays tell, see `rows.shown_by_arrays`."""
     words = rows.shown_by_arrays("reg_tokens", arrays, content)
+    words |= {key: arrays[key] for key in ("qkv_bias", "pre_norm") if key in arrays}
+    if "pooling" in arrays:
+        words["class_token"] = bool(arrays["class_token"])
+        is_mean = not arrays["class_token"] or arrays.get("numerics", {}).get("pool_before_norm")
+        if arrays["pooling"] == "map" or (is_mean and content.get("global_pool") == "token"):
+            words["global_pool"] = "map" if arrays["pooling"] == "map" else "avg"
     if "mlp_dim" not in arrays or "hidden_size" not in arrays:
         return words
     kind, size, width = (arrays[field] for field in ("mlp", "mlp_dim", "hidden_size"))
