@@ -18,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from keras_vit.errors import KerasViTError, SourceError
+from keras_vit.errors import KerasViTError, SourceError, shown
 from keras_vit.models.weights.lexicon import num_parameters
 from keras_vit.presets.catalog import CATALOG, Preset, preset_named
 from keras_vit.presets.hub import SCHEME, HubFolder
@@ -30,24 +30,29 @@ from keras_vit.support.limits import JSON_BYTES
 from keras_vit.support.text import log
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+PICKLE, PICKLE_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 H5, TASK = "model.weights.h5", "task.weights.h5"
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")
+PROCESSOR, PROCESSORS = "preprocessor_config.json", "processor_config.json"
+"""transformers' preparation of images, alone and below `image_processor`, where it is read first.
+"""
 COMPANIONS = (
     ADAPTER_CONFIG,  # PEFT
     CONFIG_FILE,  # keras_vit, timm, transformers, keras-hub
-    "preprocessor_config.json",  # transformers
+    PROCESSOR,  # transformers
+    PROCESSORS,  # transformers 5, for a model with a tokenizer
     "task.json",  # this file and the next two: keras-hub
     "preprocessor.json",
     "image_converter.json",
     "open_clip_config.json",  # open_clip
 )
 """The JSON files that explain the weights beside them; other JSON files are not read."""
-PICKLE = "pytorch_model.bin"
-_PICKLES = (".bin", ".pth", ".pt", ".ckpt")
+_ARRAYS, _PICKLES = (".npz", ".safetensors"), (".bin", ".pth", ".pt", ".ckpt")
 _OTHERS = ("tf_model.h5", "flax_model.msgpack", ONNX, "model.onnx")
 """Files of transformers' other classes, and of an exporter, which are read in place of a pickle."""
-_PAIRED = (WEIGHTS, PICKLE, "open_clip_model.safetensors", "open_clip_pytorch_model.bin", *_OTHERS)
+_OPEN_CLIP = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
+_PAIRED = (WEIGHTS, PICKLE, *ADAPTERS, *_OPEN_CLIP, *_OTHERS)
 """Names under which libraries write weights beside their JSON."""
 _ATTEMPTS = 20
 """Attempts to open a folder that other processes keep replacing."""
@@ -121,6 +126,11 @@ class Source:
 
     @classmethod
     def _named(cls, source: str | os.PathLike[str]) -> "Source":
+        if not isinstance(source, (str, os.PathLike)):
+            raise SourceError(
+                f"A source is a path, a hf:// address or a preset's name, found {shown(source)}. "
+                "Write arrays to a file first: safetensors.torch.save_file(state_dict, path)."
+            )
         name = os.fspath(source)
         if name.startswith(SCHEME):
             place = HubFolder.locate(name)
@@ -325,8 +335,9 @@ def _weights_named(
     for name in (*adapters, WEIGHTS):
         if name in place.files:
             return [name]
-    if INDEX in files:
-        return _shards(place, files[INDEX])
+    indices = (INDEX, PICKLE_INDEX)[: 1 + allow_pickle_weights]
+    if index := next((name for name in indices if name in files), None):
+        return _shards(place, files, index)
     if H5 in place.files:
         if TASK in place.files and CONFIG_FILE not in files:
             raise SourceError(
@@ -334,7 +345,7 @@ def _weights_named(
                 "head, are missing beside it."
             )
         return [name for name in (H5, TASK) if name in place.files]
-    weights = sorted(name for name in place.files if name.endswith((".npz", ".safetensors")))
+    weights = sorted(name for name in place.files if name.endswith(_ARRAYS))
     pickles = sorted(name for name in place.files if name.endswith(_PICKLES))
     if not weights and allow_pickle_weights:
         weights = [PICKLE] if PICKLE in pickles else pickles
@@ -354,35 +365,42 @@ def _weights_named(
     )
 
 
-def _shards(place: Location, index: Mapping[str, Any]) -> list[str]:
-    weight_map = index.get("weight_map")
+def _shards(place: Location, files: Mapping[str, dict[str, Any]], index: str) -> list[str]:
+    weight_map = files[index].get("weight_map")
     names = list(weight_map.values()) if isinstance(weight_map, dict) else []
     if not names or not all(isinstance(name, str) for name in names):
-        raise SourceError(f"{place.address}/{INDEX}: expected a weight_map of names to files.")
+        raise SourceError(f"{place.address}/{index}: expected a weight_map of names to files.")
     for name in sorted({*names}):
         if name not in place.files:
             raise SourceError(
-                f"{place.address}: {INDEX} names {name[:200]!r}, but the folder has no such file."
+                f"{place.address}: {index} names {name[:200]!r}, but the folder has no such file."
                 f"{place.note}"
             )
     return sorted({*names})
 
 
 def _read_json(place: Location) -> dict[str, dict[str, Any]]:
-    """Returns the JSON objects beside the weights, by file name, with the index of shards."""
+    """Returns the JSON objects beside the weights, by file name, with the index of shards.
+
+    Of a file, it is the JSON of its folder if a library writes weights under this name, or if the
+    folder has no other weights.
+    """
     if isinstance(place, LocalFolder) and place.is_file:
         with contextlib.closing(place.folder()) as folder:
             paired = place.files.keys() & {name.rpartition("/")[2] for name in _PAIRED}
-            return _read_json(folder) if paired else {}
+            weights = [name for name in folder.files if name.endswith((*_ARRAYS, *_PICKLES))]
+            return _read_json(folder) if paired or weights == [*place.files] else {}
     names = () if place.is_file else COMPANIONS
     if WEIGHTS not in place.files:
-        names = (*names, INDEX)
-    files = {name: _read_object(place, name) for name in names if name in place.files}
-    has_processor = "model_type" in files.get(CONFIG_FILE, {})  # transformers
-    absent = "preprocessor_config.json" if has_processor else CONFIG_FILE
-    if place.note and names and absent not in files and (has_processor or not files):
+        names = (*names, INDEX, PICKLE_INDEX)
+    found = {name: _read_object(place, name) for name in names if name in place.files}
+    nested = found.pop(PROCESSORS, {}).get("image_processor")
+    found |= {PROCESSOR: nested} if isinstance(nested, dict) else {}
+    has_processor = "model_type" in found.get(CONFIG_FILE, {})  # transformers
+    absent = PROCESSOR if has_processor else CONFIG_FILE
+    if place.note and names and absent not in found and (has_processor or not found):
         log.warning("%s/%s:%s It is taken to be absent.", place.address, absent, place.note)
-    return files
+    return found
 
 
 def _read_object(place: Location, name: str) -> dict[str, Any]:

@@ -58,6 +58,12 @@ def test_an_adapter_finds_its_base_in_a_local_folder(tmp_path):
 
 
 @pytest.mark.without_backend
+def test_the_file_of_an_adapter_is_read_with_the_json_beside_it():
+    file = FOLDER / "options" / "adapter_model.safetensors"
+    assert keras_vit.info(file, base=FOLDER / "vit").config.num_heads == 2
+
+
+@pytest.mark.without_backend
 def test_the_base_of_a_hub_adapter_is_no_local_folder(tmp_path):
     """Only the address of a repository is taken; the folder's own name is refused."""
     from keras_vit.checkpoints.opening import _find_base

@@ -24,6 +24,15 @@ def test_it_states_what_the_arrays_leave_open(file, caplog):
     assert not caplog.records
 
 
+def test_that_of_the_only_weights_of_a_folder_counts_under_any_name(file):
+    """Beside other weights, it may be theirs."""
+    own = file.rename(file.with_name("epoch_10.safetensors"))
+    assert keras_vit.info(own).config.num_heads == 2
+    shutil.copy(own, own.with_name("epoch_11.safetensors"))
+    with pytest.raises(CheckpointError, match="num_heads cannot be inferred"):
+        keras_vit.info(own)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

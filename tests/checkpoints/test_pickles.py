@@ -10,6 +10,7 @@ import keras_vit
 from keras_vit import VisionTransformer, checkpoints
 from keras_vit.cli import main
 from keras_vit.errors import CheckpointError
+from tests.golden import FOLDER
 from tests.helpers import normal, random_tiny, to_numpy
 
 # torch reads the files on every backend.
@@ -43,6 +44,33 @@ def test_a_pickle_is_read_if_the_caller_allows_it(folder):
     check(VisionTransformer.from_preset(folder, allow_pickle_weights=True), folder)
     info = keras_vit.info(folder, allow_pickle_weights=True)
     assert info.family == "transformers"
+
+
+def test_shards_with_an_index_are_one_pickle(folder):
+    """As transformers 4 wrote a model of more than 10 GB."""
+    import torch
+
+    arrays = torch.load(folder / "pytorch_model.bin", weights_only=True)
+    (folder / "pytorch_model.bin").unlink()
+    names = {name: f"part_{k % 2}.bin" for k, name in enumerate(arrays)}
+    for part in set(names.values()):
+        torch.save({n: array for n, array in arrays.items() if names[n] == part}, folder / part)
+    index = json.dumps({"weight_map": names})
+    (folder / "pytorch_model.bin.index.json").write_text(index)
+    check(VisionTransformer.from_preset(folder, allow_pickle_weights=True), folder)
+    with pytest.raises(CheckpointError, match="allow_pickle_weights=True"):
+        VisionTransformer.from_preset(folder)
+
+
+def test_permission_for_pickles_leaves_safetensors_what_they_are(tmp_path):
+    """The header's length is their first byte; one of 32 files begins as a pickle does."""
+    from safetensors.numpy import load_file, save_file
+
+    arrays, path = load_file(FOLDER / "timm_token" / "model.safetensors"), tmp_path / "x"
+    lengths = iter(range(300))
+    while not path.exists() or path.read_bytes()[:1] != b"\x80":
+        save_file(arrays, path, metadata={"note": "x" * next(lengths)})
+    assert keras_vit.info(path, num_heads=3, allow_pickle_weights=True).family == "timm"
 
 
 @pytest.mark.parametrize("form", ["nested", "before torch 1.6", "bfloat16"])

@@ -124,7 +124,7 @@ def _choose_reader(
 def _is_pickle(file: IO[bytes], head: bytes) -> bool:
     """Whether the file is a pickle, or a zip of torch with one inside."""
     if head[:1] == b"\x80":
-        return True
+        return head[5:9] != b"\0\0\0{"  # safetensors, whose header may have 128 bytes and more
     if head[:4] != b"PK\x03\x04":
         return False
     try:
