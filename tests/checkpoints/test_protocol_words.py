@@ -58,6 +58,10 @@ STATED = {
         ({"crop_pct": 1.0, "crop_mode": "squash"}, {"crop_pct": 1.0, "crop_mode": "squash"}),
         ({"interpolation": "bilinear", **IMAGENET}, {"interpolation": "bilinear", **IMAGENET}),
         ({"crop_pct": ..., "mean": ..., "std": ...}, {"crop_pct": 0.875, **IMAGENET}),
+        (
+            dict.fromkeys(("crop_pct", "mean", "std", "interpolation", "crop_mode"), ...),
+            {"crop_pct": 0.875, **IMAGENET},
+        ),
     ),
     "hf_classifier": (
         ({"size": 16, "resample": 3}, {"interpolation": "bicubic"}),
@@ -101,11 +105,30 @@ def test_the_protocol_is_read_from_the_json_of_a_library(golden, changes, protoc
     assert found == ({"name": name, **protocol} if protocol else name)
 
 
+def test_a_processor_inside_that_of_a_text_counts_before_one_alone(tmp_path):
+    """transformers 5 writes it so for CLIP and SigLIP, and reads it first."""
+    folder = with_json(tmp_path, "hf_classifier", "preprocessor_config.json", resample=0)
+    (folder / "processor_config.json").write_text('{"processor_class": "CLIPProcessor"}')
+    assert keras_vit.info(folder).protocol["interpolation"] == "nearest"
+    inner = json.dumps({"image_processor": {"size": SQUARE, "resample": 3}})
+    (folder / "processor_config.json").write_text(inner)
+    assert keras_vit.info(folder).protocol["interpolation"] == "bicubic"
+
+
 @pytest.mark.parametrize(
     ("golden", "name", "changes", "default"),
     [
         ("timm_avg", "config.json", {"interpolation": "random"}, "timm"),
-        ("hf_classifier", "preprocessor_config.json", {"size": {"shortest_edge": 9}}, ...),
+        *(
+            ("hf_classifier", "preprocessor_config.json", {word: value}, ...)
+            for word, value in (
+                ("size", {"shortest_edge": 9}),
+                ("do_resize", False),
+                ("do_flip_channel_order", True),
+                ("rescale_offset", True),
+                ("ensure_multiple_of", 3),
+            )
+        ),
         ("kh_classifier", "image_converter.json", {"pad_to_aspect_ratio": True}, "keras_hub"),
         ("kh_classifier", "image_converter.json", {"interpolation": "lanczos3"}, "keras_hub"),
         ("timm_avg", "config.json", {"mean": [0.1, 0.2]}, "timm"),

@@ -23,9 +23,10 @@ def _read(files: Json) -> ProtocolSpec | None:
     config = files.get("config.json")
     if config is None:
         return None
-    pretrained = object_at(config, ("pretrained_cfg",)) or config
+    stated = object_at(config, ("pretrained_cfg",))
+    pretrained = stated or config
     own = {key: pretrained[key] for key in KEYS if pretrained.get(key) is not None}
-    if not own:
+    if not own and not stated:
         return None
     if own.get("interpolation", "bicubic") not in FILTERS:
         warn_of_protocol(f"config.json with interpolation={own['interpolation']!r}")

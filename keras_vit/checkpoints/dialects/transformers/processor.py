@@ -59,8 +59,11 @@ _OF_CLASS: dict[str, dict[str, Any]] = {
 _OF_OTHERS: dict[str, Any] = {"size": 224, "resample": 2, "image_mean": 0.5, "image_std": 0.5}
 """The values of `ViTImageProcessor`, and of a class where `_OF_CLASS` states no other."""
 
-_OTHER_STEPS = ("do_pad", "keep_aspect_ratio", "do_image_splitting", "crop_to_patches")
-"""Keys of steps that no protocol has."""
+_OTHER_STEPS = (
+    *("do_pad", "keep_aspect_ratio", "do_image_splitting", "crop_to_patches", "size_divisor"),
+    *("do_flip_channel_order", "rescale_offset", "crop_pct"),
+)
+"""Keys of steps that no protocol has; nor has one an image that is not resized."""
 
 
 class _Geometry(NamedTuple):
@@ -76,7 +79,8 @@ def _read(files: Json) -> ProtocolSpec | None:
         return None
     processor = _complete(files[FILE])
     size, edge, crop = _geometry(processor)
-    is_pure = not any(processor.get(key) for key in _OTHER_STEPS)
+    is_pure = processor.get("do_resize", True) and not any(map(processor.get, _OTHER_STEPS))
+    is_pure = is_pure and processor.get("ensure_multiple_of", 1) == 1
     if is_pure and edge is not None and crop is not None and max(crop) <= edge:
         return _protocol(processor, crop_mode="center", crop_pct=max(crop) / edge)
     if is_pure and size is not None:
@@ -84,7 +88,9 @@ def _read(files: Json) -> ProtocolSpec | None:
         if crop is None or [round(side / crop_pct) for side in crop] == list(size):
             return _protocol(processor, crop_mode="squash", crop_pct=crop_pct)
     stated = {
-        key: processor[key] for key in ("size", "crop_size", *_OTHER_STEPS) if key in processor
+        key: processor[key]
+        for key in ("size", "crop_size", "do_resize", "ensure_multiple_of", *_OTHER_STEPS)
+        if key in processor
     }
     warn_of_protocol(f"{FILE} with {', '.join(f'{k}={v!r}' for k, v in stated.items())}")
     return None
@@ -94,8 +100,9 @@ def _fed_size(files: Json) -> Size | None:
     """Returns (height, width) of prepared images, or None if the files do not tell."""
     if FILE not in files:
         return None
-    size, _, crop = _geometry(_complete(files[FILE]))
-    return crop or size
+    processor = _complete(files[FILE])
+    size, _, crop = _geometry(processor)
+    return crop or (size if processor.get("do_resize", True) else None)
 
 
 def _of_class(processor: Mapping[str, Any]) -> Mapping[str, Any]:
