@@ -261,6 +261,12 @@ def _convert(
             f"{name}: Pillow reads colours of 16 bits as 8 bits, so pixel_range= has no effect. "
             "Read the file with another library, such as tifffile, and give its array."
         )
+    if is_deep_colour and max(high for _, high in image.convert("RGB").getextrema()) < _FEW:
+        warn(
+            f"{name}: the brightest colour of 16 bits becomes less than {_FEW} of 255. If white is "
+            "below 65535, read the file with another library, such as tifffile, and give its array "
+            "with pixel_range=(black, white)."
+        )
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
         values = np.asarray(image)
         if pixel_range is None and not image.mode.startswith("I;16"):

@@ -324,6 +324,8 @@ def eight_bit_range(pixels: Pixels, pixel_range: Range | None = None) -> np.ndar
 
 
 def _out_of_range(values: np.ndarray, low: float, high: float) -> str:
+    if not np.isfinite(high - low):
+        return "Pixels must be finite numbers, found NaN or infinity: np.nan_to_num replaces them."
     message = f"Pixels must be in [0, 255] or [0, 1], found [{low:g}, {high:g}]."
     if low < 0:
         return (

@@ -4,6 +4,7 @@ import io
 import os
 import struct
 import tracemalloc
+import warnings
 import zlib
 from pathlib import Path
 
@@ -211,6 +212,23 @@ def test_twelve_bits_in_a_file_of_sixteen_keep_their_levels(tmp_path):
     assert (bright.min(), bright.max(), len(np.unique(bright))) == (-1, 1, 256)
     np.testing.assert_array_equal(prepare(scan(800, 1310)), bright)
     assert (Preprocessor(16, 1, pixel_range=(900, 901))(scan(800, 1310)) ** 2 == 1).all()
+
+
+def test_colours_of_twelve_bits_in_a_file_of_sixteen_are_said(tmp_path):
+    """Pillow keeps their high bytes, which are nearly black."""
+
+    def png(colours):
+        rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in colours)
+        head = struct.pack(">IIBBBBB", 16, 16, 16, 2, 0, 0, 0)
+        parts = chunk(b"IHDR", head), chunk(b"IDAT", zlib.compress(rows)), chunk(b"IEND", b"")
+        return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+    colours = np.repeat(scan(0, 4095)[..., None], 3, -1)
+    with pytest.warns(UserWarning, match=r"brightest colour of 16 bits .*pixel_range="):
+        PREPARE(png(colours))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        PREPARE(png(colours * 16))
 
 
 @pytest.mark.filterwarnings("error")

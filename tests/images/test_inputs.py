@@ -275,7 +275,7 @@ def test_every_accepted_range_is_scaled(row):
         (WANT, r"\[-1, 1\].*prepared already.*model.predict"),
         (PHOTO.astype("uint16") * 257, r"found \[0, 65535\].*pixel_range="),
         (PHOTO + 1.5, r"found \[1.5, 25\d.5\]"),
-        (WANT * np.nan, r"found \[nan, nan\]"),
+        (WANT * np.nan, "must be finite numbers"),
         (PHOTO > 9, "found bool. Multiply a mask by 255"),
         (PHOTO.astype("complex64"), "found complex64"),
         (keras.Input((20, 30, 3)), "A KerasTensor gives NumPy no values"),
