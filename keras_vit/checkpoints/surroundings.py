@@ -199,6 +199,9 @@ def _choose(
     """Returns the prefix to read, and words about the other Vision Transformers of the file."""
     averages = [prefix for prefix in found if _AVERAGE.search(prefix)]
     others = [prefix for prefix in found if prefix not in averages]
+    if others and not any("student" in prefix for prefix in others):  # of a distillation
+        averages = [prefix for prefix in averages if "teacher" not in prefix]
+        others = [prefix for prefix in found if prefix not in averages]
     chosen = {"ema": averages, "raw": others, None: list(found)}[weights]
     if found and not chosen:
         kind = "average of" if weights == "ema" else "other weights than an average of"

@@ -127,8 +127,11 @@ def test_of_weights_and_their_average_the_average_is_read_and_said(arrays, tmp_p
 
 @pytest.mark.without_backend
 def test_of_two_towers_none_is_guessed(arrays, tmp_path):
-    """Also a teacher of another size than the student, which is no average."""
+    """Nor of a teacher of another size than the student, or of a model it was distilled to."""
     small = {name: array for name, array in arrays.items() if not name.startswith("blocks.1")}
+    path = written(tmp_path / "x.safetensors", ("model.", arrays), ("teacher_model.", arrays))
+    with raises(CheckpointError, "2 Vision Transformers", "'model.'", "prefix="):
+        read(path)
     for first, second in (("rgb.", "depth."), ("teacher.", "student.")):
         path = written(tmp_path / "x.safetensors", (first, arrays), (second, small))
         with raises(
