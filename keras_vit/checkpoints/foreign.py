@@ -9,7 +9,10 @@ from keras_vit.checkpoints.translate import Shape
 from keras_vit.errors import listed, shown
 
 _CERTAIN = {
-    r"decoder\.mask_tokens|mask_decoder|rel_pos_[hw]$": "SAM or ViTDet, with positions of windows",
+    r"pixel_embed\.|norm1_proj\.": "TNT, with tokens of pixels inside of the patches",
+    r"decoder\.mask_tokens|mask_decoder|rel_pos_[hw]$": (
+        "SAM, ViTDet or MViT, with positions of windows"
+    ),
     r"pos_embed_win(dow)?$|(^|\.)blocks\.\d+\.proj\.weight$": "Hiera, a hierarchy of windows",
 }
 """Names that no plain Vision Transformer has, though its own names may stand beside them."""
@@ -18,20 +21,27 @@ _KINDS = {
     r"relative_position_bias_table|continuous_position_bias_mlp|cpb_mlp": (
         "Swin or a relative, with windows of attention"
     ),
-    r"encoder\.stages\.\d+\.layers\.\d+\.(attn|proj|layernorm_before)": "Hiera, a hierarchy",
+    r"encoder\.stages\.\d+\.layers\.\d+\.(attn\.|proj\.|layernorm_before)": "Hiera, a hierarchy",
     r"attn\.sr\.|sequence_reduction": "PVT or SegFormer, a hierarchy with fewer keys than queries",
-    r"conv_kxk|conv_projection|fusion\.convolution|local_rep": "MobileViT, with convolutions",
-    r"conv_dw|dwconv|depthwise|depth_conv|token_mixer|features\.\d+\.\d+\.block\.": "ConvNeXt, "
-    "EfficientNet or another network of convolutions",
+    r"diffusion_model|adaLN_modulation": "a model of diffusion",
+    r"conv_kxk|conv_projection|fusion\.convolution|local_rep": (
+        "MobileViT, FastViT or a relative, with convolutions"
+    ),
+    r"conv_dw|dwconv|depthwise|depth_conv|token_mixer|^features\.|\bcv\d\.conv": (
+        "ConvNeXt, EfficientNet or another network of convolutions"
+    ),
     r"mlp_tokens|token_mixing": "MLP-Mixer, without attention",
     r"layer\d\.\d+\.conv\d|layer\.\d+\.convolution|downsample\.(0|conv)": (
-        "ResNet, a network of convolutions"
+        "ResNet or another network with convolutions"
     ),
     r"word_embeddings|embed_tokens|\bwte\.|token_embedding|shared\.weight|tok_embeddings": (
         "a model of text"
     ),
     r"(lora|hada|lokr)_\w+": "an adapter; merge it into its base first (merge_and_unload of PEFT)",
     r"conv_layers|feature_extractor\.": "a model of sound",
+    r"_[ih]h_l\d": "a recurrent network",
+    r"_flat_param$": "FSDP's shards; let the training write StateDictType.FULL_STATE_DICT",
+    r"exp_avg_sq$": "an optimizer",
 }
 """What stands in the names of other families -> the family, most particular first."""
 

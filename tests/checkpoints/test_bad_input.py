@@ -6,6 +6,7 @@ import zipfile
 import numpy as np
 import pytest
 
+import keras_vit
 from keras_vit import KerasViTError, checkpoints
 from keras_vit.checkpoints.containers import write_npz
 from keras_vit.errors import CheckpointError, ConfigError
@@ -151,6 +152,18 @@ def test_a_cut_npz_file_is_refused(tmp_path, kept):
     """The message says that the file is not complete, or no npz file."""
     message = refused(tmp_path, SOURCE.read_bytes()[:kept])
     assert "not a complete npz" in message or "no npz (zip)" in message
+
+
+def test_a_zip_of_other_files_is_no_damaged_array(tmp_path):
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as file:
+        file.writestr("model/readme.txt", "hello")
+    with raises(CheckpointError, "a zip without arrays", "model/readme.txt", "Unpack it"):
+        keras_vit.info(tmp_path / "x.zip")
+
+
+def test_a_source_that_is_no_name_is_refused_with_the_way_to_a_file():
+    with raises(CheckpointError, "A source is a path", "found {'w': 1}", "save_file"):
+        keras_vit.info({"w": 1})
 
 
 def test_an_html_page_saved_as_a_file_is_refused_by_its_first_bytes(tmp_path):

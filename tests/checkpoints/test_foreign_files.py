@@ -23,6 +23,8 @@ OF_TIMM = {
     "efficientnet_b0": "EfficientNet",
     "samvit_base_patch16": "SAM",
     "hiera_tiny_224": "Hiera",
+    "tnt_s_patch16_224": "TNT",
+    "mvitv2_tiny": "MViT",
     "cait_xxs24_224": "timm",
     "xcit_nano_12_p16_224": "timm",
     "levit_128s": "It holds",
@@ -103,6 +105,20 @@ def check(message: str, family: str) -> None:
 @pytest.mark.parametrize("name", OF_TIMM)
 def test_other_networks_of_timm_are_named_in_a_few_lines(name):
     check(refused(read_shapes(timm.create_model(name, device="meta"))), OF_TIMM[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("weight_ih_l0", "recurrent"),
+        ("model.model.2.cv1.conv.weight", "convolutions"),
+        ("blocks.0.adaLN_modulation.1.weight", "diffusion"),
+        ("_fsdp_wrapped_module._flat_param", "FULL_STATE_DICT"),
+        ("optimizer.state.0.exp_avg_sq", "an optimizer"),
+    ],
+)
+def test_plain_names_are_named(name, family):
+    check(refused({name: (8, 8), "bias": (8,)}), family)
 
 
 def test_long_names_make_no_long_message():

@@ -166,6 +166,28 @@ def test_a_class_that_torch_refuses_is_named(is_zip, folder):
     assert "complete" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("write", "words"),
+    [
+        (lambda torch, x, path: torch.jit.save(torch.jit.script(x), path), "a TorchScript program"),
+        (
+            lambda torch, x, path: path.write_bytes(pickle.dumps({"w": 1})),
+            "torch.save did not write",
+        ),
+    ],
+    ids=["TorchScript", "plain pickle"],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_other_files_of_these_names_are_called_what_they_are(write, words, tmp_path):
+    """They are complete, and to fetch them again would not help."""
+    import torch
+
+    path = tmp_path / "x.pt"
+    write(torch, torch.nn.Linear(2, 2), path)
+    with pytest.raises(CheckpointError, match=words):
+        keras_vit.info(path, allow_pickle_weights=True)
+
+
 def test_options_that_the_program_allows_stay_allowed(folder):
     import argparse
 

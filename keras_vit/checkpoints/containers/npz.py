@@ -16,7 +16,7 @@ import numpy as np
 
 from keras_vit.checkpoints.containers.reading import FileReader, MappedFile
 from keras_vit.checkpoints.containers.writing import opened_beside, view_bytes
-from keras_vit.errors import CheckpointError, shown
+from keras_vit.errors import CheckpointError, listed, shown
 from keras_vit.presets.local_folder import PICKLE_ADVICE
 from keras_vit.support.limits import ARRAYS, HEADER_BYTES, JSON_BYTES
 
@@ -66,8 +66,15 @@ class NpzReader(FileReader):
             )
 
     def _refuse_a_model(self) -> None:
-        """Refuses a `.keras` file, which is also a zip, and names the class of its model."""
-        if not {"config.json", "model.weights.h5"} <= set(self._zip.namelist()):
+        """Refuses a zip of other files; of a `.keras` file it names the class of the model."""
+        names = self._zip.namelist()
+        if names and not any(name.endswith((".npy", ".pkl", ".h5")) for name in names):
+            raise CheckpointError(
+                f"{self.path}: this is a zip without arrays of NumPy; it has {listed(names, 3)}. "
+                "Unpack it and name the file of weights, or write the arrays of a program to a "
+                "safetensors file."
+            )
+        if not {"config.json", "model.weights.h5"} <= set(names):
             return
         with self._zip.open("config.json") as stream:
             config = json.loads(stream.read(JSON_BYTES.value))

@@ -97,12 +97,23 @@ def _load(torch: Any, path: Path, file: IO[bytes]) -> Any:
             try:
                 return torch.load(str(opened if opened.exists() else path), mmap=True, **options)
             except RuntimeError as error:
+                if "TorchScript" in str(error):
+                    raise CheckpointError(
+                        f"{path}: this is a TorchScript program. Write its arrays alone: "
+                        "safetensors.torch.save_file(torch.jit.load(path).state_dict(), "
+                        "'model.safetensors')."
+                    ) from error
                 if "mmap" not in str(error):
                     raise
             file.seek(0)  # written before torch 1.6
             return torch.load(file, **options)
     except pickle.UnpicklingError as error:
         named = re.search(r"GLOBAL (\S+)", str(error))
+        if named is None and "Unsupported operand" in str(error):
+            raise CheckpointError(
+                f"{path}: this is a Python pickle that torch.save did not write. Save its arrays "
+                "where it was made: safetensors.numpy.save_file(arrays, 'model.safetensors')."
+            ) from error
         if named is None:
             raise
         raise CheckpointError(

@@ -10,7 +10,7 @@ from keras_vit.checkpoints.dialects.facebook import facebook
 from keras_vit.checkpoints.dialects.google import google, google_linen
 from keras_vit.checkpoints.dialects.keras_vit import keras_vit
 from keras_vit.checkpoints.dialects.torchvision import torchvision
-from keras_vit.errors import CheckpointError, nearest
+from keras_vit.errors import CheckpointError, listed, nearest
 
 _ALL: tuple[Dialect, ...] = (
     keras_vit,
@@ -41,7 +41,7 @@ def dialects_named(name: str) -> tuple[Dialect, ...]:
     """
     if name not in tuple(DIALECTS):  # a list has no hash
         raise CheckpointError(
-            f"Unknown family {name!r}.{nearest(name, DIALECTS)} Known: {', '.join(DIALECTS)}."
+            f"Unknown family {name!r}.{nearest(name, DIALECTS)} Known: {listed(DIALECTS, 20)}."
         )
     return tuple(d for d in _ALL if d.name == name or d.name.startswith(f"{name}/"))
 
