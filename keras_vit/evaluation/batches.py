@@ -18,7 +18,7 @@ from keras_vit.models.image_checks import refuse_prepared
 from keras_vit.models.inference import run
 
 _SINGLE = (str, os.PathLike, bytes, Image.Image)
-"""Types of one image in the user's form; arrays are known by their axes."""
+"""Types of one image in the user's form; arrays are known by their axes and their type."""
 
 
 class Batch(NamedTuple):
@@ -128,8 +128,13 @@ def split_images(data: Any) -> tuple[Any, Any] | None:
 
 def _are_images(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
-        return bool(value) and all(isinstance(image, _SINGLE) for image in value)
+        return bool(value) and all(isinstance(each, _SINGLE) or _is_photo(each) for each in value)
     return isinstance(value, _SINGLE) or _is_batch(value)
+
+
+def _is_photo(value: Any) -> bool:
+    """Whether a value is an image of whole numbers; a prepared batch of floats may have its axes."""
+    return isinstance(value, np.ndarray) and value.ndim == 3 and value.dtype.kind in "ui"
 
 
 def _check_numbers(images: int, labels: int) -> None:

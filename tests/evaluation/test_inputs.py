@@ -25,14 +25,14 @@ def pixels():
 LABELS = np.array([0, 1, 2, 1, 0])
 
 
-@pytest.fixture(params=["array", "paths", "pictures"])
+@pytest.fixture(params=["array", "list", "paths", "pictures"])
 def images(request, pixels, tmp_path):
     """The images as people have them, of another size than the model's."""
     pictures = [Image.fromarray(image) for image in pixels]
     paths = [tmp_path / f"{k}.png" for k in range(len(pixels))]
     for picture, path in zip(pictures, paths, strict=True):
         picture.save(path)
-    forms = {"array": pixels, "paths": paths, "pictures": pictures}
+    forms = {"array": pixels, "list": list(pixels), "paths": paths, "pictures": pictures}
     return forms[request.param]
 
 
