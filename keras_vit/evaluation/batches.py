@@ -133,7 +133,7 @@ def _are_images(value: Any) -> bool:
 
 
 def _is_photo(value: Any) -> bool:
-    """Whether a value is an image of whole numbers; prepared batches of floats may have its axes."""
+    """Whether a value is an image of whole numbers; prepared batches are of floats."""
     return isinstance(value, np.ndarray) and value.ndim == 3 and value.dtype.kind in "ui"
 
 
