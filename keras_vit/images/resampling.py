@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from keras_vit.images.protocols import FILTERS
-from keras_vit.support.interpolation import resampling_weights
+from keras_vit.support.interpolation import cubic, resampling_weights, triangle
 
 Size = tuple[int, int]
 Picture: TypeAlias = Image.Image | np.ndarray
@@ -122,17 +122,13 @@ def _float32_weights(
     source: int, target: int, old: np.ndarray, new: np.ndarray, interpolation: str
 ) -> np.ndarray:
     """Returns the weights of old pixels in new pixels of torch for floats, in its precision."""
-    one, half = np.float32(1), np.float32(0.5)
+    half = np.float32(0.5)
     scale = np.float32(source) / np.float32(target)
-    narrow = one / scale if scale > 1 else one
+    narrow = min(1 / scale, np.float32(1))
     centres = scale * (new.astype(np.float32) + half)
     distance = np.abs((old.astype(np.float32) - centres + half) * narrow)
-    if interpolation == "bilinear":
-        weights = np.maximum(one - distance, np.float32(0))
-    else:
-        near = (np.float32(1.5) * distance - np.float32(2.5)) * distance * distance + one
-        far = ((distance - 5) * distance + 8) * distance - 4
-        weights = np.where(distance <= 1, near, np.where(distance < 2, -half * far, 0))
+    is_linear = interpolation == "bilinear"
+    weights = triangle(distance, np) if is_linear else cubic(distance, -0.5, np)
     # Summed one by one, as torch does: NumPy would add in pairs.
     return weights / np.cumsum(weights, axis=1, dtype=np.float32)[:, -1:]
 

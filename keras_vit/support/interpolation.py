@@ -43,32 +43,34 @@ def resampling_weights(
     """
     if method == "bilinear_align_corners":
         position = target_points * (source - 1) / xp.maximum(target - 1, 1)
-        return xp.maximum(1.0 - absolute(position - source_points, xp), 0.0)
+        return triangle(position - source_points, xp)
     ratio = source / target
     position = (target_points + 0.5) * ratio - 0.5
     if method in ("bilinear_half_pixel", "bilinear_longer_side"):
-        position = xp.clip(position, 0.0, source - 1.0)
-        return xp.maximum(1.0 - absolute(position - source_points, xp), 0.0)
+        return triangle(xp.clip(position, 0.0, source - 1.0) - source_points, xp)
     if method == "bicubic":
         first = xp.floor(position)
         matrix = 0.0
         for tap in (-1, 0, 1, 2):  # taps beyond the edge read the edge
             read = xp.clip(first + tap, 0.0, source - 1.0)
-            weight = _cubic(position - first - tap, -0.75, xp)
-            matrix = matrix + weight * xp.maximum(1.0 - absolute(read - source_points, xp), 0.0)
+            weight = cubic(position - first - tap, -0.75, xp)
+            matrix = matrix + weight * triangle(read - source_points, xp)
         return matrix
     # Antialias: a shrinking resize widens the kernel.
     scale = xp.maximum(ratio, 1.0) if method.endswith("antialias") else 1.0
     distance = (position - source_points) / scale
-    if method == "bilinear_antialias":
-        matrix = xp.maximum(1.0 - absolute(distance, xp), 0.0)
-    else:
-        matrix = _cubic(distance, -0.5, xp)
+    is_linear = method == "bilinear_antialias"
+    matrix = triangle(distance, xp) if is_linear else cubic(distance, -0.5, xp)
     return matrix / xp.sum(matrix, axis=-1, keepdims=True)
 
 
-def _cubic(distance: Any, a: float, xp: Any) -> Any:
-    """Keys' cubic convolution kernel, zero from distance 2 on."""
+def triangle(distance: Any, xp: Any) -> Any:
+    """Returns the linear kernel, zero from distance 1 on, in the given precision."""
+    return xp.maximum(1.0 - absolute(distance, xp), 0.0)
+
+
+def cubic(distance: Any, a: float, xp: Any) -> Any:
+    """Returns Keys' cubic convolution kernel, zero from distance 2 on, in the given precision."""
     d = xp.minimum(absolute(distance, xp), 2.0)
     near = ((a + 2) * d - (a + 3)) * d * d + 1
     far = (((d - 5) * d + 8) * d - 4) * a
