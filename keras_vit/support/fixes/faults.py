@@ -94,24 +94,24 @@ def release(text: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", text)[:3]))
 
 
+def _installed(library: str) -> tuple[int, ...]:
+    """Returns the numbers of the installed release; `()`, which is below all, if there is none."""
+    try:
+        return release(version(library))
+    except PackageNotFoundError:
+        return ()
+
+
 def is_known(library: str) -> bool:
     """Whether the faults of the installed release were seen; its private names were there."""
-    try:
-        installed = release(version(library))
-    except PackageNotFoundError:
-        return False
     seen = [row for row in LIBRARIES if row.library == library]
-    return any(release(row.first) <= installed <= release(row.last) for row in seen)
+    return any(release(row.first) <= _installed(library) <= release(row.last) for row in seen)
 
 
 def note_on(library: str) -> str:
     """Returns a sentence if a library is newer than the releases in which its faults were seen."""
-    try:
-        installed = release(version(library))
-    except PackageNotFoundError:
-        return ""
     newest = next((row.last for row in LIBRARIES if row.library == library), None)
-    if newest is None or installed <= release(newest):
+    if newest is None or _installed(library) <= release(newest):
         return ""
     return f"newer than {newest}, the last release whose faults keras_vit has seen"
 
