@@ -9,7 +9,6 @@ from typing import Any
 
 from keras_vit.errors import ConfigError
 
-PRECISIONS = ("float32", "bfloat16", "float16")
 _HINTS = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 
 
@@ -27,9 +26,9 @@ def choose(policy: Any) -> dict[str, Any]:
         ConfigError: a variable has an unknown value.
     """
     precision = os.environ.get("KERAS_VIT_OPENVINO_PRECISION") or None
-    if precision not in (None, *PRECISIONS):
+    if precision not in (None, *_HINTS):
         raise ConfigError(
-            f"KERAS_VIT_OPENVINO_PRECISION={precision!r}: expected {', '.join(PRECISIONS)}."
+            f"KERAS_VIT_OPENVINO_PRECISION={precision!r}: expected {', '.join(_HINTS)}."
         )
     settings: dict[str, Any] = {
         "INFERENCE_PRECISION_HINT": _HINTS.get(precision or policy.compute_dtype, "f32"),
