@@ -5,6 +5,7 @@ import importlib.metadata
 import os
 import platform
 
+from keras_vit import __version__
 from keras_vit.support.backend import BACKENDS, ONLY_PREDICTS, chosen_backend
 from keras_vit.support.fixes.faults import note_on
 from keras_vit.support.processor import choose_products, processor
@@ -42,13 +43,14 @@ class Component:
 def components() -> list[Component]:
     """Returns the parts of the environment for a bug report; a missing package has no version."""
     chosen, why = chosen_backend()
+    own = f"{__version__} (not installed)"
     parts = [
         Component("machine", "system", platform.platform()),
         Component("machine", "python", platform.python_version()),
         Component("machine", "processor", processor().name, f"{os.cpu_count()} cores"),
         Component("machine", "instructions", *_instructions()),
         Component("machine", "products of torch", *choose_products()),
-        Component("library", "keras-vit", _version("keras-vit") or _own_version()),
+        Component("library", "keras-vit", _version("keras-vit") or own),
         *(Component("library", name, _version(name), note_on(name)) for name in _LIBRARIES),
     ]
     for name in BACKENDS:
@@ -103,9 +105,3 @@ def _version(name: str) -> str | None:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _own_version() -> str:
-    from keras_vit import __version__
-
-    return f"{__version__} (not installed)"
