@@ -27,9 +27,6 @@ BACKENDS = {
 ONLY_PREDICTS = "openvino"
 """The backend without gradients; it is chosen automatically only if no other is installed."""
 
-_NUMPY = "numpy"
-"""The backend of Keras that keras_vit is not tested on."""
-
 _ONLY_ONE = "the only one that is installed; KERAS_BACKEND names another"
 _set_here: set[str] = set()
 
@@ -119,7 +116,7 @@ def refusal() -> BackendError | None:
     """Returns an error if Keras cannot start its backend, or None if it is installed."""
     name, why = chosen_backend()
     there = installed()
-    if name not in (*BACKENDS, _NUMPY):
+    if name not in (*BACKENDS, "numpy"):  # Keras's other backend, untested with keras_vit
         return BackendError(
             f"{name!r} ({why}) is no backend of Keras.{nearest(name, BACKENDS)} KERAS_BACKEND "
             f"takes {listed(BACKENDS)}."
