@@ -84,22 +84,16 @@ def shorten(class_names: ClassNames | None, num_classes: int) -> str | tuple[str
     """
     if class_names is None:
         return None
-    if not isinstance(class_names, str):
-        class_names = tuple(class_names)
-        if odd := [label for label in class_names if not isinstance(label, str)]:
-            raise ConfigError(f"class_names holds {odd[0]!r}, expected {num_classes} strings.")
-        count = len(class_names)
-    else:
-        count = NAMED[class_names] if class_names in NAMED else len(expand(class_names))
-    if count != num_classes:
+    names = expand(class_names)
+    if odd := [label for label in names if not isinstance(label, str)]:
+        raise ConfigError(f"class_names holds {odd[0]!r}, expected {num_classes} strings.")
+    if len(names) != num_classes:
         raise ConfigError(
-            f"{count} class_names, expected {num_classes} strings, one for each of "
+            f"{len(names)} class_names, expected {num_classes} strings, one for each of "
             f"num_classes={num_classes}."
         )
-    same = (
-        word for word, length in NAMED.items() if length == count and class_names == _read(word)
-    )
-    return class_names if isinstance(class_names, str) else next(same, class_names)
+    shipped = (word for word, length in NAMED.items() if length == len(names))
+    return next((word for word in shipped if _read(word) == names), names)
 
 
 def check_thresholds(
