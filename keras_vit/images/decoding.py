@@ -96,7 +96,7 @@ def decode_image(
         source: a file name, encoded bytes, a binary file object, which is read from its start,
             or a Pillow image.
         channels: 1, 3 or 4.
-        max_pixels: most pixels of an encoded image; None for `environment.limits.IMAGE_PIXELS`.
+        max_pixels: most pixels of an encoded image; None for `support.limits.IMAGE_PIXELS`.
         pixel_range: values of black and white in an image of more than 8 bits; None for the
             whole range of 16 bits.
         shortest_side: fewest pixels of a side to which the decoder may reduce a JPEG by 2, 4 or 8
@@ -267,21 +267,20 @@ def _convert(
             "below 65535, read the file with another library, such as tifffile, and give its array "
             "with pixel_range=(black, white)."
         )
-    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
+    has_16_bits = image.mode.startswith("I;16")
+    if has_16_bits or image.mode in ("I", "F"):
         values = np.asarray(image)
-        if pixel_range is None and not image.mode.startswith("I;16"):
+        if pixel_range is not None:
+            image = Image.fromarray(to_8_bits(values, pixel_range))
+        elif has_16_bits:  # Pillow would clip at 255; libpng keeps the high byte
+            _warn_of_few_levels(values, name)
+            image = Image.fromarray((values >> 8).astype(np.uint8))
+        else:
             raise ConfigError(
                 f"{name}: an image of mode {image.mode} has no range of its own; expected 8 or 16 "
                 "bits. Give pixel_range=(black, white), the values of its darkest and brightest "
                 "pixels."
             )
-        if pixel_range is None:  # Pillow would clip at 255; libpng keeps the high byte
-            _warn_of_few_levels(values, name)
-        image = Image.fromarray(
-            (values >> 8).astype(np.uint8)
-            if pixel_range is None
-            else to_8_bits(values, pixel_range)
-        )
     return image if image.mode == mode else image.convert(mode)
 
 
