@@ -146,8 +146,7 @@ def _array(value: Any, channels: int) -> Iterator[UserImage]:
 
 
 def _list_elements(value: Any, channels: int) -> Iterator[UserImage]:
-    for element in np.asarray(value).reshape(-1).tolist():
-        yield from images_in(element, channels)
+    return _elements(np.asarray(value).reshape(-1).tolist(), channels)
 
 
 def _elements(value: Iterable[Any], channels: int) -> Iterator[UserImage]:
@@ -178,10 +177,6 @@ def _is_url(value: Any) -> bool:
     return isinstance(value, str) and bool(re.match(r"data:|[A-Za-z][A-Za-z0-9+.-]+://", value))
 
 
-def _is_bytes(value: Any) -> bool:
-    return isinstance(value, (bytes, bytearray, memoryview))
-
-
 def _is_name_in_bytes(value: Any) -> bool:
     """Whether bytes are one line of printable text, which no image format begins with."""
     if not isinstance(value, bytes) or len(value) > 4096 or b"\0" in value:
@@ -203,7 +198,7 @@ _KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Any, int], Iterator[UserIma
     (_is_url, _url),
     (lambda value: isinstance(value, (str, os.PathLike)), _name),
     (_is_name_in_bytes, _name),
-    (_is_bytes, _as_it_is),
+    (lambda value: isinstance(value, (bytes, bytearray, memoryview)), _as_it_is),
     (lambda value: hasattr(value, "read"), _as_it_is),
     (lambda value: isinstance(value, (Image.Image, Pixels, ConfigError)), _as_it_is),
     (_is_array_of_objects, _list_elements),
@@ -311,13 +306,12 @@ def eight_bit_range(pixels: Pixels, pixel_range: Range | None = None) -> np.ndar
         raise ConfigError(_out_of_range(values, low, high))
     if values.dtype.kind != "f":
         return values.astype(np.uint8)
-    # k / 255 is rounded to the type of `values`; `slack` is the largest error of that rounding.
-    exact = white == 255
-    scaled = values.astype(np.float32, copy=False)
-    scaled = scaled if exact else scaled * np.float32(255)
+    scaled, slack = values.astype(np.float32, copy=False), 0.0
+    if white == 1:
+        scaled = scaled * np.float32(255)
+        # k / 255 was rounded to the type of `values`; `slack` is the largest error of that.
+        slack = min(255 * max(float(np.finfo(t).eps) for t in (values.dtype, np.float32)), 0.25)
     rounded = np.rint(scaled)
-    eps = max(float(np.finfo(kind).eps) for kind in (values.dtype, np.float32))
-    slack = 0.0 if exact else min(255 * eps, 0.25)
     if (np.abs(scaled - rounded) <= slack).all():
         return rounded.astype(np.uint8)
     return scaled
