@@ -6,7 +6,7 @@ import io
 import keras
 import numpy as np
 from fastapi import HTTPException
-from PIL import Image
+from PIL import Image, ImageOps
 
 from keras_vit.data.records import Encoded
 from keras_vit.errors import ConfigError, expect_model
@@ -153,10 +153,6 @@ class Engine:
             pixels = np.moveaxis(spread(planes, pixels.shape[:2], self.model.config), 0, -1)
         image = make_picture(np.round(255 * pixels).astype(np.uint8)[..., :3])
         times = -(-_SMALLEST_PICTURE // min(image.size))
-        if times > 1:
-            image = image.resize(
-                (times * image.width, times * image.height), Image.Resampling.NEAREST
-            )
         file = io.BytesIO()
-        image.save(file, "PNG")
+        ImageOps.scale(image, times, Image.Resampling.NEAREST).save(file, "PNG")
         return file.getvalue()
