@@ -43,12 +43,11 @@ def run(
         # The answer 413 tells the client of too many pixels; Pillow need not warn of them too.
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         server = uvicorn.Server(configuration(build(), settings, access_log))
+        address, own_port = listening.getsockname()[:2]
         shown_host = f"[{host}]" if ":" in host else host
         if progress:
-            print(
-                f"Serving {visible(str(source))} at http://{shown_host}:{listening.getsockname()[1]}"
-            )
-        if not ipaddress.ip_address(listening.getsockname()[0]).is_loopback:
+            print(f"Serving {visible(source)} at http://{shown_host}:{own_port}")
+        if not ipaddress.ip_address(address).is_loopback:
             log.warning(
                 "Other machines reach this address: put a proxy with TLS, passwords and a limit of "
                 "connections per client in front."
