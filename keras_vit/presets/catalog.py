@@ -161,7 +161,7 @@ class Preset:
     def provenance(self) -> dict[str, Any]:
         """Returns the origin of the weights, as plain JSON types."""
         facts: dict[str, Any] = {"preset": self.name, "source": self.source}
-        if self.source and not self.source.startswith("hf://"):
+        if self.source and not self.source.startswith(SCHEME):
             cached = bucket.sha256_in_cache(self.source, *self.alternatives)
             facts |= dict(zip(("source", "sha256"), cached, strict=True)) if cached else {}
         facts |= {"license": self.license, "data": self.data}
@@ -227,11 +227,10 @@ def list_presets(
         values = sorted({getattr(row, column) for row in CATALOG.values()})
         if value is not None and value not in values:
             names = [str(each) for each in values]
-            guess = nearest(value, names) if isinstance(value, str) else ""
             argument = "resolution" if column == "image_size" else column
             advice = " from_preset(..., image_size=...) loads a model at any other."
             raise ConfigError(
-                f"{argument}={value!r}: no preset has it.{guess} Known: "
+                f"{argument}={value!r}: no preset has it.{nearest(value, names)} Known: "
                 f"{', '.join(names)}.{advice if argument == 'resolution' else ''}"
             )
     filters |= {"variant": variant, "hybrid": hybrid}
