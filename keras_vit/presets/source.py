@@ -406,16 +406,14 @@ def _read_json(place: Location) -> dict[str, dict[str, Any]]:
 def _read_object(place: Location, name: str) -> dict[str, Any]:
     where = f"{place.address}/{name}"
     JSON_BYTES.check(place.files[name] or 0, where, SourceError)
+    with place.open(name) as stream:
+        try:
+            text = stream.read(JSON_BYTES.value + 1)
+        except OSError as error:
+            raise SourceError(f"{where}: cannot be read ({error.strerror}).") from error
+    JSON_BYTES.check(len(text), where, SourceError)
     try:
-        with place.open(name) as stream:
-            try:
-                text = stream.read(JSON_BYTES.value + 1)
-            except OSError as error:
-                raise SourceError(f"{where}: cannot be read ({error.strerror}).") from error
-        JSON_BYTES.check(len(text), where, SourceError)
         content = json.loads(text.decode("utf-8"))
-    except KerasViTError:
-        raise
     # ValueError: invalid JSON or UTF-8, or a number with more digits than Python reads.
     except (ValueError, RecursionError, MemoryError) as error:
         raise SourceError(
