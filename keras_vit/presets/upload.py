@@ -57,6 +57,8 @@ def upload_preset(
             these names, or the Hub refuses.
         CheckpointError: weights and `config.json` disagree.
     """
+    from huggingface_hub import CommitOperationAdd
+
     address = parse_address(target)
     if address.path_in_repo:
         raise PresetError(f"{target}: expected hf://owner/repo[@branch], without a subfolder.")
@@ -69,8 +71,29 @@ def upload_preset(
     content[MODEL_CARD_FILE] = _CALL.sub(rf'\1"{shown_address(address)}"', readme, count=1).encode()
     client = api(token)
 
-    def upload() -> str:
-        return _upload(client, address, content, private, overwrite, commit_message)
+    def upload() -> str:  # one attempt, which skips the parts that an earlier one has completed
+        info = _prepare_branch(client, address, private)
+        there = {sibling.rfilename: stated_hash(sibling) or "" for sibling in info.siblings or ()}
+        changed = [n for n in NAMES if n not in there or not matches(content[n], there[n])]
+        if not changed:
+            return f"{client.endpoint}/{address.id}/commit/{info.sha}"
+        if not overwrite and (clash := [name for name in changed if name in there]):
+            raise PresetError(
+                f"{shown_address(address)}: holds another {', '.join(clash)}. Give overwrite=True "
+                "to replace it, or another branch: hf://owner/repo@branch."
+            )
+        try:
+            return client.create_commit(
+                address.id,
+                [CommitOperationAdd(name, content[name]) for name in NAMES],
+                commit_message=commit_message or "Upload a preset of keras_vit",
+                revision=address.revision,
+                parent_commit=info.sha,  # refuses to overwrite a commit made in between
+            ).commit_url
+        except ValueError as error:
+            if "metadata in README.md" not in str(error):
+                raise
+            raise PresetError(f"{shown_address(address)}: {MODEL_CARD_FILE}: {error}") from error
 
     return request(upload, address)
 
@@ -94,41 +117,6 @@ def _check_folder(folder: Path) -> dict[str, Path]:
             raise PresetError(f"{folder / CONFIG_FILE}: this is no preset of keras_vit.")
         open_checkpoint(opened, {})
     return inside
-
-
-def _upload(
-    client: "HfApi",
-    address: "HfUri",
-    content: dict[str, Path | bytes],
-    private: bool,
-    overwrite: bool,
-    message: str | None,
-) -> str:
-    """Makes one attempt, which skips the parts that an earlier attempt has completed."""
-    from huggingface_hub import CommitOperationAdd
-
-    info = _prepare_branch(client, address, private)
-    there = {sibling.rfilename: stated_hash(sibling) or "" for sibling in info.siblings or ()}
-    changed = [n for n in NAMES if n not in there or not matches(content[n], there[n])]
-    if not changed:
-        return f"{client.endpoint}/{address.id}/commit/{info.sha}"
-    if not overwrite and (clash := [name for name in changed if name in there]):
-        raise PresetError(
-            f"{shown_address(address)}: holds another {', '.join(clash)}. Give overwrite=True to "
-            "replace it, or another branch: hf://owner/repo@branch."
-        )
-    try:
-        return client.create_commit(
-            address.id,
-            [CommitOperationAdd(name, content[name]) for name in NAMES],
-            commit_message=message or "Upload a preset of keras_vit",
-            revision=address.revision,
-            parent_commit=info.sha,  # refuses to overwrite a commit made in between
-        ).commit_url
-    except ValueError as error:
-        if "metadata in README.md" not in str(error):
-            raise
-        raise PresetError(f"{shown_address(address)}: {MODEL_CARD_FILE}: {error}") from error
 
 
 def _prepare_branch(client: "HfApi", address: "HfUri", private: bool) -> "ModelInfo":
