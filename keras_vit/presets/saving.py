@@ -19,11 +19,7 @@ NAMES = (CONFIG_FILE, WEIGHTS_FILE, MODEL_CARD_FILE)
 """The files of a preset folder."""
 
 
-def save_preset(
-    model: Any,
-    folder: str | os.PathLike[str],
-    card: Mapping[str, Any] | None = None,
-) -> None:
+def save_preset(model: Any, folder: str | os.PathLike[str], card: Mapping[str, Any] | None) -> None:
     """Writes a preset beside its destination, then renames it; see `save_to_preset`.
 
     A process killed at any moment leaves the old preset, the complete new one, or no folder.
