@@ -38,11 +38,7 @@ class Engine:
     """
 
     def __init__(
-        self,
-        model: VisionTransformer,
-        settings: Settings,
-        stage: str | None = None,
-        pooling: str | None = None,
+        self, model: VisionTransformer, settings: Settings, stage: str | None, pooling: str | None
     ) -> None:
         if expect_model(model).config.channels not in MODES:
             raise ConfigError(

@@ -126,10 +126,7 @@ class Service:
 
 
 def build_application(
-    model: VisionTransformer,
-    settings: Settings,
-    stage: str | None = None,
-    pooling: str | None = None,
+    model: VisionTransformer, settings: Settings, stage: str | None, pooling: str | None
 ) -> Any:
     """Returns the ASGI application that serves a model; see `keras_vit.serving.application`."""
     engine = Engine(model, settings, stage, pooling)
