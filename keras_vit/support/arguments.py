@@ -58,10 +58,7 @@ def check_images(paths: Iterable[Path]) -> None:
 
 
 def check_data(
-    name: object,
-    split: str | None = None,
-    labels_file: object = None,
-    label_column: object = None,
+    name: object, split: str | None, labels_file: object, label_column: object = None
 ) -> None:
     """Checks the name of labelled images, as `keras_vit.data.ImageSource` takes it.
 
