@@ -138,9 +138,7 @@ def _array(value: Any, channels: int) -> Iterator[UserImage]:
     except ConfigError as error:
         yield UserImage(value, error)
         return
-    is_one_image = (
-        len(images) == 1 and images[0].values.size == np.prod(value.shape) and len(value.shape) < 4
-    )
+    is_one_image = len(images) == 1 and len(value.shape) < 4
     for pixels in images:
         yield UserImage(value if is_one_image else pixels.values, pixels)
 
