@@ -40,8 +40,13 @@ def adopt(array: np.ndarray) -> Any:
 
 def give(variable: Any, array: np.ndarray) -> None:
     """Makes an `aligned` array, which has no other use, the value of a variable of Keras."""
+    import keras
+
     value = adopt(array)
-    if hasattr(variable.value, "data_ptr"):  # torch, where `assign` copies the numbers
-        variable.value.data = value.to(variable.value.device)
-    else:
-        variable.assign(value)
+    if keras.backend.backend() == "torch":  # `assign` copies the numbers
+        import torch
+
+        if isinstance(variable.value, torch.nn.Parameter):  # and no cast of it
+            variable.value.data = value.to(variable.value.device)
+            return
+    variable.assign(value)
