@@ -137,6 +137,9 @@ def _state_facts(source: Source, info: CheckpointInfo, config: ViTConfig) -> dic
     class_names = source.defaults.get("class_names") or info.class_names
     fits = class_names is not None and len(expand(class_names)) == config.num_classes
     has_head = info.config.num_classes == config.num_classes
+    if class_names is not None and has_head and config.num_classes and not fits:
+        counts = len(expand(class_names)), config.num_classes
+        log.warning("%s: %d names for a head of %d classes are left out.", source, *counts)
     return {
         "name": info.variant,
         "protocol": source.defaults.get("protocol", info.protocol),

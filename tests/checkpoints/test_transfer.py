@@ -1,6 +1,8 @@
 """Loading files into models, saving models to files, and converting files to files."""
 
+import json
 import logging
+import shutil
 import tracemalloc
 
 import keras
@@ -37,6 +39,15 @@ def test_loading_and_saving_an_official_file_is_bitwise_equal(dialect, name, tmp
     """Names, shapes and bits, also of norms of shape (1, 1, 1, C), and the names of flax linen."""
     checkpoints.save(load_case(name), tmp_path / "back.npz", family=dialect)
     assert_same_file(FOLDER / CASES[name]["checkpoint"], tmp_path / "back.npz")
+
+
+def test_names_of_another_number_than_the_classes_are_left_out(tmp_path, caplog):
+    folder = shutil.copytree(FOLDER / "hf_classifier", tmp_path / "classifier")
+    config = json.loads((folder / "config.json").read_text())
+    config["id2label"] = {"0": "tench", "1": "goldfish"}
+    (folder / "config.json").write_text(json.dumps(config))
+    assert checkpoints.load(folder).class_names is None
+    assert "classifier: 2 names for a head of" in caplog.text
 
 
 def test_convert_translates_published_names_to_linen_and_back(tmp_path):
