@@ -78,6 +78,9 @@ def export(
             compute the model differently and `lossy` is False.
     """
     dialect, config, moves = _choose(config, dialects, lossy)
+    if config.num_classes and config.classifier_activation is not None:
+        lost = "%s computes logits from these files, without the model's %s."
+        log.warning(lost, dialect.library, config.classifier_activation)
     protocol = _protocol_to_write(protocol, dialect, config)
     files = dialect.write_json(config, class_names, protocol, by_class, fed_size)
     if not files:

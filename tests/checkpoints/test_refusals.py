@@ -10,6 +10,7 @@ from safetensors.numpy import load_file, save_file
 
 import keras_vit
 from keras_vit import checkpoints
+from keras_vit.checkpoints.dialects.dinov3_rows import SAMPLE
 from keras_vit.errors import CheckpointError
 from tests import family_goldens, golden
 from tests.checkpoints.shards import INDEX, split
@@ -26,6 +27,7 @@ OTHER_GRID = ({"position_grid": (3, 3)}, "positions stored for another grid than
 MEAN_BESIDE_A_TOKEN = {"pooling": "gap", "class_token": True}
 TOWER = {"num_classes": 0}
 POOLED_TOWER = {"num_classes": 0, "pooling": "map", "class_token": False}
+TWO_HEADS = {"pooling": "token_and_distillation", "numerics": {"gelu": "exact"}}
 BIAS = {"qkv_bias": (True, False, True), "relative_position_bias": "block", "position": "none"}
 INEXPRESSIBLE = {
     "google": (
@@ -42,6 +44,9 @@ INEXPRESSIBLE = {
         ({"numerics": {"layer_norm_epsilon": 1e-12}}, "layer_norm_epsilon=1e-12, where it"),
         ({"resnet": {"num_layers": (1,)}, "patch_size": 2}, "stages that no architecture of"),
         ({"resnet": {"width_factor": 0.5}, "patch_size": 2}, "another width than 64"),
+        ({**TWO_HEADS, "num_registers": 1}, "a distillation token beside registers"),
+        ({**TWO_HEADS, "position_before_class": True}, "or tokens without a position"),
+        ({**TWO_HEADS, "position": "none"}, "or tokens without a position"),
     ),
     "transformers": (
         SINCOS,
@@ -73,6 +78,10 @@ INEXPRESSIBLE = {
     ),
     "open_clip": ((TOWER, "a vision tower without a text tower"),),
     "transformers/flava_image_model": ((TOWER, "an image model without the text"),),
+    "keras_hub/dinov3": (
+        ({**SAMPLE, "numerics": {"gelu": "tanh"}}, "another GELU than the exact one"),
+        ({**SAMPLE, "mlp": "gated", "numerics": {"gelu": "quick", "gate": "gelu"}}, "another GELU"),
+    ),
     "timm/naflex": ((NO_POOLING, "native_aspect other than True"),),
     "timm/eva": (
         ({**BIAS, "pooling": "gap"}, "no class token beside a relative position bias"),

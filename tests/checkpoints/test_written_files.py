@@ -7,7 +7,7 @@ from keras_vit import checkpoints
 from keras_vit.checkpoints.libraries import run_library
 from keras_vit.errors import CheckpointError
 from tests.golden import CASES, FOLDER, expected, relative_error
-from tests.helpers import assert_same_arrays, normal, only_under, random_tiny, stored
+from tests.helpers import assert_same_arrays, normal, only_under, random_tiny, stored, tiny
 from tests.words import raises
 
 # The goldens are compared on every backend; here the libraries read files.
@@ -60,6 +60,12 @@ def test_a_library_gives_the_outputs_of_a_saved_model(dialect, fields, tmp_path)
     image = normal(2, *written.image_size, written.channels)
     found = compute_outputs(dialect, tmp_path / "x", image)
     assert relative_error(found, model.predict(image, verbose=0)) <= 1e-5
+
+
+def test_an_activation_that_a_library_lacks_is_left_out_with_a_line_of_log(tmp_path, caplog):
+    """The library computes logits."""
+    checkpoints.save(tiny(classifier_activation="softmax"), tmp_path / "x.npz")
+    assert "without the model's softmax" in caplog.text
 
 
 OFFICIAL = {

@@ -47,7 +47,12 @@ _dinov3 = dino_family(
     expresses=("gelu", "gate", "layer_norm_epsilon", "position_resize"),
     fields={"position": "none"},
     switches=("qkv_bias",),
-    impossible=OWN_ROPE,
+    impossible={
+        **OWN_ROPE,
+        "another GELU than the exact one": (
+            "numerics.gelu!=exact mlp=plain or numerics.gelu!=exact numerics.gate=gelu"
+        ),
+    },
     sample=SAMPLE,
 )
 

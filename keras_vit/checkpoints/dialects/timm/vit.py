@@ -303,6 +303,10 @@ vit = rows.family(
         ),
         "a stem of another width than 64": "resnet resnet.width_factor!=1",
         **ONE_BIAS,
+        "a distillation token beside registers, or tokens without a position": (
+            "distillation_token num_registers or distillation_token position_before_class "
+            "or distillation_token position=none"
+        ),
         "attention pooling behind gated MLPs": "mlp=gated pooling=map",
     },
 )
