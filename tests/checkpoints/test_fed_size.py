@@ -10,9 +10,9 @@ import keras_vit
 from keras_vit import Preprocessor, checkpoints, cli
 from keras_vit.errors import ConfigError
 from tests.golden import relative_error
-from tests.helpers import to_numpy
-from tests.live import random_transformers, torch, transformers
-from tests.words import raises
+from tests.helpers import normal, random_tiny, to_numpy
+from tests.live import random_transformers, timm, torch, transformers
+from tests.words import edit_json, raises
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
 SIZES |= {"intermediate_size": 24, "image_size": 28, "patch_size": 4}
@@ -124,3 +124,21 @@ def test_convert_keeps_the_stored_positions_and_the_size_that_is_fed(dinov2, tmp
     keras_vit.convert(folder, tmp_path / "y", "transformers/dinov2", image_size=24)
     info = keras_vit.info(tmp_path / "y")
     assert (info.config.image_size, info.fed_size) == ((24, 24), (24, 24))
+
+
+@pytest.mark.usefixtures("offline")
+def test_a_model_of_timm_that_resizes_its_positions_is_fed_its_input_size(tmp_path):
+    """timm takes the size of images from pretrained_cfg, that of positions from model_args."""
+    checkpoints.save(random_tiny(numerics={"gelu": "exact"}), tmp_path / "x", "timm")
+    edit_json(tmp_path / "x" / "config.json", "pretrained_cfg", input_size=[3, 24, 40])
+    assert keras_vit.info(tmp_path / "x").fed_size is None
+    edit_json(tmp_path / "x" / "config.json", "model_args", dynamic_img_size=True)
+    model = checkpoints.load(tmp_path / "x")
+    assert model.config.image_size == model.preprocessor.image_size == (24, 40)
+    theirs = timm.create_model(f"local-dir:{tmp_path / 'x'}", pretrained=True).eval()
+    images = normal(2, 24, 40, 3)
+    with torch.no_grad():
+        expected = theirs(torch.tensor(images).permute(0, 3, 1, 2)).numpy()
+    assert relative_error(to_numpy(model(images)), expected) <= 1e-5
+    keras_vit.convert(tmp_path / "x", tmp_path / "y", "timm")
+    assert keras_vit.info(tmp_path / "y").config.image_size == (16, 16)

@@ -210,6 +210,7 @@ class PreparationWords:
         expresses: whether the library's JSON can express a protocol with all its parameters.
         image_size: returns (height, width) of the prepared images, for a library whose class
             resizes its positions to them; None where the size of the stored positions counts.
+        writes_size: whether a model that is written resizes its positions too.
     """
 
     default: Callable[[ViTConfig], ProtocolSpec] = lambda config: "paper"
@@ -217,6 +218,7 @@ class PreparationWords:
     write: Callable[[dict[str, Any], ViTConfig], dict[str, Any]] = lambda protocol, config: {}
     expresses: Callable[[Mapping[str, Any]], bool] = lambda protocol: False
     image_size: Callable[[Json], tuple[int, int] | None] | None = None
+    writes_size: bool = True
 
 
 def warn_of_protocol(statement: str) -> None:
@@ -482,7 +484,7 @@ class Dialect:
         facts = Facts(config, class_names, by_class)
         images = complete(protocol or self.images.default(config))
         parts = [table.write_for(facts) for table in self.json]
-        if fed_size is not None and self.images.image_size is not None:
+        if fed_size is not None and self.images.image_size and self.images.writes_size:
             config = config.replace(image_size=fed_size, crop_remainder=True)
         return merge([*parts, self.images.write(images, config), self.notes])
 

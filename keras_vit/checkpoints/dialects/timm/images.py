@@ -13,6 +13,7 @@ from keras_vit.checkpoints.dialects.json_fields import Json, object_at
 from keras_vit.checkpoints.dialects.torch_conventions import IMAGENET, stored_image_size
 from keras_vit.images.protocols import FILTERS, ProtocolSpec, complete
 from keras_vit.models.config import ViTConfig
+from keras_vit.models.config.rules import pair
 
 KEYS = ("crop_pct", "interpolation", "crop_mode", "mean", "std")
 """Keys of `pretrained_cfg` that state the preparation; absent ones have `IMAGENET`'s values."""
@@ -36,6 +37,15 @@ def _read(files: Json) -> ProtocolSpec | None:
         if key not in own and (pretrained.get("input_size") or [3])[0] != 3:
             protocol[key] = 0.5
     return complete(protocol)
+
+
+def _fed_size(files: Json) -> tuple[int, int] | None:
+    """Returns the size of the images of a model that resizes its positions, or None."""
+    config = files.get("config.json", {})
+    size = object_at(config, ("pretrained_cfg",)).get("input_size")
+    if not size or not object_at(config, ("model_args",)).get("dynamic_img_size"):
+        return None
+    return pair("input_size", size[-2:])
 
 
 def _write(protocol: dict[str, Any], config: ViTConfig) -> dict[str, Any]:
@@ -68,4 +78,11 @@ def _default(config: ViTConfig) -> ProtocolSpec:
     return {"name": "timm", "crop_pct": 1.0 if max(stored_image_size(config)) >= 384 else 0.9}
 
 
-images = PreparationWords(default=_default, read=_read, write=_write, expresses=_expresses)
+images = PreparationWords(
+    default=_default,
+    read=_read,
+    write=_write,
+    expresses=_expresses,
+    image_size=_fed_size,
+    writes_size=False,
+)
