@@ -147,6 +147,8 @@ def _download(url: str, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(_beside(path, ".lock")):  # the system releases it when its process dies
             if not _is_whole(url, path):
+                if part.is_symlink() or part.is_fifo():  # it would be written elsewhere
+                    part.unlink()
                 call.most, md5 = _ask(address)
                 sha256 = _receive(address, part, path.name, call.most, md5)
                 write_json(_beside(path, ".json"), {"url": url, "sha256": sha256})

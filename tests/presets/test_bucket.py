@@ -120,6 +120,16 @@ def test_a_part_that_is_longer_than_the_file_is_dropped(server):
     assert fetch(URL).read_bytes() == CONTENT
 
 
+def test_a_part_that_is_a_link_is_replaced_and_not_followed(server, tmp_path):
+    """The file that it leads to is the user's."""
+    part = bucket.place(URL).with_name("ViT-B_16.npz.part")
+    part.parent.mkdir(parents=True)
+    (tmp_path / "mine").write_text("text")
+    part.symlink_to(tmp_path / "mine")
+    assert fetch(URL).read_bytes() == CONTENT
+    assert (tmp_path / "mine").read_text() == "text"
+
+
 def test_timeouts_and_refused_connections_are_named(server, monkeypatch):
     """At once, without further attempts."""
     server.fail("HEAD", silence=0.2)
