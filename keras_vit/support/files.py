@@ -19,7 +19,7 @@ from collections.abc import Container, Iterator
 from io import BufferedReader
 from pathlib import Path
 
-from keras_vit.errors import ConfigError, KerasViTError, WriteError, listed
+from keras_vit.errors import ConfigError, KerasViTError, WriteError, listed, shown
 
 
 def new_file(path: str | os.PathLike[str], suffix: str) -> Path:
@@ -226,7 +226,13 @@ def exists(path: Path) -> bool:
 
 @contextlib.contextmanager
 def failure_named(place: Path) -> Iterator[None]:
-    """Turns an `OSError` in writing `place` into a `WriteError`."""
+    """Turns an `OSError` in writing `place` into a `WriteError`, and refuses what is no path."""
+    try:
+        with contextlib.suppress(OSError):
+            place.stat()
+    except ValueError as error:  # a NUL, or half of a character of UTF-16
+        fault = OSError(errno.EINVAL, str(error))
+        raise WriteError(f"{shown(str(place))}: is no path ({error}).", fault) from error
     try:
         yield
     except KerasViTError:

@@ -11,6 +11,7 @@ import pytest
 from keras_vit.errors import PresetError, WriteError
 from keras_vit.support.files import replace_file, replace_folder, room_checked, write_json
 from tests.processes import python
+from tests.words import raises
 
 pytestmark = pytest.mark.without_backend
 
@@ -156,6 +157,13 @@ def test_a_folder_in_the_way_of_a_file_stays(tmp_path, content):
         raise AssertionError("nothing needs to be made for a place that is taken")
     assert names(tmp_path) == ["new.npz"]
     assert names(place) == content
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800"])
+def test_a_name_that_no_path_has_is_refused(name, tmp_path):
+    """By a `WriteError`, where the system's functions raise a `ValueError`."""
+    with raises(WriteError, "is no path"), replace_file(tmp_path / name):
+        pass
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
