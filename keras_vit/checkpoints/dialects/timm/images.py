@@ -45,7 +45,7 @@ def _fed_size(files: Json) -> tuple[int, int] | None:
     size = object_at(config, ("pretrained_cfg",)).get("input_size")
     if not size or not object_at(config, ("model_args",)).get("dynamic_img_size"):
         return None
-    return pair("input_size", size[-2:])
+    return pair("input_size", size[-2:] if isinstance(size, list) else size)
 
 
 def _write(protocol: dict[str, Any], config: ViTConfig) -> dict[str, Any]:
