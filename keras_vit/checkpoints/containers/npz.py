@@ -69,6 +69,9 @@ class NpzReader(FileReader):
         """Refuses a zip of other files; of a `.keras` file it names the class of the model."""
         names = self._zip.namelist()
         if names and not any(name.endswith((".npy", ".pkl", ".h5")) for name in names):
+            with self._zip.open(names[0]) as stream:
+                if stream.read(6) == b"\x93NUMPY":  # of a writer that leaves .npy out
+                    return
             raise CheckpointError(
                 f"{self.path}: this is a zip without arrays of NumPy; it has {listed(names, 3)}. "
                 "Unpack it and name the file of weights, or write the arrays of a program to a "
