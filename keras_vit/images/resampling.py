@@ -18,7 +18,7 @@ Size = tuple[int, int]
 Picture: TypeAlias = Image.Image | np.ndarray
 
 _FILTERS = {name: Image.Resampling[name.upper()] for name in FILTERS}
-_STRIP, _FEW = 64, 16  # lines that are computed at once
+_STRIP, _TENSOR_STRIP = 64, 16  # lines that are computed at once
 
 
 def read_pixels(image: Picture) -> np.ndarray:
@@ -79,8 +79,8 @@ def resize_as_tensor(
         strips = _strips(pixels.shape[axis], size[axis], interpolation, image.dtype == np.uint8)
         if image.dtype == np.uint8:
             bits = int(np.floor(np.log2((2**15 - 1) / max(w.max() for _, w in strips))))
-        first, sums = part.start // _FEW, []
-        for read, weights in strips[first : -(-part.stop // _FEW)]:
+        first, sums = part.start // _TENSOR_STRIP, []
+        for read, weights in strips[first : -(-part.stop // _TENSOR_STRIP)]:
             lines, taps = pixels[(*before, read)].astype(np.float64), weights
             if bits:
                 taps = np.trunc(weights * 2**bits + np.copysign(0.5, weights))
@@ -89,7 +89,7 @@ def resize_as_tensor(
                 total = np.floor((total + 2 ** (bits - 1)) / 2**bits)
                 total = np.clip(total, 0, 255).astype(np.uint8)
             sums.append(total)
-        skipped = first * _FEW
+        skipped = first * _TENSOR_STRIP
         inside = slice(part.start - skipped, part.stop - skipped)
         pixels = np.concatenate(sums, axis)[(*before, inside)]
     return pixels.astype(image.dtype if image.dtype == np.uint8 else np.float32)
@@ -104,8 +104,8 @@ def _strips(
     """
     reach = (2 if interpolation == "bicubic" else 1) * max(source / target, 1) + 2
     strips = []
-    for start in range(0, target, _FEW):
-        new = np.arange(start, min(start + _FEW, target), dtype=np.float64)[:, None]
+    for start in range(0, target, _TENSOR_STRIP):
+        new = np.arange(start, min(start + _TENSOR_STRIP, target), dtype=np.float64)[:, None]
         first, last = (new[[0, -1], 0] + 0.5) * source / target
         read = slice(max(int(first - reach), 0), min(int(last + reach), source))
         old = np.arange(read.start, read.stop, dtype=np.float64)

@@ -1,20 +1,28 @@
 """Memory for weights that a backend takes over without copying the numbers."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes  # noqa: F401  teaches NumPy the name bfloat16
 import numpy as np
 
 
-def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Returns an array of zeros whose memory the system allocates at the first write to it.
+def aligned(
+    shape: tuple[int, ...], dtype: Any, allocate: Callable[..., np.ndarray] = np.zeros
+) -> np.ndarray:
+    """Returns an array whose memory begins at a multiple of 64 bytes.
 
-    The memory begins at a multiple of 64 bytes: JAX copies other arrays, and TensorFlow ends the
-    process when it computes with them.
+    JAX copies an array that begins elsewhere, and TensorFlow ends the process when it computes with
+    a tensor in such memory.
+
+    Args:
+        shape, dtype: those of the array.
+        allocate: `np.zeros`, whose memory the system gives at the first write to it, or `np.empty`
+            for an array that is about to be filled.
     """
     size = math.prod(shape) * np.dtype(dtype).itemsize
-    room = np.zeros(size + 64, "uint8")
+    room = allocate(size + 64, "uint8")
     start = -room.ctypes.data % 64
     return room[start : start + size].view(dtype).reshape(shape)
 
@@ -43,10 +51,11 @@ def give(variable: Any, array: np.ndarray) -> None:
     import keras
 
     value = adopt(array)
-    if keras.backend.backend() == "torch":  # `assign` copies the numbers
+    if keras.backend.backend() == "torch":  # its `assign` copies the numbers
         import torch
 
-        if isinstance(variable.value, torch.nn.Parameter):  # and no cast of it
+        # In an autocast scope `variable.value` is a copy in another type.
+        if isinstance(variable.value, torch.nn.Parameter):
             variable.value.data = value.to(variable.value.device)
             return
     variable.assign(value)

@@ -61,9 +61,11 @@ def copy_in_order(view: "np.ndarray", dtype: Any) -> "np.ndarray":
     The copy takes eight columns at a time. NumPy copies a transposed matrix row by row, and
     would return to a cache line of the source after the line has left the cache.
     """
-    from keras_vit.support.memory import aligned  # imports NumPy, and a list of presets need not
+    import numpy as np  # `keras-vit list` starts without it
 
-    ordered = aligned(view.shape, dtype)
+    from keras_vit.support.memory import aligned
+
+    ordered = aligned(view.shape, dtype, np.empty)
     if view.flags.c_contiguous or view.strides[-1] == view.itemsize or view.size < 2**14:
         ordered[...] = view
         return ordered
