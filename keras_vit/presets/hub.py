@@ -278,12 +278,17 @@ def _names_within(where: "HfUri", paths: Mapping[str, object], note: str) -> dic
 
 
 def _commit_in_cache(where: "HfUri") -> str | None:
-    """Returns the commit that the cache knows for an address."""
+    """Returns the commit that the cache knows for an address; removes a note that is no text."""
     from huggingface_hub.errors import RevisionResolutionError
 
     try:
         named = api().resolve_revision(where.id, revision=where.revision, local_files_only=True)
     except RevisionResolutionError:
+        return None
+    except UnicodeDecodeError:
+        note = _repo_folder(where.id) / "refs" / (where.revision or "main")
+        note.unlink()
+        log.warning("%s: damaged in the cache; it was removed.", note)
         return None
     return named.resolved
 

@@ -448,6 +448,29 @@ def test_a_link_that_leads_out_of_the_cache_is_neither_read_nor_removed(digits, 
     assert (tmp_path / "mine").read_text() == "my only copy"
 
 
+@pytest.mark.parametrize("place", ["config.json", "../../refs/main", "../../blobs"])
+def test_a_link_to_itself_in_the_cache_is_replaced_or_named(place, digits):
+    path = Path(os.path.normpath(fetched("hf://us/digits") / place))
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    path.symlink_to(path)
+    if path.name == "blobs":
+        assert f"File exists: {path}. Check this place" in refusal("hf://us/digits")
+    else:
+        assert load("hf://us/digits").class_names
+
+
+def test_a_damaged_note_of_the_last_commit_is_made_again(digits, caplog, monkeypatch):
+    note = fetched("hf://us/digits").parents[1] / "refs" / "main"
+    commit = note.read_bytes()
+    note.write_bytes(b"\xff\xfe")
+    fetched("hf://us/digits")
+    assert f"{note}: damaged in the cache; it was removed." in caplog.text
+    assert note.read_bytes() == commit
+    note.write_bytes(b"\xff\xfe")
+    monkeypatch.setattr(*OFFLINE)
+    assert "not in the cache" in refusal("hf://us/digits")
+
+
 def test_a_pipe_in_the_cache_is_refused(digits):
     """Opening it would wait for ever."""
     path = fetched("hf://us/digits") / "config.json"
