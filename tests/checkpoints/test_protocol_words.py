@@ -156,6 +156,12 @@ def test_preprocessing_without_a_protocol_gives_the_default_and_a_warning(
         ),
         ("timm_avg", "config.json", {"std": [0, 0, 0]}, "std must be a positive number"),
         ("hf_classifier", "preprocessor_config.json", {"resample": 9}, "resample=9, expected 0"),
+        (
+            "hf_classifier",
+            "preprocessor_config.json",
+            {"size": {"height": None, "width": 224}},
+            r"has size={'height': None, 'width': 224}, crop_size=None, expected numbers of pixels",
+        ),
         ("hf_classifier", "preprocessor_config.json", {"image_mean": "x"}, "a JSON file beside"),
         ("kh_classifier", "image_converter.json", {"scale": [1, 2]}, "a JSON file beside"),
         ("kh_classifier", "image_converter.json", {"scale": 0}, "a JSON file beside"),

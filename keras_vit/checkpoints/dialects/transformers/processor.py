@@ -126,7 +126,13 @@ def _geometry(processor: Mapping[str, Any]) -> _Geometry:
     if isinstance(size, Mapping) and "longest_edge" not in size:
         edge = size.get("shortest_edge")
     crops = processor.get("do_center_crop", edge is not None)
-    return _Geometry(_sides(size), edge, _sides(processor.get("crop_size")) if crops else None)
+    crop = processor.get("crop_size") if crops else None
+    sides = (*(_sides(size) or ()), *(_sides(crop) or ()), *(() if edge is None else (edge,)))
+    if any(type(side) is not int or side < 1 for side in sides):
+        raise ValueError(
+            f"{FILE} has size={shown(size)}, crop_size={shown(crop)}, expected numbers of pixels"
+        )
+    return _Geometry(_sides(size), edge, _sides(crop))
 
 
 def _form(processor: Mapping[str, Any]) -> str:
