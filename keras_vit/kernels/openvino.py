@@ -13,6 +13,7 @@ import openvino.opset16 as opset
 from keras import ops
 
 from keras_vit.kernels import reference
+from keras_vit.support.processor import processor
 
 
 def _node(x: Any) -> Any:
@@ -55,13 +56,21 @@ def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     return ops.cast(y * ops.cast(gamma, y.dtype) + ops.cast(beta, y.dtype), dtype)
 
 
-def gelu(x: Any, approximate: bool) -> Any:
-    """See `reference.gelu`. The tanh form is x sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3)).
+_TANH_IS_SLOW = "avx512f" not in processor().flags
 
-    OpenVINO computes these operations in one loop, faster than its own GELU on processors with AVX2
-    alone (benchmarks/decisions.md).
+
+def gelu(x: Any, approximate: bool) -> Any:
+    """See `reference.gelu`. The tanh form depends on the processor (benchmarks/decisions.md)."""
+    if approximate and _TANH_IS_SLOW:
+        return gelu_by_sigmoid(x)
+    return reference.gelu(x, approximate)
+
+
+def gelu_by_sigmoid(x: Any) -> Any:
+    """Returns the tanh form of `gelu` as x sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3)).
+
+    OpenVINO computes these operations in one loop. On processors with AVX2 alone it is faster than
+    OpenVINO's own GELU, on those with AVX-512 slower.
     """
-    if not approximate:
-        return reference.gelu(x, approximate)
     slope = 2 * math.sqrt(2 / math.pi)
     return x * ops.sigmoid(x * (x * x * (slope * 0.044715) + slope))
