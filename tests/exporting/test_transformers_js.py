@@ -20,6 +20,7 @@ from keras_vit.exporting.graph import join_outputs
 from tests.exporting.photo import make_photo
 from tests.family_goldens import expected, load_case, relative_error
 from tests.helpers import random_tiny
+from tests.thorough import THOROUGH
 
 PACKAGES = Path(__file__).parents[2] / "node_modules"
 SCRIPT = Path(__file__).with_name("browser.mjs")
@@ -43,6 +44,9 @@ FAMILIES = {
     "hf_siglip_vision": ("vision_model", ["encoded", "pre_logits"]),
 }
 """Cases of transformers: the ONNX file of each, and the library's outputs that it gives."""
+if not THOROUGH:  # an export takes seconds
+    _CHOSEN = ("hf_deit_teacher", "hf_dinov2_model", "hf_clip_projection", "hf_siglip_vision")
+    FAMILIES = {name: FAMILIES[name] for name in _CHOSEN}
 STAGES = {"encoded": "encoder_norm", "last_hidden_state": "block_1", "logits": "logits"}
 """The stages of keras_vit under these names, where they are not `pre_logits`."""
 
