@@ -3,11 +3,14 @@
 import random
 import signal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import keras
 import numpy as np
 import pytest
 
+from keras_vit.data import AUGREG
 from keras_vit.errors import CheckpointError, WriteError
 from keras_vit.training import Resume
 from keras_vit.training.resume import random_states, read_state, set_random_states, write_state
@@ -50,10 +53,12 @@ def small_model(learning_rate: float = 0.1) -> keras.Model:
     return model
 
 
-def fit(model: keras.Model, folder: Path, epochs: int = 2, callbacks: tuple = ()) -> dict:
+def fit(
+    model: keras.Model, folder: Path, epochs: int = 2, callbacks: tuple = (), data: Any = None
+) -> dict:
     rng = np.random.default_rng(0)
     arrays = rng.standard_normal((8, 2)), rng.standard_normal((8, 1))
-    resume = Resume(folder, None, callbacks)
+    resume = Resume(folder, data, callbacks)
     options = {"batch_size": 4, "shuffle": False, "verbose": 0}
     return model.fit(*arrays, epochs=epochs, callbacks=[resume, *callbacks], **options).history
 
@@ -87,6 +92,16 @@ def test_the_state_of_another_training_is_refused(tmp_path):
     with pytest.raises(CheckpointError, match=r"epochs: begun with 2, now 3"):
         fit(small_model(), tmp_path, epochs=3)
     assert (tmp_path / "state.safetensors").read_bytes() == before
+
+
+def test_a_state_of_another_augmentation_is_refused(tmp_path):
+    """The message names the field of the augmentation that differs."""
+    light, strong = (
+        SimpleNamespace(epoch=0, augmentation=AUGREG[name]) for name in ("light1", "strong1")
+    )
+    fit(small_model(), tmp_path, data=light)
+    with pytest.raises(CheckpointError, match=r"augmentation\.mixup: begun with 0\.0, now 0\.5"):
+        fit(small_model(), tmp_path, data=strong)
 
 
 def test_a_damaged_or_foreign_state_file_is_refused(tmp_path):
