@@ -79,12 +79,13 @@ def test_each_wrong_shape_gets_its_own_message(fields, shape, words):
 
 
 def test_shapes_that_keras_completes_are_accepted():
-    """Grey images without a channel axis, unknown sizes, and a dict of images."""
+    """Grey images without a channel axis, a last axis of one, unknown sizes, a dict of images."""
     grey = tiny(channels=1)
     images = normal(2, 16, 16)
     np.testing.assert_array_equal(*(to_numpy(grey(x)) for x in (images, images[..., None])))
     assert refusal((None, None, None, 3), tiny().config, "channels_last") is None
     assert tiny()({"images": normal(2, 16, 16, 3)}).shape == (2, 5)
+    assert tiny()(normal(2, 16, 16, 3, 1)).shape == (2, 5)
 
 
 def test_load_weights_of_another_resolution_names_the_fix(tmp_path):
