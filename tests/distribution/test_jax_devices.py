@@ -4,6 +4,7 @@ import keras
 import pytest
 
 from keras_vit import distribution
+from keras_vit.distribution.layouts import divided_axes
 from keras_vit.errors import ConfigError
 from tests.distribution.programs import findings
 from tests.processes import python
@@ -62,6 +63,20 @@ def test_bad_meshes_are_refused_by_name(report):
     assert "num_heads=4" in report["heads"]
     assert "block_0/attention/query/kernel" in report["heads"]
     assert "divides the 8 devices" in report["shards"]
+
+
+@on_jax
+@pytest.mark.parametrize(
+    ("path", "shape", "axes"),
+    [
+        ("block_0/mlp/dense_0/kernel", (8, 32), (None, "batch")),
+        ("block_0/mlp/dense_0/bias", (32,), ("batch",)),
+        ("block_0/attention/query/kernel", (8, 16, 4), (None, "batch", None)),
+    ],
+)
+def test_without_tensor_parallelism_all_devices_divide_the_longest_axis(path, shape, axes):
+    """The heads and the width of an MLP are free for them, as every other axis."""
+    assert divided_axes(path, shape, {"batch": 8, "model": 1}, fully_sharded=True) == axes
 
 
 @pytest.mark.skipif(keras.backend.backend() == "jax", reason="JAX takes a mesh.")
