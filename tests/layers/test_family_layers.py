@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+import pytest
 
 from keras_vit.layers import (
     DistilledHead,
@@ -53,6 +54,13 @@ def test_a_distilled_head_averages_the_logits_of_two_heads():
         student.predict(x, verbose=0), (of_class, of_distillation), strict=True
     ):
         assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("size", [(None, 12), (8, None)])
+def test_images_of_one_unknown_side_have_an_unknown_number_of_patches(size):
+    """A graph of such images takes images of any length."""
+    images = keras.Input((*size, 3))
+    assert PatchEmbedding(5, 4, data_format="channels_last")(images).shape == (None, None, 5)
 
 
 def test_shifted_patches_are_those_of_a_padded_convolution():
