@@ -126,6 +126,20 @@ def test_the_operators_pass_the_checks_of_torch(with_bias, dtype):
     torch.library.opcheck(ours.attention, (queries, queries, queries, bias), **close)
 
 
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_the_gradients_of_the_operator_are_those_of_the_product_of_torch(with_bias):
+    """Of the rows, the matrix and the bias."""
+    rows, matrix, bias = (
+        torch.from_numpy(normal(*shape)).requires_grad_() for shape in ((5, 6), (6, 4), (4,))
+    )
+    given = (rows, matrix, bias) if with_bias else (rows, matrix)
+    y = torch.ops.keras_vit.product(rows, matrix, bias if with_bias else None)
+    reference = rows @ matrix + (bias if with_bias else 0)
+    gradients, expected = (torch.autograd.grad(each.sin().sum(), given) for each in (y, reference))
+    for found, right in zip(gradients, expected, strict=True):
+        assert_close(found, to_numpy(right), 1e-6)
+
+
 def of_a_dual_input(f, x, kernel):
     """The tangent by torch's forward mode."""
     with forward_ad.dual_level():
