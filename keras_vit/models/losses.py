@@ -30,8 +30,11 @@ _CLASSES: dict[Any, Any] = {
     keras.losses.binary_crossentropy: keras.losses.BinaryCrossentropy,
     keras.losses.binary_focal_crossentropy: keras.losses.BinaryFocalCrossentropy,
     keras.losses.kl_divergence: keras.losses.KLDivergence,
+    keras.losses.dice: keras.losses.Dice,
+    keras.losses.tversky: keras.losses.Tversky,
 }
-"""Functions of Keras that take probabilities, and their classes; all but one can take logits."""
+"""Functions of Keras that take probabilities, and their classes; the cross-entropies can take
+logits."""
 
 _METRICS: dict[Any, Any] = {
     keras.losses.SparseCategoricalCrossentropy: keras.metrics.SparseCategoricalCrossentropy,
@@ -105,7 +108,19 @@ def adapt_losses(
 
 
 def _fit_loss(loss: Any, from_logits: bool) -> Any:
-    """Returns a cross-entropy of Keras with this `from_logits`, and other losses as they are."""
+    """Returns a cross-entropy of Keras with this `from_logits`, and other losses as they are.
+
+    Raises:
+        ConfigError: Keras would choose a loss of probabilities, and the model returns logits.
+    """
+    if _is_by_labels(loss):
+        if from_logits:
+            raise ConfigError(
+                f"loss={loss!r} is for probabilities, and the model returns logits. Give "
+                'loss="auto" for labels that are class numbers, or '
+                "keras.losses.CategoricalCrossentropy(from_logits=True) for one-hot labels."
+            )
+        return loss
     standard = _standard(loss)
     if type(standard) not in _CLASSES.values():
         return loss
@@ -325,12 +340,17 @@ def _keeps_logits(part: Any) -> bool:
     return not changes and getattr(part, "activation", None) in (None, keras.activations.linear)
 
 
+def _is_by_labels(loss: Any) -> bool:
+    """Whether Keras chooses a cross-entropy of probabilities, as soon as it sees the labels."""
+    return str(loss).lower() in ("crossentropy", "ce")
+
+
 def _is_of_classes(loss: Any) -> bool:
-    return loss in ("crossentropy", "ce") or type(_standard(loss)) in _CLASSES.values()
+    return _is_by_labels(loss) or type(_standard(loss)) in _CLASSES.values()
 
 
 def _takes_probabilities(loss: Any) -> bool:
-    if loss in ("crossentropy", "ce"):
+    if _is_by_labels(loss):
         return True
     return _is_of_classes(loss) and not _standard(loss).get_config().get("from_logits")
 

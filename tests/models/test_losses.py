@@ -99,6 +99,18 @@ def test_losses_that_fit_and_losses_of_the_user_are_kept():
     assert not actual.get_config()["from_logits"]
 
 
+@pytest.mark.parametrize("loss", ["crossentropy", "CE"])
+def test_the_loss_that_keras_chooses_by_the_labels_needs_probabilities(loss):
+    """Keras would give it logits, of which it makes NaN; the message names both losses."""
+    with pytest.raises(ConfigError, match=rf"loss='{loss}' is for .*\"auto\".*from_logits=True"):
+        tiny().compile("sgd", {"head": loss})
+    model = random_tiny(classifier_activation="softmax")
+    model.compile("sgd", loss, run_eagerly=True)
+    actual = model.evaluate(IMAGES, LABELS, verbose=0)
+    logits = np.log(to_numpy(model(IMAGES)))
+    np.testing.assert_allclose(actual, true_loss(logits), rtol=1e-5)
+
+
 def test_a_model_of_one_class_has_a_binary_accuracy():
     """The threshold is 0, because the model returns logits."""
     model = random_tiny(num_classes=1)

@@ -131,14 +131,15 @@ def test_one_of_several_outputs_is_known_wherever_it_stands(of_vit, warns, first
     assert any("returns logits" in str(each.message) for each in caught) == warns
 
 
-def test_a_divergence_of_probabilities_is_known_too():
+@pytest.mark.parametrize("loss", ["kl_divergence", "dice", "tversky"])
+def test_a_loss_that_only_takes_probabilities_is_known_too(loss):
     """Alone it cannot be given the logits; the model needs another activation."""
     model = tiny()
-    with pytest.warns(UserWarning, match="loss='kl_divergence' is for probabilities"):
-        model.compile("sgd", "kl_divergence")
-    with pytest.warns(UserWarning, match="returns logits.*loss='kl_divergence'"):
+    with pytest.warns(UserWarning, match=f"loss='{loss}' is for probabilities"):
+        model.compile("sgd", loss)
+    with pytest.warns(UserWarning, match=f"returns logits.*loss='{loss}'"):
         in_loss = in_functional(tiny())
-        in_loss.compile("sgd", "kl_divergence")
+        in_loss.compile("sgd", loss, run_eagerly=True)
         in_loss.evaluate(IMAGES, np.eye(5, dtype="float32")[LABELS], verbose=0)
 
 
