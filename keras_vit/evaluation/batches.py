@@ -181,6 +181,11 @@ def _pair(batch: Any) -> Batch:
             "A batch is a pair (images, labels), or images alone, with images "
             f"(batch, height, width, channels); found {kind}."
         )
+    if not isinstance(parts[-1], Sized) or not len(getattr(parts[-1], "shape", (1,))):
+        raise ConfigError(
+            "A batch has one label for each image, found a single label: divide the data into "
+            "batches, such as dataset.batch(32)."
+        )
     if len(parts[0]) != len(parts[-1]):
         raise ConfigError(f"A batch of {len(parts[0])} images and {len(parts[1])} labels.")
     return Batch(parts[0], parts[1] if len(parts) == 2 else None)

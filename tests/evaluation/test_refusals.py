@@ -2,6 +2,7 @@
 
 import functools
 
+import keras
 import numpy as np
 import pytest
 
@@ -82,6 +83,10 @@ OF_EVALUATE = [
     (lambda: scored(classes=["x"]), "classes='x' is no label of the model"),
     (lambda: evaluate(classifier(), (PIXELS, 3)), "Labels are int, expected one for each image"),
     (lambda: evaluate(classifier(), (IMAGES, CLASSES)), "prepared=True"),
+    *(
+        (lambda label=label: evaluate(classifier(), iter([(IMAGES[0], label)])), "a single label")
+        for label in (3, np.int64(3), keras.ops.array(3))
+    ),
     (lambda: evaluate(classifier(), numbers()), "predicts classes, the data have numbers"),
     (
         lambda: evaluate(of_numbers(), from_arrays(PIXELS, [0, 1] * 2, classifier().preprocessor)),
