@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.errors import ConfigError, expect_model
+from keras_vit.errors import ConfigError, expect_model, shown
 from keras_vit.models.config import ViTConfig
 from keras_vit.models.image_checks import prepare
 from keras_vit.models.inference import run
@@ -69,7 +69,15 @@ def attention_rollout(
 
     Returns:
         The contributions, float32 `(batch, rows, columns)`; each image sums to 1.
+
+    Raises:
+        ConfigError: `maps` are no result of `attention_maps`.
     """
+    if not isinstance(maps, Mapping):
+        raise ConfigError(
+            f"maps={shown(maps)}: expected the result of attention_maps(model, images). "
+            'keras_vit.explain(model, images, method="rollout") does both.'
+        )
     rollout: Any = None
     for block in sorted(maps):
         weights = maps[block].mean(axis=1)  # (batch, tokens, tokens)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from keras_vit.explanation import attention_maps
+from keras_vit.errors import ConfigError
+from keras_vit.explanation import attention_maps, attention_rollout
 from tests.helpers import normal, random_tiny
 
 
@@ -33,3 +34,8 @@ def test_attention_maps_are_finite_where_the_outputs_in_float16_are(policy):
     for weights in attention_maps(model, images, prepared=True).values():
         assert np.isfinite(weights).all()
         np.testing.assert_allclose(weights.sum(-1), 1, atol=5e-3)
+
+
+def test_a_rollout_of_a_model_names_the_maps_that_it_takes():
+    with pytest.raises(ConfigError, match="expected the result of attention_maps"):
+        attention_rollout(random_tiny(), normal(1, 16, 16, 3))
