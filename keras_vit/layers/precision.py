@@ -1,6 +1,29 @@
 """The policy of the layers that keep float32 while the rest of a model computes in 16 bits."""
 
+import contextlib
+from typing import Any
+
 import keras
+
+from keras_vit.errors import ConfigError, shown
+
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
+
+
+def read_policy(dtype: Any) -> keras.dtype_policies.DTypePolicy:
+    """Returns the policy that a model's argument `dtype` stands for.
+
+    Raises:
+        ConfigError: it is no single policy of floats.
+    """
+    with contextlib.suppress(TypeError, ValueError):  # Keras raises either for other words
+        policy = keras.dtype_policies.get(dtype)
+        if type(policy) is keras.dtype_policies.DTypePolicy and policy.variable_dtype in _FLOATS:
+            return policy
+    raise ConfigError(
+        f"dtype={shown(dtype)}: expected a float type or a policy of one, such as float32, "
+        "mixed_bfloat16 or mixed_float16. model.quantize(mode) quantises a model that was built."
+    )
 
 
 def float32_under_mixed(policy) -> keras.dtype_policies.DTypePolicy:

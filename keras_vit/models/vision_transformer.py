@@ -20,6 +20,7 @@ from keras_vit.images.class_names import (
 )
 from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.images.protocols import ProtocolSpec
+from keras_vit.layers.precision import read_policy
 from keras_vit.layers.quantisation import quantise_parts, quantised_parts
 from keras_vit.models.building import Reading
 from keras_vit.models.config import ImageSize, ViTConfig
@@ -130,7 +131,7 @@ class VisionTransformer(keras.Model):
             scaled=not config.rescale,
             patch_size=config.patch_size if config.native_aspect else None,
         )
-        policy = keras.dtype_policies.get(dtype)
+        policy = read_policy(dtype)
         graph = Graph(config, data_format, policy, remat, preprocessor.normalisation)
         super().__init__(
             inputs=graph.images,

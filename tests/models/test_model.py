@@ -218,6 +218,9 @@ def test_missing_and_invalid_fields_are_refused():
         VisionTransformer(image_size=32)
     with raises(ConfigError, "data_format='channels'", "channels_last, channels_first"):
         tiny(data_format="channels")
+    for dtype in ("float31", "int32", "int8_from_float32", keras.dtype_policies.DTypePolicyMap()):
+        with raises(ConfigError, "expected a float type", "mixed_bfloat16"):
+            tiny(dtype=dtype)
 
 
 def test_a_subclass_loads_a_preset_as_itself():
