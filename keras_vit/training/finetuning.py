@@ -118,6 +118,8 @@ def finetune(
         validation,
         **recipe.data_args,
     )
+    if images.one_hot and not data.multi_label:  # mixup and cutmix mix the labels too
+        recipe = dataclasses.replace(recipe, one_hot=True)
     fields |= {"num_classes": images.num_classes, "class_names": images.class_names}
     fields["regression"] = regression = images.regression
     if data.multi_label:

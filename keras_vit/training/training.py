@@ -174,7 +174,9 @@ def _check_recipe(recipe: Recipe, data: Any, model: "VisionTransformer") -> None
     expected["one_hot"] = recipe.one_hot or data.multi_label
     for name, value in expected.items():
         if value is not None and value != actual[name]:
+            mixes = name == "one_hot" and actual[name]
+            fix = "the recipe one_hot=True, as mixup and cutmix need" if mixes else "both the same"
             raise ConfigError(
                 f"The recipe was made for {name}={value}, the data have {name}={actual[name]}; "
-                "give both the same: from_folder(..., **recipe.data_args)."
+                f"give {fix}: from_folder(..., **recipe.data_args)."
             )

@@ -123,6 +123,15 @@ def test_finetune_passes_on_where_the_labels_are(desk, tmp_path, monkeypatch):
     assert found == [("us/loops", "kind", "train")]
 
 
+@pytest.mark.parametrize("augmentation", ["light2", "strong1"])
+def test_an_augmentation_that_mixes_images_trains_a_preset(desk, tmp_path, augmentation):
+    """Mixed images have labels of several classes, without a further option."""
+    arguments = ("--steps", 2, "--augmentation", augmentation, "--path", tmp_path / "out")
+    assert run_finetune(desk, *arguments) == 0
+    log = (tmp_path / "out" / "log.csv").read_text()
+    assert "val_accuracy" in log
+
+
 def test_a_builder_in_place_of_a_preset_gives_fresh_weights(desk, tmp_path):
     """The model has the class names of the folder as labels."""
     trained = finetune(

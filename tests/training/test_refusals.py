@@ -35,9 +35,9 @@ def many():
     return tiny(num_classes=3, thresholds=0.5)
 
 
-def train_on(labels, model, **options):
+def train_on(labels, model, data=(), **options):
     """A training on four images, in batches of two, by a recipe with other options."""
-    data = from_arrays(np.zeros((4, 16, 16, 3), "uint8"), labels, model, 2)
+    data = from_arrays(np.zeros((4, 16, 16, 3), "uint8"), labels, model, 2, **dict(data))
     train(model, data, recipe=TransferRecipe(4, **options), path="absent")
 
 
@@ -64,6 +64,8 @@ def train_on(labels, model, **options):
          "positive_weights"),
         (lambda m: train_on([0, 1, 0, 1], many(), batch_size=2), "model.thresholds = None"),
         (lambda m: train_on([0, 1, 0, 1], m, batch_size=4), "batch_size=4, .* have batch_size=2"),
+        (lambda m: train_on([0, 1, 0, 1], m, batch_size=2, data={"one_hot": True}),
+         "give the recipe one_hot=True, as mixup"),
         (lambda m: train_on(np.eye(4)[:, :3] > 0, m, batch_size=2, one_hot=True),
          "have many labels each; build the model with thresholds=0.5"),
         (lambda m: train_only(m, ["blok_0"]), "'blok_0'; the layers are patch_embedding, "),
