@@ -38,6 +38,7 @@ from keras_vit.images.class_names import expand, shorten
 from keras_vit.models.building import Building
 from keras_vit.models.config import ImageSize, ViTConfig
 from keras_vit.models.config.fields import known_fields
+from keras_vit.models.config.rules import is_any_size
 from keras_vit.models.weights import lexicon
 from keras_vit.models.weights.axes import copy_in_order
 from keras_vit.presets.source import Source
@@ -120,7 +121,7 @@ def _stated_size(image_size: ImageSize) -> dict[str, Any]:
     """Returns the field of the caller's size: None for any size, no field for the stored size."""
     if image_size is None:
         return {}
-    return {"image_size": None if image_size == (None, None) else image_size}
+    return {"image_size": None if is_any_size(image_size) else image_size}
 
 
 def _at_fed_size(info: CheckpointInfo, fields: dict[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from keras_vit.images.packing import fit_to_patches, pack, pack_image
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
 from keras_vit.images.resampling import Picture, Size, read_pixels, read_size
 from keras_vit.images.resizing import resize
-from keras_vit.models.config.rules import COUNT, pair
+from keras_vit.models.config.rules import COUNT, is_any_size, pair
 from keras_vit.support.arguments import OnError, check_on_error
 from keras_vit.support.text import visible
 
@@ -149,8 +149,9 @@ class Preprocessor:
             ConfigError: the checkpoint does not state its image size.
         """
         fed_size = getattr(description, "fed_size", None)
-        size = image_size or fed_size or description.config.image_size
-        size = None if size == (None, None) else size
+        stored = fed_size or description.config.image_size
+        size = stored if image_size is None else image_size
+        size = None if is_any_size(size) else size
         if size is None and "image_size" in getattr(description, "undetermined", ()):
             raise ConfigError(
                 f"{description.path} does not state its image_size: give image_size=."
@@ -392,4 +393,5 @@ def _checked_range(pixel_range: Any) -> Range:
 
 
 def _pair(image_size: int | Size | None) -> Size | None:
-    return None if image_size in (None, (None, None)) else pair("image_size", image_size)
+    is_open = image_size is None or is_any_size(image_size)
+    return None if is_open else pair("image_size", image_size)

@@ -173,6 +173,9 @@ def test_from_preset_takes_size_channels_and_protocol_of_the_preset():
     assert Preprocessor.from_preset(FOLDER / "hf_classifier").protocol == "transformers"
     with pytest.raises(ConfigError, match="does not state its image_size"):
         Preprocessor.from_preset(FOLDER / "vit_gap.npz")
+    for size in (0, np.array([32, 32])):
+        with pytest.raises(ConfigError, match="image_size must be a positive int or a pair"):
+            Preprocessor.from_preset("vit_digits", image_size=size)
 
 
 def test_from_preset_imports_no_backend():

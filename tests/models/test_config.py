@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -104,6 +105,7 @@ WRONG = [
     ({"image_size": 0}, ["image_size", "positive int or a pair", "0"]),
     ({"image_size": (32, 32, 3)}, ["image_size", "pair", "(32, 32, 3)"]),
     ({"image_size": "32"}, ["image_size", "pair", "'32'"]),
+    ({"image_size": np.array([32, 32])}, ["image_size", "pair", "array([32, 32])"]),
     ({"patch_size": (8, 0)}, ["patch_size", "pair", "(8, 0)"]),
     ({"patch_size": None}, ["patch_size", "pair", "None"]),
     ({"position_grid": (2,)}, ["position_grid", "pair", "(2,)"]),

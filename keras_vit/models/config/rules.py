@@ -61,6 +61,11 @@ def is_positive_int(value: Any) -> bool:
     return is_int(value) and value >= 1
 
 
+def is_any_size(value: Any) -> bool:
+    """Whether an image size is `(None, None)`, which stands for images of any size."""
+    return isinstance(value, (tuple, list)) and [side is None for side in value] == [True, True]
+
+
 def pair(field: str, value: Any) -> tuple[int, int]:
     """Returns (rows, columns) from one positive int or a pair of them.
 

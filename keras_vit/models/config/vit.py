@@ -9,7 +9,7 @@ from keras_vit.errors import ConfigError, shown
 from keras_vit.models.config.fields import Fields, field, known_fields, list_switches
 from keras_vit.models.config.numerics import Numerics
 from keras_vit.models.config.rope import Rope
-from keras_vit.models.config.rules import SHARE, choice, pair
+from keras_vit.models.config.rules import SHARE, choice, is_any_size, pair
 from keras_vit.models.config.stem import ResNetStem
 from keras_vit.models.config.vit_rules import (
     ACTIVATIONS,
@@ -238,7 +238,7 @@ class ViTConfig(Fields):
     def _normalise(self) -> None:
         """Turns ints into pairs, dicts into their dataclasses, and synonyms into one spelling."""
         self._set("patch_size", pair("patch_size", self.patch_size))
-        if self.image_size in ((None, None), [None, None]):
+        if is_any_size(self.image_size):
             self._set("image_size", None)
         for name in ("image_size", "position_grid"):
             value = getattr(self, name)
