@@ -230,7 +230,9 @@ class VisionTransformer(keras.Model):
         images = self._graph.standardise(inputs, mask=mask)
         if stages is None or isinstance(stages, Stages):
             return self._graph(images, training, stages)
-        chosen = Stages(stages, ends_call=True)
+        names = (stages,) if isinstance(stages, str) else stages
+        self._graph.check_stages(names)
+        chosen = Stages(names, ends_call=True)
         self._graph(images, training, chosen)
         return chosen.values
 

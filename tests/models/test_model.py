@@ -195,6 +195,14 @@ def test_a_model_is_sliced_at_its_stages_by_name():
     assert_close(actual["head"], to_numpy(model(IMAGES)))
 
 
+def test_a_call_for_stages_takes_their_names_alone():
+    """One name or several; a name that is no stage is refused with the nearest."""
+    model = random_tiny()
+    assert list(model(IMAGES, stages="block_0")) == ["block_0"]
+    with raises(ConfigError, "stage='blok_0' is no stage", "Did you mean 'block_0'"):
+        model(IMAGES, stages=["block_0", "blok_0"])
+
+
 def test_stochastic_depth_grows_linearly_with_depth():
     """From 0 in the first block to the rate in the last; a single block has rate 0."""
     model = tiny(num_layers=5, stochastic_depth_rate=0.4)
