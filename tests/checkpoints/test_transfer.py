@@ -16,6 +16,7 @@ from keras_vit.checkpoints import transfer
 from keras_vit.checkpoints.containers import open_arrays, write_npz
 from keras_vit.checkpoints.opening import OpenSource
 from keras_vit.errors import CheckpointError
+from tests.families import FAMILIES
 from tests.golden import CASES, FOLDER, expected, load_case, relative_error
 from tests.helpers import assert_same_arrays, random_tiny, stored, tiny
 
@@ -155,6 +156,24 @@ def test_a_new_head_is_zero_and_logged(caplog):
     assert "new head with zero weights for 3 classes; the file has 7 classes" in said[0]
     checkpoints.load(SOURCE, image_size=(24, 12))
     assert "resized from 4x4 to 6x3 (bilinear_align_corners)" in caplog.text
+
+
+def test_a_resized_relative_position_bias_is_logged(tmp_path, caplog):
+    """The message has both grids; a model of the stored size gives none."""
+    checkpoints.save(random_tiny(**FAMILIES["beit"]), tmp_path / "x", "timm")
+    caplog.set_level(logging.INFO, logger="keras_vit")
+    checkpoints.load(tmp_path / "x")
+    assert "position bias" not in caplog.text
+    checkpoints.load(tmp_path / "x", image_size=24)
+    assert "relative position bias resized from 2x2 to 3x3 patches" in caplog.text
+
+
+def test_big_vision_gets_no_grid_that_it_would_read_with_a_class_token(tmp_path):
+    """Without a class token it takes 2 x 1 positions for that of a class token and one patch."""
+    checkpoints.save(random_tiny(pooling="gap"), tmp_path / "square.npz", "big_vision")
+    pair = random_tiny(pooling="gap", image_size=(16, 8))
+    with pytest.raises(CheckpointError, match=r"a grid of k\^2 \+ 1 patches"):
+        checkpoints.save(pair, tmp_path / "pair.npz", "big_vision")
 
 
 def test_positions_are_resized_to_a_grid_with_an_equal_number_of_cells(tmp_path):
