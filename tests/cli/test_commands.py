@@ -42,6 +42,7 @@ def test_info_describes_a_checkpoint_file_or_a_preset(capsys):
     assert rows["variant"] == "none of the named ones"
     assert (rows["classes"], rows["resolution"]) == ("11", "16x16")
     assert rows["representation layer"] == "16"
+    assert "GFLOPs per image" in rows
 
 
 def test_info_prints_json_with_the_shape_of_every_array(capsys):
@@ -51,6 +52,7 @@ def test_info_prints_json_with_the_shape_of_every_array(capsys):
     assert facts["array_shapes"]["gn_root/scale"] == [1, 1, 1, 32]
     rectangle = json.loads(run(capsys, "info", FOLDER / "vit_gap.npz", "--json"))
     assert rectangle["resolution"] == "undetermined; give image_size on loading"
+    assert "GFLOPs per image" not in rectangle
 
 
 def test_convert_writes_another_dialect_and_another_image_size(capsys, tmp_path):
