@@ -194,6 +194,7 @@ SHAPES = {
         (3, PHOTO[..., :1], 1),
         (1, GREY[..., None], 1),
         (4, PHOTO[..., [0, 1, 2, 0]], 1),
+        (4, GREY[..., None], 1),
         (7, PHOTO[..., [0, 1, 2, 0, 1, 2, 0]], 1),
     ],
     "(channels, height, width)": [(3, PHOTO.transpose(2, 0, 1), 1), (1, GREY[None], 1)],
