@@ -286,6 +286,17 @@ def test_predictions_follow_every_change_of_the_weights(change, onednn, monkeypa
     assert_close(found, model.predict(IMAGES, verbose=0), 2e-6)
 
 
+def test_an_mlp_whose_width_is_no_multiple_of_that_of_the_tokens_is_computed_by_onednn(
+    onednn, monkeypatch
+):
+    """As in SigLIP So400m: 4304 units and 1152 numbers per token."""
+    model = random_tiny(mlp_dim=24)
+    found = model.probabilities(IMAGES, prepared=True)
+    assert onednn
+    choose(monkeypatch, None, None)
+    assert_close(found, random_tiny(mlp_dim=24).probabilities(IMAGES, prepared=True), 2e-6)
+
+
 def under_autocast(f, x, k, b):
     with torch.autocast("cpu", torch.bfloat16):
         y = f(x, k, b)
