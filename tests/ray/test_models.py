@@ -86,13 +86,15 @@ def test_an_unreadable_image_has_an_error_in_its_row(embed, expected):
 
 
 def test_a_model_of_any_size_takes_images_of_several_sizes():
-    """Each has the features of its own size; one smaller than a patch has an error."""
+    """Each has the features of its own size, a patch at least; a smaller one has an error."""
     embed = Embed("vit_digits", image_size=(None, None), batch_size=4)
     large = np.repeat(np.repeat(IMAGES[4], 2, 0), 2, 1)
-    images = np.empty(4, object)
-    images[:] = [IMAGES[0], large, IMAGES[0][:2], IMAGES[1]]
+    height, width = embed.model.config.stride
+    images = np.empty(5, object)
+    images[:] = [IMAGES[0], large, IMAGES[0][:2], IMAGES[1], IMAGES[0][:height, :width]]
     table = embed({"image": images})
     assert table["error"].to_pylist()[2].startswith("2x8 pixels, expected at least")
+    assert table["error"].to_pylist()[4] is None
     alone = embed({"image": large[None]})
     np.testing.assert_allclose(
         table["features"][1].as_py(), alone["features"][0].as_py(), atol=1e-5
