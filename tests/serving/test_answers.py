@@ -86,6 +86,8 @@ def test_health_metadata_and_openapi_describe_the_server(address, model):
     assert {"/classify", "/embed", "/explain", "/healthz", "/metadata"} == set(paths)
     content = paths["/classify"]["post"]["requestBody"]["content"]
     assert {"application/octet-stream", "multipart/form-data", "application/json"} == set(content)
+    statuses = {int(status) for status in paths["/classify"]["post"]["responses"]}
+    assert statuses == {200, 400, 408, 413, 415, 422, 429, 500, 503}
 
 
 @torch_alone
