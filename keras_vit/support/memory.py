@@ -47,9 +47,18 @@ def adopt(array: np.ndarray) -> Any:
 
 
 def give(variable: Any, array: np.ndarray) -> None:
-    """Makes an `aligned` array, which has no other use, the value of a variable of Keras."""
+    """Makes an `aligned` array, which has no other use, the value of a variable of Keras.
+
+    JAX copies it: a step of Keras takes over the memory of all weights, and JAX would copy them all
+    at once if NumPy had given it.
+    """
     import keras
 
+    if keras.backend.backend() == "jax":
+        import jax.numpy as jnp
+
+        variable.assign(jnp.array(array))
+        return
     value = adopt(array)
     if keras.backend.backend() == "torch":  # its `assign` copies the numbers
         import torch
