@@ -1,9 +1,9 @@
 """The process of one peer: builds the peer, reports it, and runs a turn for every line it reads."""
 
 import json
-import resource
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 
@@ -39,7 +39,8 @@ def peak_mb() -> float:
         return float(torch.cuda.max_memory_allocated() / 2**20)
     if jax is not None and jax.default_backend() == "gpu":
         return float(jax.local_devices()[0].memory_stats()["peak_bytes_in_use"] / 2**20)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    status = Path("/proc/self/status").read_text()  # `ru_maxrss` begins at the parent's peak
+    return int(status.partition("VmHWM:")[2].split()[0]) / 2**10
 
 
 if __name__ == "__main__":
