@@ -287,7 +287,7 @@ def _commit_in_cache(where: "HfUri") -> str | None:
         return None
     except UnicodeDecodeError:
         note = _repo_folder(where.id) / "refs" / (where.revision or "main")
-        note.unlink()
+        note.unlink(missing_ok=True)  # another process may have removed it
         log.warning("%s: damaged in the cache; it was removed.", note)
         return None
     return named.resolved
