@@ -318,6 +318,13 @@ class VisionTransformer(keras.Model):
             super().make_train_function(force)
             return trainer.share_weights(self)
 
+    if keras.backend.backend() == "tensorflow":
+
+        @property
+        def distribute_strategy(self) -> Any:
+            """The `tf.distribute.Strategy` that Keras trains with."""
+            return trainer.without_tuning(super().distribute_strategy)
+
     @trainer.shown_as(keras.Model.evaluate)
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
         """Evaluates as `keras.Model.evaluate`."""

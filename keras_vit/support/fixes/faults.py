@@ -71,6 +71,7 @@ FAULTS = (
         "support/fixes/recompute_grad.py",
         "recompute_grad_refuses_a_gradient_of_its_gradient",
     ),
+    Fault(_TENSORFLOW, "support/fixes/trainer.py", "tf_data_tunes_on_after_the_last_batch"),
     Fault(_TENSORFLOW, "exporting/pixels.py", "tensorflow_multiplies_a_stack_wrongly"),
     Fault(_TORCH, "support/interpolation.py", "torch_resizes_to_one_column_wrongly"),
     Fault(_TORCH, "support/fixes/torch_checkpoint.py", "keras_remat_calls_the_checkpoint_of_torch"),

@@ -11,6 +11,10 @@ Releases: `faults.py`; tests/support/fixes/test_trainer.py has the canaries.
   would count in the same metrics. `kept_whole` lets one thread evaluate or predict at a time.
 - torch: Keras frees the gradients of a step after the next forward pass, so that the peak of the
   memory has both. `FreedGradients`, a callback that recipes carry, frees them before.
+- TensorFlow: tf.data tunes a data set in a thread that sleeps for 10 ms, then 20, 40, up to a
+  minute. The end of `fit`, `evaluate` and `predict` wakes it and waits for its end; but it is woken
+  before it can see that it is cancelled, and often sleeps on, so that a call takes up to twice its
+  time. `Untuned` switches this tuning off where the data set does not ask for it.
 - OpenVINO: Keras compiles the weights into the program of `predict` and never looks at them again,
   and lets OpenVINO choose bfloat16. `predict` computes by the inference function instead, and
   `evaluate`, which is slow there, by calls of the model.
@@ -94,6 +98,34 @@ class FreedGradients(keras.callbacks.Callback):
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Resets the gradients, as `torch.nn.Module.zero_grad` does."""
         self.model.zero_grad()
+
+
+class Untuned:
+    """TensorFlow's strategy of one device, in all but the tuning of the data sets it is given."""
+
+    def __init__(self, strategy: Any) -> None:
+        self._strategy = strategy
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._strategy, name)
+
+    def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
+        """Returns the data set without a tuning thread; `tf.data.AUTOTUNE` is a fixed number."""
+        import tensorflow as tf
+
+        if dataset.options().autotune.enabled is None:
+            untuned = tf.data.Options()
+            untuned.autotune.enabled = False
+            dataset = dataset.with_options(untuned)
+        return self._strategy.experimental_distribute_dataset(dataset, options)
+
+
+def without_tuning(strategy: Any) -> Any:
+    """Returns the strategy of a model, which tunes no data sets if it has one device alone."""
+    import tensorflow as tf
+
+    has_one = not tf.distribute.has_strategy() and strategy is tf.distribute.get_strategy()
+    return Untuned(strategy) if has_one else strategy
 
 
 def _predict_on_openvino(model: Any, data: Any) -> Any:
