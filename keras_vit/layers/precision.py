@@ -8,6 +8,7 @@ import keras
 from keras_vit.errors import ConfigError, shown
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
+_OF_PARTS = (keras.dtype_policies.DTypePolicyMap, keras.dtype_policies.QuantizedDTypePolicy)
 
 
 def read_policy(dtype: Any) -> keras.dtype_policies.DTypePolicy:
@@ -18,7 +19,7 @@ def read_policy(dtype: Any) -> keras.dtype_policies.DTypePolicy:
     """
     with contextlib.suppress(TypeError, ValueError):  # Keras raises either for other words
         policy = keras.dtype_policies.get(dtype)
-        if type(policy) is keras.dtype_policies.DTypePolicy and policy.variable_dtype in _FLOATS:
+        if not isinstance(policy, _OF_PARTS) and policy.variable_dtype in _FLOATS:
             return policy
     raise ConfigError(
         f"dtype={shown(dtype)}: expected a float type or a policy of one, such as float32, "

@@ -231,6 +231,15 @@ def test_missing_and_invalid_fields_are_refused():
             tiny(dtype=dtype)
 
 
+def test_a_policy_of_a_users_own_class_is_kept():
+    class Own(keras.dtype_policies.DTypePolicy):
+        """A policy of a user."""
+
+    model = tiny(dtype=Own("mixed_bfloat16"))
+    assert type(model.get_layer("block_0").dtype_policy) is Own
+    assert model.get_layer("block_0").compute_dtype == "bfloat16"
+
+
 def test_a_subclass_loads_a_preset_as_itself():
     class Own(VisionTransformer):
         """A class of a user."""
