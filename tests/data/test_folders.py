@@ -177,6 +177,11 @@ def test_an_empty_name_is_not_the_working_folder(tmp_path, monkeypatch, validati
         )
 
 
+def test_a_share_that_is_none_is_refused_by_the_callers_name(folder):
+    with pytest.raises(ConfigError, match="validation must be a number between 0 and 1, found 1.5"):
+        ImageSource(str(folder)).read_with_validation(PLAIN, 1.5)
+
+
 def _made(folder):
     folder.mkdir()
     return folder
