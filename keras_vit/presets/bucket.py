@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from keras_vit.errors import KerasViTError, PresetError
+from keras_vit.errors import KerasViTError, PresetError, shown
 from keras_vit.presets.cache import cache_folder, has_sha256
 from keras_vit.presets.connection import bounded
 from keras_vit.presets.place import Location
@@ -35,7 +35,9 @@ from keras_vit.support.text import log
 
 OFFICIAL = "https://storage.googleapis.com/"
 """Address of Google's buckets; the environment variable KERAS_VIT_BUCKET replaces it."""
-_HEADERS = {"User-Agent": "keras_vit"}
+_MIRROR = re.compile(
+    r"(?i:(https?://)(?:([^\s/]*)@)?((?:\[[\w:.%]+\]|[\w.-]+)(?::\d+)?(?:/[^\s@?#]*)?))"
+)
 
 
 class NotFoundError(PresetError):
@@ -141,18 +143,38 @@ def _download(url: str, path: Path) -> None:
     """Downloads the file to `path`, unless another process has done so meanwhile."""
     from filelock import FileLock
 
-    mirror, part = os.environ.get("KERAS_VIT_BUCKET"), _beside(path, ".part")
-    address = url.replace(OFFICIAL, mirror.rstrip("/") + "/") if mirror else url
+    mirror, headers = _mirror()
+    address, part = url.replace(OFFICIAL, mirror), _beside(path, ".part")
     with _failures_named(url, path, address), bounded() as call:
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(_beside(path, ".lock")):  # the system releases it when its process dies
             if not _is_whole(url, path):
                 if part.is_symlink() or part.is_fifo():  # it would be written elsewhere
                     part.unlink()
-                call.most, md5 = _ask(address)
-                sha256 = _receive(address, part, path.name, call.most, md5)
+                call.most, md5 = _ask(address, headers)
+                sha256 = _receive(address, headers, part, path.name, call.most, md5)
                 write_json(_beside(path, ".json"), {"url": url, "sha256": sha256})
                 part.replace(path)
+
+
+def _mirror() -> tuple[str, dict[str, str]]:
+    """Returns the address that replaces `OFFICIAL`, and the headers of a request there.
+
+    A user and a password in KERAS_VIT_BUCKET become a header, since messages name the address.
+    """
+    headers = {"User-Agent": "keras_vit"}
+    stated = os.environ.get("KERAS_VIT_BUCKET", "").strip() or OFFICIAL
+    if (match := _MIRROR.fullmatch(stated)) is None:
+        found = stated.rpartition("@")[2].partition("?")[0]
+        raise PresetError(
+            f"KERAS_VIT_BUCKET is {shown(found)}; expected https://host or https://host/folder, "
+            "without ? and #. Correct or unset it."
+        )
+    scheme, user, rest = match.groups()
+    if user:
+        both = unquote(user if ":" in user else f"{user}:").encode()
+        headers["Authorization"] = f"Basic {base64.b64encode(both).decode()}"
+    return f"{scheme}{rest.rstrip('/')}/", headers
 
 
 @contextlib.contextmanager
@@ -184,7 +206,9 @@ _NO_WEIGHTS = (
 )
 
 
-def _receive(url: str, part: Path, name: str, size: int | None, md5: str | None) -> str:
+def _receive(
+    url: str, headers: dict[str, str], part: Path, name: str, size: int | None, md5: str | None
+) -> str:
     """Downloads to `part`, and returns the sha256 of the file after a comparison of its md5."""
     from huggingface_hub.file_download import http_get
 
@@ -199,7 +223,7 @@ def _receive(url: str, part: Path, name: str, size: int | None, md5: str | None)
             file,
             resume_size=resumed,
             expected_size=size,
-            headers=_HEADERS,
+            headers=headers,
             displayed_filename=name,
         )
         os.fsync(file.fileno())  # the name of a whole file must imply its bytes on the disk
@@ -208,7 +232,7 @@ def _receive(url: str, part: Path, name: str, size: int | None, md5: str | None)
         if md5 not in (None, digest):
             part.unlink()
             if resumed:  # the old part has bytes of another file
-                return _receive(url, part, name, size, md5)
+                return _receive(url, headers, part, name, size, md5)
             raise PresetError(
                 f"{url}: damaged on its way: its md5 is {digest}, the server announced {md5}. "
                 "Call again, or try another network."
@@ -224,12 +248,12 @@ def _answers(response: Any) -> str:
     return f"the server answers {response.status_code} {response.reason_phrase}".rstrip()
 
 
-def _ask(url: str) -> tuple[int | None, str | None]:
+def _ask(url: str, headers: dict[str, str]) -> tuple[int | None, str | None]:
     """Returns the size in bytes and the md5 (hexadecimal) that the server states for a file."""
     from huggingface_hub.utils import http_backoff
 
     answer = http_backoff(
-        "HEAD", url, headers=_HEADERS, follow_redirects=True, retry_on_exceptions=()
+        "HEAD", url, headers=headers, follow_redirects=True, retry_on_exceptions=()
     )
     if answer.status_code in (404, 410):
         raise NotFoundError(f"{url}: the server has no such file (status {answer.status_code}).")

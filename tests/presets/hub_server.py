@@ -108,6 +108,7 @@ class Hub:
         self.faults: list[Fault] = []
         self.requests: list[str] = []
         self.ranges: list[str | None] = []
+        self.authorizations: list[str | None] = []
         self.bytes_per_second: float | None = None
         self.endpoint = ""
 
@@ -230,6 +231,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         request = f"{self.command} {path}"
         self.hub.requests.append(request)
+        self.hub.authorizations.append(self.headers.get("Authorization"))
         if self.command == "GET":
             self.hub.ranges.append(self.headers.get("Range"))
         self.fault = self.hub.fault_at(request)

@@ -141,6 +141,43 @@ def test_timeouts_and_refused_connections_are_named(server, monkeypatch):
         fetch(URL)
 
 
+def test_a_password_in_the_address_of_a_mirror_is_sent_and_never_shown(server, monkeypatch, caplog):
+    """Messages and log records name the mirror without it."""
+    monkeypatch.setenv("KERAS_VIT_BUCKET", server.endpoint.replace("//", "//me:se%40cret@") + "/ ")
+    server.fail("HEAD", status=503)
+    server.fail("GET", cut=0)
+    for place in ("HEAD", "GET"):
+        with raises(PresetError, f"{server.endpoint}/vit_models") as caught:
+            fetch(URL)
+        assert "cret" not in str(caught.value), place
+        server.faults.pop(0)
+    assert "cret" not in caplog.text and server.endpoint in caplog.text
+    assert fetch(URL).read_bytes() == CONTENT
+    assert set(server.authorizations) == {"Basic bWU6c2VAY3JldA=="}
+
+
+NO_MIRRORS = {
+    "mirror.org": "is 'mirror.org'",
+    "ftp://mirror.org": "is 'ftp://mirror.org'",
+    "/data/mirror": "is '/data/mirror'",
+    "http://mirror.org:port": "is 'http://mirror.org:port'",
+    "http://[::1": "is 'http://[::1'",
+    "http://a mirror": "is 'http://a mirror'",
+    "me:secret@mirror.org": "is 'mirror.org'",
+    "https://mirror.org/?token=secret": "is 'https://mirror.org/'",
+}
+
+
+@pytest.mark.parametrize("value", NO_MIRRORS)
+def test_a_mirror_that_is_no_address_of_a_server_is_refused(value, hub, monkeypatch):
+    """A query could hold a password too, and the name of the file would become a part of it."""
+    monkeypatch.setenv("KERAS_VIT_BUCKET", value)
+    expected = ("expected https://host or https://host/folder, without ?", "Correct or unset it")
+    with raises(PresetError, f"KERAS_VIT_BUCKET {NO_MIRRORS[value]}", *expected) as caught:
+        fetch(URL)
+    assert "secret" not in str(caught.value)
+
+
 def test_alternative_urls_are_tried_in_turn(server, caplog):
     """If the server does not know a URL; the log names the URL that was used."""
     missing = bucket.OFFICIAL + "vit_models/R50-ViT-B_16.npz"
