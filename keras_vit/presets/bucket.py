@@ -190,12 +190,13 @@ def _failures_named(url: str, path: Path, address: str) -> Iterator[None]:
         wait = stated_wait(error.response)
         asks = f" and asks to wait {wait:,} s" if wait else ""
         raise PresetError(f"{address}: {_answers(error.response)}{asks}. {_AGAIN}") from error
-    # ValueError: a header that is no number
-    except (OSError, HTTPError, HostileError, SlowError, ValueError) as error:
+    except Exception as error:  # an answer of another form raises many types
         if isinstance(error, OSError) and error.errno is not None:
             refusal = disk_refusal(error, path.parent, "KERAS_VIT_CACHE")
             raise PresetError(f"{url}: {refusal} {_AGAIN}") from error
         reason = first_sentence(error)
+        if not isinstance(error, OSError | HTTPError | HostileError | SlowError):
+            reason = f"the answer cannot be read ({type(error).__name__}: {reason})"
         raise PresetError(f"{address}: {reason}. Check the connection. {_AGAIN}") from error
 
 

@@ -27,6 +27,8 @@ LONGEST_WAIT = 60.0
 """Seconds that a busy server may ask one call to wait, all its answers together."""
 PERIOD, LEAST_BYTES = 60.0, 65_536
 """A call that receives fewer bytes in a period of so many seconds ends, be it headers or files."""
+_RESTARTS = 5
+"""Times that a call asks a server for the rest of a file and gets it from its start."""
 _HEADERS = 2**20
 """Bytes that the headers and the framing of an answer may add to it."""
 
@@ -40,7 +42,7 @@ class _Call:
     """
 
     def __init__(self, most: int | None) -> None:
-        self.most, self.patience, self.length = most, LONGEST_WAIT, 0
+        self.most, self.patience, self.length, self.restarts = most, LONGEST_WAIT, 0, 0
         self.start_period()
 
     def start_period(self) -> None:
@@ -136,6 +138,10 @@ def _limit_waits(response: Any) -> None:
     if stream := response.extensions.get("network_stream"):  # opened by another library, perhaps
         _count(stream)
     response.headers.pop("Content-Encoding", None)  # a small answer could expand to any size
+    if response.status_code == 200 and "Range" in response.request.headers:
+        call.restarts += 1
+        if call.restarts > _RESTARTS:
+            raise SlowError("it breaks off again and again, and begins with the first byte")
     if is_busy(response.status_code) and (wait := stated_wait(response)):
         if wait > call.patience:
             response.read()

@@ -1,6 +1,7 @@
 """Writes the messages about failures of the Hub: the cause, and a remedy."""
 
 import errno
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -106,8 +107,8 @@ def stated_wait(response: Any) -> int:
 
 
 def first_sentence(error: BaseException) -> str:
-    """Returns the first line of another library's message, without its advice and full stop."""
-    return str(error).partition("\n")[0][:500].rstrip(".")
+    """Returns the first sentence of another library's message, without its advice and full stop."""
+    return re.split(r"\n|\. ", str(error), maxsplit=1)[0][:500].rstrip(".")
 
 
 def _status(error: "HfHubHTTPError") -> str:

@@ -71,6 +71,7 @@ class Fault:
         headers: of the answer; without a status they replace those of the right answer, and
             None removes one.
         cut: the connection breaks after so many bytes of the body.
+        whole: a request for the rest of a file gets it from its start.
         reset: the connection breaks by a reset instead of its regular end.
         truncated: so many bytes fewer are announced and sent.
         change: what becomes of the bytes of the body.
@@ -84,6 +85,7 @@ class Fault:
     status: int | None = None
     headers: dict[str, str | None] = dataclasses.field(default_factory=dict)
     cut: int | None = None
+    whole: bool = False
     reset: bool = False
     truncated: int = 0
     change: Callable[[bytes], bytes] | None = None
@@ -419,7 +421,7 @@ class _Handler(BaseHTTPRequestHandler):
             content = self.fault.change(content)
         content = content[: max(0, len(content) - self.fault.truncated)]
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range") or "")
-        if asked is None:
+        if asked is None or self.fault.whole:
             return self._send(200, content, headers)
         start, end = int(asked[1]), min(int(asked[2] or len(content)) + 1, len(content))
         if start > len(content):

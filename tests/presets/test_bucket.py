@@ -225,9 +225,14 @@ LOGIN = b"<html>Please log in to the network</html>"
 PAGE = {"change": lambda body: LOGIN, "headers": {"x-goog-hash": None}}
 
 
+BREAKS_OFF = {"cut": 70_000, "whole": True}
+
+
 FAULTS = [
     ("GET", {"change": inverted}, ("md5 is", "the server announced")),
-    ("GET", {"headers": {"Content-Range": "x"}}, ("next call resumes",)),
+    ("GET", {"headers": {"Content-Range": "x"}}, ("answer cannot be read (ValueError", "resumes")),
+    ("HEAD", {"headers": {"Content-Length": str(10**12)}}, ("too large", "method). Check the")),
+    ("GET", BREAKS_OFF, ("breaks off again and again, and begins with the first byte", "resumes")),
     ("GET", {"endless": True}, (f"more than the expected {len(CONTENT):,} bytes",)),
     ("HEAD", {"status": 404}, ("no such file (status 404)", "moved or renamed")),
     ("HEAD", {"status": 403}, ("answers 403 Forbidden", "public")),
