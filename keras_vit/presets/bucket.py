@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from keras_vit.errors import KerasViTError, PresetError, shown
+from keras_vit.errors import KerasViTError, PresetError, WriteError, shown
 from keras_vit.presets.cache import cache_folder, has_sha256
 from keras_vit.presets.connection import bounded
 from keras_vit.presets.place import Location
@@ -28,9 +28,10 @@ from keras_vit.presets.refusals import (
     SlowError,
     disk_refusal,
     first_sentence,
+    is_busy,
     stated_wait,
 )
-from keras_vit.support.files import write_json
+from keras_vit.support.files import open_plain, write_json
 from keras_vit.support.text import log
 
 OFFICIAL = "https://storage.googleapis.com/"
@@ -92,9 +93,10 @@ def sha256_in_cache(*urls: str) -> tuple[str, str] | None:
     """Returns URL and sha256 of the first of these files that is in the cache, or None."""
     for url in urls:
         try:
-            record = json.loads(_beside(place(url), ".json").read_text(encoding="utf-8"))
-            return url, record["sha256"]
-        except (OSError, ValueError, TypeError, LookupError):  # no download, or a damaged record
+            with open_plain(_beside(place(url), ".json")) as file:
+                return url, json.load(file)["sha256"]
+        # no download, or a damaged record
+        except (OSError, ValueError, TypeError, LookupError, RecursionError):
             continue
     return None
 
@@ -141,13 +143,19 @@ def _is_whole(url: str, path: Path) -> bool:
 
 def _download(url: str, path: Path) -> None:
     """Downloads the file to `path`, unless another process has done so meanwhile."""
-    from filelock import FileLock
+    from filelock import FileLock, Timeout
 
     mirror, headers = _mirror()
     address, part = url.replace(OFFICIAL, mirror), _beside(path, ".part")
     with _failures_named(url, path, address), bounded() as call:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(_beside(path, ".lock")):  # the system releases it when its process dies
+        lock = FileLock(_beside(path, ".lock"))  # the system releases it when its process dies
+        try:
+            held = lock.acquire(timeout=0)
+        except Timeout:
+            log.warning("%s: another process downloads it, and this one waits.", url)
+            held = lock.acquire()
+        with held:
             if not _is_whole(url, path):
                 if part.is_symlink() or part.is_fifo():  # it would be written elsewhere
                     part.unlink()
@@ -184,12 +192,17 @@ def _failures_named(url: str, path: Path, address: str) -> Iterator[None]:
 
     try:
         yield
+    except WriteError as error:
+        refusal = disk_refusal(error, _beside(path, ".json"), "KERAS_VIT_CACHE")
+        raise PresetError(f"{url}: {refusal}") from error
     except KerasViTError:
         raise
     except HfHubHTTPError as error:
         wait = stated_wait(error.response)
         asks = f" and asks to wait {wait:,} s" if wait else ""
-        raise PresetError(f"{address}: {_answers(error.response)}{asks}. {_AGAIN}") from error
+        check = "" if is_busy(error.response.status_code) else _CHECK
+        answer = _answers(error.response)
+        raise PresetError(f"{address}: {answer}{asks}{check}. {_AGAIN}") from error
     except Exception as error:  # an answer of another form raises many types
         if isinstance(error, OSError) and error.errno is not None:
             refusal = disk_refusal(error, path.parent, "KERAS_VIT_CACHE")
@@ -201,9 +214,13 @@ def _failures_named(url: str, path: Path, address: str) -> Iterator[None]:
 
 
 _AGAIN = "The next call resumes the download."
+_CHECK = (
+    "; expected 200. Check that the file is public, and that no proxy stands in between; or try "
+    "again later"
+)
 _NO_WEIGHTS = (
-    "the answer is no npz file, perhaps a page to log in to the network. Open a web page, then "
-    "call again; the cache is unchanged."
+    "the answer is no npz file, perhaps a page to log in to the network, or cut short. Open a web "
+    "page, then call again; the cache is unchanged."
 )
 
 
@@ -238,7 +255,10 @@ def _receive(
                 f"{url}: damaged on its way: its md5 is {digest}, the server announced {md5}. "
                 "Call again, or try another network."
             )
-        if not zipfile.is_zipfile(file):
+        file.seek(0)
+        head = file.read(30 + 2**16)  # of the first member, whose name begins at byte 30
+        first = head[30 : 30 + int.from_bytes(head[26:28], "little")]
+        if not (first.endswith(b".npy") and zipfile.is_zipfile(file)):
             part.unlink()
             raise PresetError(f"{url}: {_NO_WEIGHTS}")
         file.seek(0)
@@ -259,10 +279,7 @@ def _ask(url: str, headers: dict[str, str]) -> tuple[int | None, str | None]:
     if answer.status_code in (404, 410):
         raise NotFoundError(f"{url}: the server has no such file (status {answer.status_code}).")
     if answer.status_code != 200:
-        raise PresetError(
-            f"{url}: {_answers(answer)}; expected 200. Check that the file is public, and that no "
-            "proxy stands in between; or try again later."
-        )
+        raise PresetError(f"{url}: {_answers(answer)}{_CHECK}.")
     if "html" in answer.headers.get("Content-Type", ""):
         raise PresetError(f"{url}: {_NO_WEIGHTS}")
     length = answer.headers.get("Content-Length", "")

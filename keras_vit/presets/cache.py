@@ -5,6 +5,7 @@ import hashlib
 import os
 from pathlib import Path
 
+from keras_vit.errors import PresetError, shown
 from keras_vit.support.files import open_plain
 
 
@@ -14,7 +15,13 @@ def cache_folder() -> Path:
     Hugging Face provides that folder for libraries; HF_HOME and HF_ASSETS_CACHE move it.
     """
     if chosen := os.environ.get("KERAS_VIT_CACHE"):
-        return Path(chosen).expanduser()
+        try:
+            return Path(chosen).expanduser()
+        except RuntimeError as error:
+            raise PresetError(
+                f"KERAS_VIT_CACHE is {shown(chosen)}, but this machine knows no such user. Write "
+                "the folder without ~."
+            ) from error
     from huggingface_hub.constants import HF_ASSETS_CACHE
 
     return Path(HF_ASSETS_CACHE).expanduser() / "keras_vit"

@@ -16,7 +16,14 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
 
-from keras_vit.presets.refusals import HostileError, SlowError, is_busy, stated_wait
+from keras_vit.errors import PresetError
+from keras_vit.presets.refusals import (
+    HostileError,
+    SlowError,
+    first_sentence,
+    is_busy,
+    stated_wait,
+)
 from keras_vit.support.text import log
 
 TIMEOUT = 10.0
@@ -78,12 +85,19 @@ def bounded(most: int | None = None) -> Iterator[_Call]:
     Raises:
         HostileError: an answer has an ETag or a commit that is no plain name, or too many bytes.
         SlowError: an answer comes too slowly.
+        PresetError: a proxy or certificates that the environment names cannot be used.
         HfHubHTTPError: the server asks for a longer wait than `LONGEST_WAIT`.
     """
     from huggingface_hub.utils import get_session
 
     _change_downloads()
-    hooks = get_session().event_hooks
+    try:
+        hooks = get_session().event_hooks
+    except Exception as error:  # what the environment names cannot be used
+        raise PresetError(
+            f"No connection can be prepared ({type(error).__name__}: {first_sentence(error)}). "
+            "Check HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE in the environment."
+        ) from error
     if _prepare not in hooks["request"]:
         hooks["request"].append(_prepare)
         hooks["response"].append(_limit_waits)

@@ -144,5 +144,5 @@ def disk_refusal(error: OSError, cache: object, variables: str) -> str:
         variables: names of the environment variables that move the cache.
     """
     remedy = _REMEDIES.get(error.errno or 0, "Check this place")
-    place = error.filename or cache
+    place = error.filename2 or error.filename or cache  # a rename fails at its target
     return f"{error.strerror}: {place}. {remedy}, or set {variables} to another folder."

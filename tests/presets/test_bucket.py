@@ -11,7 +11,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from huggingface_hub import constants
+from huggingface_hub.utils import close_session
 
 from keras_vit.errors import PresetError
 from keras_vit.presets import bucket, connection
@@ -213,6 +215,56 @@ def test_a_cache_folder_that_cannot_be_written_is_refused_by_name(server, monkey
         fetch(URL)
 
 
+IN_THE_WAY = [
+    ("", Path.mkdir, "Is a directory: {path}. Check this place, or set KERAS_VIT_CACHE"),
+    (".part", Path.mkdir, "Is a directory: {path}. Check this place, or set KERAS_VIT_CACHE"),
+    (".lock", Path.mkdir, "Is a directory: {path}. Check this place, or set KERAS_VIT_CACHE"),
+    (".json", Path.mkdir, "a name for a file: {path}. Check this place, or set KERAS_VIT_CACHE"),
+    (".json", os.mkfifo, "a name for a file: {path}. Check this place, or set KERAS_VIT_CACHE"),
+]
+
+
+@pytest.mark.parametrize(("suffix", "make", "message"), IN_THE_WAY)
+def test_what_is_in_the_way_of_a_file_of_the_cache_is_named(suffix, make, message, server):
+    path = bucket.place(URL).with_name("ViT-B_16.npz" + suffix)
+    path.parent.mkdir(parents=True)
+    make(path)
+    with raises(PresetError, URL, message.format(path=path)):
+        fetch(URL)
+
+
+def test_a_record_without_end_is_written_again(server):
+    path = bucket.place(URL)
+    path.parent.mkdir(parents=True)
+    path.with_name("ViT-B_16.npz.json").write_text("[" * 100_000)
+    assert fetch(URL) == path
+    assert bucket.sha256_in_cache(URL) == (URL, SHA256)
+
+
+def test_a_cache_of_an_unknown_user_is_refused(monkeypatch):
+    monkeypatch.setenv("KERAS_VIT_CACHE", "~nobody_here/cache")
+    with raises(PresetError, "KERAS_VIT_CACHE is '~nobody_here/cache'", "Write the folder without"):
+        fetch(URL)
+
+
+UNUSABLE = [
+    ("SSL_CERT_FILE", "/no/such.pem", "FileNotFoundError"),
+    ("HTTP_PROXY", "http://proxy:port", "InvalidURL"),
+    ("ALL_PROXY", "ftp://proxy", "ValueError"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "kind"), UNUSABLE)
+def test_a_proxy_or_a_certificate_that_cannot_be_used_is_refused(
+    name, value, kind, server, monkeypatch
+):
+    close_session()
+    monkeypatch.setenv(name, value)
+    monkeypatch.setenv(name.lower(), value)
+    with raises(PresetError, "No connection can be prepared", kind, name, "in the environment"):
+        fetch(URL)
+
+
 def test_the_cache_is_in_the_assets_of_hugging_face_or_in_the_given_folder(monkeypatch, tmp_path):
     """KERAS_VIT_CACHE names the folder."""
     monkeypatch.delenv("KERAS_VIT_CACHE", raising=False)
@@ -221,8 +273,18 @@ def test_the_cache_is_in_the_assets_of_hugging_face_or_in_the_given_folder(monke
     assert bucket.cache_folder() == Path.home() / "weights"
 
 
+def zipped(name: str) -> bytes:
+    """A zip file with one member of that name."""
+    with io.BytesIO() as file:
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr(name, "text")
+        return file.getvalue()
+
+
+TEXT = zipped("word/document.xml")
 LOGIN = b"<html>Please log in to the network</html>"
 PAGE = {"change": lambda body: LOGIN, "headers": {"x-goog-hash": None}}
+NO_ARRAYS = {**PAGE, "change": lambda body: TEXT}
 
 
 BREAKS_OFF = {"cut": 70_000, "whole": True}
@@ -238,6 +300,8 @@ FAULTS = [
     ("HEAD", {"status": 403}, ("answers 403 Forbidden", "public")),
     ("HEAD", {"status": 401}, ("answers 401", "public")),
     ("HEAD", {"status": 204}, ("answers 204", "expected 200")),
+    ("", NO_ARRAYS, ("no npz file", "or cut short. Open a web page", "call again")),
+    ("GET", {"status": 403}, ("answers 403 Forbidden", "public", "no proxy", "next call resumes")),
     ("", PAGE, ("no npz file, perhaps a page to log in", "call again")),
     *((where, {"drip": True}, ("bytes came in", "next call")) for where in ("HEAD", "GET")),
     *(
@@ -353,6 +417,18 @@ def test_two_processes_share_one_download(server):
     both = [downloading() for _ in range(2)]
     assert [process.wait(timeout=60) for process in both] == [0, 0]
     assert gets(server) == 1
+
+
+def test_a_wait_for_another_process_is_said(server, monkeypatch):
+    """The other process may be stopped, so that the wait has no end."""
+    path = bucket.place(URL)
+    path.parent.mkdir(parents=True)
+    lock = FileLock(path.with_name("ViT-B_16.npz.lock"))
+    lock.acquire()
+    said = []
+    monkeypatch.setattr(bucket.log, "warning", lambda *words: (said.append(words), lock.release()))
+    assert fetch(URL) == path
+    assert said == [("%s: another process downloads it, and this one waits.", URL)]
 
 
 def downloading() -> subprocess.Popen:
