@@ -193,6 +193,7 @@ def test_offline_loads_from_the_cache(digits, monkeypatch):
     assert load(f"hf://us/digits@{online.provenance['commit']}").class_names == online.class_names
     for source in ("hf://us/other", "hf://us/digits@v2", "hf://us/digits/sub"):
         assert "not in the cache" in refusal(source)
+    assert "Unset HF_HUB_OFFLINE, or load it once while online." in refusal("hf://us/other")
     assert not digits.requests
 
 
@@ -332,17 +333,19 @@ def with_fields(**fields) -> dict:
 
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 854600\n"
+LOG_IN = "og in with `hf auth login`, or set HF_TOKEN"
+PAGE = "https://huggingface.co/us/digits/tree/main"
 LASTS = {
     "a number for a sha": (INFO, with_fields(sha=7), "names 7 as its commit, expected a sha"),
     "no sha": (INFO, with_fields(sha="main"), "names 'main' as its commit, expected a sha"),
     "no list": (INFO, with_fields(siblings=7), "an answer that is no Hub's"),
     "no files": (INFO, with_fields(siblings=["x"]), "an answer that is no Hub's"),
-    "no repository": (INFO, coded("RepoNotFound"), "no such"),
-    "unauthorised": (INFO, {"status": 401}, "access refused (401: on purpose). Log in with `hf au"),
-    "no revision": (INFO, coded("RevisionNotFound"), "no revision 'main'"),
-    "no file": (HEAD, coded("EntryNotFound"), "digits/model.safetensors: the file is not there"),
+    "no repository": (INFO, coded("RepoNotFound"), f"spelling; to a private one l{LOG_IN}."),
+    "unauthorised": (INFO, {"status": 401}, f"(401: on purpose). L{LOG_IN}, with a token"),
+    "no revision": (INFO, coded("RevisionNotFound"), f"{PAGE}. Write '/' in a branch as %2F."),
+    "no file": (HEAD, coded("EntryNotFound"), f"the file is not there (404). See {PAGE}."),
     "forbidden": (HEAD, {"status": 403}, "digits/model.safetensors: access refused (403"),
-    "busy": (INFO, {"status": 503}, "the Hub is busy or down (503: on purpose). Try again later"),
+    "busy": (INFO, {"status": 503}, "down (503: on purpose). Try again later; https://status."),
     "busy at the file": (HEAD, {"status": 503}, "model.safetensors: the Hub is busy or down (503"),
     "busy at the bytes": (GET, {"status": 503}, "model.safetensors: the Hub is busy or down (503"),
     "busy, with requests left": (
@@ -355,12 +358,12 @@ LASTS = {
         {"status": 429, "headers": {"Retry-After": "Wed, 21 Oct 2125 07:28:00 GMT"}},
         "(429: no reason given). Try again later",
     ),
-    "broken": (INFO, {"status": 418}, "the Hub answered 418 (on purpose)"),
+    "broken": (INFO, {"status": 418}, "418 (on purpose). If it stays so, ask the owner of the"),
     "no text": (INFO, {"change": inverted}, "no Hub's (UnicodeDecodeError: 'utf-8' codec can't"),
-    "no Hub": (INFO, {"status": 200}, "gave an answer that is no Hub's"),
+    "no Hub": (INFO, {"status": 200}, "no Hub's (KeyError: 'id'). Check HF_ENDPOINT and the net"),
     "reset": (GET, {"cut": 100_000, "reset": True}, "model.safetensors: no connection to http"),
-    "cut": (GET, {"cut": 0}, "model.safetensors: no connection to http://127.0.0.1"),
-    "truncated": (GET, {"truncated": 1000}, "model.safetensors: the download failed. Consis"),
+    "cut": (GET, {"cut": 0}, "). Check the network and call again; files that are complete stay"),
+    "truncated": (GET, {"truncated": 1000}, "). Call again."),
     "other bytes": (GET, {"change": inverted}, "model.safetensors: damaged on its way: its hash"),
     "a pointer": (GET, {"change": lambda body: POINTER}, "model.safetensors: the download failed."),
     "other JSON": (GET_JSON, {"change": inverted}, "config.json: damaged on its way: its hash"),
@@ -369,10 +372,11 @@ LASTS = {
 A_DAY = {"status": 429, "headers": {"Retry-After": "86400"}}
 PACKED = {"change": gzip.compress, "headers": {"Content-Encoding": "gzip"}}
 """A small answer could grow to any size; the client asks for bytes as they are."""
+SLOW = "bytes came in 0 s. Check the network and call again."
 MORE = "is no Hub's: it has more than the expected"
 AT_SEVERAL_REQUESTS = [
     *((where, A_DAY, "Try again in 86,400 s, as it asks") for where in (HEAD, GET)),
-    *((where, {"drip": True}, "is too slow") for where in (INFO, HEAD, JSON_HEAD, GET, GET_JSON)),
+    *((where, {"drip": True}, SLOW) for where in (INFO, HEAD, JSON_HEAD, GET, GET_JSON)),
     *((where, {"endless": True}, MORE) for where in (INFO, GET, GET_JSON)),
     *((where, {"endless": True, "status": 503}, MORE) for where in (INFO, GET, GET_JSON)),
     (INFO, PACKED, "UnicodeDecodeError"),
@@ -401,7 +405,8 @@ def test_a_name_of_the_hub_that_is_a_path_is_refused(where, header, name, fault,
         told = {header: name.replace("/{place}", str(path))}
         digits.fail(where, **{**fault, "headers": {**fault.get("headers", {}), **told}})
         said = refusal("hf://us/digits")
-        assert "is no Hub's" in said and "no plain name" in said and "Nothing was kept" in said
+        assert "is no Hub's" in said and "no plain name" in said
+        assert "Nothing was kept. If HF_ENDPOINT names a mirror, unset it, or tell its" in said
         assert {p.name for p in tmp_path.iterdir()} == {"mine", "cache"}
         assert (tmp_path / "mine").read_text() == "my only copy"
     digits.faults.clear()
@@ -583,14 +588,18 @@ def test_requests_of_other_libraries_keep_their_limits(digits):
     assert "trace" not in request.extensions and "gzip" in request.headers["Accept-Encoding"]
 
 
-def test_a_cache_that_may_not_be_written_is_named_with_a_remedy(digits, monkeypatch):
+ACCESS, ROOM = "Give this user access", "Make room"
+OF_THE_DISK = {"EACCES": ACCESS, "EPERM": ACCESS, "EROFS": ACCESS, "ENOSPC": ROOM, "EDQUOT": ROOM}
+
+
+@pytest.mark.parametrize("name", OF_THE_DISK)
+def test_a_cache_that_cannot_be_written_is_named_with_a_remedy(name, digits, monkeypatch):
     def refuse(*arguments, **options):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/there/blobs")
+        raise OSError(getattr(errno, name), "Refused", "/there/blobs")
 
     monkeypatch.setattr("huggingface_hub.HfApi.hf_hub_download", refuse)
-    assert "Permission denied: /there/blobs. Give this user access, or set HF_HOME" in refusal(
-        "hf://us/digits"
-    )
+    remedy = f"{OF_THE_DISK[name]}, or set HF_HOME or HF_HUB_CACHE to another folder."
+    assert f"Refused: /there/blobs. {remedy}" in refusal("hf://us/digits")
 
 
 def test_a_small_file_is_compared_once_the_hub_states_its_hash(digits):
