@@ -30,6 +30,7 @@ def notes_alone() -> Iterator[None]:
     notes, fallback = _Notes(logging.WARNING), logging.lastResort
     level = fallback.level if fallback else logging.WARNING
     log.addHandler(notes)
+    log.propagate = False  # absl, of JAX and TensorFlow, gives the root logger a handler
     try:
         if fallback:  # it prints the lines of loggers without a handler
             fallback.setLevel(logging.ERROR)
@@ -38,6 +39,7 @@ def notes_alone() -> Iterator[None]:
             yield
     finally:
         log.removeHandler(notes)
+        log.propagate = True
         if fallback:
             fallback.setLevel(level)
 

@@ -231,6 +231,18 @@ def test_notes_are_one_line_and_other_libraries_log_nothing(capsys, monkeypatch)
 
 
 @pytest.mark.without_backend
+def test_a_line_of_log_is_one_note_beside_a_handler_of_the_root_logger(capsys, monkeypatch):
+    """Which absl installs, for JAX and TensorFlow."""
+    from keras_vit.support.text import log
+
+    monkeypatch.setattr("keras_vit.cli.models.show", lambda *_: log.warning("a line"))
+    monkeypatch.setattr(logging.root, "handlers", [logging.StreamHandler()])
+    assert cli.main(["list", "--data", "digits"]) == 0
+    assert capsys.readouterr().err == "keras-vit: a line\n"
+    assert log.propagate
+
+
+@pytest.mark.without_backend
 @pytest.mark.parametrize(
     ("of_python", "of_the_shell"),
     [
