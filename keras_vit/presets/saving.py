@@ -45,7 +45,9 @@ def save_preset(model: Any, folder: str | os.PathLike[str], card: Mapping[str, A
 
     def write() -> None:
         with replace_folder(folder, NAMES, PresetError) as new:
-            export(model.config, arrays, [keras_vit], new / WEIGHTS_FILE)
+            # config.json states the head's activation, which a file of weights alone loses.
+            config = model.config.replace(classifier_activation=None)
+            export(config, arrays, [keras_vit], new / WEIGHTS_FILE)
             with (new / WEIGHTS_FILE).open("rb") as file:
                 checksum = hashlib.file_digest(file, "sha256").hexdigest()
             whole = dataclasses.replace(preset, weights_sha256=checksum)

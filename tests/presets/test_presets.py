@@ -136,6 +136,12 @@ def test_a_fault_in_config_json_is_refused_by_its_field(saved, changes, message)
             read(folder)
 
 
+def test_a_preset_keeps_the_activation_of_the_head_without_a_warning(tmp_path, caplog):
+    tiny(classifier_activation="sigmoid").save_to_preset(tmp_path / "x")
+    assert VisionTransformer.from_preset(tmp_path / "x").config.classifier_activation == "sigmoid"
+    assert not caplog.text
+
+
 def test_a_preset_without_labels_has_none(saved):
     """As if the field were null."""
     folder, model = saved
