@@ -100,7 +100,7 @@ def finetune(
     )
     settings = drop_unset(vars(recipe))
     if "label_smoothing" in settings:
-        settings["one_hot"] = True
+        settings["one_hot"] = not regression
     chosen: Recipe
     start: Any
     if source is not None:  # an unknown name is refused before a backend starts

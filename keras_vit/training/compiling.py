@@ -50,10 +50,8 @@ def _loss_and_metrics(recipe: Recipe, model: "VisionTransformer") -> dict[str, A
             "positive_weights are for many labels per image; build the model with thresholds=0.5."
         )
     if model.config.regression and (one_hot or smoothing):
-        raise ConfigError(
-            "one_hot and label_smoothing are for classes; this model predicts numbers "
-            "(regression=True)."
-        )
+        wrong = f"label_smoothing={smoothing}" if smoothing else "one_hot=True"
+        raise ConfigError(f"{wrong} is for classes; this model predicts numbers (regression=True).")
     if not (one_hot or many) and (smoothing or is_sum):
         name = f"label_smoothing={smoothing}" if smoothing else "loss='sigmoid'"
         raise ConfigError(

@@ -72,9 +72,9 @@ def test_the_labels_of_classes_are_refused_for_numbers(photos):
     with pytest.raises(ConfigError, match="one_hot=True.* give one_hot=False"):
         call(photos, "augreg", recipe=AugregRecipe(steps=2, batch_size=8))
     model = tiny(num_classes=1, regression=True)
-    for recipe in (TransferRecipe(2, 8, one_hot=True), TransferRecipe(2, 8, label_smoothing=0.1)):
-        with pytest.raises(ConfigError, match="one_hot and label_smoothing are for classes"):
-            recipe.compile_args(model)
+    for wrong in ({"one_hot": True}, {"label_smoothing": 0.1}):
+        with pytest.raises(ConfigError, match=f"{next(iter(wrong))}=.* is for classes"):
+            TransferRecipe(2, 8, **wrong).compile_args(model)
 
 
 @pytest.mark.on_one_backend("torch")
@@ -91,6 +91,9 @@ def test_the_commands_fine_tune_probe_and_evaluate_numbers(photos, capsys):
     assert "numbers      level" in printed
     assert "Lowest mean absolute error in validation" in printed
     assert "keras-vit predict" not in printed
+    smooth = (*fixed, photos / "smooth", "--source", photos / "tiny", "--label-smoothing", 0.1)
+    assert cli.main(["finetune", *map(str, smooth)]) == 2
+    assert "--label-smoothing 0.1 is for classes" in capsys.readouterr().err
     run(
         "finetune", *fixed, photos / "new", "--from-scratch", "vit_ti16", "--image-size", 16, *short
     )
