@@ -29,9 +29,9 @@ WORDS: list[str] = []
 """The words of the command that runs, without `keras-vit`; `main` fills it."""
 
 
-def command_line() -> str:
-    """Returns the command that runs, as a shell reads it."""
-    return shlex.join(["keras-vit", *WORDS])
+def command_line(*words: object) -> str:
+    """Returns a command of these words, by default the one that runs, as a shell reads it."""
+    return shlex.join(["keras-vit", *map(str, words or WORDS)])
 
 
 def tell(message: object) -> None:

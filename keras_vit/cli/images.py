@@ -222,7 +222,7 @@ def probe(
     for line in result.summary():
         tell(line)
     if not regression:
-        tell(f"keras-vit predict IMAGE --source {path / 'preset'}")
+        tell(command_line("predict", "IMAGE", "--source", path / "preset"))
     return int(bool(read.unreadable))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Group, Parameter
 from cyclopts.validators import LimitedChoice, mutually_exclusive
 
-from keras_vit.cli.console import console, start_backend, tell
+from keras_vit.cli.console import command_line, console, start_backend, tell
 from keras_vit.cli.options import (
     PixelRange,
     Pixels,
@@ -157,10 +157,10 @@ def finetune(
         console.print(f"Lowest mean absolute error in validation: {min(errors):.4g}")
     console.print("Next commands:")
     if not regression:
-        tell(f"  keras-vit predict IMAGE --source {finished.path}")
-    table = f" --labels-file {labels_file}" if labels_file else ""
-    table += f" --label-column {label_column}" if label_column else ""
-    tell(f"  keras-vit evaluate {data}{table} --source {finished.path}")
+        tell(f"  {command_line('predict', 'IMAGE', '--source', finished.path)}")
+    table = ["--labels-file", labels_file] if labels_file else []
+    table += ["--label-column", label_column] if label_column else []
+    tell(f"  {command_line('evaluate', data, *table, '--source', finished.path)}")
 
 
 def _share_or_name(validation: str) -> float | str | None:

@@ -32,7 +32,7 @@ def run_finetune(desk, *arguments) -> int:
 
 def test_finetune_trains_on_folders_and_saves_presets(desk, capsys):
     """A second run is refused; with --resume the finished training is left unchanged."""
-    out = desk / "out"
+    out = desk / "out in ü"
     arguments = ("--steps", 4, "--validation", desk / "test", "--layer-decay", 0.75, "--path", out)
     assert run_finetune(desk, *arguments) == 0
     printed = capsys.readouterr().out
@@ -41,7 +41,8 @@ def test_finetune_trains_on_folders_and_saves_presets(desk, capsys):
     for line in ("40 to train on, 12 to validate", "classes      2, of", "head         new"):
         assert line in printed
     assert "4 of 8 images; batches in an epoch: 4" in printed
-    assert f"keras-vit predict IMAGE --source {out / 'best'}" in printed
+    assert f"keras-vit predict IMAGE --source '{out / 'best'}'" in printed
+    assert f"keras-vit evaluate {desk / 'train'} --source '{out / 'best'}'" in printed
     with (out / "log.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 1  # four steps are too few for two epochs
     for preset in ("best", "last"):
@@ -71,7 +72,7 @@ def test_an_interrupted_finetune_says_how_to_continue(desk, capsys, monkeypatch)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--validation", "0"), "share must be a number between 0 and 1, found 0"),
+        (("--validation", "0"), "--validation must be a number between 0 and 1, found 0.0"),
         (("--validation", "nowhere"), "nowhere: expected a folder"),
         (("--trainable-blocks", "7"), "The last 7 blocks: the model has 1 block."),
     ],
