@@ -103,8 +103,20 @@ class FreedGradients(keras.callbacks.Callback):
 class Untuned:
     """TensorFlow's strategy of one device, in all but the tuning of the data sets it is given."""
 
+    _strategy: Any = None  # a copy in the making has no other
+
     def __init__(self, strategy: Any) -> None:
         self._strategy = strategy
+
+    @property  # type: ignore[misc]  # `isinstance` reads it
+    def __class__(self) -> type:
+        return type(self._strategy)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self._strategy == other)
+
+    def __hash__(self) -> int:
+        return hash(self._strategy)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._strategy, name)

@@ -1,5 +1,6 @@
 """`fit`, `evaluate` and `predict` of Keras leave a model whole; see fixes/trainer.py."""
 
+import copy
 from concurrent.futures import ThreadPoolExecutor
 
 import keras
@@ -172,6 +173,16 @@ def test_a_strategy_of_several_devices_stays_as_it_is():
         assert model.distribute_strategy is strategy
     assert model.distribute_strategy is strategy
     assert vit().distribute_strategy.num_replicas_in_sync == 1
+
+
+@pytest.mark.on_one_backend("tensorflow")
+def test_the_strategy_of_one_device_is_told_to_be_that_of_tensorflow():
+    import tensorflow as tf
+
+    found, expected = vit().distribute_strategy, tf.distribute.get_strategy()
+    assert isinstance(found, tf.distribute.Strategy)
+    assert found == expected == found == copy.copy(found)
+    assert len({found, expected}) == 1
 
 
 DELETED_ITERATORS = """
