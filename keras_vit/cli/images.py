@@ -14,7 +14,7 @@ from keras_vit.cli.console import (
 )
 from keras_vit.cli.options import Labelled, Loading, Pooling, Positive
 from keras_vit.errors import KerasViTError
-from keras_vit.support.arguments import check_results
+from keras_vit.support.arguments import check_apart, check_results
 from keras_vit.support.files import new_file
 from keras_vit.support.progress import progress_bar
 from keras_vit.support.text import counted
@@ -201,8 +201,7 @@ def probe(
     """
     images.check(data)
     check_results(path)
-    if path.resolve().is_relative_to(Path(data).resolve()):  # its folders would become classes
-        raise KerasViTError(f"--path {path} lies in the folder of the images. Name another folder.")
+    check_apart(path, data)
     model = load_model(source, **loading.to_dict())
     from keras_vit.evaluation import write_page
     from keras_vit.evaluation.probing import probe as probe_model

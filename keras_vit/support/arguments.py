@@ -118,6 +118,20 @@ def check_results(path: Path) -> None:
         raise ConfigError(f"{path}: expected a folder for the results, found a file.")
 
 
+def check_apart(path: Path, folder: object) -> None:
+    """Refuses results in the folder of the images, where they would become a class.
+
+    Raises:
+        ConfigError: `path` is the folder or lies in it.
+    """
+    if not isinstance(folder, (str, os.PathLike)) or is_data_set(folder):
+        return
+    if path.resolve().is_relative_to(Path(folder).resolve()):
+        raise ConfigError(
+            f"path={str(path)!r} lies in the folder of the images. Name another folder."
+        )
+
+
 def check_training(
     data: object,
     path: Path,
@@ -131,10 +145,13 @@ def check_training(
     """Checks the places of a fine-tuning, as `keras_vit.finetune` takes them.
 
     Raises:
-        ConfigError: `path` is a file, or not empty without `resume`; or as `check_data`.
+        ConfigError: `path` is a file, not empty without `resume`, or lies in a folder of images per
+            class; or as `check_data`.
     """
     check_new(path, resume)
     check_data(data, split, labels_file, label_column)
+    if labels_file is None:
+        check_apart(path, data)
     if isinstance(validation, (str, os.PathLike)) and not is_data_set(data):
         check_data(validation, None, labels_file)
 

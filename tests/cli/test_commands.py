@@ -249,6 +249,7 @@ def test_a_line_of_log_is_one_note_beside_a_handler_of_the_root_logger(capsys, m
         ("Continue with resume=True.", "Continue with --resume."),
         ("It needs image_size=.", "It needs --image-size."),
         ("image_size=(24, 32): too large", "--image-size 24 32: too large"),
+        ("pixel_range=(5.0, -5e-1), expected", "--pixel-range 5.0 -5e-1, expected"),
         (
             "labels_file='x y.csv', batch_size=-1: no",
             "--labels-file 'x y.csv', --batch-size -1: no",
@@ -261,7 +262,8 @@ def test_a_line_of_log_is_one_note_beside_a_handler_of_the_root_logger(capsys, m
 )
 def test_an_error_names_the_options_of_its_command(of_python, of_the_shell):
     """An argument without an option keeps its name."""
-    options = ["--resume", "--image-size", "--labels-file", "--batch-size", "--learning-rate"]
+    words = "resume image-size pixel-range labels-file batch-size learning-rate"
+    options = [f"--{word}" for word in words.split()]
     assert cli.in_words_of_the_shell(of_python, options) == of_the_shell
 
 
@@ -309,6 +311,7 @@ def without_keras():
         ("probe nowhere --source vit_digits --path y", "nowhere: expected a folder with a folder"),
         ("probe {here} --source vit_digits --path {here}/y", "lies in the folder of the images"),
         ("probe {here} --source vit_digits --path {here}", "lies in the folder of the images"),
+        ("finetune {here} --source vit_digits --path {here}/y", "y' lies in the folder of"),
         ("export vit_digits --path {image}", "expected a folder for the results, found a file"),
         ("export vit_digits --path y --calibration nowhere", "nowhere: no such file or folder"),
         ("serve no_such", "no_such' is no preset"),
@@ -317,12 +320,15 @@ def without_keras():
         ("verify vit_digits no_such", "no_such' is no preset"),
         ("finetune nowhere --source vit_digits --path y", "nowhere: expected a folder with a"),
         ("finetune {here} --source vit_digits --path {here}", "training in it with --resume."),
-        ("finetune {here} --source vit_digits --path y --validation nowhere", "nowhere: expected"),
+        ("finetune {here} --source vit_digits --path ../y --validation nowhere", "nowhere: "),
         ("demo --path {image}", "expected a folder for the results, found a file"),
         ("finetune x --source x --path y --image-size 1 2 3", "--image-size accepts at most 2"),
         ("finetune x --source x --path y --augmentation ligt1", 'Did you mean "light1"'),
-        ("finetune {here} --source vit_digits --path y --label-smoothing 1", "smoothing must be a"),
-        ("finetune {here}/.. --from-scratch vit_ti61 --path y", "Did you mean 'vit_ti16'"),
+        (
+            "finetune {here} --source vit_digits --path ../y --label-smoothing 1",
+            "smoothing must be",
+        ),
+        ("finetune {here}/.. --from-scratch vit_ti61 --path ../../y", "Did you mean 'vit_ti16'"),
         ("finetune x --path y", "Exactly 1 of {--source, --from-scratch} must be specified"),
         ("embed {image} --source no_such --path y.npy", "no_such' is no preset"),
         ("convert vit_digits x.npz --family gogle", "Did you mean 'google'"),
