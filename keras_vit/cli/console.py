@@ -83,8 +83,8 @@ def load_model(
 
     Args:
         source: the source.
-        needs_head: name of a command that needs one prediction per image. A model without it is
-            refused before a backend starts too.
+        needs_head: name of a command that needs one prediction per image, and classes except for
+            `evaluate`. A model without them is refused before a backend starts too.
         dtype, image_size, pixel_range, draft: as for `load_to_answer`.
     """
     from keras_vit.checkpoints import Source, inspection
@@ -92,7 +92,9 @@ def load_model(
     checkpoint = Source.parse(source)
     if needs_head:
         stated = {} if image_size is None else {"image_size": image_size}
-        inspection.info(checkpoint, **stated).config.demand_one_prediction(needs_head)
+        config = inspection.info(checkpoint, **stated).config
+        demand = config.demand_classes if needs_head != "evaluate" else config.demand_one_prediction
+        demand(needs_head)
     start_backend()
     from keras_vit.checkpoints.loading import load_to_answer
 

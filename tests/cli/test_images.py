@@ -29,6 +29,23 @@ def run(capsys, *arguments, status=0):
     return capsys.readouterr()
 
 
+def test_a_model_of_numbers_is_refused_where_classes_are_needed(capsys, folder, tmp_path):
+    """`embed --stage logits`, which the message names, writes the numbers."""
+    model = VisionTransformer.from_preset("vit_digits", num_classes=2, regression=True)
+    model.get_layer("head").bias.assign([2.0, 3.0])
+    model.save_to_preset(tmp_path / "numbers")
+    image = next(folder.rglob("*.png"))
+    from_numbers = ("--source", tmp_path / "numbers")
+    for command in ("predict", "explain"):
+        told = run(capsys, command, image, *from_numbers, status=2).err
+        assert f"{command} needs classes" in told
+        assert "embed --stage logits" in told
+    path = tmp_path / "numbers.npy"
+    run(capsys, "embed", image, *from_numbers, "--path", path, "--stage", "logits")
+    expected = model.predict(model.preprocessor([image]), verbose=0)
+    np.testing.assert_allclose(np.load(path), expected, atol=1e-6)
+
+
 def test_evaluate_prints_the_scores_of_the_function_evaluate(capsys, folder):
     """As a table, with a row per class by `--classes`, and as JSON."""
     model = VisionTransformer.from_preset("vit_digits")

@@ -365,8 +365,9 @@ class ViTConfig(Fields):
         if self.regression:
             raise ConfigError(
                 f"{what} needs classes; this model predicts numbers (regression=True): "
-                "model.predict(model.preprocessor(images)) gives them. If its outputs are logits "
-                "of classes, load it with regression=False."
+                "model.predict(model.preprocessor(images)) gives them, `keras-vit embed --stage "
+                "logits` writes them, an export has outputs='logits'. If its outputs are logits of "
+                "classes, load it with regression=False."
             )
 
     def demand_one_prediction(self, what: str) -> None:
