@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from keras_vit.models.vision_transformer import VisionTransformer
 
 
-SHARE = Values(lambda part: 0 < part < 1, "a number between 0 and 1")
+HELD_OUT = Values(lambda part: 0 < part < 1, "a number between 0 and 1")
+"""Shares of the data that can be held out for validation."""
 Prepares: TypeAlias = "Preprocessor | VisionTransformer"
 """Type of the argument `preprocessor`: a preprocessor, or a model that has one."""
 
@@ -331,7 +332,7 @@ class ImageData(keras.utils.PyDataset):
         Raises:
             ConfigError: the share is not between 0 and 1, or every class has one image.
         """
-        SHARE.check("share", share)
+        HELD_OUT.check("share", share)
         records = self._pipeline.records
         strata = np.zeros(len(records), int) if records.regression else self.labels
         first, second = order.stratify(strata, share, self.seed)

@@ -103,7 +103,7 @@ class FreedGradients(keras.callbacks.Callback):
 class Untuned:
     """TensorFlow's strategy of one device, in all but the tuning of the data sets it is given."""
 
-    _strategy: Any = None  # a copy in the making has no other
+    _strategy: Any = None  # `copy.copy` reads attributes before it has set this one
 
     def __init__(self, strategy: Any) -> None:
         self._strategy = strategy
