@@ -143,7 +143,7 @@ def evaluate(
         json: print the answer as JSON.
     """
     images.check(data)
-    model = load_model(source, "evaluate", **loading.to_dict())
+    model = load_model(source, "evaluate", numbers=True, **loading.to_dict())
     from keras_vit.evaluation.scores import evaluate as evaluate_model
 
     has_many = images.labels_file is not None and model.thresholds is not None

@@ -29,6 +29,7 @@ def notes_alone() -> Iterator[None]:
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")
     notes, fallback = _Notes(logging.WARNING), logging.lastResort
     level = fallback.level if fallback else logging.WARNING
+    propagates = log.propagate
     log.addHandler(notes)
     log.propagate = False  # absl, of JAX and TensorFlow, gives the root logger a handler
     try:
@@ -39,7 +40,7 @@ def notes_alone() -> Iterator[None]:
             yield
     finally:
         log.removeHandler(notes)
-        log.propagate = True
+        log.propagate = propagates
         if fallback:
             fallback.setLevel(level)
 
