@@ -1,11 +1,14 @@
 """Weights take over arrays, with their numbers, their types and without a second copy."""
 
+import mmap
+
 import keras
 import ml_dtypes
 import numpy as np
 import pytest
 
-from keras_vit.support.memory import aligned, give
+from keras_vit.models.weights.axes import copy_in_order
+from keras_vit.support.memory import aligned, give, room_to_give
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
@@ -30,6 +33,34 @@ def test_a_variable_of_jax_has_memory_that_a_step_can_take_over():
     variable, array = keras.Variable(np.zeros(100), trainable=False), aligned((100,), "float32")
     give(variable, array)
     assert not np.shares_memory(np.asarray(variable.value), array)
+
+
+@pytest.mark.on_one_backend("jax")
+@pytest.mark.parametrize("axes", [(2, 0, 1), (1, 0, 2), (0, 1, 2)])
+@pytest.mark.parametrize("shape", [(3, 16, 32), (1, 16, 1)])
+def test_a_weight_of_jax_keeps_its_numbers_when_those_of_the_array_change(shape, axes):
+    view = np.random.default_rng(0).normal(size=shape).astype("float32").transpose(axes)
+    expected, variable = view.copy(), keras.Variable(np.zeros(view.shape), trainable=False)
+    give(variable, view)
+    view[...] = 0
+    np.testing.assert_array_equal(np.asarray(variable.value), expected)
+
+
+@pytest.mark.parametrize("has_pages", [True, False])
+def test_memory_of_several_megabytes_holds_a_weight_also_where_the_system_maps_no_pages(
+    has_pages, monkeypatch
+):
+    def refuse(*args):
+        raise OSError(12, "Cannot allocate memory")
+
+    if not has_pages:
+        monkeypatch.setattr(mmap, "mmap", refuse)
+    numbers = np.arange(2**20 + 1024, dtype="float32").reshape(1024, -1)
+    variable = keras.Variable(np.zeros(numbers.T.shape, "float32"), trainable=False)
+    array = copy_in_order(numbers.T, "float32", room_to_give)
+    assert array.ctypes.data % 64 == 0
+    give(variable, array)
+    np.testing.assert_array_equal(keras.ops.convert_to_numpy(variable), numbers.T)
 
 
 @pytest.mark.parametrize("dtype", ["float32", ml_dtypes.bfloat16])

@@ -7,7 +7,7 @@ word is an axis, `1` is an axis of length 1, parentheses merge axes into one.
 import functools
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -55,8 +55,12 @@ def in_order(view: "np.ndarray") -> "np.ndarray":
     return view if view.flags.c_contiguous else copy_in_order(view, view.dtype)
 
 
-def copy_in_order(view: "np.ndarray", dtype: Any) -> "np.ndarray":
+def copy_in_order(
+    view: "np.ndarray", dtype: Any, allocate: Callable[..., "np.ndarray"] | None = None
+) -> "np.ndarray":
     """Returns a copy in C order and in another type, whose memory a backend can adopt.
+
+    `allocate` is that of `keras_vit.support.memory.aligned`; None stands for `np.empty`.
 
     The copy takes eight columns at a time. NumPy copies a transposed matrix row by row, and
     would return to a cache line of the source after the line has left the cache.
@@ -65,7 +69,7 @@ def copy_in_order(view: "np.ndarray", dtype: Any) -> "np.ndarray":
 
     from keras_vit.support.memory import aligned
 
-    ordered = aligned(view.shape, dtype, np.empty)
+    ordered = aligned(view.shape, dtype, allocate or np.empty)
     if view.flags.c_contiguous or view.strides[-1] == view.itemsize or view.size < 2**14:
         ordered[...] = view
         return ordered
