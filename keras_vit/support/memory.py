@@ -85,9 +85,10 @@ def give(variable: Any, array: np.ndarray) -> None:
     if keras.backend.backend() == "jax":
         import jax
 
-        # JAX may take over the memory of an array in order, and of no other.
-        copy = jax.device_put if is_copied_by_jax(array) else jax.numpy.array
-        variable.assign(copy(array).block_until_ready())
+        value = jax.device_put(array)
+        if not is_copied_by_jax(array):  # `jax.numpy.array` would compile a program per shape
+            value = jax.device_put(value, may_alias=False)
+        variable.assign(value.block_until_ready())
         return
     value = adopt(array)
     if keras.backend.backend() == "torch":  # its `assign` copies the numbers
