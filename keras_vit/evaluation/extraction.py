@@ -72,9 +72,8 @@ def features(
         cache: a folder that keeps the features, which may be larger than memory: the features
             of these data, weights and stage are computed once, and an interrupted run
             continues. Arrays are identified by all of their bytes; files by name, size and time; a
-            `PyDataset` by its length,
-            its `labels` and `paths` if it has them, and its first and last batch; other data by
-            their first batch alone.
+            `PyDataset` by its length, its `labels` and `paths` if it has them, and its first and
+            last batch; other data by their first batch alone.
         progress: whether a bar is shown on stderr, if it is a terminal.
 
     Raises:
