@@ -42,7 +42,7 @@ from keras_vit.models.config.rules import is_any_size
 from keras_vit.models.weights import lexicon
 from keras_vit.models.weights.axes import copy_in_order
 from keras_vit.presets.source import Source
-from keras_vit.support.memory import give, is_copied_by_jax, room_to_give
+from keras_vit.support.memory import give, gives_a_copy, room_to_give
 from keras_vit.support.text import log, warn
 
 Named = tuple[str, np.ndarray]
@@ -368,9 +368,10 @@ def _cast(
     Numbers beyond the range of that type are refused; those beyond float16's range are named in the
     log if the products are float16.
     """
-    value = array
-    if array.dtype != stored_as or not is_copied_by_jax(array):
-        with np.errstate(over="ignore"):
+    with np.errstate(over="ignore"):
+        if gives_a_copy():
+            value = array.astype(stored_as, copy=False)
+        else:
             value = copy_in_order(array, stored_as, room_to_give)
     if value.dtype != array.dtype and not _is_finite(value):
         wider = "'mixed_bfloat16' or 'float32'" if stored_as == "float16" else "'float64'"

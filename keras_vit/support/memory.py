@@ -11,9 +11,12 @@ import numpy as np
 
 
 def aligned(
-    shape: tuple[int, ...], dtype: Any, allocate: Callable[..., np.ndarray] = np.zeros
+    shape: tuple[int, ...],
+    dtype: Any,
+    allocate: Callable[..., np.ndarray] = np.zeros,
+    behind: int = 0,
 ) -> np.ndarray:
-    """Returns an array whose memory begins at a multiple of 64 bytes.
+    """Returns an array whose memory begins at a multiple of 64 bytes, or some bytes behind one.
 
     JAX copies an array that begins elsewhere, and TensorFlow ends the process when it computes with
     a tensor in such memory.
@@ -22,10 +25,11 @@ def aligned(
         shape, dtype: those of the array.
         allocate: `np.zeros`, whose memory the system gives at the first write to it; or, for an
             array that is about to be filled, `np.empty`, or `room_to_give` for `give`.
+        behind: the bytes.
     """
     size = math.prod(shape) * np.dtype(dtype).itemsize
-    room = allocate(size + 64, "uint8")
-    start = -room.ctypes.data % 64
+    room = allocate(size + 64 + behind, "uint8")
+    start = -room.ctypes.data % 64 + behind
     return room[start : start + size].view(dtype).reshape(shape)
 
 
@@ -35,10 +39,7 @@ def room_to_give(size: int, dtype: str) -> np.ndarray:
     NumPy asks for pages of 2 MB from 4 MB on. A virtual machine may have to ask its host for them:
     the weights of L/16 took 2 seconds longer to arrive, and the model was no faster.
     """
-    import keras
-
-    stays = keras.backend.backend() != "jax"  # else the next array gets the same memory
-    if stays and size >= 2**22 and hasattr(mmap, "MAP_PRIVATE"):  # Windows has no such pages
+    if size >= 2**22 and hasattr(mmap, "MAP_PRIVATE"):  # Windows has no such pages
         with contextlib.suppress(OSError):  # NumPy raises MemoryError
             pages = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             return np.frombuffer(pages, dtype)
@@ -64,31 +65,33 @@ def adopt(array: np.ndarray) -> Any:
     return keras.ops.convert_to_tensor(array, dtype=array.dtype.name)  # else JAX copies
 
 
-def is_copied_by_jax(array: np.ndarray) -> bool:
-    """Whether the backend is JAX and the array is in another order than C's.
+def gives_a_copy() -> bool:
+    """Whether `give` copies an array, which may then have any order and lie anywhere: on JAX.
 
-    `give` takes such an array from any memory: JAX puts it in order in a third of NumPy's time.
+    A step of Keras takes over the memory of all weights, and JAX would copy them all at once if
+    NumPy had given it.
     """
     import keras
 
-    return keras.backend.backend() == "jax" and not array.flags.c_contiguous
+    return keras.backend.backend() == "jax"
 
 
 def give(variable: Any, array: np.ndarray) -> None:
-    """Makes an `aligned` array, which has no other use, the value of a variable of Keras.
+    """Makes an array the value of a variable of Keras of the same type.
 
-    JAX copies it: a step of Keras takes over the memory of all weights, and JAX would copy them all
-    at once if NumPy had given it.
+    Where the variable gets no copy, it is an `aligned` array, which has no other use.
     """
     import keras
 
-    if keras.backend.backend() == "jax":
+    if gives_a_copy():
         import jax
 
-        value = jax.device_put(array)
-        if not is_copied_by_jax(array):  # `jax.numpy.array` would compile a program per shape
-            value = jax.device_put(value, may_alias=False)
-        variable.assign(value.block_until_ready())
+        # JAX copies an array that begins elsewhere, without a program for its shape.
+        if array.flags.c_contiguous and array.ctypes.data % 64 == 0:
+            elsewhere = aligned(array.shape, array.dtype, np.empty, array.itemsize)
+            elsewhere[...] = array
+            array = elsewhere
+        variable.assign(jax.device_put(array).block_until_ready())
         return
     value = adopt(array)
     if keras.backend.backend() == "torch":  # its `assign` copies the numbers

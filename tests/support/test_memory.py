@@ -38,8 +38,11 @@ def test_a_variable_of_jax_has_memory_that_a_step_can_take_over():
 @pytest.mark.on_one_backend("jax")
 @pytest.mark.parametrize("axes", [(2, 0, 1), (1, 0, 2), (0, 1, 2)])
 @pytest.mark.parametrize("shape", [(3, 16, 32), (1, 16, 1)])
-def test_a_weight_of_jax_keeps_its_numbers_when_those_of_the_array_change(shape, axes):
-    view = np.random.default_rng(0).normal(size=shape).astype("float32").transpose(axes)
+@pytest.mark.parametrize("behind", [0, 4, 32])
+def test_a_weight_of_jax_keeps_its_numbers_when_those_of_the_array_change(shape, axes, behind):
+    view = aligned(shape, "float32", behind=behind)
+    view[...] = np.random.default_rng(0).normal(size=shape)
+    view = view.transpose(axes)
     expected, variable = view.copy(), keras.Variable(np.zeros(view.shape), trainable=False)
     give(variable, view)
     view[...] = 0
