@@ -1,6 +1,6 @@
 """Writes model.stablehlo, a program of `jax.export` that holds the weights.
 
-The module needs jax.
+The module needs jax, and flatbuffers, by which `jax.export` writes and reads.
 """
 
 from pathlib import Path
@@ -37,8 +37,8 @@ def _open(folder: Path) -> Run:
 
 FORMAT = Format(
     model="model.stablehlo",
-    writes={"jax": "jax"},
-    reads={"jax": "jax"},
+    writes={"jax": "jax", "flatbuffers": "jax"},
+    reads={"jax": "jax", "flatbuffers": "jax"},
     backend="jax",
     write=_write,
     open=_open,
