@@ -25,7 +25,7 @@ def aligned(
         shape, dtype: those of the array.
         allocate: `np.zeros`, whose memory the system gives at the first write to it; or, for an
             array that is about to be filled, `np.empty`, or `room_to_give` for `give`.
-        behind: the bytes.
+        behind: number of bytes from that multiple to the array, at most 64.
     """
     size = math.prod(shape) * np.dtype(dtype).itemsize
     room = allocate(size + 64 + behind, "uint8")
@@ -39,8 +39,8 @@ def room_to_give(size: int, dtype: str) -> np.ndarray:
     NumPy asks for pages of 2 MB from 4 MB on. A virtual machine may have to ask its host for them:
     the weights of L/16 took 2 seconds longer to arrive, and the model was no faster.
     """
-    if size >= 2**22 and hasattr(mmap, "MAP_PRIVATE"):  # Windows has no such pages
-        with contextlib.suppress(OSError):  # NumPy raises MemoryError
+    if size >= 2**22 and hasattr(mmap, "MAP_PRIVATE"):  # absent on Windows
+        with contextlib.suppress(OSError):  # where there is no memory, NumPy raises MemoryError
             pages = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             return np.frombuffer(pages, dtype)
     return np.empty(size, dtype)
@@ -86,7 +86,8 @@ def give(variable: Any, array: np.ndarray) -> None:
     if gives_a_copy():
         import jax
 
-        # JAX copies an array that begins elsewhere, without a program for its shape.
+        # JAX would share the memory of such an array; one that begins elsewhere is copied.
+        # `jax.numpy.array` copies too, but compiles a program for every shape.
         if array.flags.c_contiguous and array.ctypes.data % 64 == 0:
             elsewhere = aligned(array.shape, array.dtype, np.empty, array.itemsize)
             elsewhere[...] = array
