@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from keras_vit.models.config.variants import VARIANTS
+from keras_vit.config.variants import VARIANTS
 
 FAMILIES: dict[str, dict[str, Any]] = {
     "": {},

@@ -1,6 +1,7 @@
 """The public names of keras_vit and their homes, for type checkers and for `lazy_loader`."""
 
 from . import checkpoints as checkpoints
+from . import config as config
 from . import data as data
 from . import distribution as distribution
 from . import errors as errors
@@ -16,6 +17,7 @@ from . import training as training
 from .checkpoints.inspection import info as info
 from .checkpoints.transfer import convert as convert
 from .checkpoints.verification import verify as verify
+from .config import ViTConfig as ViTConfig
 from .errors import KerasViTError as KerasViTError
 from .evaluation.embedding import embed as embed
 from .evaluation.probing import probe as probe
@@ -38,7 +40,6 @@ from .models.builders import vit_l32 as vit_l32
 from .models.builders import vit_s16 as vit_s16
 from .models.builders import vit_s32 as vit_s32
 from .models.builders import vit_ti16 as vit_ti16
-from .models.config import ViTConfig as ViTConfig
 from .models.vision_transformer import VisionTransformer as VisionTransformer
 from .presets.catalog import list_presets as list_presets
 from .presets.upload import upload_preset as upload_preset

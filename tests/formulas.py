@@ -6,7 +6,7 @@ import numpy as np
 from scipy import ndimage
 from scipy.special import ndtr
 
-from keras_vit.models.config import Numerics
+from keras_vit.config import Numerics
 
 OFFICIAL = Numerics()
 

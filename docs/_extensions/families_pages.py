@@ -18,8 +18,8 @@ from sphinx.errors import ExtensionError
 
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.dialects.timm import architectures
+from keras_vit.config.weights.lexicon import num_parameters
 from keras_vit.models import flops
-from keras_vit.models.weights.lexicon import num_parameters
 from keras_vit.presets import catalog
 from keras_vit.presets.catalog import CATALOG, Preset
 from keras_vit.presets.evidence import LEVELS, evidence_level

@@ -7,8 +7,8 @@ from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
 
+from keras_vit.config.weights.lexicon import num_parameters
 from keras_vit.images.protocols import complete
-from keras_vit.models.weights.lexicon import num_parameters
 from keras_vit.presets.catalog import CATALOG, Preset
 
 COLUMNS = {

@@ -15,9 +15,9 @@ from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
 
 import keras_vit
+from keras_vit.config.weights.lexicon import num_parameters
 from keras_vit.images.protocols import complete
 from keras_vit.models import flops
-from keras_vit.models.weights.lexicon import num_parameters
 from keras_vit.presets.catalog import CATALOG, Preset
 from keras_vit.presets.evidence import evidence_level
 

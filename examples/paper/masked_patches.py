@@ -12,12 +12,12 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError
 from keras_vit.images.protocols import complete
 from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.initializers import RandomNormal
 from keras_vit.layers.precision import float32_under_mixed
-from keras_vit.models.config import ViTConfig
 from keras_vit.models.vision_transformer import VisionTransformer
 
 CELLS = 4

@@ -13,9 +13,9 @@ import numpy as np
 
 from keras_vit.checkpoints.inspection import Checkpoint
 from keras_vit.checkpoints.surroundings import CHOICES
+from keras_vit.config import ViTConfig
+from keras_vit.config.rules import pair
 from keras_vit.errors import CheckpointError, shown
-from keras_vit.models.config import ViTConfig
-from keras_vit.models.config.rules import pair
 from keras_vit.support.interpolation import resampling_matrix
 from keras_vit.support.text import log
 
@@ -111,7 +111,7 @@ def resize_positions(
         embedding: `(1, prefix + rows * columns, hidden_size)`.
         source, target: grids (rows, columns).
         prefix: number of rows that belong to tokens in front of the patches.
-        method: see `keras_vit.models.Numerics.position_resize`.
+        method: see `keras_vit.config.Numerics.position_resize`.
 
     Returns:
         float32 `(1, prefix + target rows * columns, hidden_size)`.

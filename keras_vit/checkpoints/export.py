@@ -19,9 +19,9 @@ from keras_vit.checkpoints.containers import (
 from keras_vit.checkpoints.dialects import Dialect
 from keras_vit.checkpoints.dialects.base import find_met
 from keras_vit.checkpoints.translate import Move, plan
+from keras_vit.config import ViTConfig
 from keras_vit.errors import CheckpointError
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
-from keras_vit.models.config import ViTConfig
 from keras_vit.support.files import replace_folder, write_json
 from keras_vit.support.text import log
 

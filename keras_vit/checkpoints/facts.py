@@ -10,9 +10,9 @@ from keras_vit.checkpoints.dialects import Dialect, Statement
 from keras_vit.checkpoints.dialects.base import warn_of_protocol
 from keras_vit.checkpoints.opening import OpenSource
 from keras_vit.checkpoints.recognition import Recognition
+from keras_vit.config import Numerics, ViTConfig
 from keras_vit.errors import CheckpointError, ConfigError, shown
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
-from keras_vit.models.config import Numerics, ViTConfig
 from keras_vit.presets.preset_config import PresetConfig
 
 ARCHITECTURE: tuple[str, ...] = (

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from keras_vit.config import ViTConfig
+from keras_vit.config.rules import pair
+from keras_vit.config.weights.lexicon import AXES, LEXICON, UNIT
 from keras_vit.errors import ConfigError
-from keras_vit.models.config import ViTConfig
-from keras_vit.models.config.rules import pair
-from keras_vit.models.weights.lexicon import AXES, LEXICON, UNIT
 from keras_vit.support.text import log
 
 _FIELDS = {field.name: field for field in dataclasses.fields(ViTConfig)}

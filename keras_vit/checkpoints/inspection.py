@@ -26,12 +26,12 @@ from keras_vit.checkpoints.recognition import (
 )
 from keras_vit.checkpoints.surroundings import choices, find_encoder, left_over, without_head
 from keras_vit.checkpoints.translate import Move, Shape, compare, plan
+from keras_vit.config import ViTConfig
+from keras_vit.config.rules import pair
+from keras_vit.config.variants import find_variant, variant_named
+from keras_vit.config.weights.lexicon import num_parameters
 from keras_vit.errors import CheckpointError, ConfigError, SourceError, shown
 from keras_vit.images.protocols import ProtocolSpec
-from keras_vit.models.config import ViTConfig
-from keras_vit.models.config.rules import pair
-from keras_vit.models.config.variants import find_variant, variant_named
-from keras_vit.models.weights.lexicon import num_parameters
 from keras_vit.presets.preset_config import PresetConfig
 from keras_vit.presets.source import Source
 from keras_vit.support.text import log

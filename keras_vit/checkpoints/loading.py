@@ -4,8 +4,8 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING, Any, Unpack
 
+from keras_vit.config import ImageSize
 from keras_vit.models.building import Reading
-from keras_vit.models.config import ImageSize
 from keras_vit.presets.source import Source
 
 if TYPE_CHECKING:

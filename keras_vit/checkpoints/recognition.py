@@ -16,8 +16,8 @@ from keras_vit.checkpoints.dialects.json_fields import Json
 from keras_vit.checkpoints.foreign import describe, name_kind, name_lacking
 from keras_vit.checkpoints.opening import OpenSource
 from keras_vit.checkpoints.translate import Shape
+from keras_vit.config.weights import axes, lexicon, templates
 from keras_vit.errors import CheckpointError, listed, shown
-from keras_vit.models.weights import axes, lexicon, templates
 
 Bindings = dict[str, str]
 

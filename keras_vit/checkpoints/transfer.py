@@ -33,14 +33,14 @@ from keras_vit.checkpoints.inspection import (
 from keras_vit.checkpoints.opening import open_source
 from keras_vit.checkpoints.surroundings import CHOICES
 from keras_vit.checkpoints.translate import Move
+from keras_vit.config import ImageSize, ViTConfig
+from keras_vit.config.fields import known_fields
+from keras_vit.config.rules import is_any_size
+from keras_vit.config.weights import lexicon
+from keras_vit.config.weights.axes import copy_in_order
 from keras_vit.errors import CheckpointError, expect_model, shown
 from keras_vit.images.class_names import expand, shorten
 from keras_vit.models.building import Building
-from keras_vit.models.config import ImageSize, ViTConfig
-from keras_vit.models.config.fields import known_fields
-from keras_vit.models.config.rules import is_any_size
-from keras_vit.models.weights import lexicon
-from keras_vit.models.weights.axes import copy_in_order
 from keras_vit.presets.source import Source
 from keras_vit.support.memory import give, gives_a_copy, room_to_give
 from keras_vit.support.text import log, warn

@@ -16,9 +16,9 @@ import numpy as np
 
 from keras_vit.checkpoints.containers import Reader
 from keras_vit.checkpoints.dialects.base import Dialect, StoredAs
+from keras_vit.config import ViTConfig
+from keras_vit.config.weights import axes, lexicon, templates
 from keras_vit.errors import CheckpointError, listed, shown
-from keras_vit.models.config import ViTConfig
-from keras_vit.models.weights import axes, lexicon, templates
 
 Shape = tuple[int, ...]
 

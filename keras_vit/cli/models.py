@@ -11,7 +11,7 @@ from keras_vit.cli.console import show, start_backend, stderr, tell
 from keras_vit.cli.options import Fields, Positive
 
 if TYPE_CHECKING:
-    from keras_vit.models.config import ViTConfig
+    from keras_vit.config import ViTConfig
 
 _STORED = Fields()
 
@@ -37,7 +37,7 @@ def list_(
         hybrid: only models with a ResNet before the Transformer; --no-hybrid: only others.
         json: print the answer as JSON.
     """
-    from keras_vit.models.weights.lexicon import num_parameters
+    from keras_vit.config.weights.lexicon import num_parameters
     from keras_vit.presets.catalog import list_presets, preset_named
     from keras_vit.presets.evidence import evidence_level
     from keras_vit.presets.source import Source  # `checkpoints` would import every dialect
@@ -133,7 +133,7 @@ _FIELDS = "pooling hidden_size mlp_dim num_heads num_layers channels"
 
 
 def _model_facts(config: "ViTConfig", size_known: bool) -> dict[str, Any]:
-    from keras_vit.models.config.variants import find_variant
+    from keras_vit.config.variants import find_variant
 
     if not size_known:
         resolution = "undetermined; give image_size on loading"
@@ -154,8 +154,8 @@ def _model_facts(config: "ViTConfig", size_known: bool) -> dict[str, Any]:
 
 
 def _costs(config: "ViTConfig") -> dict[str, Any]:
+    from keras_vit.config.weights.lexicon import num_parameters
     from keras_vit.models.costs import flops
-    from keras_vit.models.weights.lexicon import num_parameters
 
     operations = flops(config)
     return {

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 import keras
 import numpy as np
 
+from keras_vit.config.rules import COUNT, Values
 from keras_vit.data import order
 from keras_vit.data.augmentation import Augmentation, find_augmentation
 from keras_vit.data.inspection import inspect, list_differences
@@ -19,7 +20,6 @@ from keras_vit.data.records import Records
 from keras_vit.distribution.processes import batch_parts, data_shard
 from keras_vit.errors import ConfigError
 from keras_vit.images.preprocessor import Preprocessor
-from keras_vit.models.config.rules import COUNT, Values
 from keras_vit.support.arguments import OnError, check_on_error
 from keras_vit.support.text import warn
 

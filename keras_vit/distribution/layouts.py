@@ -1,6 +1,6 @@
 """Divides weights and images among the devices of JAX.
 
-`keras_vit.models.weights.lexicon` states the axes of each weight, which decide how it is divided.
+`keras_vit.config.weights.lexicon` states the axes of each weight, which decide how it is divided.
 
 The mesh of devices has an axis "batch", which divides the images of a batch, an axis "model", or
 both. Tensor parallelism divides the axes num_heads and mlp_dim of the weights along "model", as in
@@ -15,9 +15,9 @@ from typing import Any
 
 import keras
 
+from keras_vit.config.weights.lexicon import AXES, LEXICON
+from keras_vit.config.weights.templates import matcher
 from keras_vit.errors import ConfigError
-from keras_vit.models.weights.lexicon import AXES, LEXICON
-from keras_vit.models.weights.templates import matcher
 
 BATCH, MODEL = "batch", "model"
 """Names of the axes of a mesh."""

@@ -9,11 +9,11 @@ import keras
 import numpy as np
 from PIL import Image
 
+from keras_vit.config.rules import COUNT
 from keras_vit.data import ImageData
 from keras_vit.errors import ConfigError
 from keras_vit.images.inputs import as_array
 from keras_vit.images.preprocessor import read_ahead
-from keras_vit.models.config.rules import COUNT
 from keras_vit.models.image_checks import refuse_prepared
 from keras_vit.models.inference import run
 

@@ -18,13 +18,13 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from keras_vit.checkpoints.containers import beside, open_arrays
+from keras_vit.config import ViTConfig
+from keras_vit.config.rules import COUNT
 from keras_vit.errors import CheckpointError, ConfigError, expect_model, shown
 from keras_vit.evaluation.extraction import gather, hash_images, list_sources
 from keras_vit.evaluation.label_maps import check_maps, label_map, measure_areas, read_map
 from keras_vit.images import Preprocessor
 from keras_vit.images.resampling import read_size
-from keras_vit.models.config import ViTConfig
-from keras_vit.models.config.rules import COUNT
 from keras_vit.models.inference import run
 from keras_vit.models.tokens import block_index
 from keras_vit.models.vision_transformer import VisionTransformer

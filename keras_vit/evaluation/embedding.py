@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from keras_vit.config.rules import COUNT
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.evaluation.batches import Batch, predict
 from keras_vit.evaluation.extraction import OUTPUT_DTYPES, finite, hash_files, identify
 from keras_vit.evaluation.parts import Parts
-from keras_vit.models.config.rules import COUNT
 from keras_vit.models.tokens import choose_stage
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.support.arguments import OnError, check_on_error

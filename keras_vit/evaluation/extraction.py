@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
+from keras_vit.config.rules import choice
 from keras_vit.distribution.processes import broadcast_from_first, process_group, whole
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.evaluation.batches import Batch, count_images, predict, read_batches, split_images
@@ -19,7 +20,6 @@ from keras_vit.evaluation.targets import numbers_or_rows, undo_one_hot
 from keras_vit.images import Preprocessor
 from keras_vit.images.inputs import as_array, images_in
 from keras_vit.images.resampling import read_pixels
-from keras_vit.models.config.rules import choice
 from keras_vit.models.tokens import choose_stage
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.support.progress import progress_bar

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit.config import ViTConfig
 from keras_vit.data import ImageData, ImageSource
 from keras_vit.errors import ConfigError, expect_model, shown
 from keras_vit.evaluation.extraction import gather
@@ -20,7 +21,6 @@ from keras_vit.evaluation.leave_one_out import (
 )
 from keras_vit.evaluation.many_labels import best_thresholds
 from keras_vit.evaluation.numbers import NumbersEvaluation, score_numbers
-from keras_vit.models.config import ViTConfig
 from keras_vit.models.heads import copy_with_head
 from keras_vit.models.vision_transformer import VisionTransformer
 

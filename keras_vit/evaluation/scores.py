@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit.config.rules import COUNT
 from keras_vit.data.inspection import describe_mismatch
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.evaluation.batches import count_images
 from keras_vit.evaluation.many_labels import ManyLabels, bin_gaps, by_class
 from keras_vit.evaluation.numbers import evaluate_numbers
 from keras_vit.evaluation.targets import acceptable, match_columns, predict_classes
-from keras_vit.models.config.rules import COUNT
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.support.progress import progress_bar
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError, expect_model, shown
-from keras_vit.models.config import ViTConfig
 from keras_vit.models.image_checks import prepare
 from keras_vit.models.inference import run
 from keras_vit.models.tokens import block_index, compute_grid

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
+from keras_vit.config import ViTConfig
+from keras_vit.config.rules import COUNT, choice
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.explanation.methods import METHODS
 from keras_vit.images.class_names import class_index
-from keras_vit.models.config import ViTConfig
-from keras_vit.models.config.rules import COUNT, choice
 from keras_vit.models.image_checks import prepare
 from keras_vit.models.inference import run
 from keras_vit.models.tokens import compute_grid, image_axes

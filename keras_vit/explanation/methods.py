@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from keras import ops
 
+from keras_vit.config.rules import COUNT
 from keras_vit.errors import ConfigError
 from keras_vit.explanation.attention import (
     attention_maps,
@@ -21,7 +22,6 @@ from keras_vit.explanation.attention import (
 from keras_vit.explanation.gradients import compile_call, gradient
 from keras_vit.layers.quantisation import quantised_parts
 from keras_vit.models import inference
-from keras_vit.models.config.rules import COUNT
 from keras_vit.models.graph import Stages
 from keras_vit.models.tokens import block_index, compute_grid, image_axes
 from keras_vit.models.vision_transformer import VisionTransformer

@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from keras_vit.config import ViTConfig
 from keras_vit.images.protocols import ProtocolSpec
-from keras_vit.models.config import ViTConfig
 
 Run = Callable[[np.ndarray], np.ndarray]
 

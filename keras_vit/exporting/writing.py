@@ -7,14 +7,14 @@ from typing import Any, Literal
 
 import keras
 
+from keras_vit.config import ViTConfig
+from keras_vit.config.rules import BOOL, choice
 from keras_vit.errors import ConfigError, ExportError, KerasViTError, expect_model, shown
 from keras_vit.exporting import child, documents, pixels, verification
 from keras_vit.exporting.formats import FORMATS, load_format
 from keras_vit.exporting.graph import ExportGraph
 from keras_vit.exporting.plan import ExportPlan, Format
 from keras_vit.images.protocols import ProtocolSpec
-from keras_vit.models.config import ViTConfig
-from keras_vit.models.config.rules import BOOL, choice
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.support.extras import is_installed
 from keras_vit.support.files import replace_folder, room_checked

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from keras_vit.config.rules import COUNT, is_any_size, pair
 from keras_vit.errors import ConfigError, shown
 from keras_vit.images.decoding import Range, decode_image, own_name, pixel_limit
 from keras_vit.images.geometry import resize_small_for
@@ -24,7 +25,6 @@ from keras_vit.images.packing import fit_to_patches, pack, pack_image
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
 from keras_vit.images.resampling import Picture, Size, read_pixels, read_size
 from keras_vit.images.resizing import resize
-from keras_vit.models.config.rules import COUNT, is_any_size, pair
 from keras_vit.support.arguments import OnError, check_on_error
 from keras_vit.support.text import visible
 

@@ -7,8 +7,8 @@ Presets store the protocol of their weights. `keras_vit.images.resizing` applies
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from keras_vit.config.rules import Values, choice, is_number, is_positive_int
 from keras_vit.errors import ConfigError, nearest
-from keras_vit.models.config.rules import Values, choice, is_number, is_positive_int
 
 ProtocolSpec = str | Mapping[str, Any]
 

@@ -1,4 +1,4 @@
-"""The activations of the MLPs, by their names in `keras_vit.models.Numerics`."""
+"""The activations of the MLPs, by their names in `keras_vit.config.Numerics`."""
 
 from typing import Any
 

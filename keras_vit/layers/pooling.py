@@ -3,12 +3,12 @@
 import keras
 from keras import ops
 
+from keras_vit.config.rules import choice
 from keras_vit.layers.attention import Attention
 from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.initializers import XavierUniform
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.rms_norm import norm_layer
-from keras_vit.models.config.rules import choice
 
 
 @keras.saving.register_keras_serializable("keras_vit")

@@ -35,7 +35,7 @@ class AddPositionEmbs(ConfiguredLayer):
         other_tokens: number of tokens between the class token and the patches, such as a
             distillation token or registers; they have embeddings as the class token has.
         position: `"learned"` or `"sincos2d"`.
-        resize: see `keras_vit.models.Numerics.position_resize`.
+        resize: see `keras_vit.config.Numerics.position_resize`.
 
     Raises:
         ConfigError: the number of tokens of the first input does not fit the given grid,

@@ -6,11 +6,11 @@ Reference: `vit_jax/models_resnet.py` and the "ResNet root" of `models_vit.py`.
 import keras
 from keras import ops
 
+from keras_vit.config.stem import GROUP_NORM_GROUPS
 from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.group_norm import GroupNorm
 from keras_vit.layers.initializers import LecunNormal
 from keras_vit.layers.precision import float32_under_mixed
-from keras_vit.models.config import GROUP_NORM_GROUPS
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -26,7 +26,7 @@ class StdConv2D(ConfiguredLayer):
         kernel_size: rows and columns of the (square) kernel.
         strides: step in rows and columns.
         form: `"std_plus_epsilon"` (official code) or `"sqrt_var_plus_epsilon"` (timm).
-        epsilon: see `keras_vit.models.Numerics`.
+        epsilon: see `keras_vit.config.Numerics`.
         data_format: `"channels_last"`, `"channels_first"` or None for Keras's setting.
     """
 
@@ -141,7 +141,7 @@ class ResNetRoot(_ResNetLayer):
 
     Args:
         filters: output channels, a multiple of 32.
-        std_conv, std_conv_epsilon, group_norm_epsilon: see `keras_vit.models.Numerics`.
+        std_conv, std_conv_epsilon, group_norm_epsilon: see `keras_vit.config.Numerics`.
         data_format: `"channels_last"`, `"channels_first"` or None for Keras's setting.
     """
 
@@ -176,7 +176,7 @@ class BottleneckUnit(_ResNetLayer):
     Args:
         filters: channels inside the bottleneck, a multiple of 32.
         strides: 1 or 2.
-        std_conv, std_conv_epsilon, group_norm_epsilon: see `keras_vit.models.Numerics`.
+        std_conv, std_conv_epsilon, group_norm_epsilon: see `keras_vit.config.Numerics`.
         data_format: `"channels_last"`, `"channels_first"` or None for Keras's setting.
     """
 

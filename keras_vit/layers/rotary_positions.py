@@ -9,11 +9,11 @@ import math
 import keras
 from keras import ops
 
+from keras_vit.config.rope import ROPE_FORMS, ROPE_INDEXINGS
+from keras_vit.config.rules import choice
 from keras_vit.errors import ConfigError
 from keras_vit.kernels import sizes
 from keras_vit.layers.base import ConfiguredLayer
-from keras_vit.models.config.rope import ROPE_FORMS, ROPE_INDEXINGS
-from keras_vit.models.config.rules import choice
 
 
 @keras.saving.register_keras_serializable("keras_vit")

@@ -1,6 +1,6 @@
-"""Vision Transformers: configuration, weights and graph, the model, its builders and its costs.
+"""Vision Transformers: the graph, the model, its builders, heads, inference and costs.
 
-Names are imported on first use, because configurations and weights are read without a backend.
+Names are imported on first use, because costs are computed without a backend.
 """
 
 import lazy_loader

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Any, Unpack
 
+from keras_vit.config import ImageSize
+from keras_vit.config.variants import VARIANTS, Variant, variant_named
 from keras_vit.models.building import Arguments, Building
-from keras_vit.models.config import ImageSize
-from keras_vit.models.config.variants import VARIANTS, Variant, variant_named
 
 if TYPE_CHECKING:
     from keras_vit.models.vision_transformer import VisionTransformer

@@ -7,11 +7,11 @@ them on to it. A test compares both lists with its signature and with `ViTConfig
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
+from keras_vit.config.numerics import Numerics
+from keras_vit.config.rope import Rope
+from keras_vit.config.stem import ResNetStem
 from keras_vit.images.class_names import ClassNames, Thresholds
 from keras_vit.images.protocols import ProtocolSpec
-from keras_vit.models.config.numerics import Numerics
-from keras_vit.models.config.rope import Rope
-from keras_vit.models.config.stem import ResNetStem
 
 
 class Building(TypedDict, total=False):

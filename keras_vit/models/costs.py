@@ -10,10 +10,10 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from keras_vit.config import ViTConfig
+from keras_vit.config.rules import pair
+from keras_vit.config.weights import lexicon
 from keras_vit.errors import ConfigError, expect_model
-from keras_vit.models.config import ViTConfig
-from keras_vit.models.config.rules import pair
-from keras_vit.models.weights import lexicon
 
 if TYPE_CHECKING:
     from keras_vit.models.vision_transformer import VisionTransformer

@@ -9,6 +9,8 @@ import keras
 from keras import ops
 
 from keras_vit import kernels, layers
+from keras_vit.config import ViTConfig
+from keras_vit.config.vit_rules import STAGE_POOLINGS
 from keras_vit.errors import ConfigError, nearest
 from keras_vit.layers.dense import Dense
 from keras_vit.layers.dropout import Dropout
@@ -16,8 +18,6 @@ from keras_vit.layers.packed_patches import UnpackPatches
 from keras_vit.layers.precision import float32_under_mixed
 from keras_vit.layers.relative_position_bias import RelativePositionBias
 from keras_vit.layers.rms_norm import norm_layer
-from keras_vit.models.config import ViTConfig
-from keras_vit.models.config.vit_rules import STAGE_POOLINGS
 
 if kernels.have_whole_block:
     from keras_vit.layers import torch_block

@@ -10,9 +10,9 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError
 from keras_vit.images.inputs import as_array
-from keras_vit.models.config import ViTConfig
 from keras_vit.support.text import warn
 
 if keras.backend.backend() == "torch":

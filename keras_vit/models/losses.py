@@ -19,8 +19,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError, shown
-from keras_vit.models.config import ViTConfig
 from keras_vit.support.text import warn
 
 _CLASSES: dict[Any, Any] = {

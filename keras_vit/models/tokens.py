@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from keras_vit.config.vit_rules import STAGE_POOLINGS
 from keras_vit.errors import ConfigError
-from keras_vit.models.config.vit_rules import STAGE_POOLINGS
 from keras_vit.models.inference import run
 
 

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 import keras
 import numpy as np
 
+from keras_vit.config import ImageSize, ViTConfig
+from keras_vit.config.rules import COUNT, choice
+from keras_vit.config.variants import VARIANTS
 from keras_vit.errors import ConfigError
 from keras_vit.images.class_names import (
     ClassNames,
@@ -23,9 +26,6 @@ from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.layers.precision import read_policy
 from keras_vit.layers.quantisation import quantise_parts, quantised_parts
 from keras_vit.models.building import Reading
-from keras_vit.models.config import ImageSize, ViTConfig
-from keras_vit.models.config.rules import COUNT, choice
-from keras_vit.models.config.variants import VARIANTS
 from keras_vit.models.graph import Graph, Stages
 from keras_vit.models.image_checks import ImageChecks, prepare
 from keras_vit.models.inference import Inference, run

@@ -23,10 +23,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from keras_vit.config import ViTConfig
+from keras_vit.config.variants import VARIANTS, variant_named
 from keras_vit.errors import ConfigError, PresetError, SourceError, listed, nearest, shown
 from keras_vit.images.protocols import ProtocolSpec
-from keras_vit.models.config import ViTConfig
-from keras_vit.models.config.variants import VARIANTS, variant_named
 from keras_vit.presets import bucket
 from keras_vit.presets.augreg import read_file_name
 from keras_vit.presets.bucket import BucketFile

@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from keras_vit.config.variants import find_variant
 from keras_vit.errors import PresetError, nearest
-from keras_vit.models.config.variants import find_variant
 from keras_vit.presets.preset_config import PresetConfig
 from keras_vit.support.text import in_markdown
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_vit import __version__
+from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError, PresetError, nearest, shown
 from keras_vit.images.class_names import check_thresholds, shorten
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.images.protocols import compact as compact_protocol
-from keras_vit.models.config import ViTConfig
 
 FORMAT = "keras_vit"
 FORMAT_VERSION = 1

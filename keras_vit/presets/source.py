@@ -18,8 +18,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from keras_vit.config.weights.lexicon import num_parameters
 from keras_vit.errors import KerasViTError, SourceError, shown
-from keras_vit.models.weights.lexicon import num_parameters
 from keras_vit.presets.catalog import CATALOG, Preset, preset_named
 from keras_vit.presets.hub import SCHEME, HubFolder
 from keras_vit.presets.local_folder import LocalFolder

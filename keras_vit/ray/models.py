@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from keras_vit.checkpoints.loading import load_to_answer
+from keras_vit.config import ImageSize
+from keras_vit.config.rules import COUNT
+from keras_vit.config.vit_rules import STAGE_POOLINGS
 from keras_vit.data.records import Encoded
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.extraction import OUTPUT_DTYPES
 from keras_vit.images.class_names import top_labels
-from keras_vit.models.config import ImageSize
-from keras_vit.models.config.rules import COUNT
-from keras_vit.models.config.vit_rules import STAGE_POOLINGS
 from keras_vit.models.inference import run
 from keras_vit.models.tokens import choose_stage
 from keras_vit.ray.storage import is_address, pyarrow, read_bytes

@@ -13,12 +13,12 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING, Any
 
-from keras_vit.models.config.vit_rules import STAGE_POOLINGS
+from keras_vit.config.vit_rules import STAGE_POOLINGS
 from keras_vit.serving.settings import Settings
 from keras_vit.support.extras import import_extra
 
 if TYPE_CHECKING:
-    from keras_vit.models.config import ImageSize
+    from keras_vit.config import ImageSize
 
 __all__ = ["Settings", "application"]
 

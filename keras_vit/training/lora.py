@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from keras_vit.config.rules import POSITIVE
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.layers.quantisation import parts_with_kernels
-from keras_vit.models.config.rules import POSITIVE
 from keras_vit.training.trainable import train_only
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from keras_vit.config.fields import Fields, field
+from keras_vit.config.rules import COUNT, SHARE, Values, choice, is_int, is_number
 from keras_vit.errors import ConfigError
 from keras_vit.images.class_names import NAMED
-from keras_vit.models.config.fields import Fields, field
-from keras_vit.models.config.rules import COUNT, SHARE, Values, choice, is_int, is_number
 
 if TYPE_CHECKING:
     from keras_vit.models.vision_transformer import VisionTransformer

@@ -13,9 +13,9 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_vit.config import ViTConfig
 from keras_vit.distribution.processes import broadcast_from_first, whole, write_on_first_process
 from keras_vit.errors import CheckpointError, ConfigError, shown
-from keras_vit.models.config import ViTConfig
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.support.files import replace_file
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import keras
 
+from keras_vit.config.weights.lexicon import LEXICON
 from keras_vit.errors import ConfigError, expect_model
-from keras_vit.models.weights.lexicon import LEXICON
 from keras_vit.support.text import counted
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.dialects.base import Dialect, find_met
 from keras_vit.checkpoints.export import check_expressible
+from keras_vit.config import Numerics, ResNetStem, Rope, ViTConfig
+from keras_vit.config.vit import PARTS
+from keras_vit.config.weights.lexicon import LEXICON
 from keras_vit.errors import CheckpointError, ConfigError
-from keras_vit.models.config import Numerics, ResNetStem, Rope, ViTConfig
-from keras_vit.models.config.vit import PARTS
-from keras_vit.models.weights.lexicon import LEXICON
 
 WRITTEN = [dialect for dialect in DIALECTS.values() if not dialect.only_read]
 

@@ -12,8 +12,8 @@ import keras_vit
 from keras_vit import checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.plain_names import name_in_file, plain_name
+from keras_vit.config.weights import templates
 from keras_vit.errors import CheckpointError
-from keras_vit.models.weights import templates
 from tests.golden import relative_error
 from tests.helpers import to_numpy
 from tests.words import raises

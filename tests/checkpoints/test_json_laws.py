@@ -16,7 +16,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     JsonFields,
 )
 from keras_vit.checkpoints.export import matters
-from keras_vit.models.config import ViTConfig
+from keras_vit.config import ViTConfig
 from keras_vit.presets.source import COMPANIONS
 from tests.checkpoints.drawn import CHANGES, PLAIN, accepted, changed, is_held
 

@@ -16,11 +16,11 @@ from keras_vit.checkpoints.inspection import open_checkpoint
 from keras_vit.checkpoints.opening import OpenSource
 from keras_vit.checkpoints.transfer import weights_by_path
 from keras_vit.checkpoints.translate import plan
+from keras_vit.config import Numerics, ViTConfig
+from keras_vit.config.vit import PARTS
+from keras_vit.config.weights import lexicon
 from keras_vit.errors import CheckpointError
 from keras_vit.models.builders import list_variants, variant
-from keras_vit.models.config import Numerics, ViTConfig
-from keras_vit.models.config.vit import PARTS
-from keras_vit.models.weights import lexicon
 from keras_vit.presets.preset_config import PresetConfig
 from tests.checkpoints.drawn import ALL_VALUES, PLAIN, WRITTEN, models
 from tests.checkpoints.headers import Headers

@@ -11,9 +11,9 @@ from keras_vit import checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.export import check_expressible
 from keras_vit.checkpoints.translate import plan
+from keras_vit.config import Numerics, ViTConfig
 from keras_vit.errors import CheckpointError, ConfigError
 from keras_vit.models.builders import list_variants, variant
-from keras_vit.models.config import Numerics, ViTConfig
 from tests.golden import FOLDER
 from tests.helpers import assert_close, normal, only_under
 from tests.words import raises

@@ -12,8 +12,8 @@ import pytest
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.recognition import recognise
 from keras_vit.checkpoints.translate import plan
+from keras_vit.config import ViTConfig
 from keras_vit.models.builders import list_variants, variant
-from keras_vit.models.config import ViTConfig
 
 pytestmark = pytest.mark.without_backend
 

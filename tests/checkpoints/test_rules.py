@@ -8,9 +8,9 @@ import pytest
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.dialects.base import find_met
 from keras_vit.checkpoints.export import check_expressible
+from keras_vit.config import ViTConfig
+from keras_vit.config.weights.conditions import Place, parse
 from keras_vit.errors import CheckpointError
-from keras_vit.models.config import ViTConfig
-from keras_vit.models.weights.conditions import Place, parse
 from tests.checkpoints.drawn import ALL_VALUES, PLAIN, WRITTEN, accepted, beyond_library, changed
 
 pytestmark = pytest.mark.without_backend

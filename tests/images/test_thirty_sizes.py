@@ -14,8 +14,8 @@ from keras_vit import Preprocessor
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.dialects.keras_hub.converter import converter
 from keras_vit.checkpoints.dialects.transformers.processor import FILE, processor
+from keras_vit.config import ViTConfig
 from keras_vit.images.protocols import complete
-from keras_vit.models.config import ViTConfig
 from tests import torchvision_shim  # noqa: F401  before timm and transformers
 from tests.data.make_open_clip import CASES
 from tests.data.make_open_clip import FILE as OPEN_CLIP

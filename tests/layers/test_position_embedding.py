@@ -4,9 +4,9 @@ import keras
 import numpy as np
 import pytest
 
+from keras_vit.config.numerics import POSITION_RESIZES
 from keras_vit.errors import ConfigError
 from keras_vit.layers import AddPositionEmbs
-from keras_vit.models.config import POSITION_RESIZES
 from tests import formulas
 from tests.helpers import ROUNDING, assert_close, normal, randomise, read_weights, run
 from tests.thorough import sample

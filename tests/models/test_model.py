@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from keras_vit import VisionTransformer
+from keras_vit.config.vit_rules import POOLINGS
 from keras_vit.errors import ConfigError
-from keras_vit.models.config import POOLINGS
 from tests import formulas
 from tests.helpers import (
     assert_close,

@@ -14,11 +14,11 @@ from keras_vit.checkpoints.dialects import DIALECTS, dialects_named
 from keras_vit.checkpoints.dialects.base import find_met
 from keras_vit.checkpoints.dialects.timm.model_cards import refuse_contradictions, write_config
 from keras_vit.checkpoints.translate import plan
+from keras_vit.config import Numerics
+from keras_vit.config.weights import lexicon
 from keras_vit.errors import CheckpointError, ConfigError, PresetError
 from keras_vit.images.protocols import complete
 from keras_vit.models.builders import variant
-from keras_vit.models.config import Numerics
-from keras_vit.models.weights import lexicon
 from keras_vit.presets import bucket, catalog
 from keras_vit.presets.augreg import read_file_name
 from keras_vit.presets.catalog import CATALOG, Preset, list_presets, preset_named

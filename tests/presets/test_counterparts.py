@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from keras_vit.checkpoints.dialects.timm.architectures import find_row, read_defaults
+from keras_vit.config.weights.lexicon import num_parameters
 from keras_vit.errors import SourceError
 from keras_vit.images.protocols import complete
-from keras_vit.models.weights.lexicon import num_parameters
 from keras_vit.presets.catalog import CATALOG, Preset, preset_named
 
 pytestmark = pytest.mark.without_backend

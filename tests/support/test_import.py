@@ -50,7 +50,7 @@ def test_info_and_the_command_line_import_no_backend_and_no_extra():
 def test_the_options_of_the_command_line_need_no_arrays_and_no_images():
     """`keras-vit --help` then takes two thirds of the processor time."""
     loaded = modules_after("from keras_vit import cli")
-    assert not loaded & {"numpy", "PIL", "rich.progress", "keras_vit.models.config.vit"}
+    assert not loaded & {"numpy", "PIL", "rich.progress", "keras_vit.config.vit"}
 
 
 @pytest.mark.on_one_backend("torch")

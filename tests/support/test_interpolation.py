@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
+from keras_vit.config.numerics import POSITION_RESIZES
 from keras_vit.kernels.sizes import number, steps
-from keras_vit.models.config import POSITION_RESIZES
 from keras_vit.support.interpolation import resampling_matrix, resampling_weights
 from tests.formulas import torch_resize
 from tests.helpers import assert_close, normal

@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from keras_vit.models.weights.axes import copy_in_order
+from keras_vit.config.weights.axes import copy_in_order
 from keras_vit.support.memory import aligned, give, room_to_give
 
 

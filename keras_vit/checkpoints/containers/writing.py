@@ -7,7 +7,7 @@ from typing import IO
 
 import numpy as np
 
-from keras_vit.models.weights.axes import in_order
+from keras_vit.config.weights.axes import in_order
 from keras_vit.support.files import replace_file
 
 

@@ -17,11 +17,12 @@ from keras_vit.checkpoints.dialects.json_fields import (
     JsonTable,
     merge,
 )
+from keras_vit.config import Numerics, ViTConfig
+from keras_vit.config.vit import SWITCHES
+from keras_vit.config.weights.conditions import parse, state_others
+from keras_vit.config.weights.lexicon import LEXICON, Word
 from keras_vit.errors import shown
 from keras_vit.images.protocols import ProtocolSpec, complete
-from keras_vit.models.config import SWITCHES, Numerics, ViTConfig
-from keras_vit.models.weights.conditions import parse, state_others
-from keras_vit.models.weights.lexicon import LEXICON, Word
 from keras_vit.support.text import log
 
 
@@ -34,7 +35,7 @@ class StoredAs:
         axes: axes of the array; a placeholder in only one of path and name is an axis of
             the other. None: the axes of the lexicon.
         also: other axes that an array in a file may have.
-        when: condition (`keras_vit.models.weights.conditions`), for a weight with several names:
+        when: condition (`keras_vit.config.weights.conditions`), for a weight with several names:
             the models whose files have this name. The first name that applies is written; any name
             is read.
         implies: fields of `ViTConfig` that follow from this name in a file; fields of
@@ -68,7 +69,7 @@ Names = tuple[StoredAs, ...]
 
 Limits = Mapping[str, str | Callable[[ViTConfig], bool]]
 """Description of models that a library lacks -> the condition on their configuration, in the
-language of `keras_vit.models.weights.conditions`; a function where the rule needs arithmetic."""
+language of `keras_vit.config.weights.conditions`; a function where the rule needs arithmetic."""
 
 
 def find_met(limits: Limits, config: ViTConfig) -> list[str]:

@@ -15,8 +15,8 @@ from typing import Any
 from keras_vit.checkpoints.dialects import google
 from keras_vit.checkpoints.dialects.base import Dialect, Names, PreparationWords
 from keras_vit.checkpoints.dialects.names import FLAX, Section
-from keras_vit.models.config import Numerics, ViTConfig
-from keras_vit.models.weights.lexicon import LEXICON
+from keras_vit.config import Numerics, ViTConfig
+from keras_vit.config.weights.lexicon import LEXICON
 
 _NO_STEM = "big_vision's ViT has no ResNet stem; google-research/vision_transformer has one"
 

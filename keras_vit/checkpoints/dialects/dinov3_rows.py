@@ -5,7 +5,7 @@ from typing import Any
 
 from keras_vit.checkpoints.dialects.base import Limits
 from keras_vit.checkpoints.dialects.json_fields import Codec, JsonField, JsonFields, Row, one_of
-from keras_vit.models.config import Rope, ViTConfig
+from keras_vit.config import Rope, ViTConfig
 
 GELUS = {
     "gelu": "exact",

@@ -10,7 +10,7 @@ width and DINOv2's the encoder's, under one name; keras_vit ignores both.
 from keras_vit.checkpoints.dialects.base import Dialect, PreparationWords
 from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.torch_conventions import IMAGENET
-from keras_vit.models.config import Numerics
+from keras_vit.config import Numerics
 
 _NAMES: Section = {
     "patch_embedding": "patch_embed.proj",

@@ -10,8 +10,8 @@ import dataclasses
 
 from keras_vit.checkpoints.dialects.base import Dialect, Limits, Names
 from keras_vit.checkpoints.dialects.names import FLAX, Section
-from keras_vit.models.config import Numerics
-from keras_vit.models.weights.lexicon import LEXICON
+from keras_vit.config import Numerics
+from keras_vit.config.weights.lexicon import LEXICON
 
 NAMES: Section = {
     "patch_embedding": "embedding",

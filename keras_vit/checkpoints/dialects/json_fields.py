@@ -12,9 +12,9 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from keras_vit.config import ViTConfig
+from keras_vit.config.weights.conditions import parse
 from keras_vit.errors import listed, shown
-from keras_vit.models.config import ViTConfig
-from keras_vit.models.weights.conditions import parse
 
 ClassNames = str | tuple[str, ...] | None
 Json = Mapping[str, Any]

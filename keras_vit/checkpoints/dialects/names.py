@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import Names, StoredAs
-from keras_vit.models.weights.lexicon import LEXICON, Word
+from keras_vit.config.weights.lexicon import LEXICON, Word
 
 Section = Mapping[str, Any]
 

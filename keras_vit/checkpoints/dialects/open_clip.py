@@ -26,8 +26,8 @@ from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.timm import FAMILIES as TIMM
 from keras_vit.checkpoints.dialects.timm import bare_files
 from keras_vit.checkpoints.dialects.transformers.common import GELU_OF_CLIP
+from keras_vit.config import Numerics
 from keras_vit.images.protocols import ProtocolSpec, complete
-from keras_vit.models.config import Numerics
 
 _NAMES: Section = {
     "patch_embedding": "conv1",

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from keras_vit.checkpoints.dialects.json_fields import Json
-from keras_vit.models.config import ViTConfig
+from keras_vit.config import ViTConfig
 
 IMAGENET: dict[str, Any] = {
     "name": "timm",

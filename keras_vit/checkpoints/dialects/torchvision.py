@@ -12,8 +12,8 @@ from keras_vit.checkpoints.dialects.torch_conventions import (
     POSITIONS_OF_ANOTHER_GRID,
     stored_image_size,
 )
+from keras_vit.config import Numerics, ViTConfig
 from keras_vit.images.protocols import ProtocolSpec
-from keras_vit.models.config import Numerics, ViTConfig
 
 _IMAGENET: ProtocolSpec = {**IMAGENET, "interpolation": "bilinear"}
 

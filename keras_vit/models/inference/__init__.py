@@ -21,8 +21,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_vit.config.rules import COUNT
 from keras_vit.errors import ConfigError
-from keras_vit.models.config.rules import COUNT
 
 _BACKENDS = ("jax", "openvino", "tensorflow", "torch")
 

@@ -29,8 +29,8 @@ from keras_vit.checkpoints.dialects.torch_conventions import (
     IMAGENET,
     POSITIONS_OF_ANOTHER_GRID,
 )
+from keras_vit.config import Numerics, ViTConfig
 from keras_vit.images.protocols import ProtocolSpec
-from keras_vit.models.config import Numerics, ViTConfig
 
 GELUS = {"gelu": "exact", "gelu_approximate": "tanh", "quick_gelu": "quick"}
 

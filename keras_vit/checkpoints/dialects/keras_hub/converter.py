@@ -8,8 +8,8 @@ import numpy as np
 from keras_vit.checkpoints.dialects.base import PreparationWords, per_channel, warn_of_protocol
 from keras_vit.checkpoints.dialects.json_fields import Json, naming, object_at
 from keras_vit.checkpoints.dialects.keras_hub.objects import serialised
+from keras_vit.config import ViTConfig
 from keras_vit.images.protocols import ProtocolSpec, complete
-from keras_vit.models.config import ViTConfig
 
 
 def _read(files: Json) -> ProtocolSpec | None:

@@ -25,8 +25,8 @@ from keras_vit.checkpoints.dialects.keras_hub.converter import fitting_image_siz
 from keras_vit.checkpoints.dialects.names import Section
 from keras_vit.checkpoints.dialects.transformers import dinov2
 from keras_vit.checkpoints.dialects.transformers.dinov2 import read_mlp, write_hidden
-from keras_vit.models.config import Numerics, ViTConfig
-from keras_vit.models.weights.conditions import state_others
+from keras_vit.config import Numerics, ViTConfig
+from keras_vit.config.weights.conditions import state_others
 
 _NAMES: Section = {
     "patch_embedding": "layers/dinov2_embedding/patch_embeddings/projection",

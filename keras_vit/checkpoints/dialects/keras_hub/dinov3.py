@@ -3,7 +3,7 @@
 from keras_vit.checkpoints.dialects.dinov3_rows import OWN_ROPE, SAMPLE, dinov3_rows
 from keras_vit.checkpoints.dialects.keras_hub.common import TOKENS_AND_NORM, dino_family, size_rows
 from keras_vit.checkpoints.dialects.names import Section
-from keras_vit.models.config import Numerics
+from keras_vit.config import Numerics
 
 _NAMES: Section = {
     "patch_embedding": "layers/dinov3_embedding/patch_embeddings/projection",

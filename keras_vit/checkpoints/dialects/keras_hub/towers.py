@@ -12,7 +12,7 @@ from keras_vit.checkpoints.dialects.keras_hub.converter import converter, fittin
 from keras_vit.checkpoints.dialects.keras_hub.objects import keras_object
 from keras_vit.checkpoints.dialects.names import KERAS, Section
 from keras_vit.checkpoints.dialects.torch_conventions import POSITIONS_OF_ANOTHER_GRID
-from keras_vit.models.config import Numerics
+from keras_vit.config import Numerics
 
 
 def tower(

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from keras_vit.checkpoints.dialects.json_fields import Json, naming, object_at
+from keras_vit.config import ViTConfig
 from keras_vit.errors import shown
-from keras_vit.models.config import ViTConfig
 
 Arguments = dict[str, Any]
 

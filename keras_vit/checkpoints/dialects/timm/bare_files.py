@@ -15,8 +15,8 @@ from keras_vit.checkpoints.dialects.timm import architectures
 from keras_vit.checkpoints.dialects.timm.eva import eva
 from keras_vit.checkpoints.dialects.timm.naflex import naflex
 from keras_vit.checkpoints.dialects.timm.vit import vit
+from keras_vit.config import Numerics
 from keras_vit.errors import listed
-from keras_vit.models.config import Numerics
 
 Fields = Mapping[str, Any]
 

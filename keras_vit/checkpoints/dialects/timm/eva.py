@@ -29,9 +29,9 @@ from keras_vit.checkpoints.dialects.torch_conventions import (
     read_relative_bias,
     write_relative_bias,
 )
+from keras_vit.config import Numerics, Rope, ViTConfig
+from keras_vit.config.weights.conditions import state_others
 from keras_vit.errors import shown
-from keras_vit.models.config import Numerics, Rope, ViTConfig
-from keras_vit.models.weights.conditions import state_others
 
 _OWN: Section = {
     "relative_position_bias/table": "rel_pos_bias.relative_position_bias_table",

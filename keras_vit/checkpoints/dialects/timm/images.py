@@ -11,9 +11,9 @@ from keras_vit.checkpoints.dialects.base import (
 )
 from keras_vit.checkpoints.dialects.json_fields import Json, object_at
 from keras_vit.checkpoints.dialects.torch_conventions import IMAGENET, stored_image_size
+from keras_vit.config import ViTConfig
+from keras_vit.config.rules import pair
 from keras_vit.images.protocols import FILTERS, ProtocolSpec, complete
-from keras_vit.models.config import ViTConfig
-from keras_vit.models.config.rules import pair
 
 KEYS = ("crop_pct", "interpolation", "crop_mode", "mean", "std")
 """Keys of `pretrained_cfg` that state the preparation; absent ones have `IMAGENET`'s values."""

@@ -17,8 +17,8 @@ from keras_vit.checkpoints.dialects.json_fields import Json, object_at
 from keras_vit.checkpoints.dialects.timm import architectures, rows
 from keras_vit.checkpoints.dialects.timm.bare_files import last_norm
 from keras_vit.checkpoints.dialects.timm.images import KEYS
+from keras_vit.config.rules import pair
 from keras_vit.errors import nearest, shown
-from keras_vit.models.config.rules import pair
 
 _NAMES = ("architecture", "model_name")
 _NORMS = ("norm_layer", "embed_norm_layer")

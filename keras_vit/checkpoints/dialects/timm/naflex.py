@@ -18,8 +18,8 @@ from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.timm import rows
 from keras_vit.checkpoints.dialects.timm.eva import POOL_SIZES
 from keras_vit.checkpoints.dialects.timm.vit import ARGUMENTS, NAMES, ONE_BIAS, shown_by_arrays
-from keras_vit.models.config import Numerics, ViTConfig
-from keras_vit.models.config.rules import pair
+from keras_vit.config import Numerics, ViTConfig
+from keras_vit.config.rules import pair
 
 _OWN: Section = {
     "patch_embedding/kernel": "embeds.proj.weight : m (p q c)",

@@ -29,10 +29,10 @@ from keras_vit.checkpoints.dialects.timm.architectures import (
 )
 from keras_vit.checkpoints.dialects.timm.images import images
 from keras_vit.checkpoints.dialects.torch_conventions import stored_image_size
+from keras_vit.config import ViTConfig
+from keras_vit.config.rules import pair
 from keras_vit.errors import shown
 from keras_vit.images.class_names import NAMED
-from keras_vit.models.config import ViTConfig
-from keras_vit.models.config.rules import pair
 from keras_vit.support.text import log
 
 _POOLS = {"token": "token", "avg": "gap", "map": "map"}

@@ -25,7 +25,7 @@ from keras_vit.checkpoints.dialects.torch_conventions import (
     POSITIONS_OF_ANOTHER_GRID,
     compute_ratio,
 )
-from keras_vit.models.config import Numerics, ViTConfig
+from keras_vit.config import Numerics, ViTConfig
 from keras_vit.support.text import log
 
 NAMES: Section = {

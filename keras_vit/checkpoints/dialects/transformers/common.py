@@ -35,8 +35,8 @@ from keras_vit.checkpoints.dialects.torch_conventions import (
     stored_image_size,
 )
 from keras_vit.checkpoints.dialects.transformers.processor import processor
+from keras_vit.config import Numerics
 from keras_vit.errors import shown
-from keras_vit.models.config import Numerics
 from keras_vit.support.text import log
 
 

@@ -22,7 +22,7 @@ from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.torch_conventions import compute_ratio
 from keras_vit.checkpoints.dialects.transformers import common, vit
 from keras_vit.checkpoints.dialects.transformers.processor import processor_of_any_size
-from keras_vit.models.config import ViTConfig
+from keras_vit.config import ViTConfig
 
 _NAMES: Section = {
     "mask_token/token": "embeddings.mask_token : 1 m",

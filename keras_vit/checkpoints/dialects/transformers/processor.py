@@ -14,9 +14,9 @@ from keras_vit.checkpoints.dialects.base import (
 )
 from keras_vit.checkpoints.dialects.json_fields import Json, naming, number
 from keras_vit.checkpoints.dialects.torch_conventions import IMAGENET, stored_image_size
+from keras_vit.config import ViTConfig
 from keras_vit.errors import shown
 from keras_vit.images.protocols import TENSOR_FILTERS, ProtocolSpec, complete
-from keras_vit.models.config import ViTConfig
 
 Size = tuple[int, int]
 

@@ -24,8 +24,8 @@ from keras_vit.checkpoints.dialects.json_fields import (
 from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.transformers import common, dinov2
 from keras_vit.checkpoints.dialects.transformers.processor import FILE, processor_of_any_size
+from keras_vit.config import ViTConfig
 from keras_vit.images.protocols import ProtocolSpec, complete
-from keras_vit.models.config import ViTConfig
 
 _PATCHES = "radio_model.model.patch_generator."
 _BLOCK = "radio_model.model.blocks.{l}."

@@ -20,7 +20,7 @@ from keras_vit.checkpoints.dialects.transformers.towers import (
     tower,
     tower_inside,
 )
-from keras_vit.models.config import ViTConfig
+from keras_vit.config import ViTConfig
 
 _OWN: Section = {
     "pool/probe": "head.probe",

@@ -10,10 +10,10 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 
-from keras_vit.models.config import ResNetStem, ViTConfig
-from keras_vit.models.weights.axes import compute_shape
-from keras_vit.models.weights.conditions import Term, parse
-from keras_vit.models.weights.templates import PLACEHOLDERS, fill, placeholders
+from keras_vit.config import ResNetStem, ViTConfig
+from keras_vit.config.weights.axes import compute_shape
+from keras_vit.config.weights.conditions import Term, parse
+from keras_vit.config.weights.templates import PLACEHOLDERS, fill, placeholders
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,9 +7,9 @@ Dosovitskiy et al. (2021), table 1; Steiner et al. (2022), table 1; dropout and 
 import dataclasses
 from typing import Any
 
-from keras_vit.models.config.rules import choice
-from keras_vit.models.config.stem import ResNetStem
-from keras_vit.models.config.vit import ImageSize, ViTConfig
+from keras_vit.config.rules import choice
+from keras_vit.config.stem import ResNetStem
+from keras_vit.config.vit import ImageSize, ViTConfig
 
 
 @dataclasses.dataclass(frozen=True)

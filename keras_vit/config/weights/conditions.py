@@ -21,11 +21,10 @@ import functools
 import typing
 from typing import Any
 
+from keras_vit.config.fields import VALUES_OF_TYPES
+from keras_vit.config.rules import Values
+from keras_vit.config.vit import PARTS, SWITCHES, ViTConfig
 from keras_vit.errors import ConfigError, nearest
-from keras_vit.models.config import SWITCHES, ViTConfig
-from keras_vit.models.config.fields import VALUES_OF_TYPES
-from keras_vit.models.config.rules import Values
-from keras_vit.models.config.vit import PARTS
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,12 +7,12 @@ import math
 import pytest
 
 import keras_vit
+from keras_vit.config import ResNetStem, foreign_words
+from keras_vit.config.variants import find_variant
+from keras_vit.config.weights import lexicon
 from keras_vit.errors import ConfigError
 from keras_vit.models import builders
 from keras_vit.models.builders import list_variants, variant
-from keras_vit.models.config import ResNetStem, foreign_words
-from keras_vit.models.config.variants import find_variant
-from keras_vit.models.weights import lexicon
 from tests.words import raises
 
 pytestmark = pytest.mark.on_one_backend("torch")

@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from keras_vit.models.config import ViTConfig
+from keras_vit.config import ViTConfig
 
 _NUMBER = r"0|[1-9]\d{0,8}"
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+from keras_vit.config.rules import Values, choice, is_int
 from keras_vit.errors import shown
-from keras_vit.models.config.rules import Values, choice, is_int
 
 POOLINGS = ("token", "gap", "map", "unpooled", "token_unpooled")
 """What the head of the official code and of big_vision reads."""

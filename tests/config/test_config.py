@@ -7,21 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from keras_vit.config import Numerics, ResNetStem, Rope, ViTConfig
+from keras_vit.config.numerics import GELU_FORMS, POSITION_RESIZES, STD_CONV_FORMS
+from keras_vit.config.rope import ROPE_FORMS
+from keras_vit.config.vit_rules import FAMILY_POOLINGS, MLPS, NORMS, POOLINGS
 from keras_vit.errors import ConfigError, KerasViTError
-from keras_vit.models.config import (
-    FAMILY_POOLINGS,
-    GELU_FORMS,
-    MLPS,
-    NORMS,
-    POOLINGS,
-    POSITION_RESIZES,
-    ROPE_FORMS,
-    STD_CONV_FORMS,
-    Numerics,
-    ResNetStem,
-    Rope,
-    ViTConfig,
-)
 from tests.words import raises, through_json
 
 pytestmark = pytest.mark.without_backend

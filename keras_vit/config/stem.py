@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from keras_vit.config.fields import Fields, field
+from keras_vit.config.rules import Values, is_number, is_positive_int
 from keras_vit.errors import shown
-from keras_vit.models.config.fields import Fields, field
-from keras_vit.models.config.rules import Values, is_number, is_positive_int
 
 GROUP_NORM_GROUPS = 32
 """Groups of every GroupNorm of the stem (the default of `flax.linen.GroupNorm`)."""

@@ -5,13 +5,12 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
-from keras_vit.errors import ConfigError, shown
-from keras_vit.models.config.fields import Fields, field, known_fields, list_switches
-from keras_vit.models.config.numerics import Numerics
-from keras_vit.models.config.rope import Rope
-from keras_vit.models.config.rules import SHARE, choice, is_any_size, pair
-from keras_vit.models.config.stem import ResNetStem
-from keras_vit.models.config.vit_rules import (
+from keras_vit.config.fields import Fields, field, known_fields, list_switches
+from keras_vit.config.numerics import Numerics
+from keras_vit.config.rope import Rope
+from keras_vit.config.rules import SHARE, choice, is_any_size, pair
+from keras_vit.config.stem import ResNetStem
+from keras_vit.config.vit_rules import (
     ACTIVATIONS,
     BIASES,
     CLASS_TOKENS,
@@ -29,6 +28,7 @@ from keras_vit.models.config.vit_rules import (
     UNPOOLED_POOLINGS,
     find_faults,
 )
+from keras_vit.errors import ConfigError, shown
 
 ImageSize: TypeAlias = int | tuple[int | None, int | None] | None
 """Pixels of a square, or a pair (height, width); None for the size that is stored, `(None, None)`

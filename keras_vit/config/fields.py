@@ -8,9 +8,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
-from keras_vit.errors import ConfigError, nearest, shown
-from keras_vit.models.config.foreign_words import answer_to
-from keras_vit.models.config.rules import (
+from keras_vit.config.foreign_words import answer_to
+from keras_vit.config.rules import (
     BOOL,
     BOOL_OR_NONE,
     NUMBER,
@@ -18,6 +17,7 @@ from keras_vit.models.config.rules import (
     POSITIVE_OR_NONE,
     Values,
 )
+from keras_vit.errors import ConfigError, nearest, shown
 
 VALUES_OF_TYPES: dict[Any, Values] = {
     bool: BOOL,

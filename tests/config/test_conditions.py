@@ -2,8 +2,8 @@
 
 import pytest
 
-from keras_vit.models.config import ViTConfig
-from keras_vit.models.weights.conditions import parse, state_others
+from keras_vit.config import ViTConfig
+from keras_vit.config.weights.conditions import parse, state_others
 
 pytestmark = pytest.mark.without_backend
 

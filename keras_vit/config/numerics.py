@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from keras_vit.models.config.fields import Fields, field
-from keras_vit.models.config.rules import SHARE, choice
+from keras_vit.config.fields import Fields, field
+from keras_vit.config.rules import SHARE, choice
 
 GELU_FORMS = ("tanh", "exact", "quick")
 """Forms of the GELU; `"quick"` is x * sigmoid(1.702 x), as in CLIP."""

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from keras_vit.models.config.fields import Fields, field
-from keras_vit.models.config.rules import POSITIVE_NUMBER, choice, pair
+from keras_vit.config.fields import Fields, field
+from keras_vit.config.rules import POSITIVE_NUMBER, choice, pair
 
 ROPE_FORMS = ("dinov3", "axial", "mixed")
 """Forms of rotary positions."""
