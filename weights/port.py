@@ -27,13 +27,13 @@ import keras_vit
 from keras_vit import KerasViTError, VisionTransformer
 from keras_vit.checkpoints.inspection import open_checkpoint
 from keras_vit.checkpoints.opening import open_source
+from keras_vit.checkpoints.saving import save_preset
 from keras_vit.checkpoints.verification import formula_images
 from keras_vit.cli.console import Screen
 from keras_vit.errors import PresetError
 from keras_vit.presets import bucket
 from keras_vit.presets.catalog import Preset, list_presets, preset_named
 from keras_vit.presets.preset_config import MODEL_CARD_FILE
-from keras_vit.presets.saving import save_preset
 from keras_vit.presets.source import Source
 from keras_vit.support.files import write_json
 from weights.verify import attest, compare

@@ -1,14 +1,11 @@
 """Gives a model a head from a `Dense` layer of Keras, a file, or embeddings of words."""
 
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 
-from keras_vit.checkpoints.containers import beside, open_arrays
 from keras_vit.errors import CheckpointError, ConfigError, shown
 from keras_vit.images.class_names import ClassNames
 from keras_vit.images.inputs import as_array
@@ -40,15 +37,20 @@ def with_head(model: Any, head: keras.layers.Dense, class_names: ClassNames | No
     return copy_with_head(model, head.kernel, bias, class_names, fields)
 
 
-def read_head(
-    model: Any, path: Any, class_names: ClassNames | None, allow_pickle_weights: bool
+def with_stored_head(
+    model: Any, arrays: Mapping[str, np.ndarray], path: Any, class_names: ClassNames | None
 ) -> Any:
     """Returns a copy of a model with the linear head of a file; see `with_head` of the model.
+
+    Args:
+        model: a `VisionTransformer`.
+        arrays: the arrays of the file by name.
+        path: path of the file, for messages.
+        class_names: one name per class, or None.
 
     Raises:
         CheckpointError: as `VisionTransformer.with_head`.
     """
-    arrays = _read_arrays(Path(path), allow_pickle_weights)
     shapes = {name: arrays[name].shape for name in ("weight", "bias") if name in arrays}
     weight = shapes.get("weight", ())
     if len(weight) != 2 or 0 in weight or shapes != {"weight": weight, "bias": weight[:1]}:
@@ -126,8 +128,6 @@ def _read_embeddings(
     embeddings: Any, class_names: Sequence[str] | None
 ) -> tuple[list[np.ndarray], list[str]]:
     """Returns the embeddings `(texts, width)` of each class in float64, and the labels."""
-    if isinstance(embeddings, (str, os.PathLike)):
-        embeddings = _read_arrays(Path(embeddings))
     if isinstance(embeddings, Mapping):
         names = list(embeddings) if class_names is None else list(class_names)
         if set(names) != set(embeddings):
@@ -150,13 +150,6 @@ def _read_embeddings(
             "different: expected two or more, one label for each embedding."
         )
     return vectors, names
-
-
-def _read_arrays(path: Path, allow_pickle_weights: bool = False) -> dict[str, np.ndarray]:
-    """Returns the arrays of a file by name."""
-    with open_arrays(path, allow_pickle_weights=allow_pickle_weights) as reader:
-        head = beside(reader, "weight")
-        return {name: head.read(name) for name in head.shapes}
 
 
 def copy_with_head(

@@ -25,6 +25,7 @@ from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.layers.precision import read_policy
 from keras_vit.layers.quantisation import quantise_parts, quantised_parts
+from keras_vit.models import heads
 from keras_vit.models.building import Reading
 from keras_vit.models.graph import Graph, Stages
 from keras_vit.models.image_checks import ImageChecks, prepare
@@ -514,11 +515,12 @@ class VisionTransformer(keras.Model):
                 another activation; or this model's head does not read one vector per image.
             CheckpointError: the file cannot be read, or its head belongs to another encoder.
         """
-        from keras_vit.models.heads import read_head, with_head  # imports the readers of files
-
         if isinstance(head, (str, os.PathLike)):
-            return read_head(self, head, class_names, allow_pickle_weights)
-        return with_head(self, head, class_names)
+            from keras_vit.checkpoints.containers import read_arrays
+
+            arrays = read_arrays(head, allow_pickle_weights=allow_pickle_weights)
+            return heads.with_stored_head(self, arrays, head, class_names)
+        return heads.with_head(self, head, class_names)
 
     def head_from_embeddings(
         self,
@@ -549,9 +551,11 @@ class VisionTransformer(keras.Model):
                 or zero, or have no labels; there is no scale; or the model's head does not read
                 one vector per image.
         """
-        from keras_vit.models.heads import head_from_embeddings
+        if isinstance(embeddings, (str, os.PathLike)):
+            from keras_vit.checkpoints.containers import read_arrays
 
-        return head_from_embeddings(self, embeddings, class_names, scale, bias)
+            embeddings = read_arrays(embeddings)
+        return heads.head_from_embeddings(self, embeddings, class_names, scale, bias)
 
     @classmethod
     def from_preset(
@@ -631,6 +635,6 @@ class VisionTransformer(keras.Model):
             PresetError: the folder holds files that are no preset, or `card` has an unknown
                 field.
         """
-        from keras_vit.presets.saving import save_preset
+        from keras_vit.checkpoints.saving import save_preset
 
         save_preset(self, path, card)

@@ -16,6 +16,8 @@ FORMAT_VERSION = 1
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 MODEL_CARD_FILE = "README.md"
+PRESET_FILES = (CONFIG_FILE, WEIGHTS_FILE, MODEL_CARD_FILE)
+"""The files of a preset folder."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,9 +5,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from keras_vit.checkpoints.inspection import open_checkpoint
-from keras_vit.checkpoints.opening import open_source
-from keras_vit.errors import PresetError
+from keras_vit.config import ViTConfig
+from keras_vit.config.weights import lexicon
+from keras_vit.errors import CheckpointError, PresetError, listed
 from keras_vit.presets.hub import (
     api,
     matches,
@@ -16,8 +16,12 @@ from keras_vit.presets.hub import (
     shown_address,
     stated_hash,
 )
-from keras_vit.presets.preset_config import CONFIG_FILE, MODEL_CARD_FILE
-from keras_vit.presets.saving import NAMES
+from keras_vit.presets.preset_config import (
+    CONFIG_FILE,
+    MODEL_CARD_FILE,
+    PRESET_FILES,
+    WEIGHTS_FILE,
+)
 from keras_vit.presets.source import Source
 
 if TYPE_CHECKING:
@@ -74,7 +78,7 @@ def upload_preset(
     def upload() -> str:  # one attempt, which skips the parts that an earlier one has completed
         info = _prepare_branch(client, address, private)
         there = {sibling.rfilename: stated_hash(sibling) or "" for sibling in info.siblings or ()}
-        changed = [n for n in NAMES if n not in there or not matches(content[n], there[n])]
+        changed = [n for n in PRESET_FILES if n not in there or not matches(content[n], there[n])]
         if not changed:
             return f"{client.endpoint}/{address.id}/commit/{info.sha}"
         if not overwrite and (clash := [name for name in changed if name in there]):
@@ -85,7 +89,7 @@ def upload_preset(
         try:
             return client.create_commit(
                 address.id,
-                [CommitOperationAdd(name, content[name]) for name in NAMES],
+                [CommitOperationAdd(name, content[name]) for name in PRESET_FILES],
                 commit_message=commit_message or "Upload a preset of keras_vit",
                 revision=address.revision,
                 parent_commit=info.sha,  # refuses to overwrite a commit made in between
@@ -103,20 +107,39 @@ def _check_folder(folder: Path) -> dict[str, Path]:
     if not os.path.isdir(folder):  # noqa: PTH112  a long name does not raise
         raise PresetError(f"{folder}: expected a folder, as `save_to_preset` writes it.")
     inside = {path.name: path for path in folder.iterdir()}
-    if missing := [name for name in NAMES if name not in inside]:
+    if missing := [name for name in PRESET_FILES if name not in inside]:
         raise PresetError(f"{folder}: {', '.join(missing)} missing. Write it by `save_to_preset`.")
-    if foreign := sorted(name for name in inside if name not in NAMES):
+    if foreign := sorted(name for name in inside if name not in PRESET_FILES):
         raise PresetError(
             f"{folder}: holds {', '.join(foreign[:5])}, which is no part of a preset. Move it away."
         )
     for path in inside.values():
         if path.is_symlink() or not path.is_file():
             raise PresetError(f"{path}: expected a plain file, found a link or a folder.")
-    with open_source(Source.parse(folder)) as opened:
+    with Source.parse(folder).open() as opened:  # compares the sha256
         if opened.preset is None:
             raise PresetError(f"{folder / CONFIG_FILE}: this is no preset of keras_vit.")
-        open_checkpoint(opened, {})
+        _compare_shapes(inside[WEIGHTS_FILE], opened.preset.config)
     return inside
+
+
+def _compare_shapes(path: Path, config: ViTConfig) -> None:
+    """Refuses weights of other names or shapes than those of the model in `config.json`."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise CheckpointError(f"{path}: not a readable safetensors file ({error}).") from error
+    expected = {weight.path: weight.shape for weight in lexicon.weights(config)}
+    differences = [
+        f"{name}: expected {expected.get(name, 'no such weight')}, found {found.get(name, 'none')}"
+        for name in sorted({*expected, *found})
+        if expected.get(name) != found.get(name)
+    ]
+    if differences:
+        raise CheckpointError(f"{path}: {listed(differences)}. {CONFIG_FILE} is of another model.")
 
 
 def _prepare_branch(client: "HfApi", address: "HfUri", private: bool) -> "ModelInfo":

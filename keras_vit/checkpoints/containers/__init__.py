@@ -13,6 +13,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO
 
+import numpy as np
+
 from keras_vit.checkpoints.containers.flax import FlaxReader
 from keras_vit.checkpoints.containers.h5 import H5Reader, h5_written_beside
 from keras_vit.checkpoints.containers.npz import NpzReader, write_npz
@@ -46,6 +48,7 @@ __all__ = [
     "h5_written_beside",
     "joined",
     "open_arrays",
+    "read_arrays",
     "renamed",
     "write_npz",
     "write_safetensors",
@@ -92,6 +95,21 @@ def open_arrays(
     except BaseException:
         file.close()
         raise
+
+
+def read_arrays(
+    path: str | os.PathLike[str], *, allow_pickle_weights: bool = False
+) -> dict[str, np.ndarray]:
+    """Returns the arrays of a file by name, such as those of a linear head.
+
+    Where a name ends in `.weight`, arrays outside of its prefix are left out.
+
+    Raises:
+        CheckpointError: as `open_arrays`.
+    """
+    with open_arrays(path, allow_pickle_weights=allow_pickle_weights) as file:
+        reader = beside(file, "weight")
+        return {name: reader.read(name) for name in reader.shapes}
 
 
 def _choose_reader(

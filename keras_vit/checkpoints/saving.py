@@ -12,11 +12,14 @@ from keras_vit.checkpoints.export import export
 from keras_vit.checkpoints.transfer import arrays_to_write
 from keras_vit.errors import PresetError
 from keras_vit.presets.model_card import model_card
-from keras_vit.presets.preset_config import CONFIG_FILE, MODEL_CARD_FILE, WEIGHTS_FILE, PresetConfig
+from keras_vit.presets.preset_config import (
+    CONFIG_FILE,
+    MODEL_CARD_FILE,
+    PRESET_FILES,
+    WEIGHTS_FILE,
+    PresetConfig,
+)
 from keras_vit.support.files import replace_folder, write_json
-
-NAMES = (CONFIG_FILE, WEIGHTS_FILE, MODEL_CARD_FILE)
-"""The files of a preset folder."""
 
 
 def save_preset(model: Any, folder: str | os.PathLike[str], card: Mapping[str, Any] | None) -> None:
@@ -44,7 +47,7 @@ def save_preset(model: Any, folder: str | os.PathLike[str], card: Mapping[str, A
     arrays = arrays_to_write(model)  # in every process
 
     def write() -> None:
-        with replace_folder(folder, NAMES, PresetError) as new:
+        with replace_folder(folder, PRESET_FILES, PresetError) as new:
             # config.json states the head's activation, which a file of weights alone loses.
             config = model.config.replace(classifier_activation=None)
             export(config, arrays, [keras_vit], new / WEIGHTS_FILE)
