@@ -8,7 +8,7 @@
 # make test-floors   a training on each backend with the oldest versions that are promised
 # make test-keras VERSION=3.14.0   the suite on another Keras
 # make test-versions   goldens, fit, save, load and export with the oldest and the newest releases of
-#              the dependencies, into tests/VERSIONS.md; VERSION=path adds a checkout of Keras
+#              the dependencies, into weights/VERSIONS.md; VERSION=path adds a checkout of Keras
 # make docs    the site, in docs/_build/html: warnings and dead links are errors
 # make dist    wheel and sdist, checked, and tried in fresh environments with each backend alone
 # make lint    ruff, mypy, the order of the rooms, typos
@@ -78,7 +78,7 @@ test-floors:
 		$(PYTHON) -m venv .venv-floors/$$backend && \
 		.venv-floors/$$backend/bin/python -m pip install --quiet --disable-pip-version-check \
 			--constraint constraints-floors.txt --editable ".[$$backend]" && \
-		KERAS_BACKEND=$$backend .venv-floors/$$backend/bin/python -m tests.release || exit 1; \
+		KERAS_BACKEND=$$backend .venv-floors/$$backend/bin/python -m weights.release || exit 1; \
 	done
 
 # The suite on another Keras, in an environment of its own: make test-keras VERSION=3.14.0
@@ -91,9 +91,9 @@ test-keras: .venv/.test
 	done
 
 # The oldest and the newest releases that pyproject.toml promises, each in front of the packages of
-# .venv. tests/VERSIONS.md records what was run.
+# .venv. weights/VERSIONS.md records what was run.
 test-versions: .venv/.test
-	$(BIN)/python -m tests.versions --backends $(BACKENDS) $(if $(VERSION),--checkout $(VERSION))
+	$(BIN)/python -m weights.versions --backends $(BACKENDS) $(if $(VERSION),--checkout $(VERSION))
 
 # In an environment of its own: mypy reads whatever is installed, and would find other errors beside
 # the packages of the tests.
@@ -116,7 +116,7 @@ dist: .venv/.dist
 	$(BIN)/python -m build --outdir dist
 	$(BIN)/twine check --strict dist/*
 	$(BIN)/check-wheel-contents dist/*.whl
-	$(BIN)/python -m tests.first_hour dist --backends $(BACKENDS)
+	$(BIN)/python -m weights.first_hour dist --backends $(BACKENDS)
 
 fuzz: .venv/.test
 	KERAS_BACKEND=torch $(BIN)/python -m tests.fuzz $(FUZZ_ARGS)

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.first_hour import Environment
+from weights.first_hour import Environment
 
 _TIMM = """
 import sys, types

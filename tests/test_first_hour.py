@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests import first_hour
+from weights import first_hour
 
 
 @pytest.mark.without_backend

@@ -3,7 +3,7 @@
 import keras
 import pytest
 
-from tests import lowered
+from benchmarks import lowered
 
 BACKEND = keras.backend.backend()
 BLOCKS = 2

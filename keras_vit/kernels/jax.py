@@ -9,7 +9,7 @@ order. Accelerators compute the plain forms. `python -m benchmarks.kernels` has 
 
 The platform that a program is lowered for chooses the form, not the machine that traces it: a
 program for CUDA or TPUs that was written on a CPU (`jax.export`) is the program that they would
-write themselves. `tests/lowered.py` reads such programs.
+write themselves. `benchmarks/lowered.py` reads such programs.
 """
 
 import functools

@@ -17,7 +17,7 @@ from keras_vit import checkpoints
 from keras_vit.errors import CheckpointError
 from tests.family_goldens import relative_error
 from tests.helpers import to_numpy
-from tests.sweeps import Outcome, judged
+from weights.sweeps import Outcome, judged
 
 Case = Callable[[Path], tuple[np.ndarray, np.ndarray]]
 
@@ -25,7 +25,7 @@ Case = Callable[[Path], tuple[np.ndarray, np.ndarray]]
 def outcome(name: str, case: Case) -> Outcome:
     """Compares one model of a library with keras_vit."""
     with TemporaryDirectory() as folder:
-        image, want = case(folder=Path(folder))
+        image, want = case(Path(folder))
 
         def compare() -> float:
             model = checkpoints.load(folder, image_size=image.shape[1:3])
@@ -37,7 +37,7 @@ def outcome(name: str, case: Case) -> Outcome:
 
 def outcomes(library: str, names: tuple[str, ...] = ()) -> Iterator[Outcome]:
     """Runs the sweep over some cases of a library, or all."""
-    for name, case in importlib.import_module(f"tests.sweeps.{library}").CASES.items():
+    for name, case in importlib.import_module(f"weights.sweeps.{library}").CASES.items():
         if not names or name in names:
             yield outcome(name, case)
 

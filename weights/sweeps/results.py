@@ -1,4 +1,4 @@
-"""The outcomes of sweeps as JSON, and their tables in tests/sweeps/RECORD.md."""
+"""The outcomes of sweeps as JSON, and their tables in weights/sweeps/RECORD.md."""
 
 import collections
 import dataclasses
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
-from tests.sweeps import Outcome
+from weights.sweeps import Outcome
 
 FOLDER = Path(__file__).parent / "results"
 DOCUMENT = Path(__file__).with_name("RECORD.md")
@@ -101,13 +101,13 @@ def _short(answer: str) -> str:
 
 
 def document(library: str) -> None:
-    """Puts the table of a library into tests/sweeps/RECORD.md."""
+    """Puts the table of a library into weights/sweeps/RECORD.md."""
     _put(library, markdown(library))
 
 
 def _put(name: str, table: str) -> None:
     """Puts a table between its marks."""
-    first, last = f"<!-- python -m tests.sweeps {name} -->", f"<!-- end of {name} -->"
+    first, last = f"<!-- python -m weights.sweeps {name} -->", f"<!-- end of {name} -->"
     before, _, rest = DOCUMENT.read_text().partition(first)
     _, _, after = rest.partition(last)
     DOCUMENT.write_text(f"{before}{first}\n\n{table}\n\n{last}{after}")

@@ -1,12 +1,12 @@
 """Sweeps over what libraries publish: random weights, the library's forward pass against keras_vit.
 
-    python -m tests.sweeps timm            # every pretrained tag; half an hour on one core
-    python -m tests.sweeps transformers    # the classes of `tests/sweeps/transformers.py`
-    python -m tests.sweeps keras_hub
+    python -m weights.sweeps timm            # every pretrained tag; half an hour on one core
+    python -m weights.sweeps transformers    # the classes of `weights/sweeps/transformers.py`
+    python -m weights.sweeps keras_hub
 
 Each model is made small, with a random value in every array, saved as the library saves it, and
 read by keras_vit. It is equal, refused with a reason, or wrong. A sweep writes its outcomes to
-`tests/sweeps/results/` and their table into `tests/sweeps/RECORD.md`; the module of a sweep
+`weights/sweeps/results/` and their table into `weights/sweeps/RECORD.md`; the module of a sweep
 defines `outcomes`.
 """
 

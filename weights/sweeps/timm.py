@@ -15,7 +15,7 @@ from keras_vit import checkpoints
 from keras_vit.checkpoints.dialects.timm.architectures import find_row
 from keras_vit.errors import CheckpointError
 from tests import torchvision_shim  # noqa: F401
-from tests.sweeps import HYBRID_TOLERANCE, TOLERANCE, Outcome, judged
+from weights.sweeps import HYBRID_TOLERANCE, TOLERANCE, Outcome, judged
 
 import timm  # isort: skip
 import torch  # isort: skip

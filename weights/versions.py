@@ -1,10 +1,10 @@
-"""Other releases than those of `constraints.txt`: python -m tests.versions (make test-versions).
+"""Other releases than those of `constraints.txt`: python -m weights.versions (make test-versions).
 
-Each row of `ROWS` lays the oldest or the newest releases that `pyproject.toml` promises in front of
-the packages of this environment, and runs `tests.release` on a backend, or the tests of a library.
-VERSIONS.md is the record: it gets a row for what was run, with the day, at once.
+Each row of `ROWS` puts the oldest or the newest releases that `pyproject.toml` promises before the
+packages of this environment, and runs `weights.release` on a backend, or the tests of a library.
+VERSIONS.md is the record: it gets a row for each run, with the day, at once.
 
-    python -m tests.versions --only keras --checkout ../keras    # Keras's main branch too
+    python -m weights.versions --only keras --checkout ../keras    # Keras's main branch too
 """
 
 import argparse
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-RECORD = ROOT / "tests" / "VERSIONS.md"
+RECORD = ROOT / "weights" / "VERSIONS.md"
 BACKENDS = ("jax", "torch", "tensorflow", "openvino")
 HUB = ("tests/presets/test_hub.py", "tests/presets/test_bucket.py", "tests/presets")
 NEEDS_OLD_NUMPY = ("numpy==2.1.3", "protobuf==5.29.5")
@@ -31,7 +31,7 @@ class Row:
     Args:
         packages: demands of pip, or the folder of a checkout.
         backend: Keras's backend.
-        tests: files for pytest; `tests.release` without them.
+        tests: files for pytest; `weights.release` without them.
     """
 
     packages: tuple[str, ...]
@@ -83,7 +83,7 @@ def install(packages: tuple[str, ...], folder: Path) -> list[str]:
 def run(row: Row, folder: Path) -> tuple[str, bool]:
     """Runs a row; returns the last line of what it printed and whether all was right."""
     path = os.pathsep.join([*install(row.packages, folder), str(ROOT)])
-    what = ["pytest", "-q", "-n", "0", *row.tests] if row.tests else ["tests.release"]
+    what = ["pytest", "-q", "-n", "0", *row.tests] if row.tests else ["weights.release"]
     done = subprocess.run(
         [sys.executable, "-m", *what],
         cwd=ROOT,
@@ -99,7 +99,7 @@ def run(row: Row, folder: Path) -> tuple[str, bool]:
 
 def record(path: Path, row: Row, answer: str) -> None:
     """Puts the answer of a row into the table, in place of its last one."""
-    what = " ".join(Path(name).stem for name in row.tests) or "tests.release"
+    what = " ".join(Path(name).stem for name in row.tests) or "weights.release"
     names = (_name(package) for package in row.packages)
     key = f"| {', '.join(names)} | {row.backend} | {what} |"
     lines = path.read_text().splitlines() if path.exists() else []

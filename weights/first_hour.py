@@ -1,6 +1,6 @@
 """A stranger's first hour: the README from top to bottom, in a fresh environment.
 
-    python -m tests.first_hour dist --backends jax torch tensorflow     # make dist
+    python -m weights.first_hour dist --backends jax torch tensorflow     # make dist
 
 It installs the wheel of `dist` with each backend alone and runs the programs and the commands of
 the README in their order, in one folder, with the files that the README names;
@@ -178,7 +178,7 @@ class Environment:
         """Runs a program of the environment, away from the checkout; returns what it prints."""
         kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "KERAS_BACKEND")}
         kept |= {"TF_CPP_MIN_LOG_LEVEL": "3", "HOME": str(self.folder), **variables}
-        command = [self._path(program), *arguments]
+        command = [str(self._path(program)), *arguments]
         found = subprocess.run(
             command, check=True, cwd=self.folder, env=kept, stdout=subprocess.PIPE, text=True
         )

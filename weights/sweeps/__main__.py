@@ -1,4 +1,4 @@
-"""`python -m tests.sweeps LIBRARY [NAME ...]` runs a sweep, and writes JSON and documentation.
+"""`python -m weights.sweeps LIBRARY [NAME ...]` runs a sweep, and writes JSON and documentation.
 
 With names, only these architectures or cases run, and nothing is written. With `--release`, the
 counts alone are written, for the release of the library that is installed.
@@ -7,13 +7,13 @@ counts alone are written, for the release of the library that is installed.
 import importlib
 import sys
 
-from tests.sweeps import results
+from weights.sweeps import results
 
 
 def main(library: str, names: tuple[str, ...], is_release: bool = False) -> int:
     """Runs a sweep; returns 1 if a model differs from the library's."""
     module = "timm" if library == "timm" else "classes"
-    sweep = importlib.import_module(f"tests.sweeps.{module}")
+    sweep = importlib.import_module(f"weights.sweeps.{module}")
     found = []
     for outcome in sweep.outcomes(library, names):
         found.append(outcome)

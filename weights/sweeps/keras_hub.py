@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests.helpers import normal, to_numpy
-from tests.sweeps.classes import named
+from weights.sweeps.classes import named
 
 SIZES = {
     "image_shape": (16, 16, 3),

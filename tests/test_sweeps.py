@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.sweeps import classes
+from weights.sweeps import classes
 
 pytest.importorskip("torch")
 from tests import torchvision_shim  # noqa: F401
@@ -37,7 +37,7 @@ SAMPLE = {
 def test_a_sample_of_timm(name):
     """Equal to timm, or refused; never wrong."""
     pytest.importorskip("timm")
-    from tests.sweeps import timm  # imports torchvision
+    from weights.sweeps import timm  # imports torchvision
 
     [outcome] = timm.outcomes("timm", (name,))
     verdicts = (outcome.folder.partition(":")[0], outcome.file.partition(":")[0])

@@ -5,7 +5,7 @@ import torch
 
 from tests import torchvision_shim  # noqa: F401
 from tests.helpers import normal
-from tests.sweeps.classes import named
+from weights.sweeps.classes import named
 
 SIZES = {"hidden_size": 24, "num_attention_heads": 3, "num_hidden_layers": 2, "patch_size": 4}
 PLAIN = {**SIZES, "intermediate_size": 40, "image_size": 16}

@@ -1,4 +1,4 @@
-"""Programs for accelerators, read on a machine that has none: python -m tests.lowered.
+"""Programs for accelerators, read on a machine that has none: python -m benchmarks.lowered.
 
 JAX lowers the forward pass and the training step of Keras for CUDA and for TPUs, from abstract
 weights and images; torch records both on its meta device (FX), and TensorFlow writes its graph for
