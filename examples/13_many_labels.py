@@ -2,14 +2,14 @@
 Many labels per image
 =====================
 
-In multi-label classification a picture may show several of the classes, or none. A table names the
-labels of each image::
+In multi-label classification a picture may show several of the classes, or none. A table has
+a column of 0 and 1 for each class::
 
     python examples/13_many_labels.py
 
 The program first draws pictures with up to three circles, squares and triangles in noise. With
 photographs of your own, begin at ``from_folder``. The command line does the same:
-``keras-vit finetune shapes --labels-file labels.csv --multi-label --source vit_digits --path run``.
+``keras-vit finetune shapes --labels-file labels.csv --source vit_digits --path run``.
 """
 
 import csv
@@ -26,11 +26,12 @@ from keras_vit.training import TransferRecipe, train
 
 keras.utils.set_random_seed(0)
 rng, folder, rows = np.random.default_rng(0), Path("shapes"), []
+names = ("circle", "square", "triangle")
 folder.mkdir(exist_ok=True)
 for k in range(400):
     picture = Image.new("L", (32, 32))
     draw = ImageDraw.Draw(picture)
-    shapes = [s for s in ("circle", "square", "triangle") if rng.random() < 0.45]
+    shapes = [s for s in names if rng.random() < 0.45]
     for shape, place in zip(shapes, rng.permutation(4), strict=False):
         x, y, size = 2 + 16 * (place % 2), 2 + 16 * (place // 2), int(rng.integers(8, 12))
         box = (x, y, x + size, y + size)
@@ -42,18 +43,18 @@ for k in range(400):
             draw.polygon([(x, y + size), (x + size, y + size), (x + size // 2, y)], fill=110)
     noisy = np.clip(picture + rng.normal(60, 45, (32, 32)), 0, 255).astype("uint8")
     Image.fromarray(noisy).save(folder / f"{k:03d}.png")
-    rows.append([f"{k:03d}.png", " ".join(shapes)])
+    rows.append([f"{k:03d}.png", *(int(name in shapes) for name in names)])
 with (folder / "labels.csv").open("w", newline="") as file:
-    csv.writer(file).writerows([["path", "labels"], *rows])
+    csv.writer(file).writerows([["path", *names], *rows])
 
 # %%
-# ``labels.csv`` has a line per picture, such as ``000.png,circle triangle``. About a fifth of every
+# ``labels.csv`` has a line per picture, such as ``000.png,1,0,1``. About a fifth of every
 # class is held out.
 
 recipe = TransferRecipe(80, 32, steps_per_epoch=10)
 preprocessor = keras_vit.Preprocessor.from_preset("vit_digits", image_size=32)
 images = keras_vit.data.from_folder(
-    folder, preprocessor, labels_file="labels.csv", multi_label=True, **recipe.data_args
+    folder, preprocessor, labels_file="labels.csv", **recipe.data_args
 )
 data, validation = images.hold_out(0.2)
 print(data.class_counts)

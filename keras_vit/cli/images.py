@@ -14,7 +14,7 @@ from keras_vit.cli.console import (
 )
 from keras_vit.cli.options import Labelled, Loading, Pooling, Positive
 from keras_vit.errors import KerasViTError
-from keras_vit.support.arguments import check_apart, check_results
+from keras_vit.support.arguments import check_apart, check_data, check_results
 from keras_vit.support.files import new_file
 from keras_vit.support.progress import progress_bar
 from keras_vit.support.text import counted
@@ -125,6 +125,7 @@ def evaluate(
     source: str,
     images: Labelled = _ALL,
     loading: Loading = _STORED,
+    batch_size: Positive = 32,
     classes: bool = False,
     json: bool = False,
 ) -> int:
@@ -139,17 +140,19 @@ def evaluate(
     Args:
         data: folder with a folder of images per class, tfds:NAME, or hf:OWNER/NAME.
         source: name of a preset, path of a file or folder, or hf://owner/repo.
+        batch_size: number of images in a batch.
         classes: show the accuracy of each class too; F1 for a multi-label preset.
         json: print the answer as JSON.
     """
-    images.check(data)
+    check_data(data, **images.to_dict())
     model = load_model(source, "evaluate", numbers=True, **loading.to_dict())
+    from keras_vit.data import ImageSource
     from keras_vit.evaluation.scores import evaluate as evaluate_model
 
-    has_many = images.labels_file is not None and model.thresholds is not None
     regression = model.config.regression
-    named = images.locate(data, multi_label=has_many, regression=regression)
-    scored = named.read(model.preprocessor, batch_size=images.batch_size)
+    labels = {**images.to_dict(), "regression": regression}
+    named = ImageSource(data, **labels, on_error=images.on_error)
+    scored = named.read(model.preprocessor, batch_size=batch_size)
     score = evaluate_model(model, scored, progress=True)
     if regression:
         show(json, ("measure", "value"), list(score.to_dict().items()), score.to_dict())
@@ -181,7 +184,7 @@ def probe(
     path: Path,
     images: Labelled = _ALL,
     loading: Loading = _STORED,
-    multi_label: bool = False,
+    batch_size: Positive = 32,
     regression: bool = False,
 ) -> int:
     """Fit a classifier, or a model of numbers, to a folder of images in a minute, and judge it.
@@ -196,19 +199,21 @@ def probe(
         data: folder with a folder of images per class, tfds:NAME, or hf:OWNER/NAME.
         source: name of a preset, path of a file or folder, or hf://owner/repo.
         path: path of the folder for the results.
-        multi_label: an image may have several labels, or none.
+        batch_size: number of images in a batch.
         regression: the table has numbers to predict, such as an age.
     """
-    images.check(data)
+    labels = {**images.to_dict(), "regression": regression}
+    check_data(data, **labels)
     check_results(path)
     check_apart(path, data)
     model = load_model(source, **loading.to_dict())
+    from keras_vit.data import ImageSource
     from keras_vit.evaluation import write_page
     from keras_vit.evaluation.probing import probe as probe_model
     from keras_vit.support.files import write_json
 
-    named = images.locate(data, multi_label=multi_label, regression=regression).for_training()
-    read = named.read(model.preprocessor, batch_size=images.batch_size)
+    named = ImageSource(data, **labels, on_error=images.on_error).for_training()
+    read = named.read(model.preprocessor, batch_size=batch_size)
     result: Any = probe_model(model, read, cache=path / "features", progress=True)
     origin = {"encoder": source, "data": data, "command": command_line()}
     build = result.build_model if regression else result.build_classifier

@@ -4,15 +4,10 @@ import ast
 import contextlib
 import dataclasses
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
-
-from keras_vit.support.arguments import check_data
-
-if TYPE_CHECKING:
-    from keras_vit.data import ImageSource
 
 Positive = Annotated[int, Parameter(validator=Number(gte=1))]
 """An integer above 0."""
@@ -137,35 +132,25 @@ class Loading:
 @Parameter(name="*")
 @dataclasses.dataclass(frozen=True)
 class Labelled:
-    """The part, the labels and the batches of labelled images.
+    """Where the labels of the images are.
 
     Args:
-        split: split of tfds: or hf: data; by default test, and for probe train.
-        labels_file: table of labels in a folder, CSV (path,label) or JSON.
-        label_column: feature or column of labels of tfds: or hf: data.
-        batch_size: number of images in a batch.
+        split: split of tfds: or hf: data; by default train where a command trains, else test.
+        labels_file: table of labels of a folder, CSV with a header or JSON lines.
+        path_column: its column of paths, if not path, file_name, filename, image, image_id or id.
+        label_column: its column of labels, or that of tfds: or hf: data; once for each of several.
         on_error: raise ends at an image that cannot be read, skip leaves it out.
     """
 
     split: str | None = None
     labels_file: str | None = None
-    label_column: str | None = None
-    batch_size: Positive = 32
+    path_column: str | None = None
+    label_column: tuple[str, ...] | None = None
     on_error: Literal["raise", "skip"] = "raise"
 
-    def check(self, name: str) -> None:
-        """Refuses places that do not exist, before a backend starts."""
-        check_data(name, self.split, self.labels_file, self.label_column)
-
-    def locate(self, name: str, **kind_of_labels: bool) -> "ImageSource":
-        """Returns the images of a name; it imports Keras."""
-        from keras_vit.data import ImageSource
-
-        return ImageSource(
-            name,
-            split=self.split,
-            labels_file=self.labels_file,
-            label_column=self.label_column,
-            **kind_of_labels,
-            on_error=self.on_error,
-        )
+    def to_dict(self) -> dict[str, Any]:
+        """Returns what `keras_vit.data.ImageSource` has as `labels`."""
+        labels = {name: value for name, value in vars(self).items() if name != "on_error"}
+        if self.label_column is not None and len(self.label_column) == 1:
+            (labels["label_column"],) = self.label_column
+        return labels

@@ -9,6 +9,7 @@ from cyclopts.validators import LimitedChoice, mutually_exclusive
 
 from keras_vit.cli.console import command_line, console, start_backend, tell
 from keras_vit.cli.options import (
+    Labelled,
     PixelRange,
     Pixels,
     Positive,
@@ -33,6 +34,7 @@ else:
 _START = Group("Start, one of", validator=LimitedChoice(1, 1))
 _LEARNS = Group("Weights that learn; without an option all", validator=mutually_exclusive)
 _USUAL = Options()  # type: ignore[call-arg]
+_ALL = Labelled()
 
 
 def finetune(
@@ -40,9 +42,7 @@ def finetune(
     /,
     *,
     path: Path,
-    labels_file: str | None = None,
-    label_column: str | None = None,
-    multi_label: bool = False,
+    images: Labelled = _ALL,
     regression: bool = False,
     source: Annotated[str | None, Parameter(group=_START)] = None,
     from_scratch: Annotated[str | None, Parameter(group=_START)] = None,
@@ -55,9 +55,7 @@ def finetune(
     pixel_range: PixelRange = None,
     dropout: Share | None = None,
     mixed_precision: Literal["mixed_bfloat16", "mixed_float16"] | None = None,
-    split: str | None = None,
     validation: str = "0.1",
-    on_error: Literal["raise", "skip"] = "raise",
 ) -> None:
     """Train a preset on images of your own, by the paper's recipe.
 
@@ -70,9 +68,6 @@ def finetune(
     Args:
         data: folder with a folder of images per class, tfds:NAME, or hf:OWNER/NAME.
         path: path of the folder for the results.
-        labels_file: table of labels in a folder, CSV (path,label) or JSON.
-        label_column: feature or column of labels of tfds: or hf: data.
-        multi_label: an image may have several labels, or none.
         regression: the table has numbers to predict, such as an age.
         source: name of a preset, path of a file or folder, or hf://owner/repo.
         from_scratch: architecture to train with fresh weights, such as vit_ti16, by the recipe of
@@ -85,19 +80,10 @@ def finetune(
         pixel_range: values of black and white in images of more than 8 bits, such as 0 4095.
         dropout: share of activations that training drops.
         mixed_precision: dtype policy of the model, for 16-bit arithmetic.
-        split: split of a tfds: or hf: data set to train on, by default train.
         validation: share of the data that is held out, another folder or split, or none.
-        on_error: raise ends at an image that cannot be read, skip leaves it out.
     """
-    check_training(
-        data,
-        path,
-        resume=resume,
-        split=split,
-        validation=_share_or_name(validation),
-        labels_file=labels_file,
-        label_column=label_column,
-    )
+    labels, held_out = {**images.to_dict(), "regression": regression}, _share_or_name(validation)
+    check_training(data, path, resume=resume, validation=held_out, **labels)
     settings = drop_unset(vars(recipe))
     if "label_smoothing" in settings:
         settings["one_hot"] = not regression
@@ -128,20 +114,12 @@ def finetune(
         learns = functools.partial(room.enable_lora, rank=lora_rank)
     finished = keras_vit.finetune(
         start,
-        keras_vit.data.ImageSource(
-            data,
-            split=split,
-            labels_file=labels_file,
-            label_column=label_column,
-            multi_label=multi_label,
-            regression=regression,
-            on_error=on_error,
-        ),
+        keras_vit.data.ImageSource(data, **labels, on_error=images.on_error),
         path=path,
         recipe=chosen,
         learns=learns,
         resume=resume,
-        validation=_share_or_name(validation),
+        validation=held_out,
         progress=True,
         image_size=read_size(image_size),
         pixel_range=pixel_range,
@@ -158,9 +136,13 @@ def finetune(
     console.print("Next commands:")
     if not regression:
         tell(f"  {command_line('predict', 'IMAGE', '--source', finished.path)}")
-    table = ["--labels-file", labels_file] if labels_file else []
-    table += ["--label-column", label_column] if label_column else []
-    tell(f"  {command_line('evaluate', data, *table, '--source', finished.path)}")
+    table = {
+        "--labels-file": (images.labels_file,),
+        "--path-column": (images.path_column,),
+        "--label-column": images.label_column or (),
+    }
+    stated = [word for name, values in table.items() for v in values if v for word in (name, v)]
+    tell(f"  {command_line('evaluate', data, *stated, '--source', finished.path)}")
 
 
 def _share_or_name(validation: str) -> float | str | None:

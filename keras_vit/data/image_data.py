@@ -262,7 +262,7 @@ class ImageData(keras.utils.PyDataset):
         if self.multi_label:
             raise ConfigError(
                 "class_weight is for images of one class each; these have many labels. Give a "
-                "recipe multi_label=True and positive_weights=data.positive_weights."
+                "recipe positive_weights=data.positive_weights."
             )
         counts = self._pipeline.records.counts
         present = np.flatnonzero(counts)
@@ -272,8 +272,8 @@ class ImageData(keras.utils.PyDataset):
     def positive_weights(self) -> tuple[float, ...]:
         """A factor for each class: the images without the class, divided by the images with it.
 
-        Recipes with `multi_label=True` take them. They give the images with a class the same total
-        weight as the images without it. A class that no image or every image has gets 1.
+        Recipes take them. They give the images with a class the same total weight as the images
+        without it. A class that no image or every image has gets 1.
         """
         counts = self._pipeline.records.counts.tolist()
         return tuple((self.num_images - n) / n if 0 < n < self.num_images else 1.0 for n in counts)

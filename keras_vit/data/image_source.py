@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from keras_vit.data.folders import from_folder
@@ -18,17 +19,17 @@ class ImageSource:
 
     `keras_vit.finetune` and `keras_vit.probe` take it as their data; `read` gives the batches::
 
-        photos = ImageSource("photos", labels_file="labels.csv", multi_label=True)
+        photos = ImageSource("photos", labels_file="labels.csv", label_column="breed")
         keras_vit.finetune("vit_b16.augreg_i21k_224", photos, path="run")
 
     Args:
         name: a folder with a folder of images per class, `"tfds:NAME"` or `"hf:OWNER/NAME"`.
         split: split of a tfds or hf data set; None for `"train"` where a function trains, and
             `"test"` otherwise. A folder has no splits.
-        labels_file: table of the labels of a folder, CSV or JSON, see `keras_vit.data.from_folder`.
-        label_column: name of the feature or column of labels of a tfds or hf data set, by default
-            `"label"`.
-        multi_label: whether an image of the table has many labels, or none.
+        labels_file: table of the labels of a folder, see `keras_vit.data.from_folder`.
+        path_column: name of its column of paths.
+        label_column: name of its column of labels, or several; or of the feature or column of
+            labels of a tfds or hf data set, by default `"label"`.
         regression: whether the table has numbers to predict, such as an age.
         on_error: `"raise"`; or images that cannot be read are left out, by `"skip"` with a warning,
             or with a call of a function of each one's name and the error.
@@ -38,21 +39,15 @@ class ImageSource:
     _: dataclasses.KW_ONLY
     split: str | None = None
     labels_file: str | os.PathLike[str] | None = None
-    label_column: str | None = None
-    multi_label: bool = False
+    path_column: str | None = None
+    label_column: str | Sequence[str] | None = None
     regression: bool = False
     on_error: OnError = "raise"
 
-    def check(self) -> None:
-        """Refuses what can be refused before the images are read.
-
-        Raises:
-            ConfigError: the name is empty, or the folder or table does not exist; a split or a
-                column of labels is given for a folder, or a table or `regression` for a data set.
-        """
-        check_data(self.name, self.split, self.labels_file, self.label_column)
-        if self.regression and is_data_set(self.name):
-            raise ConfigError(f"{self.name}: regression=True is for a folder, or for from_arrays.")
+    @property
+    def labels(self) -> dict[str, Any]:
+        """The arguments that say where the labels are, by name."""
+        return {k: v for k, v in vars(self).items() if k not in ("name", "on_error")}
 
     def for_training(self) -> "ImageSource":
         """Returns the source with the split `"train"` of a data set, unless it states another."""
@@ -68,23 +63,19 @@ class ImageSource:
             **options: optional arguments of `ImageData`, and `class_names` of a folder.
 
         Raises:
-            ConfigError: as `check`; or the data cannot be read or downloaded.
+            ConfigError: the name is empty, the folder or table does not exist, an argument is not
+                of a folder or not of a data set, or the data cannot be read or downloaded.
         """
-        self.check()
-        name, options = os.fspath(self.name), {"on_error": self.on_error, **options}
+        labels = self.labels
+        check_data(self.name, **labels)
+        name, split = os.fspath(self.name), labels.pop("split")
+        options = {"on_error": self.on_error, **options}
         if is_data_set(name):
             kind, _, inside = name.partition(":")
             reader: Any = from_tfds if kind == "tfds" else from_huggingface
             column = {} if self.label_column is None else {"label_column": self.label_column}
-            return reader(inside, preprocessor, split=self.split or "test", **column, **options)
-        return from_folder(
-            name,
-            preprocessor,
-            labels_file=self.labels_file,
-            multi_label=self.multi_label,
-            regression=self.regression,
-            **options,
-        )
+            return reader(inside, preprocessor, split=split or "test", **column, **options)
+        return from_folder(name, preprocessor, **labels, **options)
 
     def read_with_validation(
         self,

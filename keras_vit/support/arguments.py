@@ -58,13 +58,17 @@ def check_images(paths: Iterable[Path]) -> None:
 
 
 def check_data(
-    name: object, split: str | None, labels_file: object, label_column: object = None
+    name: object, *, split: str | None = None, label_column: object = None, **of_folder: object
 ) -> None:
-    """Checks the name of labelled images, as `keras_vit.data.ImageSource` takes it.
+    """Checks the name of labelled images, and where their labels are.
+
+    Args:
+        name: a folder or a data set.
+        split, label_column, **of_folder: arguments of `keras_vit.data.ImageSource`.
 
     Raises:
-        ConfigError: the name is empty or no path; a split or a column of labels is given for a
-            folder, or a table of labels for a data set; or as `check_folder`.
+        ConfigError: the name is empty or no path; a split is given for a folder, or a table of
+            labels for a data set; or as `check_folder`.
     """
     if not isinstance(name, (str, os.PathLike)) or name == "":  # Path("") is the working folder
         found = "an empty name" if isinstance(name, str) else type(name).__name__
@@ -72,24 +76,19 @@ def check_data(
             f"Expected a folder, tfds:NAME or hf:OWNER/NAME, found {found}. Images in memory "
             "become data by keras_vit.data.from_arrays."
         )
-    if is_data_set(name):
-        if labels_file is not None:
-            raise ConfigError(f"{name}: a data set has no labels_file=; name its label_column=.")
-    else:
+    if not is_data_set(name):
         if split is not None:
             raise ConfigError(f"{name}: a folder has no split {split!r}; name the part's folder.")
-        if label_column is not None:
-            raise ConfigError(
-                f"{name}: a folder has no label_column=; its table is a labels_file=."
-            )
-        check_folder(Path(name), labels_file)
+        check_folder(Path(name), label_column=label_column, **of_folder)
+    elif given := [f"{word}=" for word, value in of_folder.items() if value]:
+        raise ConfigError(f"{name}: a data set has no {listed(given)}; name its label_column=.")
 
 
-def check_folder(root: Path, labels_file: Any = None) -> None:
+def check_folder(root: Path, labels_file: Any = None, **of_table: object) -> None:
     """Checks the folder of labelled images and its table of labels.
 
     Raises:
-        ConfigError: the folder or the table does not exist.
+        ConfigError: the folder or the table does not exist, or there is no table for `of_table`.
     """
     if not os.path.isdir(root):
         expected = (
@@ -97,7 +96,10 @@ def check_folder(root: Path, labels_file: Any = None) -> None:
         )
         actual = "a file" if os.path.exists(root) else "nothing"
         raise ConfigError(f"{root}: expected {expected}, found {actual}.")
-    if labels_file is not None and not os.path.isfile(find_table(root, labels_file)):
+    if labels_file is None:
+        if given := [f"{word}=" for word, value in of_table.items() if value]:
+            raise ConfigError(f"{root}: {listed(given)} needs a table of labels, labels_file=.")
+    elif not os.path.isfile(find_table(root, labels_file)):
         raise ConfigError(
             f"labels_file={str(labels_file)!r}: no such table, neither in {root} nor here."
         )
@@ -137,23 +139,25 @@ def check_training(
     path: Path,
     *,
     resume: bool = False,
-    split: str | None = None,
     validation: object = None,
-    labels_file: object = None,
-    label_column: object = None,
+    **labels: Any,
 ) -> None:
     """Checks the places of a fine-tuning, as `keras_vit.finetune` takes them.
+
+    Args:
+        data, **labels: as of `check_data`.
+        path, resume, validation: as of `keras_vit.finetune`.
 
     Raises:
         ConfigError: `path` is a file, not empty without `resume`, or lies in a folder of images per
             class; or as `check_data`.
     """
     check_new(path, resume)
-    check_data(data, split, labels_file, label_column)
-    if labels_file is None:
+    check_data(data, **labels)
+    if labels.get("labels_file") is None:
         check_apart(path, data)
     if isinstance(validation, (str, os.PathLike)) and not is_data_set(data):
-        check_data(validation, None, labels_file)
+        check_data(validation, **labels)
 
 
 def check_new(path: Path, resume: bool = False) -> None:

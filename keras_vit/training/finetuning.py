@@ -96,15 +96,7 @@ def finetune(
     """
     require_training()
     data = _as_source(data, fields)
-    check_training(
-        data.name,
-        Path(path),
-        resume=resume,
-        split=data.split,
-        validation=validation,
-        labels_file=data.labels_file,
-        label_column=data.label_column,
-    )
+    check_training(data.name, Path(path), resume=resume, validation=validation, **data.labels)
     fields = {name: value for name, value in fields.items() if value is not None}
     found, description = _start(source, fields)
     if recipe.steps_per_epoch is None:
@@ -118,11 +110,11 @@ def finetune(
         validation,
         **recipe.data_args,
     )
-    if images.one_hot and not data.multi_label:  # mixup and cutmix mix the labels too
+    if images.one_hot and not images.multi_label:  # mixup and cutmix mix the labels too
         recipe = dataclasses.replace(recipe, one_hot=True)
     fields |= {"num_classes": images.num_classes, "class_names": images.class_names}
     fields["regression"] = regression = images.regression
-    if data.multi_label:
+    if images.multi_label:
         fields.setdefault("thresholds", 0.5)
     if regression:
         fields |= {"classifier_activation": None, "thresholds": None}
@@ -152,7 +144,7 @@ def finetune(
         resume=resume,
         verbose=(1 if sys.stdout.isatty() else 2) if progress else 0,
     )
-    if data.multi_label and held_out is not None:
+    if images.multi_label and held_out is not None:
         best = VisionTransformer.from_preset(Path(path) / BEST, dtype=fields.get("dtype"))
         best.thresholds = choose_thresholds(best, held_out)
         save_trained(best, Path(path) / BEST)

@@ -166,7 +166,8 @@ def _check_recipe(recipe: Recipe, data: Any, model: "VisionTransformer") -> None
     if model.thresholds is not None and not data.multi_label:
         raise ConfigError(
             "The model has thresholds, as every model of one class has, for many labels per image: "
-            "give the data multi_label=True, or take two classes and model.thresholds = None."
+            "give data with a column of 0 and 1 per class, or take two classes and "
+            "model.thresholds = None."
         )
     actual = {name: getattr(data, name, None) for name in recipe.data_args}
     actual["steps_per_epoch"] = len(data)

@@ -104,7 +104,7 @@ def test_the_head_is_kept_if_the_classes_are_those_of_the_preset(desk, tmp_path)
 
 def test_finetune_passes_on_where_the_labels_are(desk, tmp_path, monkeypatch):
     """A column is refused for a folder, and reaches the reader of a data set."""
-    with pytest.raises(ConfigError, match="a folder has no label_column"):
+    with pytest.raises(ConfigError, match="label_column= needs a table"):
         data = ImageSource(desk / "train", label_column="kind")
         finetune(desk / "tiny", data, path=tmp_path / "out")
     with pytest.raises(ConfigError, match="a data set has no labels_file"):

@@ -1,6 +1,7 @@
-"""`from_folder` with a table of labels: CSV and JSON, many labels per image or one."""
+"""`from_folder` with a table of labels: one label per image or several (multi-label)."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -14,15 +15,15 @@ pytestmark = pytest.mark.without_backend
 
 PLAIN = Preprocessor(8)
 LABELS = {"a.png": ["cat", "dog"], "b.png": ["dog"], "more/c.png": [], "d.png": ["eel"]}
+BREEDS = {"a.png": "golden retriever", "b.png": "Cat", "more/c.png": "Cat", "d.png": "eel"}
 
-WORDS = "path,labels\na.png,cat dog\nb.png,dog\nmore/c.png,\nd.png,eel\n"
-PIPES = "path,labels\na.png,dog|cat\nb.png,dog\nmore/c.png,\nd.png,eel\n"
 COLUMNS = "path,cat,dog,eel\na.png,1,1,0\nb.png,0,1,0\nmore/c.png,0,0,0.0\nd.png,0,0,1.0\n"
+ONE = "path,label\n" + "".join(f"{path},{breed}\n" for path, breed in BREEDS.items())
 
 
 def read(photos, text, name="labels.csv", **options):
     (photos / name).write_text(text)
-    return from_folder(photos, PLAIN, labels_file=name, multi_label=True, **options)
+    return from_folder(photos, PLAIN, labels_file=name, **options)
 
 
 def labels_by_path(photos, data) -> dict[str, list[str]]:
@@ -32,19 +33,67 @@ def labels_by_path(photos, data) -> dict[str, list[str]]:
     return {path: names[row].tolist() for path, row in zip(paths, data.labels, strict=True)}
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("labels.csv", WORDS),
-        ("labels.csv", "\ufeff" + PIPES),
-        ("labels.csv", COLUMNS),
-        ("labels.json", json.dumps(LABELS)),
-    ],
-    ids=["words", "pipes", "columns", "json"],
-)
-def test_every_form_of_a_table_gives_the_same_labels(photos, name, text):
-    """Batches have float32 zeros and ones, of images without labels too."""
-    data = read(photos, text, name)
+def write(header, row, paths=BREEDS):
+    return "\n".join([header, *(row(k, path, BREEDS[path]) for k, path in enumerate(paths))])
+
+
+TABLES = {
+    "path, label": ONE,
+    "index": write(",path,label", lambda k, path, breed: f"{k},{path},{breed}"),
+    "label first": write("label,path", lambda _, path, breed: f"{breed},{path}"),
+    "further columns": write("Image,split,Label", lambda _, path, breed: f"{path},train,{breed}"),
+    "semicolons": ONE.replace(",", ";"),
+    "tabs": "\ufeff" + ONE.replace(",", "\t"),
+    "ids": write("id,breed", lambda _, path, breed: f"{path[:-4]},{breed}"),
+    "only column": write("filename,text", lambda _, path, breed: f'"{path}","{breed}"'),
+    "absolute": write("path,label", lambda _, path, breed: f"HERE/{path},{breed}"),
+    "elsewhere": write("path,label", lambda _, path, breed: f"C:\\photos\\{path},{breed}"),
+    "backslashes": ONE.replace("/", "\\"),
+    "twice": ONE + "./a.png,golden retriever\n",
+    "metadata.csv": write("file_name,label", lambda _, path, breed: f"{path},{breed}"),
+    "metadata.jsonl": write(
+        "", lambda _, path, breed: json.dumps({"file_name": path, "label": breed, "box": [1]})
+    ),
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_form_of_a_table_is_read(photos, table):
+    """Names keep spaces and capitals."""
+    name = table if table.startswith("metadata") else "labels.csv"
+    data = read(photos, TABLES[table].replace("HERE", str(photos)), name)
+    paths = [path.removeprefix(f"{photos}/") for path in data.paths]
+    named = [data.class_names[label] for label in data.labels]
+    assert dict(zip(paths, named, strict=True)) == BREEDS
+
+
+def test_a_table_of_a_part_of_the_folder_counts_what_is_left_out(photos, caplog):
+    """In a line of log with the columns that are not read."""
+    text = write(
+        ",path,label,split", lambda k, path, breed: f"{k},{path},{breed},x", ["a.png", "b.png"]
+    )
+    assert read(photos, text).class_counts == {"Cat": 1, "golden retriever": 1}
+    assert caplog.messages == [
+        f"{photos}/labels.csv: left out 2 columns ('', 'split'), and 2 images without a row."
+    ]
+
+
+def test_columns_are_chosen_by_name(photos):
+    text = write("path,file,kind,label", lambda k, path, breed: f"x,{path},{breed},{k}")
+    data = read(photos, text, path_column="file", label_column="kind")
+    assert data.class_names == ("Cat", "eel", "golden retriever")
+    some = read(photos, COLUMNS, label_column=["eel", "cat"])
+    assert some.class_counts == {"eel": 1, "cat": 1}
+
+
+@pytest.mark.parametrize("spreadsheet", [False, True])
+def test_columns_of_0_and_1_give_images_many_labels(photos, spreadsheet):
+    """Batches have float32 zeros and ones, of images without labels too.
+
+    A spreadsheet writes spaces and an empty row, and Windows its line ends and byte order mark.
+    """
+    text = "\ufeff" + COLUMNS.replace("cat,dog", " cat, dog").replace("\n", "\r\n") + ",,,\r\n"
+    data = read(photos, text if spreadsheet else COLUMNS)
     assert data.class_names == ("cat", "dog", "eel")
     assert labels_by_path(photos, data) == LABELS
     assert data.multi_label
@@ -58,50 +107,17 @@ def test_every_form_of_a_table_gives_the_same_labels(photos, name, text):
         data.class_weight  # noqa: B018
 
 
-def test_names_with_spaces_are_kept_where_other_signs_separate_labels(photos):
-    """A column with `;` or `|` is divided there alone."""
-    data = read(photos, "path,labels\na.png,fire truck; red\nb.png,red\nmore/c.png,\nd.png,red\n")
-    assert data.class_names == ("fire truck", "red")
-
-
-SPREADSHEET = "\ufeff" + COLUMNS.replace("cat,dog", " cat, dog").replace("\n", "\r\n") + ",,,\r\n"
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [("labels.csv", SPREADSHEET), ("labels.JSON", json.dumps(LABELS).replace('"dog', '" dog'))],
-    ids=["spreadsheet", "json"],
-)
-def test_spaces_and_empty_rows_around_labels_do_not_count(photos, name, text):
-    """A spreadsheet writes them, and Windows its line ends and byte order mark."""
-    data = read(photos, text, name)
-    assert data.class_names == ("cat", "dog", "eel")
-    assert labels_by_path(photos, data) == LABELS
-
-
 def test_an_umlaut_of_two_letters_is_the_same_path(photos):
     """macOS writes file names so; a table made elsewhere has the umlaut as one letter."""
     (photos / "d.png").rename(photos / "u\u0308.png")
-    data = read(photos, WORDS.replace("d.png", "\u00fc.png"))
+    data = read(photos, COLUMNS.replace("d.png", "\u00fc.png"))
     assert labels_by_path(photos, data)["u\u0308.png"] == ["eel"]
 
 
 def test_a_link_to_nothing_is_left_out_with_a_warning(photos):
     (photos / "old.png").symlink_to(photos / "gone.png")
     with pytest.warns(UserWarning, match="left out 1 file without an image.*old.png"):
-        assert read(photos, WORDS).num_images == 4
-
-
-def test_a_table_of_one_label_per_image_gives_class_numbers(photos):
-    """Without multi_label; an image with two labels is then refused by name."""
-    (photos / "one.csv").write_text("path,label\na.png,x\nb.png,y\nmore/c.png,x\nd.png,x\n")
-    data = from_folder(photos, PLAIN, labels_file="one.csv")
-    assert data.labels.tolist() == [0, 1, 0, 0]
-    (photos / "labels.csv").write_text(WORDS)
-    with pytest.raises(
-        ConfigError, match=r"a.png has 2 labels \(cat, dog\), expected one.*multi_label=True.*;"
-    ):
-        from_folder(photos, PLAIN, labels_file="labels.csv")
+        assert read(photos, COLUMNS).num_images == 4
 
 
 def test_class_names_and_labels_of_a_model_order_the_columns(photos):
@@ -109,53 +125,61 @@ def test_class_names_and_labels_of_a_model_order_the_columns(photos):
     named = read(photos, COLUMNS, class_names=["fox", "eel", "dog", "cat"])
     assert named.class_counts == {"fox": 0, "eel": 1, "dog": 2, "cat": 1}
     model = tiny(num_classes=4, class_names=("fox", "eel", "dog", "cat"), thresholds=0.5)
-    data = from_folder(photos, model, labels_file="labels.csv", multi_label=True)
+    data = from_folder(photos, model, labels_file="labels.csv")
     assert data.class_names == model.class_names
     with pytest.raises(ConfigError, match="'dog' is in class_names twice"):
-        read(photos, WORDS, class_names=["cat", "dog", "dog", "eel"])
+        read(photos, COLUMNS, class_names=["cat", "dog", "dog", "eel"])
     with pytest.raises(ConfigError, match="'eel' is not in class_names. Did you mean 'eels'"):
-        read(photos, WORDS, class_names=["cat", "dog", "eels"])
+        read(photos, COLUMNS, class_names=["cat", "dog", "eels"])
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (WORDS + "e.png,cat\n", "1 of 5 images are not in .*photos: e.png"),
-        (WORDS.replace("b.png,dog\n", ""), "1 of the 4 images .* not in the table: b.png"),
-        (COLUMNS.replace("0,0,1.0", "0,0,2"), "d.png has '2' in the column eel, expected 0 or 1"),
-        (COLUMNS.replace("0,0,1.0", "0,0,0"), "no image has the class eel; remove it, or give"),
-        (WORDS + "a.png,cat\n", "a.png has a second row, expected one row per image"),
-        (COLUMNS + "x.png,1\n", "x.png has 2 columns, expected one row of 4 columns"),
-        (WORDS.removeprefix("path,labels\n"), "the first line is 'a.png,cat dog', expected the"),
-        ("path\na.png\n", "the first line is 'path', expected the names of the columns"),
-        ("", "the first line is '', expected the names"),
-        ("path,labels\n", "expected a row per image, found none"),
-        ('["a.png"]', 'expected {"path"'),
-        ('{"a.png": "cat"}', "a.png has 'cat', expected a list of labels"),
-        ("{", "cannot be read"),
-        (WORDS.replace("cat dog", '"cat, dog"'), "a.png has 'cat, dog'; expected labels that"),
-        (WORDS + "./a.png,cat\n", "a.png has a second row, expected one row per image"),
-        ("path,cat\na.png,1\nb.png,0\nmore/c.png,0\nd.png,1\n", "image has either 0 or 1"),
-        ("path,labels\na.png,\nb.png,\nmore/c.png,\nd.png,\n", "no image has a label"),
-        ('{"a.png": [], "a.png": ["cat"]}', "a.png has a second row"),
-        ('{"a.png": [], "./a.png": ["cat"]}', "a.png has a second row"),
-        ('{"a.png": [" "]}', "a.png has .*, expected a list of labels, each a string"),
-        ('{"a.png": {"cat": 1}}', "expected a list of labels, each a string"),
+        (ONE + "e.png,Cat\n", "line 6: no image 'e.png' in .*photos.*Did you mean"),
+        (ONE + "./a.png,eel\n", "line 6: ./a.png has other labels in a row above"),
+        (ONE + "a.png,\n", "line 6: the column label has '', expected a label"),
+        (COLUMNS.replace("1.0", "2"), "line 5: the column eel has '2', expected 0 or 1"),
+        (COLUMNS + "x.png,1\n", "line 6: this table of labels cannot be read"),
+        ("a.png,cat\n", "found no row"),
+        ("", "found no row"),
+        (
+            "a.png,cat\nb.png,dog\n",
+            "one column of paths. The columns are a.png, cat; give path_col",
+        ),
+        ("path\na.png\n", "one column of labels. The columns are path; give .* label_column="),
+        ("path,x,x\na.png,0,1\n", "one column 'x'. The columns are path, x, x;"),
+        (
+            "path,species,split\na.png,cat,train\n",
+            "'cat', expected 0 or 1.*The columns are path, species, split; give .*label_column=",
+        ),
+        ('{"path": "a.png"}\n{', "line 2: this table of labels cannot be read"),
+        ('{"path": "a.png", "tags": ["cat"]}', r"the column tags has \['cat'\], expected a label"),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused_with_its_name(photos, text, message):
-    """One sentence with the file, what it holds and what is expected."""
-    name = "labels.json" if text[:1] in ("[", "{") else "labels.csv"
-    with pytest.raises(ConfigError, match=f"{name}.*{message}|{message}.*{name}"):
+    """One sentence with the file, the line or the columns, and what is expected."""
+    name = "labels.jsonl" if text.startswith("{") else "labels.csv"
+    with pytest.raises(ConfigError, match=f"{name}.*{message}"):
         read(photos, text, name)
 
 
-def test_a_table_is_needed_for_many_labels_and_must_exist(photos):
-    """A folder per class gives one label."""
-    with pytest.raises(ConfigError, match="needs a table, labels_file="):
-        from_folder(photos, PLAIN, multi_label=True)
-    with pytest.raises(ConfigError, match="labels_file='other.csv': no such table"):
-        from_folder(photos, PLAIN, labels_file="other.csv", multi_label=True)
+def test_a_path_without_suffix_must_be_of_one_image(photos):
+    shutil.copy(photos / "a.png", photos / "a.bmp")
+    with pytest.raises(ConfigError, match=r"line 2: no image 'a' in"):
+        read(photos, TABLES["ids"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"label_column": "kind"}, "label_column= needs a table of labels, labels_file="),
+        ({"labels_file": "other.csv"}, "labels_file='other.csv': no such table"),
+    ],
+)
+def test_a_table_is_needed_and_must_exist(photos, options, message):
+    with pytest.raises(ConfigError, match=message):
+        from_folder(photos, PLAIN, **options)
 
 
 def many(count=200, classes=5, seed=0):
@@ -208,8 +232,8 @@ def test_unreadable_images_of_many_labels_are_left_out(photos):
     """Unless a class loses its only image."""
     (photos / "b.png").write_bytes(b"no image")
     with pytest.warns(UserWarning, match="Left out"):
-        data = read(photos, WORDS, on_error="skip")
+        data = read(photos, COLUMNS, on_error="skip")
     assert data.class_counts == {"cat": 1, "dog": 1, "eel": 1}
     (photos / "d.png").write_bytes(b"no image")
     with pytest.raises(ConfigError, match="No readable image is left of the classes eel"):
-        read(photos, WORDS, on_error="skip")
+        read(photos, COLUMNS, on_error="skip")

@@ -1,5 +1,6 @@
 """A classifier of a folder of images, from frozen features."""
 
+import csv
 import dataclasses
 import json
 import shutil
@@ -146,6 +147,11 @@ def test_the_command_writes_a_preset_and_a_page(folder, tmp_path, capsys):
     assert loaded.provenance["encoder"] == str(tmp_path / "encoder")
 
 
+def write_labels(folder, lines):
+    rows = (f"{path},{int('blue' in names)},{int('red' in names)}" for path, names in lines.items())
+    (folder / "labels.csv").write_text("\n".join(["path,blue,red", *rows]))
+
+
 @pytest.fixture
 def table(tmp_path):
     """Pictures whose upper half may be red and whose lower half may be blue; two rows are wrong."""
@@ -166,7 +172,7 @@ def table(tmp_path):
     forgotten = next(name for name, labels in lines.items() if labels == ["red", "blue"])
     wrong = next(name for name, labels in lines.items() if not labels)
     lines[forgotten], lines[wrong] = ["blue"], ["red"]
-    (tmp_path / "shapes" / "labels.json").write_text(json.dumps(lines))
+    write_labels(tmp_path / "shapes", lines)
     return tmp_path / "shapes", forgotten, wrong
 
 
@@ -176,7 +182,7 @@ def test_images_of_many_labels_become_a_classifier_with_thresholds(table, tmp_pa
 
     folder, forgotten, wrong = table
     model = make_model()
-    result = probe(model, ImageSource(folder, labels_file="labels.json", multi_label=True))
+    result = probe(model, ImageSource(folder, labels_file="labels.csv"))
     low, high = result.interval
     assert 0.7 < low < result.accuracy < high
     assert result.class_names == ("blue", "red")
@@ -185,10 +191,7 @@ def test_images_of_many_labels_become_a_classifier_with_thresholds(table, tmp_pa
     model.save_to_preset(tmp_path / "encoder")
     out = tmp_path / "run"
     arguments = ["--source", str(tmp_path / "encoder"), "--path", str(out)]
-    assert (
-        main(["probe", str(folder), *arguments, "--labels-file", "labels.json", "--multi-label"])
-        == 0
-    )
+    assert main(["probe", str(folder), *arguments, "--labels-file", "labels.csv"]) == 0
     assert "Mean average precision" in capsys.readouterr().out
     assert "not red, looks like red" in (out / "index.html").read_text(encoding="utf-8")
     loaded = VisionTransformer.from_preset(out / "preset")
@@ -200,13 +203,17 @@ def test_images_of_many_labels_become_a_classifier_with_thresholds(table, tmp_pa
 def test_pairs_of_many_labels_differ_in_a_label(table):
     """A copy of a picture with other labels is found, a copy with the same is not."""
     folder, *_ = table
-    lines = json.loads((folder / "labels.json").read_text())
+    rows = list(csv.reader((folder / "labels.csv").open()))[1:]
+    lines = {
+        name: [n for n, flag in zip(("blue", "red"), row, strict=True) if flag == "1"]
+        for name, *row in rows
+    }
     first, second = [name for name, labels in lines.items() if labels == ["blue"]][:2]
     for source, copy, labels in ((first, "x.png", []), (second, "y.png", ["blue"])):
         (folder / copy).write_bytes((folder / source).read_bytes())
         lines[copy] = labels
-    (folder / "labels.json").write_text(json.dumps(lines))
-    data = ImageSource(folder, labels_file="labels.json", multi_label=True)
+    write_labels(folder, lines)
+    data = ImageSource(folder, labels_file="labels.csv")
     result = probe(make_model(), data, similarity=0.99999)
     assert any(image.endswith("x.png") for image in result.pairs[0].images)
     assert set(result.pairs[0].labels) == {"blue", "no label"}

@@ -37,9 +37,9 @@ def photos(tmp_path_factory):
     (folder / "photos").mkdir()
     for k, image in enumerate(images):
         Image.fromarray(image).save(folder / "photos" / f"{k:02d}.png")
-    names = [" ".join(np.array(COLOURS)[row]) for row in labels]
-    rows = [f"{k:02d}.png,{words}" for k, words in enumerate(names)]
-    (folder / "photos" / "labels.csv").write_text("\n".join(["path,labels", *rows]))
+    flags = labels[:, ::-1].astype(int)
+    rows = [f"{k:02d}.png,{','.join(map(str, row))}" for k, row in enumerate(flags)]
+    (folder / "photos" / "labels.csv").write_text("\n".join(["path,blue,green,red", *rows]))
     tiny(num_classes=10).save_to_preset(folder / "tiny")
     return folder
 
@@ -113,7 +113,7 @@ def test_one_call_trains_on_a_table_and_keeps_thresholds(photos, tmp_path):
         "validation": 0.25,
         "recipe": TransferRecipe(60, 16, learning_rate=0.1),
     }
-    data = ImageSource(photos / "photos", labels_file="labels.csv", multi_label=True)
+    data = ImageSource(photos / "photos", labels_file="labels.csv")
     done = finetune(photos / "tiny", data, **options)
     model = VisionTransformer.from_preset(done.path)
     assert model.class_names == ("blue", "green", "red")
@@ -137,11 +137,12 @@ def test_the_commands_take_a_table_of_labels(photos, tmp_path, capsys):
         assert cli.main([str(a) for a in arguments]) == 0
         return capsys.readouterr().out
 
-    table, out = ("--labels-file", "labels.csv"), tmp_path / "out"
-    train_on = ("finetune", photos / "photos", *table, "--multi-label", "--path", out)
+    columns = [word for name in ("blue", "green", "red") for word in ("--label-column", name)]
+    table, out = ("--labels-file", "labels.csv", *columns), tmp_path / "out"
+    train_on = ("finetune", photos / "photos", *table, "--path", out)
     printed = run(*train_on, "--source", photos / "tiny", "--steps", 4, "--batch-size", 8)
     assert "Highest validation area below precision and recall" in printed
-    assert "--labels-file labels.csv --source" in printed
+    assert f"--labels-file labels.csv {' '.join(columns)} --source" in printed
     judge = ("evaluate", photos / "photos", *table, "--source", out / "best")
     assert "mean average precision" in run(*judge, "--classes")
     scores = json.loads(run(*judge, "--json"))
