@@ -43,11 +43,11 @@ def read_table(
             does not have, or has two labels for an image; or a cell is no label.
     """
     header, rows = _read_rows(table)
-    path_name, columns = _choose_columns(table, header, path_column, label_column)
+    path_name, columns = _choose_columns(table, header, rows, path_column, label_column, regression)
     named = _name_images(root, files)
     found: dict[str, list[Any]] = {}
     for line, row in rows:
-        path, place = str(row[path_name]), f"{table}, line {line}"
+        path, place = str(row[path_name]).strip(), f"{table}, line {line}"
         image = next((named[way] for way in _spellings(path, root) if way in named), None)
         if image is None:
             raise ConfigError(
@@ -90,11 +90,11 @@ def _read_rows(table: Path) -> tuple[list[str], list[tuple[int, dict[str, Any]]]
             sign = max(",;\t", key=text.partition("\n")[0].count)
             reader = csv.reader(io.StringIO(text), delimiter=sign)
             for row in reader:
-                line, cells = reader.line_num, [cell.strip() for cell in row]
+                line = reader.line_num
                 if not header:
-                    header = cells
-                elif any(cells):
-                    rows.append((line, dict(zip(header, cells, strict=True))))
+                    header = [cell.strip() for cell in row]
+                elif any(row):
+                    rows.append((line, dict(zip(header, row, strict=True))))
     except (OSError, TypeError, ValueError, csv.Error, RecursionError) as error:
         raise ConfigError(
             f"{table}, line {line}: this table of labels cannot be read ({error}). Expected UTF-8, "
@@ -109,17 +109,26 @@ def _as_cell(value: Any) -> Any:
     """Returns a value of JSON as a cell of CSV; lists and objects stay, and are no labels."""
     if isinstance(value, (list, dict)):
         return value
-    return "" if value is None else str(value).strip()
+    return "" if value is None else str(value)
 
 
 def _choose_columns(
-    table: Path, header: list[str], path_column: str | None, label_column: Columns
+    table: Path,
+    header: list[str],
+    rows: list[tuple[int, dict[str, Any]]],
+    path_column: str | None,
+    label_column: Columns,
+    regression: bool,
 ) -> tuple[str, list[str]]:
     """Returns the column of paths and the columns of labels."""
     path = path_column or _find_name(_PATHS, header)
     further = [name for name in header if name not in ("", path)]
     labels = label_column or _find_name(_LABELS, further) or further
     labels = [labels] if isinstance(labels, str) else list(labels)
+    if labels == further and not regression and len(further) > 1:
+        cells = {name: [_read_label(row[name], False, True) for _, row in rows] for name in further}
+        numeric = [name for name in further if None not in cells[name]]
+        labels = numeric if len(numeric) > 1 else further
     for name in (path, *(labels or [""])):
         if not name or header.count(name) != 1:
             wanted = shown(name) if name else "of labels" if path else "of paths"
@@ -139,7 +148,7 @@ def _list_columns(header: list[str]) -> str:
 def _read_label(cell: Any, is_flag: bool, regression: bool) -> float | str | None:
     """Returns a name, a number, or 0 or 1; None for a cell that has none."""
     if not (regression or is_flag):
-        return cell if isinstance(cell, str) and cell else None
+        return cell if isinstance(cell, str) and cell.strip() else None
     with contextlib.suppress(TypeError, ValueError):
         number = float(cell)
         if abs(number) <= MOST_NUMBER if regression else number in (0, 1):

@@ -86,6 +86,12 @@ def test_columns_are_chosen_by_name(photos):
     assert some.class_counts == {"eel": 1, "cat": 1}
 
 
+def test_columns_of_0_and_1_are_labels_beside_columns_of_text(photos):
+    rows = [f"{row},train" for row in COLUMNS.split()]
+    rows[0] = "path,cat,dog,eel,split"
+    assert labels_by_path(photos, read(photos, "\n".join(rows))) == LABELS
+
+
 @pytest.mark.parametrize("spreadsheet", [False, True])
 def test_columns_of_0_and_1_give_images_many_labels(photos, spreadsheet):
     """Batches have float32 zeros and ones, of images without labels too.
