@@ -19,10 +19,10 @@ from keras_vit.models.vision_transformer import VisionTransformer
 
 
 def rebuild(model: VisionTransformer, plan: ExportPlan, folder: Path) -> VisionTransformer:
-    """Returns the model in float32, for the size and the range of pixels of the export.
+    """Returns the model in float32, for the image size of the export.
 
     Args:
-        model: a model of any policy; it is returned itself if it has both and is float32.
+        model: a model of any policy; it is returned itself if it has this size and is float32.
         plan: the plan of the export.
         folder: folder for a preset, from which the model is built again.
 
@@ -91,7 +91,6 @@ def _load(preset: Path, plan: ExportPlan, data_format: str) -> VisionTransformer
     return VisionTransformer.from_preset(
         preset,
         image_size=plan.config.image_size,
-        rescale=plan.config.rescale,
         dtype="float32",
         data_format=data_format,
     )

@@ -1,12 +1,11 @@
 """The files beside an exported model: labels.txt, README.md and export.json."""
 
 import dataclasses
-import json
 from pathlib import Path
 
 from keras_vit import __version__
 from keras_vit.exporting.graph import ExportGraph
-from keras_vit.exporting.plan import ExportPlan, Format
+from keras_vit.exporting.plan import INPUT, ExportPlan, Format
 from keras_vit.exporting.verification import Comparison
 from keras_vit.images.decoding import MODES
 from keras_vit.images.protocols import complete
@@ -44,7 +43,7 @@ def write(
         "keras_vit_version": __version__,
         "model": form.model,
         "input": {
-            "name": plan.input,
+            "name": INPUT,
             "dtype": plan.input_dtype,
             "shape": list(plan.input_shape),
             "pixels": _pixels(plan),
@@ -69,9 +68,9 @@ def write(
     remarks = "".join(f"\n{note}\n" for note in notes)
     (folder / "README.md").write_text(
         f"# {in_markdown(name)}\n\nA Vision Transformer in the format {plan.format}, written by "
-        f"keras_vit {__version__}. Input `{plan.input}`: {plan.input_dtype} ({shape}), "
+        f"keras_vit {__version__}. Input `{INPUT}`: {plan.input_dtype} ({shape}), "
         f"{_pixels(plan)}. Output: {plan.outputs}. {verified}\n{remarks}\n"
-        f"{_program(name, form, plan, class_names is not None)}",
+        f"{_program(form, plan, class_names is not None)}",
         encoding="utf-8",
     )
 
@@ -113,16 +112,9 @@ def _images(plan: ExportPlan) -> str:
     return "\n".join(lines)
 
 
-def _program(name: str, form: Format, plan: ExportPlan, has_labels: bool) -> str:
+def _program(form: Format, plan: ExportPlan, has_labels: bool) -> str:
     """Returns the program of the README, as a block of Markdown."""
-    program = form.program.format(
-        images=_images(plan),
-        input=plan.input,
-        folder=json.dumps(name),
-        task="image-feature-extraction" if plan.outputs == "features" else "image-classification",
-    )
-    if plan.format == "transformers_js":
-        return f"```js\n{program}```\n"
+    program = form.program.format(images=_images(plan))
     if has_labels:
         program += 'labels = open("labels.txt", encoding="utf-8").read().splitlines()\n'
         program += "best = outputs[0].argmax()\nprint(repr(labels[best]), outputs[0][best])\n"

@@ -1,6 +1,6 @@
 """The function that an export writes down: images in, probabilities out."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,9 +34,9 @@ class ExportGraph:
         self.model = model
         self._takes_channels_first = model.data_format == "channels_first"
         has_activation = model.config.classifier_activation is not None
-        self._stages = list(plan.stages.values())
+        self._stages: list[str] = []
         if plan.outputs == "features" or (plan.outputs == "logits" and has_activation):
-            self._stages = self._stages or [_STAGES[plan.outputs]]
+            self._stages = [_STAGES[plan.outputs]]
         model._check_stages(self._stages)
         self._normalise = None
         if plan.outputs == "probabilities" and not has_activation:
@@ -44,21 +44,20 @@ class ExportGraph:
             self._normalise = ops.softmax if model.thresholds is None else ops.sigmoid
 
     def __call__(self, images: Any) -> Any:
-        """Returns the output of a batch, or several; `images` as the plan's `input_shape` says."""
+        """Returns the output of a batch; `images` as the plan's `input_shape` says."""
         prepared = self._prepare(images)
         if self._stages:
-            values = self.model(prepared, training=False, stages=self._stages)
-            outputs = tuple(values[stage] for stage in self._stages)
-            return outputs if len(outputs) > 1 else outputs[0]
+            (output,) = self.model(prepared, training=False, stages=self._stages).values()
+            return output
         outputs = self.model(prepared, training=False)
         return outputs if self._normalise is None else self._normalise(outputs)
 
     def answers(self, images: np.ndarray) -> np.ndarray:
-        """Returns the outputs of the model by its own inference function, float32, joined."""
+        """Returns the outputs of the model by its own inference function, float32."""
         prepared = as_float32(self._prepare(ops.convert_to_tensor(images)))
         outputs = self.model.inference.run(self.model, prepared, self._stages)
         if self._stages:
-            return join_outputs([outputs[stage] for stage in self._stages])
+            return outputs[self._stages[0]]
         return outputs if self._normalise is None else as_float32(self._normalise(outputs))
 
     def facts(self) -> dict[str, Any]:
@@ -101,26 +100,17 @@ class ExportGraph:
             else:
                 array = preprocessor.resize(picture)
                 array = preprocessor.scale(array) if plan.prepares == "nothing" else array
-            array = np.moveaxis(array, -1, 0) if plan.channels_first else array
             yield np.stack([np.asarray(array, plan.input_dtype)] * (plan.batch or 1))
 
     def _prepare(self, images: Any) -> Any:
         plan = self.plan
+        if plan.prepares == "nothing" and not self._takes_channels_first:
+            return images
+        images = ops.transpose(images, (0, 3, 1, 2))
         if plan.prepares == "nothing":
-            if plan.channels_first == self._takes_channels_first:
-                return images
-            order = (0, 2, 3, 1) if plan.channels_first else (0, 3, 1, 2)
-            return ops.transpose(images, order)
-        images = images if plan.channels_first else ops.transpose(images, (0, 3, 1, 2))
+            return images
         images = ops.cast(images, "float32")
         if plan.prepares == "resize" and plan.config.image_size is not None:
             images = pixels.resize(images, plan.config.image_size, plan.protocol)
         images = images if plan.config.rescale else pixels.scale(images, plan.protocol)
         return images if self._takes_channels_first else ops.transpose(images, (0, 2, 3, 1))
-
-
-def join_outputs(outputs: Sequence[np.ndarray]) -> np.ndarray:
-    """Returns the only output, or several as one row of numbers for each image."""
-    if len(outputs) == 1:
-        return outputs[0]
-    return np.concatenate([output.reshape(len(output), -1) for output in outputs], axis=1)

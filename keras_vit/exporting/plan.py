@@ -13,6 +13,9 @@ import numpy as np
 from keras_vit.config import ViTConfig
 from keras_vit.images.protocols import ProtocolSpec
 
+INPUT = "images"
+"""Name of the graph's input."""
+
 Run = Callable[[np.ndarray], np.ndarray]
 
 _Side = TypeVar("_Side", int, int | None, str)
@@ -31,10 +34,6 @@ class ExportPlan:
         batch: images of each call, or None for any number.
         precision: `"float32"`, `"float16"` or `"int8"`.
         protocol: preparation of images.
-        channels_first: whether the graph takes `(batch, channels, height, width)`.
-        input: name of the graph's input.
-        stages: names of the graph's outputs, and the stages of the model that give them; empty for
-            one output, which is called as `outputs` says.
     """
 
     format: str
@@ -44,9 +43,6 @@ class ExportPlan:
     batch: int | None
     precision: str
     protocol: ProtocolSpec
-    channels_first: bool
-    input: str = "images"
-    stages: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def input_dtype(self) -> str:
@@ -62,8 +58,6 @@ class ExportPlan:
 
     def shape(self, batch: _Side, height: _Side, width: _Side) -> tuple[int | _Side, ...]:
         """Returns the sizes, or the names, of the axes in the order of the graph's input."""
-        if self.channels_first:
-            return batch, self.config.channels, height, width
         return batch, height, width, self.config.channels
 
     @classmethod
@@ -89,16 +83,9 @@ class Format:
         precisions: precisions that the format can hold.
         quantises: modules that int8 needs beside `writes`, and the extra that installs each.
         takes_calibration: whether int8 can take the ranges of activations from images.
-        open_int8: as `open`, for the int8 model that a folder holds beside the float32 one, or
-            None.
-        describe: function that writes the JSON of the format's readers beside the model, and
-            returns the plan with the outputs that they expect.
         finish: last step of writing, which needs no backend: `(folder, plan, calibration)`.
         refusal: function that returns the reason why the format cannot hold a model, with another
             way, or None.
-        channels_first: whether the format's readers give channels first.
-        input: name of the input.
-        prepares: whether the graph may prepare images.
     """
 
     model: str
@@ -113,10 +100,5 @@ class Format:
     precisions: tuple[str, ...] = ("float32",)
     quantises: dict[str, str] = dataclasses.field(default_factory=dict)
     takes_calibration: bool = False
-    open_int8: Callable[[Path], Run] | None = None
-    describe: Callable[[Any, Path, ExportPlan], ExportPlan] = lambda model, folder, plan: plan
     finish: Callable[[Path, ExportPlan, list[np.ndarray] | None], None] = lambda *_: None
     refusal: Callable[[ExportPlan], str | None] = lambda plan: None
-    channels_first: bool = False
-    input: str = "images"
-    prepares: bool = True

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from keras_vit.errors import ExportError, first_line
 from keras_vit.exporting import pixels
 from keras_vit.exporting.graph import ExportGraph
-from keras_vit.exporting.plan import ExportPlan, Format, Run
+from keras_vit.exporting.plan import ExportPlan, Format
 from keras_vit.layers.quantisation import quantised_parts
 
 TOLERANCES = {"float32": 5e-5, "float16": 2e-2, "int8": 0.25}
@@ -32,14 +32,11 @@ class Comparison:
         difference: largest difference, relative to the largest output.
         tolerance: limit of the difference; an artefact above it is not written.
         runs: shape of each input with its difference.
-        int8_difference: largest difference of the int8 model that the folder holds beside the
-            float32 model; None without a second model.
     """
 
     difference: float
     tolerance: float
     runs: tuple[tuple[tuple[int, ...], float], ...]
-    int8_difference: float | None = None
 
 
 def verify(form: Format, graph: ExportGraph, folder: Path) -> Comparison:
@@ -53,11 +50,30 @@ def verify(form: Format, graph: ExportGraph, folder: Path) -> Comparison:
     rounds_pixels = plan.prepares == "resize" and pixels.rounds(plan.protocol)
     if plan.precision == "float32" and (rounds_pixels or quantised_parts(graph.model.layers)):
         tolerance = ROUNDED
-    comparison = _compare(form.open, graph, folder, tolerance)
-    if form.open_int8 is None:
-        return comparison
-    int8 = _compare(form.open_int8, graph, folder, TOLERANCES["int8"])
-    return dataclasses.replace(comparison, int8_difference=int8.difference)
+    batches = [_images(plan, shape) for shape in _shapes(plan)]
+    answers = [graph.answers(images) for images in batches]
+    if not all(np.isfinite(answer).all() for answer in answers):
+        raise ExportError("model: its outputs for random images are NaN or infinite.")
+    with failures_named(f"The runtime of format={plan.format!r} cannot run the model", folder):
+        run = form.open(folder)
+        results = [run(images) for images in batches]
+    runs = []
+    for images, expected, result in zip(batches, answers, results, strict=True):
+        if result.shape != expected.shape:
+            raise ExportError(
+                f"The {plan.format} model gives outputs {result.shape} for images {images.shape}, "
+                f"expected {expected.shape}. Nothing was written."
+            )
+        scale = float(np.abs(expected).max()) or 1.0
+        difference = float(np.abs(result.astype("float32") - expected).max()) / scale
+        if not difference <= tolerance:
+            raise ExportError(
+                f"The exported {plan.format} model differs from the model by {difference:.1e} of "
+                f"its largest output, which is above {tolerance:g}. Nothing was written."
+            )
+        runs.append((images.shape, difference))
+    largest = max(difference for _, difference in runs)
+    return Comparison(largest, tolerance, tuple(runs))
 
 
 @contextlib.contextmanager
@@ -77,44 +93,6 @@ def failures_named(action: str, folder: Path, *passing: type[Exception]) -> Iter
         # torch's exporter wraps the cause in a summary.
         cause = first_line(error.__cause__ or error, f"{folder}{os.sep}")
         raise ExportError(f"{action}: {cause} Nothing was written.") from error
-
-
-def _compare(
-    open_artefact: Callable[[Path], Run],
-    graph: ExportGraph,
-    folder: Path,
-    tolerance: float,
-) -> Comparison:
-    """Compares the artefact with the model for each shape of images.
-
-    Raises:
-        ExportError: a difference is above the tolerance, or the artefact cannot be run.
-    """
-    plan = graph.plan
-    batches = [_images(plan, shape) for shape in _shapes(plan)]
-    answers = [graph.answers(images) for images in batches]
-    if not all(np.isfinite(answer).all() for answer in answers):
-        raise ExportError("model: its outputs for random images are NaN or infinite.")
-    with failures_named(f"The runtime of format={plan.format!r} cannot run the model", folder):
-        run = open_artefact(folder)
-        results = [run(images) for images in batches]
-    runs = []
-    for images, expected, result in zip(batches, answers, results, strict=True):
-        if result.shape != expected.shape:
-            raise ExportError(
-                f"The {plan.format} model gives outputs {result.shape} for images {images.shape}, "
-                f"expected {expected.shape}. Nothing was written."
-            )
-        scale = float(np.abs(expected).max()) or 1.0
-        difference = float(np.abs(result.astype("float32") - expected).max()) / scale
-        if not difference <= tolerance:
-            raise ExportError(
-                f"The exported {plan.format} model differs from the model by {difference:.1e} of "
-                f"its largest output, which is above {tolerance:g}. Nothing was written."
-            )
-        runs.append((images.shape, difference))
-    largest = max(difference for _, difference in runs)
-    return Comparison(largest, tolerance, tuple(runs))
 
 
 def _shapes(plan: ExportPlan) -> list[tuple[int, ...]]:

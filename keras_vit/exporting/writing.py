@@ -67,12 +67,11 @@ def export(
         model: a `VisionTransformer`; it is written in float32, whatever its policy.
         path: output folder. An existing export of the same format is replaced.
         format: `"onnx"`, `"openvino"`, `"torch"` (torch.export), `"saved_model"` (TensorFlow),
-            `"litert"`, `"stablehlo"` (JAX) or `"transformers_js"`.
+            `"litert"` or `"stablehlo"` (JAX).
         preprocessing: whether the graph takes uint8 images `(batch, height, width, channels)` of
             any size, and resizes, crops and scales them by the model's protocol; else prepared
             floats. `docs/export.md` states how near both are.
-        outputs: `"probabilities"`, `"logits"`, or `"features"`, the output of `pre_logits`;
-            transformers.js takes logits, and for a model without a head its tokens and features.
+        outputs: `"probabilities"`, `"logits"`, or `"features"`, the output of `pre_logits`.
         image_size: image size, if other than the model's; positions are resized.
         batch: images of each call, or `"dynamic"` for any number.
         precision: `"float32"`, `"float16"` or `"int8"` (products of matrices).
@@ -98,13 +97,8 @@ def export(
     choice(*FORMATS).check("format", format)
     form = load_format(format)
     config = model.config if image_size is None else model.config.replace(image_size=image_size)
-    # Readers that prepare images bring the pixels to the model's range before the graph.
-    config = config if form.prepares else config.replace(rescale=False)
     _check_arguments(format, form, config, outputs, batch, precision)
     notes = []
-    if format == "transformers_js" and outputs == "probabilities":
-        notes.append("The outputs are logits, as the readers of this format take them.")
-        outputs = "logits"
     protocol = model.preprocessor.protocol
     prepares, reason = _preparation(form, config, protocol) if preprocessing else ("nothing", None)
     notes += [reason] if reason else []
@@ -118,8 +112,6 @@ def export(
         batch=None if batch == "dynamic" else batch,
         precision=precision,
         protocol=protocol,
-        channels_first=form.channels_first,
-        input=form.input,
     )
     if refusal := form.refusal(plan):
         raise ExportError(f"format={format!r}: {refusal}")
@@ -133,7 +125,6 @@ def export(
     weights = 4 * model.count_params()
     with replace_folder(folder, names, ExportError) as new, room_checked(new, weights):
         rebuilt = child.rebuild(model, plan, new.parent)
-        plan = form.describe(rebuilt, new, plan)
         graph = ExportGraph(rebuilt, plan)
         images = None if calibration is None else list(graph.inputs(calibration))
         if images == []:
@@ -171,14 +162,9 @@ def _check_arguments(
             "with outputs='features'."
         )
     if precision not in form.precisions:
-        way = "formats 'onnx', 'openvino' and 'litert' are."
-        if name == "transformers_js":
-            way = "the folder holds float32 and int8 files anyway."
-        raise ExportError(f"format={name!r} is not written in {precision}; {way}")
-    if name == "transformers_js" and outputs == "features" and config.num_classes:
         raise ExportError(
-            f"format={name!r} holds the features of a model without a head: load it with "
-            "num_classes=0."
+            f"format={name!r} is not written in {precision}; formats 'onnx', 'openvino' and "
+            "'litert' are."
         )
 
 
@@ -186,8 +172,6 @@ def _preparation(
     form: Format, config: ViTConfig, protocol: ProtocolSpec
 ) -> tuple[Literal["resize", "scale", "nothing"], str | None]:
     """Returns the preparation of images in the graph, and a sentence if a step is left out."""
-    if not form.prepares:
-        return "nothing", "Images are prepared by the readers of this format, not by the graph."
     if reason := pixels.refusal(protocol, config.image_size):
         return "nothing", (
             f"Preprocessing: {reason} cannot be expressed, so the input is prepared float images."

@@ -16,7 +16,7 @@ _EXTRAS = {
     "tensorflow-datasets": ("tfds", "data named tfds:NAME"),
     "datasets": ("huggingface", "data named hf:OWNER/NAME"),
     "ray": ("ray", "keras_vit.ray"),
-    "onnxruntime": ("export", "export to ONNX and transformers.js"),
+    "onnxruntime": ("export", "export to ONNX"),
     "ai-edge-litert": ("litert", "export to LiteRT"),
     "fastapi": ("serve", "keras-vit serve"),
     "scikit-learn": ("demo", "keras-vit demo"),

@@ -137,7 +137,7 @@ def test_the_program_in_the_readme_reads_a_photo_as_the_model_does(
     model = tiny(num_layers=1, channels=channels, protocol="paper")
     photo = make()
     Image.fromarray(photo.pop("pixels")).save(tmp_path / "photo.png", **photo)
-    plan = ExportPlan("torch", "logits", "resize", model.config, None, "float32", "paper", False)
+    plan = ExportPlan("torch", "logits", "resize", model.config, None, "float32", "paper")
     monkeypatch.chdir(tmp_path)
     names = {"np": np, "Image": Image, "ImageOps": ImageOps}
     exec(documents._images(plan).replace("photo.jpg", "photo.png"), names)
@@ -253,7 +253,7 @@ def test_float16_of_onnx_takes_prepared_images(tmp_path):
 def make_plan(precision, format="onnx"):
     fixed = {"outputs": "probabilities", "prepares": "resize", "protocol": "timm", "batch": None}
     config = tiny().config
-    return ExportPlan(format, config=config, precision=precision, channels_first=False, **fixed)
+    return ExportPlan(format, config=config, precision=precision, **fixed)
 
 
 @torch_alone
@@ -396,7 +396,6 @@ REFUSED_ON_TORCH = [
     ),
     (plain(), {"format": "torch", "precision": "float16"}, ExportError, "not written in float16"),
     (plain(), {"precision": "float16"}, ExportError, "choose preprocessing=False"),
-    (plain(), {"format": "transformers_js", **FEATURES}, ExportError, "load it with num_classes=0"),
     (plain(num_classes=0, class_names=None), {}, ConfigError, "outputs='features'"),
     (plain(**ANY_SIZE), {"format": "litert"}, ExportError, "Choose a size"),
     # Without a comparison too: the file would be broken.
@@ -520,14 +519,10 @@ def test_the_name_of_the_folder_is_text_in_the_readme(tmp_path):
     """A name with quotes, markup and a terminal escape; labels are printed with escapes."""
     name = 'x", y); evil("[a](http://b) \x1b[2J'
     graph = ExportGraph(tiny(num_layers=1), make_plan("float32"))
-    for format, heading in (("transformers_js", False), ("onnx", True)):
-        folder = tmp_path / format
-        folder.mkdir()
-        graph.plan = make_plan("float32", format)
-        documents.write(folder, name, load_format(format), graph, None, [])
-        readme = (folder / "README.md").read_text(encoding="utf-8")
-        assert "\x1b" not in readme and "\\[a\\](http://b) \\\\x1b\\[2J" in readme
-        assert "print(repr(labels[best])" in readme if heading else json.dumps(name) in readme
+    documents.write(tmp_path, name, load_format("onnx"), graph, None, [])
+    readme = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "\x1b" not in readme and "\\[a\\](http://b) \\\\x1b\\[2J" in readme
+    assert "print(repr(labels[best])" in readme
 
 
 def test_probabilities_of_many_labels_are_sigmoids():

@@ -76,11 +76,8 @@ def test_an_export_computes_the_features_of_photographs(tmp_path, format):
     written = keras_vit.export(
         model, tmp_path / "model", format, outputs="features", preprocessing=False
     )
-    given = batch.transpose(0, 3, 1, 2) if form.channels_first else batch
-    found = form.open(written.path)(np.ascontiguousarray(given))
-    assert_close(
-        found.reshape(len(batch), -1)[:, -384:], features(model, batch, prepared=True).values, 5e-5
-    )
+    found = form.open(written.path)(batch)
+    assert_close(found, features(model, batch, prepared=True).values, 5e-5)
 
 
 @pytest.mark.on_one_backend("torch")  # where it takes half a minute

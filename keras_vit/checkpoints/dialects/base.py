@@ -185,22 +185,6 @@ class Feature:
 
 
 @dataclasses.dataclass(frozen=True)
-class WebClass:
-    """The place of a class of transformers in transformers.js.
-
-    Args:
-        outputs: names of the outputs, and the stages of the model that give them; `{last}` is
-            the number of the last block.
-        file: name of the ONNX file.
-        model_type: the word of config.json, where it is not that of transformers.
-    """
-
-    outputs: Mapping[str, str]
-    file: str = "model"
-    model_type: str | None = None
-
-
-@dataclasses.dataclass(frozen=True)
 class PreparationWords:
     """A library's JSON for the preparation of images.
 
@@ -303,7 +287,6 @@ class Dialect:
         fold: the way from the arrays of files to those that `words` name, and back; None where
             they are the same.
         feature: the output that `verify` compares.
-        web: class of transformers -> its place in transformers.js.
         sample: fields of a small model that uses the family's parts, beside fields that any model
             may have: the laws of the tests and the seeds of damaged files begin with it.
     """
@@ -339,7 +322,6 @@ class Dialect:
     only_named: bool = False
     fold: Fold | None = None
     feature: Feature = Feature()
-    web: Mapping[str, WebClass] = dataclasses.field(default_factory=dict)
     sample: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.exporting.formats.torch import recording, trace_arguments
-from keras_vit.exporting.graph import join_outputs
-from keras_vit.exporting.plan import ExportPlan, Format, Run
+from keras_vit.exporting.plan import INPUT, ExportPlan, Format, Run
 
 OPSET = 20
 """The first with Gelu; OpenVINO reads it. One with Attention (23) is no faster in ONNX Runtime."""
@@ -41,8 +40,8 @@ def write(graph: Any, plan: ExportPlan, folder: Path) -> None:
             inputs,
             dynamo=True,
             dynamic_shapes=is_open,
-            input_names=[plan.input],
-            output_names=list(plan.stages) or [plan.outputs],
+            input_names=[INPUT],
+            output_names=[plan.outputs],
             opset_version=OPSET,
             optimize=False,
             verbose=False,
@@ -59,15 +58,14 @@ def write(graph: Any, plan: ExportPlan, folder: Path) -> None:
 
 
 def session(path: Path) -> Run:
-    """Returns the function that runs an ONNX file in ONNX Runtime and joins its outputs."""
+    """Returns the function that runs an ONNX file in ONNX Runtime."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     opened = onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
-    name = opened.get_inputs()[0].name
 
-    return lambda images: join_outputs(opened.run(None, {name: images}))
+    return lambda images: np.asarray(opened.run(None, {INPUT: images})[0])
 
 
 @contextlib.contextmanager
@@ -84,10 +82,8 @@ def errors_alone(name: str | None = None) -> Iterator[None]:
         logging.getLogger(name).removeFilter(is_an_error)
 
 
-def quantise(
-    path: Path, target: Path, input: str, calibration: list[np.ndarray] | None = None
-) -> None:
-    """Writes the int8 form of an ONNX file: weights by channel, as QDQ where it is calibrated."""
+def _quantise(path: Path, calibration: list[np.ndarray] | None) -> None:
+    """Turns an ONNX file into its int8 form: weights by channel, as QDQ where it is calibrated."""
     from onnxruntime import quantization
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
@@ -103,12 +99,12 @@ def quantise(
             "reduce_range": True,
         }
         if calibration is None:
-            quantization.quantize_dynamic(folded, target, **options)
+            quantization.quantize_dynamic(folded, path, **options)
         else:
-            batches = ({input: images} for images in calibration)
+            batches = ({INPUT: images} for images in calibration)
             quantization.quantize_static(
                 folded,
-                target,
+                path,
                 types.SimpleNamespace(get_next=lambda: next(batches, None)),
                 extra_options={"MatMulConstBOnly": True},
                 **options,
@@ -128,7 +124,7 @@ def _halve(path: Path) -> None:
 def _finish(folder: Path, plan: ExportPlan, calibration: list[np.ndarray] | None) -> None:
     path = folder / "model.onnx"
     if plan.precision == "int8":  # what prepares images stays float32
-        quantise(path, path, plan.input, calibration)
+        _quantise(path, calibration)
     elif plan.precision == "float16":
         _halve(path)
 
@@ -156,6 +152,6 @@ import onnxruntime
 
 model = onnxruntime.InferenceSession("model.onnx", providers=["CPUExecutionProvider"])
 {images}
-outputs = model.run(None, {{"{input}": images}})[0]
+outputs = model.run(None, {{"images": images}})[0]
 """,
 )

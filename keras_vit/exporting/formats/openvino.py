@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.exporting.formats import onnx
-from keras_vit.exporting.plan import ExportPlan, Format, Run
+from keras_vit.exporting.plan import INPUT, ExportPlan, Format, Run
 
 
 def _finish(folder: Path, plan: ExportPlan, calibration: list[np.ndarray] | None) -> None:
@@ -17,13 +17,13 @@ def _finish(folder: Path, plan: ExportPlan, calibration: list[np.ndarray] | None
     # `openvino.convert_model` reports each use to its makers, from a fork of this process.
     model = openvino.Core().read_model(folder / "model.onnx")
     if plan.precision == "int8":
-        model = _quantised(model, calibration, plan.input)
+        model = _quantised(model, calibration)
     openvino.save_model(model, folder / "model.xml", compress_to_fp16=plan.precision == "float16")
     for name in (onnx.FORMAT.model, *onnx.FORMAT.beside):
         (folder / name).unlink(missing_ok=True)
 
 
-def _quantised(model: Any, calibration: list[np.ndarray] | None, input: str) -> Any:
+def _quantised(model: Any, calibration: list[np.ndarray] | None) -> Any:
     """Returns the int8 form of a model: weights alone, or with images activations too.
 
     The preparation of images stays float32.
@@ -39,18 +39,18 @@ def _quantised(model: Any, calibration: list[np.ndarray] | None, input: str) -> 
             nncf.Dataset(calibration),
             subset_size=len(calibration),
             model_type=nncf.ModelType.TRANSFORMER,
-            ignored_scope=nncf.IgnoredScope(subgraphs=[_preparation(nncf, model, input)]),
-            # Weights of 7 bits in every layer, as in `onnx.quantise`; the default is the first.
+            ignored_scope=nncf.IgnoredScope(subgraphs=[_preparation(nncf, model)]),
+            # Weights of 7 bits in every layer, as in `onnx._quantise`; the default is the first.
             advanced_parameters=nncf.AdvancedQuantizationParameters(
                 overflow_fix=nncf.OverflowFix.ENABLE
             ),
         )
 
 
-def _preparation(nncf: Any, model: Any, input: str) -> Any:
+def _preparation(nncf: Any, model: Any) -> Any:
     """Returns the part of a graph from its input to the first convolution, the patches."""
     first = next(node for node in model.get_ordered_ops() if node.get_type_name() == "Convolution")
-    return nncf.Subgraph(inputs=[input], outputs=[first.get_friendly_name()])
+    return nncf.Subgraph(inputs=[INPUT], outputs=[first.get_friendly_name()])
 
 
 def _open(folder: Path) -> Run:

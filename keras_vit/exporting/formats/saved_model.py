@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.exporting.plan import ExportPlan, Format, Run
+from keras_vit.exporting.plan import INPUT, ExportPlan, Format, Run
 
 
 def write(graph: Any, plan: ExportPlan, folder: Path) -> None:
@@ -15,7 +15,7 @@ def write(graph: Any, plan: ExportPlan, folder: Path) -> None:
 
     archive = keras.export.ExportArchive()
     archive.track(graph.model)
-    spec = tf.TensorSpec(plan.input_shape, plan.input_dtype, plan.input)
+    spec = tf.TensorSpec(plan.input_shape, plan.input_dtype, INPUT)
     archive.add_endpoint("serve", graph, input_signature=[spec])
     archive.write_out(str(folder / "model"), verbose=False)
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Feature, Names, WebClass
+from keras_vit.checkpoints.dialects.base import Dialect, Feature, Names
 from keras_vit.checkpoints.dialects.json_fields import JsonField
 from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.transformers import common
@@ -48,13 +48,6 @@ FAMILIES = (
         {},
         prefixes=("", TOWER),
         sample=_SAMPLE,
-        web={
-            "CLIPVisionModel": WebClass(
-                {"last_hidden_state": "block_{last}", "pooler_output": "pre_logits"},
-                "vision_model",
-                "clip",
-            )
-        },
     ),
     tower(
         _ENCODER,
@@ -67,11 +60,6 @@ FAMILIES = (
         prefixes=(TOWER, ""),
         prefix_for=lambda config: TOWER,
         sample={**_SAMPLE, "projection_dim": 5},
-        web={
-            "CLIPVisionModelWithProjection": WebClass(
-                {"image_embeds": "pre_logits"}, "vision_model", "clip"
-            )
-        },
     ),
     tower_inside(
         _ENCODER,

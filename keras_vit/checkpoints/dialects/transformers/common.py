@@ -9,7 +9,6 @@ from keras_vit.checkpoints.dialects.base import (
     Identity,
     Limits,
     Names,
-    WebClass,
     one_of_several,
 )
 from keras_vit.checkpoints.dialects.dinov3_rows import GELUS
@@ -48,18 +47,6 @@ def classifier_names(**implies: Any) -> dict[str, Names]:
     """
     head = {"name": "classifier", "implies": implies, "outside": True}
     return TORCH.names({"head": head})
-
-
-ENCODER_OUTPUTS = {"last_hidden_state": "encoder_norm", "pooler_output": "pre_logits"}
-"""Outputs of an encoder in transformers.js, and the stages of the model that give them."""
-
-
-def web_classes(*classifiers: str, encoder: str) -> dict[str, WebClass]:
-    """Returns the places in transformers.js of a family's classes, with a head and without."""
-    return {
-        **dict.fromkeys(classifiers, WebClass({"logits": "logits"})),
-        encoder: WebClass(ENCODER_OUTPUTS),
-    }
 
 
 def _number(k: int) -> str:

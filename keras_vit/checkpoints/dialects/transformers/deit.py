@@ -35,10 +35,5 @@ FAMILIES = (
             "two heads without classes": "pooling=token_and_distillation num_classes!",
         },
         sample={"pooling": "token", "distillation_token": True},
-        web=common.web_classes(
-            "DeiTForImageClassification",
-            "DeiTForImageClassificationWithTeacher",
-            encoder="DeiTModel",
-        ),
     ),
 )

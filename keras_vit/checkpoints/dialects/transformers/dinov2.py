@@ -127,7 +127,6 @@ def _dinov2(
         model_type,
         words,
         (classes, *_ROWS, *rows),
-        web=common.web_classes(f"{class_name}ForImageClassification", encoder=f"{class_name}Model"),
         sample=SAMPLE | (registers if "register_tokens/tokens" in words else {}),
         prefix=f"{model_type}.",
         sizes={"hidden_size": 768, "num_attention_heads": 12},

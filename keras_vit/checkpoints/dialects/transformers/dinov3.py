@@ -6,7 +6,6 @@ from keras_vit.checkpoints.dialects.transformers.common import (
     architectures,
     dialect,
     size_rows,
-    web_classes,
 )
 from keras_vit.checkpoints.dialects.transformers.processor import processor_of_any_size
 
@@ -52,7 +51,6 @@ FAMILIES = (
         fields={"num_classes": 0, "layer_scale": True, "mask_token": True},
         switches=("qkv_bias",),
         impossible=OWN_ROPE,
-        web=web_classes(encoder="DINOv3ViTModel"),
         sample=SAMPLE,
     ),
 )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Feature, WebClass
+from keras_vit.checkpoints.dialects.base import Dialect, Feature
 from keras_vit.checkpoints.dialects.json_fields import Json, JsonConstant, JsonFields, number
 from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.transformers import common
@@ -104,14 +104,13 @@ def _siglip(
     encoder: Encoder,
     name: str,
     sample: Mapping[str, Any] = MappingProxyType({}),
-    web: Mapping[str, WebClass] = MappingProxyType({}),
 ) -> tuple[Dialect, ...]:
     """Returns the dialects of a tower, with its head and without, under a classifier, beside text.
 
     Args:
         encoder: SigLIP or SigLIP 2.
         name: start of the names of its classes.
-        sample, web: see `Dialect`; `sample` has fields beside those of the class.
+        sample: see `Dialect`; fields beside those of the class.
     """
     skipped = "an attention pooling that the class does not use"
     unpooled = {p: names for p, names in encoder.words.items() if not p.startswith("pool/")}
@@ -123,7 +122,6 @@ def _siglip(
             {},
             prefixes=("", TOWER),
             sample={**SAMPLE, "pooling": "map", "class_token": False, **sample},
-            web=web,
         ),
         tower(
             dataclasses.replace(encoder, words=unpooled),
@@ -160,8 +158,7 @@ def _siglip(
     )
 
 
-_WEB = {"SiglipVisionModel": WebClass(common.ENCODER_OUTPUTS, "vision_model", "siglip")}
 FAMILIES = (
-    *_siglip(_SIGLIP, "Siglip", web=_WEB),
+    *_siglip(_SIGLIP, "Siglip"),
     *_siglip(_SIGLIP_2, "Siglip2", {"native_aspect": True}),
 )

@@ -102,7 +102,6 @@ FAMILIES = (
             {**POOLER, **common.classifier_names(**NO_POOLER)},
             rows=POOLER_ROWS,
             impossible=NOT_BOTH,
-            web=common.web_classes("ViTForImageClassification", encoder="ViTModel"),
         ),
         name="transformers",
     ),
