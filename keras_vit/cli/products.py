@@ -14,7 +14,7 @@ from keras_vit.support.extras import import_extra, is_installed
 _LIMITS = Settings()
 _STORED = Loading()
 
-Format = Literal["onnx", "openvino", "torch", "saved_model", "litert", "stablehlo"]
+Format = Literal["onnx", "openvino", "torch", "saved_model", "litert"]
 Method = Literal[
     "relevance", "integrated_gradients", "gradcam", "occlusion", "rollout", "attention"
 ]

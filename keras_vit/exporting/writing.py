@@ -66,8 +66,8 @@ def export(
     Args:
         model: a `VisionTransformer`; it is written in float32, whatever its policy.
         path: output folder. An existing export of the same format is replaced.
-        format: `"onnx"`, `"openvino"`, `"torch"` (torch.export), `"saved_model"` (TensorFlow),
-            `"litert"` or `"stablehlo"` (JAX).
+        format: `"onnx"`, `"openvino"`, `"torch"` (torch.export), `"saved_model"` (TensorFlow)
+            or `"litert"`.
         preprocessing: whether the graph takes uint8 images `(batch, height, width, channels)` of
             any size, and resizes, crops and scales them by the model's protocol; else prepared
             floats. `docs/export.md` states how near both are.

@@ -12,8 +12,6 @@ from keras import ops
 
 if keras.backend.backend() == "torch":
     import torch
-elif keras.backend.backend() == "jax":
-    import jax.numpy as jnp
 
 
 def is_known(*sizes: Any) -> bool:
@@ -27,8 +25,6 @@ def number(size: Any) -> Any:
         return ops.convert_to_tensor(float(size), "float32")
     if keras.backend.backend() == "torch":
         return steps(size).new_ones(()) * size
-    if keras.backend.backend() == "jax":
-        return jnp.asarray(size).astype("float32")
     return ops.cast(size, "float32")
 
 
@@ -36,6 +32,4 @@ def steps(size: Any) -> Any:
     """Returns the numbers 0 to `size - 1`, float32 `(size,)`."""
     if keras.backend.backend() == "torch":
         return torch.arange(size, dtype=torch.float32, device=ops.zeros(()).device)
-    if keras.backend.backend() == "jax":
-        return jnp.arange(size, dtype="float32")
     return ops.cast(ops.arange(size), "float32")

@@ -25,11 +25,12 @@ from tests.helpers import assert_close, normal, random_tiny, to_numpy
 from tests.processes import python
 
 BACKEND = keras.backend.backend()
-OWN = {"torch": "torch", "jax": "stablehlo", "tensorflow": "saved_model"}[BACKEND]
-"""The format that each backend writes and reads by itself."""
+OWN = "saved_model" if BACKEND == "tensorflow" else "torch"
+"""The format that the backend writes and reads by itself; JAX has none."""
 
 # torch writes these formats, whatever the backend.
 torch_alone = pytest.mark.on_one_backend("torch")
+not_on_jax = pytest.mark.on_one_backend("torch", "tensorflow")
 LABELS = ("cat", "dog", "owl", "fox", "emu")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of converters
 
@@ -192,6 +193,7 @@ def test_int8_leaves_the_logs_of_the_process_alone(written, tmp_path, format):
         logger.removeHandler(handler)
 
 
+@not_on_jax
 @pytest.mark.parametrize("format", [OWN, *(["onnx"] if BACKEND == "torch" else [])])
 def test_a_model_in_8_bits_may_round_an_activation_otherwise(tmp_path, format):
     """Two runtimes round a number between two levels to either."""
@@ -316,6 +318,7 @@ def test_openvino_prepares_images_of_a_size_that_was_fixed(written, graphs):
     assert_probabilities(written[0], photo, run(photo[None])[0][0], 0.02)
 
 
+@not_on_jax
 def test_the_own_format_of_each_backend_at_three_sizes(tmp_path, monkeypatch, capsys):
     """A model of any size takes pixels and gives features; the program in the README runs it."""
     exported = keras_vit.export(
@@ -329,6 +332,7 @@ def test_the_own_format_of_each_backend_at_three_sizes(tmp_path, monkeypatch, ca
     )
 
 
+@not_on_jax
 def test_another_size_and_policy(tmp_path):
     """Positions are resized, and 16 bits become 32."""
     model = tiny(num_layers=1, dtype="mixed_bfloat16")
@@ -409,7 +413,7 @@ REFUSED_ON_TORCH = [
         for form in ("onnx", "openvino")
     ),
     # Another process knows the weights alone, and would leave the user's `call` out.
-    (doubled, {"format": "stablehlo", "verify": False}, ExportError, "A Doubled cannot be built"),
+    (doubled, {"format": "saved_model", "verify": False}, ExportError, "A Doubled cannot be built"),
     (doubled, FEATURES, ConfigError, "Doubled.call takes no `stages`"),
 ]
 REFUSED = [
@@ -427,6 +431,7 @@ REFUSED = [
 ]
 
 
+@not_on_jax
 @pytest.mark.parametrize(("make", "arguments", "error", "message"), REFUSED)
 def test_what_cannot_be_exported_is_refused(tmp_path, make, arguments, error, message):
     """One sentence, and no folder."""
@@ -478,6 +483,7 @@ def test_a_failing_library_is_named_with_its_cause(tmp_path, monkeypatch, part, 
     assert list(tmp_path.iterdir()) == []
 
 
+@not_on_jax
 def test_a_difference_leaves_nothing_behind(tmp_path, monkeypatch):
     """The message states the tolerance that applies: 0.25 is no 2e-01."""
     monkeypatch.setattr(verification, "TOLERANCES", {"float32": -0.25})
@@ -486,6 +492,7 @@ def test_a_difference_leaves_nothing_behind(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@not_on_jax
 def test_a_folder_with_other_files_stays(tmp_path):
     """An export replaces an export of its format alone."""
     (tmp_path / "thesis.tex").write_text("chapter 1")

@@ -4,7 +4,7 @@ import importlib
 
 from keras_vit.exporting.plan import Format
 
-FORMATS = ("onnx", "openvino", "torch", "saved_model", "litert", "stablehlo")
+FORMATS = ("onnx", "openvino", "torch", "saved_model", "litert")
 """Names of the formats, as `keras_vit.export` takes them."""
 
 
