@@ -23,9 +23,9 @@ from keras_vit.presets import bucket, catalog
 from keras_vit.presets.augreg import read_file_name
 from keras_vit.presets.catalog import CATALOG, Preset, list_presets, preset_named
 from tests import family_goldens
+from tests.config.test_variants import COUNTS
 from tests.golden import CASES, FOLDER, expected, outputs, relative_error
 from tests.helpers import random_tiny, to_numpy
-from tests.models.test_variants import COUNTS
 from tests.words import raises
 
 FETCHED = {name: row for name, row in CATALOG.items() if row.folder is None}
