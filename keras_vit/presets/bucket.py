@@ -1,17 +1,15 @@
-"""Downloads files over HTTPS once, checks them, and keeps them for use without a network.
+"""Downloads files of Google's buckets once, by pooch, and keeps them for use without a network.
 
-huggingface_hub's client makes the connections, receives and resumes. A file gets its name in the
-cache when it is an npz file, complete, and its md5 is the server's; beside it, `NAME.json` records
-its sha256, with which each time stamp of the file is compared once. A process killed at any moment
-leaves a complete file, a part that the next call resumes, or no file.
+A file gets its name in the cache when it is complete and a zip file, as every npz is; beside it,
+`NAME.json` records its sha256, with which each time stamp of the file is compared once.
 """
 
-import base64
 import contextlib
-import hashlib
 import json
 import os
 import re
+import shutil
+import sys
 import zipfile
 from collections.abc import Iterator, Sequence
 from io import BufferedReader
@@ -19,19 +17,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from keras_vit.errors import KerasViTError, PresetError, WriteError, shown
+from keras_vit.errors import KerasViTError, PresetError, shown
 from keras_vit.presets.cache import cache_folder, has_sha256
-from keras_vit.presets.connection import bounded
+from keras_vit.presets.connection import TIMEOUT
 from keras_vit.presets.place import Location
-from keras_vit.presets.refusals import (
-    HostileError,
-    SlowError,
-    disk_refusal,
-    first_sentence,
-    is_busy,
-    stated_wait,
-)
-from keras_vit.support.files import open_plain, write_json
+from keras_vit.presets.refusals import disk_refusal, first_sentence
+from keras_vit.support.files import open_plain
 from keras_vit.support.text import log
 
 OFFICIAL = "https://storage.googleapis.com/"
@@ -48,10 +39,8 @@ class NotFoundError(PresetError):
 def fetch(url: str, *alternatives: str, doubt: str = "") -> Path:
     """Returns the local path of a file, after a download if necessary.
 
-    A download resumes an interrupted one, and is compared with the md5 that the server states. A
-    file that was damaged in the cache is fetched again. Of several processes with the same request
-    one downloads. With KERAS_VIT_OFFLINE or HF_HUB_OFFLINE in the environment only the cache is
-    used.
+    A file that was damaged in the cache is fetched again. With KERAS_VIT_OFFLINE or
+    HF_HUB_OFFLINE in the environment only the cache is used.
 
     Args:
         url: percent-encoded. KERAS_VIT_BUCKET replaces `OFFICIAL` in it.
@@ -64,8 +53,9 @@ def fetch(url: str, *alternatives: str, doubt: str = "") -> Path:
     places = {candidate: place(candidate) for candidate in (url, *alternatives)}
     damage = ""
     for candidate, path in places.items():
-        with _failures_named(candidate, path, candidate):
-            if _is_whole(candidate, path):
+        with _failures_named(candidate, path):
+            recorded = sha256_in_cache(candidate)
+            if path.is_file() and (recorded is None or has_sha256(path, recorded[1])):
                 return path
             if path.is_file():
                 damage = f"damaged in the cache ({path})"
@@ -90,10 +80,10 @@ def fetch(url: str, *alternatives: str, doubt: str = "") -> Path:
 
 
 def sha256_in_cache(*urls: str) -> tuple[str, str] | None:
-    """Returns URL and sha256 of the first of these files that is in the cache, or None."""
+    """Returns URL and sha256 of the first of these files that was downloaded, or None."""
     for url in urls:
         try:
-            with open_plain(_beside(place(url), ".json")) as file:
+            with open_plain(_record(place(url))) as file:
                 return url, json.load(file)["sha256"]
         # no download, or a damaged record
         except (OSError, ValueError, TypeError, LookupError, RecursionError):
@@ -115,7 +105,7 @@ class BucketFile(Location):
         self._doubt = doubt
 
     def open(self, name: str) -> BufferedReader:
-        with _failures_named(self.address, place(self.address), self.address):
+        with _failures_named(self.address, place(self.address)):
             return fetch(*self._urls, doubt=self._doubt).open("rb")
 
 
@@ -131,46 +121,62 @@ def place(url: str) -> Path:
     return cache_folder() / parts.netloc / unquote(parts.path).removeprefix("/")
 
 
-def _beside(path: Path, suffix: str) -> Path:
-    return path.with_name(path.name + suffix)
-
-
-def _is_whole(url: str, path: Path) -> bool:
-    """Returns whether the file is there, with the sha256 that was recorded at its download."""
-    recorded = sha256_in_cache(url)
-    return path.is_file() and (recorded is None or has_sha256(path, recorded[1]))
+def _record(path: Path) -> Path:
+    return path.with_name(path.name + ".json")
 
 
 def _download(url: str, path: Path) -> None:
-    """Downloads the file to `path`, unless another process has done so meanwhile."""
-    from filelock import FileLock, Timeout
+    """Downloads a file to `path`, and records its sha256; of a failure nothing is left.
 
-    mirror, headers = _mirror()
-    address, part = url.replace(OFFICIAL, mirror), _beside(path, ".part")
-    with _failures_named(url, path, address), bounded() as call:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(_beside(path, ".lock"))  # the system releases it when its process dies
-        try:
-            held = lock.acquire(timeout=0)
-        except Timeout:
-            log.warning("%s: another process downloads it, and this one waits.", url)
-            held = lock.acquire()
-        with held:
-            if not _is_whole(url, path):
-                if part.is_symlink() or part.is_fifo():  # it would be written elsewhere
-                    part.unlink()
-                call.most, md5 = _ask(address, headers)
-                sha256 = _receive(address, headers, part, path.name, call.most, md5)
-                write_json(_beside(path, ".json"), {"url": url, "sha256": sha256})
-                part.replace(path)
-
-
-def _mirror() -> tuple[str, dict[str, str]]:
-    """Returns the address that replaces `OFFICIAL`, and the headers of a request there.
-
-    A user and a password in KERAS_VIT_BUCKET become a header, since messages name the address.
+    Raises:
+        NotFoundError: the server has no such file.
+        PresetError: the download fails.
     """
-    headers = {"User-Agent": "keras_vit"}
+    import pooch
+    from huggingface_hub.utils import are_progress_bars_disabled
+
+    mirror, auth = _mirror()
+    address = url.replace(OFFICIAL, mirror)
+    recorded = sha256_in_cache(url)
+    receive = pooch.HTTPDownloader(
+        progressbar=sys.stderr.isatty() and not are_progress_bars_disabled(),
+        chunk_size=2**20,
+        timeout=TIMEOUT,
+        auth=auth,
+        headers={"Accept-Encoding": "identity", "User-Agent": "keras_vit"},
+    )
+
+    def receive_npz(address: str, temporary: str, caller: Any) -> None:
+        receive(address, temporary, caller)
+        if not zipfile.is_zipfile(temporary):
+            raise PresetError(
+                f"{address}: the answer is no npz file, perhaps a page to log in to the network. "
+                "Open a web page, then call again."
+            )
+        if recorded is None:
+            record = json.dumps({"url": url, "sha256": pooch.file_hash(temporary)})
+            _record(path).write_text(record, encoding="utf-8")
+        # Only this user may read pooch's temporary file, but users may share a cache.
+        shutil.copymode(_record(path), temporary)
+
+    def is_hidden(record: Any) -> bool:
+        return False
+
+    # pooch's logger would advise users to state the sha256 in a call of pooch.
+    pooch.get_logger().addFilter(is_hidden)
+    try:
+        with _failures_named(address, path):
+            known = recorded and recorded[1]
+            pooch.retrieve(address, known, path.name, path.parent, downloader=receive_npz)
+    finally:
+        pooch.get_logger().removeFilter(is_hidden)
+
+
+def _mirror() -> tuple[str, tuple[bytes, bytes] | None]:
+    """Returns the address that replaces `OFFICIAL`, and the user and password of requests there.
+
+    They are not part of the address, since messages name it.
+    """
     stated = os.environ.get("KERAS_VIT_BUCKET", "").strip() or OFFICIAL
     if (match := _MIRROR.fullmatch(stated)) is None:
         found = stated.rpartition("@")[2].partition("?")[0]
@@ -178,112 +184,42 @@ def _mirror() -> tuple[str, dict[str, str]]:
             f"KERAS_VIT_BUCKET is {shown(found)}; expected https://host or https://host/folder, "
             "without ? and #. Correct or unset it."
         )
-    scheme, user, rest = match.groups()
-    if user:
-        both = unquote(user if ":" in user else f"{user}:").encode()
-        headers["Authorization"] = f"Basic {base64.b64encode(both).decode()}"
-    return f"{scheme}{rest.rstrip('/')}/", headers
+    scheme, login, rest = match.groups()
+    user, _, password = (login or "").partition(":")
+    auth = (unquote(user).encode(), unquote(password).encode()) if login else None
+    return f"{scheme}{rest.rstrip('/')}/", auth
 
 
 @contextlib.contextmanager
-def _failures_named(url: str, path: Path, address: str) -> Iterator[None]:
+def _failures_named(address: str, path: Path) -> Iterator[None]:
     """Turns failures of the disk and of the server into a `PresetError` with a remedy."""
-    from huggingface_hub.errors import HfHubHTTPError, HTTPError
+    from requests.exceptions import HTTPError
 
     try:
         yield
-    except WriteError as error:
-        refusal = disk_refusal(error, _beside(path, ".json"), "KERAS_VIT_CACHE")
-        raise PresetError(f"{url}: {refusal}") from error
     except KerasViTError:
         raise
-    except HfHubHTTPError as error:
-        wait = stated_wait(error.response)
-        asks = f" and asks to wait {wait:,} s" if wait else ""
-        check = "" if is_busy(error.response.status_code) else _CHECK
-        answer = _answers(error.response)
-        raise PresetError(f"{address}: {answer}{asks}{check}. {_AGAIN}") from error
-    except Exception as error:  # an answer of another form raises many types
-        if isinstance(error, OSError) and error.errno is not None:
-            refusal = disk_refusal(error, path.parent, "KERAS_VIT_CACHE")
-            raise PresetError(f"{url}: {refusal} {_AGAIN}") from error
-        reason = first_sentence(error)
-        if not isinstance(error, OSError | HTTPError | HostileError | SlowError):
-            reason = f"the answer cannot be read ({type(error).__name__}: {reason})"
-        raise PresetError(f"{address}: {reason}. Check the connection. {_AGAIN}") from error
-
-
-_AGAIN = "The next call resumes the download."
-_CHECK = (
-    "; expected 200. Check that the file is public, and that no proxy stands in between; or try "
-    "again later"
-)
-_NO_WEIGHTS = (
-    "the answer is no npz file, perhaps a page to log in to the network, or cut short. Open a web "
-    "page, then call again; the cache is unchanged."
-)
-
-
-def _receive(
-    url: str, headers: dict[str, str], part: Path, name: str, size: int | None, md5: str | None
-) -> str:
-    """Downloads to `part`, and returns the sha256 of the file after a comparison of its md5."""
-    from huggingface_hub.file_download import http_get
-
-    with part.open("a+b") as file:
-        long = size is not None and file.tell() > size
-        file.seek(0)
-        if md5 is None or long or not b"PK\x03\x04".startswith(file.read(4)):
-            file.truncate(0)  # without a checksum it is unknown whether a part fits the rest
-        resumed = file.seek(0, os.SEEK_END)
-        http_get(
-            url,
-            file,
-            resume_size=resumed,
-            expected_size=size,
-            headers=headers,
-            displayed_filename=name,
-        )
-        os.fsync(file.fileno())  # the name of a whole file must imply its bytes on the disk
-    with part.open("rb") as file:
-        digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-        if md5 not in (None, digest):
-            part.unlink()
-            if resumed:  # the old part has bytes of another file
-                return _receive(url, headers, part, name, size, md5)
-            raise PresetError(
-                f"{url}: damaged on its way: its md5 is {digest}, the server announced {md5}. "
-                "Call again, or try another network."
-            )
-        file.seek(0)
-        head = file.read(30 + 2**16)  # of the first member, whose name begins at byte 30
-        first = head[30 : 30 + int.from_bytes(head[26:28], "little")]
-        if not (first.endswith(b".npy") and zipfile.is_zipfile(file)):
-            part.unlink()
-            raise PresetError(f"{url}: {_NO_WEIGHTS}")
-        file.seek(0)
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _answers(response: Any) -> str:
-    return f"the server answers {response.status_code} {response.reason_phrase}".rstrip()
-
-
-def _ask(url: str, headers: dict[str, str]) -> tuple[int | None, str | None]:
-    """Returns the size in bytes and the md5 (hexadecimal) that the server states for a file."""
-    from huggingface_hub.utils import http_backoff
-
-    answer = http_backoff(
-        "HEAD", url, headers=headers, follow_redirects=True, retry_on_exceptions=()
-    )
-    if answer.status_code in (404, 410):
-        raise NotFoundError(f"{url}: the server has no such file (status {answer.status_code}).")
-    if answer.status_code != 200:
-        raise PresetError(f"{url}: {_answers(answer)}{_CHECK}.")
-    if "html" in answer.headers.get("Content-Type", ""):
-        raise PresetError(f"{url}: {_NO_WEIGHTS}")
-    length = answer.headers.get("Content-Length", "")
-    # x-goog-hash: crc32c=...,md5=...
-    stated = re.search(r"\bmd5=([\w+/]{22}==)", answer.headers.get("x-goog-hash", ""))
-    md5 = base64.b64decode(stated[1]).hex() if stated else None
-    return int(length) if length.isdecimal() else None, md5
+    except HTTPError as error:
+        answer = f"{error.response.status_code} {error.response.reason}".rstrip()
+        if error.response.status_code in (404, 410):
+            raise NotFoundError(f"{address}: the server has no such file ({answer}).") from error
+        raise PresetError(
+            f"{address}: the server answers {answer}. Try again later; if it stays so, check that "
+            "the file is public, and that no proxy stands in between."
+        ) from error
+    except OSError as error:
+        # pooch replaces the system's error for a folder that may not be written.
+        fault = error.__cause__ if isinstance(error.__cause__, OSError) else error
+        if fault.errno is not None:
+            refusal = disk_refusal(fault, path.parent, "KERAS_VIT_CACHE")
+            raise PresetError(f"{address}: {refusal}") from error
+        # An error of requests, whose message may name a proxy with its password.
+        raise PresetError(
+            f"{address}: no connection, or it broke off ({type(error).__name__}). Check the "
+            "network, HTTPS_PROXY and REQUESTS_CA_BUNDLE, then call again."
+        ) from error
+    except ValueError as error:
+        raise PresetError(
+            f"{address}: {first_sentence(error)}. Call again; if the server has another file "
+            f"than before, remove {_record(path)}."
+        ) from error

@@ -74,8 +74,8 @@ _call: ContextVar[_Call | None] = ContextVar("call", default=None)
 
 
 @contextlib.contextmanager
-def bounded(most: int | None = None) -> Iterator[_Call]:
-    """Limits time and size of every answer of the Hub or the bucket in this block; checks names.
+def bounded(most: int | None = None) -> Iterator[None]:
+    """Limits time and size of every answer of the Hub in this block; checks names.
 
     A request that states a limit keeps it, such as HF_HUB_DOWNLOAD_TIMEOUT for downloads.
 
@@ -101,9 +101,9 @@ def bounded(most: int | None = None) -> Iterator[_Call]:
     if _prepare not in hooks["request"]:
         hooks["request"].append(_prepare)
         hooks["response"].append(_limit_waits)
-    before = _call.set(call := _Call(most))
+    before = _call.set(_Call(most))
     try:
-        yield call
+        yield
     finally:
         _call.reset(before)
 

@@ -335,5 +335,5 @@ def _repo_folder(repo: str) -> Path:
 
 def unfinished_downloads() -> list[Path]:
     """Returns the files that downloads have begun in both caches, or left by a kill."""
-    begun = *_cache().glob("*/blobs/*.incomplete"), *cache_folder().glob("*.*/**/*.part")
+    begun = *_cache().glob("*/blobs/*.incomplete"), *cache_folder().glob("*.*/**/tmp????????")
     return sorted(filter(Path.is_file, begun))  # a link that leads nowhere has no size

@@ -150,7 +150,7 @@ def test_doctor_names_what_killed_downloads_have_left(capsys, monkeypatch, tmp_p
         folder.mkdir(parents=True)
     (blobs / "whole").touch()
     (blobs / "loop.incomplete").symlink_to("loop.incomplete")
-    left = blobs / "0a.12345678.incomplete", bucket / "ViT-B_16.npz.part"
+    left = blobs / "0a.12345678.incomplete", bucket / "tmp1a2b3c4d"
     for path in left:
         path.write_bytes(b"x" * 2000)
     rows = json.loads(run(capsys, "doctor", "--json"))

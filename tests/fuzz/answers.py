@@ -1,4 +1,4 @@
-"""Wrong answers of the Hub and of the bucket: servers on 127.0.0.1, and the real clients.
+"""Wrong answers of the Hub: a server on 127.0.0.1, and the real client.
 
 An input is a file `x.answers`, a JSON list of faults. The child starts a server once, lets it
 answer with the faults of each input, and loads from it into an empty cache. After a refusal the
@@ -20,17 +20,12 @@ from tests.fuzz import mutations
 from tests.fuzz.mutations import Mutation
 from tests.presets import hub_server
 
-READERS = ("hub", "bucket")
+READERS = ("hub",)
 FILE = "x.answers"
 _ADDRESS = "hf://us/digits"
-_URL = "https://storage.googleapis.com/vit_models/x.npz"
-_NPZ = Path(__file__).parents[1] / "data" / "golden" / "vit_token_published.npz"
-_REQUESTS = {
-    "hub": ("GET /api/models", "HEAD /us", "GET /us", "HEAD /cdn", "GET /cdn", "."),
-    "bucket": ("HEAD", "GET", "."),
-}
-_LISTS = {"hub": "GET /api/models", "bucket": "HEAD"}
-"""The requests whose answers state the checksums."""
+_LIST = "GET /api/models"
+"""The request whose answer states the checksums."""
+_REQUESTS = (_LIST, "HEAD /us", "GET /us", "HEAD /cdn", "GET /cdn", ".")
 _STATUSES = (
     200, 204, 206, 301, 302, 304, 400, 401, 403, 404, 408, 410, 416, 418, 429, 451, 500, 502, 503,
     504, 599,
@@ -44,7 +39,6 @@ _LIES: dict[str, tuple[str | None, ...]] = {
     "X-Repo-Commit": ("", "x", "../../x", "0" * 40, None),
     "X-Linked-Etag": ("", '"x"', '"../../x"', None),
     "X-Linked-Size": ("0", "-1", "x", str(10**15), None),
-    "x-goog-hash": ("md5=", "md5=AAAAAAAAAAAAAAAAAAAAAA==", "crc32c=AAAAAA==", "\xff", None),
 }
 _WORDS = ("[/red]", "\x9b2J", "RepoNotFound", "EntryNotFound", "RevisionNotFound", "GatedRepo")
 _PLACES = ("/", "", "file:///etc/passwd", "ftp://x/", "http://127.0.0.1:9/x", "x" * 5000, "//")
@@ -67,12 +61,11 @@ def chosen(rng: random.Random) -> Mutation:
 
 
 def _write(path: Path, rng: random.Random, kinds: tuple[str, ...], but_lists: bool = False) -> None:
-    reader = path.read_text().strip()
     faults = []
     for _ in range(rng.choice((1, 1, 2, 3))):
-        kind, where = rng.choice(kinds), rng.choice(_REQUESTS[reader])
-        if but_lists and kind != "status" and where in (".", _LISTS[reader]):
-            where = "GET /us" if reader == "hub" else "GET"
+        kind, where = rng.choice(kinds), rng.choice(_REQUESTS)
+        if but_lists and kind != "status" and where in (".", _LIST):
+            where = "GET /us"
         fault: dict[str, Any] = {"where": where, "times": rng.choice((1, 1, 2, 7, None))}
         if kind == "status":
             header = rng.choice(("Retry-After", "X-Error-Code", "X-Error-Message", "Location", ""))
@@ -110,24 +103,22 @@ def get_answer(reader: str, folder: Path, good: Any) -> Any:
 
     text = (folder / FILE).read_text()
     faults = json.loads(text) if text.startswith("[") else []
-    load = _load_hub if reader == "hub" else _load_bucket
     with (
         tempfile.TemporaryDirectory() as cache,
         hub_server.served() as server,
         pytest.MonkeyPatch.context() as patch,
     ):
         server.add("us/digits", preset_named("vit_digits").folder)
-        server.files["vit_models/x.npz"] = _NPZ.read_bytes()
         hub_server.connect(server, Path(cache), patch)
         for fault in faults:
             server.fail(**{**fault, "change": _changed(fault.get("change"))})
         try:
-            return load()
+            return _load()
         except KerasViTError as error:
             refusal = error
         server.faults.clear()
         try:
-            later = load()
+            later = _load()
         except KerasViTError as error:
             raise RuntimeError(f"refused also without faults: {error}") from refusal
         if later != good:
@@ -137,7 +128,7 @@ def get_answer(reader: str, folder: Path, good: Any) -> Any:
 
 def _at(folder: Path, error: Exception) -> Exception:
     """The refusal, which must name the address, with the name of the folder of its faults."""
-    if not any(name in str(error) for name in (_ADDRESS, "us--digits", "/vit_models/x.npz")):
+    if not any(name in str(error) for name in (_ADDRESS, "us--digits")):
         return error
     return type(error)(f"{folder.name}: {error}")
 
@@ -159,7 +150,7 @@ def _changed(spec: list[Any] | None) -> Callable[[bytes], bytes] | None:
     return change
 
 
-def _load_hub() -> Any:
+def _load() -> Any:
     from keras_vit.checkpoints.inspection import open_checkpoint
     from keras_vit.checkpoints.opening import open_source
     from keras_vit.presets.source import Source
@@ -172,10 +163,3 @@ def _load_hub() -> Any:
         }
         assert opened.preset is not None
         return {"numbers": numbers, "told": repr(opened.preset.to_dict()), "of": about.family}
-
-
-def _load_bucket() -> Any:
-    from keras_vit.presets.bucket import fetch
-
-    content = fetch(_URL).read_bytes()
-    return {"numbers": hashlib.sha1(content).hexdigest()}

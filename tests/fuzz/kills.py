@@ -131,7 +131,6 @@ def kill_downloads(work: Path, count: int, rng: random.Random) -> Counter[str]:
             pass
 
     def from_bucket() -> None:
-        close_session()
         bucket.fetch(f"{bucket.OFFICIAL}x.npz")
 
     with served() as server, pytest.MonkeyPatch.context() as patch:

@@ -1,8 +1,7 @@
 """A Hub and a bucket on 127.0.0.1 with the HTTP that huggingface_hub uses, and chosen failures.
 
 Repositories live in memory, with commits, branches, gates and tokens. Weights are stored with
-LFS: requests for them are redirected to another host, as to the Hub's CDN. Files of a bucket have
-the headers of Google Cloud Storage.
+LFS: requests for them are redirected to another host, as to the Hub's CDN.
 """
 
 import base64
@@ -109,7 +108,6 @@ class Hub:
         self.objects: dict[str, bytes] = {}
         self.faults: list[Fault] = []
         self.requests: list[str] = []
-        self.ranges: list[str | None] = []
         self.authorizations: list[str | None] = []
         self.bytes_per_second: float | None = None
         self.endpoint = ""
@@ -234,8 +232,6 @@ class _Handler(BaseHTTPRequestHandler):
         request = f"{self.command} {path}"
         self.hub.requests.append(request)
         self.hub.authorizations.append(self.headers.get("Authorization"))
-        if self.command == "GET":
-            self.hub.ranges.append(self.headers.get("Range"))
         self.fault = self.hub.fault_at(request)
         if self.fault.silence:
             time.sleep(self.fault.silence)
@@ -246,17 +242,11 @@ class _Handler(BaseHTTPRequestHandler):
         if self.fault.status is not None:
             return self._send(self.fault.status, b'{"error": "on purpose"}')
         if path[1:] in self.hub.files:
-            return self._file(self.hub.files[path[1:]])
+            return self._bytes(self.hub.files[path[1:]], {})
         for pattern, method in self._ROUTES:
             if match := re.fullmatch(pattern, request):
                 return method(self, *match.groups())
         return self._send(404, b"no such route")
-
-    def _file(self, content: bytes) -> None:
-        """A file of the bucket."""
-        digest = hashlib.md5(content)
-        md5 = f"crc32c=AAAAAA==,md5={base64.b64encode(digest.digest()).decode()}"
-        self._bytes(content, {"ETag": f'"{digest.hexdigest()}"', "x-goog-hash": md5})
 
     # Repositories
 

@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from huggingface_hub.utils import close_session
 
 import keras_vit
 from keras_vit import VisionTransformer
@@ -660,6 +661,36 @@ def test_words_of_the_hub_are_shown_without_control_characters(header, digits):
     assert "\x9b" not in said and "\x85" not in said
     assert "access refused (403" in said
     assert header == "X-Error-Code" or "\\x9b2J[/red]" in said
+
+
+def test_a_file_that_breaks_off_and_begins_again_ends(digits, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 65536)
+    digits.fail(GET, cut=70_000, whole=True)
+    assert "breaks off again and again" in refusal("hf://us/digits")
+
+
+def test_a_short_wait_is_made_and_said(digits, caplog):
+    digits.fail(GET, status=429, headers={"Retry-After": "20"}, times=2)
+    assert fetched("hf://us/digits").is_dir()
+    assert caplog.text.count("localhost is busy, and asks to wait 20 s.") == 2
+
+
+UNUSABLE = [
+    ("SSL_CERT_FILE", "/no/such.pem", "FileNotFoundError"),
+    ("HTTP_PROXY", "http://proxy:port", "InvalidURL"),
+    ("ALL_PROXY", "ftp://proxy", "ValueError"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "kind"), UNUSABLE)
+def test_a_proxy_or_a_certificate_that_cannot_be_used_is_refused(
+    name, value, kind, digits, monkeypatch
+):
+    close_session()
+    monkeypatch.setenv(name, value)
+    monkeypatch.setenv(name.lower(), value)
+    with raises(PresetError, "No connection can be prepared", kind, name, "in the environment"):
+        Source.parse("hf://us/digits")
 
 
 def test_a_refused_connection_names_the_address_of_the_hub(digits, monkeypatch):
