@@ -6,7 +6,7 @@ A process of another backend can read a plan.
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,8 +17,6 @@ INPUT = "images"
 """Name of the graph's input."""
 
 Run = Callable[[np.ndarray], np.ndarray]
-
-_Side = TypeVar("_Side", int, int | None, str)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,13 +50,8 @@ class ExportPlan:
     @property
     def input_shape(self) -> tuple[int | None, ...]:
         """Shape of the graph's input, with the batch; None for what is open."""
-        if self.config.image_size is None or self.prepares == "resize":
-            return self.shape(self.batch, None, None)
-        return self.shape(self.batch, *self.config.image_size)
-
-    def shape(self, batch: _Side, height: _Side, width: _Side) -> tuple[int | _Side, ...]:
-        """Returns the sizes, or the names, of the axes in the order of the graph's input."""
-        return batch, height, width, self.config.channels
+        size = None if self.prepares == "resize" else self.config.image_size
+        return self.batch, *(size or (None, None)), self.config.channels
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "ExportPlan":

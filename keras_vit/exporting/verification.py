@@ -105,7 +105,8 @@ def _shapes(plan: ExportPlan) -> list[tuple[int, ...]]:
         if plan.prepares == "resize":
             sides = [(height, width), (2 * height + 7, width + 9), (height + 3, 2 * width)]
     shapes = (
-        plan.shape(plan.batch or batch, *side) for batch, side in zip((1, 3, 2), sides, strict=True)
+        (plan.batch or batch, *side, plan.config.channels)
+        for batch, side in zip((1, 3, 2), sides, strict=True)
     )
     return list(dict.fromkeys(shapes))
 

@@ -29,11 +29,11 @@ def trace_arguments(graph: Any, plan: ExportPlan) -> tuple[Any, tuple[Any, ...],
     height, width = plan.config.image_size or (3 * rows, 4 * columns)
     if plan.prepares == "resize":
         height, width = 2 * height + 5, 3 * width + 2
-    shape = plan.shape(plan.batch or 2, height, width)
-    dtype = getattr(torch, plan.input_dtype)
-    names = plan.shape("batch", "height", "width")
-    is_open = {k: names[k] for k, side in enumerate(plan.input_shape) if side is None}
-    return Module().eval(), (torch.zeros(shape, dtype=dtype),), (is_open or None,)
+    shape = (plan.batch or 2, height, width, plan.config.channels)
+    images = torch.zeros(shape, dtype=getattr(torch, plan.input_dtype))
+    names = enumerate(("batch", "height", "width"))
+    is_open = {k: name for k, name in names if plan.input_shape[k] is None}
+    return Module().eval(), (images,), (is_open or None,)
 
 
 @contextlib.contextmanager
