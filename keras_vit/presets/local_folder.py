@@ -5,7 +5,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from keras_vit.errors import SourceError, listed
-from keras_vit.presets.place import ONNX, Location
+from keras_vit.presets.place import Location
 from keras_vit.support.files import OpenFolder, exists, open_plain
 
 PICKLE_ADVICE = (
@@ -25,7 +25,7 @@ class LocalFolder(Location):
         self._path = path
         self._folder = _open_folder(path)
         self.is_file = self._folder is None
-        self.files = {path.name: None} if self._folder is None else _list_files(self._folder)
+        self.files = {path.name: None} if self._folder is None else self._folder.sizes()
 
     def folder_advice(self) -> str:
         """Names the presets in subfolders, such as the `best/` and `last/` of a training."""
@@ -35,10 +35,8 @@ class LocalFolder(Location):
         )
 
     def folder(self) -> "LocalFolder":
-        """Returns the folder of the file; of a file in `onnx/` without JSON, the one above."""
-        folder = self._path.parent
-        is_inner = folder.absolute().name == "onnx" and not (folder / "config.json").exists()
-        return LocalFolder(folder.absolute().parent if is_inner else folder)
+        """Returns the folder of the file."""
+        return LocalFolder(self._path.parent)
 
     def open(self, name: str) -> BufferedReader:
         try:
@@ -59,15 +57,6 @@ class LocalFolder(Location):
     def close(self) -> None:
         if self._folder is not None:
             self._folder.close()
-
-
-def _list_files(folder: OpenFolder) -> dict[str, int | None]:
-    """Returns the files of a folder with their sizes, and the model in its `onnx/`."""
-    files = folder.sizes()
-    with contextlib.suppress(OSError):  # the folder has no onnx/
-        below = {f"onnx/{name}": size for name, size in folder.sizes("onnx").items()}
-        files |= {name: size for name, size in below.items() if name.startswith(ONNX)}
-    return files
 
 
 def _open_folder(path: Path) -> OpenFolder | None:

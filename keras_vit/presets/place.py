@@ -7,10 +7,6 @@ from typing import Any
 
 from keras_vit.errors import KerasViTError
 
-ONNX = "onnx/model.onnx"
-"""A network in a repository for transformers.js. It and the files of its numbers, whose names go on
-from this one, are all that is read from a subfolder."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Header:

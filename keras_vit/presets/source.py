@@ -23,7 +23,7 @@ from keras_vit.errors import KerasViTError, SourceError, shown
 from keras_vit.presets.catalog import CATALOG, Preset, preset_named
 from keras_vit.presets.hub import SCHEME, HubFolder
 from keras_vit.presets.local_folder import LocalFolder
-from keras_vit.presets.place import ONNX, Header, Location, refuse_pointer
+from keras_vit.presets.place import Header, Location, refuse_pointer
 from keras_vit.presets.preset_config import CONFIG_FILE, PresetConfig
 from keras_vit.support.files import exists
 from keras_vit.support.limits import JSON_BYTES
@@ -49,8 +49,8 @@ COMPANIONS = (
 )
 """The JSON files that explain the weights beside them; other JSON files are not read."""
 _ARRAYS, _PICKLES = (".npz", ".safetensors"), (".bin", ".pth", ".pt", ".ckpt")
-_OTHERS = ("tf_model.h5", "flax_model.msgpack", ONNX, "model.onnx")
-"""Files of transformers' other classes, and of an exporter, which are read in place of a pickle."""
+_OTHERS = ("tf_model.h5", "flax_model.msgpack")
+"""Files of transformers' other classes, which are read in place of a pickle."""
 _OPEN_CLIP = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 _PAIRED = (WEIGHTS, PICKLE, *ADAPTERS, *_OPEN_CLIP, *_OTHERS)
 """Names under which libraries write weights beside their JSON."""
@@ -70,14 +70,12 @@ class OpenFiles:
         json: the JSON objects beside the weights, by file name.
         preset: contents of `config.json`, if keras_vit wrote it.
         is_folder: whether the source is a folder, which may hold JSON beside the weights.
-        beside: open files with the numbers of an ONNX file, by name without the folder.
     """
 
     weights: Mapping[str, BufferedReader | Header]
     json: Mapping[str, dict[str, Any]]
     preset: PresetConfig | None
     is_folder: bool
-    beside: Mapping[str, BufferedReader]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,8 +232,8 @@ class Source:
     def local(self) -> Iterator[Path]:
         """Yields the local path of the folder or file, after a download if necessary."""
         with self.open(checksum=False) as opened:
-            name, path = next((name, Path(file.name)) for name, file in opened.weights.items())
-            yield path.parents[name.count("/")] if opened.is_folder else path
+            path = next(Path(file.name) for file in opened.weights.values())
+            yield path.parent if opened.is_folder else path
 
 
 def _is_there(path: Path) -> bool:
@@ -297,10 +295,7 @@ def _open(
         weights[name] = stream = stack.enter_context(place.open(name))
         if checksum and not headers and preset is not None and preset.weights_sha256:
             _compare_checksum(stream, preset.weights_sha256)
-    networks = tuple(name for name in weights if name.endswith(".onnx"))
-    numbers = [n for n in place.files if n.startswith(networks) and n not in weights]
-    beside = {n.rpartition("/")[2]: stack.enter_context(place.open(n)) for n in numbers}
-    return OpenFiles(weights, files, preset, not place.is_file, beside)
+    return OpenFiles(weights, files, preset, not place.is_file)
 
 
 def _compare_checksum(stream: BufferedReader, expected: str) -> None:
@@ -387,7 +382,7 @@ def _read_json(place: Location) -> dict[str, dict[str, Any]]:
     """
     if isinstance(place, LocalFolder) and place.is_file:
         with contextlib.closing(place.folder()) as folder:
-            paired = place.files.keys() & {name.rpartition("/")[2] for name in _PAIRED}
+            paired = place.files.keys() & {*_PAIRED}
             weights = [name for name in folder.files if name.endswith((*_ARRAYS, *_PICKLES))]
             return _read_json(folder) if paired or weights == [*place.files] else {}
     names = () if place.is_file else COMPANIONS

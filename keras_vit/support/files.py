@@ -158,19 +158,11 @@ class OpenFolder:
         if not path.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
 
-    def sizes(self, inner: str = "") -> dict[str, int | None]:
-        """Returns file names and sizes in bytes; the size of a link that leads nowhere is None.
-
-        Args:
-            inner: name of a subfolder whose files are listed instead, without their folder.
-        """
+    def sizes(self) -> dict[str, int | None]:
+        """Returns file names and sizes in bytes; the size of a link that leads nowhere is None."""
         sizes: dict[str, int | None] = {}
-        with contextlib.ExitStack() as stack:
-            place: Path | int = self._path / inner if self._handle is None else self._handle
-            if inner and self._handle is not None:
-                place = os.open(inner, os.O_RDONLY | os.O_DIRECTORY, dir_fd=self._handle)
-                stack.callback(os.close, place)
-            for entry in stack.enter_context(os.scandir(place)):
+        with os.scandir(self._path if self._handle is None else self._handle) as entries:
+            for entry in entries:
                 try:
                     if not entry.is_dir():
                         sizes[entry.name] = entry.stat().st_size
@@ -180,9 +172,6 @@ class OpenFolder:
 
     def open(self, name: str) -> BufferedReader:
         """Opens a plain file for reading, whose `name` becomes the whole path.
-
-        Args:
-            name: name of the file, or its path below the folder.
 
         Raises:
             FileNotFoundError: the file was removed, or is a broken link.

@@ -1,7 +1,5 @@
-"""Files of transformers' TensorFlow and Flax classes and of ONNX exporters, with their outputs."""
+"""Files of transformers' TensorFlow and Flax classes, with their outputs."""
 
-import functools
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +12,7 @@ from tests.family_goldens import relative_error
 
 FOLDER = Path(__file__).parents[1] / "data" / "formats"
 CASES = sorted(path.stem for path in FOLDER.glob("*.npz"))
-DINOV2 = FOLDER / "onnx_dinov2" / "onnx" / "model.onnx"
-PLACES = {
-    "tf_vit": "tf_model.h5",
-    "flax_vit": "flax_model.msgpack",
-    "onnx_dinov2": "onnx/model.onnx",
-}
+PLACES = {"tf_vit": "tf_model.h5", "flax_vit": "flax_model.msgpack"}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -36,7 +29,7 @@ def test_a_folder_gives_the_outputs_of_the_library(name):
 @pytest.mark.without_backend
 @pytest.mark.parametrize("name", PLACES)
 def test_a_file_named_alone_is_the_same_model(name):
-    """The JSON of its folder is read, also from above `onnx/`."""
+    """The JSON of its folder is read."""
     alone, whole = keras_vit.info(FOLDER / name / PLACES[name]), keras_vit.info(FOLDER / name)
     assert (alone.family, alone.config) == (whole.family, whole.config)
 
@@ -52,75 +45,6 @@ def test_a_cut_file_is_refused(name, tmp_path):
         with pytest.raises(CheckpointError), open_arrays(path) as reader:
             for array in reader.shapes:
                 reader.read(array)
-
-
-def _rewritten(tmp_path, change):
-    """Writes the network of a case anew, after a change of its protobuf."""
-    onnx = pytest.importorskip("onnx")
-    model = onnx.load(DINOV2)
-    change(onnx, model.graph.initializer)
-    path = tmp_path / "model.onnx"
-    path.write_bytes(model.SerializeToString())
-    return path
-
-
-@pytest.mark.without_backend
-def test_numbers_in_another_file_are_read_from_beside_alone(tmp_path):
-    """A path that leaves the folder is refused, and so is a file that is missing."""
-
-    def outside(location, onnx, arrays):
-        for array in arrays:
-            onnx.external_data_helper.set_external_data(array, location, 0, len(array.raw_data))
-            array.ClearField("raw_data")
-
-    def beside(onnx, arrays):
-        onnx.external_data_helper.set_external_data(arrays[0], "x.data", 4, len(arrays[0].raw_data))
-        (tmp_path / "x.data").write_bytes(b"head" + arrays[0].raw_data)
-        arrays[0].ClearField("raw_data")
-
-    for location in ("../x.data", "/etc/passwd", "a/x.data", "..", "missing.data"):
-        with pytest.raises(CheckpointError, match="its numbers are in"):
-            open_arrays(_rewritten(tmp_path, functools.partial(outside, location)))
-    with open_arrays(_rewritten(tmp_path, beside)) as moved, open_arrays(DINOV2) as first:
-        assert list(moved.shapes) == list(first.shapes)
-        for name in first.shapes:
-            assert np.array_equal(moved.read(name), first.read(name))
-
-
-@pytest.mark.without_backend
-def test_numbers_of_a_repository_are_opened_with_it(tmp_path):
-    """`onnx/model.onnx_data` lies in the subfolder, beside the network."""
-    folder = tmp_path / "repository"
-    shutil.copytree(FOLDER / "onnx_dinov2", folder)
-
-    def split(onnx, arrays):
-        onnx.external_data_helper.set_external_data(arrays[0], "model.onnx_data", 0)
-        (folder / "onnx" / "model.onnx_data").write_bytes(arrays[0].raw_data)
-        arrays[0].ClearField("raw_data")
-
-    shutil.copy(_rewritten(tmp_path, split), folder / "onnx" / "model.onnx")
-    assert keras_vit.info(folder).shapes == keras_vit.info(FOLDER / "onnx_dinov2").shapes
-
-
-@pytest.mark.without_backend
-def test_quantised_weights_are_refused_and_float16_is_announced(tmp_path, caplog):
-    """Either says what the file has."""
-
-    def halve(onnx, arrays):
-        for array in arrays:
-            numbers = onnx.numpy_helper.to_array(array)
-            if numbers.dtype == "float32":
-                array.CopyFrom(onnx.numpy_helper.from_array(numbers.astype("float16"), array.name))
-
-    def quantise(onnx, arrays):
-        array = next(array for array in arrays if list(array.dims) == [24, 24])
-        array.CopyFrom(onnx.numpy_helper.from_array(np.ones((24, 24), "int8"), array.name))
-
-    with open_arrays(_rewritten(tmp_path, halve)) as reader:
-        assert {dtype.name for dtype in reader.dtypes.values()} == {"float16"}
-    assert "rounded to float16" in caplog.text
-    with pytest.raises(CheckpointError, match="quantised"):
-        open_arrays(_rewritten(tmp_path, quantise))
 
 
 @pytest.mark.without_backend

@@ -24,7 +24,6 @@ FAMILIES = {
     "timm/naflex": "../naflex/timm_naflex_map",
     "tf_model.h5": "../formats/tf_vit",
     "flax_model.msgpack": "../formats/flax_beit",
-    "model.onnx": "../formats/onnx_dinov2",
     "transformers/beit": "hf_beit_classifier",
     "transformers/data2vec-vision": "hf_data2vec_classifier",
     "transformers/dinov2": "hf_dinov2_classifier",

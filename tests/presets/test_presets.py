@@ -236,12 +236,12 @@ def test_a_preset_that_is_replaced_while_it_is_opened_gives_the_new_preset(
     (tmp_path / "old").rename(place)
     sizes = OpenFolder.sizes
 
-    def replaced_meanwhile(folder, inner=""):
+    def replaced_meanwhile(folder):
         if (tmp_path / "new").exists():
             place.rename(tmp_path / "old")
             (tmp_path / "new").rename(place)
             (tmp_path / "old" / lost).unlink()
-        return sizes(folder, inner)
+        return sizes(folder)
 
     monkeypatch.setattr(OpenFolder, "sizes", replaced_meanwhile)
     with open_source(checkpoints.Source.parse(place)) as opened:

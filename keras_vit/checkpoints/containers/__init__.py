@@ -1,4 +1,4 @@
-"""Files of arrays: npz, safetensors and h5 to `{name: array}` and back; Flax and ONNX are read, and
+"""Files of arrays: npz, safetensors and h5 to `{name: array}` and back; Flax is read, and
 pickles if allowed.
 
 A reader takes all names, shapes and dtypes from the headers before it reads an array, and then
@@ -8,9 +8,7 @@ with the limits of `keras_vit.support.limits` before memory or time is spent on 
 
 import os
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import IO
 
 import numpy as np
@@ -18,7 +16,6 @@ import numpy as np
 from keras_vit.checkpoints.containers.flax import FlaxReader
 from keras_vit.checkpoints.containers.h5 import H5Reader, h5_written_beside
 from keras_vit.checkpoints.containers.npz import NpzReader, write_npz
-from keras_vit.checkpoints.containers.onnx import OnnxReader
 from keras_vit.checkpoints.containers.pickled import PickleReader
 from keras_vit.checkpoints.containers.reading import (
     ComputedArray,
@@ -63,9 +60,8 @@ def open_arrays(
     file: IO[bytes] | None = None,
     *,
     allow_pickle_weights: bool = False,
-    beside: Mapping[str, IO[bytes]] = MappingProxyType({}),
 ) -> Reader:
-    """Opens an npz, safetensors, h5, Flax or ONNX file; its first bytes decide the format.
+    """Opens an npz, safetensors, h5 or Flax file; its first bytes decide the format.
 
     The file is opened once: a later replacement of the file at its path has no effect.
 
@@ -73,7 +69,6 @@ def open_arrays(
         path: path of the file; only for messages if `file` is given.
         file: the open file; the reader closes it.
         allow_pickle_weights: whether to read arrays from a pickle of torch.
-        beside: open files of an ONNX file's external data, by name; others lie beside `path`.
 
     Raises:
         CheckpointError: the file does not exist, is damaged, empty, a pickle, or of another
@@ -88,7 +83,7 @@ def open_arrays(
             fault = fault if os.path.lexists(path) else "does not exist"
             raise CheckpointError(f"{path}: expected a file of weights, but it {fault}.") from error
     try:
-        return _choose_reader(path, file, allow_pickle_weights, beside)
+        return _choose_reader(path, file, allow_pickle_weights)
     except OSError as error:
         file.close()
         raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
@@ -112,9 +107,7 @@ def read_arrays(
         return {name: reader.read(name) for name in reader.shapes}
 
 
-def _choose_reader(
-    path: Path, file: IO[bytes], allow_pickle_weights: bool, beside: Mapping[str, IO[bytes]]
-) -> Reader:
+def _choose_reader(path: Path, file: IO[bytes], allow_pickle_weights: bool) -> Reader:
     head = file.read(10)
     file.seek(0)
     if allow_pickle_weights and _is_pickle(file, head):
@@ -127,13 +120,11 @@ def _choose_reader(
         return in_torch_names(H5Reader(path, file))
     if head[:1] in _MAPS:
         return in_torch_names(FlaxReader(path, file))
-    if head[:1] == b"\x08" and head[1:2] < b"\x20":  # field 1, the version of the format
-        return OnnxReader(path, file, beside)
     if head[:1] == b"\x80":
         raise CheckpointError(f"{path}: this is a Python pickle. {PICKLE_ADVICE}")
     refuse_pointer(path, head, CheckpointError)
     raise CheckpointError(
-        f"{path}: no npz (zip), safetensors, h5, Flax or ONNX file; it is "
+        f"{path}: no npz (zip), safetensors, h5 or Flax file; it is "
         f"{os.fstat(file.fileno()).st_size} bytes and begins with {head[:8]!r}. A download may "
         "have been cut, or have saved an error page."
     )
