@@ -49,10 +49,10 @@ COMPANIONS = (
 )
 """The JSON files that explain the weights beside them; other JSON files are not read."""
 _ARRAYS, _PICKLES = (".npz", ".safetensors"), (".bin", ".pth", ".pt", ".ckpt")
-_OTHERS = ("tf_model.h5", "flax_model.msgpack")
-"""Files of transformers' other classes, which are read in place of a pickle."""
+_TENSORFLOW = "tf_model.h5"
+"""File of transformers' TensorFlow classes, which is read in place of a pickle."""
 _OPEN_CLIP = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
-_PAIRED = (WEIGHTS, PICKLE, *ADAPTERS, *_OPEN_CLIP, *_OTHERS)
+_PAIRED = (WEIGHTS, PICKLE, *ADAPTERS, *_OPEN_CLIP, _TENSORFLOW)
 """Names under which libraries write weights beside their JSON."""
 _ATTEMPTS = 20
 """Attempts to open a folder that other processes keep replacing."""
@@ -344,8 +344,8 @@ def _weights_named(
     pickles = sorted(name for name in place.files if name.endswith(_PICKLES))
     if not weights and allow_pickle_weights:
         weights = [PICKLE] if PICKLE in pickles else pickles
-    if not weights:
-        weights = [name for name in _OTHERS if name in place.files][:1]
+    if not weights and _TENSORFLOW in place.files:
+        weights = [_TENSORFLOW]
     if len(weights) == 1:
         return weights
     if weights:

@@ -1,11 +1,11 @@
-"""Writes `tests/data/formats`: models of transformers' TensorFlow and Flax classes, with outputs.
+"""Writes `tests/data/formats`: models of transformers' TensorFlow classes, with outputs.
 
     python -m tests.data.make_formats
 
 transformers 5 has removed these classes. It needs a Python 3.11 environment of its own with
-transformers 4.49.0, tensorflow-cpu 2.18, tf-keras 2.18, flax 0.10.2 and jax 0.4.34. All weights are
-random. A case is a folder as the library wrote it, and an npz with images and outputs by the names
-of `tests.family_goldens`.
+transformers 4.49.0, tensorflow-cpu 2.18 and tf-keras 2.18. All weights are random. A case is a
+folder as the library wrote it, and an npz with images and outputs by the names of
+`tests.family_goldens`.
 """
 
 import os
@@ -39,10 +39,6 @@ CASES = {
     "tf_deit": ("TFDeiTForImageClassificationWithTeacher", "DeiTConfig", _HEAD),
     "tf_clip": ("TFCLIPModel", "CLIPConfig", _TOWERS),
     "tf_data2vec": ("TFData2VecVisionForImageClassification", "Data2VecVisionConfig", _BIASED),
-    "flax_vit": ("FlaxViTForImageClassification", "ViTConfig", _HEAD),
-    "flax_clip": ("FlaxCLIPModel", "CLIPConfig", _TOWERS),
-    "flax_beit": ("FlaxBeitForImageClassification", "BeitConfig", _BIASED),
-    "flax_dinov2": ("FlaxDinov2ForImageClassification", "Dinov2Config", _HEAD),
 }
 """Name of a case -> class, class of its configuration, and the arguments of that."""
 
@@ -52,41 +48,25 @@ def main() -> None:
     for seed, (name, (kind, config, fields)) in enumerate(CASES.items()):
         rng = np.random.default_rng(seed)
         config = getattr(transformers, config)(**fields)
-        make = _tensorflow if kind.startswith("TF") else _flax
-        model = make(getattr(transformers, kind), config, rng)
+        model = _make(getattr(transformers, kind), config, rng)
         model.save_pretrained(FOLDER / name)
         image = rng.uniform(-1, 1, (2, 16, 16, 3)).astype("float32")
         np.savez(FOLDER / f"{name}.npz", image=image, **_outputs(model, image))
 
 
-def _random(rng, shape):
-    return rng.normal(0, 0.3, shape).astype("float32")
-
-
-def _tensorflow(kind, config, rng):
+def _make(kind, config, rng):
     model = kind(config)
     model.build_in_name_scope()
     model(model.dummy_inputs)
     for weight in model.weights:
-        weight.assign(_random(rng, weight.shape))
-    return model
-
-
-def _flax(kind, config, rng):
-    import jax
-
-    sizes: dict = {} if kind.__name__ == "FlaxCLIPModel" else {"input_shape": (1, 16, 16, 3)}
-    model = kind(config, **sizes)
-    model.params = jax.tree.map(lambda weight: _random(rng, weight.shape), model.params)
+        weight.assign(rng.normal(0, 0.3, weight.shape).astype("float32"))
     return model
 
 
 def _outputs(model, image):
-    pixels = image.transpose(0, 3, 1, 2)
-    if type(model).__name__.startswith("TF"):
-        import tensorflow as tf
+    import tensorflow as tf
 
-        pixels = tf.constant(pixels)
+    pixels = tf.constant(image.transpose(0, 3, 1, 2))
     if type(model).__name__.endswith("CLIPModel"):
         return {"image_embeds": np.asarray(model.get_image_features(pixel_values=pixels))}
     return {"logits": np.asarray(model(pixel_values=pixels).logits)}

@@ -23,7 +23,6 @@ FAMILIES = {
     "timm/eva": "timm_dinov3_plus",
     "timm/naflex": "../naflex/timm_naflex_map",
     "tf_model.h5": "../formats/tf_vit",
-    "flax_model.msgpack": "../formats/flax_beit",
     "transformers/beit": "hf_beit_classifier",
     "transformers/data2vec-vision": "hf_data2vec_classifier",
     "transformers/dinov2": "hf_dinov2_classifier",

@@ -24,7 +24,7 @@ from urllib.parse import unquote, urlsplit
 import yaml
 
 TOKEN = "hf_" + "a" * 34
-_LFS = (".safetensors", ".npz", ".h5", ".bin", ".msgpack")
+_LFS = (".safetensors", ".npz", ".h5", ".bin")
 
 
 def git_sha(content: bytes) -> str:

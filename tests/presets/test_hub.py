@@ -88,7 +88,7 @@ def test_a_keras_vit_preset_loads_with_labels_and_provenance(digits):
 
 def test_only_the_needed_files_are_downloaded(hub):
     """Not the weights of other libraries, optimizer states, subfolders or tokenizers."""
-    others = ["pytorch_model.bin", "flax_model.msgpack", "tf_model.h5", "optimizer.pt", "x.npz"]
+    others = ["pytorch_model.bin", "tf_model.h5", "optimizer.pt", "x.npz"]
     others += ["onnx/model.safetensors", "tokenizer.json", "README.md"]
     hub.add("them/vit", golden("hf_classifier") | dict.fromkeys(others, b"no"))
     fetched("hf://them/vit")

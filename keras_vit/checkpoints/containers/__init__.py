@@ -1,5 +1,5 @@
-"""Files of arrays: npz, safetensors and h5 to `{name: array}` and back; Flax is read, and
-pickles if allowed.
+"""Files of arrays: npz, safetensors and h5 to `{name: array}` and back; pickles are read
+if allowed.
 
 A reader takes all names, shapes and dtypes from the headers before it reads an array, and then
 reads arrays one at a time. The sizes in the headers are compared with the size of the file and
@@ -13,7 +13,6 @@ from typing import IO
 
 import numpy as np
 
-from keras_vit.checkpoints.containers.flax import FlaxReader
 from keras_vit.checkpoints.containers.h5 import H5Reader, h5_written_beside
 from keras_vit.checkpoints.containers.npz import NpzReader, write_npz
 from keras_vit.checkpoints.containers.pickled import PickleReader
@@ -51,9 +50,6 @@ __all__ = [
     "write_safetensors",
 ]
 
-_MAPS = {bytes([first]) for first in (*range(0x81, 0x90), 0xDE, 0xDF)}
-"""First bytes of a file of Flax, a map that is not empty."""
-
 
 def open_arrays(
     path: str | os.PathLike[str],
@@ -61,7 +57,7 @@ def open_arrays(
     *,
     allow_pickle_weights: bool = False,
 ) -> Reader:
-    """Opens an npz, safetensors, h5 or Flax file; its first bytes decide the format.
+    """Opens an npz, safetensors or h5 file; its first bytes decide the format.
 
     The file is opened once: a later replacement of the file at its path has no effect.
 
@@ -118,13 +114,11 @@ def _choose_reader(path: Path, file: IO[bytes], allow_pickle_weights: bool) -> R
         return SafetensorsReader(path, file)
     if head[:8] == b"\x89HDF\r\n\x1a\n":
         return in_torch_names(H5Reader(path, file))
-    if head[:1] in _MAPS:
-        return in_torch_names(FlaxReader(path, file))
     if head[:1] == b"\x80":
         raise CheckpointError(f"{path}: this is a Python pickle. {PICKLE_ADVICE}")
     refuse_pointer(path, head, CheckpointError)
     raise CheckpointError(
-        f"{path}: no npz (zip), safetensors, h5 or Flax file; it is "
+        f"{path}: no npz (zip), safetensors or h5 file; it is "
         f"{os.fstat(file.fileno()).st_size} bytes and begins with {head[:8]!r}. A download may "
         "have been cut, or have saved an error page."
     )
