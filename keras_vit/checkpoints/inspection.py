@@ -107,7 +107,6 @@ def info(
     source: str | os.PathLike[str] | Source,
     *,
     allow_pickle_weights: bool = False,
-    base: str | os.PathLike[str] | Source | None = None,
     **fields: Any,
 ) -> CheckpointInfo:
     """Describes the checkpoint of a source, without a backend and without reading arrays.
@@ -117,7 +116,7 @@ def info(
 
     Args:
         source: a source as for `VisionTransformer.from_preset`.
-        allow_pickle_weights, base: as for `load`.
+        allow_pickle_weights: as for `load`.
         **fields: arguments of `load` that a checkpoint leaves open, or that choose its arrays.
 
     Raises:
@@ -125,7 +124,7 @@ def info(
         CheckpointError: the file cannot be read, holds no Vision Transformer, or its arrays
             do not fit the inferred configuration.
     """
-    source = Source.parse(source, allow_pickle_weights=allow_pickle_weights, base=base)
+    source = Source.parse(source, allow_pickle_weights=allow_pickle_weights)
     if (preset := source.preset()) is not None:
         if (row := source.row) is None:
             return _info(Path(source.name), keras_vit.name, preset)

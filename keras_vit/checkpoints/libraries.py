@@ -12,7 +12,6 @@ import numpy as np
 from keras_vit.checkpoints.dialects import DIALECTS, Dialect
 from keras_vit.checkpoints.dialects.base import Feature
 from keras_vit.errors import CheckpointError, first_line
-from keras_vit.presets.source import ADAPTER_CONFIG
 from keras_vit.support.extras import is_installed
 
 
@@ -45,8 +44,6 @@ def run_library(
         raise LibraryUnavailableError(
             f"{library} reads a folder with its config.json, not a file alone"
         )
-    if (Path(path) / ADAPTER_CONFIG).is_file():
-        raise LibraryUnavailableError(f"{library} reads the base, without PEFT's adapter")
     package, run = _LIBRARIES[library]
     try:
         logits = run(Path(path).resolve(), images, DIALECTS[dialect])

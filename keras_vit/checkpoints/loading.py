@@ -85,8 +85,6 @@ def load(
             `crop_mode` prepare images; `num_classes=0` leaves the head out. `pretrained`,
             `dynamic_img_size`, dropout rates and the like have no effect. An argument that timm's
             class lacks, or that the arrays contradict, is refused by its name.
-        base: source of the base model of an adapter of PEFT; None for the folder or the repository
-            that the adapter names.
         **arguments: other arguments of `VisionTransformer`; None for `class_names`, `protocol`,
             `provenance` and `thresholds` takes the files' values. A caller may change
             `representation_size` to None (which leaves the layer out), the dropout rates,

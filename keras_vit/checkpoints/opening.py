@@ -2,19 +2,19 @@
 
 import contextlib
 import dataclasses
-import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_vit.checkpoints import adapters
 from keras_vit.checkpoints.containers import SAFETENSORS_DTYPES, Reader, joined, open_arrays
-from keras_vit.errors import CheckpointError, PresetError, SourceError, shown
-from keras_vit.presets.hub import SCHEME
+from keras_vit.errors import CheckpointError
 from keras_vit.presets.place import Header
 from keras_vit.presets.preset_config import PresetConfig
-from keras_vit.presets.source import ADAPTER_CONFIG, TASK, Source
+from keras_vit.presets.source import TASK, Source
+
+_ADAPTED = re.compile(r"(^|\.)(lora|hada|lokr|ia3)_|\.base_layer\.")
+"""Names of the arrays of an adapter of PEFT, and of a layer inside of one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,11 +40,8 @@ def open_source(
 ) -> Iterator[OpenSource]:
     """Opens the arrays of a source; arguments and errors of `Source.open`.
 
-    An adapter is opened with its base: the arrays are the merged ones, the JSON is the base's.
-
     Raises:
-        CheckpointError: a file of weights is damaged, an adapter does not fit its base, or the base
-            that it names cannot be read.
+        CheckpointError: a file of weights is damaged, or holds an adapter.
     """
     with source.open(headers=headers, checksum=checksum) as files, contextlib.ExitStack() as stack:
         readers: list[tuple[str, Reader]] = []
@@ -58,51 +55,12 @@ def open_source(
             readers.append(("task/" if name == TASK else "", reader))
         first = readers[0][1]
         reader = first if len(readers) == 1 else joined(first.path.parent, readers)
-        config = files.json.get(ADAPTER_CONFIG, {})
-        opened = OpenSource(reader, files.json, files.preset, files.is_folder)
-        if adapters.is_adapted(reader.shapes, bool(config)):
-            base = None
-            if not adapters.has_base(reader.shapes):
-                named = _find_base(source, reader.path, config)
-                try:
-                    base = Source.parse(named, allow_pickle_weights=source.allow_pickle_weights)
-                    opening = open_source(base, headers=headers, checksum=checksum)
-                    opened = stack.enter_context(opening)
-                except (CheckpointError, PresetError) as error:
-                    if source.base is not None:
-                        raise
-                    raise SourceError(
-                        f"{reader.path}: the base of this adapter cannot be read. Give base=, "
-                        f"another source of the same model. {error}"
-                    ) from error
-            merged = adapters.merge(reader, config, None if base is None else opened.reader)
-            opened = dataclasses.replace(opened, reader=merged)
-        elif source.base is not None:
-            raise CheckpointError(f"{reader.path}: base= is for adapters; this is a whole model.")
-        yield opened
-
-
-def _find_base(
-    source: Source, path: Path, config: Mapping[str, Any]
-) -> str | os.PathLike[str] | Source:
-    """Returns the base of an adapter: the caller's, a local folder, or a repository of the Hub.
-
-    An adapter of the Hub names no folder of this machine.
-    """
-    if source.base is not None:
-        return source.base
-    name, revision = config.get("base_model_name_or_path"), config.get("revision")
-    if isinstance(name, str) and name:
-        if not source.name.startswith(SCHEME) and Path(name).exists():
-            return Path(name)
-        if re.fullmatch(r"[\w.-]+/[\w.-]+", name):
-            at = f"@{revision}" if isinstance(revision, str) and revision else ""
-            return f"{SCHEME}{name}{at}"
-    raise CheckpointError(
-        f"{path}: an adapter without its base. base_model_name_or_path of {ADAPTER_CONFIG} is "
-        f"{shown(name)}, which is neither a folder here nor a repository of the Hub. Give base=, "
-        "the source of the model that the adapter was trained on."
-    )
+        if any(map(_ADAPTED.search, reader.shapes)):
+            raise CheckpointError(
+                f"{reader.path}: this is an adapter, or a model with one that is not merged. Write "
+                "the whole model with peft: model.merge_and_unload().save_pretrained(folder)."
+            )
+        yield OpenSource(reader, files.json, files.preset, files.is_folder)
 
 
 def _choose_reader(header: Header) -> Reader:

@@ -68,7 +68,6 @@ def load(
     load_weights: bool = True,
     checksum: bool = True,
     allow_pickle_weights: bool = False,
-    base: str | os.PathLike[str] | Source | None = None,
     **arguments: Any,
 ) -> Any:
     """Builds the model of a checkpoint or preset, as `keras_vit.checkpoints.load` describes.
@@ -87,7 +86,7 @@ def load(
     fields = {k: v for k, v in arguments.items() if k not in _OF_MODEL}
     known_fields(ViTConfig, {k: v for k, v in fields.items() if k not in _OF_READING})
     fields = {k: v for k, v in fields.items() if k not in _OF_READING or v is not None}
-    source = Source.parse(source, allow_pickle_weights=allow_pickle_weights, base=base)
+    source = Source.parse(source, allow_pickle_weights=allow_pickle_weights)
     fields |= _stated_size(image_size)
     if not load_weights:
         info = read_info(source, **{k: fields[k] for k in _OPEN if fields.get(k) is not None})
@@ -242,7 +241,6 @@ def convert(
     lossy: bool = False,
     progress: bool = False,
     allow_pickle_weights: bool = False,
-    base: str | os.PathLike[str] | Source | None = None,
     **arguments: Any,
 ) -> None:
     """Translates a checkpoint into another dialect, without a model or a backend.
@@ -256,7 +254,7 @@ def convert(
             a `.safetensors` file.
         lossy: whether to write a model whose arithmetic the library cannot express.
         progress: whether a bar is shown on stderr, if it is a terminal.
-        allow_pickle_weights, base: as for `load`.
+        allow_pickle_weights: as for `load`.
         **arguments: arguments of `load` on how to read the file and on its configuration,
             `class_names` and `protocol`.
 
@@ -269,7 +267,7 @@ def convert(
             f"protocol. Write it by VisionTransformer.from_preset({str(source)!r})"
             f".save_to_preset({str(path)!r}); a file of weights alone ends in .safetensors."
         )
-    source = Source.parse(source, allow_pickle_weights=allow_pickle_weights, base=base)
+    source = Source.parse(source, allow_pickle_weights=allow_pickle_weights)
     with open_source(source) as files:
         file_path = files.reader.path
         is_inside = files.is_folder and file_path.is_file()

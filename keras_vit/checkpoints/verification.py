@@ -65,7 +65,6 @@ def verify(
     against: str | os.PathLike[str] | Source | None = None,
     *,
     allow_pickle_weights: bool = False,
-    base: str | os.PathLike[str] | Source | None = None,
     **fields: Any,
 ) -> Verification:
     """Compares a checkpoint's outputs for two images with those of another implementation.
@@ -75,7 +74,6 @@ def verify(
         against: another checkpoint, whose blocks and logits keras_vit computes. None for the
             logits that timm, transformers or keras-hub computes from the files of `source`.
         allow_pickle_weights: as for `load`, for both checkpoints.
-        base: base of `source`, if it is an adapter.
         **fields: other arguments of `load`, for both checkpoints; those that choose among the
             arrays of a file (`prefix`, `ignore`, `weights`) for `source` alone.
 
@@ -83,7 +81,7 @@ def verify(
         CheckpointError: as `load`; or the two checkpoints take images of different sizes.
         LibraryUnavailableError: the files belong to a library that cannot run here.
     """
-    source = Source.parse(source, allow_pickle_weights=allow_pickle_weights, base=base)
+    source = Source.parse(source, allow_pickle_weights=allow_pickle_weights)
     if against is not None:  # a wrong name costs no loading
         against = Source.parse(against, allow_pickle_weights=allow_pickle_weights)
     model = load(source, **fields)

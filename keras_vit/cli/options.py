@@ -82,7 +82,6 @@ class Fields:
         weights: ema for the average of the weights over a training, raw for the weights.
         dataset_index: number of the expert to read, in a mixture with one per data set (ViTPose+).
         ignore: name of an array to leave out, or a pattern such as 'decoder.*'.
-        base: base model of an adapter of PEFT, if not the one that it names.
         timm: argument of timm.create_model, as NAME=VALUE, from the card of a model; once for
             each, such as architecture=vit_large_patch16_224.
         allow_pickle_weights: read a .bin or .pth file, by torch's reader of plain weights; see
@@ -96,7 +95,6 @@ class Fields:
     weights: Literal["ema", "raw"] | None = None
     dataset_index: int | None = None
     ignore: tuple[str, ...] | None = None
-    base: str | None = None
     timm: tuple[str, ...] | None = None
     allow_pickle_weights: bool = False
 

@@ -100,6 +100,5 @@ class Reading(Arguments, total=False):
     weights: str
     dataset_index: int
     timm: Mapping[str, Any]
-    base: Any
     checksum: bool
     allow_pickle_weights: bool

@@ -32,13 +32,11 @@ from keras_vit.support.text import log
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLE, PICKLE_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 H5, TASK = "model.weights.h5", "task.weights.h5"
-ADAPTER_CONFIG = "adapter_config.json"
-ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")
+_ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")
 PROCESSOR, PROCESSORS = "preprocessor_config.json", "processor_config.json"
 """transformers' preparation of images, alone and below `image_processor`, where it is read first.
 """
 COMPANIONS = (
-    ADAPTER_CONFIG,  # PEFT
     CONFIG_FILE,  # keras_vit, timm, transformers, keras-hub
     PROCESSOR,  # transformers
     PROCESSORS,  # transformers 5, for a model with a tokenizer
@@ -52,7 +50,7 @@ _ARRAYS, _PICKLES = (".npz", ".safetensors"), (".bin", ".pth", ".pt", ".ckpt")
 _TENSORFLOW = "tf_model.h5"
 """File of transformers' TensorFlow classes, which is read in place of a pickle."""
 _OPEN_CLIP = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
-_PAIRED = (WEIGHTS, PICKLE, *ADAPTERS, *_OPEN_CLIP, _TENSORFLOW)
+_PAIRED = (WEIGHTS, PICKLE, *_OPEN_CLIP, _TENSORFLOW)
 """Names under which libraries write weights beside their JSON."""
 _ATTEMPTS = 20
 """Attempts to open a folder that other processes keep replacing."""
@@ -88,14 +86,12 @@ class Source:
             resolves the commit of a repository once.
         row: row of the catalog, if the source is a catalog name.
         allow_pickle_weights: whether weights may be a pickle of torch.
-        base: source of the base of an adapter; None for the base that the adapter names.
     """
 
     name: str
     locate: Callable[[], Location]
     row: Preset | None = None
     allow_pickle_weights: bool = False
-    base: "str | os.PathLike[str] | Source | None" = None
 
     @classmethod
     def parse(
@@ -103,7 +99,6 @@ class Source:
         source: "str | os.PathLike[str] | Source",
         *,
         allow_pickle_weights: bool = False,
-        base: "str | os.PathLike[str] | Source | None" = None,
     ) -> "Source":
         """Resolves a user's name of a checkpoint or preset; a `Source` keeps what it allows.
 
@@ -111,7 +106,6 @@ class Source:
             source: a file or folder; `"hf://owner/repo[@revision][/subfolder or file]"`; or a
                 name of the catalog. An existing file or folder takes precedence over a name.
             allow_pickle_weights: whether weights may be a pickle of torch.
-            base: source of the base of an adapter.
 
         Raises:
             SourceError: the file, folder or name does not exist.
@@ -119,8 +113,7 @@ class Source:
         """
         found = source if isinstance(source, Source) else cls._named(source)
         allow_pickle_weights = allow_pickle_weights or found.allow_pickle_weights
-        base = found.base if base is None else base
-        return dataclasses.replace(found, allow_pickle_weights=allow_pickle_weights, base=base)
+        return dataclasses.replace(found, allow_pickle_weights=allow_pickle_weights)
 
     @classmethod
     def _named(cls, source: str | os.PathLike[str]) -> "Source":
@@ -326,8 +319,7 @@ def _weights_named(
     """Returns the names of the weight files to read, by the preferred format that is present."""
     if place.is_file:
         return list(place.files)
-    adapters = ADAPTERS[: 1 + allow_pickle_weights] if ADAPTER_CONFIG in files else ()
-    for name in (*adapters, WEIGHTS):
+    for name in (*_ADAPTERS, WEIGHTS):  # its reader refuses an adapter, also beside its base
         if name in place.files:
             return [name]
     indices = (INDEX, PICKLE_INDEX)[: 1 + allow_pickle_weights]

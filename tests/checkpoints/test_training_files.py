@@ -11,6 +11,9 @@ from safetensors.numpy import load_file, save_file
 import keras_vit
 from keras_vit import VisionTransformer, checkpoints
 from keras_vit.checkpoints import Source
+from keras_vit.checkpoints.dialects import DIALECTS
+from keras_vit.checkpoints.plain_names import plain_name
+from keras_vit.config.weights import templates
 from keras_vit.errors import CheckpointError, ConfigError
 from tests.golden import FOLDER
 from tests.helpers import random_tiny, to_numpy
@@ -106,6 +109,29 @@ def test_dinov2s_chunks_and_wrappers_inside_are_plain_names(arrays, tmp_path):
     path = written(tmp_path / "x.safetensors", ("teacher.backbone.", inside))
     info = read(path)
     assert (info.prefix, info.config.num_layers) == ("teacher.backbone.", 2)
+
+
+@pytest.mark.without_backend
+def test_the_names_of_every_dialect_are_plain_already():
+    """Rules for names in a training change no name of a file."""
+    for dialect in DIALECTS.values():
+        for names in dialect.words.values():
+            for stored in names:
+                for name in templates.examples(stored.name):
+                    assert all(plain_name(p + name) == p + name for p in dialect.prefixes)
+
+
+@pytest.mark.without_backend
+@pytest.mark.parametrize("name", ["lora_A.default.weight", "ia3_l", "base_layer.weight"])
+def test_adapters_are_refused_with_merge_and_unload(arrays, name, tmp_path):
+    """Alone, or beside the arrays of the model and in its folder."""
+    written(tmp_path / "model.safetensors", ("", arrays))
+    adapter = {f"blocks.0.attn.qkv.{name}": (24, 2)}
+    path = written(tmp_path / "adapter_model.safetensors", ("base_model.model.", adapter))
+    whole = written(tmp_path / "x.safetensors", ("", arrays), ("", adapter))
+    for source in (path, whole, tmp_path):
+        with raises(CheckpointError, "this is an adapter", "model.merge_and_unload()"):
+            read(source)
 
 
 @pytest.mark.without_backend

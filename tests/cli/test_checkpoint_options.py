@@ -1,4 +1,4 @@
-"""Options that choose the arrays of a checkpoint: `--prefix`, `--weights`, `--ignore`, `--base`."""
+"""Options that choose the arrays of a checkpoint: `--prefix`, `--weights`, `--ignore`."""
 
 import json
 
@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-import keras_vit
 from keras_vit import cli
-from tests.checkpoints.test_adapters import FOLDER as ADAPTERS
 from tests.checkpoints.test_training_files import written
 from tests.checkpoints.test_two_grids import timm_file
 from tests.golden import FOLDER
@@ -78,23 +76,10 @@ def test_ignore_takes_names_and_patterns(capsys, tmp_path):
         (("--weights", "mean"), "ema"),
         (("--prefix", "net"), "no array is below --prefix 'net'"),
         (("--prefix", "student", "--weights", "raw"), "--prefix or --weights"),
-        (("--base", "vit_digits"), "--base is for adapters"),
     ],
 )
 def test_options_that_fit_nothing_are_named(twice, options, words, capsys):
     assert words in refusal(capsys, "info", twice, *HEADS, *options)
-
-
-def test_an_adapter_is_merged_with_the_base_that_the_option_names(capsys, tmp_path):
-    adapter, base = ADAPTERS / "options", ADAPTERS / "vit"
-    assert "--base" in refusal(capsys, "info", adapter)
-    assert facts(capsys, adapter, "--base", base)["classes"] == 3
-    keras_vit.convert(adapter, tmp_path / "a", "transformers", base=base)
-    arguments = ("convert", adapter, tmp_path / "b", "--family", "transformers", "--base", base)
-    assert cli.main([*map(str, arguments)]) == 0
-    first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("a", "b"))
-    assert first.keys() == second.keys()
-    assert all(np.array_equal(first[name], second[name]) for name in first)
 
 
 def test_verify_chooses_in_the_first_file_as_the_options_say(twice, capsys, tmp_path):
