@@ -17,7 +17,8 @@ source, destination = sys.argv[1:]
 summary = keras_vit.info(source)
 print(f"{summary.family} names, {summary.num_parameters:,} parameters")
 
-model = keras_vit.checkpoints.load(source, image_size=32)  # position embeddings are resized
+# Position embeddings are resized.
+model = keras_vit.VisionTransformer.from_preset(source, image_size=32)
 logits = model.predict(np.zeros((1, 32, 32, model.config.channels)), verbose=0)
 print("largest logit of a grey image:", logits.max())
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_vit import checkpoints
+from keras_vit import VisionTransformer
 from keras_vit.models.inference import run
 from tests.golden import relative_error
 
@@ -26,7 +26,7 @@ FACTS = {
     "px_open_clip_trunk_linear": {"numerics": {"gelu": "exact"}},
     "px_open_clip_trunk_siglip": {"numerics": {"gelu": "exact"}},
 }
-"""Arguments of `load`, such as what a bare file does not tell, beside `load_with`."""
+"""Arguments of `from_preset`, such as what a bare file does not tell, beside `load_with`."""
 
 OF_THE_HEAD = ("pre_logits", "logits", "image_embeds", "pooler_output")
 """Outputs that are compared within `tolerance`; other outputs within `tolerance_tokens`."""
@@ -40,7 +40,7 @@ def list_cases(layout: str) -> list[str]:
 def load_case(name: str, **fields):
     """Loads the checkpoint of a case with the facts that the bare file does not contain."""
     facts = {**(CASES[name].get("load_with") or {}), **FACTS.get(name, {})}
-    return checkpoints.load(FOLDER / CASES[name]["checkpoint"], **{**facts, **fields})
+    return VisionTransformer.from_preset(FOLDER / CASES[name]["checkpoint"], **{**facts, **fields})
 
 
 def expected(name: str) -> dict[str, np.ndarray]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_vit import checkpoints
+from keras_vit import VisionTransformer
 from keras_vit.models.inference import run
 
 FOLDER = Path(__file__).parent / "data" / "golden"
@@ -33,7 +33,7 @@ def load_case(name: str, **fields):
         arguments["pooling"] = case["config"]["pooling"]
     if name == "vit_rep_dropped":  # the reference has this layer in the file and ignores it
         arguments |= {"num_classes": 0, "representation_size": None}
-    return checkpoints.load(FOLDER / case["checkpoint"], **{**arguments, **fields})
+    return VisionTransformer.from_preset(FOLDER / case["checkpoint"], **{**arguments, **fields})
 
 
 def expected(name: str) -> dict[str, np.ndarray]:

@@ -34,7 +34,7 @@ np.savez(
     f"{folder}/{keras.backend.backend()}.npz",
     keras=keras.saving.load_model(f"{folder}/model.keras").predict(images, verbose=0),
     preset=keras_vit.VisionTransformer.from_preset(f"{folder}/preset").predict(images, verbose=0),
-    npz=keras_vit.checkpoints.load(
+    npz=keras_vit.VisionTransformer.from_preset(
         f"{folder}/model.npz", position_grid=(2, 3)).predict(images, verbose=0),
 )
 """

@@ -84,7 +84,7 @@ def published(tmp_path_factory):
     sizes = {"image_size": 32, "patch_size": 16, "hidden_size": 96, "mlp_dim": 96}
     model = keras_vit.VisionTransformer(num_heads=12, num_layers=1, num_classes=1000, **sizes)
     keras_vit.checkpoints.save(model, folder / "ViT-B_16.npz", "google")
-    plain = keras_vit.checkpoints.load(folder / "ViT-B_16.npz")
+    plain = keras_vit.VisionTransformer.from_preset(folder / "ViT-B_16.npz")
     keras_vit.checkpoints.save(plain, folder / "vit_b_16.safetensors", "torchvision", lossy=True)
     return folder
 

@@ -56,7 +56,7 @@ def test_a_preset_that_fails_does_not_stop_the_others(workshop, capsys):
     assert "reported by x" in readme
     assert not (workshop.out / "gone").exists()
     loaded = VisionTransformer.from_preset(workshop.out / "two")
-    original = checkpoints.load(workshop.weights)
+    original = VisionTransformer.from_preset(workshop.weights)
     images = np.random.default_rng(0).uniform(-1, 1, (2, 16, 16, 3)).astype("float32")
     assert np.array_equal(loaded.predict(images, verbose=0), original.predict(images, verbose=0))
 

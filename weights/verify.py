@@ -23,7 +23,6 @@ import numpy as np
 
 import keras_vit
 from keras_vit import VisionTransformer, data, evaluate
-from keras_vit.checkpoints import load
 from keras_vit.checkpoints.verification import (
     Check,
     check,
@@ -71,17 +70,17 @@ def attest(source: str | os.PathLike[str], by: str = "library", **fields: Any) -
     """Returns the record of a checkpoint.
 
     Args:
-        source: a source as for `load`.
+        source: a source as for `VisionTransformer.from_preset`.
         by: `"library"` for timm, transformers or keras-hub, the code that the files' dialect
             belongs to; `"keras_vit"` for keras_vit's own outputs, which say nothing about the
             origin. Presets of keras_vit have no other origin.
-        **fields: arguments of `load`.
+        **fields: arguments of `VisionTransformer.from_preset`.
 
     Raises:
         LibraryUnavailableError: the library cannot run the checkpoint.
     """
     place = Source.parse(source)
-    model = load(place, **fields)
+    model = VisionTransformer.from_preset(place, **fields)
     dialect = find_dialect(place, model, fields)
     if by == "keras_vit" or dialect == "keras_vit":
         origin, outputs = f"keras_vit {keras_vit.__version__}", compute_outputs(model)
@@ -106,13 +105,13 @@ def compare(source: str | os.PathLike[str], record: Record, **fields: Any) -> li
     """Returns the comparisons of a checkpoint with a record.
 
     Args:
-        source: a source as for `load`, of any library. The sha256 is compared if the dialect is
-            the record's.
+        source: a source as for `VisionTransformer.from_preset`, of any library. The sha256 is
+            compared if the dialect is the record's.
         record: contents of the JSON file.
-        **fields: arguments of `load`.
+        **fields: arguments of `VisionTransformer.from_preset`.
     """
     place = Source.parse(source)
-    model = load(place, **fields)
+    model = VisionTransformer.from_preset(place, **fields)
     origin, expected = record["origin"], dict(record["norms"])
     checks = []
     if record["dialect"] == find_dialect(place, model, fields):

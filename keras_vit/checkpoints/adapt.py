@@ -24,7 +24,7 @@ TABLE = "_bias/table"
 """End of the paths of tables of relative position biases."""
 
 _READING = ("family", "variant", "position_grid", "class_names", "protocol", *CHOICES)
-"""Arguments of `load` that are no fields of the model's configuration."""
+"""Arguments of `from_preset` that are no fields of the model's configuration."""
 
 
 def complete_fields(stored: ViTConfig, fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -50,7 +50,7 @@ class CheckpointInfo:
             state, or the default of the dialect.
         class_names: one name per class, the name of a shipped list, or None.
         prefix: prefix of the names of all arrays.
-        undetermined: fields that the file leaves open; `load` requires them.
+        undetermined: fields that the file leaves open; `from_preset` requires them.
         shapes, dtypes: shape and dtype of every array in the file, by name; empty for a preset,
             whose weights are not opened.
         ignored: names of arrays that are no weights of the model, and the reason for each.
@@ -116,8 +116,9 @@ def info(
 
     Args:
         source: a source as for `VisionTransformer.from_preset`.
-        allow_pickle_weights: as for `load`.
-        **fields: arguments of `load` that a checkpoint leaves open, or that choose its arrays.
+        allow_pickle_weights: as for `from_preset`.
+        **fields: arguments of `from_preset` that a checkpoint leaves open, or that choose among
+            its arrays.
 
     Raises:
         PresetError: the preset does not exist, or is damaged.

@@ -22,7 +22,7 @@ from keras_vit.support.text import log
 
 _OF_ARRAYS = ("prefix", "ignore", "weights")
 CHOICES: tuple[str, ...] = (*_OF_ARRAYS, "dataset_index", "timm")
-"""Arguments of `load` that describe one file: which of its arrays to read, and timm's words."""
+"""Arguments of `from_preset` that describe one file: which arrays to read, and timm's words."""
 
 _AVERAGE = re.compile(r"(?:^|[._/])(?:ema|teacher|target_encoder)(?=[._/])")
 """Words for the average of a model's weights over its training, as evaluations read it: timm, DeiT
@@ -83,7 +83,7 @@ def find_encoder(
     Args:
         reader: the arrays of the file.
         dialects: the dialects that the names may have.
-        prefix, ignore, weights: as for `keras_vit.checkpoints.load`.
+        prefix, ignore, weights: as for `VisionTransformer.from_preset`.
 
     Raises:
         CheckpointError: the file has several Vision Transformers and nothing tells which to read,

@@ -70,11 +70,11 @@ def load(
     allow_pickle_weights: bool = False,
     **arguments: Any,
 ) -> Any:
-    """Builds the model of a checkpoint or preset, as `keras_vit.checkpoints.load` describes.
+    """Builds the model of a checkpoint or preset, as `VisionTransformer.from_preset` describes.
 
     Args:
         build: class of the model; it receives a `ViTConfig` and the facts that the source states.
-        source: source of the checkpoint; `keras_vit.checkpoints.load` describes all arguments.
+        source: source of the checkpoint; `VisionTransformer.from_preset` describes all arguments.
 
     Raises:
         CheckpointError: arrays do not fit; the message names the file and each such array.
@@ -248,18 +248,18 @@ def convert(
     Arrays keep their type and are processed one at a time; an h5 file is made in memory first.
 
     Args:
-        source: a source as for `load`.
+        source: a source as for `VisionTransformer.from_preset`.
         path: the file or folder to write; must not be `source`.
         family: name of the dialect to write, see `save`; `"keras_vit"` writes weights alone, into
             a `.safetensors` file.
         lossy: whether to write a model whose arithmetic the library cannot express.
         progress: whether a bar is shown on stderr, if it is a terminal.
-        allow_pickle_weights: as for `load`.
-        **arguments: arguments of `load` on how to read the file and on its configuration,
+        allow_pickle_weights: as for `from_preset`.
+        **arguments: arguments of `from_preset` on how to read the file and on its configuration,
             `class_names` and `protocol`.
 
     Raises:
-        CheckpointError: as `load` and `save`. No file is written.
+        CheckpointError: as `from_preset` and `save`. No file is written.
     """
     if family == "keras_vit" and Path(path).suffix != ".safetensors":
         raise CheckpointError(

@@ -8,7 +8,6 @@ import numpy as np
 
 from keras_vit.checkpoints.inspection import open_checkpoint
 from keras_vit.checkpoints.libraries import LibraryUnavailableError, run_library
-from keras_vit.checkpoints.loading import load
 from keras_vit.checkpoints.opening import open_source
 from keras_vit.checkpoints.surroundings import CHOICES
 from keras_vit.errors import CheckpointError
@@ -70,26 +69,29 @@ def verify(
     """Compares a checkpoint's outputs for two images with those of another implementation.
 
     Args:
-        source: a source as for `load`, of any library.
+        source: a source as for `VisionTransformer.from_preset`, of any library.
         against: another checkpoint, whose blocks and logits keras_vit computes. None for the
             logits that timm, transformers or keras-hub computes from the files of `source`.
-        allow_pickle_weights: as for `load`, for both checkpoints.
-        **fields: other arguments of `load`, for both checkpoints; those that choose among the
-            arrays of a file (`prefix`, `ignore`, `weights`) for `source` alone.
+        allow_pickle_weights: as for `from_preset`, for both checkpoints.
+        **fields: other arguments of `from_preset`, for both checkpoints; those that choose among
+            the arrays of a file (`prefix`, `ignore`, `weights`) for `source` alone.
 
     Raises:
-        CheckpointError: as `load`; or the two checkpoints take images of different sizes.
+        CheckpointError: as `from_preset`; or the two checkpoints take images of different sizes.
         LibraryUnavailableError: the files belong to a library that cannot run here.
     """
     source = Source.parse(source, allow_pickle_weights=allow_pickle_weights)
     if against is not None:  # a wrong name costs no loading
         against = Source.parse(against, allow_pickle_weights=allow_pickle_weights)
-    model = load(source, **fields)
+    from keras_vit.models.vision_transformer import VisionTransformer  # starts a backend
+
+    model = VisionTransformer.from_preset(source, **fields)
     images = formula_images(*image_shape(model))
     if against is None:
         origin, logits = run_origin(source, model, fields)
         return Verification((check("logits", compute(model, images)["logits"], logits, origin),))
-    other = load(against, **{k: value for k, value in fields.items() if k not in CHOICES})
+    shared = {name: value for name, value in fields.items() if name not in CHOICES}
+    other = VisionTransformer.from_preset(against, **shared)
     if image_shape(other) != image_shape(model):
         raise CheckpointError(
             f"{source} takes images of (height, width, channels) {image_shape(model)}, and "
@@ -112,7 +114,7 @@ def run_origin(
     Args:
         source: the checkpoint.
         model: the model that was loaded from it.
-        fields: arguments of `load`.
+        fields: arguments of `VisionTransformer.from_preset`.
 
     Raises:
         LibraryUnavailableError: the library cannot run here.

@@ -44,7 +44,7 @@ _SENTENCES = {
     "include_top": "num_classes=0 leaves the head out",
     "pretrained": "VisionTransformer.from_preset(name) loads trained weights, a builder makes none",
     "preset": "VisionTransformer.from_preset(name) loads a preset",
-    "checkpoint_path": "keras_vit.checkpoints.load(path) reads a file of weights",
+    "checkpoint_path": "VisionTransformer.from_preset(path) reads a file of weights",
     "input_shape": "give image_size=(height, width) and channels",
     "image_shape": "give image_size=(height, width) and channels",
     "input_tensor": "call the model on the tensor",

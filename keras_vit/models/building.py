@@ -1,7 +1,7 @@
 """The arguments that every way to a model shares, for type checkers and editors.
 
-`VisionTransformer` documents and checks them; builders, `from_preset` and `checkpoints.load` pass
-them on to it. A test compares both lists with its signature and with `ViTConfig`.
+`VisionTransformer` documents and checks them; builders and `from_preset` pass them on to it. A
+test compares both lists with its signature and with `ViTConfig`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -91,7 +91,7 @@ class Arguments(Building, Architecture, total=False):
 
 
 class Reading(Arguments, total=False):
-    """Arguments of `from_preset` and `checkpoints.load`, with those on how to read files."""
+    """Arguments of `from_preset`, with those on how to read files."""
 
     family: str
     variant: str

@@ -508,7 +508,7 @@ class VisionTransformer(keras.Model):
                 and so does the copy, by `pooling="token_and_mean"`, with
                 `class_token_blocks=4` for the heads that read four blocks (`..._linear4_head.pth`).
             class_names: one name per class, as for `VisionTransformer`.
-            allow_pickle_weights: as for `keras_vit.checkpoints.load`; for a `.pth` file.
+            allow_pickle_weights: as for `from_preset`; for a `.pth` file.
 
         Raises:
             ConfigError: the layer is no `Dense`, was never called, reads another width or has
@@ -569,6 +569,10 @@ class VisionTransformer(keras.Model):
     ) -> "VisionTransformer":
         """Loads a preset by name, from the Hub, or from a local folder or file of any dialect.
 
+        Names, shapes and types of all arrays are checked before the model is built, and every
+        number must be finite. Arrays are read one at a time. Files of a folder are opened once,
+        before any array is read, so that a model never mixes two states of it.
+
         Args:
             source: a name of `keras_vit.list_presets()`; `"hf://owner/repo[@revision][/subfolder]"`,
                 a repository with a keras_vit preset, a timm, transformers or keras-hub ViT, or
@@ -583,15 +587,41 @@ class VisionTransformer(keras.Model):
                 takes any size per call.
             load_weights: False for the architecture with fresh weights. Weights on the Hub are
                 then downloaded only if JSON and headers do not suffice.
-            **arguments: other arguments of `VisionTransformer`, such as `dtype` and
-                `dropout_rate`, and of `keras_vit.checkpoints.load`, such as
-                `timm` and `allow_pickle_weights`. The default name is that of the variant; None for
-                `class_names`, `protocol`, `provenance` and `thresholds` takes the preset's values.
+            family: name of the format to read a file as, if its names are ambiguous.
+            variant: name of the variant that a file must be.
+            position_grid: (rows, columns) of the patches that the stored positions are for, if
+                they are no square or fit two grids.
+            checksum: whether to compare a preset's weights with the sha256 in its `config.json`.
+            allow_pickle_weights: whether weights may be a pickle of torch (`.bin`, `.pth`), which
+                `torch.load(weights_only=True)` of torch 2.7 or newer reads; see SECURITY.md.
+            prefix: start of the names of the arrays to read, if a file holds several Vision
+                Transformers. None finds it; a line of log says what is left out.
+            weights: `"ema"` for the average of the weights over the training, `"raw"` for the
+                weights themselves, if a training has both; None takes the average, and says so.
+            ignore: names of arrays to leave out, or patterns such as `"decoder.*"`.
+            timm: arguments of `timm.create_model` by name, as the card of a model prints them, in
+                place of the JSON beside a file, or above it: `{"architecture":
+                "vit_giant_patch14_224", "mlp_layer": "SwiGLUPacked", "reg_tokens": 8}`.
+                `architecture`, or `model_name`, may be left out, or name a repository
+                (`"hf-hub:owner/name"`), where a `config.json` beside the weights states it.
+                Classes are given as such (`timm.layers.SwiGLUPacked`, `torch.nn.SiLU`) or by
+                their names; `mean`, `std`, `interpolation`, `crop_pct` and `crop_mode` prepare
+                images; `num_classes=0` leaves the head out. `pretrained`, `dynamic_img_size`,
+                dropout rates and the like have no effect. An argument that timm's class lacks, or
+                that the arrays contradict, is refused by its name.
+            **arguments: other arguments of `VisionTransformer`, such as `dtype`. The default name
+                is that of the variant; None for `class_names`, `protocol`, `provenance` and
+                `thresholds` takes the preset's values. A caller may change
+                `representation_size` to None (which leaves the layer out), the dropout rates,
+                `numerics` (a dict changes the numerics that it names), and `pooling` between its
+                pooled and unpooled form. Any other field must agree with the file. Another
+                `patch_size` resizes the projection of patches as FlexiViT does
+                (`adapt.resize_patches`) and, with them, the positions.
 
         Raises:
             PresetError: the preset does not exist or is damaged, or the Hub refuses or fails;
                 the message states a remedy.
-            CheckpointError: the weights do not fit.
+            CheckpointError: arrays do not fit; the message names the file and each such array.
             ConfigError: a field is invalid; the message names it and the valid values.
         """
         from keras_vit.checkpoints.transfer import load  # reads all dialects' tables

@@ -69,7 +69,7 @@ class Preset:
         files_elsewhere: AugReg's file to which the library gives that name, if it is another of
             the same model and data than `source`.
         timm: arguments of timm's model that the card of the repository states, for
-            `checkpoints.load`.
+            `VisionTransformer.from_preset`.
         feature: the vector of an image that the card of an encoder of a single field takes.
     """
 
@@ -146,7 +146,7 @@ class Preset:
         return BucketFile(source, self.alternatives, doubt)
 
     def defaults(self) -> dict[str, Any]:
-        """Returns arguments of `checkpoints.load`, without the dialect, which the file shows."""
+        """Returns arguments of `from_preset`, without the dialect, which the file shows."""
         defaults: dict[str, Any] = {"class_names": self.class_names}
         if self.family == "vit":
             defaults["protocol"] = self.protocol  # files of other families state their protocol

@@ -145,7 +145,7 @@ class Source:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """Arguments of `keras_vit.checkpoints.load` that the catalog row adds to the files."""
+        """Arguments of `VisionTransformer.from_preset` that the catalog row adds to the files."""
         return {} if self.row is None else self.row.defaults()
 
     def preset(self) -> PresetConfig | None:

@@ -3,7 +3,7 @@
 import pytest
 
 import keras_vit
-from keras_vit import checkpoints
+from keras_vit import VisionTransformer, checkpoints
 from keras_vit.errors import CheckpointError
 from tests.helpers import assert_close, normal, only_under
 from tests.words import edit_json, raises
@@ -31,7 +31,7 @@ def run(theirs):
 def test_the_pooled_output_is_that_of_the_library(fields, tmp_path):
     theirs = random_transformers("Aimv2VisionModel", **SIZES, **fields)
     theirs.save_pretrained(tmp_path / "theirs")
-    model, want = checkpoints.load(tmp_path / "theirs"), run(theirs)
+    model, want = VisionTransformer.from_preset(tmp_path / "theirs"), run(theirs)
     assert_close(model.predict(IMAGE, verbose=0), want.pooler_output.numpy(), 1e-5)
     patches = model.tokens(IMAGE, prepared=True).patches.reshape(2, 16, 24)
     assert_close(patches, want.last_hidden_state.numpy(), 1e-5)
@@ -43,7 +43,7 @@ def test_a_tower_without_pooling_is_read_and_written(tmp_path):
     theirs = random_transformers("Aimv2VisionModel", **SIZES, use_head=False)
     theirs.save_pretrained(tmp_path / "theirs")
     assert keras_vit.verify(tmp_path / "theirs").passed
-    model = checkpoints.load(tmp_path / "theirs")
+    model = VisionTransformer.from_preset(tmp_path / "theirs")
     checkpoints.save(model, tmp_path / "ours", "transformers/aimv2_vision_model")
     again, info = transformers.Aimv2VisionModel.from_pretrained(
         tmp_path / "ours", output_loading_info=True

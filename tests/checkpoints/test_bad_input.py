@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit import KerasViTError, checkpoints
+from keras_vit import KerasViTError, VisionTransformer
 from keras_vit.checkpoints.containers import write_npz
 from keras_vit.errors import CheckpointError, ConfigError
 from tests.golden import FOLDER
@@ -32,7 +32,7 @@ def refused(tmp_path, arrays, error=CheckpointError, **fields) -> str:
     else:
         write_npz(path, arrays.items())
     with pytest.raises(error) as caught:
-        checkpoints.load(path, **fields)
+        VisionTransformer.from_preset(path, **fields)
     message = str(caught.value)
     if error is CheckpointError:
         assert str(path) in message
@@ -113,14 +113,14 @@ def test_positions_that_are_no_square_need_an_image_size():
     """The message names the arguments; the size is not guessed."""
     words = ("15 positions are no square grid", "image_size=(height, width)")
     with raises(CheckpointError, *words, "position_grid=(rows, columns)"):
-        checkpoints.load(FOLDER / "vit_gap.npz")
+        VisionTransformer.from_preset(FOLDER / "vit_gap.npz")
     with raises(CheckpointError, words[0]):
-        checkpoints.load(FOLDER / "vit_gap.npz", image_size=(40, 24))
+        VisionTransformer.from_preset(FOLDER / "vit_gap.npz", image_size=(40, 24))
     with pytest.raises(
         CheckpointError,
         match=r"position_grid=\(4, 4\) has 16 cells, but the file has positions for 15",
     ):
-        checkpoints.load(FOLDER / "vit_gap.npz", position_grid=(4, 4))
+        VisionTransformer.from_preset(FOLDER / "vit_gap.npz", position_grid=(4, 4))
 
 
 def test_arrays_of_another_network_are_refused(tmp_path):
@@ -197,9 +197,9 @@ def test_two_arrays_of_one_name_are_refused(tmp_path):
 def test_an_absent_path_and_an_empty_folder_are_refused(tmp_path):
     """The message says that the path does not exist, or that the folder has no weights."""
     with pytest.raises(CheckpointError, match="it does not exist"):
-        checkpoints.load(tmp_path / "absent.npz")
+        VisionTransformer.from_preset(tmp_path / "absent.npz")
     with pytest.raises(CheckpointError, match=r"expected one file of weights .* found none"):
-        checkpoints.load(tmp_path)
+        VisionTransformer.from_preset(tmp_path)
 
 
 def test_presets_in_subfolders_are_named(tmp_path):
@@ -208,4 +208,4 @@ def test_presets_in_subfolders_are_named(tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text("{}")
     with pytest.raises(CheckpointError, match=f"Name one of its presets: {tmp_path}/best, "):
-        checkpoints.load(tmp_path)
+        VisionTransformer.from_preset(tmp_path)

@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import keras_vit
-from keras_vit import checkpoints
+from keras_vit import VisionTransformer
 from keras_vit.errors import CheckpointError
 from tests.family_goldens import CASES, FOLDER, expected, load_case, outputs, relative_error
 from tests.words import raises
@@ -63,7 +63,7 @@ def test_a_file_gives_the_tokens_of_transformers(name, dialect, tmp_path):
     save_file(facebook_arrays(name), tmp_path / "x.safetensors")
     assert keras_vit.info(tmp_path / "x.safetensors", num_heads=3).family == dialect
     heads, epsilon = case["config"]["num_heads"], case["config"]["numerics"]["ln_eps"]
-    model = checkpoints.load(
+    model = VisionTransformer.from_preset(
         tmp_path / "x.safetensors", num_heads=heads, numerics={"layer_norm_epsilon": epsilon}
     )
     got = outputs(model, want["image"], ["encoded"])["encoded"]
@@ -79,8 +79,8 @@ def test_the_scales_of_deit_iii_are_read(tmp_path):
     save_file(renamed, tmp_path / "x.safetensors")
     fields = {"num_heads": case["config"]["num_heads"], "image_size": want["image"].shape[1:3]}
     with pytest.raises(CheckpointError, match="do not tell rope.*family='facebook'"):
-        checkpoints.load(tmp_path / "x.safetensors", **fields)
-    model = checkpoints.load(tmp_path / "x.safetensors", family="facebook", **fields)
+        VisionTransformer.from_preset(tmp_path / "x.safetensors", **fields)
+    model = VisionTransformer.from_preset(tmp_path / "x.safetensors", family="facebook", **fields)
     got = outputs(model, want["image"], ["logits"])["logits"]
     assert relative_error(got, want["logits"]) <= case["tolerance"]
     assert model.config.layer_scale

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 import keras_vit
-from keras_vit import Preprocessor, checkpoints, cli
+from keras_vit import Preprocessor, VisionTransformer, checkpoints, cli
 from keras_vit.errors import ConfigError
 from tests.golden import relative_error
 from tests.helpers import normal, random_tiny, to_numpy
@@ -50,7 +50,7 @@ def test_features_of_a_folder_are_those_at_the_processors_size(dinov2, sides):
     """Prepared, resized and encoded as transformers does from the same folder."""
     folder, theirs = dinov2
     photo = np.random.default_rng(0).integers(0, 256, (*sides, 3), dtype="uint8")
-    model = checkpoints.load(folder)
+    model = VisionTransformer.from_preset(folder)
     assert model.config.image_size == model.preprocessor.image_size == FED
     found = to_numpy(model(model.preprocessor(photo)))
     assert relative_error(found, features(theirs, folder, photo)) <= 2e-6
@@ -93,9 +93,11 @@ def test_a_processor_that_states_no_whole_size_leaves_the_stored_one(dinov2):
 @pytest.mark.on_one_backend("torch")
 def test_without_weights_and_with_a_stated_size_the_same_rule_holds(dinov2):
     folder, _ = dinov2
-    assert checkpoints.load(folder, load_weights=False).config.image_size == FED
-    assert checkpoints.load(folder, image_size=STORED).config.image_size == STORED
-    assert checkpoints.load(folder, image_size=24, load_weights=False).config.image_size == (24, 24)
+    assert VisionTransformer.from_preset(folder, load_weights=False).config.image_size == FED
+    assert VisionTransformer.from_preset(folder, image_size=STORED).config.image_size == STORED
+    assert VisionTransformer.from_preset(
+        folder, image_size=24, load_weights=False
+    ).config.image_size == (24, 24)
 
 
 @pytest.mark.on_one_backend("torch")
@@ -103,8 +105,8 @@ def test_a_size_of_no_whole_patches_is_refused_with_a_fix_that_fits(tmp_path):
     """transformers drops the remainder of the last patch."""
     theirs = written(tmp_path, "Dinov2", {"shortest_edge": 23}, crop=18)
     with raises(ConfigError, "(18, 18) is not divisible", "crop_remainder=True"):
-        checkpoints.load(tmp_path)
-    model = checkpoints.load(tmp_path, crop_remainder=True)
+        VisionTransformer.from_preset(tmp_path)
+    model = VisionTransformer.from_preset(tmp_path, crop_remainder=True)
     photo = np.random.default_rng(0).integers(0, 256, (40, 50, 3), dtype="uint8")
     found = to_numpy(model(model.preprocessor(photo)))
     assert relative_error(found, features(theirs, tmp_path, photo)) <= 2e-6
@@ -133,7 +135,7 @@ def test_a_model_of_timm_that_resizes_its_positions_is_fed_its_input_size(tmp_pa
     edit_json(tmp_path / "x" / "config.json", "pretrained_cfg", input_size=[3, 24, 40])
     assert keras_vit.info(tmp_path / "x").fed_size is None
     edit_json(tmp_path / "x" / "config.json", "model_args", dynamic_img_size=True)
-    model = checkpoints.load(tmp_path / "x")
+    model = VisionTransformer.from_preset(tmp_path / "x")
     assert model.config.image_size == model.preprocessor.image_size == (24, 40)
     theirs = timm.create_model(f"local-dir:{tmp_path / 'x'}", pretrained=True).eval()
     images = normal(2, 24, 40, 3)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit import checkpoints
+from keras_vit import VisionTransformer, checkpoints
 from keras_vit.errors import CheckpointError
 from tests import family_goldens, golden
 from tests.checkpoints.keras_hub_backbones import make_backbone
@@ -46,7 +46,7 @@ def test_a_hub_classifier_with_softmax_is_loaded_as_logits(tmp_path):
     hub_model = load(str(golden.FOLDER / "kh_classifier"), activation="softmax")
     hub_model.save_to_preset(str(tmp_path / "preset"))
     image = normal(2, 16, 16, 3)
-    got = keras.ops.softmax(checkpoints.load(tmp_path / "preset")(image))
+    got = keras.ops.softmax(VisionTransformer.from_preset(tmp_path / "preset")(image))
     assert relative_error(to_numpy(got), to_numpy(hub_model(image))) <= 1e-5
 
 
@@ -58,7 +58,7 @@ def test_an_any_size_model_is_written_with_the_size_of_its_stored_grid(tmp_path)
     assert hub_model.backbone.input_shape == (None, 16, 24, 3)
     assert hub_model.preprocessor.image_size == (16, 24)
     want = model.config.replace(image_size=(16, 24), position_grid=None)
-    assert checkpoints.load(tmp_path / "preset").config == want
+    assert VisionTransformer.from_preset(tmp_path / "preset").config == want
 
 
 def test_both_libraries_give_the_same_logits_from_pixels(tmp_path):
@@ -87,7 +87,7 @@ def test_bfloat16_presets_are_read_and_written_bit_for_bit(tmp_path):
     load(str(golden.FOLDER / "kh_classifier"), dtype="bfloat16").save_to_preset(str(folder))
     arrays = stored(folder)
     assert {array.dtype.str for array in arrays.values()} == {"|V2"}
-    kernel = to_numpy(checkpoints.load(folder).get_layer("head").kernel)
+    kernel = to_numpy(VisionTransformer.from_preset(folder).get_layer("head").kernel)
     want = arrays["task.weights.h5/layers/dense/vars/0"].view(ml_dtypes.bfloat16)
     assert np.array_equal(kernel, want.astype("float32"))
     keras_vit.convert(folder, converted, "keras_hub")
@@ -171,7 +171,7 @@ def test_a_position_number_beyond_the_table_is_refused(tmp_path):
     with h5py.File(folder / "model.weights.h5", "r+") as file:
         file["layers/clip_vision_embedding/vars/1"][0, 3] = 17
     with pytest.raises(CheckpointError, match="expected 17 numbers from 0 to 16, found"):
-        checkpoints.load(folder)
+        VisionTransformer.from_preset(folder)
 
 
 @pytest.mark.parametrize("family", ["CLIP", "SigLIP"])
@@ -186,7 +186,7 @@ def test_the_vision_encoder_of_a_backbone_is_read(family, tmp_path):
     backbone.save_to_preset(tmp_path)
     image = normal(2, 16, 16, 3)
     found = backbone.get_vision_embeddings(image)
-    model = checkpoints.load(tmp_path)
+    model = VisionTransformer.from_preset(tmp_path)
     assert keras_vit.info(tmp_path).family == f"keras_hub/{family.lower()}_backbone"
     assert relative_error(to_numpy(model(image)), to_numpy(found)) <= 1e-5
     with pytest.raises(CheckpointError, match="a vision encoder without a text encoder"):

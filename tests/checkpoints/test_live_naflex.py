@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit import checkpoints
+from keras_vit import VisionTransformer, checkpoints
 from tests.checkpoints.test_naflex import FOLDER, expected
 from tests.golden import relative_error
 from tests.helpers import only_under
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("offline")
 
 def written(name, folder, **fields):
     """The arrays of a case, and a folder that keras_vit wrote of it."""
-    model = checkpoints.load(FOLDER / name, **fields)
+    model = VisionTransformer.from_preset(FOLDER / name, **fields)
     checkpoints.save(model, folder / "x", keras_vit.info(FOLDER / name).family)
     return expected(name)[0], folder / "x"
 
@@ -71,7 +71,7 @@ def test_a_tower_beside_its_text_reads_patches_of_any_shape(tmp_path):
     with torch.no_grad():
         features = model.get_image_features(*inputs)
     features = features if torch.is_tensor(features) else features.pooler_output
-    ours = checkpoints.load(tmp_path)
+    ours = VisionTransformer.from_preset(tmp_path)
     batch = ours.preprocessor.pack(want["patches"], want["shapes"], want["mask"])
     assert relative_error(ours.predict(batch, verbose=0), features.numpy()) <= 1e-5
 
@@ -86,7 +86,7 @@ def test_the_limit_of_the_processor_is_that_of_the_model(limit, tmp_path):
     given = theirs(images=pictures, return_tensors="pt")
     with torch.no_grad():
         want = transformers.AutoModel.from_pretrained(folder).eval()(**given).pooler_output
-    model = checkpoints.load(folder)
+    model = VisionTransformer.from_preset(folder)
     prepared = model.preprocessor(pictures)
     assert prepared.shape[1] == limit
     assert np.abs(prepared[..., :-2] - given["pixel_values"].numpy()).max() <= 1.01 * 2 / 255
@@ -96,7 +96,7 @@ def test_the_limit_of_the_processor_is_that_of_the_model(limit, tmp_path):
     np.testing.assert_array_equal(prepared[..., -2:], packed[..., -2:])
     assert relative_error(model.predict(packed, verbose=0), want.numpy()) <= 1e-5
     checkpoints.save(model, tmp_path / "ours", keras_vit.info(folder).family)
-    assert checkpoints.load(tmp_path / "ours").config == model.config
+    assert VisionTransformer.from_preset(tmp_path / "ours").config == model.config
 
 
 @pytest.mark.parametrize("changed", [{}, {"attn_pool_num_heads": 1, "attn_pool_mlp_ratio": 1.5}])
@@ -113,7 +113,7 @@ def test_attention_pooling_of_other_sizes_gives_the_same_both_ways(changed, tmp_
     inputs = {name: torch.from_numpy(array) for name, array in inputs.items()}
     with torch.no_grad():
         want = theirs(inputs).numpy()
-    ours = checkpoints.load(tmp_path / "a", image_size=12)
+    ours = VisionTransformer.from_preset(tmp_path / "a", image_size=12)
     packed = ours.preprocessor.pack(patches, [(2, 4)])
     assert relative_error(ours.predict(packed, verbose=0), want) <= 1e-5
     checkpoints.save(ours, tmp_path / "b", "timm/naflex")

@@ -8,7 +8,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import keras_vit
-from keras_vit import checkpoints
+from keras_vit import VisionTransformer, checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.inspection import open_checkpoint
 from keras_vit.checkpoints.opening import OpenSource
@@ -37,7 +37,7 @@ def test_labels_are_read_from_timm_and_written_to_timm(form, tmp_path):
     names = ["tench", "goldfish", "crane", "crane, bird", "Ä", "f", "g"]
     folder = shutil.copytree(FOLDER / "timm_token", tmp_path / "x")
     edit_json(folder / "config.json", label_names=form(names))
-    model = checkpoints.load(folder)
+    model = VisionTransformer.from_preset(folder)
     assert model.class_names == tuple(names)
     checkpoints.save(model, tmp_path / "saved", family="timm")
     keras_vit.convert(folder, tmp_path / "converted", "timm")
@@ -81,7 +81,7 @@ def test_parts_that_no_argument_states_are_those_of_the_arrays(changed, tmp_path
     images = normal(2, 8, 8, 3)
     with torch.no_grad():
         expected = theirs(torch.tensor(images).permute(0, 3, 1, 2)).numpy()
-    assert_close(to_numpy(checkpoints.load(tmp_path)(images)), expected)
+    assert_close(to_numpy(VisionTransformer.from_preset(tmp_path)(images)), expected)
 
 
 def test_heads_of_an_architecture_belong_to_its_width(tmp_path):
@@ -159,7 +159,7 @@ def test_norms_of_queries_and_keys_are_those_of_timm(architecture, changed, is_s
     if not is_stated:
         sizes = {"model_args": {**_SMALL, **changed}}
         edit_json(tmp_path / "theirs" / "config.json", **sizes)
-    model = checkpoints.load(tmp_path / "theirs")
+    model = VisionTransformer.from_preset(tmp_path / "theirs")
     assert model.config.qk_norm == "head"
     image, ours = normal(2, 8, 8, 3), []
     for compute, axes in ((theirs, (0, 3, 1, 2)), (model, (0, 1, 2, 3))):
@@ -189,7 +189,7 @@ def test_the_heads_of_attention_pooling_are_those_of_the_architecture(tmp_path):
     (tmp_path / "config.json").unlink()
     images = normal(1, 56, 56, 3)
     want = theirs(torch.from_numpy(images).permute(0, 3, 1, 2)).detach().numpy()
-    model = checkpoints.load(tmp_path / "model.safetensors", num_heads=16)
+    model = VisionTransformer.from_preset(tmp_path / "model.safetensors", num_heads=16)
     assert model.config.map_num_heads == 8
     assert_close(model(images), want, 1e-5)
 
@@ -223,7 +223,7 @@ def test_open_clips_config_names_the_architecture_of_a_trunk(architecture, pool,
     images = normal(2, side, side, 3)
     with torch.no_grad():
         want = trunk(torch.from_numpy(images).permute(0, 3, 1, 2)) @ projection.T
-    assert_close(checkpoints.load(tmp_path)(images), want.numpy(), 1e-5)
+    assert_close(VisionTransformer.from_preset(tmp_path)(images), want.numpy(), 1e-5)
 
 
 def test_open_clips_config_with_a_trunk_that_keras_vit_lacks_is_refused(tmp_path):
@@ -234,21 +234,23 @@ def test_open_clips_config_with_a_trunk_that_keras_vit_lacks_is_refused(tmp_path
     content = {"model_cfg": {"vision_cfg": vision}}
     (tmp_path / "open_clip_config.json").write_text(json.dumps(content))
     with raises(CheckpointError, "timm_model_name='vit_dpwee_patch16_reg1_gap_256'", "parallel"):
-        checkpoints.load(tmp_path)
+        VisionTransformer.from_preset(tmp_path)
 
 
 def test_an_offset_of_rotary_positions_of_dinov3_is_refused(tmp_path):
     """timm adds it before the coordinates are scaled; keras_vit has it for axial positions."""
     saved("vit_small_patch16_dinov3", tmp_path, rope_grid_offset=1.0)
     with raises(CheckpointError, "rope_type='dinov3'", "rope_grid_offset=1.0", "expected 0"):
-        checkpoints.load(tmp_path)
+        VisionTransformer.from_preset(tmp_path)
 
 
 def test_timm_runs_an_image_whose_last_pixels_fill_no_patch(tmp_path):
     """Of the Perception Encoder, which is written as an architecture for images of any size."""
     image = torch.zeros(1, 3, 10, 10)
     saved("vit_pe_core_base_patch16_224", tmp_path / "theirs", img_size=10)(image)
-    checkpoints.save(checkpoints.load(tmp_path / "theirs"), tmp_path / "ours", "timm/eva")
+    checkpoints.save(
+        VisionTransformer.from_preset(tmp_path / "theirs"), tmp_path / "ours", "timm/eva"
+    )
     again = timm.create_model(f"local-dir:{tmp_path / 'ours'}", pretrained=True).eval()
     assert again(image).shape == (1, 3)
 
@@ -260,7 +262,7 @@ def test_a_dinov2_is_written_for_timm_without_its_mask_token(has_token, tmp_path
     theirs = random_transformers("Dinov2Model", **sizes, image_size=28, patch_size=14)
     theirs.save_pretrained(tmp_path / "own")
     given = {} if has_token else {"mask_token": False}
-    again = checkpoints.load(tmp_path / "own", **given)
+    again = VisionTransformer.from_preset(tmp_path / "own", **given)
     assert again.config.mask_token == has_token
     with caplog.at_level("INFO", "keras_vit"):
         checkpoints.save(again, tmp_path / "timm", family="timm")
@@ -268,5 +270,5 @@ def test_a_dinov2_is_written_for_timm_without_its_mask_token(has_token, tmp_path
     images = normal(2, 28, 28, 3)
     arrays = load_file(tmp_path / "timm" / "model.safetensors")
     assert not any("mask" in name for name in arrays)
-    written = checkpoints.load(tmp_path / "timm")
+    written = VisionTransformer.from_preset(tmp_path / "timm")
     assert_close(written(images), to_numpy(again(images)), 1e-6)

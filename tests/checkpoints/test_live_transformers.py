@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import keras_vit
-from keras_vit import checkpoints
+from keras_vit import VisionTransformer, checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.export import check_expressible
 from keras_vit.checkpoints.translate import plan
@@ -37,7 +37,7 @@ def test_labels_are_read_from_transformers_and_written_to_transformers(names, tm
     config.id2label = dict(enumerate(names or [f"LABEL_{k}" for k in range(5)]))
     config.label2id = {name: k for k, name in config.id2label.items()}
     config.save_pretrained(folder)
-    model = checkpoints.load(folder)
+    model = VisionTransformer.from_preset(folder)
     assert model.class_names == names
     checkpoints.save(model, tmp_path / "saved", family="transformers")
     keras_vit.convert(folder, tmp_path / "converted", "transformers")
@@ -54,7 +54,7 @@ def test_a_pooler_beside_a_classifier_is_not_read_as_a_layer_of_it(tmp_path):
     shutil.copy(FOLDER / "hf_classifier" / "config.json", tmp_path)
     save_file(arrays, tmp_path / "model.safetensors")
     with raises(CheckpointError, "unexpected: vit.pooler.dense.weight"):
-        checkpoints.load(tmp_path)
+        VisionTransformer.from_preset(tmp_path)
 
 
 @pytest.mark.parametrize(("count", "size"), [(3, 16), (1, 16), (3, 24)])
@@ -68,7 +68,7 @@ def test_pixio_gives_the_mean_of_its_class_tokens(count, size, tmp_path):
     image = normal(2, size, size, 3)
     with torch.no_grad():
         want = theirs(channels_first(image))
-    model = checkpoints.load(tmp_path / "theirs", image_size=size)
+    model = VisionTransformer.from_preset(tmp_path / "theirs", image_size=size)
     tokens = model.tokens(image, prepared=True)
     assert_close(model.predict(image, verbose=0), want.pooler_output.numpy(), 1e-5)
     for found, part in ((tokens.class_token, slice(count)), (tokens.patches, slice(count, None))):
@@ -78,7 +78,9 @@ def test_pixio_gives_the_mean_of_its_class_tokens(count, size, tmp_path):
     assert keras_vit.info(alone, num_heads=3, family="transformers/pixio").config == (
         keras_vit.info(tmp_path / "theirs").config
     )
-    checkpoints.save(checkpoints.load(tmp_path / "theirs"), tmp_path / "ours", "transformers/pixio")
+    checkpoints.save(
+        VisionTransformer.from_preset(tmp_path / "theirs"), tmp_path / "ours", "transformers/pixio"
+    )
     kind = transformers.PixioModel
     again, info = kind.from_pretrained(tmp_path / "ours", output_loading_info=True)
     assert not any(info.values()), info
@@ -129,7 +131,7 @@ def saved(class_name, folder, **fields):
 def test_an_activation_that_we_do_not_compute_is_refused(class_name, key, value, tmp_path):
     saved(class_name, tmp_path, **{key: value})
     with raises(CheckpointError, f"{key}={value!r}", "expected"):
-        checkpoints.load(tmp_path)
+        VisionTransformer.from_preset(tmp_path)
 
 
 @pytest.mark.parametrize("class_name", ["ViTModel", "DeiTModel", "DPTModel"])
@@ -140,7 +142,7 @@ def test_a_pooler_of_another_width_has_our_features(class_name, tmp_path):
     given = channels_first(images)
     with torch.no_grad():
         want = theirs(given).pooler_output.numpy()
-    model = checkpoints.load(tmp_path / "theirs")
+    model = VisionTransformer.from_preset(tmp_path / "theirs")
     assert_close(model(images), want, 1e-5)
     if class_name != "DPTModel":
         checkpoints.save(model, tmp_path / "ours", keras_vit.info(tmp_path / "theirs").family)

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 import keras_vit
-from keras_vit import checkpoints
+from keras_vit import VisionTransformer, checkpoints
 from keras_vit.models.inference import run
 from tests.golden import relative_error
 
@@ -27,7 +27,7 @@ def expected(name):
 def test_a_batch_of_unequal_images_equals_the_library(name):
     """Logits, or pooled features, and every token that is no padding, within 1e-5."""
     want, _ = expected(name)
-    model = checkpoints.load(FOLDER / name)
+    model = VisionTransformer.from_preset(FOLDER / name)
     assert model.config.native_aspect
     assert len(set(want["mask"].sum(axis=1))) > 1  # padding is part of the batch
     batch = model.preprocessor.pack(want["patches"], want["shapes"], want["mask"])
@@ -48,7 +48,7 @@ def test_a_batch_of_unequal_images_equals_the_library(name):
 def test_pictures_are_prepared_as_by_the_library(name):
     """The same patches in the same places, within a step of 8 bits that rounding may differ by."""
     want, pictures = expected(name)
-    preprocessor = checkpoints.load(FOLDER / name).preprocessor
+    preprocessor = VisionTransformer.from_preset(FOLDER / name).preprocessor
     ours = preprocessor(pictures)
     theirs = preprocessor.pack(want["patches"], want["shapes"], want["mask"])
     np.testing.assert_array_equal(ours[..., -2:], theirs[..., -2:])
@@ -58,8 +58,8 @@ def test_pictures_are_prepared_as_by_the_library(name):
 @pytest.mark.parametrize("name", CASES)
 def test_the_weights_serve_images_of_one_size_too(name):
     """`native_aspect=False` computes the same for images of the stored size."""
-    packed = checkpoints.load(FOLDER / name)
-    plain = checkpoints.load(FOLDER / name, native_aspect=False)
+    packed = VisionTransformer.from_preset(FOLDER / name)
+    plain = VisionTransformer.from_preset(FOLDER / name, native_aspect=False)
     image = np.random.default_rng(0).uniform(-1, 1, (2, *plain.config.image_size, 3))
     image = image.astype("float32")
     assert relative_error(run(packed, packed.preprocessor.stack(image)), run(plain, image)) <= 1e-5
@@ -70,10 +70,10 @@ def test_files_are_written_back_as_they_were_read(name, tmp_path):
     """Every array bit by bit; and the configuration and the preparation of images."""
     if name == "hf_siglip2_classifier":
         pytest.skip("the class of transformers has a pooling head, which it does not read")
-    model = checkpoints.load(FOLDER / name)
+    model = VisionTransformer.from_preset(FOLDER / name)
     checkpoints.save(model, tmp_path / "x", keras_vit.info(FOLDER / name).family)
     files = [path / "model.safetensors" for path in (FOLDER / name, tmp_path / "x")]
     assert files[0].read_bytes() == files[1].read_bytes()
-    again = checkpoints.load(tmp_path / "x")
+    again = VisionTransformer.from_preset(tmp_path / "x")
     assert again.config == model.config
     assert again.preprocessor == model.preprocessor

@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import keras_vit
-from keras_vit import checkpoints
+from keras_vit import VisionTransformer
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.translate import plan
 from keras_vit.errors import CheckpointError
@@ -80,8 +80,10 @@ def test_a_file_that_does_not_determine_the_gelu_needs_numerics(name, facts):
     path = FOLDER / f"{name}.safetensors"
     unknown = "the arrays do not tell gelu. Give numerics={'gelu': ...}"
     with raises(CheckpointError, unknown, facts):
-        checkpoints.load(path, **PLAIN)
-    model = checkpoints.load(path, **PLAIN, numerics={"gelu": "tanh"}, load_weights=False)
+        VisionTransformer.from_preset(path, **PLAIN)
+    model = VisionTransformer.from_preset(
+        path, **PLAIN, numerics={"gelu": "tanh"}, load_weights=False
+    )
     assert model.config.numerics.gelu == "tanh"
 
 
@@ -89,7 +91,7 @@ def test_a_dict_of_numerics_changes_only_the_fields_that_it_names():
     """The epsilon stays at open_clip's 1e-5, not at the default of 1e-6."""
     path = FOLDER / "px_open_clip_gelu.safetensors"
     for load_weights in (True, False):
-        model = checkpoints.load(
+        model = VisionTransformer.from_preset(
             path, **PLAIN, numerics={"gelu": "quick"}, load_weights=load_weights
         )
         assert model.config.numerics.layer_norm_epsilon == 1e-5

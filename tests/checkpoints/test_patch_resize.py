@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_vit import checkpoints
+from keras_vit import VisionTransformer
 from keras_vit.checkpoints.adapt import resize_patches
 from keras_vit.errors import CheckpointError
 from tests.formulas import torch_resize
@@ -31,22 +31,27 @@ def test_resized_patches_equal_the_pseudo_inverse_of_the_paper(target):
 def test_load_with_another_patch_size_resizes_kernel_and_positions():
     """The image size of the file is kept."""
     path = FOLDER / "bv_gap.npz"
-    model, small = checkpoints.load(path), checkpoints.load(path, patch_size=2)
+    model, small = (
+        VisionTransformer.from_preset(path),
+        VisionTransformer.from_preset(path, patch_size=2),
+    )
     assert model.config.image_size == small.config.image_size == (16, 16)
     assert (small.config.patch_size, small.config.grid) == ((2, 2), (8, 8))
     kernel = to_numpy(model.get_layer("patch_embedding").kernel)
     np.testing.assert_array_equal(
         to_numpy(small.get_layer("patch_embedding").kernel), resize_patches(kernel, (2, 2))
     )
-    again = checkpoints.load(path, patch_size=model.config.patch_size)
+    again = VisionTransformer.from_preset(path, patch_size=model.config.patch_size)
     assert again.config == model.config
-    assert checkpoints.load(path, patch_size=2, load_weights=False).config == small.config
+    assert (
+        VisionTransformer.from_preset(path, patch_size=2, load_weights=False).config == small.config
+    )
 
 
 def test_another_patch_size_of_a_hybrid_is_refused(tmp_path):
     """A hybrid's patches are cells of a feature map, not pixels."""
     with pytest.raises(CheckpointError, match="those of a hybrid, cells of a feature map, cannot"):
-        checkpoints.load(FOLDER / "hybrid_r26.npz", patch_size=2)
+        VisionTransformer.from_preset(FOLDER / "hybrid_r26.npz", patch_size=2)
 
 
 @pytest.mark.parametrize(
@@ -64,5 +69,5 @@ def test_a_file_of_an_old_layout_loads(name, place, tmp_path):
         assert arrays.keys() != set(file.files)
     np.savez(tmp_path / "old.npz", **arrays)
     want = expected(name)
-    got = outputs(checkpoints.load(tmp_path / "old.npz"), want["image"], ["logits"])
+    got = outputs(VisionTransformer.from_preset(tmp_path / "old.npz"), want["image"], ["logits"])
     assert relative_error(got["logits"], want["logits"]) <= 1e-5

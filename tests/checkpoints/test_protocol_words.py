@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit import checkpoints
+from keras_vit import VisionTransformer, checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.errors import CheckpointError
 from keras_vit.images.protocols import complete
@@ -39,8 +39,10 @@ EXACT = {"gelu": "exact"}
 def test_loading_sets_the_protocol_of_the_library(source, protocol):
     """From the JSON beside the weights, or from the dialect; an argument takes precedence."""
     assert keras_vit.info(FOLDER / source).protocol == protocol
-    assert checkpoints.load(FOLDER / source).preprocessor.protocol == protocol
-    asked = checkpoints.load(FOLDER / source, protocol={"name": "timm", "crop_pct": 1.0})
+    assert VisionTransformer.from_preset(FOLDER / source).preprocessor.protocol == protocol
+    asked = VisionTransformer.from_preset(
+        FOLDER / source, protocol={"name": "timm", "crop_pct": 1.0}
+    )
     assert asked.preprocessor.protocol == {"name": "timm", "crop_pct": 1.0}
 
 
@@ -190,7 +192,7 @@ def test_a_protocol_that_a_library_can_express_is_saved_and_loaded(
     """No warning is logged."""
     model = tiny(numerics=EXACT, protocol=protocol)
     checkpoints.save(model, tmp_path / "x", dialect, lossy=True)
-    assert checkpoints.load(tmp_path / "x").preprocessor.protocol == protocol
+    assert VisionTransformer.from_preset(tmp_path / "x").preprocessor.protocol == protocol
     assert "no words" not in caplog.text
 
 
@@ -212,7 +214,7 @@ def test_a_protocol_is_written_as_the_equal_protocol_of_another_library(
     """Both protocols prepare a photograph equally."""
     model = tiny(protocol=protocol)
     checkpoints.save(model, tmp_path / "x", dialect, lossy=True)
-    back = checkpoints.load(tmp_path / "x").preprocessor
+    back = VisionTransformer.from_preset(tmp_path / "x").preprocessor
     assert complete(back.protocol) == complete(stated) | (
         {"interpolation": "bilinear"} if dialect == "timm" else {}
     )
@@ -229,7 +231,10 @@ def test_a_protocol_that_a_library_cannot_express_becomes_its_default(dialect, t
         checkpoints.save(model, tmp_path / "x", dialect, lossy=True)
     lines = [record.getMessage() for record in caplog.records]
     assert len([line for line in lines if "cannot express the protocol" in line]) == 1
-    assert checkpoints.load(tmp_path / "x").preprocessor.protocol == {"name": dialect, **IMAGENET}
+    assert VisionTransformer.from_preset(tmp_path / "x").preprocessor.protocol == {
+        "name": dialect,
+        **IMAGENET,
+    }
 
 
 def test_timms_default_crop_depends_on_the_image_size():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit import checkpoints
+from keras_vit import VisionTransformer, checkpoints
 from keras_vit.errors import CheckpointError
 from tests.helpers import assert_close, only_under
 from tests.words import edit_json, raises
@@ -44,7 +44,7 @@ def test_summary_and_features_are_those_of_the_library(size, fields, tmp_path):
     pixels = np.random.default_rng(0).uniform(0, 1, (2, *size, 3)).astype("float32")
     with torch.no_grad():
         want = theirs(channels_first(pixels))
-    model = checkpoints.load(tmp_path, image_size=size)
+    model = VisionTransformer.from_preset(tmp_path, image_size=size)
     mean, std = (np.asarray(SIZES[key], "float32") for key in ("norm_mean", "norm_std"))
     images = (pixels - mean) / std
     assert_close(model.predict(images, verbose=0), want.summary.numpy(), 1e-5)
@@ -59,10 +59,12 @@ def test_a_model_is_loaded_at_the_size_of_its_json_and_both_ways(tmp_path):
     theirs = random_transformers("RadioModel", **SIZES)
     theirs.save_pretrained(tmp_path / "theirs")
     pixels = np.random.default_rng(0).uniform(0, 1, (2, 16, 16, 3)).astype("float32")
-    assert checkpoints.load(tmp_path / "theirs").config.image_size == (16, 16)
+    assert VisionTransformer.from_preset(tmp_path / "theirs").config.image_size == (16, 16)
     assert keras_vit.verify(tmp_path / "theirs").passed
     keras_vit.convert(tmp_path / "theirs", tmp_path / "converted", "transformers/radio")
-    checkpoints.save(checkpoints.load(tmp_path / "theirs"), tmp_path / "saved", "transformers")
+    checkpoints.save(
+        VisionTransformer.from_preset(tmp_path / "theirs"), tmp_path / "saved", "transformers"
+    )
     with torch.no_grad():
         want = theirs(channels_first(pixels)).summary
         for name, largest in (("converted", 32), ("saved", 16)):

@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import keras_vit
-from keras_vit import checkpoints
+from keras_vit import VisionTransformer, checkpoints
 from keras_vit.checkpoints.dialects.dinov3_rows import SAMPLE
 from keras_vit.errors import CheckpointError
 from tests import family_goldens, golden
@@ -176,7 +176,7 @@ CONTRADICTIONS = (
 def refused(folder) -> str:
     """Loads and converts a folder; returns the message, which must be the same for both."""
     with pytest.raises(CheckpointError) as caught:
-        checkpoints.load(folder)
+        VisionTransformer.from_preset(folder)
     with pytest.raises(CheckpointError) as again:
         keras_vit.convert(folder, folder.with_name("converted"), "google")
     assert str(again.value) == str(caught.value)
@@ -237,7 +237,7 @@ def test_a_clip_file_without_its_vision_tower_is_refused(tmp_path):
         *(CheckpointError, "no Vision Transformer in any of the families transformers/clip"),
         *("text_model.", "config.json has model_type='clip'"),
     ):
-        checkpoints.load(folder)
+        VisionTransformer.from_preset(folder)
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_a_file_without_json_is_refused_by_the_missing_fact(name, reason, tmp_pa
     """The message names the fact that decides the output and that no array shows."""
     alone = shutil.copy(family_goldens.FOLDER / name, tmp_path)
     with pytest.raises(CheckpointError, match=reason):
-        checkpoints.load(alone, num_heads=3)
+        VisionTransformer.from_preset(alone, num_heads=3)
 
 
 def test_a_keras_file_is_refused_by_the_class_of_its_model(tmp_path):
@@ -262,7 +262,7 @@ def test_a_keras_file_is_refused_by_the_class_of_its_model(tmp_path):
     keras.Sequential([keras.layers.Dense(2)]).save(tmp_path / "sequential.keras")
     for name, kind in (("vit", "keras_vit>VisionTransformer"), ("sequential", "Sequential")):
         with pytest.raises(CheckpointError, match=f"whole model of the class {kind}"):
-            checkpoints.load(tmp_path / f"{name}.keras")
+            VisionTransformer.from_preset(tmp_path / f"{name}.keras")
 
 
 @pytest.fixture
@@ -284,15 +284,17 @@ def test_a_folder_with_several_files_of_weights_is_refused(tmp_path):
     for name in ("a.npz", "b.npz"):
         shutil.copy(golden.FOLDER / "vit_rep.npz", tmp_path / name)
     with pytest.raises(CheckpointError, match="expected one file of weights .* found a.npz, b.npz"):
-        checkpoints.load(tmp_path)
+        VisionTransformer.from_preset(tmp_path)
 
 
 def test_sharded_safetensors_load_and_bad_indices_are_refused(folder):
     """A missing shard, a long name, and an array in two shards."""
     images = normal(1, 16, 16, 3)
-    whole = checkpoints.load(folder).predict(images, verbose=0)
+    whole = VisionTransformer.from_preset(folder).predict(images, verbose=0)
     weight_map, index = split(folder), folder / INDEX
-    np.testing.assert_array_equal(checkpoints.load(folder).predict(images, verbose=0), whole)
+    np.testing.assert_array_equal(
+        VisionTransformer.from_preset(folder).predict(images, verbose=0), whole
+    )
 
     shutil.copy(folder / "model-00001-of-00002.safetensors", folder / "extra.safetensors")
     assert weight_map["classifier.bias"].startswith("model-00001")
@@ -317,7 +319,10 @@ def test_a_folder_with_other_files_is_not_overwritten(tmp_path):
     (tmp_path / "out" / "notes.txt").unlink()
     checkpoints.save(model, tmp_path / "out", "transformers")
     checkpoints.save(model, tmp_path / "out", "transformers")
-    assert checkpoints.load(tmp_path / "out").config.hidden_size == model.config.hidden_size
+    assert (
+        VisionTransformer.from_preset(tmp_path / "out").config.hidden_size
+        == model.config.hidden_size
+    )
 
 
 def test_a_conversion_does_not_overwrite_the_weights_of_its_preset(tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit import checkpoints
+from keras_vit import VisionTransformer, checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.errors import CheckpointError
 from tests.family_goldens import relative_error
@@ -43,7 +43,7 @@ def outputs(model):
 def test_the_vision_class_has_our_features_and_reads_what_we_write(name, tmp_path):
     theirs = random_transformers(CLASSES[name], **VISION)
     theirs.save_pretrained(tmp_path / "theirs")
-    model = checkpoints.load(tmp_path / "theirs")
+    model = VisionTransformer.from_preset(tmp_path / "theirs")
     found = outputs(theirs)
     if "CLIP" in name or "clip" in name or "owl" in name:
         want = found.pooler_output.numpy()
@@ -67,7 +67,7 @@ def test_the_large_internvl_norms_whole_queries_and_keys(tmp_path):
     """Of 6 billion parameters; all norms are RMSNorm. Its JSON and arrays are read and written."""
     theirs = random_transformers("InternVLVisionModel", **VISION, **RMS)
     theirs.save_pretrained(tmp_path / "theirs")
-    model = checkpoints.load(tmp_path / "theirs")
+    model = VisionTransformer.from_preset(tmp_path / "theirs")
     assert (model.config.norm, model.config.qk_norm) == ("rms", "width")
     want = outputs(theirs).last_hidden_state[:, 0].numpy()
     assert relative_error(to_numpy(model(IMAGE)), want) <= 1e-5
@@ -118,7 +118,7 @@ def test_a_whole_model_of_two_towers_gives_the_projected_features(class_name, tm
     with torch.no_grad():
         pooled = outputs(theirs.get_submodule(tower)).pooler_output
         want = theirs.get_submodule(projection)(pooled).numpy()
-    model = checkpoints.load(tmp_path)
+    model = VisionTransformer.from_preset(tmp_path)
     assert keras_vit.info(tmp_path).family == f"transformers/{family}_vision_model"
     assert model.config.projection_dim == 8
     assert relative_error(to_numpy(model(IMAGE)), want) <= 1e-5
@@ -162,7 +162,7 @@ def test_the_tower_of_a_whole_model_has_the_same_tokens(class_name, tmp_path):
     theirs = random_transformers(class_name, **read_fields(class_name))
     theirs.save_pretrained(tmp_path)
     want = outputs(theirs.get_submodule(PARTS[class_name])).last_hidden_state.numpy()
-    model = checkpoints.load(tmp_path)
+    model = VisionTransformer.from_preset(tmp_path)
     tokens = model.tokens(IMAGE, prepared=True)
     rows = [to_numpy(tokens.patches).reshape(2, 16, 24)]
     if tokens.class_token is not None:

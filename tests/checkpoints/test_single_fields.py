@@ -11,7 +11,7 @@ import pytest
 from safetensors.torch import save_file
 
 import keras_vit
-from keras_vit import checkpoints
+from keras_vit import VisionTransformer
 from keras_vit.errors import CheckpointError
 from keras_vit.images.protocols import complete
 from tests.golden import relative_error
@@ -71,7 +71,7 @@ def test_folder_and_file_give_the_features_of_timm(name, tmp_path):
     with torch.no_grad():
         want = theirs(torch.from_numpy(images).permute(0, 3, 1, 2)).numpy()
     for source in (tmp_path / "encoder", tmp_path / "encoder" / "model.safetensors"):
-        model = checkpoints.load(source)
+        model = VisionTransformer.from_preset(source)
         assert relative_error(model.predict(images, verbose=0), want) <= 1e-5
         assert model.preprocessor.protocol["mean"] == MEAN
 
@@ -80,9 +80,9 @@ def test_the_activation_of_a_gated_mlp_that_is_assumed_is_logged(tmp_path, caplo
     """JSON cannot state the class; a word for it beats the assumption, and `numerics` both."""
     written("H0-mini", tmp_path / "encoder")
     with caplog.at_level("INFO", "keras_vit"):
-        assert checkpoints.load(tmp_path / "encoder").config.numerics.gate == "silu"
+        assert VisionTransformer.from_preset(tmp_path / "encoder").config.numerics.gate == "silu"
     assert "activation is taken to be SiLU" in caplog.text
-    gelu = checkpoints.load(tmp_path / "encoder", numerics={"gate": "gelu"})
+    gelu = VisionTransformer.from_preset(tmp_path / "encoder", numerics={"gate": "gelu"})
     assert gelu.config.numerics.gate == "gelu"
     caplog.clear()
     path = tmp_path / "encoder" / "config.json"
@@ -90,7 +90,7 @@ def test_the_activation_of_a_gated_mlp_that_is_assumed_is_logged(tmp_path, caplo
     content["model_args"]["act_layer"] = "silu"
     path.write_text(json.dumps(content))
     with caplog.at_level("INFO", "keras_vit"):
-        checkpoints.load(tmp_path / "encoder")
+        VisionTransformer.from_preset(tmp_path / "encoder")
     assert "SiLU" not in caplog.text
 
 
@@ -101,7 +101,7 @@ def test_a_name_of_another_width_is_refused(tmp_path):
     content = json.loads(path.read_text())
     path.write_text(json.dumps({**content, "num_features": 1024}))
     with pytest.raises(CheckpointError, match="num_features=1024.* arrays are 32 wide"):
-        checkpoints.load(tmp_path / "encoder")
+        VisionTransformer.from_preset(tmp_path / "encoder")
 
 
 _DINOV2 = {"mlp_ratio": 5.375, "init_values": 1e-5}
@@ -147,7 +147,7 @@ def saved(name, path, **changed):
 
 
 def read(path, card, **fields):
-    return checkpoints.load(path, timm=card, allow_pickle_weights=True, **fields)
+    return VisionTransformer.from_preset(path, timm=card, allow_pickle_weights=True, **fields)
 
 
 @pytest.mark.parametrize("name", CARDS)

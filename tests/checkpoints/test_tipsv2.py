@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit import checkpoints
+from keras_vit import VisionTransformer, checkpoints
 from tests.family_goldens import relative_error
 from tests.helpers import normal, only_under, to_numpy
 
@@ -31,9 +31,11 @@ def test_features_of_two_image_sizes_and_both_ways(is_gated, tmp_path):
         image = normal(size, size, size, 3)
         with torch.no_grad():
             want = theirs(channels_first(image)).pooler_output.numpy()
-        ours = checkpoints.load(tmp_path / "theirs", image_size=size)
+        ours = VisionTransformer.from_preset(tmp_path / "theirs", image_size=size)
         assert relative_error(to_numpy(ours(image)), want) <= 1e-5
-    checkpoints.save(checkpoints.load(tmp_path / "theirs"), tmp_path / "ours", "transformers")
+    checkpoints.save(
+        VisionTransformer.from_preset(tmp_path / "theirs"), tmp_path / "ours", "transformers"
+    )
     again, info = type(theirs).from_pretrained(tmp_path / "ours", output_loading_info=True)
     assert not any(info.values()), info
     for key, value in theirs.state_dict().items():

@@ -99,7 +99,9 @@ def test_a_head_of_several_layers_is_left_out(arrays, tmp_path):
     images = np.linspace(-1, 1, 2 * 32 * 32 * 3, dtype="float32").reshape(2, 32, 32, 3)
     size = keras_vit.info(FOLDER / "timm_token").config.image_size
     images = images[:, : size[0], : size[1]]
-    first, second = (checkpoints.load(p, num_classes=0, **TIMM)(images) for p in (path, odd))
+    first, second = (
+        VisionTransformer.from_preset(p, num_classes=0, **TIMM)(images) for p in (path, odd)
+    )
     np.testing.assert_array_equal(to_numpy(first), to_numpy(second))
 
 
@@ -206,7 +208,7 @@ def test_the_average_of_timms_trainings_is_read_as_timm_reads_it(tmp_path):
     for weights, is_average in ((None, True), ("ema", True), ("raw", False)):
         target = timm.models.VisionTransformer(**sizes, num_classes=5).eval()
         timm.models.load_checkpoint(target, str(tmp_path / "x.pth"), use_ema=is_average)
-        model = checkpoints.load(
+        model = VisionTransformer.from_preset(
             tmp_path / "x.pth", **TIMM, weights=weights, allow_pickle_weights=True
         )
         outputs = to_numpy(model(images.permute(0, 2, 3, 1).numpy()))

@@ -47,7 +47,7 @@ def test_names_of_another_number_than_the_classes_are_left_out(tmp_path, caplog)
     config = json.loads((folder / "config.json").read_text())
     config["id2label"] = {"0": "tench", "1": "goldfish"}
     (folder / "config.json").write_text(json.dumps(config))
-    assert checkpoints.load(folder).class_names is None
+    assert VisionTransformer.from_preset(folder).class_names is None
     assert "classifier: 2 names for a head of" in caplog.text
 
 
@@ -73,11 +73,13 @@ def test_convert_refuses_its_source_and_a_folder_of_keras_vit(tmp_path):
 def test_convert_takes_the_words_for_the_size_of_load(image_size, written, tmp_path):
     """None for the stored size, `(None, None)` for any size; the positions are the same."""
     keras_vit.convert(SOURCE, tmp_path / "x.npz", "google", image_size=image_size)
-    assert checkpoints.load(SOURCE, image_size=image_size).config.image_size == (
+    assert VisionTransformer.from_preset(SOURCE, image_size=image_size).config.image_size == (
         keras_vit.info(SOURCE).config.image_size if written else None
     )
-    same = checkpoints.load(tmp_path / "x.npz", position_grid=checkpoints.load(SOURCE).config.grid)
-    assert same.config.grid == checkpoints.load(SOURCE).config.grid
+    same = VisionTransformer.from_preset(
+        tmp_path / "x.npz", position_grid=VisionTransformer.from_preset(SOURCE).config.grid
+    )
+    assert same.config.grid == VisionTransformer.from_preset(SOURCE).config.grid
 
 
 def test_convert_may_resize_and_drop_the_head(tmp_path):
@@ -102,7 +104,7 @@ def test_training_checkpoints_load_without_their_optimizer_state(prefix, tmp_pat
     assert info.prefix == prefix
     assert set(info.ignored.values()) <= {"optimizer state"}
     want = expected("vit_token_published")
-    logits = checkpoints.load(tmp_path / "x.npz").predict(want["image"], verbose=0)
+    logits = VisionTransformer.from_preset(tmp_path / "x.npz").predict(want["image"], verbose=0)
     assert relative_error(logits, want["logits"]) <= 1e-5
 
 
@@ -116,7 +118,7 @@ def test_files_of_other_float_types_load_and_convert(dtype, tmp_path):
     if dtype == "bfloat16":
         with np.load(tmp_path / "x.npz") as file:
             assert file["cls"].dtype == np.dtype("V2")
-    variables = transfer.weights_by_path(checkpoints.load(tmp_path / "x.npz"))
+    variables = transfer.weights_by_path(VisionTransformer.from_preset(tmp_path / "x.npz"))
     got = keras.ops.convert_to_numpy(variables["head/kernel"])
     assert np.array_equal(got, arrays["head/kernel"].astype("float32"))
     keras_vit.convert(tmp_path / "x.npz", tmp_path / "y.npz", "google")
@@ -135,7 +137,7 @@ def test_group_norm_arrays_of_rank_1_and_rank_4_load(gn_axes, tmp_path):
     write_npz(tmp_path / "x.npz", arrays.items())
     name = "hybrid_r50_64x48" if gn_axes == 4 else "hybrid_r50"
     want = expected(name)
-    model = checkpoints.load(
+    model = VisionTransformer.from_preset(
         tmp_path / "x.npz", image_size=tuple(CASES[name]["config"]["image_size"])
     )
     logits = model.predict(want["image"], verbose=0)
@@ -145,16 +147,16 @@ def test_group_norm_arrays_of_rank_1_and_rank_4_load(gn_axes, tmp_path):
 def test_a_new_head_is_zero_and_logged(caplog):
     """Another number of classes gives one line in the log, another image size a second one."""
     caplog.set_level(logging.INFO, logger="keras_vit")
-    checkpoints.load(SOURCE)
+    VisionTransformer.from_preset(SOURCE)
     assert caplog.records == []
-    model = checkpoints.load(SOURCE, num_classes=3)
+    model = VisionTransformer.from_preset(SOURCE, num_classes=3)
     kernel = keras.ops.convert_to_numpy(model.get_layer("head").kernel)
     assert kernel.shape == (24, 3)
     assert not kernel.any()
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 1
     assert "new head with zero weights for 3 classes; the file has 7 classes" in said[0]
-    checkpoints.load(SOURCE, image_size=(24, 12))
+    VisionTransformer.from_preset(SOURCE, image_size=(24, 12))
     assert "resized from 4x4 to 6x3 (bilinear_align_corners)" in caplog.text
 
 
@@ -162,9 +164,9 @@ def test_a_resized_relative_position_bias_is_logged(tmp_path, caplog):
     """The message has both grids; a model of the stored size gives none."""
     checkpoints.save(random_tiny(**FAMILIES["beit"]), tmp_path / "x", "timm")
     caplog.set_level(logging.INFO, logger="keras_vit")
-    checkpoints.load(tmp_path / "x")
+    VisionTransformer.from_preset(tmp_path / "x")
     assert "position bias" not in caplog.text
-    checkpoints.load(tmp_path / "x", image_size=24)
+    VisionTransformer.from_preset(tmp_path / "x", image_size=24)
     assert "relative position bias resized from 2x2 to 3x3 patches" in caplog.text
 
 
@@ -180,7 +182,7 @@ def test_positions_are_resized_to_a_grid_with_an_equal_number_of_cells(tmp_path)
     """From 4x9 to 6x6."""
     model = random_tiny(image_size=(32, 72), pooling="gap")
     checkpoints.save(model, tmp_path / "x.npz")
-    square = checkpoints.load(tmp_path / "x.npz", position_grid=(4, 9), image_size=48)
+    square = VisionTransformer.from_preset(tmp_path / "x.npz", position_grid=(4, 9), image_size=48)
     stored = keras.ops.convert_to_numpy(model.get_layer("position_embedding").embedding)
     got = keras.ops.convert_to_numpy(square.get_layer("position_embedding").embedding)
     assert got.shape == stored.shape
@@ -190,12 +192,16 @@ def test_positions_are_resized_to_a_grid_with_an_equal_number_of_cells(tmp_path)
 
 def test_load_passes_arguments_to_the_model():
     """The pooled and the unpooled form of a classifier have the same weights."""
-    model = checkpoints.load(
+    model = VisionTransformer.from_preset(
         SOURCE, dtype="mixed_bfloat16", name="mine", data_format="channels_first"
     )
     assert (model.dtype_policy.name, model.name) == ("mixed_bfloat16", "mine")
     assert model.input_shape == (None, 3, 16, 16)
-    assert checkpoints.load(SOURCE, pooling="token_unpooled").output_shape == (None, 17, 7)
+    assert VisionTransformer.from_preset(SOURCE, pooling="token_unpooled").output_shape == (
+        None,
+        17,
+        7,
+    )
 
 
 def test_numerics_of_layers_that_a_model_lacks_do_not_prevent_saving(tmp_path):
@@ -216,7 +222,7 @@ def test_overwriting_a_file_in_place_does_not_change_the_loaded_model(tmp_path):
     """Files are mapped into memory, but the weights of the model are copies."""
     path = tmp_path / "x.npz"
     path.write_bytes(SOURCE.read_bytes())
-    model = checkpoints.load(path)
+    model = VisionTransformer.from_preset(path)
     images = np.random.default_rng(0).uniform(-1, 1, (1, 16, 16, 3)).astype("float32")
     before = model.predict(images, verbose=0)
     with path.open("r+b") as file:
@@ -264,12 +270,12 @@ def test_a_weight_beyond_the_range_of_float16_is_refused(tmp_path, caplog):
     model.get_layer("block_0").mlp.dense_0.bias.assign(np.full(32, 1e6))
     checkpoints.save(model, tmp_path / "x.npz")
     with pytest.raises(CheckpointError, match="block_0/mlp/dense_0/bias holds 1e.06, and"):
-        checkpoints.load(tmp_path / "x.npz", dtype="float16")
+        VisionTransformer.from_preset(tmp_path / "x.npz", dtype="float16")
     with caplog.at_level(logging.WARNING, "keras_vit"):
-        checkpoints.load(tmp_path / "x.npz", dtype="mixed_float16")
+        VisionTransformer.from_preset(tmp_path / "x.npz", dtype="mixed_float16")
     assert "block_0/mlp/dense_0/bias" in caplog.text
     caplog.clear()
-    checkpoints.load(tmp_path / "x.npz", dtype="mixed_bfloat16")
+    VisionTransformer.from_preset(tmp_path / "x.npz", dtype="mixed_bfloat16")
     assert not caplog.text
 
 
@@ -285,12 +291,15 @@ def test_a_number_beyond_the_range_of_float32_is_refused(path, image_size, sign,
     arrays[name] = np.full(arrays[name].shape, sign * 1e300)
     np.savez(tmp_path / "x.npz", **arrays)
     with pytest.raises(CheckpointError, match=rf"{path} holds 1e.300, and float32 ends at 3.4028"):
-        checkpoints.load(tmp_path / "x.npz", image_size=image_size)
+        VisionTransformer.from_preset(tmp_path / "x.npz", image_size=image_size)
 
 
 def test_inspect_counts_the_parameters_of_the_model():
     """As `count_params` of the loaded model."""
-    assert keras_vit.info(SOURCE).num_parameters == checkpoints.load(SOURCE).count_params()
+    assert (
+        keras_vit.info(SOURCE).num_parameters
+        == VisionTransformer.from_preset(SOURCE).count_params()
+    )
 
 
 def test_save_refuses_other_models_by_their_class(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import keras_vit
-from keras_vit import checkpoints
+from keras_vit import VisionTransformer
 from keras_vit.errors import CheckpointError
 from tests.words import raises
 
@@ -149,4 +149,4 @@ def test_the_square_of_a_usual_image_is_read_with_a_line_on_the_other(read, capl
 def test_positions_of_no_square_are_never_guessed(tmp_path):
     path = timm_file(tmp_path / "x.safetensors", 24)
     with raises(CheckpointError, "24 positions are no square grid", "position_grid="):
-        checkpoints.load(path, **HEADS)
+        VisionTransformer.from_preset(path, **HEADS)

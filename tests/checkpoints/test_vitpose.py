@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit import checkpoints
+from keras_vit import VisionTransformer, checkpoints
 from keras_vit.errors import CheckpointError
 from tests.helpers import assert_close, normal, only_under
 from tests.words import raises
@@ -34,7 +34,7 @@ def test_features_are_those_of_the_library_both_ways(tmp_path):
     """Of images of 256x192 pixels, four times smaller; the class token's position is added."""
     theirs = random_transformers("VitPoseBackbone", **SIZES)
     theirs.save_pretrained(tmp_path / "theirs")
-    model, want = checkpoints.load(tmp_path / "theirs"), features(theirs)
+    model, want = VisionTransformer.from_preset(tmp_path / "theirs"), features(theirs)
     found = model.tokens(IMAGE, prepared=True).patches
     assert_close(found.reshape(want.shape), want, 1e-5)
     family = "transformers/vitpose_backbone"
@@ -60,7 +60,7 @@ def test_the_expert_of_a_data_set_makes_a_plain_mlp(number, tmp_path):
     )
     plain = transformers.VitPoseBackbone.from_pretrained(tmp_path / "plain")
     assert_close(features(plain), features(theirs, number), 1e-6)
-    model = checkpoints.load(tmp_path / "theirs", dataset_index=number or None)
+    model = VisionTransformer.from_preset(tmp_path / "theirs", dataset_index=number or None)
     found, want = model.tokens(IMAGE, prepared=True).patches, features(theirs, number)
     assert_close(found.reshape(want.shape), want, 1e-5)
 
@@ -81,7 +81,7 @@ def test_the_backbone_of_a_pose_model_is_read_below_its_prefix(tmp_path):
         num_labels=4,
     )
     whole.save_pretrained(tmp_path)
-    found = checkpoints.load(tmp_path).tokens(IMAGE, prepared=True).patches
+    found = VisionTransformer.from_preset(tmp_path).tokens(IMAGE, prepared=True).patches
     want = features(whole.backbone)
     assert_close(found.reshape(want.shape), want, 1e-5)
 
@@ -89,4 +89,4 @@ def test_the_backbone_of_a_pose_model_is_read_below_its_prefix(tmp_path):
 def test_patches_that_begin_outside_of_the_image_keep_their_size(tmp_path):
     random_transformers("VitPoseBackbone", **SIZES).save_pretrained(tmp_path)
     with raises(CheckpointError, "patch_size=16", "those with a patch_shift"):
-        checkpoints.load(tmp_path, patch_size=16)
+        VisionTransformer.from_preset(tmp_path, patch_size=16)

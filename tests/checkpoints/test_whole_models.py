@@ -5,7 +5,7 @@ import json
 import pytest
 
 import keras_vit
-from keras_vit import checkpoints
+from keras_vit import VisionTransformer
 from keras_vit.errors import CheckpointError
 from tests.family_goldens import relative_error
 from tests.helpers import normal, only_under, to_numpy
@@ -106,7 +106,9 @@ def test_the_tower_of_a_whole_model_has_our_tokens(name, tmp_path):
         output = tower(channels_first(IMAGE))
     info = keras_vit.info(tmp_path)
     assert (info.family, info.config.num_heads) == (family, 3)
-    tokens = checkpoints.load(tmp_path).tokens(IMAGE, norm=not family.endswith(CLIP), prepared=True)
+    tokens = VisionTransformer.from_preset(tmp_path).tokens(
+        IMAGE, norm=not family.endswith(CLIP), prepared=True
+    )
     if part == "backbone":
         want = output.feature_maps[-1].numpy().transpose(0, 2, 3, 1)
     else:  # CLIP's class gives the tokens in front of the last norm, and the class token

@@ -127,7 +127,6 @@ def test_arguments_of_other_libraries_are_answered_with_what_does_it_here(word):
     for call in (
         lambda **fields: keras_vit.vit_ti16(32, **fields),
         lambda **fields: keras_vit.VisionTransformer.from_preset("vit_digits", **fields),
-        lambda **fields: keras_vit.checkpoints.load("absent.npz", **fields),
         lambda **fields: keras_vit.ViTConfig.from_dict(fields),
         lambda **fields: keras_vit.vit_ti16.config().replace(**fields),
     ):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from keras_vit import VisionTransformer, checkpoints
+from keras_vit import VisionTransformer
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation import features
 from tests.helpers import assert_close, normal, random_tiny, read_dtype
@@ -35,7 +35,9 @@ def test_token_and_mean_is_the_feature_of_virchow_by_timm(tmp_path, registers):
         tokens = theirs.forward_features(live.channels_first(IMAGES)).numpy()
     expected = np.concatenate([tokens[:, 0], tokens[:, 1 + registers :].mean(axis=1)], axis=-1)
     for head in ({}, {"num_classes": 0}, {"num_classes": 0, "pooling": "token_unpooled"}):
-        ours = checkpoints.load(tmp_path / "x.safetensors", num_heads=2, image_size=28, **head)
+        ours = VisionTransformer.from_preset(
+            tmp_path / "x.safetensors", num_heads=2, image_size=28, **head
+        )
         assert ours.config.num_registers == registers
         assert_close(
             features(ours, IMAGES, pooling="token_and_mean", prepared=True).values, expected

@@ -14,7 +14,7 @@ from huggingface_hub.utils import close_session
 
 import keras_vit
 from keras_vit import VisionTransformer
-from keras_vit.checkpoints import Source, load
+from keras_vit.checkpoints import Source
 from keras_vit.errors import CheckpointError, KerasViTError, PresetError
 from keras_vit.presets import connection
 from keras_vit.presets.catalog import preset_named
@@ -187,11 +187,12 @@ def test_offline_loads_from_the_cache(digits, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(*OFFLINE)
         assert "HF_HUB_OFFLINE forbids to fetch it; unset it" in refusal("hf://us/digits")
-    online = load("hf://us/digits")
+    online = VisionTransformer.from_preset("hf://us/digits")
     digits.requests.clear()
     monkeypatch.setattr(*OFFLINE)
-    assert load("hf://us/digits").provenance == online.provenance
-    assert load(f"hf://us/digits@{online.provenance['commit']}").class_names == online.class_names
+    assert VisionTransformer.from_preset("hf://us/digits").provenance == online.provenance
+    pinned = VisionTransformer.from_preset(f"hf://us/digits@{online.provenance['commit']}")
+    assert pinned.class_names == online.class_names
     for source in ("hf://us/other", "hf://us/digits@v2", "hf://us/digits/sub"):
         assert "not in the cache" in refusal(source)
     assert "Unset HF_HUB_OFFLINE, or load it once while online." in refusal("hf://us/other")
@@ -462,7 +463,7 @@ def test_a_link_to_itself_in_the_cache_is_replaced_or_named(place, digits):
     if path.name == "blobs":
         assert f"File exists: {path}. Check this place" in refusal("hf://us/digits")
     else:
-        assert load("hf://us/digits").class_names
+        assert VisionTransformer.from_preset("hf://us/digits").class_names
 
 
 def test_a_damaged_note_of_the_last_commit_is_made_again(digits, caplog, monkeypatch):

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit import checkpoints
+from keras_vit import VisionTransformer
 from keras_vit.errors import CheckpointError
 from tests.family_goldens import relative_error
 from tests.helpers import to_numpy
@@ -28,7 +28,7 @@ def outcome(name: str, case: Case) -> Outcome:
         image, want = case(Path(folder))
 
         def compare() -> float:
-            model = checkpoints.load(folder, image_size=image.shape[1:3])
+            model = VisionTransformer.from_preset(folder, image_size=image.shape[1:3])
             return relative_error(to_numpy(model(image)), want)
 
         answer = judged(compare, CheckpointError).replace(folder, "")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_vit import checkpoints
+from keras_vit import VisionTransformer
 from keras_vit.checkpoints.dialects.timm.architectures import find_row
 from keras_vit.errors import CheckpointError
 from tests import torchvision_shim  # noqa: F401
@@ -68,7 +68,7 @@ def outcome(module: str, name: str, tags: tuple[str, ...]) -> Outcome:
         want = model(torch.from_numpy(image.transpose(0, 3, 1, 2).copy())).numpy()
 
     def compare(source, **fields) -> float:
-        got = checkpoints.load(source, **fields)(image)
+        got = VisionTransformer.from_preset(source, **fields)(image)
         got = got.detach().cpu().numpy() if hasattr(got, "detach") else np.asarray(got)
         return float(np.abs(got - want).max() / np.abs(want).max())
 
