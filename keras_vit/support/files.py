@@ -109,9 +109,7 @@ def write_json(path: str | os.PathLike[str], value: object) -> None:
         temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
 
-def open_plain(
-    path: str | os.PathLike[str], folder: int | None = None, name: str = ""
-) -> BufferedReader:
+def open_plain(path: str | os.PathLike[str], folder: int | None = None) -> BufferedReader:
     """Opens a plain file for reading; refuses pipes, devices and the like.
 
     A pipe would wait for its writer forever, and a device such as /dev/zero never ends.
@@ -119,7 +117,6 @@ def open_plain(
     Args:
         path: path of the file.
         folder: the handle of its folder, if the folder is open already.
-        name: path of the file in that folder.
 
     Raises:
         OSError: the file does not exist, may not be read, or is no plain file.
@@ -128,7 +125,7 @@ def open_plain(
     def without_waiting(path: str, flags: int) -> int:
         flags |= getattr(os, "O_NONBLOCK", 0)
         try:
-            return os.open(path if folder is None else name, flags, dir_fd=folder)
+            return os.open(path if folder is None else Path(path).name, flags, dir_fd=folder)
         except OSError as error:
             error.filename = path
             raise
@@ -171,13 +168,13 @@ class OpenFolder:
         return sizes
 
     def open(self, name: str) -> BufferedReader:
-        """Opens a plain file for reading, whose `name` becomes the whole path.
+        """Opens a plain file for reading; its `name` is the whole path.
 
         Raises:
             FileNotFoundError: the file was removed, or is a broken link.
             OSError: the file cannot be opened, or is a device, a pipe or the like.
         """
-        return open_plain(self._path / name, self._handle, name)
+        return open_plain(self._path / name, self._handle)
 
     def is_current(self) -> bool:
         """Returns whether the path still leads to this folder."""
