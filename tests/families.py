@@ -63,11 +63,6 @@ FAMILIES = {
         "qkv_bias": (True, False, True),
         "numerics": {"gelu": "exact", "layer_norm_epsilon": 1e-12},
     },
-    "vitpose": {
-        "pooling": "gap",
-        "patch_shift": 1,
-        "numerics": {"gelu": "exact", "layer_norm_epsilon": 1e-12},
-    },
     "radio": {
         "num_class_tokens": 3,
         "joined_class_tokens": 2,

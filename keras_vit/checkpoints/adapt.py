@@ -63,11 +63,11 @@ def adapt_config(checkpoint: Checkpoint, arguments: Mapping[str, Any]) -> ViTCon
         keeps = fields["image_size"] is None or fields.get("native_aspect", stored.native_aspect)
         fields["position_grid"] = stored.source_grid if keeps else None
     if pair("patch_size", fields.get("patch_size", stored.patch_size)) != stored.patch_size:
-        if stored.resnet is not None or stored.patch_shift:
+        if stored.resnet is not None:
             raise CheckpointError(
                 f"{path}: patch_size={shown(fields['patch_size'])}, but the file has "
                 f"{stored.patch_size}. Patches of pixels can be resized; those of a hybrid, cells "
-                "of a feature map, cannot, nor those with a patch_shift."
+                "of a feature map, cannot."
             )
         if stored.image_size is not None:
             fields["position_grid"] = None

@@ -177,14 +177,9 @@ def _open(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
     recognition = recognise_dialect(files, fields.get("family"))
     dialect = recognition.dialect
     if dialect.fold is not None:
-        reader = dialect.fold.read(reader, files.json, fields.get("dataset_index"))
+        reader = dialect.fold.read(reader, files.json)
         files = dataclasses.replace(files, reader=reader)
         recognition = recognise_dialect(files, dialect.name)
-    elif fields.get("dataset_index") is not None:
-        raise CheckpointError(
-            f"{reader.path}: read as {dialect.name}: dataset_index= chooses an expert of a mixture,"
-            " which this family has not. Leave it out."
-        )
     if (card := fields.pop("timm", None)) is not None:
         with _naming_card(files):
             refuse_contradictions(card, files.json["config.json"], dialect, recognition.fields)

@@ -21,7 +21,7 @@ from keras_vit.errors import CheckpointError, ConfigError, listed, shown
 from keras_vit.support.text import log
 
 _OF_ARRAYS = ("prefix", "ignore", "weights")
-CHOICES: tuple[str, ...] = (*_OF_ARRAYS, "dataset_index", "timm")
+CHOICES: tuple[str, ...] = (*_OF_ARRAYS, "timm")
 """Arguments of `from_preset` that describe one file: which arrays to read, and timm's words."""
 
 _AVERAGE = re.compile(r"(?:^|[._/])(?:ema|teacher|target_encoder)(?=[._/])")

@@ -80,7 +80,6 @@ class Fields:
             no square or fit two grids.
         prefix: start of the names of the arrays, if the file holds several models.
         weights: ema for the average of the weights over a training, raw for the weights.
-        dataset_index: number of the expert to read, in a mixture with one per data set (ViTPose+).
         ignore: name of an array to leave out, or a pattern such as 'decoder.*'.
         timm: argument of timm.create_model, as NAME=VALUE, from the card of a model; once for
             each, such as architecture=vit_large_patch16_224.
@@ -93,7 +92,6 @@ class Fields:
     position_grid: tuple[Positive, Positive] | None = None
     prefix: str | None = None
     weights: Literal["ema", "raw"] | None = None
-    dataset_index: int | None = None
     ignore: tuple[str, ...] | None = None
     timm: tuple[str, ...] | None = None
     allow_pickle_weights: bool = False

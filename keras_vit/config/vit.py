@@ -114,8 +114,6 @@ class ViTConfig(Fields):
             `"shared"`, one table serves all blocks; None, no such table. It needs an `image_size`.
         patch_bias: whether the projection of patches has a bias (CLIP: False).
         patch_norm: whether a norm follows the projection of patches (AIMv2).
-        patch_shift: pixels by which the first patch begins above and left of the image, where it
-            reads zeros (ViTPose: 2); at most half of `patch_size`.
         pre_norm: whether a norm precedes the first block (CLIP).
         norm: every norm of the model: `"layer"`, LayerNorm, or `"rms"`, RMSNorm, which
             neither centres nor has a bias (AIMv2).
@@ -197,7 +195,6 @@ class ViTConfig(Fields):
     )
     patch_bias: bool = field(True, lacking="patches without a bias")
     patch_norm: bool = field(False, lacking="a norm behind the patches")
-    patch_shift: int = field(0, COUNT_OR_0, lacking="patches that begin outside of the image")
     pre_norm: bool = field(False, lacking="a norm before the blocks")
     norm: str = field("layer", choice(*NORMS), lacking="RMSNorm")
     final_norm: bool = field(True, lacking="an encoder without a last norm")

@@ -86,7 +86,6 @@ def find_faults(config: Any) -> Iterator[str]:
             *map(shown, layers)
         )
     yield from _find_pooling_faults(config)
-    yield from _find_patch_faults(config)
     beside = (config.resnet, config.rope, config.relative_position_bias)
     resize = config.numerics.position_resize == "bilinear_longer_side"
     if config.native_aspect and (any(beside) or resize or config.position == "sincos2d"):
@@ -99,15 +98,6 @@ def find_faults(config: Any) -> Iterator[str]:
         yield (
             "rope needs heads of a multiple of 4 channels; hidden_size / num_heads is "
             f"{shown(config.head_dim)}."
-        )
-
-
-def _find_patch_faults(config: Any) -> Iterator[str]:
-    excluded = config.resnet or config.native_aspect
-    if config.patch_shift and (2 * config.patch_shift > min(config.patch_size) or excluded):
-        yield (
-            f"patch_shift={shown(config.patch_shift)} is at most half of patch_size="
-            f"{config.patch_size}, and excludes resnet and native_aspect."
         )
 
 

@@ -24,8 +24,6 @@ class PatchEmbedding(ConfiguredLayer):
         flatten: whether the patch grid becomes one axis of tokens.
         data_format: `"channels_last"`, `"channels_first"` or None for Keras's setting.
         use_bias: whether a bias is added (CLIP: False).
-        shift: pixels by which the first patch begins above and left of the image, where it reads
-            zeros; as many rows and columns at the other end are dropped (ViTPose: 2).
     """
 
     def __init__(
@@ -35,7 +33,6 @@ class PatchEmbedding(ConfiguredLayer):
         flatten=True,
         data_format=None,
         use_bias=True,
-        shift=0,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -46,7 +43,6 @@ class PatchEmbedding(ConfiguredLayer):
         self.flatten = flatten
         self.data_format = data_format or keras.config.image_data_format()
         self.use_bias = use_bias
-        self.shift = shift
 
     def build(self, input_shape):
         channels = input_shape[-1 if self.data_format == "channels_last" else 1]
@@ -61,8 +57,6 @@ class PatchEmbedding(ConfiguredLayer):
     def call(self, inputs):
         if self.data_format == "channels_first":  # the convolution and all later layers: last
             inputs = ops.transpose(inputs, (0, 2, 3, 1))
-        if self.shift:
-            inputs = _shifted(inputs, self.shift)
         grid = kernels.patches(inputs, kernels.tensor(self.kernel, self.compute_dtype))
         if self.use_bias:
             grid = ops.add(grid, self.bias)
@@ -81,11 +75,3 @@ class PatchEmbedding(ConfiguredLayer):
             return input_shape[0], rows, columns, self.hidden_size
         tokens = None if rows is None or columns is None else rows * columns
         return input_shape[0], tokens, self.hidden_size
-
-
-def _shifted(images, shift):
-    """Returns images moved down and right, without the rows and columns that leave them."""
-    images = images[:, :-shift, :-shift]
-    # torch's compiler refuses `ops.pad`.
-    images = ops.concatenate([ops.zeros_like(images[:, :shift]), images], axis=1)
-    return ops.concatenate([ops.zeros_like(images[:, :, :shift]), images], axis=2)

@@ -60,7 +60,6 @@ class Architecture(TypedDict, total=False):
     relative_position_bias: str | None
     patch_bias: bool
     patch_norm: bool
-    patch_shift: int
     pre_norm: bool
     norm: str
     final_norm: bool
@@ -98,7 +97,6 @@ class Reading(Arguments, total=False):
     prefix: str
     ignore: str | Sequence[str]
     weights: str
-    dataset_index: int
     timm: Mapping[str, Any]
     checksum: bool
     allow_pickle_weights: bool

@@ -341,7 +341,6 @@ def _to_grid(
         flatten=False,
         data_format=data_format,
         use_bias=config.patch_bias,
-        shift=config.patch_shift,
         dtype=policy,
         name="patch_embedding",
     )

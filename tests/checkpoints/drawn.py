@@ -49,7 +49,6 @@ VALUES = {
     "position_grid": ((3, 3), (1, 2), (2, 5)),
     "num_classes": (0, 3, 1),
     "num_registers": (0, 2),
-    "patch_shift": (0, 1),
     "num_class_tokens": (1, 3),
     "joined_class_tokens": (0, 2, 1),
     "class_token": (True, False),

@@ -46,11 +46,10 @@ FIELDS_BEHIND = {
     "position_before_registers": ("position_before_registers", "num_registers"),
     "distillation_token": ("distillation_token", "num_class_tokens", "pooling", "class_token"),
     "native_aspect": (
-        *("native_aspect", "rope", "relative_position_bias", "patch_shift"),
+        *("native_aspect", "rope", "relative_position_bias"),
         "numerics.position_resize",
     ),
     "rope": ("rope", "native_aspect"),
-    "patch_shift": ("patch_shift", "native_aspect"),
     "relative_position_bias": ("relative_position_bias", "native_aspect"),
     "numerics.pool_before_norm": ("numerics.pool_before_norm", "pooling"),
 }

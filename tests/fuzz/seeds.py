@@ -90,13 +90,6 @@ _CLASSES: dict[str, tuple[str, dict[str, Any]]] = {
         "PixioModel",
         {key: _VISION[key] for key in _VISION if key != "intermediate_size"},
     ),
-    "transformers/vitpose_backbone": (
-        "VitPoseBackbone",
-        {
-            **{key: _VISION[key] for key in _VISION if key != "intermediate_size"},
-            **{"patch_size": 8, "num_experts": 2, "part_features": 8},
-        },
-    ),
     "transformers/kosmos_2_vision_model": (
         "Kosmos2Model",
         {

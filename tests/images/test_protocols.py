@@ -143,8 +143,7 @@ def test_the_values_of_each_class_of_transformers_are_its_own():
         processor_class = getattr(transformers, f"{name}ImageProcessor")
         usual = _complete({"image_processor_type": f"{name}ImageProcessor"})
         theirs = vars(processor_class)
-        # ViTPose's has no filter: it turns and stretches the box of a person, linearly.
-        assert usual["resample"] == (2 if name == "VitPose" else int(theirs["resample"])), name
+        assert usual["resample"] == int(theirs["resample"]), name
         normalizes = theirs.get("do_normalize") is not False
         assert usual.get("do_normalize", True) == normalizes, name
         for key in ("image_mean", "image_std") if normalizes else ():

@@ -183,11 +183,6 @@ CASES = (
     ),
     _images("PatchEmbedding", {"hidden_size": WIDTH, "patch_size": (2, 3)}, (BATCH, 8, WIDTH)),
     _images(
-        "PatchEmbedding-shift",
-        {"hidden_size": WIDTH, "patch_size": (2, 3), "shift": 1},
-        (BATCH, 8, WIDTH),
-    ),
-    _images(
         "PatchEmbedding-grid",
         {"hidden_size": WIDTH, "patch_size": (2, 3), "flatten": False},
         (BATCH, 4, 2, WIDTH),

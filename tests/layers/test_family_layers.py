@@ -61,13 +61,3 @@ def test_images_of_one_unknown_side_have_an_unknown_number_of_patches(size):
     """A graph of such images takes images of any length."""
     images = keras.Input((*size, 3))
     assert PatchEmbedding(5, 4, data_format="channels_last")(images).shape == (None, None, 5)
-
-
-def test_shifted_patches_are_those_of_a_padded_convolution():
-    """With zeros above and left; rows and columns at the other end belong to no patch."""
-    images = normal(2, 8, 12, 3)
-    layer = built(PatchEmbedding(5, 4, data_format="channels_last"), images.shape)
-    shifted = PatchEmbedding(5, 4, data_format="channels_last", shift=2)
-    built(shifted, images.shape).set_weights(layer.get_weights())
-    padded = np.pad(images, ((0, 0), (2, 0), (2, 0), (0, 0)))[:, :8, :12]
-    assert_close(run(shifted, images), run(layer, padded), 1e-6)

@@ -106,12 +106,12 @@ class Fold:
     """The way from the arrays of a library's files to those that the words of a dialect name.
 
     Args:
-        read: takes the arrays of a file, the JSON beside them and the caller's `dataset_index`;
-            returns the arrays that the words name.
+        read: takes the arrays of a file and the JSON beside them; returns the arrays that the words
+            name.
         write: takes the arrays that the words name; returns those of the library's files.
     """
 
-    read: Callable[[Reader, Json, int | None], Reader]
+    read: Callable[[Reader, Json], Reader]
     write: Callable[[Reader], Reader]
 
 

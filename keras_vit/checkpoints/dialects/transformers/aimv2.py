@@ -41,7 +41,7 @@ _NAMES: Section = {
 }
 
 
-def _read(reader: Reader, files: Json, dataset_index: int | None) -> Reader:
+def _read(reader: Reader, files: Json) -> Reader:
     """Returns the arrays with those that make the pooling one of keras_vit."""
     shape = reader.shapes.get("head.output_proj.weight", ())
     if len(shape) != 2:

@@ -63,7 +63,7 @@ _SIZES = {
 }
 
 
-def _read(reader: Reader, files: Json, dataset_index: int | None) -> Reader:
+def _read(reader: Reader, files: Json) -> Reader:
     count = files.get("config.json", {}).get("num_cls_tokens", 3)
     tokens, *width = reader.shapes.get(_TOKENS, (0,))
     if not (isinstance(count, int) and 0 < count < tokens):
