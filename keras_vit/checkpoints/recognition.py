@@ -13,7 +13,6 @@ from keras_vit.checkpoints import inference
 from keras_vit.checkpoints.dialects import DIALECTS, Statement, dialects_named
 from keras_vit.checkpoints.dialects.base import Dialect, StoredAs
 from keras_vit.checkpoints.dialects.json_fields import Json
-from keras_vit.checkpoints.foreign import describe, name_kind, name_lacking
 from keras_vit.checkpoints.opening import OpenSource
 from keras_vit.checkpoints.translate import Shape
 from keras_vit.config.weights import axes, lexicon, templates
@@ -100,30 +99,13 @@ def recognise_dialect(files: OpenSource, name: str | None = None) -> Recognition
     others = [dialect for dialect in silent if name or not dialect.only_named]
     if not named and len(silent) < len(dialects):
         others = [dialect for dialect in others if dialect.has_json_of_its_own(files.json)]
-        if not others:
-            family = _foreign_family(files.json, dialects, shapes)
-            raise CheckpointError(f"{files.reader.path}: {family}.")
     for group, are_named in ((exact, True), (named, True), (others, False)):
-        foreign = name_kind(shapes, is_certain=True)
-        recognition = (
-            recognise(shapes, group, are_named=are_named) if group and not foreign else None
-        )
+        recognition = recognise(shapes, group, are_named=are_named) if group else None
         if recognition is not None:
             return recognition
     for dialect in named:
         read_statement(files, dialect)  # refuses a part that keras_vit lacks by its name
-    tried = tuple(named or others)
-    claims = (
-        (tried[claim.template.dialect], claim.prefix, claim.template.path, claim.name)
-        for claim in _claims(shapes, tried)
-        if claim.prefix in tried[claim.template.dialect].prefixes
-    )
-    family = _foreign_family(files.json, dialects, {}).partition(", exp")[0] if named else ""
-    beside = f"\n  Beside it, {shown(family, 200, quoted=False)}." if family else ""
-    raise CheckpointError(
-        f"{files.reader.path}: no Vision Transformer in any of the families "
-        f"{listed([dialect.name for dialect in tried], 3)}.{describe(shapes, claims)}{beside}"
-    )
+    raise CheckpointError(_describe(files, dialects, tuple(named or others or dialects)))
 
 
 def find_tower_json(files: Json, dialects: Sequence[Dialect]) -> Json:
@@ -184,30 +166,66 @@ def read_statement(
         raise CheckpointError(f"{where}: a JSON file beside the weights: {reason}.") from error
 
 
-def _foreign_family(
-    files: Mapping[str, Any], dialects: Iterable[Dialect], shapes: Mapping[str, Shape]
-) -> str:
-    """Returns a sentence with the family that the JSON names, and its part that keras_vit lacks.
+def _describe(files: OpenSource, dialects: Sequence[Dialect], tried: tuple[Dialect, ...]) -> str:
+    """Returns the refusal of a file: its family and its names, and the nearest of the families.
 
-    Of an unknown part, the families that are read stand in its place.
+    Args:
+        files: the open source.
+        dialects: the families that the JSON may name.
+        tried: the families whose names were looked up.
     """
-    for where in [dialect.identity for dialect in dialects]:
-        value = where.value(files) if where else None
-        if where and value is not None:
-            read = [d.identity for d in dialects if d.identity and d.identity.key == where.key]
-            expected = listed(dict.fromkeys(identity.expected for identity in read), 8)
+    shapes = files.reader.shapes
+    found: dict[tuple[Dialect, str], dict[str, str]] = collections.defaultdict(dict)
+    for claim in _claims(shapes, tried):
+        dialect = tried[claim.template.dialect]
+        if claim.prefix in dialect.prefixes:
+            found[dialect, claim.prefix][claim.name] = claim.template.path
+    families = listed([dialect.name for dialect in tried], 3)
+    reason = _foreign_family(files.json, dialects) or (
+        f"no Vision Transformer in any of the families {families}"
+    )
+    lines = [f"{files.reader.path}: {reason}."]
+    nearest = sorted(found.items(), key=lambda item: (-len(item[1]), len(item[0][1])))[:3]
+    for (dialect, prefix), paths in nearest:
+        lacking = [
+            stored[0].name
+            for path in _CORE
+            if (stored := dialect.all_names(path)) and path not in paths.values()
+        ]
+        where = f" below {shown(prefix, 40)}" if prefix else ""
+        lacks = f", lacks {listed(lacking, 2)}" if lacking else ""
+        lines.append(f"{dialect.name}: {len(paths):,} of {len(shapes):,} names{where}{lacks}.")
+    some = listed((shown(name, 60, quoted=False) for name in shapes), 4)
+    lines.append(f"Arrays of the file: {some}.")
+    if nearest:
+        lines.append("family=... reads the file as one of them, and names each difference.")
+    return "\n  ".join(lines)
+
+
+def _foreign_family(files: Json, dialects: Sequence[Dialect]) -> str:
+    """Returns the family that the JSON names and keras_vit does not read, in words, or ""."""
+    if any(dialect.is_named_by(files) for dialect in dialects):
+        return ""
+    identities = [dialect.identity for dialect in dialects if dialect.identity]
+    for where in identities:
+        if (value := where.value(files)) is not None:
+            expected = dict.fromkeys(i.expected for i in identities if i.key == where.key)
             classes = files[where.file].get("architectures")
-            found = f"{where.file} has {where.key}={shown(value)}"
             model = f"; the model is a {listed(classes, 2)}" if isinstance(classes, list) else ""
-            parts = itertools.islice(
-                _parts_with_a_type(files[where.file], _DEEPEST_TOWER), _MOST_PARTS
-            )
-            types = (value, *(str(part["model_type"]) for part in parts))
-            lacking = name_lacking(types, shapes)
             return (
-                f"{found}{model}: {lacking}" if lacking else f"{found}, expected {expected}{model}"
+                f"{where.file} has {where.key}={shown(value)}, expected {listed(expected, 8)}"
+                f"{model}"
             )
-    raise LookupError("no JSON names a family")
+    return ""
+
+
+_CORE = (
+    "patch_embedding/kernel",
+    "position_embedding/embedding",
+    "block_{l}/attention/{qkv}/kernel",
+    "block_{l}/mlp/dense_0/kernel",
+)
+"""The weights that a message names where a file lacks them."""
 
 
 def recognise(

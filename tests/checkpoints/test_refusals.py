@@ -228,14 +228,15 @@ def test_a_preset_without_some_of_its_files_is_refused(files, messages, tmp_path
 
 
 def test_a_clip_file_without_its_vision_tower_is_refused(tmp_path):
-    """The message names the arrays that are there, and the family that the JSON names."""
+    """The message names the arrays that are there."""
     folder = shutil.copytree(family_goldens.FOLDER / "hf_clip_two_towers", tmp_path / "x")
     path = folder / "model.safetensors"
     arrays = {name: a for name, a in load_file(path).items() if name.startswith("text_")}
     save_file(arrays, path)
     with raises(
-        *(CheckpointError, "no Vision Transformer in any of the families transformers/clip"),
-        *("text_model.", "config.json has model_type='clip'"),
+        CheckpointError,
+        "no Vision Transformer in any of the families transformers/clip",
+        "text_model.",
     ):
         VisionTransformer.from_preset(folder)
 

@@ -90,9 +90,7 @@ def _reasons(outcomes: Iterable[Outcome], way: str) -> dict[str, list[str]]:
 
 def _short(answer: str) -> str:
     """The reason without the facts of one model: what to give, and who has which value."""
-    reason = re.split(
-        r"\. (Give|It holds|Choose by) | in any of the ", answer.removeprefix("refused: ")
-    )[0]
+    reason = re.split(r"\. (Give|Choose by) | in any of the ", answer.removeprefix("refused: "))[0]
     reason = re.sub(r"^(a JSON file beside the weights: |read as [\w/]+: )", "", reason)
     named = (
         r"^config\.json has architecture='[^']*', an architecture with (.*), which keras_vit lacks"
