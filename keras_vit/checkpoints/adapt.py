@@ -31,9 +31,13 @@ def complete_fields(stored: ViTConfig, fields: Mapping[str, Any]) -> dict[str, A
     """Returns the caller's fields, and the values of the model that follow from them.
 
     Numerics that the caller's dict leaves out are the stored ones. Another number of classes means
-    another head; pre_logits of length 1, and numbers as outputs, belong to the old one.
+    another head; pre_logits of length 1, and numbers as outputs, belong to the old one. Positions
+    are resized to the caller's images, unless the model resizes them for each image.
     """
     follow: dict[str, Any] = {}
+    if "image_size" in fields:
+        keeps = fields["image_size"] is None or fields.get("native_aspect", stored.native_aspect)
+        follow["position_grid"] = stored.source_grid if keeps else None
     if fields.get("num_classes", stored.num_classes) != stored.num_classes:
         follow |= {"unit_pre_logits": False, "regression": False}
     if isinstance(fields.get("numerics"), Mapping):
@@ -59,9 +63,6 @@ def adapt_config(checkpoint: Checkpoint, arguments: Mapping[str, Any]) -> ViTCon
             "tell its image_size. Give image_size=(height, width) of that many patches, or "
             "position_grid=(rows, columns) of the stored positions."
         )
-    if "image_size" in fields:
-        keeps = fields["image_size"] is None or fields.get("native_aspect", stored.native_aspect)
-        fields["position_grid"] = stored.source_grid if keeps else None
     if pair("patch_size", fields.get("patch_size", stored.patch_size)) != stored.patch_size:
         if stored.resnet is not None:
             raise CheckpointError(

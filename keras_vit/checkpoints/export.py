@@ -52,7 +52,6 @@ def export(
     lossy: bool = False,
     protocol: ProtocolSpec = "paper",
     by_class: bool = False,
-    fed_size: tuple[int, int] | None = None,
 ) -> None:
     """Writes a checkpoint: a file, or a folder if the library needs JSON beside the weights.
 
@@ -70,8 +69,6 @@ def export(
         lossy: whether to write a model that the library would compute differently.
         protocol: preparation of images.
         by_class: whether each class has a probability of its own (multi-label).
-        fed_size: (height, width) of the images that the library is to make, where its class
-            resizes the stored positions to them; None for the model's size.
 
     Raises:
         CheckpointError: no family has a place for every weight, or the library would
@@ -82,7 +79,7 @@ def export(
         lost = "%s computes logits from these files, without the model's %s."
         log.warning(lost, dialect.library, config.classifier_activation)
     protocol = _protocol_to_write(protocol, dialect, config)
-    files = dialect.write_json(config, class_names, protocol, by_class, fed_size)
+    files = dialect.write_json(config, class_names, protocol, by_class)
     if not files:
         _write_arrays(dialect, Path(path), moves, arrays, progress)
         return

@@ -163,7 +163,8 @@ def with_grid(
     if image_size is not None:
         grid = fields.get("position_grid")
         sized = base.replace(image_size=image_size, position_grid=grid, crop_remainder=True)
-        return sized.replace(crop_remainder=sized.drops_pixels), ()
+        grid = None if sized.grid == sized.source_grid else grid
+        return sized.replace(position_grid=grid, crop_remainder=sized.drops_pixels), ()
     if num_positions is None:
         return base, ()
     alternatives = [base]

@@ -27,7 +27,6 @@ from keras_vit.checkpoints.recognition import (
 from keras_vit.checkpoints.surroundings import choices, find_encoder, left_over, without_head
 from keras_vit.checkpoints.translate import Move, Shape, compare, plan
 from keras_vit.config import ViTConfig
-from keras_vit.config.rules import pair
 from keras_vit.config.variants import find_variant, variant_named
 from keras_vit.config.weights.lexicon import num_parameters
 from keras_vit.errors import CheckpointError, ConfigError, SourceError, shown
@@ -56,9 +55,6 @@ class CheckpointInfo:
         ignored: names of arrays that are no weights of the model, and the reason for each.
         provenance: origin of a preset's weights, as plain JSON types.
         thresholds: those of a preset of many labels, see `VisionTransformer.thresholds`.
-        fed_size: (height, width) of the images that the library's processor makes, where the
-            library's class resizes its positions to them; a model is loaded at this size. None
-            where the size in `config` counts.
     """
 
     path: Path
@@ -73,7 +69,6 @@ class CheckpointInfo:
     ignored: Mapping[str, str] = dataclasses.field(default_factory=dict)
     provenance: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     thresholds: float | tuple[float, ...] | None = None
-    fed_size: tuple[int, int] | None = None
 
     @property
     def variant(self) -> str | None:
@@ -127,12 +122,8 @@ def info(
     """
     source = Source.parse(source, allow_pickle_weights=allow_pickle_weights)
     if (preset := source.preset()) is not None:
-        if (row := source.row) is None:
-            return _info(Path(source.name), keras_vit.name, preset)
-        fed_size = (
-            pair("fed_size", row.fed_size) if row.fed_size and "image_size" not in fields else None
-        )
-        return _info(Path(source.name), row.dialect, preset, fed_size=fed_size)
+        family = keras_vit.name if source.row is None else source.row.dialect
+        return _info(Path(source.name), family, preset)
     with open_source(source, headers=True) as files:
         return open_checkpoint(files, {**source.defaults, **fields}).info
 
@@ -232,7 +223,6 @@ def _open(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
             **dict.fromkeys(encoder.outside, "outside of the model"),
             **dict.fromkeys(encoder.ignored, "ignored by the caller"),
         },
-        fed_size=None if "image_size" in arguments else statement.image_size,
     )
     encoder.announce(beside)
     return Checkpoint(reader, dialect, info, moves)

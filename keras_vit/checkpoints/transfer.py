@@ -92,13 +92,12 @@ def load(
         info = read_info(source, **{k: fields[k] for k in _OPEN if fields.get(k) is not None})
         reading = ("family", "variant", *CHOICES)
         fields = {k: value for k, value in fields.items() if k not in reading}
-        fields = _at_fed_size(info, fields)
         config = info.config.replace(**complete_fields(info.config, fields))
         return build(config, **{**_state_facts(source, info, config), **options})
     with open_source(source, checksum=checksum) as files:
         fields = {**source.defaults, **fields}
         checkpoint = open_checkpoint(files, fields)
-        config = adapt_config(checkpoint, _at_fed_size(checkpoint.info, fields))
+        config = adapt_config(checkpoint, fields)
         facts = _state_facts(source, checkpoint.info, config)
         facts["provenance"] = {**source.provenance(files.preset), **_read_scale(checkpoint)}
         with blank_weights():
@@ -121,11 +120,6 @@ def _stated_size(image_size: ImageSize) -> dict[str, Any]:
     if image_size is None:
         return {}
     return {"image_size": None if is_any_size(image_size) else image_size}
-
-
-def _at_fed_size(info: CheckpointInfo, fields: dict[str, Any]) -> dict[str, Any]:
-    """Returns the caller's fields, with the size that the library feeds where they state none."""
-    return fields if info.fed_size is None else {"image_size": info.fed_size, **fields}
 
 
 def _state_facts(source: Source, info: CheckpointInfo, config: ViTConfig) -> dict[str, Any]:
@@ -292,7 +286,7 @@ def convert(
         arrays = _collect_arrays(checkpoint, config)
         by_class = config.has_sigmoids or facts["thresholds"] is not None
         about = (class_names, progress, lossy, facts["protocol"], by_class)
-        export(config, arrays, target, path, *about, checkpoint.info.fed_size)
+        export(config, arrays, target, path, *about)
 
 
 def _read_weights(checkpoint: Checkpoint, config: ViTConfig) -> Iterator[Named]:

@@ -109,9 +109,6 @@ def info(source: str, /, *, fields: Fields = _STORED, json: bool = False) -> Non
         size_known = "image_size" not in description.undetermined
         facts |= {"family": description.family, "prefix": description.prefix or "none"}
         facts |= _model_facts(description.config, size_known)
-        if description.fed_size not in (None, description.config.image_size):
-            fed = "{}x{}".format(*description.fed_size)
-            facts["resolution"] += f" stored; {fed} by its preprocessor_config.json, and as loaded"
         facts |= {"parameters": description.num_parameters, "arrays": len(description.shapes)}
         facts |= {"types": sorted({dtype.name for dtype in description.dtypes.values()})}
         if description.ignored:
@@ -141,6 +138,8 @@ def _model_facts(config: "ViTConfig", size_known: bool) -> dict[str, Any]:
         resolution = "any"
     else:
         resolution = "{}x{}".format(*config.image_size)
+        if config.position_grid is not None:
+            resolution += ", with positions of {}x{} patches".format(*config.position_grid)
     return {
         "variant": find_variant(config) or "none of the named ones",
         "resolution": resolution,

@@ -148,9 +148,7 @@ class Preprocessor:
         Raises:
             ConfigError: the checkpoint does not state its image size.
         """
-        fed_size = getattr(description, "fed_size", None)
-        stored = fed_size or description.config.image_size
-        size = stored if image_size is None else image_size
+        size = description.config.image_size if image_size is None else image_size
         size = None if is_any_size(size) else size
         if size is None and "image_size" in getattr(description, "undetermined", ()):
             raise ConfigError(

@@ -46,8 +46,6 @@ class Preset:
             `i1k_ft_i1k`.
         source: URL, or `hf://owner/repo`; None for a preset inside this package.
         image_size: side of the images in pixels.
-        fed_size: side to which the library's processor brings images, where its class resizes the
-            positions of `image_size` to them; a model is loaded at this size.
         num_classes: number of classes of its head; None if only the file states it.
         protocol: preparation of images.
         top1: reported accuracy on ImageNet's validation images in percent.
@@ -96,7 +94,6 @@ class Preset:
     folder: Path | None = None
     counterparts: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
     files_elsewhere: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
-    fed_size: int | None = None
     timm: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
     feature: str = ""
 

@@ -63,4 +63,4 @@ def test_images_are_those_of_its_own_processor(tmp_path):
     beside = {"image_processor_type": "Tipsv2ImageProcessor", "size": {"height": 16, "width": 16}}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(beside))
     info = keras_vit.info(tmp_path)
-    assert (info.protocol, info.fed_size) == (own, (16, 16))
+    assert (info.protocol, info.config.image_size) == (own, (16, 16))

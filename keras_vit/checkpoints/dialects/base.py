@@ -18,6 +18,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     merge,
 )
 from keras_vit.config import Numerics, ViTConfig
+from keras_vit.config.rules import pair
 from keras_vit.config.vit import SWITCHES
 from keras_vit.config.weights.conditions import parse, state_others
 from keras_vit.config.weights.lexicon import LEXICON, Word
@@ -123,15 +124,12 @@ class Statement:
         fields: fields of `ViTConfig`; fields of `Numerics` are under `"numerics"`.
         class_names: one name per class, the name of a shipped list, or None.
         protocol: preparation of images, or None.
-        image_size: (height, width) that the library feeds a model whose class resizes its
-            positions, or None.
         thresholds: 0.5 for many labels per image, see `VisionTransformer.thresholds`, or None.
     """
 
     fields: dict[str, Any] = dataclasses.field(default_factory=dict)
     class_names: ClassNames = None
     protocol: ProtocolSpec | None = None
-    image_size: tuple[int, int] | None = None
     thresholds: float | None = None
 
 
@@ -195,7 +193,6 @@ class PreparationWords:
         expresses: whether the library's JSON can express a protocol with all its parameters.
         image_size: returns (height, width) of the prepared images, for a library whose class
             resizes its positions to them; None where the size of the stored positions counts.
-        writes_size: whether a model that is written resizes its positions too.
     """
 
     default: Callable[[ViTConfig], ProtocolSpec] = lambda config: "paper"
@@ -203,7 +200,6 @@ class PreparationWords:
     write: Callable[[dict[str, Any], ViTConfig], dict[str, Any]] = lambda protocol, config: {}
     expresses: Callable[[Mapping[str, Any]], bool] = lambda protocol: False
     image_size: Callable[[Json], tuple[int, int] | None] | None = None
-    writes_size: bool = True
 
 
 def warn_of_protocol(statement: str) -> None:
@@ -441,9 +437,10 @@ class Dialect:
             fields["numerics"] = numerics
         if class_names is None and "num_classes" in fields:
             class_names = self.class_names(files, fields["num_classes"])
-        read_size = self.images.image_size
-        size = None if read_size is None else read_size(files)
-        return Statement(fields, class_names, self.images.read(files), size, thresholds)
+        size = self.images.image_size and self.images.image_size(files)
+        if size is not None and fields.get("image_size") is not None:
+            fields |= _resized(size, {**arrays, **fields})
+        return Statement(fields, class_names, self.images.read(files), thresholds)
 
     def write_json(
         self,
@@ -451,7 +448,6 @@ class Dialect:
         class_names: tuple[str, ...] | None = None,
         protocol: ProtocolSpec | None = None,
         by_class: bool = False,
-        fed_size: tuple[int, int] | None = None,
     ) -> dict[str, Any]:
         """Returns the JSON files to write beside the weights, by name.
 
@@ -459,17 +455,20 @@ class Dialect:
             config, class_names: configuration of the model and names of its classes.
             protocol: a protocol that the library can express; None for its default.
             by_class: whether each class has a probability of its own.
-            fed_size: (height, width) of prepared images, where it is not the model's size and the
-                library has a place for it.
         """
         if not self.json:
             return {}
         facts = Facts(config, class_names, by_class)
         images = complete(protocol or self.images.default(config))
         parts = [table.write_for(facts) for table in self.json]
-        if fed_size is not None and self.images.image_size and self.images.writes_size:
-            config = config.replace(image_size=fed_size, crop_remainder=True)
         return merge([*parts, self.images.write(images, config), self.notes])
+
+
+def _resized(image_size: tuple[int, int], stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of a model whose stored positions are resized to images of a size."""
+    sides, patches = (pair(name, stored[name]) for name in ("image_size", "patch_size"))
+    grid = tuple(side // patch for side, patch in zip(sides, patches, strict=True))
+    return {"image_size": image_size, "position_grid": grid}
 
 
 def collect(package: str, path: Iterable[str], first: tuple[str, ...]) -> tuple[Dialect, ...]:

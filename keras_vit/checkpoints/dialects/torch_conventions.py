@@ -25,7 +25,7 @@ def stored_image_size(config: ViTConfig) -> tuple[int, int]:
 
 
 POSITIONS_OF_ANOTHER_GRID = {
-    "positions stored for another grid than that of image_size": (
+    "positions of another grid than that of image_size, which loading with image_size= resizes": (
         "native_aspect! grid grid!=source_grid"
     )
 }

@@ -39,7 +39,7 @@ def _read(files: Json) -> ProtocolSpec | None:
     return complete(protocol)
 
 
-def _fed_size(files: Json) -> tuple[int, int] | None:
+def _image_size(files: Json) -> tuple[int, int] | None:
     """Returns the size of the images of a model that resizes its positions, or None."""
     config = files.get("config.json", {})
     size = object_at(config, ("pretrained_cfg",)).get("input_size")
@@ -83,6 +83,5 @@ images = PreparationWords(
     read=_read,
     write=_write,
     expresses=_expresses,
-    image_size=_fed_size,
-    writes_size=False,
+    image_size=_image_size,
 )

@@ -78,7 +78,11 @@ def _labels(id2label: Any) -> tuple[str, ...] | None:
 
 
 def _image_size(facts: Facts) -> Any:
-    return SIDES.write(stored_image_size(facts.config))
+    """Returns the size of the stored positions."""
+    config = facts.config
+    if config.position_grid is not None:
+        config = config.replace(image_size=None)
+    return SIDES.write(stored_image_size(config))
 
 
 GELU_OF_CLIP = {
@@ -214,7 +218,7 @@ def tower_sizes(
 
 
 SQUARE_ALONE: Limits = {
-    "patches or images that are not square": "patch_size!=square or table_grid!=square",
+    "patches or images that are not square": "patch_size!=square or source_grid!=square",
 }
 """The limit of classes that divide `image_size` by `patch_size` as integers."""
 
@@ -284,10 +288,11 @@ def dialect(
         "fields": {**fields, **more.get("fields", {})},
         "reasons": {**_REASONS, **more.get("reasons", {})},
     }
+    resizes = own["images"].image_size is not None
     own["impossible"] = {
         **one_of_several("pooling", *poolings),
         **one_of_several("position", *positions),
-        **POSITIONS_OF_ANOTHER_GRID,
+        **({} if resizes else POSITIONS_OF_ANOTHER_GRID),
         **more.get("impossible", {}),
     }
     return Dialect(

@@ -96,7 +96,7 @@ def _read(files: Json) -> ProtocolSpec | None:
     return None
 
 
-def _fed_size(files: Json) -> Size | None:
+def _image_size(files: Json) -> Size | None:
     """Returns (height, width) of prepared images, or None if the files do not tell."""
     if FILE not in files:
         return None
@@ -239,7 +239,7 @@ processor = PreparationWords(
     default=lambda config: "transformers", read=_read, write=_write, expresses=_expresses
 )
 
-processor_of_any_size = dataclasses.replace(processor, image_size=_fed_size)
+processor_of_any_size = dataclasses.replace(processor, image_size=_image_size)
 """`processor` of a class that resizes its positions to the images it gets."""
 
 

@@ -120,7 +120,7 @@ def _write_protocol(protocol: dict[str, Any], config: ViTConfig) -> dict[str, An
     return {FILE: {**written, "do_normalize": False}, "config.json": {**own, **size}}
 
 
-def _fed_size(files: Json) -> tuple[int, int] | None:
+def _image_size(files: Json) -> tuple[int, int] | None:
     """Returns the size of the processor, or `image_size` of config.json."""
     read = processor_of_any_size.image_size
     side = files.get("config.json", {}).get("image_size", 224)
@@ -165,7 +165,7 @@ FAMILIES = (
             processor_of_any_size,
             read=_read_protocol,
             write=_write_protocol,
-            image_size=_fed_size,
+            image_size=_image_size,
         ),
         fields={
             "num_classes": 0,

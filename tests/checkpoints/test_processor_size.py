@@ -1,4 +1,4 @@
-"""A model is loaded at the size that its library feeds, where the class resizes its positions."""
+"""A model takes images of its processor's size, where the library's class resizes its positions."""
 
 import json
 
@@ -8,7 +8,7 @@ from PIL import Image
 
 import keras_vit
 from keras_vit import Preprocessor, VisionTransformer, checkpoints, cli
-from keras_vit.errors import ConfigError
+from keras_vit.errors import CheckpointError
 from tests.golden import relative_error
 from tests.helpers import normal, random_tiny, to_numpy
 from tests.live import random_transformers, timm, torch, transformers
@@ -16,7 +16,7 @@ from tests.words import edit_json, raises
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
 SIZES |= {"intermediate_size": 24, "image_size": 28, "patch_size": 4}
-STORED, FED = (28, 28), (20, 20)
+FED = (20, 20)
 
 
 def written(folder, name, size, crop=None):
@@ -57,83 +57,83 @@ def test_features_of_a_folder_are_those_at_the_processors_size(dinov2, sides):
 
 
 @pytest.mark.without_backend
-@pytest.mark.parametrize("name", ["Dinov2", "Dinov2WithRegisters", "DINOv3ViT"])
-def test_the_processors_size_counts_where_the_class_resizes_its_positions(name, tmp_path, capsys):
-    """`info` says both, and a stated size beats both."""
+@pytest.mark.parametrize(
+    ("name", "size", "grid"),
+    [
+        ("Dinov2", FED, (7, 7)),
+        ("Dinov2WithRegisters", FED, (7, 7)),
+        ("DINOv3ViT", FED, None),
+        ("ViT", (28, 28), None),
+    ],
+)
+def test_the_processors_size_counts_where_the_class_resizes_its_positions(
+    name, size, grid, tmp_path
+):
+    """The grid of the stored positions stays; DINOv3 has none, and ViT's class keeps its own."""
     written(tmp_path, name, dict(zip(("height", "width"), FED, strict=True)))
-    info = keras_vit.info(tmp_path)
-    assert (info.config.image_size, info.fed_size) == (STORED, FED)
-    assert Preprocessor.from_preset(tmp_path).image_size == FED
+    config = keras_vit.info(tmp_path).config
+    assert (config.image_size, config.position_grid) == (size, grid)
+    assert Preprocessor.from_preset(tmp_path).image_size == size
     assert Preprocessor.from_preset(tmp_path, 24).image_size == (24, 24)
-    assert keras_vit.info(tmp_path, image_size=24).fed_size is None
-    assert cli.main(["info", str(tmp_path), "--json"]) == 0
-    resolution = json.loads(capsys.readouterr().out)["resolution"]
-    assert resolution.startswith("28x28 stored; 20x20 by its preprocessor_config.json")
 
 
 @pytest.mark.without_backend
-def test_a_class_that_keeps_its_positions_is_loaded_at_their_size(tmp_path):
-    written(tmp_path, "ViT", dict(zip(("height", "width"), FED, strict=True)))
-    info = keras_vit.info(tmp_path)
-    assert (info.config.image_size, info.fed_size) == (STORED, None)
-    assert Preprocessor.from_preset(tmp_path).image_size == STORED
+def test_info_says_both_sizes(dinov2, capsys):
+    assert cli.main(["info", str(dinov2[0]), "--json"]) == 0
+    resolution = json.loads(capsys.readouterr().out)["resolution"]
+    assert resolution == "20x20, with positions of 7x7 patches"
 
 
 @pytest.mark.without_backend
 def test_a_processor_that_states_no_whole_size_leaves_the_stored_one(dinov2):
     folder, _ = dinov2
-    path = folder / "preprocessor_config.json"
-    content = json.loads(path.read_text())
-    path.write_text(json.dumps({**content, "do_center_crop": False}))
-    assert keras_vit.info(folder).fed_size is None
-    path.unlink()
-    assert keras_vit.info(folder).fed_size is None
+    edit_json(folder / "preprocessor_config.json", do_center_crop=False)
+    assert keras_vit.info(folder).config.image_size == (28, 28)
+    (folder / "preprocessor_config.json").unlink()
+    assert keras_vit.info(folder).config.image_size == (28, 28)
 
 
 @pytest.mark.on_one_backend("torch")
-def test_without_weights_and_with_a_stated_size_the_same_rule_holds(dinov2):
-    folder, _ = dinov2
-    assert VisionTransformer.from_preset(folder, load_weights=False).config.image_size == FED
-    assert VisionTransformer.from_preset(folder, image_size=STORED).config.image_size == STORED
-    assert VisionTransformer.from_preset(
-        folder, image_size=24, load_weights=False
-    ).config.image_size == (24, 24)
+@pytest.mark.parametrize("load_weights", [True, False])
+def test_a_stated_size_comes_before_the_processors(dinov2, load_weights):
+    """The positions are then resized once."""
+    for size, grid in ((24, (6, 6)), (28, (7, 7))):
+        model = VisionTransformer.from_preset(dinov2[0], image_size=size, load_weights=load_weights)
+        assert (model.config.image_size, model.config.source_grid) == ((size, size), grid)
 
 
 @pytest.mark.on_one_backend("torch")
-def test_a_size_of_no_whole_patches_is_refused_with_a_fix_that_fits(tmp_path):
-    """transformers drops the remainder of the last patch."""
+def test_pixels_that_fill_no_patch_are_dropped_as_by_the_class(tmp_path):
     theirs = written(tmp_path, "Dinov2", {"shortest_edge": 23}, crop=18)
-    with raises(ConfigError, "(18, 18) is not divisible", "crop_remainder=True"):
-        VisionTransformer.from_preset(tmp_path)
-    model = VisionTransformer.from_preset(tmp_path, crop_remainder=True)
+    model = VisionTransformer.from_preset(tmp_path)
     photo = np.random.default_rng(0).integers(0, 256, (40, 50, 3), dtype="uint8")
     found = to_numpy(model(model.preprocessor(photo)))
     assert relative_error(found, features(theirs, tmp_path, photo)) <= 2e-6
 
 
 @pytest.mark.without_backend
-def test_convert_keeps_the_stored_positions_and_the_size_that_is_fed(dinov2, tmp_path):
+def test_convert_keeps_the_stored_positions_and_the_size_of_images(dinov2, tmp_path):
+    """A library that resizes no positions needs a size."""
     folder, _ = dinov2
     keras_vit.convert(folder, tmp_path / "x", "transformers/dinov2")
-    info = keras_vit.info(tmp_path / "x")
-    assert (info.config.image_size, info.fed_size) == (STORED, FED)
+    assert keras_vit.info(tmp_path / "x").config == keras_vit.info(folder).config
     before, after = (
         json.loads((place / "preprocessor_config.json").read_text())
         for place in (folder, tmp_path / "x")
     )
     assert all(after[key] == before[key] for key in ("size", "crop_size"))
-    keras_vit.convert(folder, tmp_path / "y", "transformers/dinov2", image_size=24)
-    info = keras_vit.info(tmp_path / "y")
-    assert (info.config.image_size, info.fed_size) == ((24, 24), (24, 24))
+    with raises(CheckpointError, "positions of another grid", "image_size="):
+        keras_vit.convert(folder, tmp_path / "y", "timm")
+    keras_vit.convert(folder, tmp_path / "y", "timm", image_size=24)
+    assert keras_vit.info(tmp_path / "y").config.grid == (6, 6)
 
 
 @pytest.mark.usefixtures("offline")
-def test_a_model_of_timm_that_resizes_its_positions_is_fed_its_input_size(tmp_path):
+def test_a_model_of_timm_that_resizes_its_positions_takes_images_of_its_input_size(tmp_path):
     """timm takes the size of images from pretrained_cfg, that of positions from model_args."""
     checkpoints.save(random_tiny(numerics={"gelu": "exact"}), tmp_path / "x", "timm")
     edit_json(tmp_path / "x" / "config.json", "pretrained_cfg", input_size=[3, 24, 40])
-    assert keras_vit.info(tmp_path / "x").fed_size is None
+    assert keras_vit.info(tmp_path / "x").config.image_size == (16, 16)
     edit_json(tmp_path / "x" / "config.json", "model_args", dynamic_img_size=True)
     model = VisionTransformer.from_preset(tmp_path / "x")
     assert model.config.image_size == model.preprocessor.image_size == (24, 40)
@@ -142,5 +142,3 @@ def test_a_model_of_timm_that_resizes_its_positions_is_fed_its_input_size(tmp_pa
     with torch.no_grad():
         expected = theirs(torch.tensor(images).permute(0, 3, 1, 2)).numpy()
     assert relative_error(to_numpy(model(images)), expected) <= 1e-5
-    keras_vit.convert(tmp_path / "x", tmp_path / "y", "timm")
-    assert keras_vit.info(tmp_path / "y").config.image_size == (16, 16)
