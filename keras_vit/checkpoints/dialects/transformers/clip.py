@@ -1,9 +1,8 @@
 """transformers' CLIP (arXiv 2103.00020), such as `openai/clip-vit-base-patch32` of `CLIPModel`."""
 
-from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Feature, Names
+from keras_vit.checkpoints.dialects.base import Feature
 from keras_vit.checkpoints.dialects.json_fields import JsonField
 from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.transformers import common
@@ -18,7 +17,6 @@ from keras_vit.checkpoints.dialects.transformers.towers import (
     projection,
     tower,
     tower_inside,
-    tower_or_whole,
 )
 
 _OWN: Section = {
@@ -26,15 +24,15 @@ _OWN: Section = {
     "pre_norm": "pre_layrnorm",
 }
 WORDS = TORCH.names(NAMES, _OWN)
-_FIELDS = {"pre_norm": True, "patch_bias": False, "qkv_bias": True}
-_SAMPLE: dict[str, Any] = {**SAMPLE, "pooling": "token", "pre_norm": True, "patch_bias": False}
+FIELDS = {"pre_norm": True, "patch_bias": False, "qkv_bias": True}
+OWN_SAMPLE: dict[str, Any] = {**SAMPLE, "pooling": "token", "pre_norm": True, "patch_bias": False}
 
 _ENCODER = Encoder(
     "clip",
     WORDS,
     common.tower_rows("quick_gelu", 1e-5),
     common.tower_sizes(768, 3072, 12, 12, 224, 32) | {"num_channels": 3},
-    _FIELDS,
+    FIELDS,
     {"gelu": "quick", "epsilon": 1e-5, "undetermined": lambda fields: common.GELU_OF_CLIP},
     refusals=common.SQUARE_ALONE,
 )
@@ -47,7 +45,7 @@ FAMILIES = (
         "token",
         {},
         prefixes=("", TOWER),
-        sample=_SAMPLE,
+        sample=OWN_SAMPLE,
     ),
     tower(
         _ENCODER,
@@ -59,7 +57,7 @@ FAMILIES = (
         refusals={"projection_dim=None": "projection_dim!"},
         prefixes=(TOWER, ""),
         prefix_for=lambda config: TOWER,
-        sample={**_SAMPLE, "projection_dim": 5},
+        sample={**OWN_SAMPLE, "projection_dim": 5},
     ),
     tower_inside(
         _ENCODER,
@@ -71,7 +69,7 @@ FAMILIES = (
         refusals=NO_CLASSES,
         ignored={r"vision_model\.post_layernorm\..*": "a norm that the class does not use"},
         sample={
-            **_SAMPLE,
+            **OWN_SAMPLE,
             "num_classes": 3,
             "pooling": "gap",
             "class_token": True,
@@ -87,41 +85,3 @@ FAMILIES = (
         feature=Feature("CLIPVisionModelWithProjection"),
     ),
 )
-
-
-def relative(
-    model: str,
-    class_name: str,
-    own_prefix: str = "",
-    prefixes: tuple[str, ...] = ("vision_model.",),
-    words: Mapping[str, Names] = WORDS,
-    projections: tuple[str, ...] = (PROJECTION,),
-    sizes: tuple[int, int, int, int, int, int] = (768, 3072, 12, 12, 224, 32),
-    **more: Any,
-) -> Dialect:
-    """Returns the dialect of a relative of CLIP.
-
-    Args:
-        model: `model_type` of the whole model.
-        class_name: name of the vision class.
-        own_prefix, prefixes: prefix in the vision class's files, and in others.
-        words: names of the weights.
-        projections: names that the projection has in whole models.
-        sizes: the class's defaults of width, MLP, blocks, heads, pixels and patch.
-        **more: further fields of `Dialect`.
-    """
-    return tower_or_whole(
-        model,
-        f"{model}_vision_model",
-        class_name,
-        (own_prefix, *prefixes),
-        {**words, **projection(*projections)} if projections else words,
-        sizes,
-        "quick_gelu",
-        1e-5,
-        _FIELDS,
-        undetermined=lambda fields: common.GELU_OF_CLIP,
-        sample=_SAMPLE,
-        impossible=common.SQUARE_ALONE,
-        **more,
-    )
