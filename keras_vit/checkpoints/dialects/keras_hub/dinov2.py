@@ -76,9 +76,7 @@ def _read_image(content: Mapping[str, Any]) -> dict[str, Any]:
     fields = image_shape(content)
     height, width = content["position_embedding_shape"][:2]
     patch = content["patch_size"]
-    grid = (height // patch, width // patch)
-    same = grid == tuple(side // patch for side in fields["image_size"])
-    return {**fields, "position_grid": None if same else grid}
+    return {**fields, "position_grid": (height // patch, width // patch)}
 
 
 def _image_to(config: ViTConfig) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from keras_vit.checkpoints.dialects.timm import rows
 from keras_vit.checkpoints.dialects.timm.eva import POOL_SIZES
 from keras_vit.checkpoints.dialects.timm.vit import ARGUMENTS, NAMES, ONE_BIAS, shown_by_arrays
 from keras_vit.config import Numerics, ViTConfig
-from keras_vit.config.rules import pair
 
 _OWN: Section = {
     "patch_embedding/kernel": "embeds.proj.weight : m (p q c)",
@@ -57,22 +56,6 @@ def _write_resize(config: ViTConfig) -> dict[str, Any]:
     return dict(zip(_KEYS_OF_RESIZE, how, strict=bool(how)))
 
 
-def _read_grid(content: Json) -> dict[str, Any]:
-    """Returns the grid of the stored positions, None if it is that of the image size."""
-    if content.get("pos_embed_grid_size") is None:
-        return {}
-    grid = pair("pos_embed_grid_size", content["pos_embed_grid_size"])
-    if "img_size" in content and "patch_size" in content:
-        sides = zip(
-            pair("img_size", content["img_size"]),
-            pair("patch_size", content["patch_size"]),
-            strict=True,
-        )
-        if grid == tuple(side // patch for side, patch in sides):
-            return {"position_grid": None}
-    return {"position_grid": grid}
-
-
 _OTHERS = {"pos_embed", "no_embed_class", "scale_attn_norm"}
 """Keys of `VisionTransformer` that `NaFlexVit` lacks or gives other values."""
 
@@ -85,11 +68,10 @@ _ARGUMENTS: tuple[Row, ...] = (
         "position",
         Codec(str, lambda word: "learned" if word == "learned" else "none"),
     ),
-    JsonFields(
-        ("pos_embed_grid_size",),
-        ("position_grid",),
-        _read_grid,
-        lambda c: {"pos_embed_grid_size": list(c.source_grid)},
+    JsonField(
+        "pos_embed_grid_size",
+        "position_grid",
+        write=lambda facts: list(facts.config.source_grid),
     ),
     JsonFields(_KEYS_OF_RESIZE, ("numerics.position_resize",), _read_resize, _write_resize),
 )

@@ -25,7 +25,6 @@ from keras_vit.checkpoints.dialects.json_fields import (
     JsonTable,
     Row,
     names_by_number,
-    number,
     one_of,
 )
 from keras_vit.checkpoints.dialects.names import TORCH
@@ -164,22 +163,6 @@ def size_rows(mlp_dim: bool = True) -> tuple[Row, ...]:
         IMAGE_SIZE,
         JsonField("patch_size", "patch_size", SIDES),
     )
-
-
-def _read_ratio(content: Json) -> dict[str, Any]:
-    return {"mlp_dim": int(number(content, "hidden_size") * number(content, "mlp_ratio", 4))}
-
-
-WHOLE_RATIO = JsonFields(
-    ("mlp_ratio",),
-    ("mlp_dim",),
-    _read_ratio,
-    lambda c: {"mlp_ratio": c.mlp_dim // c.hidden_size},
-)
-"""The row of the MLP's width, for a class whose ratio is an int."""
-NO_WHOLE_RATIO: Limits = {
-    "an mlp_dim that is no multiple of hidden_size": lambda c: c.mlp_dim % c.hidden_size > 0
-}
 
 
 def arithmetic_rows(gelu: str, epsilon: float) -> tuple[Row, ...]:

@@ -3,7 +3,7 @@
 The features are the mean of the class tokens behind the norm. Every token has a position.
 """
 
-from keras_vit.checkpoints.dialects.json_fields import JsonField, Row
+from keras_vit.checkpoints.dialects.json_fields import JsonField, JsonFields, Row, number
 from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.transformers import common, vit
 from keras_vit.checkpoints.dialects.transformers.processor import processor_of_any_size
@@ -27,7 +27,14 @@ _SIZES = {
 _ROWS: tuple[Row, ...] = (
     common.architectures(None, "PixioModel"),
     *common.size_rows(mlp_dim=False),
-    common.WHOLE_RATIO,
+    JsonFields(
+        ("mlp_ratio",),
+        ("mlp_dim",),
+        lambda content: {
+            "mlp_dim": int(number(content, "hidden_size") * number(content, "mlp_ratio", 4))
+        },
+        lambda c: {"mlp_ratio": c.mlp_dim // c.hidden_size},
+    ),
     JsonField("n_cls_tokens", "num_class_tokens", default=8),
     JsonField("qkv_bias", "qkv_bias", default=True),
     *common.arithmetic_rows("gelu", 1e-6),
@@ -44,7 +51,9 @@ FAMILIES = (
         expresses=("gelu", "layer_norm_epsilon"),
         fields={"num_classes": 0},
         impossible={
-            **common.NO_WHOLE_RATIO,
+            "an mlp_dim that is no multiple of hidden_size": lambda c: (
+                c.mlp_dim % c.hidden_size > 0
+            ),
             **common.SQUARE_ALONE,
         },
         sample={

@@ -51,6 +51,7 @@ _OF_CLASS: dict[str, dict[str, Any]] = {
     "Owlv2": {**_CLIP, "resample": 2, "do_pad": True},
     "Idefics3": _SPLIT,
     "SmolVLM": _SPLIT,
+    "Tipsv2": {"form": "tensor", "size": 448, "do_normalize": False},
 }
 """Start of the name of a class -> its values for keys that a file lacks or has as null.
 
@@ -241,17 +242,3 @@ processor = PreparationWords(
 
 processor_of_any_size = dataclasses.replace(processor, image_size=_image_size)
 """`processor` of a class that resizes its positions to the images it gets."""
-
-
-def processor_of_class(name: str, **values: Any) -> PreparationWords:
-    """Returns the processor of a family with a class of its own, which resizes its positions.
-
-    Args:
-        name: start of the name of the class, such as `"Tipsv2"` of `Tipsv2ImageProcessor`.
-        **values: the values of the class, as in `_OF_CLASS`.
-    """
-    _OF_CLASS[name] = values
-    own = {FILE: {"image_processor_type": f"{name}ImageProcessor"}}
-    return dataclasses.replace(
-        processor_of_any_size, default=lambda config: _read(own) or "transformers"
-    )

@@ -68,7 +68,7 @@ def _read_limit(content: Json) -> dict[str, Any]:
     grid = (side, side) if side * side == most else (1, most)
     return {
         "image_size": (grid[0] * patch, grid[1] * patch),
-        "position_grid": None if grid == (stored, stored) else (stored, stored),
+        "position_grid": (stored, stored),
     }
 
 

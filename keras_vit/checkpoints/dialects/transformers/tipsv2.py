@@ -4,10 +4,12 @@ The register is a second class token, and the pooled output is the first one. Th
 Facebook's names of DINOv2, and other names of a plain MLP.
 """
 
+import dataclasses
+
 from keras_vit.checkpoints.dialects.json_fields import JsonField
 from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.transformers import common, dinov2
-from keras_vit.checkpoints.dialects.transformers.processor import processor_of_class
+from keras_vit.checkpoints.dialects.transformers.processor import processor_of_any_size
 
 _NAMES: Section = {
     "patch_embedding": "patch_embed.proj",
@@ -32,6 +34,8 @@ _NAMES: Section = {
     "encoder_norm": "norm",
 }
 
+_PIXELS = {"name": "transformers", "resize": "tensor", "mean": 0.0, "std": 1.0}
+"""The protocol of files that state none: `Tipsv2ImageProcessor` does not normalise pixels."""
 
 FAMILIES = (
     common.dialect(
@@ -56,9 +60,7 @@ FAMILIES = (
         },
         resize="bilinear_antialias",
         expresses=("gelu", "layer_norm_epsilon"),
-        images=processor_of_class(
-            "Tipsv2", form="tensor", size=448, resample=2, do_normalize=False
-        ),
+        images=dataclasses.replace(processor_of_any_size, default=lambda config: _PIXELS),
         fields={
             "num_classes": 0,
             "layer_scale": True,
