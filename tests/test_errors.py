@@ -15,8 +15,6 @@ from tests.helpers import tiny
 pytestmark = pytest.mark.on_one_backend("torch")
 
 IMAGES, LABELS = np.zeros((4, 8, 8, 3), "float32"), np.array([0, 1] * 2)
-MAPS = np.zeros((4, 8, 8), "uint8")
-PATCHES = evaluation.DenseProbe((0,), False, np.zeros((8, 2)), np.zeros(2))
 LINEAR = evaluation.LinearProbe(np.zeros((8, 2)), np.zeros(2), 1.0)
 
 
@@ -43,8 +41,6 @@ CALLS = {
         model, (IMAGES, LABELS), prepared=True
     ),
     "probe": lambda model, _: keras_vit.probe(model, "folder"),
-    "dense_probe": lambda model, _: evaluation.dense_probe(model, IMAGES, MAPS),
-    "DenseProbe.predict": lambda model, _: PATCHES.predict(model, IMAGES),
     "LinearProbe.into": lambda model, _: LINEAR.build_classifier(model),
     "flops": lambda model, _: keras_vit.models.flops(model),
     "export": lambda model, folder: keras_vit.export(model, folder / "x"),

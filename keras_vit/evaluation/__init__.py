@@ -1,7 +1,5 @@
 """Quality of a model: its accuracy, its frozen features, and classifiers on these features."""
 
-from keras_vit.evaluation.dense import DenseProbe, DenseScores, dense_probe
-from keras_vit.evaluation.depth import DepthProbe
 from keras_vit.evaluation.embedding import Embedding
 from keras_vit.evaluation.extraction import Features, features
 from keras_vit.evaluation.many_labels import choose_thresholds
@@ -12,9 +10,6 @@ from keras_vit.evaluation.probing import NumbersProbe, Pair, Probe, Suspect
 from keras_vit.evaluation.scores import Evaluation
 
 __all__ = [
-    "DenseProbe",
-    "DenseScores",
-    "DepthProbe",
     "Embedding",
     "Evaluation",
     "Features",
@@ -25,7 +20,6 @@ __all__ = [
     "Probe",
     "Suspect",
     "choose_thresholds",
-    "dense_probe",
     "features",
     "few_shot",
     "linear_probe",

@@ -17,7 +17,6 @@ from keras_vit.errors import ConfigError, expect_model
 from keras_vit.evaluation.batches import Batch, count_images, predict, read_batches, split_images
 from keras_vit.evaluation.parts import Parts
 from keras_vit.evaluation.targets import numbers_or_rows, undo_one_hot
-from keras_vit.images import Preprocessor
 from keras_vit.images.inputs import as_array, images_in
 from keras_vit.images.resampling import read_pixels
 from keras_vit.models.tokens import choose_stage
@@ -90,7 +89,6 @@ def features(
     return gather(
         model,
         [name],
-        lambda out: out[name],
         data,
         batch_size,
         cache,
@@ -103,19 +101,16 @@ def features(
 def gather(
     model: VisionTransformer,
     stages: Sequence[str],
-    reduce: Callable[[Any], np.ndarray],
     data: Any,
     batch_size: int = 32,
     cache: str | os.PathLike[str] | None = None,
     progress: bool = False,
-    name: str = "",
     output_dtype: str = "float32",
     prepared: bool = False,
 ) -> Features:
-    """Returns rows that `reduce` makes of `{stage: array}`, for every image.
+    """Returns several stages for every image, concatenated along their last axis.
 
-    `name` begins the name of the file in `cache`, and tells apart the rows that several `reduce`
-    make of the same stages. The other arguments and errors are those of `features`.
+    The other arguments and errors are those of `features`.
     """
     bar = progress_bar(progress, "Computing features", count_images(data))
     stream = read_batches(model, data, batch_size, prepared)
@@ -128,12 +123,12 @@ def gather(
     if cache is None:
         steps = []
         with bar as advance:
-            for rows in _steps(model, stages, reduce, stream, size, output_dtype, as_rows):
+            for rows in _steps(model, stages, stream, size, output_dtype, as_rows):
                 steps.append(rows)
                 advance(len(rows))
         values = np.concatenate(steps)
     else:
-        name = "-".join([name, *stages] if name else stages).replace("/", "_")
+        name = "-".join(stages).replace("/", "_")
         task = {
             **identify(model, name, output_dtype),
             "data": _describe(model, data, first, prepared),
@@ -148,7 +143,7 @@ def gather(
                 elif parts.inputs:
                     stream = read_batches(model, data, batch_size, prepared, parts.inputs)
                 advance(parts.count)
-                for rows in _steps(model, stages, reduce, stream, size, output_dtype, as_rows):
+                for rows in _steps(model, stages, stream, size, output_dtype, as_rows):
                     parts.append(rows, inputs=1)
                     advance(len(rows))
                 parts.finish()
@@ -196,7 +191,6 @@ def identify(model: VisionTransformer, stage: str, output_dtype: str) -> dict[st
 def _steps(
     model: VisionTransformer,
     stages: Sequence[str],
-    reduce: Callable[[Any], np.ndarray],
     batches: Iterator[Batch],
     size: int,
     output_dtype: str,
@@ -204,7 +198,7 @@ def _steps(
 ) -> Iterator[np.ndarray]:
     """Yields structured arrays of `values` and, if the data have them, `labels`."""
     for output, labels in predict(model, stages, batches, size):
-        values = finite(reduce(output), output_dtype)
+        values = finite(np.concatenate([*output.values()], axis=-1), output_dtype)
         fields: list[Any] = [("values", values.dtype.str, values.shape[1:])]
         targets = None if labels is None else as_rows(labels)
         if targets is not None:
@@ -242,26 +236,26 @@ def _describe(model: Any, data: Any, first: Batch, prepared: bool) -> dict[str, 
         identity["pixel_range"] = preprocessor.pixel_range
         identity["draft"] = preprocessor.draft
     if hasattr(images, "shape"):
-        identity["images"] = hash_array(images)
+        identity["images"] = _hash_array(images)
     else:
-        identity["images"] = hash_images(preprocessor, list_sources(model, images))
+        identity["images"] = _hash_images(model, images)
     identity |= {
-        "labels": None if labels is None else hash_array(_choose_label_reader(data)(labels)),
+        "labels": None if labels is None else _hash_array(_choose_label_reader(data)(labels)),
         "batch_size": len(first.images),
     }
     all_labels, paths = getattr(data, "labels", None), getattr(data, "paths", None)
     if isinstance(data, keras.utils.PyDataset):
-        identity["last"] = hash_array(data[len(data) - 1][0])
+        identity["last"] = _hash_array(data[len(data) - 1][0])
     if isinstance(data, keras.utils.PyDataset) or paths is not None:
         identity |= {
             "batches": len(data),
-            "all_labels": None if all_labels is None else hash_array(all_labels),
+            "all_labels": None if all_labels is None else _hash_array(all_labels),
             "files": None if paths is None else hash_files(paths),
         }
     return identity
 
 
-def hash_array(array: Any) -> str:
+def _hash_array(array: Any) -> str:
     """Returns the sha256 of an array's type, shape and bytes."""
     values = as_array(array)
     digest = hashlib.sha256(f"{values.dtype.str} {values.shape}".encode())
@@ -273,18 +267,15 @@ def _view_bytes(values: np.ndarray) -> Any:
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
 
 
-def list_sources(model: VisionTransformer, images: Any) -> list[Any]:
-    """Returns paths or pixels of images as for `model.preprocessor`."""
-    return [image.source for image in images_in(images, expect_model(model).config.channels)]
-
-
-def hash_images(preprocessor: Preprocessor, sources: Sequence[Any]) -> str:
-    """Returns a hash of the files, or of the pixels, of all images."""
+def _hash_images(model: VisionTransformer, images: Any) -> str:
+    """Returns a hash of the files, or of the pixels, of images as for `model.preprocessor`."""
     digest = hashlib.sha256()
-    for source in sources:
-        is_path = isinstance(source, (str, os.PathLike))
-        picture = None if is_path else read_pixels(preprocessor.decode(source))
-        digest.update((hash_files([source]) if is_path else hash_array(picture)).encode())
+    for image in images_in(images, model.config.channels):
+        if isinstance(image.source, (str, os.PathLike)):
+            digest.update(hash_files([image.source]).encode())
+        else:
+            pixels = read_pixels(model.preprocessor.decode(image.source))
+            digest.update(_hash_array(pixels).encode())
     return digest.hexdigest()[:16]
 
 

@@ -303,7 +303,7 @@ def probe(
     if len(names) < 2 and not (data.multi_label or data.regression):
         raise ConfigError(f"There is one class, {shown(names[0])}; expected two or more.")
     stages, parts = _list_features(expect_model(model).config)
-    values, labels = gather(model, stages, _side_by_side, data, batch_size, cache, progress)
+    values, labels = gather(model, stages, data, batch_size, cache, progress)
     if labels is None or not np.array_equal(labels, data.labels):
         raise ConfigError("The data come in another order than their labels: shuffle=False.")
     candidates = {name: values[:, columns] for name, (_, _, columns) in parts.items()}
@@ -412,7 +412,7 @@ def _list_features(
 ) -> tuple[list[str], dict[str, tuple[int | None, str | None, slice]]]:
     """Returns the stages to read, and block, pooling and columns of each kind of features.
 
-    The columns are those of the array that `_side_by_side` returns.
+    The columns are those of the concatenated stages.
     """
     depth, width = config.num_layers, config.hidden_size
     blocks = sorted({max(math.ceil(depth * share), 1) - 1 for share in (0.5, 0.75, 1)})
@@ -431,11 +431,6 @@ def _list_features(
         parts["output"] = None, None, slice(end, None)
         stages.append("pre_logits")
     return stages, parts
-
-
-def _side_by_side(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Returns class token and mean of each block, and the pre_logits, beside each other."""
-    return np.concatenate([*outputs.values()], axis=1)
 
 
 def _choose_fields(config: ViTConfig, block: int | None, pooling: str | None) -> dict[str, Any]:

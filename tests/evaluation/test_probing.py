@@ -81,7 +81,7 @@ def test_the_preset_of_a_probe_computes_its_logits(fields, folder, tmp_path, mon
         classifier = result.build_classifier(model)
         images = model.preprocessor([folder / "red" / "0.png", folder / "blue" / "1.png"])
         outputs = {k: to_numpy(v) for k, v in model(images, stages=stages).items()}
-        features = probing._side_by_side(outputs)[:, parts[name][2]]
+        features = np.concatenate([*outputs.values()], axis=1)[:, parts[name][2]]
         assert_close(classifier(images), features @ result.kernel + result.bias, 1e-4)
     classifier.save_to_preset(tmp_path / "preset")
     loaded = VisionTransformer.from_preset(tmp_path / "preset")

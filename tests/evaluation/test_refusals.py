@@ -9,9 +9,7 @@ import pytest
 from keras_vit import evaluate, probe
 from keras_vit.data import from_arrays
 from keras_vit.errors import ConfigError
-from keras_vit.evaluation import dense_probe, features, few_shot, linear_probe
-from tests.evaluation.test_dense import make_model as dense_model
-from tests.evaluation.test_dense import shapes
+from keras_vit.evaluation import features, few_shot, linear_probe
 from tests.evaluation.test_probes import clusters
 from tests.helpers import random_tiny
 
@@ -47,29 +45,6 @@ X, Y = clusters(30)
 BROKEN = np.where(np.arange(X.size).reshape(X.shape) == 51, np.nan, X)
 LEAST = np.bincount(Y).min()
 NARROW = linear_probe(*clusters(30, width=8), l2=1.0)
-PHOTOS, MAPS = shapes()
-PATCH = np.where(np.indices(MAPS.shape)[1:].max(axis=0) < 6, MAPS, 255)
-
-
-@functools.cache
-def encoder():
-    return dense_model()
-
-
-@functools.cache
-def fitted():
-    return dense()
-
-
-def dense(maps=MAPS, images=PHOTOS, model=None, **options):
-    return dense_probe(model or encoder(), images, maps, **options)
-
-
-def without_finite_weights():
-    model = dense_model()
-    model.set_weights([weight * np.nan for weight in model.get_weights()])
-    return model
-
 
 OF_EVALUATE = [
     (lambda: scored(model=random_tiny(num_classes=0)), "one prediction per image"),
@@ -135,40 +110,7 @@ OF_PROBES = [
     (lambda: NARROW.accuracy(X[:, :8], Y + 1), "There is label 3; the probe has classes 0 to 2"),
     (lambda: NARROW.predict(X[:, :3]), "width 8, found 3"),
 ]
-OF_DENSE_PROBES = [
-    (lambda: dense(MAPS[:5]), "6 images and 5 label maps: expected as many"),
-    (lambda: dense(MAPS[:, ::2]), "label map 0: 12x24 pixels, expected 24x24, the size of its"),
-    (
-        lambda: fitted().evaluate(encoder(), PHOTOS[:1], MAPS[:1] + 7),
-        "label map 0: value 6, expected classes from 0 to 2, or 255 for pixels to ignore",
-    ),
-    (lambda: dense(MAPS.astype("int8")), "label map 0: value -1, expected classes from 0, or 255"),
-    (lambda: dense(MAPS / 2), r"label map 0: expected whole numbers .*found float64 \(24, 24\)"),
-    (lambda: dense(np.full_like(MAPS, 255)), "No pixel of 6 label maps has a class"),
-    (lambda: dense(l2=0), r"l2=0: expected one block or more, and a positive l2"),
-    (lambda: dense(l2=np.inf), "l2=inf: expected"),
-    (
-        lambda: dense(num_classes=4, class_weights=[0, 0, 0, 1]),
-        "class_weights are 0 for all classes that the label maps have",
-    ),
-    *(
-        (lambda weights=weights: dense(class_weights=weights), "class_weights: expected 3 numbers")
-        for weights in ([1, 2], {0: 1, 1: 2, 2: 3}, ["a", "b", "c"])
-    ),
-    (lambda: dense("a.png"), "label_maps: expected an array or a list, found str"),
-    (lambda: fitted().predict(encoder(), PHOTOS, size=(0, 4)), r"size=\(0, 4\): expected"),
-    (lambda: fitted().predict(encoder(), PHOTOS, batch_size=0), "batch_size must be a positive"),
-    (lambda: dense(PATCH[:1], np.zeros_like(PHOTOS[:1])), "are the same in all labelled patches"),
-    (lambda: dense(model=dense_model(image_size=None)), "expected a fixed size"),
-    (lambda: dense(blocks=(2,)), "there is no block 2; the model has 2"),
-    (lambda: dense(model=dense_model(pooling="gap"), class_token=True), "no class token"),
-    (
-        lambda: fitted().predict(dense_model(hidden_size=32), PHOTOS),
-        "The probe reads 16 features .* and 32 features in as many",
-    ),
-    (lambda: fitted().predict(without_finite_weights(), PHOTOS[:1]), "The logits are not finite"),
-]
-REFUSED = OF_EVALUATE + OF_FEATURES + OF_PROBES + OF_DENSE_PROBES
+REFUSED = OF_EVALUATE + OF_FEATURES + OF_PROBES
 
 
 @pytest.mark.parametrize(("call", "message"), REFUSED, ids=range(len(REFUSED)))
