@@ -29,6 +29,7 @@ probe = keras_vit.evaluation.linear_probe(train.values, train.labels)
 print(f"linear probe, l2={probe.l2:g}: {probe.accuracy(test.values, test.labels):.1%}")
 
 # The probe becomes the head of an ordinary classifier, to save or to fine-tune.
-classifier = probe.build_classifier(model, class_names=("open", "with a loop"))
-print(f"as a model: {keras_vit.evaluate(classifier, (images[1400:], has_loop[1400:])).top1:.1%}")
+classifier = probe.build_model(model, class_names=("open", "with a loop"))
+scores = keras_vit.evaluate(classifier, (images[1400:], has_loop[1400:]))
+print(f"as a model: {scores.metrics['top1']:.1%}")
 classifier.save_to_preset("loops-by-a-probe")

@@ -73,17 +73,18 @@ for seed in range(5):
     half, rest = order[:200], order[200:]
     part = keras_vit.data.from_arrays(pixels[half], loops[half], model.preprocessor)
     small = keras_vit.probe(model, part)
-    right = keras_vit.evaluate(small.build_classifier(model), (pixels[rest], loops[rest]))
+    right = keras_vit.evaluate(small.build_model(model), (pixels[rest], loops[rest]))
     train, test = (features[half], loops[half]), (features[rest], loops[rest])
     nearest = KNeighborsClassifier(10, metric="cosine", weights=lambda d: np.exp((1 - d) / 0.07))
     logistic = LogisticRegressionCV(Cs=5, cv=5, max_iter=2000)
     knn, linear = (usual.fit(*train).score(*test) for usual in (nearest, logistic))
-    print(f"{small.accuracy:6.1%} ({small.interval[0]:.1%} to {small.interval[1]:.1%}) ", end=" ")
-    print(f"{right.top1:9.1%} {knn:9.1%} {linear:9.1%}")
+    low, high = small.interval or (0, 1)  # None for regression alone
+    print(f"{small.score:6.1%} ({low:.1%} to {high:.1%}) ", end=" ")
+    print(f"{right.metrics['top1']:9.1%} {knn:9.1%} {linear:9.1%}")
 
 # %%
 # The first probe becomes a model with calibrated probabilities, which predicts, saves and exports.
 
-classifier = probe.build_classifier(keras_vit.VisionTransformer.from_preset("vit_digits"))
+classifier = probe.build_model(keras_vit.VisionTransformer.from_preset("vit_digits"))
 classifier.save_to_preset("loops-classifier")
 print(classifier.classify(keras_vit.data.example_image(), top=2))

@@ -13,7 +13,6 @@ line does the same: ``keras-vit finetune grains/train --labels-file sizes.csv --
 
 import csv
 from pathlib import Path
-from typing import Any
 
 import keras
 import matplotlib.pyplot as plt
@@ -50,7 +49,7 @@ train, test = (
     for part in ("train", "test")
 )
 model = keras_vit.VisionTransformer.from_preset("vit_digits")
-probe: Any = keras_vit.probe(model, train)  # a NumbersProbe
+probe = keras_vit.probe(model, train)
 print("\n".join(probe.summary()))
 ridge = probe.build_model(model)
 ridge.save_to_preset("grains_ridge")
@@ -68,11 +67,10 @@ tuned = keras_vit.VisionTransformer.from_preset(result.path)
 # Both are scored on pictures that neither has seen.
 
 models = {"ridge regression": ridge, "fine-tuned": tuned}
-scores: dict[str, Any] = {
-    name: keras_vit.evaluate(each, test.read(each)) for name, each in models.items()
-}
+scores = {name: keras_vit.evaluate(each, test.read(each)) for name, each in models.items()}
 for name, score in scores.items():
-    print(f"{name:>16}: mean absolute error {score.mean_absolute_error:.3f} mm, R2 {score.r2:.3f}")
+    error, r2 = score.metrics["mean_absolute_error"], score.metrics["r2"]
+    print(f"{name:>16}: mean absolute error {error:.3f} mm, R2 {r2:.3f}")
 
 # %%
 # A model of numbers predicts with ``predict``; ``classify`` is for classes.

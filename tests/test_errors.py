@@ -41,7 +41,7 @@ CALLS = {
         model, (IMAGES, LABELS), prepared=True
     ),
     "probe": lambda model, _: keras_vit.probe(model, "folder"),
-    "LinearProbe.into": lambda model, _: LINEAR.build_classifier(model),
+    "LinearProbe.into": lambda model, _: LINEAR.build_model(model),
     "flops": lambda model, _: keras_vit.models.flops(model),
     "export": lambda model, folder: keras_vit.export(model, folder / "x"),
     "save": lambda model, folder: checkpoints.save(model, folder / "x.npz"),

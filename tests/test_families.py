@@ -201,7 +201,7 @@ def test_a_linear_probe_becomes_the_head(fields):
     values = features(model, IMAGES, prepared=True).values
     probe = linear_probe(np.repeat(values, 8, axis=0), np.repeat([0, 1], 8), l2=0.1)
     logits = values @ probe.kernel + probe.bias
-    assert_close(probe.build_classifier(model)(IMAGES), logits, 1e-4)
+    assert_close(probe.build_model(model)(IMAGES), logits, 1e-4)
 
 
 @pytest.mark.on_one_backend("torch")

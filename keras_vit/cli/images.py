@@ -1,6 +1,6 @@
 """Commands that read images: predict, embed, evaluate and probe."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +22,8 @@ from keras_vit.support.text import counted
 _ALL = Labelled()
 _STORED = Loading()
 _BATCH = 32
+_NO_SHARES = ("loss", "calibration_error", "mean_absolute_error", "r2")
+"""Metrics that are not shown in percent."""
 
 
 def predict(
@@ -131,7 +133,7 @@ def evaluate(
 ) -> int:
     """Score a classifier on labelled images: accuracy, loss and calibration error.
 
-    A multi-label preset also gets mean average precision and F1. A preset of numbers gets mean
+    A multi-label preset also gets mean average precision and F1. A preset of a regression gets mean
     absolute error and R2 instead, on a table of numbers in --labels-file. Names match the classes
     of the images with the model's labels. The exit status is 1 if images were left out.
 
@@ -141,7 +143,7 @@ def evaluate(
         data: folder with a folder of images per class, tfds:NAME, or hf:OWNER/NAME.
         source: name of a preset, path of a file or folder, or hf://owner/repo.
         batch_size: number of images in a batch.
-        classes: show the accuracy of each class too; F1 for a multi-label preset.
+        classes: show the metrics of each class too, the worst first.
         json: print the answer as JSON.
     """
     check_data(data, **images.to_dict())
@@ -149,30 +151,16 @@ def evaluate(
     from keras_vit.data import ImageSource
     from keras_vit.evaluation.scores import evaluate as evaluate_model
 
-    regression = model.config.regression
-    labels = {**images.to_dict(), "regression": regression}
+    labels = {**images.to_dict(), "regression": model.config.regression}
     named = ImageSource(data, **labels, on_error=images.on_error)
     scored = named.read(model.preprocessor, batch_size=batch_size)
-    score = evaluate_model(model, scored, progress=True)
-    if regression:
-        show(json, ("measure", "value"), list(score.to_dict().items()), score.to_dict())
-        return int(bool(scored.unreadable))
-    rows: list[Sequence[object]] = [("images", score.count), ("top-1", f"{score.top1:.2%}")]
-    if model.config.num_classes > 5:
-        rows.append(("top-5", f"{score.top5:.2%}"))
-    if score.mean_average_precision is not None:
-        rows += [
-            ("mean average precision", f"{score.mean_average_precision:.2%}"),
-            ("F1, mean over classes", f"{score.f1:.2%}"),
-        ]
-    rows += [
-        ("loss", f"{score.loss:.4f}"),
-        (f"calibration error ({score.calibration_bins} bins)", f"{score.calibration_error:.4f}"),
-    ]
-    show(json, ("measure", "value"), rows, {**score.to_dict(), "class_names": model.class_names})
+    result = evaluate_model(model, scored, progress=True)
+    rows: list[Sequence[object]] = [("images", result.count)]
+    rows += [(name, _in_words(name, value)) for name, value in result.metrics.items()]
+    show(json, ("metric", "value"), rows, {**result.to_dict(), "class_names": model.class_names})
     if classes and not json:
-        measure = "right" if score.f1 is None else "F1"
-        show(json, ("class", "images", measure), _accuracy_per_class(score, model.class_names))
+        head = ("class", "images", *result.class_metrics)
+        show(json, head, _per_class(result, model.class_names))
     return int(bool(scored.unreadable))
 
 
@@ -216,8 +204,7 @@ def probe(
     read = named.read(model.preprocessor, batch_size=batch_size)
     result: Any = probe_model(model, read, cache=path / "features", progress=True)
     origin = {"encoder": source, "data": data, "command": command_line()}
-    build = result.build_model if regression else result.build_classifier
-    built = build(model, origin)
+    built = result.build_model(model, origin)
     built.save_to_preset(path / "preset")
     write_json(path / "probe.json", result.to_dict())
     if read.paths is not None and not regression:
@@ -230,13 +217,14 @@ def probe(
     return int(bool(read.unreadable))
 
 
-def _accuracy_per_class(score: Any, labels: Sequence[str] | None) -> list[tuple[str, int, str]]:
-    """Returns the accuracy or F1 per class, the worst first; classes without images have no row."""
-    judged = zip(score.class_f1 or score.class_accuracy, score.class_counts, strict=True)
-    rows = [
-        (accuracy, labels[k] if labels else str(k), count)
-        for k, (accuracy, count) in enumerate(judged)
-        if accuracy is not None
-    ]
-    ordered = sorted(rows, key=lambda row: row[0])
-    return [(label, count, f"{accuracy:.2%}") for accuracy, label, count in ordered]
+def _in_words(metric: str, value: float) -> str:
+    return f"{value:.4f}" if metric in _NO_SHARES else f"{value:.2%}"
+
+
+def _per_class(result: Any, class_names: Sequence[str] | None) -> Iterator[list[object]]:
+    """Yields the metrics of each class, the worst first; classes without images have no row."""
+    columns = zip(*result.class_metrics.values(), strict=True)
+    rows = [(k, row) for k, row in enumerate(columns) if row[-1] is not None]
+    for k, row in sorted(rows, key=lambda each: each[1][-1]):
+        name = class_names[k] if class_names else str(k)
+        yield [name, result.class_counts[k], *map(_in_words, result.class_metrics, row)]

@@ -33,8 +33,8 @@ class Features(NamedTuple):
     Args:
         values: float32, or float16 by `output_dtype`, `(images, width)`; `(images, tokens,
             hidden_size)` for a stage of tokens; a memory map of the file with `cache`.
-        labels: int32 `(images,)`; with many labels per image bool `(images, classes)`; None if the
-            data have no labels.
+        labels: int32 `(images,)`; multi-label, bool `(images, classes)`; of regression
+            float32 `(images, outputs)`; None if the data have no labels.
     """
 
     values: np.ndarray
@@ -150,18 +150,15 @@ def gather(
         values = _load(path)
     if "labels" not in (values.dtype.names or ()):
         return Features(values["values"], None)
+    is_known = getattr(data, "multi_label", False) or getattr(data, "regression", False)
     labels = values["labels"]
-    if getattr(data, "regression", False):
-        return Features(values["values"], labels)
-    if not getattr(data, "multi_label", False):
-        labels = undo_one_hot(labels)
-    elif labels.ndim == 1:  # one class
-        labels = labels.astype(bool)[:, None]
-    return Features(values["values"], labels)
+    return Features(values["values"], labels if is_known else undo_one_hot(labels))
 
 
 def _choose_label_reader(data: Any) -> Callable[[Any], np.ndarray]:
-    """Returns what makes an array of the labels of a batch: of classes, or of numbers."""
+    """Returns what makes an array of the labels of a batch."""
+    if getattr(data, "multi_label", False):
+        return lambda labels: as_array(labels).astype(bool)
     return as_array if getattr(data, "regression", False) else numbers_or_rows
 
 
@@ -198,15 +195,13 @@ def _steps(
 ) -> Iterator[np.ndarray]:
     """Yields structured arrays of `values` and, if the data have them, `labels`."""
     for output, labels in predict(model, stages, batches, size):
-        values = finite(np.concatenate([*output.values()], axis=-1), output_dtype)
-        fields: list[Any] = [("values", values.dtype.str, values.shape[1:])]
-        targets = None if labels is None else as_rows(labels)
-        if targets is not None:
-            fields.append(("labels", targets.dtype.str, targets.shape[1:]))
-        rows = np.empty(len(values), fields)
-        rows["values"] = values
-        if targets is not None:
-            rows["labels"] = targets
+        fields = {"values": finite(np.concatenate([*output.values()], axis=-1), output_dtype)}
+        if labels is not None:
+            fields["labels"] = as_rows(labels)
+        kinds = [(name, each.dtype.str, each.shape[1:]) for name, each in fields.items()]
+        rows = np.empty(len(fields["values"]), kinds)
+        for name, each in fields.items():
+            rows[name] = each
         yield rows
 
 

@@ -15,8 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.data.order import count_labels
-
 _CHUNK = 8192
 """Rows per step in float64: features may lie on the disk and be larger than memory."""
 
@@ -26,7 +24,7 @@ class LeastSquares:
 
     Args:
         features: features of the images, `(images, width)`.
-        labels: integers `(images,)` from 0, of many labels per image bool `(images, classes)`, or
+        labels: integers `(images,)` from 0; multi-label, bool `(images, classes)`; of regression,
             floats `(images, outputs)`, which are the targets themselves.
         num_classes: number of columns of the targets.
         rows: indices of the images to fit, `(images,)`; None for all.
@@ -43,11 +41,10 @@ class LeastSquares:
         rows = np.arange(len(features)) if rows is None else np.sort(rows)
         labels = np.asarray(labels)
         count, width = len(rows), features.shape[1]
-        self._mean = sum(x.sum(axis=0) for x, _ in _chunks(features, rows)) / count
-        if labels.dtype.kind == "f":
-            self.target_mean = labels[rows].mean(axis=0)
-        else:
-            self.target_mean = 2 * count_labels(labels[rows], num_classes) / count - 1
+        self._mean, self.target_mean = np.zeros(width), np.zeros(num_classes)
+        for x, place in _chunks(features, rows):
+            self._mean += x.sum(axis=0) / count
+            self.target_mean += make_targets(labels[rows[place]], num_classes).sum(axis=0) / count
         if count >= width:  # the (width, width) form
             gram, product = np.zeros((width, width)), np.zeros((width, num_classes))
             for x, place in _chunks(features, rows):
@@ -101,11 +98,8 @@ def make_targets(labels: np.ndarray, num_classes: int) -> np.ndarray:
     """
     if labels.dtype.kind == "f":
         return labels
-    if labels.ndim == 2:
-        return np.where(labels, 1.0, -1.0)
-    targets = np.full((len(labels), num_classes), -1.0)
-    targets[np.arange(len(labels)), labels] = 1
-    return targets
+    right = labels if labels.ndim == 2 else labels[:, None] == np.arange(num_classes)
+    return np.where(right, 1.0, -1.0)
 
 
 def estimate(

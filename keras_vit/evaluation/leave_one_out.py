@@ -11,14 +11,14 @@ on the images; the scales of the features are computed once, from all images and
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.least_squares import LeastSquares, make_targets
-from keras_vit.evaluation.many_labels import average_precision
+from keras_vit.evaluation.metrics import average_precisions, r2_scores
 from keras_vit.models.losses import compute_probabilities
 
 STRENGTHS = tuple(4.0**k for k in range(-3, 10))
@@ -33,9 +33,9 @@ class Fit:
         name: name of the features.
         l2: strength of the regularisation.
         kernel, bias: float64 `(width, classes)` and `(classes,)`; the softmax of
-            `features @ kernel + bias`, or with many labels the sigmoid, is calibrated.
-        probabilities: probability of each class by the fit without the image, `(images, classes)`;
-            of numbers their estimates.
+            `features @ kernel + bias`, or multi-label the sigmoid, is calibrated.
+        predictions: probability of each class by the fit without the image, `(images, classes)`;
+            of regression the estimates of the numbers.
         unseen: estimates of the targets by the fit without the image, with features and strength
             that were chosen without the image's tenth of the images, `(images, classes)`.
         errors: mean squared error without the image, `{(name, l2): error}` of all that were tried.
@@ -45,18 +45,20 @@ class Fit:
     l2: float
     kernel: np.ndarray
     bias: np.ndarray
-    probabilities: np.ndarray
+    predictions: np.ndarray
     unseen: np.ndarray
     errors: dict[tuple[str, float], float]
 
 
 def score(estimates: np.ndarray, labels: np.ndarray) -> float:
-    """Returns the accuracy; with many labels the mean average precision of classes with images."""
+    """Returns the accuracy; multi-label, the mean average precision of the classes with images;
+    of regression, the mean R2 of the outputs.
+    """
     if labels.ndim == 1:
         return float((estimates.argmax(axis=1) == labels).mean())
-    classes = np.flatnonzero(labels.any(axis=0))
-    precisions = [average_precision(estimates[:, k], labels[:, k]) for k in classes]
-    return float(np.mean(precisions)) if precisions else 0.0
+    if labels.dtype.kind == "f":
+        return float(r2_scores(estimates, labels).mean())
+    return float(np.nanmean(average_precisions(estimates, labels))) if labels.any() else 0.0
 
 
 def choose(features: Mapping[str, np.ndarray], labels: np.ndarray, num_classes: int) -> Fit:
@@ -67,8 +69,8 @@ def choose(features: Mapping[str, np.ndarray], labels: np.ndarray, num_classes: 
 
     Args:
         features: `{name: (images, width)}`.
-        labels: integers `(images,)`, of many labels per image bool `(images, num_classes)`, or
-            numbers, float64 of this shape and one scale.
+        labels: integers `(images,)`; multi-label, bool `(images, num_classes)`; of regression,
+            float64 of this shape and one scale.
         num_classes: number of classes.
 
     Raises:
@@ -100,21 +102,21 @@ def choose(features: Mapping[str, np.ndarray], labels: np.ndarray, num_classes: 
     means = per_image.mean(axis=1)
     best = int(means.argmin())
     (name, l2), scores = tried[best], compute_scores(best)
-    scale, shift, probabilities = _calibrated(scores, labels)
+    scale, shift, predictions = _calibrated(scores, labels)
     kernel, bias = solvers[name].solve(l2)
     return Fit(
         name,
         l2,
         scale * kernel,
         scale * bias + shift,
-        probabilities,
+        predictions,
         unseen,
         dict(zip(tried, means.tolist(), strict=True)),
     )
 
 
 def _calibrated(scores: np.ndarray, labels: np.ndarray) -> tuple[Any, Any, np.ndarray]:
-    """Returns factor, offset and probabilities of scores; numbers are kept as they are."""
+    """Returns factor, offset and probabilities of scores; those of regression stay as they are."""
     if labels.dtype.kind == "f":
         return 1.0, 0.0, scores
     if labels.ndim == 2:
@@ -256,15 +258,15 @@ def learning_curve(
     return [*curve, (len(labels), accuracy)]
 
 
-def predict_gain(curve: list[tuple[int, float]], more: int) -> float:
-    """Returns the accuracy that `more` images would add, by a power law through a learning curve.
+def predict_gain(curve: Sequence[tuple[int, float]], more: int) -> float:
+    """Returns the score that `more` images would add, by a power law through a learning curve.
 
     The share of errors is taken to fall as a power of the number of images (Hestness et al. 2017);
     an accuracy of 1 counts as half an error, whose logarithm is finite. The gain is at most the
-    share of errors that is left. A curve at one number of images gives NaN.
+    share of errors that is left. A curve without two numbers of images gives NaN.
     """
     counts = np.array([count for count, _ in curve], float)
-    if counts.min() == counts.max():
+    if len(set(counts)) < 2:
         return float("nan")
     errors = np.array([max(1 - accuracy, 0.5 / count) for count, accuracy in curve])
     slope, intercept = np.polyfit(np.log(counts), np.log(errors), 1)

@@ -111,8 +111,6 @@ class Parts:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _open(self) -> None:
-        if self._folder.is_file():
-            raise ConfigError(f"{self._folder}: an unfinished run of version 0.1.0. Remove it.")
         with failure_named(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
             try:

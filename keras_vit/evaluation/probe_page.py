@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from keras_vit.errors import ConfigError
 from keras_vit.evaluation.probing import Probe
 from keras_vit.images import Preprocessor
 from keras_vit.images.resampling import read_pixels
@@ -44,9 +45,11 @@ def write_page(
         provenance: facts at the end of the page, as plain JSON types, such as the command.
 
     Raises:
-        ConfigError: an image cannot be read.
+        ConfigError: an image cannot be read, or the probe is one of regression.
         WriteError: the page cannot be written.
     """
+    if probe.task == "regression":
+        raise ConfigError("The page is for classes; this probe predicts numbers: see summary().")
     read = images or {}
     figures = [
         _figure(
@@ -90,10 +93,10 @@ def _classes(probe: Probe) -> str:
     rows = [
         (
             _text(each.name),
-            *(f"<td>{cell}</td>" for cell in (f"{each.images:,}", f"{each.accuracy:.0%}")),
-            "<td>{:.0%} to {:.0%}</td>".format(*each.interval),
+            *(f"<td>{cell}</td>" for cell in (f"{each.images:,}", f"{each.score:.0%}")),
+            "<td>{:.0%} to {:.0%}</td>".format(*each.interval or ()),
         )
-        for each in sorted(probe.class_scores, key=lambda one: one.accuracy)
+        for each in sorted(probe.class_scores, key=lambda one: one.score)
     ]
     measure = "accuracy" if probe.thresholds is None else "average precision"
     return _table(("class", "images", measure, "between"), rows)
@@ -102,7 +105,7 @@ def _classes(probe: Probe) -> str:
 def _confusion(probe: Probe) -> str:
     """Returns the confusion matrix, its rows the labels, darker where more of a class are."""
     if probe.confusion is None:
-        return "<p>Images with many labels have no confusion matrix.</p>"
+        return "<p>Multi-label images have no confusion matrix.</p>"
     wrong = probe.confusion - np.diag(np.diag(probe.confusion))
     errors = wrong.sum(axis=0) + wrong.sum(axis=1)
     shown = np.sort(np.argsort(-errors, kind="stable")[:_MOST_CLASSES])

@@ -28,8 +28,8 @@ class LinearProbe:
         bias: float64 `(classes,)`.
         l2: strength of the regularisation.
         validation_accuracy: accuracy on the held-out share of a probe fitted to the other images
-            with this `l2`, or with many labels the mean average precision; None for a single `l2`.
-        is_multi_label: whether an image may have many labels (multi-label).
+            with this `l2`; multi-label, the mean average precision. None for a single `l2`.
+        is_multi_label: whether an image may have several labels, or none.
     """
 
     kernel: np.ndarray
@@ -39,7 +39,7 @@ class LinearProbe:
     is_multi_label: bool = False
 
     def predict(self, features: Any) -> np.ndarray:
-        """Returns the class of each image, `(images,)`; of many labels bool `(images, classes)`."""
+        """Returns the class of each image, `(images,)`; multi-label, bool `(images, classes)`."""
         answers = [
             scores > 0 if self.is_multi_label else scores.argmax(axis=1)
             for scores in self._scores(features)
@@ -49,7 +49,7 @@ class LinearProbe:
     def accuracy(self, features: Any, labels: Any) -> float:
         """Returns the share of images whose predicted class is their label.
 
-        With many labels it is the mean average precision of the classes that an image has.
+        Multi-label, it is the mean average precision of the classes that an image has.
 
         Raises:
             ConfigError: the labels do not fit the features or the classes of the probe.
@@ -62,9 +62,7 @@ class LinearProbe:
             raise ConfigError(
                 f"There is label {labels.max()}; the probe has classes 0 to {len(self.bias) - 1}."
             )
-        if self.is_multi_label:
-            return score(np.concatenate(list(self._scores(features))), labels)
-        return float((self.predict(features) == labels).mean())
+        return score(np.concatenate(list(self._scores(features))), labels)
 
     def _scores(self, features: Any) -> Iterator[np.ndarray]:
         """Yields estimates of the targets -1 and 1, `(some images, classes)`."""
@@ -76,13 +74,13 @@ class LinearProbe:
         for _, scores in estimate(features, self.kernel, self.bias):
             yield scores
 
-    def build_classifier(
+    def build_model(
         self, model: VisionTransformer, class_names: Sequence[str] | None = None
     ) -> VisionTransformer:
         """Returns a classifier: the model that made the features, with the probe as its head.
 
-        Its logits are least-squares estimates of -1 and 1. Their maximum chooses a class, or of
-        many labels each is an answer above 0; softmax and sigmoid give no probability.
+        Its logits are least-squares estimates of -1 and 1. Their maximum chooses a class;
+        multi-label, each is an answer above 0; softmax and sigmoid give no probability.
 
         Args:
             model: the model whose `pre_logits` are the features; it is not changed.
@@ -111,14 +109,14 @@ def linear_probe(
     """Fits a linear classifier by regularised least squares onto targets of -1 and 1 (section 4.1).
 
     Features are whitened; the bias is not regularised. With several strengths, the probe takes
-    the strength with the best accuracy (of many labels, mean average precision) on a held-out share
+    the strength with the best accuracy (multi-label, mean average precision) on a held-out share
     of every class; between equals, the least squared error there decides. The final fit uses all
     images.
 
     Args:
         features: `(images, width)`, as `keras_vit.evaluation.features` returns them.
-        labels: integers `(images,)`, or zeros and ones `(images, classes)`: one-hot, or many labels
-            per image (multi-label).
+        labels: integers `(images,)`, or zeros and ones `(images, classes)`: one-hot, or
+            multi-label.
         l2: a strength of regularisation, or a sequence of strengths to choose from.
         validation_split: share of each class that is held out for the choice.
         num_classes: number of classes; None for the largest label plus one.
@@ -195,7 +193,7 @@ def few_shot(
     test_features, test_labels = _pair("test", test)
     shots = np.ravel(shots).tolist()
     if labels.ndim == 2 or test_labels.ndim == 2:
-        raise ConfigError("few_shot needs one class per image; these images have many labels.")
+        raise ConfigError("few_shot needs one class per image; these labels are multi-label.")
     num_classes = _count_classes(labels, None)
     if test_labels.max() >= num_classes:
         raise ConfigError(f"test has label {test_labels.max()}, train only 0 to {num_classes - 1}.")
@@ -248,7 +246,7 @@ def as_features(features: Any) -> np.ndarray:
 
 
 def as_labels(labels: Any, count: int, keep_rows: bool = False) -> np.ndarray:
-    """Returns labels as integers `(images,)`, or of many labels bool `(images, classes)`.
+    """Returns labels as integers `(images,)`; multi-label, bool `(images, classes)`.
 
     Args:
         labels: labels as for `linear_probe`.

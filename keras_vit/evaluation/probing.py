@@ -1,4 +1,4 @@
-"""A trustworthy classifier from a folder of images, in a minute, without training."""
+"""A trustworthy linear model from a folder of images, in a minute, without training."""
 
 import dataclasses
 import math
@@ -19,12 +19,13 @@ from keras_vit.evaluation.leave_one_out import (
     predict_gain,
     score,
 )
-from keras_vit.evaluation.many_labels import best_thresholds
-from keras_vit.evaluation.numbers import NumbersEvaluation, score_numbers
+from keras_vit.evaluation.targets import Task
+from keras_vit.evaluation.thresholds import best_thresholds
 from keras_vit.models.heads import copy_with_head
 from keras_vit.models.vision_transformer import VisionTransformer
 
 _KINDS = {"token": "class token", "gap": "mean of the patches", "token_and_mean": "both"}
+_SCORE = {"single_label": "Accuracy", "multi_label": "Mean average precision", "regression": "R2"}
 _MOST = 100
 """Largest number of suspects, and of pairs, that a probe lists."""
 
@@ -35,10 +36,10 @@ class Suspect:
 
     Args:
         image: path of the image, or its number.
-        label: its label. Among many labels, the one that looks wrong: a class, or `"not CLASS"`
+        label: its label; multi-label, the one that looks wrong: a class, or `"not CLASS"`
             where the class looks forgotten.
-        likely: the most probable class, by the classifier without this image; among many labels
-            the opposite of `label`.
+        likely: the most probable class, by the classifier without this image; multi-label, the
+            opposite of `label`.
         probability: the probability of `likely`.
     """
 
@@ -65,186 +66,159 @@ class Pair:
 
 @dataclasses.dataclass(frozen=True)
 class ClassScore:
-    """The score of one class.
+    """The score of one class, or of one output of a regression.
 
     Args:
-        name: name of the class.
+        name: name of the class or output.
         images: number of its images.
-        accuracy: share of its images that are right, as `Probe.accuracy`; with many labels per
-            image, the average precision of the class.
-        interval: lowest and highest accuracy that the number of images allows.
+        score: as `Probe.score`, of this class or output.
+        interval: lowest and highest score that the number of images allows; None for regression.
+        mean_absolute_error: of an output, in its units; None for a class.
     """
 
     name: str
     images: int
-    accuracy: float
-    interval: tuple[float, float]
+    score: float
+    interval: tuple[float, float] | None = None
+    mean_absolute_error: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Probe:
-    """A linear classifier of frozen features, with its findings about the images.
+    """A linear model on frozen features, with its findings about the images.
 
     Args:
+        task: `"single_label"`, `"multi_label"` or `"regression"`.
         block: number of the block whose tokens are the features, from 0; None for the model's own
             output.
         pooling: `"token"`, `"gap"` or `"token_and_mean"`, see `ViTConfig.pooling`; None for the
             model's own output.
         l2: strength of the regularisation.
-        accuracy: share of images that the classifier without them gets right (leave-one-out), by
-            features and strength that were chosen without their tenth of the images. With many
-            labels per image (multi-label), the mean average precision of these classifiers.
-        interval: lowest and highest accuracy that the number of images allows; in simulations the
-            true accuracy lies between them in more than nine of ten draws.
-        class_names: names of the classes.
+        score: share of images that the model without them gets right (leave-one-out), by features
+            and strength that were chosen without their tenth of the images. Multi-label, the mean
+            average precision of these models; of regression, their mean R2.
+        class_names: names of the classes, or of the outputs.
+        class_scores: the score of each.
         kernel, bias: float64 `(width, classes)` and `(classes,)`; the softmax of
-            `features @ kernel + bias`, or with many labels the sigmoid, is calibrated on the
-            leave-one-out scores.
-        probabilities: probability of each class by the classifier without the image,
-            `(images, classes)`.
-        curve: accuracies by number of images, `[(images, accuracy), ...]`.
+            `features @ kernel + bias`, or multi-label the sigmoid, is calibrated on the
+            leave-one-out scores. Of regression it is the numbers.
+        predictions: probability of each class by the classifier without the image,
+            `(images, classes)`; of regression the numbers, `(images, outputs)`.
+        tried: mean squared error of each combination, `{(features, l2): error}`; of regression, as
+            a share of the variance of the numbers.
+        thresholds: multi-label, the probability of each class from which the class is an answer:
+            that with the best F1 on `predictions`. Otherwise None.
+        interval: lowest and highest score that the number of images allows; in simulations the
+            true score lies between them in more than nine of ten draws. None for regression, which
+            has none of the findings below either.
+        curve: scores by number of images, `[(images, score), ...]`.
         suspects: images whose label is most likely wrong, the surest first.
         pairs: near-duplicates across classes, the most similar first.
-        tried: mean squared error of each combination, `{(features, l2): error}`.
-        thresholds: with many labels, the probability of each class from which the class is an
-            answer: that with the best F1 on `probabilities`. Otherwise None.
-        class_scores: the score of each class.
         confusion: numbers of images by class (rows) and answer (columns), `(classes, classes)`, as
-            `accuracy` counts them; None with many labels.
+            `score` counts them; None unless an image has one class.
     """
 
+    task: Task
     block: int | None
     pooling: str | None
     l2: float
-    accuracy: float
-    interval: tuple[float, float]
+    score: float
     class_names: tuple[str, ...]
-    kernel: np.ndarray
-    bias: np.ndarray
-    probabilities: np.ndarray
-    curve: list[tuple[int, float]]
-    suspects: list[Suspect]
-    pairs: list[Pair]
-    tried: dict[tuple[str, float], float]
-    thresholds: tuple[float, ...] | None = None
-    class_scores: tuple[ClassScore, ...] = ()
-    confusion: np.ndarray | None = None
-
-    def gain(self, more: int) -> float:
-        """Returns the accuracy that `more` images would add, by the learning curve.
-
-        It is NaN for fewer images than a curve needs.
-        """
-        return predict_gain(self.curve, more)
-
-    def build_classifier(
-        self, model: VisionTransformer, provenance: Mapping[str, Any] | None = None
-    ) -> VisionTransformer:
-        """Returns a classifier with calibrated probabilities that predicts, saves and exports.
-
-        It is the model up to the chosen block, with the chosen pooling and the probe as its head.
-
-        Args:
-            model: the model that was probed; it is not changed.
-            provenance: facts that join the model's own and the scores, as plain JSON types.
-
-        Raises:
-            ConfigError: the model is another.
-        """
-        scores = {"accuracy": self.accuracy, "interval": list(self.interval)}
-        scores |= {"images": len(self.probabilities)}
-        return _with_head(self, model, {"thresholds": self.thresholds}, scores, provenance)
-
-    def summary(self) -> list[str]:
-        """Returns the results in sentences."""
-        low, high = self.interval
-        more = max(100, len(self.probabilities) // 1000 * 100)
-        measure = "accuracy" if self.thresholds is None else "mean average precision"
-        gain = self.gain(more)
-        learns = [f"{more:,} more images would add about {100 * gain:.1f} points."]
-        return [
-            f"{measure.capitalize()} {self.accuracy:.1%} of {len(self.probabilities):,} images, "
-            "each scored by the classifier of all others; nine times in ten the true "
-            f"{measure} is between {low:.1%} and {high:.1%}.",
-            _features_in_words(self),
-            *(learns if math.isfinite(gain) else []),
-            f"Labels that look wrong: {len(self.suspects)}. Pairs of images that look alike across "
-            f"classes: {len(self.pairs)}.",
-        ]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the results, without arrays, as plain JSON types."""
-        facts = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        for name in ("kernel", "bias", "probabilities"):
-            del facts[name]
-        facts["suspects"] = [dataclasses.asdict(each) for each in self.suspects]
-        facts["pairs"] = [dataclasses.asdict(each) for each in self.pairs]
-        facts["tried"] = [[*key, error] for key, error in self.tried.items()]
-        facts["class_scores"] = [dataclasses.asdict(each) for each in self.class_scores]
-        if self.confusion is not None:
-            facts["confusion"] = self.confusion.tolist()
-        return facts
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class NumbersProbe:
-    """A linear model of numbers on frozen features, from `probe` of data with `regression`.
-
-    Args:
-        block, pooling, l2: as in `Probe`.
-        scores: mean absolute error and R2 on images that the fit did not have (leave-one-out), by
-            features and strength that were chosen without their tenth of the images.
-        class_names: names of the numbers.
-        kernel, bias: float64 `(width, outputs)` and `(outputs,)`.
-        predictions: numbers of each image by the fit without it, float64 `(images, outputs)`.
-        tried: mean squared error of each combination, as a share of the variance of the numbers,
-            `{(features, l2): error}`.
-    """
-
-    block: int | None
-    pooling: str | None
-    l2: float
-    scores: NumbersEvaluation
-    class_names: tuple[str, ...]
+    class_scores: tuple[ClassScore, ...]
     kernel: np.ndarray
     bias: np.ndarray
     predictions: np.ndarray
     tried: dict[tuple[str, float], float]
+    thresholds: tuple[float, ...] | None = None
+    interval: tuple[float, float] | None = None
+    curve: Sequence[tuple[int, float]] = ()
+    suspects: Sequence[Suspect] = ()
+    pairs: Sequence[Pair] = ()
+    confusion: np.ndarray | None = None
+
+    def gain(self, more: int) -> float:
+        """Returns the score that `more` images would add, by the learning curve.
+
+        It is NaN for regression, and for fewer images than a curve needs.
+        """
+        return predict_gain(self.curve, more)
 
     def build_model(
         self, model: VisionTransformer, provenance: Mapping[str, Any] | None = None
     ) -> VisionTransformer:
-        """Returns a model with `regression` that predicts, saves and exports.
+        """Returns a model that predicts, saves and exports; a classifier's probabilities are
+        calibrated.
 
         It is the model up to the chosen block, with the chosen pooling and the probe as its head.
 
         Args:
             model: the model that was probed; it is not changed.
-            provenance: facts that join the model's own and the scores, as plain JSON types.
+            provenance: facts that join the model's own and the score, as plain JSON types.
 
         Raises:
             ConfigError: the model is another.
         """
-        return _with_head(self, model, {"regression": True}, self.scores.to_dict(), provenance)
+        config, block = expect_model(model).config, self.block
+        width = config.hidden_size * (1 + (self.pooling == "token_and_mean"))
+        if block is None:
+            width = model.get_layer("pre_logits").output.shape[-1]
+        if width != len(self.kernel) or (block or 0) >= config.num_layers:
+            raise ConfigError(
+                f"The probe reads {len(self.kernel)} features of block {block}; this model has "
+                f"{config.num_layers} blocks and {width} such features. Give the model that was "
+                "probed."
+            )
+        found: dict[str, Any] = {
+            "task": self.task,
+            "score": self.score,
+            "images": len(self.predictions),
+        }
+        found |= {"interval": self.interval and [*self.interval], "features": self._features}
+        fields = {
+            **_choose_fields(config, block, self.pooling),
+            "thresholds": self.thresholds,
+            "regression": self.task == "regression",
+            "provenance": {**model.provenance, **(provenance or {}), "probe": found},
+        }
+        return copy_with_head(model, self.kernel, self.bias, self.class_names, fields)
 
     def summary(self) -> list[str]:
         """Returns the results in sentences."""
-        scores = self.scores
-        errors, shares = scores.output_mean_absolute_error, scores.output_r2
-        return [
-            f"Scores of {scores.count:,} images, each predicted by the fit of all others:",
-            *(
-                f"{name}: mean absolute error {errors[k]:.4g}, R2 {shares[k]:.3f}."
-                for k, name in enumerate(self.class_names)
-            ),
-            _features_in_words(self),
-        ]
+        count = len(self.predictions)
+        more = max(100, count // 1000 * 100)
+        value = f"{self.score:.3f}" if self.task == "regression" else f"{self.score:.1%}"
+        total = f"{_SCORE[self.task]} {value} on {count:,} images, each predicted without itself"
+        if self.interval is not None:
+            low, high = self.interval
+            total += f"; nine times in ten the true value is between {low:.1%} and {high:.1%}"
+        lines = [f"{total}.", self._features]
+        for each in self.class_scores if self.task == "regression" else ():
+            error = f"mean absolute error {each.mean_absolute_error:.4g}"
+            lines.append(f"{each.name}: {error}, R2 {each.score:.3f}.")
+        if math.isfinite(gain := self.gain(more)):
+            lines.append(f"{more:,} more images would add about {100 * gain:.1f} points.")
+        if self.task != "regression":
+            lines.append(
+                f"Labels that look wrong: {len(self.suspects)}. Pairs of images that look alike "
+                f"across classes: {len(self.pairs)}."
+            )
+        return lines
+
+    @property
+    def _features(self) -> str:
+        place = "the model's output"
+        if self.pooling is not None:
+            place = f"{_KINDS[self.pooling]} of block {self.block}"
+        return f"Features: {place}; l2={self.l2:g}."
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the results, without arrays, as plain JSON types."""
-        facts = {k: v for k, v in vars(self).items() if not isinstance(v, np.ndarray)}
-        tried = [[*key, error] for key, error in self.tried.items()]
-        return {**facts, "scores": self.scores.to_dict(), "tried": tried}
+        """Returns the results, without the arrays of weights and images, as plain JSON types."""
+        facts = dataclasses.asdict(self)
+        for name in ("kernel", "bias", "predictions"):
+            del facts[name]
+        facts["tried"] = [[*key, error] for key, error in self.tried.items()]
+        facts["confusion"] = None if self.confusion is None else self.confusion.tolist()
+        return facts
 
 
 def probe(
@@ -256,15 +230,13 @@ def probe(
     batch_size: int = 32,
     progress: bool = False,
 ) -> Probe:
-    """Fits a linear classifier to the frozen features of a folder of images, in one pass.
+    """Fits a linear model to the frozen features of a folder of images, in one pass.
 
-    Ridge regression onto targets of -1 and 1, one per class; an image may have many labels. It
+    Ridge regression onto targets of -1 and 1, one per class; multi-label, an image may have
+    several. With numbers in place of classes (`ImageSource.regression`) they are the targets. It
     reads the class token, the mean of the patches, or both, of the last block or of the blocks at
     one half and three quarters of the depth; or the model's own output. The leave-one-out error,
     exact in closed form, chooses features and strength, so that all images serve for fit and score.
-
-    With numbers in place of classes (`ImageSource.regression`) it is ridge regression onto the
-    numbers, chosen in the same way, and the result is a `NumbersProbe`.
 
     Args:
         model: a `VisionTransformer`; its head is not used.
@@ -278,9 +250,9 @@ def probe(
         progress: whether a bar is shown on stderr, if it is a terminal.
 
     Raises:
-        ConfigError: a class has fewer than two images, or with many labels fewer than two images
-            are without it; there is one class, or all images have the same number; the data are
-            augmented or not in order, or the features are the same for all images or not finite.
+        ConfigError: fewer than two images have a class, or are without it; all images have the same
+            number; the data are augmented or not in order, or the features are the same for all
+            images or not finite.
     """
     if not isinstance(data, ImageData):
         named = data if isinstance(data, ImageSource) else ImageSource(data)
@@ -290,121 +262,73 @@ def probe(
         raise ConfigError("A probe reads unchanged images; give data with augmentation=None.")
     names = data.class_names
     for name, count in {} if data.regression else data.class_counts.items():
-        if count < 2:
-            raise ConfigError(
-                f"The class {shown(name)} has {'one' if count else 'no'} image; expected two or "
-                "more of each class."
-            )
-        if data.multi_label and count > data.num_images - 2:
+        if not 2 <= count <= data.num_images - 2:
             raise ConfigError(
                 f"The class {shown(name)} has {count} of {data.num_images} images; expected two or "
-                "more without it."
+                "more of each class, and two or more without it."
             )
-    if len(names) < 2 and not (data.multi_label or data.regression):
-        raise ConfigError(f"There is one class, {shown(names[0])}; expected two or more.")
     stages, parts = _list_features(expect_model(model).config)
     values, labels = gather(model, stages, data, batch_size, cache, progress)
     if labels is None or not np.array_equal(labels, data.labels):
         raise ConfigError("The data come in another order than their labels: shuffle=False.")
     candidates = {name: values[:, columns] for name, (_, _, columns) in parts.items()}
+    task: Task = "multi_label" if data.multi_label else "single_label"
+    mean, spread = np.zeros(1), np.ones(1)
     if data.regression:
-        # The type is that of classes, as of `evaluate`: no type checker knows the kind of data.
-        numbers: Any = _probe_numbers(candidates, parts, labels.astype("float64"), names)
-        return numbers
+        task, labels = "regression", labels.astype("float64")
+        mean, spread = labels.mean(axis=0), labels.std(axis=0)
+        if same := [name for name, value in zip(names, spread, strict=True) if not value]:
+            raise ConfigError(
+                f"All images have the same number {shown(same[0])}: nothing to learn."
+            )
+        labels = (labels - mean) / spread  # all outputs count alike in the choice
     fit = choose(candidates, labels, len(names))
-    features = candidates[fit.name]
-    early = next(values for name, values in candidates.items() if name.endswith("/gap"))
-    accuracy = score(fit.unseen, labels)
-    confusion = None
-    if not data.multi_label:
-        confusion = np.zeros((len(names), len(names)), int)
+    total = score(fit.unseen, labels)
+    findings: dict[str, Any] = {}
+    if task != "regression":
+        early = next(values for name, values in candidates.items() if name.endswith("/gap"))
+        images = data.paths or [f"image {k}" for k in range(len(labels))]
+        findings = {
+            "interval": compute_interval(total, labels),
+            "curve": learning_curve(candidates[fit.name], labels, len(names), fit.l2, total),
+            "suspects": _suspects(fit.predictions, labels, names, images),
+            "pairs": _pairs(early, labels, names, images, similarity),
+        }
+    if task == "multi_label":
+        findings["thresholds"] = best_thresholds(fit.predictions, labels, [0.5] * len(names))
+    if task == "single_label":
+        findings["confusion"] = confusion = np.zeros((len(names), len(names)), int)
         np.add.at(confusion, (labels, fit.unseen.argmax(axis=1)), 1)
-    images = data.paths or [f"image {k}" for k in range(len(labels))]
     return Probe(
+        task,
         *parts[fit.name][:2],
         l2=fit.l2,
-        accuracy=accuracy,
-        interval=compute_interval(accuracy, labels),
+        score=total,
         class_names=names,
-        kernel=fit.kernel,
-        bias=fit.bias,
-        probabilities=fit.probabilities,
-        curve=learning_curve(features, labels, len(names), fit.l2, accuracy),
-        suspects=_suspects(fit.probabilities, labels, names, images),
-        pairs=_pairs(early, labels, names, images, similarity),
+        class_scores=_score_classes(fit.unseen, labels, names, spread),
+        kernel=fit.kernel * spread,
+        bias=fit.bias * spread + mean,
+        predictions=fit.predictions * spread + mean,
         tried=fit.errors,
-        thresholds=best_thresholds(fit.probabilities, labels, [0.5] * len(names))
-        if data.multi_label
-        else None,
-        class_scores=_score_classes(fit.unseen, labels, names),
-        confusion=confusion,
+        **findings,
     )
 
 
 def _score_classes(
-    estimates: np.ndarray, labels: np.ndarray, names: Sequence[str]
+    estimates: np.ndarray, labels: np.ndarray, names: Sequence[str], spread: np.ndarray
 ) -> tuple[ClassScore, ...]:
     scores = []
     for k, name in enumerate(names):
-        # The images of a class; with many labels every image, of which some have the class.
+        # The images of a class; multi-label, every image, of which some have the class.
         part: Any = np.s_[:, k : k + 1] if labels.ndim == 2 else labels == k
-        accuracy, chosen = score(estimates[part], labels[part]), labels[part]
+        found, chosen = score(estimates[part], labels[part]), labels[part]
+        if labels.dtype.kind == "f":
+            error = float(np.abs(estimates[part] - chosen).mean() * spread[k])
+            scores.append(ClassScore(name, len(chosen), found, mean_absolute_error=error))
+            continue
         count = int(chosen.sum()) if labels.ndim == 2 else len(chosen)
-        scores.append(ClassScore(name, count, accuracy, compute_interval(accuracy, chosen)))
+        scores.append(ClassScore(name, count, found, compute_interval(found, chosen)))
     return tuple(scores)
-
-
-def _probe_numbers(
-    candidates: Mapping[str, np.ndarray],
-    parts: Mapping[str, tuple[int | None, str | None, slice]],
-    labels: np.ndarray,
-    names: tuple[str, ...],
-) -> NumbersProbe:
-    """Returns the fit of numbers `(images, outputs)`; all outputs count alike in the choice."""
-    mean, spread = labels.mean(axis=0), labels.std(axis=0)
-    if same := [name for name, value in zip(names, spread, strict=True) if not value]:
-        raise ConfigError(f"All images have the same number {shown(same[0])}: nothing to learn.")
-    fit = choose(candidates, (labels - mean) / spread, len(names))
-    return NumbersProbe(
-        *parts[fit.name][:2],
-        l2=fit.l2,
-        scores=score_numbers(fit.unseen * spread + mean, labels),
-        class_names=names,
-        kernel=fit.kernel * spread,
-        bias=fit.bias * spread + mean,
-        predictions=fit.probabilities * spread + mean,
-        tried=fit.errors,
-    )
-
-
-def _features_in_words(result: "Probe | NumbersProbe") -> str:
-    place = "the model's output"
-    if result.pooling is not None:
-        place = f"{_KINDS[result.pooling]} of block {result.block}"
-    return f"Features: {place}; l2={result.l2:g}."
-
-
-def _with_head(
-    result: "Probe | NumbersProbe",
-    model: VisionTransformer,
-    fields: dict[str, Any],
-    scores: Mapping[str, Any],
-    provenance: Mapping[str, Any] | None,
-) -> VisionTransformer:
-    """Returns the model up to the block of a probe, with its kernel and bias as the head."""
-    config, block, kernel = expect_model(model).config, result.block, result.kernel
-    width = config.hidden_size * (1 + (result.pooling == "token_and_mean"))
-    if block is None:
-        width = model.get_layer("pre_logits").output.shape[-1]
-    if width != len(kernel) or (block or 0) >= config.num_layers:
-        raise ConfigError(
-            f"The probe reads {len(kernel)} features of block {block}; this model has "
-            f"{config.num_layers} blocks and {width} such features. Give the model that was probed."
-        )
-    found = {**scores, "features": _features_in_words(result)}
-    origin = {**model.provenance, **(provenance or {}), "probe": found}
-    fields = {**_choose_fields(config, block, result.pooling), **fields, "provenance": origin}
-    return copy_with_head(model, kernel, result.bias, result.class_names, fields)
 
 
 def _list_features(
@@ -454,34 +378,23 @@ def _choose_fields(config: ViTConfig, block: int | None, pooling: str | None) ->
 def _suspects(
     probabilities: np.ndarray, labels: np.ndarray, names: Sequence[str], images: Sequence[str]
 ) -> list[Suspect]:
-    """Returns labels beside which another class has a probability above one half."""
-    if labels.ndim == 2:
-        return _doubtful_labels(probabilities, labels, names, images)
-    likely, surest = probabilities.argmax(axis=1), probabilities.max(axis=1)
-    chosen = np.flatnonzero((likely != labels) & (surest > 0.5))
-    return [
-        Suspect(images[k], names[labels[k]], names[likely[k]], float(surest[k]))
-        for k in chosen[np.argsort(-surest[chosen], kind="stable")][:_MOST]
-    ]
-
-
-def _doubtful_labels(
-    probabilities: np.ndarray, labels: np.ndarray, names: Sequence[str], images: Sequence[str]
-) -> list[Suspect]:
     """Returns labels that look wrong, and classes that look forgotten.
 
-    A class looks forgotten if its probability is above one half. A label looks wrong if its
-    probability is below the share of the class in the data; labels of rare classes are seldom
-    above one half.
+    A class beside the labels looks right if its probability is above one half. Multi-label, a
+    label looks wrong if its probability is below the share of the class in the data; labels of rare
+    classes are seldom above one half.
     """
-    is_doubtful = np.where(labels, probabilities < labels.mean(axis=0), probabilities > 0.5)
-    opposite = np.where(labels, 1 - probabilities, probabilities)
+    is_multi_label = labels.ndim == 2
+    truth = labels if is_multi_label else labels[:, None] == np.arange(len(names))
+    least = truth.mean(axis=0) if is_multi_label else 0
+    is_doubtful = np.where(truth, probabilities < least, probabilities > 0.5)
+    opposite = np.where(truth, 1 - probabilities, probabilities)
     rows, columns = np.nonzero(is_doubtful)
     order = np.argsort(-opposite[rows, columns], kind="stable")[:_MOST]
     suspects = []
     for row, k in zip(rows[order].tolist(), columns[order].tolist(), strict=True):
-        words = (names[k], f"not {names[k]}")
-        label, likely = words if labels[row, k] else words[::-1]
+        label = f"not {names[k]}" if is_multi_label else names[labels[row]]
+        label, likely = (names[k], label) if truth[row, k] else (label, names[k])
         suspects.append(Suspect(images[row], label, likely, float(opposite[row, k])))
     return suspects
 

@@ -1,4 +1,4 @@
-"""Accuracy, loss and calibration of a classifier."""
+"""Accuracy, loss and calibration of a classifier; errors of a regression model."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -7,63 +7,65 @@ from typing import Any
 import numpy as np
 
 from keras_vit.config.rules import COUNT
-from keras_vit.data.inspection import describe_mismatch
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.evaluation.batches import count_images
-from keras_vit.evaluation.many_labels import ManyLabels, bin_gaps, by_class
-from keras_vit.evaluation.numbers import evaluate_numbers
-from keras_vit.evaluation.targets import acceptable, match_columns, predict_classes
+from keras_vit.evaluation.metrics import average_precisions, calibration_error, r2_scores
+from keras_vit.evaluation.targets import Task, acceptable, match_columns, predict_targets, task_of
+from keras_vit.models.losses import compute_probabilities
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.support.progress import progress_bar
+
+_Scores = tuple[np.ndarray, dict[str, Any], dict[str, np.ndarray]]
+"""Images per class, metrics, and metrics of each class, NaN where one is undefined."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """The scores of a classifier, from `evaluate`; every share is in [0, 1].
+    """The scores of a model, from `evaluate`.
+
+    The metrics are `top1`, `top5`, `loss` and `calibration_error`, and `real` with `real_labels`;
+    multi-label, also `mean_average_precision` and `f1`; of regression `loss`,
+    `mean_absolute_error` and `r2`. Those of each class are `accuracy`; multi-label, `recall`,
+    `average_precision` and `f1`; of each output of a regression `mean_absolute_error` and `r2`.
+
+    - `top1`, `top5`: share of images with a right class first, or among the first five.
+    - `loss`: mean cross-entropy in nats, from the sum of the probabilities of the right classes;
+      multi-label, the mean binary cross-entropy; regression, the mean squared error.
+    - `calibration_error`: expected calibration error, the mean distance between confidence and
+      accuracy over bins of equal width (Guo et al. 2017, Eq. 3).
+    - `real`: `top1` on `real_labels`.
+    - `accuracy`, `recall`: share of each class's images that were right, or that reach the
+      threshold.
+    - `average_precision`: the sum over recalls of their increase times the precision
+      (`average_precision_score` of scikit-learn); `f1` is at the thresholds. The means are over the
+      classes with images.
+    - `mean_absolute_error`: in the units of the targets.
+    - `r2`: coefficient of determination; 1 for perfect predictions, 0 for those of the targets'
+      mean. The mean is missing if an output has the same target in all images.
 
     Args:
+        task: `"single_label"`, `"multi_label"` or `"regression"`.
         count: number of images that were scored.
-        left_out: number of images without an acceptable class; no score counts them.
-        top1: share of images whose most probable class is right.
-        top5: share of images with a right class among the five most probable classes, or
-            among all classes of a model with fewer.
-        loss: mean cross-entropy in nats, from the probability of the right class (the sum
-            over all right classes).
-        calibration_error: expected calibration error, the mean distance between
-            confidence and accuracy over bins of equal width (Guo et al. 2017, Eq. 3).
-        calibration_bins: number of these bins.
-        class_counts: images per class; an image with several right classes counts for each.
-        class_accuracy: share of each class's images that were right; None without images.
-        real: accuracy on `real_labels`, or None.
+        left_out: number of images without an acceptable class; no metric counts them.
+        metrics: `{name: value}`; every share is in [0, 1].
+        class_counts: images per class, or per output; an image with several right classes counts
+            for each.
+        class_metrics: `{name: values}`, one value per class or output; None where it is undefined,
+            as for a class without images.
         real_count: number of images with at least one class in `real_labels`.
-        mean_average_precision: mean of `class_average_precision` over the classes with images, for
-            a model with `thresholds`; None for other models.
-        f1: mean of `class_f1` over the classes with images, for a model with `thresholds`.
-        class_average_precision: average precision of each class, the sum over recalls of their
-            increase times the precision (`average_precision_score` of scikit-learn); None without
-            images.
-        class_f1: F1 of each class at its threshold; None without images.
     """
 
+    task: Task
     count: int
     left_out: int
-    top1: float
-    top5: float
-    loss: float
-    calibration_error: float
-    calibration_bins: int
+    metrics: dict[str, float]
     class_counts: tuple[int, ...]
-    class_accuracy: tuple[float | None, ...]
-    real: float | None = None
+    class_metrics: dict[str, tuple[float | None, ...]]
     real_count: int = 0
-    mean_average_precision: float | None = None
-    f1: float | None = None
-    class_average_precision: tuple[float | None, ...] = ()
-    class_f1: tuple[float | None, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields as plain JSON types."""
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in vars(self).items()}
+        return dataclasses.asdict(self)
 
 
 def evaluate(
@@ -77,20 +79,18 @@ def evaluate(
     calibration_bins: int = 15,
     progress: bool = False,
 ) -> Evaluation:
-    """Scores a classifier batch by batch; a thread reads the next batch meanwhile.
+    """Scores a model batch by batch; a thread reads the next batch meanwhile.
 
     Labels are class numbers, one-hot rows, or lists of acceptable classes. With lists, a
     prediction is right if the list holds it, and an image with an empty list is left out:
     the ReaL accuracy of "Are we done with ImageNet?" (arXiv 2006.07159, section 3).
 
-    A model with `thresholds` gives images many labels (multi-label), and its scores have mean
-    average precision and F1 too. No image is left out; `loss` is the mean binary cross-entropy of
-    all images and classes, `calibration_error` is over all of these probabilities, and
-    `class_accuracy` is the share of each class's images that reach the threshold, the recall.
+    A model with `thresholds` is a multi-label classifier: no image is left out, and the calibration
+    error is over the probabilities of all images and classes.
 
-    A model with `regression` predicts numbers: its labels are numbers `(batch, outputs)`, and its
-    scores a `NumbersEvaluation` with mean absolute error and R2. Where model and data have the same
-    names, in whatever order, the names match the numbers with the outputs.
+    A model with `regression` predicts numbers: its labels are numbers `(batch, outputs)`. Where
+    model and data have the same names, in whatever order, the names match the numbers with the
+    outputs.
 
     Args:
         model: a `VisionTransformer` with one prediction per image.
@@ -110,7 +110,7 @@ def evaluate(
 
     Raises:
         ConfigError: the data are empty, images, labels or class names do not fit the model,
-            or logits are not finite; or `real_labels` or `classes` are given for numbers.
+            or logits are not finite; or `real_labels` or `classes` are given for regression.
 
     >>> import numpy as np, keras_vit
     >>> model = keras_vit.VisionTransformer.from_preset("vit_digits")
@@ -120,87 +120,128 @@ def evaluate(
     """
     expect_model(model).config.demand_one_prediction("evaluate")
     COUNT.check("calibration_bins", calibration_bins)
-    if model.config.regression:
-        if real_labels is not None or classes is not None:
-            raise ConfigError(
-                "real_labels and classes are for classes; this model predicts numbers."
-            )
-        # The type of the result is that of classifiers: no type checker knows the kind of a model.
-        numbers: Any = evaluate_numbers(model, data, batch_size, prepared, progress)
-        return numbers
-    if getattr(data, "regression", False):
-        raise ConfigError(f"evaluate: {describe_mismatch(of_model=False)}.")
+    task = task_of(model)
+    if task == "regression" and not (real_labels is None and classes is None):
+        raise ConfigError("real_labels and classes are for classes; this model predicts numbers.")
     competing, places = match_columns(model, data, classes)
-    real = _Scores(len(competing), calibration_bins)
-    scores: Any = _Scores(len(competing), calibration_bins)
-    if model.thresholds is not None:
-        scores = ManyLabels(np.asarray(model.thresholds)[competing], calibration_bins)
+    steps: list[tuple[np.ndarray, np.ndarray]] = []
+    real: list[np.ndarray] = []
     seen = 0
     with progress_bar(progress, "Evaluating", count_images(data)) as advance:
-        for logits, right in predict_classes(model, data, competing, places, batch_size, prepared):
-            scores.add(logits, right)
+        batches = predict_targets(model, data, competing, places, batch_size, prepared)
+        for logits, targets in batches:
+            steps.append(_judge(logits, targets) if task == "single_label" else (logits, targets))
             if real_labels is not None:
-                lists = real_labels[seen : seen + len(logits)]
+                lists = list(real_labels[seen : seen + len(logits)])
                 if len(lists) < len(logits):
                     raise ConfigError(
                         f"real_labels has {len(real_labels)} lists; more images came."
                     )
-                real.add(logits, acceptable(list(lists), len(competing), seen))
+                right = acceptable(lists, len(competing), seen)
+                real.append(_rank_best(logits, right)[right.any(axis=1)] == 0)
             seen += len(logits)
             advance(len(logits))
     if real_labels is not None and seen < len(real_labels):
         raise ConfigError(f"real_labels has {len(real_labels)} lists for {seen} images.")
-    if scores.count == 0:
+    first, second = map(np.concatenate, zip(*steps, strict=True))
+    if not len(first):
         raise ConfigError(f"None of the {seen} images has a label that is a class of the model.")
-    fields = scores.result()
-    if real.count:
-        fields |= {"real": real.top1 / real.count, "real_count": real.count}
-    return Evaluation(**fields)
+    if task == "single_label":
+        scores = _score_single_label(first, second, len(competing), calibration_bins)
+    elif task == "multi_label":
+        thresholds = np.asarray(model.thresholds)[competing]
+        scores = _score_multi_label(first, second, thresholds, calibration_bins)
+    else:
+        scores = _score_regression(first, second)
+    counts, metrics, class_metrics = scores
+    hits = np.concatenate(real) if real else np.zeros(0)
+    if len(hits):
+        metrics["real"] = hits.mean()
+    return Evaluation(
+        task,
+        len(first),
+        seen - len(first),
+        {name: float(value) for name, value in metrics.items() if np.isfinite(value)},
+        tuple(counts.tolist()),
+        {
+            name: tuple(v if np.isfinite(v) else None for v in values.tolist())
+            for name, values in class_metrics.items()
+        },
+        len(hits),
+    )
 
 
-class _Scores:
-    """Sums of the scores over batches; the logits themselves are not kept."""
+def _judge(logits: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns what the scores need of a batch, whose logits need not be kept.
 
-    def __init__(self, num_classes: int, bins: int) -> None:
-        self.count = self.left_out = self.top1 = self.top5 = 0
-        self.loss = 0.0
-        self.class_counts = np.zeros(num_classes, int)
-        self.class_right = np.zeros(num_classes, int)
-        self.gaps = np.zeros(bins)
+    Args:
+        logits, right: float64 and bool, `(batch, classes)`.
 
-    def add(self, logits: np.ndarray, right: np.ndarray) -> None:
-        """Adds a batch: logits and bool `right`, both `(batch, num_classes)`."""
-        has_class = right.any(axis=1)
-        self.left_out += int((~has_class).sum())
-        logits, right = logits[has_class].astype("float64"), right[has_class]
-        if not len(logits):
-            return
-        rank = _rank_best(logits, right)
-        total = _log_sum(logits, True)
-        self.loss += float((total - _log_sum(logits, right)).sum())
-        hit = rank == 0
-        self.count += len(logits)
-        self.top1 += int(hit.sum())
-        self.top5 += int((rank < 5).sum())
-        self.class_counts += right.sum(axis=0)
-        self.class_right += right[hit].sum(axis=0)
-        self.gaps += bin_gaps(np.exp(logits.max(axis=1) - total), hit, len(self.gaps))
+    Returns:
+        Rank of the best right class, loss and confidence of each image with a right class,
+        `(images, 3)`; and each right class with the rank of its image, `(labels, 2)`.
+    """
+    has_class = right.any(axis=1)
+    logits, right = logits[has_class], right[has_class]
+    rank, total = _rank_best(logits, right), _log_sum(logits, True)
+    confidence = np.exp(logits.max(axis=1) - total)
+    image, label = np.nonzero(right)
+    images = np.stack([rank, total - _log_sum(logits, right), confidence], axis=1)
+    return images, np.stack([label, rank[image]], axis=1)
 
-    def result(self) -> dict[str, Any]:
-        """Returns the fields of an `Evaluation`, means over all images so far."""
-        return {
-            "count": self.count,
-            "left_out": self.left_out,
-            "top1": self.top1 / self.count,
-            "top5": self.top5 / self.count,
-            "loss": self.loss / self.count,
-            "calibration_error": float(np.abs(self.gaps).sum() / self.count),
-            "calibration_bins": len(self.gaps),
-            "class_counts": tuple(self.class_counts.tolist()),
-            "class_accuracy": by_class(
-                self.class_right / np.maximum(self.class_counts, 1), self.class_counts
-            ),
-        }
+
+def _score_single_label(
+    images: np.ndarray, labels: np.ndarray, num_classes: int, bins: int
+) -> _Scores:
+    """Returns the scores of the images and labels that `_judge` returns."""
+    rank, loss, confidence = images.T
+    counts, hits = (
+        np.bincount(part, minlength=num_classes)
+        for part in (labels[:, 0], labels[labels[:, 1] == 0, 0])
+    )
+    metrics = {
+        "top1": (rank == 0).mean(),
+        "top5": (rank < 5).mean(),
+        "loss": loss.mean(),
+        "calibration_error": calibration_error(confidence, rank == 0, bins),
+    }
+    return counts, metrics, {"accuracy": hits / np.where(counts, counts, np.nan)}
+
+
+def _score_multi_label(
+    logits: np.ndarray, right: np.ndarray, thresholds: np.ndarray, bins: int
+) -> _Scores:
+    """Returns the scores of float64 logits and bool labels, both `(images, classes)`."""
+    probabilities = compute_probabilities(logits, by_class=True)
+    answers = probabilities >= thresholds
+    counts, hits = right.sum(axis=0), (answers & right).sum(axis=0)
+    present = np.where(counts, counts, np.nan)
+    class_metrics = {
+        "recall": hits / present,
+        "average_precision": average_precisions(probabilities, right),
+        "f1": 2 * hits / (present + answers.sum(axis=0)),
+    }
+    top = np.argsort(-logits, axis=1, kind="stable")[:, :5]
+    is_right = np.take_along_axis(right, top, axis=1)
+    metrics = {
+        "top1": is_right[:, 0].mean(),
+        "top5": is_right.any(axis=1).mean(),
+        "loss": (np.logaddexp(0, logits) - right * logits).mean(),
+        "calibration_error": calibration_error(probabilities.ravel(), right.ravel(), bins),
+    }
+    if counts.any():
+        metrics["mean_average_precision"] = np.nanmean(class_metrics["average_precision"])
+        metrics["f1"] = np.nanmean(class_metrics["f1"])
+    return counts, metrics, class_metrics
+
+
+def _score_regression(predicted: np.ndarray, wanted: np.ndarray) -> _Scores:
+    """Returns the scores of predictions and targets, both float64 `(images, outputs)`."""
+    errors, r2 = predicted - wanted, r2_scores(predicted, wanted)
+    absolute = np.abs(errors).mean(axis=0)
+    metrics = {"loss": (errors**2).mean(), "mean_absolute_error": absolute.mean(), "r2": r2.mean()}
+    class_metrics = {"mean_absolute_error": absolute, "r2": r2}
+    return np.full(len(r2), len(errors)), metrics, class_metrics
 
 
 def _log_sum(logits: np.ndarray, right: Any) -> np.ndarray:

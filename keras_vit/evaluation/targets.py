@@ -1,19 +1,30 @@
-"""The right classes of a batch, from labels of every form and from the data's class names."""
+"""The targets of a batch, from labels of every form and from the data's class names."""
 
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from keras_vit.data.inspection import describe_mismatch
 from keras_vit.errors import ConfigError, nearest
 from keras_vit.evaluation.batches import predict, read_batches
 from keras_vit.images.class_names import class_index
 from keras_vit.images.inputs import as_array
 
+Task = Literal["single_label", "multi_label", "regression"]
+"""What an image has: one class, any number of classes, or numbers."""
+
 _WORDNET_ID = re.compile(r"n\d{8}")
 _SHOWN = 5
+
+
+def task_of(model: Any) -> Task:
+    """Returns what a model predicts for an image."""
+    if model.config.regression:
+        return "regression"
+    return "single_label" if model.thresholds is None else "multi_label"
 
 
 def acceptable(labels: Any, num_classes: int, first: int = 0) -> np.ndarray:
@@ -78,8 +89,8 @@ def numbers_or_rows(labels: Any) -> np.ndarray:
     """
     if _are_lists(labels):
         raise ConfigError(
-            "The labels are lists of classes; expected one class per image, or for many labels "
-            "zeros and ones (batch, classes)."
+            "The labels are lists of classes; expected one class per image, or zeros and "
+            "ones (batch, classes) for multi-label data."
         )
     array = as_array(labels)
     if array.ndim == 2 and (array.shape[1] > 1 or array.dtype.kind == "b"):
@@ -158,12 +169,17 @@ def match_classes(
 def match_columns(
     model: Any, data: Any, classes: Sequence[int | str] | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the logits that compete, and for each class of the data its place among them.
+    """Returns the outputs that compete, and for each class of the data its place among them.
+
+    The names of numbers (regression) match those of the outputs if all are the same.
 
     Raises:
-        ConfigError: as `class_index` and `match_classes`; or `classes` is empty or has a class
-            twice.
+        ConfigError: as `class_index` and `match_classes`; `classes` is empty or has a class twice;
+            or the data have classes and the model predicts numbers, or the reverse.
     """
+    is_regression = model.config.regression
+    if getattr(data, "regression", is_regression) != is_regression:
+        raise ConfigError(f"The data do not fit: {describe_mismatch(of_model=is_regression)}.")
     labels: Sequence[str] | None = model.class_names
     competing = np.arange(model.config.num_classes)
     if classes is not None:
@@ -173,12 +189,12 @@ def match_columns(
         competing = np.array(chosen)
         labels = labels and [labels[k] for k in competing.tolist()]
     names = getattr(data, "class_names", None)
-    if names is None:
+    if names is None or (is_regression and sorted(names) != sorted(labels or ())):
         return competing, np.arange(len(competing))
     return competing, match_classes(names, labels, len(competing))
 
 
-def predict_classes(
+def predict_targets(
     model: Any,
     data: Any,
     competing: np.ndarray,
@@ -186,30 +202,49 @@ def predict_classes(
     batch_size: int,
     prepared: bool,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yields logits and bool right classes of each batch, both `(batch, competing classes)`.
+    """Yields outputs and targets of each batch, both `(batch, competing classes)`.
+
+    The outputs are float64; the targets True for each right class, or of regression float64.
 
     Args:
         model, data, batch_size, prepared: as for `evaluate`.
         competing, places: the result of `match_columns`.
 
     Raises:
-        ConfigError: the data are empty or have no labels, or logits are not finite.
+        ConfigError: the data are empty or have no labels, labels do not fit the model, or outputs
+            are not finite.
     """
+    read = _as_numbers if model.config.regression else acceptable
     seen = 0
     for outputs, labels in predict(
         model, ["logits"], read_batches(model, data, batch_size, prepared)
     ):
         if labels is None:
             raise ConfigError("The data have no labels: expected batches (images, labels).")
-        logits = outputs["logits"][:, competing]
+        logits = outputs["logits"][:, competing].astype("float64")
         if odd := np.flatnonzero(~np.isfinite(logits).all(axis=1)).tolist():
             raise ConfigError(f"The logits of image {seen + odd[0]} are not finite.")
-        right = np.zeros(logits.shape, bool)
-        right[:, places] = acceptable(labels, len(places), seen)
+        given = read(labels, len(places), seen)
+        targets = np.zeros(logits.shape, given.dtype)
+        targets[:, places] = given
         seen += len(logits)
-        yield logits, right
+        yield logits, targets
     if not seen:
         raise ConfigError("The data are empty: no batch came.")
+
+
+def _as_numbers(labels: Any, outputs: int, first: int) -> np.ndarray:
+    """Returns the targets of a batch of a regression model, float64 `(batch, outputs)`."""
+    targets = as_array(labels)
+    targets = targets[:, None] if targets.ndim == 1 else targets
+    if targets.shape[1:] != (outputs,) or targets.dtype.kind not in "fiu":
+        raise ConfigError(
+            f"The model predicts {outputs} numbers per image (regression=True): expected targets "
+            f"{(len(targets), outputs)}, found {targets.dtype} {targets.shape}."
+        )
+    if odd := np.flatnonzero(~np.isfinite(targets).all(axis=1)).tolist():
+        raise ConfigError(f"The targets of image {first + odd[0]} are not finite.")
+    return targets.astype("float64")
 
 
 def _classes_by_name(pairs: Iterable[tuple[str, int]]) -> dict[str, list[int]]:

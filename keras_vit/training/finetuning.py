@@ -13,7 +13,7 @@ import keras
 from keras_vit.checkpoints import CheckpointInfo, Source, inspection
 from keras_vit.data import ImageData, ImageSource
 from keras_vit.errors import ConfigError
-from keras_vit.evaluation.many_labels import choose_thresholds
+from keras_vit.evaluation.thresholds import choose_thresholds
 from keras_vit.images import Preprocessor
 from keras_vit.images.class_names import expand
 from keras_vit.models.builders import Builder

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.metrics import average_precision_score
+from sklearn.metrics import average_precision_score, r2_score
+from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
-from keras_vit.errors import ConfigError
 from keras_vit.evaluation.least_squares import LeastSquares, make_targets
 from keras_vit.evaluation.leave_one_out import (
     calibrating_scale,
@@ -30,23 +30,10 @@ def draw(count, width, classes=3, seed=0, noise=2.0):
     return centres[labels] + noise * rng.standard_normal((count, width)), labels
 
 
-@pytest.mark.parametrize(("count", "width"), [(20, 6), (20, 30), (12, 12)])
-@pytest.mark.parametrize("l2", [0.1, 10.0])
-def test_scores_equal_those_of_a_refit_without_each_image(count, width, l2):
-    """scikit-learn's Ridge, fitted as often as there are images, at the scales of all images."""
-    features, labels = draw(count, width)
-    solver = LeastSquares(features, labels, 3)
-    scores = leave_one_out(solver, features, labels, l2)
-    z = (features - features.mean(axis=0)) / (features.std(axis=0) + 1e-5)
-    targets = make_targets(labels, 3)
-    for i in range(count):
-        others = np.arange(count) != i
-        refit = Ridge(alpha=l2, solver="cholesky").fit(z[others], targets[others])
-        np.testing.assert_allclose(scores[i], refit.predict(z[i : i + 1])[0], atol=1e-6)
-
-
-def draw_many(count, width, classes=3, seed=0, noise=1.0):
-    """Features with one direction per class, which an image of the class is moved along."""
+def draw_rows(count, width, classes=3, seed=0, noise=1.0):
+    """Multi-label: features with one direction per class, which an image of the class is moved
+    along.
+    """
     rng = np.random.default_rng(seed)
     directions = np.random.default_rng(1).standard_normal((classes, width))
     labels = rng.random((count, classes)) < np.linspace(0.15, 0.5, classes)
@@ -54,30 +41,43 @@ def draw_many(count, width, classes=3, seed=0, noise=1.0):
     return labels @ directions + noise * rng.standard_normal((count, width)), labels
 
 
-@pytest.mark.parametrize("width", [6, 40])
-def test_scores_of_many_labels_equal_those_of_refits(width):
-    """scikit-learn's Ridge without each image, one target of -1 and 1 per class."""
-    features, labels = draw_many(30, width)
-    scores = leave_one_out(LeastSquares(features, labels, 3), features, labels, 2.0)
+def draw_numbers(count, width):
+    """Regression: targets of one scale, as far from the first features as the noise."""
+    values = np.random.default_rng(0).standard_normal((count, width))
+    targets = values[:, :3] + 0.5 * np.random.default_rng(1).standard_normal((count, 3))
+    return values, (targets - targets.mean(axis=0)) / targets.std(axis=0)
+
+
+@pytest.mark.parametrize("make", [draw, draw_rows, draw_numbers])
+@pytest.mark.parametrize("width", [6, 30, 60])
+def test_scores_equal_those_of_a_refit_without_each_image(make, width):
+    """scikit-learn's Ridge, fitted as often as there are images, at the scales of all images."""
+    features, labels = make(30, width)
+    solver, targets = LeastSquares(features, labels, 3), make_targets(labels, 3)
     z = (features - features.mean(axis=0)) / (features.std(axis=0) + 1e-5)
-    for i in range(30):
-        others = np.arange(30) != i
-        refit = Ridge(alpha=2.0, solver="cholesky").fit(z[others], 2.0 * labels[others] - 1)
-        np.testing.assert_allclose(scores[i], refit.predict(z[i : i + 1])[0], atol=1e-6)
+    for l2 in (0.1, 10.0):
+        ridge = Ridge(alpha=l2, solver="cholesky")
+        expected = cross_val_predict(ridge, z, targets, cv=LeaveOneOut())
+        np.testing.assert_allclose(leave_one_out(solver, features, labels, l2), expected, atol=1e-6)
+    fit = choose({"values": features}, labels, 3)
+    errors = (leave_one_out(solver, features, labels, fit.l2) - targets) ** 2
+    assert fit.errors[fit.name, fit.l2] == pytest.approx(errors.mean())
 
 
-def test_the_score_of_many_labels_is_that_of_scikit_learn():
-    """The mean of the average precisions; a class without images does not count."""
-    features, labels = draw_many(50, 4)
+def test_the_score_is_that_of_scikit_learn():
+    """Multi-label, equal estimates rank as one, and a class without images does not count."""
+    features, labels = draw_rows(50, 4)
     labels[:, 1] = False
-    estimates = np.round(features[:, :3], 1)
+    estimates = np.round(features[:, :3])
     found = [average_precision_score(labels[:, k], estimates[:, k]) for k in (0, 2)]
     assert score(estimates, labels) == pytest.approx(np.mean(found), abs=1e-12)
+    values, targets = draw_numbers(30, 6)
+    assert score(values[:, :3], targets) == pytest.approx(r2_score(targets, values[:, :3]))
 
 
 def test_sigmoids_of_each_class_are_calibrated():
     """Equal to scikit-learn's logistic regression on Platt's smoothed targets."""
-    features, labels = draw_many(80, 6)
+    features, labels = draw_rows(80, 6)
     scores = leave_one_out(LeastSquares(features, labels, 3), features, labels, 1.0)
     factor, offset = platt_scaling(scores, labels)
     for k in range(3):
@@ -95,19 +95,6 @@ def test_sigmoids_of_separated_classes_are_finite():
     factor, offset = platt_scaling(np.where(labels, 1.0, -1.0), labels)
     assert 2 < factor[0] < 10
     assert abs(offset[0]) < 1
-
-
-def test_intervals_hold_the_true_mean_average_precision():
-    """In at least 90 of 100 draws; the truth is that of that draw's classifier."""
-    held = 0
-    for seed in range(100):
-        features, labels = draw_many(120, 8, seed=seed, noise=2.0)
-        fit = choose({"all": features, "some": features[:, :5]}, labels, 3)
-        test, truth = draw_many(4000, 8, seed=5000 + seed, noise=2.0)
-        test = test[:, :5] if fit.name == "some" else test
-        low, high = compute_interval(score(fit.unseen, labels), labels)
-        held += low <= score(test @ fit.kernel + fit.bias, truth) <= high
-    assert held >= 90
 
 
 def test_the_features_with_the_least_error_are_chosen():
@@ -152,18 +139,18 @@ def test_more_images_add_at_most_the_errors_that_are_left():
     assert predict_gain([(25, 0.5), (50, 0.7), (75, 0.9), (100, 1.0)], 100) == 0
 
 
-def test_intervals_hold_the_true_accuracy():
-    """In at least 90 of 100 draws; the truth is the accuracy of that draw's classifier."""
+@pytest.mark.parametrize(("make", "width"), [(draw, 10), (draw_rows, 8)])
+def test_intervals_hold_the_true_score(make, width):
+    """In at least 90 of 100 draws; the truth is the score of that draw's classifier."""
     held = 0
     for seed in range(100):
-        features, labels = draw(120, 10, seed=seed)
-        other = np.random.default_rng(1000 + seed).standard_normal((120, 10))
-        fit = choose({"features": features, "noise": other, "one": features[:, :5]}, labels, 3)
-        test, truth = draw(6000, 10, seed=5000 + seed)
-        test = test[:, :5] if fit.name == "one" else test
-        accuracy = ((test @ fit.kernel + fit.bias).argmax(axis=1) == truth).mean()
+        features, labels = make(120, width, seed=seed, noise=2.0)
+        other = np.random.default_rng(1000 + seed).standard_normal((120, width))
+        fit = choose({"features": features, "noise": other, "some": features[:, :5]}, labels, 3)
+        test, truth = make(5000, width, seed=5000 + seed, noise=2.0)
+        test = test[:, :5] if fit.name == "some" else test
         low, high = compute_interval(score(fit.unseen, labels), labels)
-        held += low <= accuracy <= high
+        held += low <= score(test @ fit.kernel + fit.bias, truth) <= high
     assert held >= 90
 
 
@@ -172,15 +159,10 @@ def test_a_learning_curve_rises_and_foresees_more_images():
     features, labels = draw(400, 20, noise=3.0)
     half, truth = features[:200], labels[:200]
     fit = choose({"x": half}, truth, 3)
-    accuracy = float((fit.probabilities.argmax(axis=1) == truth).mean())
+    accuracy = float((fit.predictions.argmax(axis=1) == truth).mean())
     curve = learning_curve(half, truth, 3, fit.l2, accuracy)
     assert [round(count, -1) for count, _ in curve] == [50, 100, 150, 200]
     assert curve[0][1] < curve[-1][1]
     whole = choose({"x": features}, labels, 3)
-    measured = float((whole.probabilities.argmax(axis=1) == labels).mean()) - accuracy
+    measured = float((whole.predictions.argmax(axis=1) == labels).mean()) - accuracy
     assert abs(predict_gain(curve, 200) - measured) < 0.06
-
-
-def test_features_without_any_difference_are_refused():
-    with pytest.raises(ConfigError, match="'flat' are the same for all images"):
-        choose({"flat": np.ones((6, 4))}, np.arange(6) % 2, 2)

@@ -39,7 +39,7 @@ def test_a_probe_classifies_separable_classes_without_error():
     assert linear_probe(features, np.eye(3)[labels], l2=1.0).accuracy(*test) == 1
 
 
-def test_a_probe_of_many_labels_scores_as_scikit_learn():
+def test_a_multi_label_probe_scores_as_scikit_learn():
     """A class of its own for each label: predictions above 0, and mean average precision."""
     rng = np.random.default_rng(0)
     labels = rng.random((120, 4)) < 0.3
@@ -56,7 +56,7 @@ def test_a_probe_of_many_labels_scores_as_scikit_learn():
         few_shot((features, labels), (features, labels))
 
 
-def test_features_keep_many_labels_and_their_probe_becomes_a_model(images):
+def test_features_keep_multi_label_rows_and_their_probe_becomes_a_model(images):
     """Of zeros and ones in any type; the model answers with every label above one half."""
     from keras_vit.evaluation import features
 
@@ -66,7 +66,7 @@ def test_features_keep_many_labels_and_their_probe_becomes_a_model(images):
     assert np.array_equal(actual.labels, labels.astype(bool))
     probe = linear_probe(*actual, l2=10.0)
     pictures = np.random.default_rng(1).integers(0, 256, (6, 16, 16, 3), "uint8")
-    answers = probe.build_classifier(model, class_names=("a", "b", "c")).classify(pictures)
+    answers = probe.build_model(model, class_names=("a", "b", "c")).classify(pictures)
     predicted = probe.predict(features(model, pictures).values)
     assert [{name for name, _ in each} for each in answers] == [
         {"abc"[k] for k in np.flatnonzero(row)} for row in predicted
@@ -82,7 +82,7 @@ def test_a_probe_becomes_the_head_of_an_ordinary_classifier(fields, images):
     classes = np.arange(23) % 3
     actual = features(model, (images, classes), batch_size=23, prepared=True)
     probe = linear_probe(*actual, l2=10.0)
-    classifier = probe.build_classifier(model, class_names=("a", "b", "c"))
+    classifier = probe.build_model(model, class_names=("a", "b", "c"))
     logits = features(classifier, images, "logits", batch_size=23, prepared=True).values
     expected = actual.values @ probe.kernel + probe.bias
     np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-5)

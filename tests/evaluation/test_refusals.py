@@ -106,7 +106,7 @@ OF_PROBES = [
     (lambda: few_shot((X, Y), (X, Y + 1), shots=(1,)), "test has label 3"),
     (lambda: few_shot(random_tiny(), (X, Y)), "train: expected the pair .* found <Vis"),
     (lambda: few_shot((X, Y), X), "test: expected"),
-    (lambda: NARROW.build_classifier(classifier()), "pre_logits of this model have 16"),
+    (lambda: NARROW.build_model(classifier()), "pre_logits of this model have 16"),
     (lambda: NARROW.accuracy(X[:, :8], Y + 1), "There is label 3; the probe has classes 0 to 2"),
     (lambda: NARROW.predict(X[:, :3]), "width 8, found 3"),
 ]

@@ -55,7 +55,7 @@ def test_a_new_head_takes_no_setting_of_the_old_one():
     assert_close(copy(IMAGES), expected)
     assert copy.thresholds is None
     probe = linear_probe(normal(6, 16), [0, 1] * 3, l2=1.0)
-    classifier = probe.build_classifier(words)
+    classifier = probe.build_model(words)
     features = to_numpy(words(IMAGES, stages=["pre_logits"])["pre_logits"])
     assert_close(classifier(IMAGES), features @ probe.kernel + probe.bias)
     assert classifier.thresholds is None

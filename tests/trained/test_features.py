@@ -87,7 +87,7 @@ def test_deletion_ranks_the_methods_that_the_docs_recommend_first():
     model = load(112)
     names = tuple(photographs())
     found = keras_vit.probe(model, from_arrays(images, labels, model, class_names=names))
-    classifier = found.build_classifier(model)
+    classifier = found.build_model(model)
     batch = classifier.preprocessor(list(photographs().values())[:6])
     classes = classifier.probabilities(batch, prepared=True).argmax(axis=1).astype("int32")
     areas = {}

@@ -1,17 +1,14 @@
-"""Scores and probes of numbers (regression)."""
+"""Scores and probes of regression models."""
 
 import json
 
 import numpy as np
 import pytest
-from sklearn.linear_model import Ridge
 from sklearn.metrics import mean_absolute_error, r2_score
-from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
 from keras_vit import VisionTransformer, evaluate, probe
 from keras_vit.data import from_arrays
-from keras_vit.evaluation import NumbersProbe, features
-from keras_vit.evaluation.leave_one_out import choose
+from keras_vit.evaluation import features
 from tests.helpers import assert_close, random_tiny, to_numpy
 
 NAMES = ("brightness", "height")
@@ -45,15 +42,15 @@ def test_the_scores_of_numbers_are_those_of_scikit_learn():
     scores = evaluate(model, data)
     images, wanted = (np.concatenate([data[k][part] for k in range(3)]) for part in range(2))
     predicted = to_numpy(model(images))
-    assert scores.count == 24
-    assert scores.mean_absolute_error == pytest.approx(
+    assert (scores.task, scores.count) == ("regression", 24)
+    assert scores.metrics["mean_absolute_error"] == pytest.approx(
         mean_absolute_error(wanted, predicted), rel=1e-5
     )
     np.testing.assert_allclose(
-        scores.output_r2, r2_score(wanted, predicted, multioutput="raw_values"), rtol=1e-4
+        scores.class_metrics["r2"], r2_score(wanted, predicted, multioutput="raw_values"), rtol=1e-4
     )
     swapped = evaluate(model, read_data(model.preprocessor, order=(1, 0)))
-    np.testing.assert_allclose(swapped.output_r2, scores.output_r2, rtol=1e-6)
+    np.testing.assert_allclose(swapped.class_metrics["r2"], scores.class_metrics["r2"], rtol=1e-6)
 
 
 def test_features_of_data_with_numbers_have_the_numbers_as_labels(tmp_path):
@@ -65,32 +62,16 @@ def test_features_of_data_with_numbers_have_the_numbers_as_labels(tmp_path):
     np.testing.assert_array_equal(again.labels, data.labels)
 
 
-@pytest.mark.parametrize("width", [6, 60])
-def test_the_error_without_each_image_is_that_of_ridge_regression(width):
-    """In agreement with a fit per image of scikit-learn, for few and for many features."""
-    rng = np.random.default_rng(0)
-    values = rng.standard_normal((30, width))
-    targets = values[:, :2] + 0.5 * rng.standard_normal((30, 2))
-    targets = (targets - targets.mean(axis=0)) / targets.std(axis=0)
-    fit = choose({"values": values}, targets, 2)
-    white = (values - values.mean(axis=0)) / (values.std(axis=0) + 1e-5)
-    expected = cross_val_predict(Ridge(fit.l2), white, targets, cv=LeaveOneOut())
-    np.testing.assert_allclose(fit.probabilities, expected, atol=1e-8)
-    assert fit.errors[fit.name, fit.l2] == pytest.approx(((expected - targets) ** 2).mean())
-    np.testing.assert_allclose(
-        values @ fit.kernel + fit.bias, Ridge(fit.l2).fit(white, targets).predict(white), atol=1e-8
-    )
-
-
 def test_a_probe_of_numbers_becomes_a_model_that_predicts_them(tmp_path):
     """Each output has its own size, and counts alike in the choice."""
     model = random_tiny(num_layers=2, num_classes=0)
     data = read_data(model.preprocessor)
     result = probe(model, data)
-    assert isinstance(result, NumbersProbe)
-    assert result.scores.output_r2[0] > 0.9
-    assert result.scores.output_mean_absolute_error[1] < 0.02
+    assert result.task == "regression"
+    assert result.class_scores[0].score > 0.9
+    assert result.class_scores[1].mean_absolute_error < 0.02
     assert min(result.tried.values()) < 0.2
+    assert result.summary()[0].startswith(f"R2 {result.score:.3f} on 24 images")
     assert "brightness: mean absolute error" in " ".join(result.summary())
     assert json.loads(json.dumps(result.to_dict()))["class_names"] == list(NAMES)
 
@@ -98,7 +79,7 @@ def test_a_probe_of_numbers_becomes_a_model_that_predicts_them(tmp_path):
     saved = VisionTransformer.from_preset(tmp_path / "preset")
     assert (saved.config.regression, saved.class_names) == (True, NAMES)
     fitted = evaluate(saved, data)
-    assert fitted.r2 >= result.scores.r2
+    assert fitted.metrics["r2"] >= result.score
     pixels, _ = arrays()
     stage, pooling = f"block_{result.block}/norm", result.pooling
     if result.block is None:
