@@ -31,5 +31,5 @@ print(f"linear probe, l2={probe.l2:g}: {probe.accuracy(test.values, test.labels)
 # The probe becomes the head of an ordinary classifier, to save or to fine-tune.
 classifier = probe.build_model(model, class_names=("open", "with a loop"))
 scores = keras_vit.evaluate(classifier, (images[1400:], has_loop[1400:]))
-print(f"as a model: {scores.metrics['top1']:.1%}")
+print(f"as a model: {scores.top1:.1%}")
 classifier.save_to_preset("loops-by-a-probe")

@@ -80,7 +80,7 @@ for seed in range(5):
     knn, linear = (usual.fit(*train).score(*test) for usual in (nearest, logistic))
     low, high = small.interval or (0, 1)  # None for regression alone
     print(f"{small.score:6.1%} ({low:.1%} to {high:.1%}) ", end=" ")
-    print(f"{right.metrics['top1']:9.1%} {knn:9.1%} {linear:9.1%}")
+    print(f"{right.top1:9.1%} {knn:9.1%} {linear:9.1%}")
 
 # %%
 # The first probe becomes a model with calibrated probabilities, which predicts, saves and exports.

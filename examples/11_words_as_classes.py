@@ -38,7 +38,7 @@ np.savez("words.npz", **embeddings)
 reader = model.head_from_embeddings("words.npz", scale=20.0)
 print(reader.classify(keras_vit.data.example_image(), top=3))
 score = keras_vit.evaluate(reader, (images[500:], digits.target[500:]))
-print(f"five vectors for each word: {score.metrics['top1']:.1%} of {score.count} images are right")
+print(f"five vectors for each word: {score.top1:.1%} of {score.count} images are right")
 
 # %%
 # Other words make another classifier of the same encoder.

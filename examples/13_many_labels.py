@@ -76,8 +76,7 @@ train(model, data, validation, recipe=recipe, path="shapes_run", resume=True, ve
 model.thresholds = choose_thresholds(model, validation)
 model.save_to_preset("shapes_model")
 scores = keras_vit.evaluate(model, validation)
-for name in ("mean_average_precision", "f1"):
-    print(f"{name}: {scores.metrics[name]:.3f}")
+print(f"mean average precision: {scores.mean_average_precision:.3f}, F1: {scores.f1:.3f}")
 
 # %%
 # ``classify`` returns all labels that reach their threshold, the most probable first. So do

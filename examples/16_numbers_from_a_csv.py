@@ -69,7 +69,7 @@ tuned = keras_vit.VisionTransformer.from_preset(result.path)
 models = {"ridge regression": ridge, "fine-tuned": tuned}
 scores = {name: keras_vit.evaluate(each, test.read(each)) for name, each in models.items()}
 for name, score in scores.items():
-    error, r2 = score.metrics["mean_absolute_error"], score.metrics["r2"]
+    error, r2 = score.mean_absolute_error, score.r2
     print(f"{name:>16}: mean absolute error {error:.3f} mm, R2 {r2:.3f}")
 
 # %%

@@ -77,7 +77,7 @@ for task, (factors, labels) in tasks.items():
         model.compile(keras.optimizers.AdamW(2e-3), loss="auto")
         images = model.preprocessor(pixels[:200])
         model.fit(images, labels[:200], batch_size=50, epochs=6, verbose=0)
-        results.append(keras_vit.evaluate(model, (pixels[-300:], labels[-300:])).metrics["top1"])
+        results.append(keras_vit.evaluate(model, (pixels[-300:], labels[-300:])).top1)
         print(f"{task:>14}, kernel {start:>8}: {results[-1]:.1%}")
 
 figure, axis = plt.subplots(figsize=(6, 3), layout="constrained")

@@ -24,7 +24,7 @@ model = keras_vit.vit_s16(image_size=32, num_classes=5)
 whole = from_folder("photos", model, seed=1)
 train, validation = whole.hold_out(0.1)
 reveal_type((model, whole, validation, keras_vit.images.class_names.expand("imagenet1k")))
-reveal_type(keras_vit.evaluate(model, validation).metrics["top1"])
+reveal_type(keras_vit.evaluate(model, validation).top1)
 from_arrays([], [], model, sede=1)
 keras_vit.vit_b16(hidden_sise=8)
 """

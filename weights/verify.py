@@ -144,7 +144,7 @@ def score(source: str, folder: Path, count: int) -> dict[str, Any]:
     if count < len(images.labels):
         _, images = images.hold_out(count / len(images.labels))
     result = evaluate(model, images)
-    return {"images": result.count, "top1": round(100 * result.metrics["top1"], 2)}
+    return {"images": result.count, "top1": round(100 * result.top1, 2)}
 
 
 def digests(source: Source) -> dict[str, str]:

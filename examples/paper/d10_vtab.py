@@ -45,7 +45,7 @@ def score(
     )
     model.compile(**recipe.compile_args(model))
     model.fit(train, **recipe.fit_args(model), shuffle=False, verbose=0)
-    return evaluate(model, from_tfds(builder, model, split=parts[1], **how)).metrics["top1"]
+    return evaluate(model, from_tfds(builder, model, split=parts[1], **how)).top1
 
 
 def table(data_dir, preset, **setting):

@@ -39,9 +39,7 @@ def run(folder: Path) -> None:
     _step("2. Predict", f" {len(test)} digits it has never seen")
     score = evaluate(model, (test, test_digits))
     (label, probability), *_ = model.classify(test[:1])[0]
-    console.print(
-        f"   {score.metrics['top1']:.1%} right; the first is a {label} ({probability:.1%})"
-    )
+    console.print(f"   {score.top1:.1%} right; the first is a {label} ({probability:.1%})")
 
     _step("3. Fine-tune", " at twice the resolution: is the digit odd or even?")
     height, width = model.config.image_size or (0, 0)
@@ -52,10 +50,10 @@ def run(folder: Path) -> None:
     recipe = TransferRecipe(2 * steps, 64, learning_rate=0.01, steps_per_epoch=steps)
     tuned.compile(**recipe.compile_args(tuned))
     parities = test_digits % 2
-    before = evaluate(tuned, (test, parities)).metrics["top1"]
+    before = evaluate(tuned, (test, parities)).top1
     fit = {"batch_size": 64, "verbose": 2, **recipe.fit_args(tuned)}
     tuned.fit(tuned.preprocessor(train), train_digits % 2, **fit)
-    after = evaluate(tuned, (test, parities)).metrics["top1"]
+    after = evaluate(tuned, (test, parities)).top1
     console.print(f"   {before:.1%} right before (a zero head), {after:.1%} after")
 
     _step("4. Save", " and reload")

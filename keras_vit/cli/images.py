@@ -1,5 +1,6 @@
 """Commands that read images: predict, embed, evaluate and probe."""
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -22,7 +23,7 @@ from keras_vit.support.text import counted
 _ALL = Labelled()
 _STORED = Loading()
 _BATCH = 32
-_NO_SHARES = ("loss", "calibration_error", "mean_absolute_error", "r2")
+_NO_SHARES = re.compile("loss|error|r2")
 """Metrics that are not shown in percent."""
 
 
@@ -149,18 +150,22 @@ def evaluate(
     check_data(data, **images.to_dict())
     model = load_model(source, "evaluate", numbers=True, **loading.to_dict())
     from keras_vit.data import ImageSource
+    from keras_vit.evaluation.scores import CLASS_METRICS, METRICS
     from keras_vit.evaluation.scores import evaluate as evaluate_model
 
     labels = {**images.to_dict(), "regression": model.config.regression}
     named = ImageSource(data, **labels, on_error=images.on_error)
     scored = named.read(model.preprocessor, batch_size=batch_size)
     result = evaluate_model(model, scored, progress=True)
+    found = result.to_dict()
     rows: list[Sequence[object]] = [("images", result.count)]
-    rows += [(name, _in_words(name, value)) for name, value in result.metrics.items()]
-    show(json, ("metric", "value"), rows, {**result.to_dict(), "class_names": model.class_names})
+    rows += [(name, _in_words(name, found[name])) for name in METRICS if name in found]
+    show(json, ("metric", "value"), rows, {**found, "class_names": model.class_names})
     if classes and not json:
-        head = ("class", "images", *result.class_metrics)
-        show(json, head, _per_class(result, model.class_names))
+        names = [name for name in CLASS_METRICS if name in found]
+        head = ("class", "images", *(name.partition("_")[2] for name in names))
+        columns = [result.class_counts, *(found[name] for name in names)]
+        show(json, head, _per_class(columns, names, model.class_names))
     return int(bool(scored.unreadable))
 
 
@@ -218,13 +223,14 @@ def probe(
 
 
 def _in_words(metric: str, value: float) -> str:
-    return f"{value:.4f}" if metric in _NO_SHARES else f"{value:.2%}"
+    return f"{value:.4f}" if _NO_SHARES.search(metric) else f"{value:.2%}"
 
 
-def _per_class(result: Any, class_names: Sequence[str] | None) -> Iterator[list[object]]:
+def _per_class(
+    columns: Sequence[Sequence[Any]], metrics: Sequence[str], class_names: Sequence[str] | None
+) -> Iterator[list[object]]:
     """Yields the metrics of each class, the worst first; classes without images have no row."""
-    columns = zip(*result.class_metrics.values(), strict=True)
-    rows = [(k, row) for k, row in enumerate(columns) if row[-1] is not None]
-    for k, row in sorted(rows, key=lambda each: each[1][-1]):
+    rows = [(k, row) for k, row in enumerate(zip(*columns, strict=True)) if row[-1] is not None]
+    for k, (count, *values) in sorted(rows, key=lambda each: each[1][-1]):
         name = class_names[k] if class_names else str(k)
-        yield [name, result.class_counts[k], *map(_in_words, result.class_metrics, row)]
+        yield [name, count, *map(_in_words, metrics, values)]

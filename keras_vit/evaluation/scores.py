@@ -1,6 +1,7 @@
 """Accuracy, loss and calibration of a classifier; errors of a regression model."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,57 +16,77 @@ from keras_vit.models.losses import compute_probabilities
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.support.progress import progress_bar
 
-_Scores = tuple[np.ndarray, dict[str, Any], dict[str, np.ndarray]]
-"""Images per class, metrics, and metrics of each class, NaN where one is undefined."""
+METRICS = (
+    *("loss", "top1", "top5", "real", "calibration_error"),
+    *("mean_average_precision", "f1", "mean_absolute_error", "r2"),
+)
+CLASS_METRICS = (
+    *("class_accuracy", "class_average_precision", "class_f1"),
+    *("output_mean_absolute_error", "output_r2"),
+)
+
+_Scores = tuple[np.ndarray, dict[str, Any]]
+"""Images per class; and metrics, with arrays for those of each class, NaN where undefined."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """The scores of a model, from `evaluate`.
+    """The scores of a model, from `evaluate`. Every share is in [0, 1].
 
-    The metrics are `top1`, `top5`, `loss` and `calibration_error`, and `real` with `real_labels`;
-    multi-label, also `mean_average_precision` and `f1`; of regression `loss`,
-    `mean_absolute_error` and `r2`. Those of each class are `accuracy`; multi-label, `recall`,
-    `average_precision` and `f1`; of each output of a regression `mean_absolute_error` and `r2`.
-
-    - `top1`, `top5`: share of images with a right class first, or among the first five.
-    - `loss`: mean cross-entropy in nats, from the sum of the probabilities of the right classes;
-      multi-label, the mean binary cross-entropy; regression, the mean squared error.
-    - `calibration_error`: expected calibration error, the mean distance between confidence and
-      accuracy over bins of equal width (Guo et al. 2017, Eq. 3).
-    - `real`: `top1` on `real_labels`.
-    - `accuracy`, `recall`: share of each class's images that were right, or that reach the
-      threshold.
-    - `average_precision`: the sum over recalls of their increase times the precision
-      (`average_precision_score` of scikit-learn); `f1` is at the thresholds. The means are over the
-      classes with images.
-    - `mean_absolute_error`: in the units of the targets.
-    - `r2`: coefficient of determination; 1 for perfect predictions, 0 for those of the targets'
-      mean. The mean is missing if an output has the same target in all images.
+    The metrics of other tasks are NaN, and those of classes and outputs `()`; the metric of a class
+    is None where it is undefined, as for a class without images.
 
     Args:
         task: `"single_label"`, `"multi_label"` or `"regression"`.
         count: number of images that were scored.
         left_out: number of images without an acceptable class; no metric counts them.
-        metrics: `{name: value}`; every share is in [0, 1].
         class_counts: images per class, or per output; an image with several right classes counts
             for each.
-        class_metrics: `{name: values}`, one value per class or output; None where it is undefined,
-            as for a class without images.
+        loss: mean cross-entropy in nats, from the sum of the probabilities of the right classes;
+            multi-label, the mean binary cross-entropy; regression, the mean squared error.
+        top1, top5: share of images with a right class first, or among the first five.
+        real: `top1` on `real_labels`.
+        calibration_error: expected calibration error, the mean distance between confidence and
+            accuracy over bins of equal width (Guo et al. 2017, Eq. 3).
+        mean_average_precision, f1: multi-label, the means over the classes with images.
+        mean_absolute_error: regression, in the units of the targets.
+        r2: regression, the mean of `output_r2`; NaN if an output has one target in all images.
+        class_accuracy: share of each class's images that were right; multi-label, that reach the
+            threshold (recall).
+        class_average_precision: multi-label, the sum over recalls of their increase times the
+            precision (`average_precision_score` of scikit-learn).
+        class_f1: multi-label, at the thresholds.
+        output_mean_absolute_error: regression, one value per output.
+        output_r2: regression, the coefficient of determination of each output; 1 for perfect
+            predictions, 0 for those of the targets' mean.
         real_count: number of images with at least one class in `real_labels`.
     """
 
     task: Task
     count: int
     left_out: int
-    metrics: dict[str, float]
     class_counts: tuple[int, ...]
-    class_metrics: dict[str, tuple[float | None, ...]]
+    loss: float
+    top1: float = math.nan
+    top5: float = math.nan
+    real: float = math.nan
+    calibration_error: float = math.nan
+    mean_average_precision: float = math.nan
+    f1: float = math.nan
+    mean_absolute_error: float = math.nan
+    r2: float = math.nan
+    class_accuracy: tuple[float | None, ...] = ()
+    class_average_precision: tuple[float | None, ...] = ()
+    class_f1: tuple[float | None, ...] = ()
+    output_mean_absolute_error: tuple[float | None, ...] = ()
+    output_r2: tuple[float | None, ...] = ()
     real_count: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the fields as plain JSON types."""
-        return dataclasses.asdict(self)
+        """Returns the fields that the task has, as plain JSON types."""
+        fields = dataclasses.asdict(self)
+        absent = [k for k, v in fields.items() if isinstance(v, float) and math.isnan(v)]
+        return {k: v for k, v in fields.items() if k not in absent and v != ()}
 
 
 def evaluate(
@@ -153,7 +174,7 @@ def evaluate(
         scores = _score_multi_label(first, second, thresholds, calibration_bins)
     else:
         scores = _score_regression(first, second)
-    counts, metrics, class_metrics = scores
+    counts, metrics = scores
     hits = np.concatenate(real) if real else np.zeros(0)
     if len(hits):
         metrics["real"] = hits.mean()
@@ -161,14 +182,17 @@ def evaluate(
         task,
         len(first),
         seen - len(first),
-        {name: float(value) for name, value in metrics.items() if np.isfinite(value)},
         tuple(counts.tolist()),
-        {
-            name: tuple(v if np.isfinite(v) else None for v in values.tolist())
-            for name, values in class_metrics.items()
-        },
-        len(hits),
+        **{name: _plain(np.asarray(value).tolist()) for name, value in metrics.items()},
+        real_count=len(hits),
     )
+
+
+def _plain(value: Any) -> Any:
+    """Returns a number, or a tuple of the numbers of a list, with None for NaN."""
+    if isinstance(value, list):
+        return tuple(number if np.isfinite(number) else None for number in value)
+    return value
 
 
 def _judge(logits: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -204,8 +228,9 @@ def _score_single_label(
         "top5": (rank < 5).mean(),
         "loss": loss.mean(),
         "calibration_error": calibration_error(confidence, rank == 0, bins),
+        "class_accuracy": hits / np.where(counts, counts, np.nan),
     }
-    return counts, metrics, {"accuracy": hits / np.where(counts, counts, np.nan)}
+    return counts, metrics
 
 
 def _score_multi_label(
@@ -216,11 +241,6 @@ def _score_multi_label(
     answers = probabilities >= thresholds
     counts, hits = right.sum(axis=0), (answers & right).sum(axis=0)
     present = np.where(counts, counts, np.nan)
-    class_metrics = {
-        "recall": hits / present,
-        "average_precision": average_precisions(probabilities, right),
-        "f1": 2 * hits / (present + answers.sum(axis=0)),
-    }
     top = np.argsort(-logits, axis=1, kind="stable")[:, :5]
     is_right = np.take_along_axis(right, top, axis=1)
     metrics = {
@@ -228,20 +248,28 @@ def _score_multi_label(
         "top5": is_right.any(axis=1).mean(),
         "loss": (np.logaddexp(0, logits) - right * logits).mean(),
         "calibration_error": calibration_error(probabilities.ravel(), right.ravel(), bins),
+        "class_accuracy": hits / present,
+        "class_average_precision": average_precisions(probabilities, right),
+        "class_f1": 2 * hits / (present + answers.sum(axis=0)),
     }
     if counts.any():
-        metrics["mean_average_precision"] = np.nanmean(class_metrics["average_precision"])
-        metrics["f1"] = np.nanmean(class_metrics["f1"])
-    return counts, metrics, class_metrics
+        metrics["mean_average_precision"] = np.nanmean(metrics["class_average_precision"])
+        metrics["f1"] = np.nanmean(metrics["class_f1"])
+    return counts, metrics
 
 
 def _score_regression(predicted: np.ndarray, wanted: np.ndarray) -> _Scores:
     """Returns the scores of predictions and targets, both float64 `(images, outputs)`."""
     errors, r2 = predicted - wanted, r2_scores(predicted, wanted)
     absolute = np.abs(errors).mean(axis=0)
-    metrics = {"loss": (errors**2).mean(), "mean_absolute_error": absolute.mean(), "r2": r2.mean()}
-    class_metrics = {"mean_absolute_error": absolute, "r2": r2}
-    return np.full(len(r2), len(errors)), metrics, class_metrics
+    metrics = {
+        "loss": (errors**2).mean(),
+        "mean_absolute_error": absolute.mean(),
+        "r2": r2.mean(),
+        "output_mean_absolute_error": absolute,
+        "output_r2": r2,
+    }
+    return np.full(len(r2), len(errors)), metrics
 
 
 def _log_sum(logits: np.ndarray, right: Any) -> np.ndarray:

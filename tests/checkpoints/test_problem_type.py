@@ -61,7 +61,7 @@ def test_logits_and_the_loss_auto_are_those_of_transformers(tmp_path, case):
     np.testing.assert_allclose(loss, float(expected.loss), rtol=1e-5)
     if model.config.regression:
         scores = evaluate(model, (IMAGES, targets), prepared=True)
-        np.testing.assert_allclose(scores.metrics["loss"], float(expected.loss), rtol=1e-5)
+        np.testing.assert_allclose(scores.loss, float(expected.loss), rtol=1e-5)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -129,6 +129,6 @@ def test_scores_of_numbers_are_those_of_scikit_learn(tmp_path):
     scores = evaluate(model, (IMAGES, NUMBERS), batch_size=3, prepared=True)
     predicted = model.predict(IMAGES, verbose=0)
     np.testing.assert_allclose(
-        scores.metrics["mean_absolute_error"], mean_absolute_error(NUMBERS, predicted), rtol=1e-5
+        scores.mean_absolute_error, mean_absolute_error(NUMBERS, predicted), rtol=1e-5
     )
-    np.testing.assert_allclose(scores.metrics["r2"], r2_score(NUMBERS, predicted), rtol=1e-5)
+    np.testing.assert_allclose(scores.r2, r2_score(NUMBERS, predicted), rtol=1e-5)

@@ -53,13 +53,13 @@ def test_evaluate_prints_the_scores_of_the_function_evaluate(capsys, folder):
     expected = evaluate(model, (images, labels))
     command = ("evaluate", folder / "test", "--source", "vit_digits")
     printed = run(capsys, *command, "--classes").out
-    assert f"{expected.metrics['top1']:.2%}" in printed
+    assert f"{expected.top1:.2%}" in printed
     assert all(f"\n{digit}\t" in printed for digit in range(10))
     scores = json.loads(run(capsys, *command, "--json").out)
-    assert np.isclose(scores["metrics"]["loss"], expected.metrics["loss"], rtol=1e-4)
+    assert np.isclose(scores["loss"], expected.loss, rtol=1e-4)
     assert scores["class_counts"] == list(expected.class_counts)
-    assert (scores["metrics"]["top1"], scores["class_names"]) == (
-        expected.metrics["top1"],
+    assert (scores["top1"], scores["class_names"]) == (
+        expected.top1,
         [str(k) for k in range(10)],
     )
 
@@ -111,7 +111,7 @@ def test_commands_load_the_model_as_their_options_say(capsys, folder, tmp_path):
     assert np.load(out).dtype == np.float16
     np.testing.assert_allclose(np.load(out), expected, rtol=0.02, atol=0.02)
     scores = json.loads(run(capsys, "evaluate", folder / "test", *how, "--json").out)
-    assert scores["metrics"]["top1"] == evaluate(model, data).metrics["top1"]
+    assert scores["top1"] == evaluate(model, data).top1
     path = sorted(folder.glob("test/*/*.png"))[0]
     (answer,) = json.loads(run(capsys, "predict", path, *how, "--json").out).values()
     assert answer[0]["label"] == model.classify([path])[0][0][0]

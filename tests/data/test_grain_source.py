@@ -150,7 +150,7 @@ def test_a_grain_data_set_trains_scores_and_gives_features():
     actual, expected = (
         keras_vit.evaluate(model, d, prepared=True) for d in (data, (images, labels))
     )
-    assert (actual.count, actual.metrics["top1"]) == (12, expected.metrics["top1"])
+    assert (actual.count, actual.top1) == (12, expected.top1)
     np.testing.assert_allclose(
         keras_vit.evaluation.features(model, data).values,
         keras_vit.evaluation.features(model, images, prepared=True).values,

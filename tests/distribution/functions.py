@@ -50,9 +50,7 @@ def outputs(model: Any, count: int, folder: Path, out: Path) -> list[np.ndarray]
         keras_vit.evaluation.features(
             model, images, batch_size=8, cache=out.with_suffix(".cache"), prepared=True
         ).values,
-        np.array(
-            [scores.metrics["top1"], scores.metrics["loss"], scores.metrics["calibration_error"]]
-        ),
+        np.array([scores.top1, scores.loss, scores.calibration_error]),
         np.load(out),
         keras_vit.explanation.attention_maps(model, images, prepared=True)[0],
         keras_vit.explain(model, images, prepared=True).patches,

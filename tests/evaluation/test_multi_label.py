@@ -44,16 +44,16 @@ def test_scores_are_those_of_scikit_learn(model, images, labels):
     has_images, taken = slice(CLASSES - 1), shares >= model.thresholds
     precision = average_precision_score(labels[:, has_images], shares[:, has_images], average=None)
     f1 = f1_score(labels[:, has_images], taken[:, has_images], average=None, zero_division=0)
-    np.testing.assert_allclose(scores.class_metrics["average_precision"][:-1], precision, rtol=1e-9)
-    np.testing.assert_allclose(scores.class_metrics["f1"][:-1], f1, rtol=1e-9)
-    assert scores.class_metrics["f1"][-1] is None
-    assert scores.metrics["mean_average_precision"] == pytest.approx(precision.mean())
-    assert scores.metrics["f1"] == pytest.approx(f1.mean())
+    np.testing.assert_allclose(scores.class_average_precision[:-1], precision, rtol=1e-9)
+    np.testing.assert_allclose(scores.class_f1[:-1], f1, rtol=1e-9)
+    assert scores.class_f1[-1] is None
+    assert scores.mean_average_precision == pytest.approx(precision.mean())
+    assert scores.f1 == pytest.approx(f1.mean())
     losses = [log_loss(labels[:, k], shares[:, k], labels=[0, 1]) for k in range(CLASSES)]
-    assert scores.metrics["loss"] == pytest.approx(np.mean(losses), rel=1e-5)
+    assert scores.loss == pytest.approx(np.mean(losses), rel=1e-5)
     assert (scores.task, scores.count, scores.left_out) == ("multi_label", 40, 0)
     first = labels[np.arange(40), shares.argmax(axis=1)]
-    assert scores.metrics["top1"] == pytest.approx(first.mean())
+    assert scores.top1 == pytest.approx(first.mean())
     json.dumps(scores.to_dict())
 
 
@@ -157,7 +157,7 @@ def test_a_single_logit_is_a_sigmoid_everywhere():
     labels = (logits > 0)[:, None]
     scores = evaluate(model, (pixels, labels))
     losses = -np.log(np.where(labels[:, 0], expected, 1 - expected))
-    assert scores.metrics["loss"] == pytest.approx(losses.mean(), rel=1e-5)
+    assert scores.loss == pytest.approx(losses.mean(), rel=1e-5)
     assert model.get_config().get("thresholds") is None
     judged = TransferRecipe(steps=10, batch_size=2).compile_args(model)
     assert isinstance(judged["loss"], keras.losses.BinaryCrossentropy)
@@ -170,4 +170,4 @@ def test_a_model_of_one_class_takes_rows_of_one_label():
     pixels, labels = np.zeros((6, 16, 16, 3), "uint8"), np.arange(6)[:, None] % 2
     scores = evaluate(model, from_arrays(pixels, labels, model))
     assert scores.class_counts == (3,)
-    assert scores.metrics["mean_average_precision"] == pytest.approx(0.5)
+    assert scores.mean_average_precision == pytest.approx(0.5)

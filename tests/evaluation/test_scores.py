@@ -77,15 +77,13 @@ def test_measures_agree_with_scikit_learn(expected, logits, classes):
     every = list(range(7))
     assert (expected.task, expected.count, expected.left_out) == ("single_label", 23, 0)
     error = calibration_error(probabilities, classes, 15)
-    assert np.isclose(expected.metrics["calibration_error"], error, rtol=1e-5)
-    assert expected.metrics["top1"] == accuracy_score(classes, predicted)
-    assert expected.metrics["top5"] == top_k_accuracy_score(classes, logits, k=5, labels=every)
-    assert np.isclose(
-        expected.metrics["loss"], log_loss(classes, probabilities, labels=every), rtol=1e-6
-    )
+    assert np.isclose(expected.calibration_error, error, rtol=1e-5)
+    assert expected.top1 == accuracy_score(classes, predicted)
+    assert expected.top5 == top_k_accuracy_score(classes, logits, k=5, labels=every)
+    assert np.isclose(expected.loss, log_loss(classes, probabilities, labels=every), rtol=1e-6)
     matrix = confusion_matrix(classes, predicted, labels=every)
     assert expected.class_counts == tuple(matrix.sum(axis=1))
-    assert expected.class_metrics["accuracy"] == tuple(matrix.diagonal() / matrix.sum(axis=1))
+    assert expected.class_accuracy == tuple(matrix.diagonal() / matrix.sum(axis=1))
 
 
 @pytest.mark.parametrize("bins", [1, 4, 15])
@@ -99,10 +97,7 @@ def test_the_calibration_error_follows_its_equation(bins):
 
 def test_a_model_of_three_classes_has_a_perfect_top5(images, classes):
     """The five best classes include all three."""
-    assert (
-        evaluate(random_tiny(num_classes=3), (images, classes % 3), prepared=True).metrics["top5"]
-        == 1
-    )
+    assert evaluate(random_tiny(num_classes=3), (images, classes % 3), prepared=True).top5 == 1
 
 
 def test_equal_logits_rank_as_a_stable_sort_ranks_them():
@@ -128,10 +123,10 @@ def test_every_form_of_data_gives_the_same_scores(model, images, classes, expect
     }
     for name, source in sources.items():
         actual = evaluate(model, source, batch_size=8, prepared=name == "lists")
-        assert np.isclose(actual.metrics["loss"], expected.metrics["loss"], rtol=1e-5), name
-        assert (actual.metrics["top1"], actual.metrics["top5"], actual.count) == (
-            expected.metrics["top1"],
-            expected.metrics["top5"],
+        assert np.isclose(actual.loss, expected.loss, rtol=1e-5), name
+        assert (actual.top1, actual.top5, actual.count) == (
+            expected.top1,
+            expected.top5,
             23,
         ), name
 
@@ -145,12 +140,12 @@ def test_lists_of_labels_are_scored_as_reassessed_labels(model, images, logits):
     is_right = [guess in real[k] for k, guess in enumerate(predictions) if real[k]]
     actual = evaluate(model, (images, real), batch_size=8, prepared=True)
     assert (actual.count, actual.left_out) == (len(is_right), 23 - len(is_right))
-    assert actual.metrics["top1"] == np.mean(is_right)
+    assert actual.top1 == np.mean(is_right)
     mass = [softmax(logits)[k, classes].sum() for k, classes in enumerate(real) if classes]
-    assert np.isclose(actual.metrics["loss"], -np.log(mass).mean(), rtol=1e-5)
+    assert np.isclose(actual.loss, -np.log(mass).mean(), rtol=1e-5)
 
     beside = evaluate(model, (images, predictions), real_labels=real, batch_size=8, prepared=True)
-    assert (beside.metrics["top1"], beside.metrics["real"], beside.real_count) == (
+    assert (beside.top1, beside.real, beside.real_count) == (
         1,
         np.mean(is_right),
         len(is_right),
@@ -163,7 +158,7 @@ def test_classes_are_matched_by_name(model, images, classes, expected):
     own = np.array([names.index("abcdefg"[k]) for k in classes])
     actual = evaluate(model, Data(images, own, 8, class_names=names))
     assert_close(np.array(actual.class_counts), np.array(expected.class_counts))
-    assert actual.class_metrics == expected.class_metrics
+    assert actual.class_accuracy == expected.class_accuracy
 
 
 def test_progress_counts_images_and_the_result_goes_into_json(
@@ -215,12 +210,9 @@ def test_evaluate_compares_only_the_classes_of_a_subset():
     chosen = [4, 1, 3]
     logits = model.predict(images, verbose=0)[:, chosen]
     by_number = evaluate(model, (images, labels), classes=chosen, prepared=True)
-    assert by_number.metrics["top1"] == accuracy_score(labels, logits.argmax(axis=1))
-    assert abs(by_number.metrics["loss"] - log_loss(labels, softmax(logits))) < 1e-5
+    assert by_number.top1 == accuracy_score(labels, logits.argmax(axis=1))
+    assert abs(by_number.loss - log_loss(labels, softmax(logits))) < 1e-5
     assert len(by_number.class_counts) == 3
     assert evaluate(model, (images, labels), classes=["e", "b", "d"], prepared=True) == by_number
     named = Data(images, labels, 8, class_names=("e", "b", "d"))
-    assert (
-        abs(evaluate(model, named, classes=[1, 3, 4]).metrics["loss"] - by_number.metrics["loss"])
-        < 1e-6
-    )
+    assert abs(evaluate(model, named, classes=[1, 3, 4]).loss - by_number.loss) < 1e-6

@@ -32,10 +32,10 @@ def test_a_model_of_numbers_is_better_than_the_mean_and_fine_tuning_than_ridge(p
     """On images that neither has seen; a prediction has both columns of the CSV."""
     actual = program("16_numbers_from_a_csv.py")
     ridge, tuned = actual["scores"].values()
-    assert 0.7 < ridge.metrics["r2"] < tuned.metrics["r2"]
+    assert 0.7 < ridge.r2 < tuned.r2
     assert actual["tuned"].class_names == ("length", "width")
     error = np.abs(actual["predicted"] - actual["data"].labels).mean()
-    assert error == pytest.approx(tuned.metrics["mean_absolute_error"], rel=1e-4)
+    assert error == pytest.approx(tuned.mean_absolute_error, rel=1e-4)
 
 
 def test_weights_of_other_channels_pay_in_one_task_and_not_in_the_other(program):

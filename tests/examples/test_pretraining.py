@@ -72,12 +72,12 @@ def test_the_saved_preset_has_the_scores_of_the_held_out_images(desk, unbroken):
     assert model.class_names == ("loop", "open")
     assert model.preprocessor.protocol == "big_vision"
     actual = evaluate(model, from_folder(desk / "test", model, 8))
-    assert (actual.count, actual.metrics["top1"]) == (
+    assert (actual.count, actual.top1) == (
         trained.evaluation.count,
-        trained.evaluation.metrics["top1"],
+        trained.evaluation.top1,
     )
-    assert actual.metrics["loss"] == pytest.approx(trained.evaluation.metrics["loss"], rel=1e-5)
-    assert trained.history["val_loss"][-1] == pytest.approx(actual.metrics["loss"], rel=1e-5)
+    assert actual.loss == pytest.approx(trained.evaluation.loss, rel=1e-5)
+    assert trained.history["val_loss"][-1] == pytest.approx(actual.loss, rel=1e-5)
 
 
 @pytest.mark.parametrize(

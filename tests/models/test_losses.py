@@ -130,8 +130,8 @@ def test_a_model_with_softmax_returns_probabilities():
     want = softmax(to_numpy(plain(IMAGES)), axis=1)
     np.testing.assert_allclose(to_numpy(model(IMAGES)), want, rtol=1e-5)
     np.testing.assert_allclose(
-        evaluate(model, (IMAGES, LABELS), prepared=True).metrics["loss"],
-        evaluate(plain, (IMAGES, LABELS), prepared=True).metrics["loss"],
+        evaluate(model, (IMAGES, LABELS), prepared=True).loss,
+        evaluate(plain, (IMAGES, LABELS), prepared=True).loss,
         rtol=1e-5,
     )
     pixels = np.random.default_rng(0).integers(0, 256, (2, 16, 16, 3), "uint8")

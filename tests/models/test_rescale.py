@@ -42,13 +42,13 @@ def test_classify_evaluate_features_and_data_scale_once():
     labels = np.arange(4)
     prepared = plain.preprocessor(PIXELS)
     np.testing.assert_array_equal(inside.preprocessor(PIXELS), PIXELS)
-    want = evaluate(plain, (prepared, labels), prepared=True).metrics["loss"]
+    want = evaluate(plain, (prepared, labels), prepared=True).loss
     for data in (
         (PIXELS, labels),
         (inside.preprocessor(PIXELS), labels),
         from_arrays(PIXELS, labels, inside),
     ):
-        np.testing.assert_allclose(evaluate(inside, data).metrics["loss"], want, rtol=1e-5)
+        np.testing.assert_allclose(evaluate(inside, data).loss, want, rtol=1e-5)
     np.testing.assert_allclose(
         features(inside, PIXELS).values, features(plain, prepared, prepared=True).values, atol=1e-5
     )

@@ -56,8 +56,8 @@ def test_a_recipe_of_many_labels_has_their_loss_and_metrics(recipe):
     assert scores["f1"] == pytest.approx(f1_score(labels, shares >= 0.5, average="macro"), abs=1e-5)
     expected = evaluate(model, (images, labels), prepared=True)
     factor = 3 if recipe is AugregRecipe else 1  # a sum over classes
-    assert scores["loss"] == pytest.approx(factor * expected.metrics["loss"], rel=1e-4)
-    assert scores["pr_auc"] == pytest.approx(expected.metrics["mean_average_precision"], abs=0.1)
+    assert scores["loss"] == pytest.approx(factor * expected.loss, rel=1e-4)
+    assert scores["pr_auc"] == pytest.approx(expected.mean_average_precision, abs=0.1)
 
 
 def test_auto_is_binary_crossentropy_for_a_model_with_thresholds():
@@ -69,7 +69,7 @@ def test_auto_is_binary_crossentropy_for_a_model_with_thresholds():
     right = (model.probabilities(images, prepared=True) > 0.5) == labels
     assert scores["accuracy"] == pytest.approx(right.mean(), abs=1e-6)
     assert scores["loss"] == pytest.approx(
-        evaluate(model, (images, labels), prepared=True).metrics["loss"], rel=1e-4
+        evaluate(model, (images, labels), prepared=True).loss, rel=1e-4
     )
     loss, _, _ = adapt_losses(model.config, "auto", None, None)
     assert isinstance(loss, keras.losses.SparseCategoricalCrossentropy)
@@ -120,8 +120,8 @@ def test_one_call_trains_on_a_table_and_keeps_thresholds(photos, tmp_path):
     assert len(set(model.thresholds)) == 3
     images, labels = bars(32, seed=1)
     scores = evaluate(model, (images, labels[:, ::-1]))
-    assert scores.metrics["mean_average_precision"] > 0.9
-    assert scores.metrics["f1"] > 0.8
+    assert scores.mean_average_precision > 0.9
+    assert scores.f1 > 0.8
     with (tmp_path / "out" / "log.csv").open() as file:
         assert {"pr_auc", "f1", "val_pr_auc", "val_f1"} <= set(next(csv.DictReader(file)))
     before = (done.path / "config.json").read_text()

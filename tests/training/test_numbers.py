@@ -47,7 +47,7 @@ def test_a_table_of_numbers_becomes_a_preset_that_predicts_them(photos):
     )
     _, held_out = data.hold_out(0.25)
     scores = evaluate(best, held_out)
-    assert scores.metrics["loss"] == pytest.approx(min(history["val_loss"]), rel=1e-4)
+    assert scores.loss == pytest.approx(min(history["val_loss"]), rel=1e-4)
     assert max(history["loss"]) < 1.5 * data.labels.var() + 0.5
 
     again = call(photos, "again", source=result.path, validation=None)

@@ -101,6 +101,6 @@ def test_fine_tuning_in_bfloat16_is_as_accurate_as_in_float32():
         model.compile(**recipe.compile_args(model))
         data = model.preprocessor(images), classes % 2
         model.fit(*data, batch_size=64, verbose=0, **recipe.fit_args(model))
-        accuracy[dtype] = evaluate(model, (test, test_classes % 2)).metrics["top1"]
+        accuracy[dtype] = evaluate(model, (test, test_classes % 2)).top1
     assert accuracy["float32"] > 0.98
     assert accuracy["mixed_bfloat16"] >= accuracy["float32"] - 0.005
