@@ -14,7 +14,7 @@ Releases: `faults.py`; tests/support/fixes/test_trainer.py has the canaries.
 - TensorFlow: tf.data tunes a data set in a thread that sleeps for 10 ms, then 20, 40, up to a
   minute. The end of `fit`, `evaluate` and `predict` wakes it and waits for its end; but it is woken
   before it can see that it is cancelled, and often sleeps on, so that a call takes up to twice its
-  time. `Untuned` switches this tuning off where the data set does not ask for it.
+  time. `without_tuning` switches it off where the data set does not ask for it.
 - OpenVINO: Keras compiles the weights into the program of `predict` and never looks at them again,
   and lets OpenVINO choose bfloat16. `predict` computes by the inference function instead, and
   `evaluate`, which is slow there, by calls of the model.
@@ -100,44 +100,29 @@ class FreedGradients(keras.callbacks.Callback):
         self.model.zero_grad()
 
 
-class Untuned:
-    """TensorFlow's strategy of one device, in all but the tuning of the data sets it is given."""
-
-    _strategy: Any = None  # `copy.copy` reads attributes before it has set this one
-
-    def __init__(self, strategy: Any) -> None:
-        self._strategy = strategy
-
-    @property  # type: ignore[misc]  # `isinstance` reads it
-    def __class__(self) -> type:
-        return type(self._strategy)
-
-    def __eq__(self, other: object) -> bool:
-        return bool(self._strategy == other)
-
-    def __hash__(self) -> int:
-        return hash(self._strategy)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._strategy, name)
-
-    def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
-        """Returns the data set without a tuning thread; `tf.data.AUTOTUNE` is a fixed number."""
-        import tensorflow as tf
-
-        if dataset.options().autotune.enabled is None:
-            untuned = tf.data.Options()
-            untuned.autotune.enabled = False
-            dataset = dataset.with_options(untuned)
-        return self._strategy.experimental_distribute_dataset(dataset, options)
-
-
 def without_tuning(strategy: Any) -> Any:
     """Returns the strategy of a model, which tunes no data sets if it has one device alone."""
     import tensorflow as tf
 
-    has_one = not tf.distribute.has_strategy() and strategy is tf.distribute.get_strategy()
-    return Untuned(strategy) if has_one else strategy
+    if tf.distribute.has_strategy() or strategy is not tf.distribute.get_strategy():
+        return strategy
+
+    class Untuned(tf.distribute.Strategy):
+        """TensorFlow's strategy of one device, for data sets that no thread tunes."""
+
+        def scope(self) -> Any:
+            """Returns the scope of the default strategy, the only one that TensorFlow accepts."""
+            return strategy.scope()
+
+        def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
+            """Returns the data set; without its tuning `tf.data.AUTOTUNE` is a fixed number."""
+            if dataset.options().autotune.enabled is None:
+                untuned = tf.data.Options()
+                untuned.autotune.enabled = False
+                dataset = dataset.with_options(untuned)
+            return strategy.experimental_distribute_dataset(dataset, options)
+
+    return Untuned(strategy.extended)
 
 
 def _predict_on_openvino(model: Any, data: Any) -> Any:

@@ -1,6 +1,5 @@
 """`fit`, `evaluate` and `predict` of Keras leave a model whole; see fixes/trainer.py."""
 
-import copy
 from concurrent.futures import ThreadPoolExecutor
 
 import keras
@@ -164,7 +163,7 @@ def test_a_data_set_of_tensorflow_that_states_its_tuning_keeps_it(tuned, chosen)
 
 @pytest.mark.on_one_backend("tensorflow")
 def test_a_strategy_of_several_devices_stays_as_it_is():
-    """Of a model that was made in its scope; `isinstance` tells it from others."""
+    """Of a model that was made in its scope."""
     import tensorflow as tf
 
     strategy = tf.distribute.MirroredStrategy(["/cpu:0"])
@@ -172,17 +171,9 @@ def test_a_strategy_of_several_devices_stays_as_it_is():
         model = vit()
         assert model.distribute_strategy is strategy
     assert model.distribute_strategy is strategy
-    assert vit().distribute_strategy.num_replicas_in_sync == 1
-
-
-@pytest.mark.on_one_backend("tensorflow")
-def test_the_strategy_of_one_device_is_told_to_be_that_of_tensorflow():
-    import tensorflow as tf
-
-    found, expected = vit().distribute_strategy, tf.distribute.get_strategy()
-    assert isinstance(found, tf.distribute.Strategy)
-    assert found == expected == found == copy.copy(found)
-    assert len({found, expected}) == 1
+    alone = vit().distribute_strategy
+    assert isinstance(alone, tf.distribute.Strategy)
+    assert alone.num_replicas_in_sync == 1
 
 
 DELETED_ITERATORS = """
@@ -260,7 +251,7 @@ def test_canary_keras_keeps_gradients_over_the_next_forward_pass():
 @pytest.mark.on_one_backend("tensorflow")
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason="A fault of TensorFlow 2.21.")
 def test_canary_tf_data_tunes_on_after_the_last_batch():
-    """Passes when the fault is gone: remove `Untuned` then, and the words in docs/data.md.
+    """Passes when the fault is gone: remove `without_tuning` then, and the words in docs/data.md.
 
     `CancellationManager::StartCancel` calls the functions that wait for it before `IsCancelled`
     returns True. The thread that tunes a data set is woken by such a function, often reads
