@@ -636,20 +636,6 @@ class VisionTransformer(keras.Model):
         )
         return model
 
-    def save(self, filepath: Any, *args: Any, **options: Any) -> None:
-        """Writes a `.keras` file or folder, as any `keras.Model` does.
-
-        Raises:
-            ConfigError: the name ends in `.h5` or `.hdf5`. Keras would write the file but could
-                not load it, because its h5 format cannot hold a registered class.
-        """
-        if str(filepath).endswith((".h5", ".hdf5")):
-            raise ConfigError(
-                f"{filepath}: the h5 format of whole models cannot be loaded again. Save a .keras "
-                "file, a preset (save_to_preset), or the weights alone (save_weights)."
-            )
-        super().save(filepath, *args, **options)
-
     def save_to_preset(
         self, path: str | os.PathLike[str], *, card: Mapping[str, Any] | None = None
     ) -> None:
