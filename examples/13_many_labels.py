@@ -61,7 +61,7 @@ print(data.class_counts)
 
 # %%
 # A model with ``thresholds`` has a probability of its own for each class. The recipe takes binary
-# cross-entropy as its loss, and as metrics the area below precision and recall, and F1.
+# cross-entropy as its loss, and as its metric the area below precision and recall.
 
 model = keras_vit.VisionTransformer.from_preset(
     "vit_digits", num_classes=3, class_names=data.class_names, image_size=32, thresholds=0.5

@@ -30,7 +30,7 @@ from keras_vit.models.building import Reading
 from keras_vit.models.graph import Graph, Stages
 from keras_vit.models.image_checks import ImageChecks, prepare
 from keras_vit.models.inference import Inference, run
-from keras_vit.models.losses import OuterLoss, adapt_losses, compute_probabilities
+from keras_vit.models.losses import adapt_losses, compute_probabilities, warn_of_logits
 from keras_vit.models.tokens import Tokens, compute_tokens
 from keras_vit.support.arguments import OnError
 from keras_vit.support.fixes import trainer
@@ -147,7 +147,6 @@ class VisionTransformer(keras.Model):
         self.dtype_policy = policy
         self.inference = Inference()
         self._image_checks = ImageChecks(config, data_format)
-        self._outer_loss = OuterLoss()
         self._labels = kept_labels
         self.thresholds = thresholds
         self.provenance = MappingProxyType(dict(provenance or {}))
@@ -227,7 +226,6 @@ class VisionTransformer(keras.Model):
                 them after the call, beside the output.
         """
         self._image_checks.check_call(inputs)
-        self._outer_loss.check(self)
         images = self._graph.standardise(inputs, mask=mask)
         if stages is None or isinstance(stages, Stages):
             return self._graph(images, training, stages)
@@ -236,6 +234,12 @@ class VisionTransformer(keras.Model):
         chosen = Stages(names, ends_call=True)
         self._graph(images, training, chosen)
         return chosen.values
+
+    def symbolic_call(self, *args: Any, **kwargs: Any) -> Any:
+        """Adds the model to another model; called by Keras, as in `keras.Sequential([vit])`."""
+        if self.config.returns_logits:
+            warn_of_logits()
+        return super().symbolic_call(*args, **kwargs)
 
     def _check_images(self, images: Any) -> None:
         """Refuses images of another shape than the model's, and warns once of other pixels.
@@ -285,20 +289,18 @@ class VisionTransformer(keras.Model):
             optimizer: as in Keras.
             loss: as in Keras, or `"auto"` for the loss of this model's head: sparse categorical
                 cross-entropy; binary for one class, sigmoids or `thresholds`; mean squared error
-                for `regression`. If a cross-entropy
-                of Keras would take this model's logits for probabilities, it is used with
-                `from_logits=True` and a warning.
+                for `regression`. If a cross-entropy of Keras would take this model's logits for
+                probabilities, it is used with `from_logits=True` and a warning.
             loss_weights: as in Keras.
-            metrics, weighted_metrics: as in Keras; `from_logits` of cross-entropies, and the
-                threshold of the accuracy of one class or many labels, are set for this model. The
-                metrics of Keras that read probabilities, such as AUC and Precision, read the
-                softmax of this model's logits, or the sigmoid for one class, `thresholds` or a
-                binary cross-entropy. Arguments for logits (`from_logits=True`, a threshold of
-                0) and classes of your own are kept.
+            metrics, weighted_metrics: as in Keras; the accuracy of one class or of multi-label
+                classification gets the threshold of this model's outputs.
             **options: as in Keras.
 
         Raises:
-            ConfigError: `loss="auto"` for a model without a head.
+            ConfigError: `loss="auto"` for a model without a head; or a loss or metric of Keras that
+                takes probabilities, such as AUC and Precision, for a model that returns logits:
+                build or load it with a `classifier_activation`, or give the metric
+                `from_logits=True` where it has this argument.
         """
         loss, metrics, weighted_metrics = adapt_losses(
             self.config, loss, metrics, weighted_metrics, self.thresholds is not None

@@ -3,10 +3,12 @@
 from typing import TYPE_CHECKING, Any
 
 import keras
+import numpy as np
 
-from keras_vit.errors import ConfigError, expect_model
-from keras_vit.models.losses import FirstLoss, many_labels_loss, many_labels_metrics
+from keras_vit.errors import ConfigError, expect_model, shown
+from keras_vit.models.losses import ManyLabelsCrossentropy
 from keras_vit.support.fixes.trainer import FreedGradients
+from keras_vit.training.first_loss import FirstLoss
 from keras_vit.training.muon import LayerwiseMuon
 from keras_vit.training.optimizers import LayerwiseAdamW, LayerwiseSGD
 from keras_vit.training.recipes import Recipe
@@ -63,8 +65,16 @@ def _loss_and_metrics(recipe: Recipe, model: "VisionTransformer") -> dict[str, A
         judged["loss"] = keras.losses.MeanSquaredError()
         judged["weighted_metrics"] = [keras.metrics.MeanAbsoluteError("mean_absolute_error")]
     elif many:
-        judged["loss"] = many_labels_loss(model.config, recipe.positive_weights, smoothing)
-        judged["weighted_metrics"] = many_labels_metrics(model.config)
+        classes, from_logits = model.config.num_classes, model.config.returns_logits
+        judged["loss"] = _many_labels_loss(recipe, classes, from_logits)
+        area = keras.metrics.AUC(
+            curve="PR",
+            multi_label=True,
+            num_labels=classes,
+            from_logits=from_logits,
+            name="pr_auc",
+        )
+        judged["weighted_metrics"] = [area]
     elif one_hot:
         losses = keras.losses
         kind = losses.BinaryCrossentropy if is_sum else losses.CategoricalCrossentropy
@@ -109,3 +119,24 @@ def _schedule(recipe: Recipe) -> keras.optimizers.schedules.LearningRateSchedule
     else:
         schedule = keras.optimizers.schedules.CosineDecay(peak, decay_steps)
     return schedule if recipe.accumulate == 1 else PerUpdate(schedule, recipe.accumulate)
+
+
+def _many_labels_loss(recipe: Recipe, classes: int, from_logits: bool) -> keras.losses.Loss:
+    """Returns the loss of a multi-label model for its logits or probabilities.
+
+    Raises:
+        ConfigError: the weights are not one positive number per class, or come with smoothing.
+    """
+    given, smoothing = recipe.positive_weights, recipe.label_smoothing
+    if given is None:
+        return keras.losses.BinaryCrossentropy(from_logits, label_smoothing=smoothing)
+    weights = np.asarray(given)
+    are_numbers = weights.shape == (classes,) and weights.dtype.kind in "fiu"
+    if not are_numbers or not ((weights > 0) & (weights < np.inf)).all():
+        raise ConfigError(
+            f"positive_weights={shown(given, quoted=False)}: expected a number above 0 "
+            f"for each of {classes} classes."
+        )
+    if smoothing:
+        raise ConfigError("label_smoothing and positive_weights exclude each other: choose one.")
+    return ManyLabelsCrossentropy(given, from_logits)

@@ -149,7 +149,7 @@ class Recipe(Fields):
         """Returns arguments of `compile`: new objects of Keras, which may be changed.
 
         They are the optimizer, the loss and the metrics. A model with `thresholds` gets binary
-        cross-entropy, `pr_auc` (area below precision and recall) and `f1`, means over the classes.
+        cross-entropy and `pr_auc` (area below precision and recall), a mean over the classes.
 
         Raises:
             ConfigError: the model has no head, or its labels are not those of the recipe.

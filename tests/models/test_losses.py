@@ -1,4 +1,4 @@
-"""The losses and metrics that `compile` chooses or corrects, and the check of the first loss."""
+"""The losses that `compile` chooses, corrects or refuses."""
 
 import keras
 import numpy as np
@@ -6,8 +6,7 @@ import pytest
 from scipy.special import log_softmax, softmax
 
 from keras_vit.errors import ConfigError
-from keras_vit.models.losses import FirstLoss, adapt_losses
-from keras_vit.training import AugregRecipe, TransferRecipe
+from keras_vit.models.losses import adapt_losses
 from tests.helpers import normal, random_tiny, tiny, to_numpy
 
 IMAGES, LABELS = normal(8, 16, 16, 3), np.arange(8) % 5
@@ -42,16 +41,13 @@ def test_a_loss_for_probabilities_is_replaced_by_the_loss_from_logits(loss):
 
 
 def test_a_model_compiled_with_it_evaluates_from_logits(tmp_path):
-    """Loss, cross-entropy and accuracy are right, also after saving and loading."""
+    """Loss and accuracy are right, also after saving and loading."""
     model = random_tiny()
     with pytest.warns(UserWarning, match="from_logits=True"):
-        model.compile(
-            "sgd", "sparse_categorical_crossentropy", metrics=["accuracy", "crossentropy"]
-        )
+        model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
     logits = to_numpy(model(IMAGES))
     actual = model.evaluate(IMAGES, LABELS, verbose=0, return_dict=True)
     np.testing.assert_allclose(actual["loss"], true_loss(logits), rtol=1e-5)
-    np.testing.assert_allclose(actual["crossentropy"], true_loss(logits), rtol=1e-5)
     np.testing.assert_allclose(actual["accuracy"], (logits.argmax(1) == LABELS).mean(), rtol=1e-6)
     model.save(tmp_path / "x.keras")
     again = keras.saving.load_model(tmp_path / "x.keras").evaluate(IMAGES, LABELS, verbose=0)
@@ -111,6 +107,12 @@ def test_the_loss_that_keras_chooses_by_the_labels_needs_probabilities(loss):
     np.testing.assert_allclose(actual, true_loss(logits), rtol=1e-5)
 
 
+@pytest.mark.parametrize("loss", ["kl_divergence", keras.losses.Dice(), keras.losses.Tversky])
+def test_a_loss_that_only_takes_probabilities_is_refused(loss):
+    with pytest.raises(ConfigError, match='is for probabilities.*classifier_activation="softmax"'):
+        tiny().compile("sgd", loss)
+
+
 def test_a_model_of_one_class_has_a_binary_accuracy():
     """The threshold is 0, because the model returns logits."""
     model = random_tiny(num_classes=1)
@@ -138,22 +140,3 @@ def test_a_model_with_softmax_returns_probabilities():
     for actual, expected in zip(model.classify(pixels), plain.classify(pixels), strict=True):
         assert [name for name, _ in actual] == [name for name, _ in expected]
         np.testing.assert_allclose([p for _, p in actual], [p for _, p in expected], rtol=1e-5)
-
-
-def test_a_first_loss_far_above_chance_warns_with_the_usual_causes():
-    """So does NaN; a usual loss does not, and later losses are not read."""
-    model = random_tiny()
-    model.get_layer("head").set_weights([w * 100 for w in model.get_layer("head").get_weights()])
-    model.compile(keras.optimizers.SGD(0.0), "auto")
-    with pytest.warns(UserWarning, match=r"chance would be 1\.61\. Usual causes") as warned:
-        model.fit(IMAGES, LABELS, verbose=0, epochs=2, callbacks=[FirstLoss(5)])
-    assert len([w for w in warned if "Usual causes" in str(w.message)]) == 1
-    with pytest.warns(UserWarning, match="The loss is nan"):
-        FirstLoss(5).on_train_batch_end(0, {"loss": np.nan})
-    FirstLoss(5).on_train_batch_end(0, {"loss": 4.8})
-
-
-def test_the_recipes_carry_the_check_of_the_first_loss():
-    model = tiny()
-    for recipe in (TransferRecipe(10), AugregRecipe(10)):
-        assert any(isinstance(each, FirstLoss) for each in recipe.fit_args(model)["callbacks"])
