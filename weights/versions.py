@@ -57,7 +57,6 @@ def rows(checkout: str | None = None) -> Iterator[Row]:
         yield Row((transformers,), "torch", (live, written))
     yield Row(("timm==1.0.31",), "torch", ("tests/checkpoints/test_live_timm.py", written))
     yield Row(("keras-hub==0.32.0",), "tensorflow", ("tests/checkpoints/test_live_keras_hub.py",))
-    yield Row(("keras-hub==0.32.0",), "torch", (written,))
 
 
 def install(packages: tuple[str, ...], folder: Path) -> list[str]:

@@ -1,9 +1,7 @@
 """Writes a model's arrays as a checkpoint of another library, in the family that can hold them."""
 
-import contextlib
 import dataclasses
 import functools
-import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -12,7 +10,6 @@ import numpy as np
 
 from keras_vit.checkpoints.containers import (
     Reader,
-    h5_written_beside,
     write_npz,
     write_safetensors,
 )
@@ -25,8 +22,7 @@ from keras_vit.images.protocols import ProtocolSpec, compact, complete
 from keras_vit.support.files import replace_folder, write_json
 from keras_vit.support.text import log
 
-_WEIGHTS = {"npz": "model.npz", "safetensors": "model.safetensors", "h5": "model.weights.h5"}
-_TASK_WEIGHTS = "task.weights.h5"
+_WEIGHTS = {"npz": "model.npz", "safetensors": "model.safetensors"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,9 +79,9 @@ def export(
     if not files:
         _write_arrays(dialect, Path(path), moves, arrays, progress)
         return
-    names = {*files, _WEIGHTS[dialect.container], _TASK_WEIGHTS}
-    with replace_folder(path, names, CheckpointError) as folder:
-        _write_arrays(dialect, folder / _WEIGHTS[dialect.container], moves, arrays, progress)
+    weights = _WEIGHTS[dialect.container]
+    with replace_folder(path, {*files, weights}, CheckpointError) as folder:
+        _write_arrays(dialect, folder / weights, moves, arrays, progress)
         for name, content in files.items():
             write_json(folder / name, content)
 
@@ -95,8 +91,14 @@ def _choose(
 ) -> tuple[Dialect, ViTConfig, list[Move]]:
     """Returns the first family that can hold the model, the model it holds, and the plan."""
     refusals: list[CheckpointError] = []
+    written = [dialect for dialect in dialects if not dialect.only_read]
+    if not written:
+        raise CheckpointError(
+            f"{dialects[0].name} is read and not written: {dialects[0].only_read}. Nothing was "
+            "written."
+        )
     for forgiving in (False, True) if lossy else (False,):
-        for dialect in dialects:
+        for dialect in written:
             has_place = dialect.all_names("mask_token/token")
             held = config if has_place else config.replace(mask_token=False)
             try:
@@ -108,7 +110,7 @@ def _choose(
                 return dialect, held, moves
             except CheckpointError as refusal:
                 refusals.append(refusal)
-    raise refusals[-len(dialects)]
+    raise refusals[-len(written)]
 
 
 def _protocol_to_write(protocol: ProtocolSpec, dialect: Dialect, config: ViTConfig) -> ProtocolSpec:
@@ -144,8 +146,6 @@ def _write_arrays(
     named = read_all()
     if dialect.container == "npz":
         write_npz(path, named)
-    elif dialect.container == "h5":
-        _write_h5(path, itertools.chain(named, _row_numbers(dialect, moves)))
     else:
         specs = [(name, reader.shapes[name], reader.dtypes[name]) for name in names]
         write_safetensors(path, specs, (array for _, array in named), dialect.metadata)
@@ -168,26 +168,6 @@ class _Moved(Reader):
         move, dtype = self._moves[name], self.dtypes[name]
         weights = [self._arrays.read(path).astype(dtype, copy=False) for path in move.paths]
         return move.to_array(weights)
-
-
-def _row_numbers(dialect: Dialect, moves: list[Move]) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields the arrays that number the rows of other arrays; rows are written in order."""
-    for move in moves:
-        if numbering := dialect.row_numbers.get(move.name):
-            yield numbering, np.arange(move.file_shape[0], dtype="int32")[None]
-
-
-def _write_h5(path: Path, named: Iterable[tuple[str, np.ndarray]]) -> None:
-    """Writes h5 files as keras-hub does: the head is in a file of its own."""
-    with contextlib.ExitStack() as stack:
-        files = {"": stack.enter_context(h5_written_beside(path))}
-        for name, array in named:
-            part = "task/" if name.startswith("task/") else ""
-            if part not in files:
-                files[part] = stack.enter_context(h5_written_beside(path.with_name(_TASK_WEIGHTS)))
-            dataset = files[part].create_dataset(name.removeprefix(part), data=array)
-            if array.dtype.name == "bfloat16":
-                dataset.attrs["dtype"] = "bfloat16"  # as Keras marks it; HDF5 has no such type
 
 
 def check_expressible(config: ViTConfig, dialect: Dialect, lossy: bool = False) -> None:

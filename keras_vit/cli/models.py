@@ -181,7 +181,7 @@ def convert(
     Args:
         source: name of a preset, path of a file or folder, or hf://owner/repo.
         path: path of the file or folder to write.
-        family: library that reads the result: timm, transformers, keras_hub, google and others.
+        family: library that reads the result: timm, transformers, google and others.
         lossy: also write a model whose outputs will differ, because the other library lacks its
             arithmetic.
     """

@@ -1,20 +1,17 @@
 """Laws of refusals: every rule of every dialect is broken by a model, which is then refused."""
 
 import itertools
-import re
 
 import pytest
 
-from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.dialects.base import find_met
 from keras_vit.checkpoints.export import check_expressible
 from keras_vit.config import ViTConfig
 from keras_vit.config.weights.conditions import Place, parse
 from keras_vit.errors import CheckpointError
-from tests.checkpoints.drawn import ALL_VALUES, PLAIN, WRITTEN, accepted, beyond_library, changed
+from tests.checkpoints.drawn import ALL_VALUES, WRITTEN, accepted, beyond_library, changed
 
 pytestmark = pytest.mark.without_backend
-ONLY_READ = [dialect for dialect in DIALECTS.values() if dialect.only_read]
 
 FIELDS_BEHIND = {
     "has_class_token": ("pooling", "class_token", "distillation_token"),
@@ -111,10 +108,3 @@ def test_a_model_that_breaks_no_rule_is_accepted(dialect):
     """No error is raised."""
     for config in accepted(dialect):
         check_expressible(config, dialect)
-
-
-@pytest.mark.parametrize("dialect", ONLY_READ, ids=lambda dialect: dialect.name)
-def test_every_model_is_refused_in_a_dialect_that_is_only_read(dialect):
-    """The message says why."""
-    with pytest.raises(CheckpointError, match=re.escape(dialect.only_read)):
-        check_expressible(ViTConfig(**PLAIN), dialect)

@@ -1,4 +1,4 @@
-"""timm, transformers and keras-hub compute the model's outputs from files of keras_vit."""
+"""timm and transformers compute the model's outputs from files of keras_vit."""
 
 import pytest
 
@@ -29,15 +29,7 @@ MODELS = {
         {"num_classes": 0, "representation_size": 9},
         {"num_classes": 0},
     ),
-    "keras_hub": (
-        {"representation_size": 9},
-        {"pooling": "gap", "class_token": True, "class_token_in_mean": True},
-        {"image_size": (24, 16), "patch_size": (4, 8), "channels": 1},
-        {"numerics": {"gelu": "exact", "layer_norm_epsilon": 1e-3}},
-        {"num_classes": 0},
-    ),
 }
-EXACT = {"numerics": {"gelu": "exact"}}
 
 
 def compute_outputs(dialect, folder, image):
@@ -54,7 +46,7 @@ def compute_outputs(dialect, folder, image):
 )
 def test_a_library_gives_the_outputs_of_a_saved_model(dialect, fields, tmp_path):
     """Of random weights; the library reads the JSON and the arrays that `save` writes."""
-    model = random_tiny(**({**EXACT, **fields} if dialect == "keras_hub" else fields))
+    model = random_tiny(**fields)
     checkpoints.save(model, tmp_path / "x", dialect)
     written = keras_vit.info(tmp_path / "x").config
     image = normal(2, *written.image_size, written.channels)

@@ -40,6 +40,7 @@ FAMILIES = {
     "transformers/siglip_classifier": "hf_siglip_classifier",
     "transformers/siglip": "hf_siglip_two_towers",
     "transformers/siglip2_vision_model": "hf_siglip2_naflex",
+    "keras_hub": "../golden/kh_classifier",
     "keras_hub/deit": "kh_deit_classifier",
     "keras_hub/dinov2": "kh_dinov2_reg",
     "keras_hub/dinov3": "kh_dinov3_gated_rect",
@@ -125,7 +126,7 @@ WRITTEN = tuple(
 _TIMM_FAMILIES = {"timm: dinov2": "timm_dinov2_reg4", "timm: siglip": "timm_siglip2_so400m_rect"}
 """Families that share timm's names, and differ in their JSON."""
 
-DIALECTS = (*_NPZ, "timm", "transformers", "sharded", "keras_hub", "keras_vit")
+DIALECTS = (*_NPZ, "timm", "transformers", "sharded", "keras_vit")
 READERS = (*DIALECTS, *FAMILIES, *BUILT, *WRITTEN, *_TIMM_FAMILIES, "images", *answers.READERS)
 """What a campaign is about: a dialect with its container and JSON, presets, images, servers."""
 

@@ -12,7 +12,6 @@ import pytest
 
 from keras_vit import Preprocessor
 from keras_vit.checkpoints.dialects import DIALECTS
-from keras_vit.checkpoints.dialects.keras_hub.converter import converter
 from keras_vit.checkpoints.dialects.transformers.processor import FILE, processor
 from keras_vit.config import ViTConfig
 from keras_vit.images.protocols import complete
@@ -175,7 +174,9 @@ def test_keras_hubs_converters_prepare_as_their_files_say(name):
             crop_to_aspect_ratio=crops,
             antialias=antialias,
         )
-        protocol = converter.read({"image_converter.json": {"config": library.get_config()}})
+        protocol = DIALECTS["keras_hub"].images.read(
+            {"image_converter.json": {"config": library.get_config()}}
+        )
         preprocess = Preprocessor((32, 48), protocol=protocol)
 
         def prepare(photo, library=library):

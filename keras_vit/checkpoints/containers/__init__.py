@@ -1,5 +1,5 @@
-"""Files of arrays: npz, safetensors and h5 to `{name: array}` and back; pickles are read
-if allowed.
+"""Files of arrays: npz and safetensors to `{name: array}` and back; h5 is read, and pickles if
+allowed.
 
 A reader takes all names, shapes and dtypes from the headers before it reads an array, and then
 reads arrays one at a time. The sizes in the headers are compared with the size of the file and
@@ -13,7 +13,7 @@ from typing import IO
 
 import numpy as np
 
-from keras_vit.checkpoints.containers.h5 import H5Reader, h5_written_beside
+from keras_vit.checkpoints.containers.h5 import H5Reader
 from keras_vit.checkpoints.containers.npz import NpzReader, write_npz
 from keras_vit.checkpoints.containers.pickled import PickleReader
 from keras_vit.checkpoints.containers.reading import (
@@ -41,7 +41,6 @@ __all__ = [
     "Reader",
     "beside",
     "computed",
-    "h5_written_beside",
     "joined",
     "open_arrays",
     "read_arrays",

@@ -4,11 +4,7 @@ Files with features of HDF5 that weights do not need are refused, because a stra
 misuse them: data in other files, links to other files, and arrays that were never written.
 """
 
-import contextlib
-import io
 import math
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,7 +12,6 @@ import ml_dtypes
 import numpy as np
 
 from keras_vit.checkpoints.containers.reading import FileReader
-from keras_vit.checkpoints.containers.writing import opened_beside
 from keras_vit.errors import CheckpointError, shown
 from keras_vit.support.limits import ARRAYS
 
@@ -136,19 +131,3 @@ class H5Reader(FileReader):
     def close(self) -> None:
         self._h5.close()
         super().close()
-
-
-@contextlib.contextmanager
-def h5_written_beside(path: str | os.PathLike[str]) -> Iterator[Any]:
-    """Yields a new `h5py.File` in memory; on success its bytes become the file `path`.
-
-    libhdf5 1.14 cannot close a file that it cannot write, on a full disk for example: it says
-    "Disable slist on flush dest failure failed", and tries again when the process ends.
-    """
-    import h5py
-
-    with opened_beside(path) as stream:
-        buffer = io.BytesIO()
-        with h5py.File(buffer, "w") as file:
-            yield file
-        stream.write(buffer.getbuffer())

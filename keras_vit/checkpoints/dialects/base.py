@@ -237,7 +237,7 @@ class Dialect:
         name: name in `checkpoints.save(..., dialect=name)`. A family other than the plain
             ViT is called `"library/family"`.
         library: name of the library.
-        container: format of the file: `"npz"`, `"safetensors"` or `"h5"`.
+        container: format of the file: `"npz"`, `"safetensors"`, or `"h5"`, which is only read.
         words: path template of the lexicon -> the names of the weight.
         reasons: start of a path -> why the library has no weight there; `""` is the start of every
             path, and the longest start counts. A weight of a part that the paper's model lacks
@@ -261,7 +261,6 @@ class Dialect:
             dialect is a folder.
         class_names: returns the names of the classes, from the JSON files and the number of
             classes, if no row of `json` reads them.
-        notes: further JSON files that the library needs, the same for every model.
         images: the library's JSON for the preparation of images.
         numerics: the arithmetic of the library, for which its weights were trained; None
             if the files state any arithmetic.
@@ -303,7 +302,6 @@ class Dialect:
     identity: Identity | None = None
     json: tuple[JsonTable, ...] = ()
     class_names: Callable[[Json, int], ClassNames] = lambda files, num_classes: None
-    notes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     images: PreparationWords = PreparationWords()
     numerics: Numerics | None = None
     expresses: tuple[str, ...] = ("position_resize",)
@@ -335,8 +333,6 @@ class Dialect:
     @functools.cached_property
     def refusals(self) -> Limits:
         """Models that no file can hold."""
-        if self.only_read:
-            return {self.only_read: ""}
         lacking = [switch for name, switch in SWITCHES.items() if name not in self.parts]
         return {
             **{
@@ -461,7 +457,7 @@ class Dialect:
         facts = Facts(config, class_names, by_class)
         images = complete(protocol or self.images.default(config))
         parts = [table.write_for(facts) for table in self.json]
-        return merge([*parts, self.images.write(images, config), self.notes])
+        return merge([*parts, self.images.write(images, config)])
 
 
 def _resized(image_size: tuple[int, int], stored: Mapping[str, Any]) -> dict[str, Any]:

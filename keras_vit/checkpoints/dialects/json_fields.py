@@ -167,14 +167,14 @@ class JsonFields:
         fields: names of the fields in `ViTConfig`.
         read: from the library's object to these fields.
         write: from the configuration to the library's keys; a key that is left out has the
-            library's default.
+            library's default. A family that is only read needs none.
         is_optional: whether an object without the first key states none of the fields.
     """
 
     keys: tuple[str, ...]
     fields: tuple[str, ...]
     read: Callable[[Json], Mapping[str, Any]]
-    write: Callable[[ViTConfig], Mapping[str, Any]]
+    write: Callable[[ViTConfig], Mapping[str, Any]] = lambda config: {}
     is_optional: bool = False
 
     def read_from(self, content: Json) -> dict[str, Any]:
@@ -281,7 +281,6 @@ class JsonTable:
             values for keys that the object lacks, which count more than the assumed ones.
         beside: takes all files and returns keys of another object that the rows also read.
         when: condition of the models for which the object is written.
-        is_read: False for an object that repeats another one and is only written.
         is_written: False for an object that is only read.
     """
 
@@ -292,7 +291,6 @@ class JsonTable:
     shown: Callable[[Json, Json], Json] = lambda arrays, content: {}
     beside: Callable[[Json], Json] = lambda files: {}
     when: str = ""
-    is_read: bool = True
     is_written: bool = True
 
     def __post_init__(self) -> None:
@@ -305,7 +303,7 @@ class JsonTable:
             files: the JSON objects, by file name.
             arrays: fields that the arrays show.
         """
-        if self.file not in files or not self.is_read:
+        if self.file not in files:
             return {}
         fields: dict[str, Any] = {}
         try:

@@ -64,7 +64,7 @@ _TABLES = (
     JsonTable(
         CONFIG,
         (
-            JsonFields(("head_width",), ("num_heads",), _heads, lambda config: {}),
+            JsonFields(("head_width",), ("num_heads",), _heads),
             JsonField("image_size", "image_size"),
         ),
         at=("model_cfg", "vision_cfg"),
@@ -164,7 +164,6 @@ _TRUNK = JsonTable(
             ("timm_model_name", "timm_pool"),
             ("num_heads", "numerics.gelu", "numerics.layer_norm_epsilon", "rope", "pooling"),
             _read_trunk,
-            lambda config: {},
             is_optional=True,
         ),
         JsonField("image_size", "image_size"),

@@ -1,10 +1,9 @@
 """Presets of keras-hub, such as `vit_base_patch16_224_imagenet`: one file for each backbone.
 
 A preset is a folder with `config.json`, `model.weights.h5` and, for a classifier, `task.json` and
-`task.weights.h5`. Layers are named by class and order of creation.
+`task.weights.h5`. Layers are named by class and order of creation. Presets are read, not written.
 """
 
 from keras_vit.checkpoints.dialects.base import collect
 
-FAMILIES = collect(__name__, __path__, ("vit", "deit", "dinov2", "dinov3", "clip", "siglip"))
-"""If several families can hold a model, the first is written."""
+FAMILIES = collect(__name__, __path__, ("vit",))

@@ -1,41 +1,33 @@
-"""Rows of backbone and task that families of keras-hub share, such as `hidden_dim`."""
+"""What the families of keras-hub share: JSON rows, the preparation of images, the dialect."""
 
-import dataclasses
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, Limits
+import numpy as np
+
+from keras_vit.checkpoints.dialects.base import (
+    Dialect,
+    Identity,
+    PreparationWords,
+    warn_of_protocol,
+)
 from keras_vit.checkpoints.dialects.json_fields import (
     REQUIRED,
-    SIDES,
-    Codec,
     Json,
     JsonField,
     JsonFields,
-    JsonNote,
+    JsonTable,
     Row,
+    naming,
+    object_at,
     shared_key,
 )
-from keras_vit.checkpoints.dialects.keras_hub.converter import (
-    converter,
-    find_converter,
-    fitting_image_size,
-)
-from keras_vit.checkpoints.dialects.keras_hub.objects import keras_object
 from keras_vit.checkpoints.dialects.names import KERAS, Section
-from keras_vit.checkpoints.dialects.torch_conventions import (
-    DROPS_PIXELS,
-    IMAGENET,
-    POSITIONS_OF_ANOTHER_GRID,
-)
-from keras_vit.config import Numerics, ViTConfig
-from keras_vit.images.protocols import ProtocolSpec
-
-GELUS = {"gelu": "exact", "gelu_approximate": "tanh", "quick_gelu": "quick"}
+from keras_vit.config import Numerics
+from keras_vit.images.protocols import ProtocolSpec, complete
 
 
-def image_shape(content: Mapping[str, Any]) -> dict[str, Any]:
+def read_image(content: Json) -> dict[str, Any]:
     """Returns the fields that `image_shape`, (height, width, channels), states."""
     *image_size, channels = content["image_shape"]
     # A task.json states the head. Without it there is no head, even if arrays have its names.
@@ -43,186 +35,137 @@ def image_shape(content: Mapping[str, Any]) -> dict[str, Any]:
     return {"image_size": image_size, "channels": channels, **without_head}
 
 
-IMAGE_SHAPE = JsonFields(
-    ("image_shape",),
-    ("image_size", "channels"),
-    image_shape,
-    lambda config: {"image_shape": [*fitting_image_size(config), config.channels]},
-)
+_IMAGE = JsonFields(("image_shape",), ("image_size", "channels"), read_image)
 
 
-def size_rows(
-    mlp_dim: str = "intermediate_dim", patch_size: Codec = SIDES, image: Row = IMAGE_SHAPE
-) -> tuple[Row, ...]:
+def size_rows(mlp_dim: str = "intermediate_dim", image: Row = _IMAGE) -> tuple[Row, ...]:
     """Returns the rows of the sizes that every backbone states.
 
     Args:
         mlp_dim: the family's key for the width of the MLP; `""` if another row states it.
-        patch_size: codec of the sides of a patch.
         image: the row of the image size.
     """
-    width: tuple[Row, ...] = (JsonField(mlp_dim, "mlp_dim", default=REQUIRED),) if mlp_dim else ()
-    return (
-        JsonField("patch_size", "patch_size", patch_size, default=REQUIRED),
-        image,
-        JsonField("num_layers", "num_layers", default=REQUIRED),
-        JsonField("num_heads", "num_heads", default=REQUIRED),
-        JsonField("hidden_dim", "hidden_size", default=REQUIRED),
-        *width,
-    )
+    keys = {
+        "patch_size": "patch_size",
+        "num_layers": "num_layers",
+        "num_heads": "num_heads",
+        "hidden_dim": "hidden_size",
+        mlp_dim: "mlp_dim",
+    }
+    return (image, *(JsonField(key, keys[key], default=REQUIRED) for key in keys if key))
 
 
-ATTENTION_BIASES = shared_key("use_mha_bias", "qkv_bias", "projection_bias", default=True)
-"""One key for the biases of query, key, value and of the projection behind them."""
+def _read_pooling(content: Json) -> dict[str, Any]:
+    pooling = content["pooling"]
+    if pooling not in ("token", "gap"):
+        raise ValueError("expected 'token' or 'gap'")
+    backbone = object_at(content, ("backbone", "config"))
+    in_mean = pooling == "gap" and backbone.get("use_class_token", True)
+    return {"pooling": pooling, "class_token_in_mean": in_mean}
 
-_DROPOUTS_AND_EPSILON: tuple[Row, ...] = (
-    JsonField("dropout_rate", "dropout_rate", default=REQUIRED),
-    JsonField("attention_dropout", "attention_dropout_rate", default=REQUIRED),
-    JsonField("layer_norm_epsilon", "numerics.layer_norm_epsilon", default=REQUIRED),
-    ATTENTION_BIASES,
-)
+
 _TASK: tuple[Row, ...] = (
     JsonField("num_classes", "num_classes", default=REQUIRED),
-    JsonNote("activation", None),
-    JsonNote("dropout", 0.0),
+    JsonFields(("pooling",), ("pooling", "class_token_in_mean"), _read_pooling),
 )
 
 
-SOME_ATTENTION_BIASES = {
-    "biases of some of query, key, value and the projection behind them alone": (
-        "qkv_bias!=projection_bias"
-    )
-}
-
-NO_SQUARE_PATCH = {"patches that are not square": "patch_size!=square"}
-
-
-def _metadata(*tasks: str) -> dict[str, Any]:
-    """Returns the file that keras-hub needs: its versions, and the tasks of the backbone."""
-    return {
-        "metadata.json": {
-            "keras_version": "3.15.1",
-            "keras_hub_version": "0.32.0",
-            "tasks": list(tasks),
-        }
+def _read_converter(files: Json) -> ProtocolSpec | None:
+    """Reads `image_converter.json`, or the converter in `preprocessor.json`."""
+    places = {
+        "image_converter.json": ("config",),
+        "preprocessor.json": ("config", "image_converter", "config"),
     }
+    file = next((name for name in places if name in files), None)
+    if file is None:
+        return None
+    converter = object_at(files[file], places[file])
+    method = converter.get("interpolation", "bilinear")
+    if method != "bilinear" or converter.get("pad_to_aspect_ratio"):
+        warn_of_protocol(f"An image converter with interpolation={method!r} or pad_to_aspect_ratio")
+        return None
+    # x * scale + offset = (x / 255 - mean) / std
+    scale, offset = converter.get("scale"), converter.get("offset")
+    with naming("scale", scale):
+        scales, offsets = np.broadcast_arrays(
+            1.0 if scale is None else scale, 0.0 if offset is None else offset
+        )
+        std = [1 / (255 * number) for number in scales.reshape(-1).tolist()]
+        mean = [-o * d for o, d in zip(offsets.reshape(-1).tolist(), std, strict=True)]
+        return complete(
+            {
+                "name": "keras_hub",
+                "crop_to_aspect_ratio": converter.get("crop_to_aspect_ratio", True),
+                "antialias": converter.get("antialias", False),
+                "mean": [round(number, 9) for number in mean],
+                "std": [round(number, 9) for number in std],
+            }
+        )
 
 
-def classifier_family(
-    name: str,
-    module: str,
-    class_name: str,
-    backbone: tuple[Row, ...],
-    task: tuple[Row, ...],
-    impossible: Limits = MappingProxyType({}),
-    beside: Callable[[Json], Json] = lambda files: {},
-    **more: Any,
+images = PreparationWords(default=lambda config: "keras_hub", read=_read_converter)
+
+
+def backbone_family(
+    name: str, class_name: str, rows: tuple[Row, ...], names: Section, **more: Any
 ) -> Dialect:
-    """Returns the dialect of a backbone and of the classifier on it, which has a `task.json`.
+    """Returns the dialect of a backbone, which is only read.
 
     Args:
         name: name of the dialect.
-        module: module in keras-hub's models, such as `"vit"`.
-        class_name: first part of the names of its classes, such as `"ViT"`.
-        backbone, task, impossible: rows of the two objects, and limits, beside those of all such
-            families.
-        beside: takes all files; returns keys of another object that the rows of the task also read.
+        class_name: name of the backbone's class.
+        rows: rows of the backbone's `config`.
+        names: names of the weights.
         **more: further fields of `Dialect`.
     """
-    whole = f"{class_name}Backbone"
-    place = (f"{module}.{module}_backbone", whole, (*backbone, *_DROPOUTS_AND_EPSILON))
-    kind = (f"{module}.{module}_image_classifier", f"{class_name}ImageClassifier")
     return Dialect(
         name=name,
         library="keras-hub",
         container="h5",
-        ignored={r"(task/)?(optimizer|preprocessor)/.*": "no weights of the model"},
-        identity=Identity("config.json", "class_name", whole, repr(whole)),
-        json=(
-            *keras_object("config.json", *place),
-            *keras_object("task.json", *kind, (*task, *_TASK), when="num_classes", beside=beside),
-            *keras_object(
-                "task.json", *place, at=("config", "backbone"), when="num_classes", is_read=False
-            ),
-        ),
-        notes=_metadata("ImageClassifier"),
-        images=find_converter(module, class_name),
-        numerics=Numerics(gelu="exact"),
-        expresses=("layer_norm_epsilon", "position_resize"),
-        impossible={
-            **impossible,
-            **SOME_ATTENTION_BIASES,
-            "a mean of the class token too, without a head": "class_token_in_mean num_classes!",
-            **DROPS_PIXELS,
-            **POSITIONS_OF_ANOTHER_GRID,
-        },
-        crops=False,
-        **more,
-    )
-
-
-def encoder_family(
-    name: str,
-    module: str,
-    class_name: str,
-    rows: tuple[Row, ...],
-    fields: Mapping[str, Any],
-    impossible: Limits,
-    **more: Any,
-) -> Dialect:
-    """Returns the dialect of an encoder without a classifier.
-
-    Args:
-        name: name of the dialect behind `keras_hub/`.
-        module: module in keras-hub's models, such as `"clip.clip_vision_encoder"`.
-        class_name: name of the class.
-        rows: rows of the object beside the sizes.
-        fields, impossible: as in `Dialect`, beside those of all encoders.
-        **more: further fields of `Dialect`.
-    """
-    return Dialect(
-        name=f"keras_hub/{name}",
-        library="keras-hub",
-        container="h5",
-        identity=Identity("config.json", "class_name", class_name, repr(class_name)),
-        json=keras_object("config.json", module, class_name, rows),
-        notes=_metadata(),
-        fields={"num_classes": 0, **fields},
-        impossible={**impossible, **NO_SQUARE_PATCH, **DROPS_PIXELS},
-        crops=False,
-        **more,
-    )
-
-
-TOKENS_AND_NORM: tuple[Row, ...] = (
-    JsonField("use_mask_token", "mask_token", default=True),
-    JsonNote("apply_layernorm", False),
-)
-"""Rows that DINOv2 and DINOv3 share."""
-
-
-def _imagenet(config: ViTConfig) -> ProtocolSpec:
-    """Returns the protocol of both families' converters, with mean and std of ImageNet."""
-    return {"name": "keras_hub", "mean": IMAGENET["mean"], "std": IMAGENET["std"]}
-
-
-def dino_family(
-    name: str,
-    class_name: str,
-    rows: tuple[Row, ...],
-    names: Section,
-    fields: Mapping[str, Any],
-    **more: Any,
-) -> Dialect:
-    """Returns the dialect of DINOv2 or DINOv3; arguments as of `encoder_family`."""
-    return encoder_family(
-        name,
-        f"{name}.{name}_backbone",
-        class_name,
-        rows,
-        {"pooling": "token", "layer_scale": True, **fields},
         words=KERAS.names(names),
         reasons={"": "keras-hub's family has no such part"},
-        images=dataclasses.replace(converter, default=_imagenet),
-        **more,
+        ignored={r"(task/)?(optimizer|preprocessor)/.*": "no weights of the model"},
+        identity=Identity("config.json", "class_name", class_name, repr(class_name)),
+        only_read=(
+            "keras-hub reads folders of transformers, of a ViT with its head, a DeiT with both of "
+            "its heads, DINOv2 and DINOv3; family='transformers' and the like writes them"
+        ),
+        crops=False,
+        **{
+            "json": (JsonTable("config.json", rows, ("config",)),),
+            "images": images,
+            "numerics": Numerics(gelu="exact"),
+            **more,
+        },
     )
+
+
+def classifier_family(
+    name: str,
+    class_name: str,
+    backbone: tuple[Row, ...],
+    names: Section,
+    fields: Mapping[str, Any],
+    task: tuple[Row, ...] = (),
+) -> Dialect:
+    """Returns the dialect of a backbone and of the classifier on it, which has a `task.json`.
+
+    Args:
+        name, class_name, names: as of `backbone_family`.
+        backbone: rows of the backbone beside those of all such families.
+        fields: fields of `ViTConfig` that every file has.
+        task: rows of `task.json` beside those of all such families.
+    """
+    rows = (
+        *backbone,
+        JsonField("dropout_rate", "dropout_rate", default=REQUIRED),
+        JsonField("attention_dropout", "attention_dropout_rate", default=REQUIRED),
+        JsonField("layer_norm_epsilon", "numerics.layer_norm_epsilon", default=REQUIRED),
+        shared_key("use_mha_bias", "qkv_bias", "projection_bias", default=True),
+    )
+    tables = (
+        JsonTable("config.json", rows, ("config",)),
+        JsonTable("task.json", (*task, *_TASK), ("config",)),
+    )
+    own = {"position": "learned", "position_before_class": False, **fields}
+    return backbone_family(name, class_name, rows, names, json=tables, fields=own)

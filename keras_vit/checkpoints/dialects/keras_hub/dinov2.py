@@ -5,28 +5,59 @@ behind it. The file stores positions twice: unchanged, and resized to the images
 backbone. keras-hub and keras_vit compute the resized positions again when they load the file.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from keras_vit.checkpoints.dialects.base import Dialect
 from keras_vit.checkpoints.dialects.json_fields import (
+    Codec,
+    Json,
     JsonField,
     JsonFields,
     Row,
     number,
-    one_of,
 )
 from keras_vit.checkpoints.dialects.keras_hub.common import (
-    TOKENS_AND_NORM,
-    dino_family,
-    image_shape,
+    backbone_family,
+    images,
+    read_image,
     size_rows,
 )
-from keras_vit.checkpoints.dialects.keras_hub.converter import fitting_image_size
 from keras_vit.checkpoints.dialects.names import Section
-from keras_vit.checkpoints.dialects.transformers import dinov2
-from keras_vit.checkpoints.dialects.transformers.dinov2 import read_mlp, write_hidden
+from keras_vit.checkpoints.dialects.torch_conventions import IMAGENET
+from keras_vit.checkpoints.dialects.transformers.dinov2 import read_mlp
 from keras_vit.config import Numerics, ViTConfig
-from keras_vit.config.weights.conditions import state_others
+from keras_vit.images.protocols import ProtocolSpec
+
+MASK_TOKEN = JsonField("use_mask_token", "mask_token", default=True)
+"""A row that DINOv2 and DINOv3 share."""
+
+
+def _imagenet(config: ViTConfig) -> ProtocolSpec:
+    """Returns the protocol of both families' converters, with mean and std of ImageNet."""
+    return {"name": "keras_hub", "mean": IMAGENET["mean"], "std": IMAGENET["std"]}
+
+
+def dino_family(
+    name: str,
+    class_name: str,
+    rows: tuple[Row, ...],
+    names: Section,
+    fields: Mapping[str, Any],
+    **more: Any,
+) -> Dialect:
+    """Returns the dialect of DINOv2 or DINOv3; arguments as of `backbone_family`."""
+    return backbone_family(
+        f"keras_hub/{name}",
+        class_name,
+        rows,
+        names,
+        fields={"num_classes": 0, "pooling": "token", "layer_scale": True, **fields},
+        images=dataclasses.replace(images, default=_imagenet),
+        **more,
+    )
+
 
 _NAMES: Section = {
     "patch_embedding": "layers/dinov2_embedding/patch_embeddings/projection",
@@ -58,13 +89,6 @@ _NAMES: Section = {
     "encoder_norm": "layers/layer_normalization",
 }
 
-_RESIZES = {
-    True: "bicubic_antialias",
-    False: "bicubic_catmull_rom",
-    None: "bicubic_catmull_rom",
-}
-"""keras-hub's `antialias_in_interpolation` -> the same in `Numerics.position_resize`."""
-
 
 def _resized_positions(config: ViTConfig) -> dict[str, str]:
     position = 1 + config.mask_token + (config.num_registers > 0)
@@ -72,82 +96,49 @@ def _resized_positions(config: ViTConfig) -> dict[str, str]:
     return {name: "positions that the library computes from the others"}
 
 
-def _read_image(content: Mapping[str, Any]) -> dict[str, Any]:
-    fields = image_shape(content)
+def _read_image(content: Json) -> dict[str, Any]:
+    fields = read_image(content)
     height, width = content["position_embedding_shape"][:2]
     patch = content["patch_size"]
     return {**fields, "position_grid": (height // patch, width // patch)}
 
 
-def _image_to(config: ViTConfig) -> dict[str, Any]:
-    stored = fitting_image_size(config)
-    return {
-        "image_shape": [*(config.image_size or stored), config.channels],
-        "position_embedding_shape": [*stored, config.channels],
-    }
-
-
-_ROWS: tuple[Row, ...] = (
-    *size_rows(
-        "",
-        image=JsonFields(
-            ("image_shape", "position_embedding_shape"),
-            ("image_size", "channels", "position_grid"),
-            _read_image,
-            _image_to,
-        ),
-    ),
-    JsonFields(
-        ("intermediate_dim", "use_swiglu_ffn"),
-        ("mlp", "mlp_dim"),
-        lambda content: read_mlp(content, number(content, "intermediate_dim")),
-        lambda c: {"intermediate_dim": write_hidden(c), "use_swiglu_ffn": c.mlp == "gated"},
-    ),
-    JsonField("layer_scale_init_value", "layer_scale_init"),
-    JsonField("num_register_tokens", "num_registers", default=0),
-    JsonField("dropout_rate", "dropout_rate"),
-    JsonField("drop_path_rate", "stochastic_depth_rate"),
-    JsonField(
-        "antialias_in_interpolation",
-        "numerics.position_resize",
-        one_of(_RESIZES),
-        default=False,
-        write=lambda facts: facts.config.numerics.position_resize == _RESIZES[True],
-    ),
-    *TOKENS_AND_NORM,
-)
-
+_RESIZE = Codec(str, lambda antialias: "bicubic_antialias" if antialias else "bicubic_catmull_rom")
 
 _dinov2 = dino_family(
     "dinov2",
     "DINOV2Backbone",
-    _ROWS,
+    (
+        *size_rows(
+            "",
+            JsonFields(
+                ("image_shape", "position_embedding_shape"),
+                ("image_size", "channels", "position_grid"),
+                _read_image,
+            ),
+        ),
+        JsonFields(
+            ("intermediate_dim", "use_swiglu_ffn"),
+            ("mlp", "mlp_dim"),
+            lambda content: read_mlp(content, number(content, "intermediate_dim")),
+        ),
+        JsonField("layer_scale_init_value", "layer_scale_init"),
+        JsonField("num_register_tokens", "num_registers", default=0),
+        JsonField("dropout_rate", "dropout_rate"),
+        JsonField("drop_path_rate", "stochastic_depth_rate"),
+        JsonField("antialias_in_interpolation", "numerics.position_resize", _RESIZE, default=False),
+        MASK_TOKEN,
+    ),
     _NAMES,
-    derived=_resized_positions,
-    needs_json="which numbered array is which token",
-    numerics=Numerics(gelu="exact", position_resize="bicubic_catmull_rom"),
-    expresses=("position_resize",),
-    fields={
+    {
         "position": "learned",
         "position_before_class": False,
         "position_before_registers": True,
         "qkv_bias": True,
     },
-    sample={
-        **dinov2.SAMPLE,
-        "num_classes": 0,
-        "pooling": "token",
-        "num_registers": 2,
-        "position_before_registers": True,
-    },
-    impossible={
-        "a grid that is not square": "source_grid!=square or table_grid!=square",
-        **dinov2.UNEVEN,
-    },
-    limits={
-        "positions that are resized by another method": "grid grid!=source_grid "
-        + state_others("numerics.position_resize", *_RESIZES.values())
-    },
+    derived=_resized_positions,
+    needs_json="which numbered array is which token",
+    numerics=Numerics(gelu="exact", position_resize="bicubic_catmull_rom"),
 )
 
 FAMILIES = (_dinov2,)

@@ -1,7 +1,8 @@
 """keras-hub's `DINOV3Backbone`, such as `dinov3_vit_base_lvd1689m`."""
 
-from keras_vit.checkpoints.dialects.dinov3_rows import OWN_ROPE, SAMPLE, dinov3_rows
-from keras_vit.checkpoints.dialects.keras_hub.common import TOKENS_AND_NORM, dino_family, size_rows
+from keras_vit.checkpoints.dialects.dinov3_rows import dinov3_rows
+from keras_vit.checkpoints.dialects.keras_hub.common import size_rows
+from keras_vit.checkpoints.dialects.keras_hub.dinov2 import MASK_TOKEN, dino_family
 from keras_vit.checkpoints.dialects.names import Section
 from keras_vit.config import Numerics
 
@@ -39,21 +40,12 @@ _dinov3 = dino_family(
             activation="hidden_activation",
             layer_scale="layer_scale_init_value",
         ),
-        *TOKENS_AND_NORM,
+        MASK_TOKEN,
     ),
     _NAMES,
+    {"position": "none"},
     needs_json="theta of the rotary positions",
     numerics=Numerics(gelu="exact", layer_norm_epsilon=1e-5),
-    expresses=("gelu", "gate", "layer_norm_epsilon", "position_resize"),
-    fields={"position": "none"},
-    switches=("qkv_bias",),
-    impossible={
-        **OWN_ROPE,
-        "another GELU than the exact one": (
-            "numerics.gelu!=exact mlp=plain or numerics.gelu!=exact numerics.gate=gelu"
-        ),
-    },
-    sample=SAMPLE,
 )
 
 FAMILIES = (_dinov3,)
