@@ -42,9 +42,8 @@ def resolve(
     1. the caller;
     2. the JSON beside the weights. For a key that it leaves out, what the arrays show comes
        before what the name of an architecture implies (`JsonTable.shown`);
-    3. facts on which the family's own models with these arrays agree (`Dialect.deduce`);
-    4. the fields of every file of the family (`Dialect.conventions`), and its arithmetic;
-    5. the arrays: names and shapes (`inference.fields_from`).
+    3. the fields of every file of the family (`Dialect.conventions`), and its arithmetic;
+    4. the arrays: names and shapes (`inference.fields_from`).
 
     The arrays of the file are compared with the result, so that no contradiction remains. Numerics
     and preparation of images that the caller gives are those of the model that is built.
@@ -75,19 +74,17 @@ def choose_architecture(fields: Mapping[str, Any]) -> dict[str, Any]:
 def combine(
     recognition: Recognition, statement: Statement, caller: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Returns the fields that the five sources of `resolve` state, before the grid is inferred."""
+    """Returns the fields that the four sources of `resolve` state, before the grid is inferred."""
     dialect, fields = recognition.dialect, recognition.fields
-    deduced = dict(dialect.deduce(fields))
     numerics = {
         **(dialect.numerics or Numerics()).to_dict(),
         **fields.get("numerics", {}),
-        **deduced.pop("numerics", {}),
         **statement.fields.get("numerics", {}),
     }
     stated = {**statement.fields, "numerics": numerics}
     if "mlp" in caller and "mlp_dim" in fields:
         stated["mlp_dim"] = fields["mlp_dim"]  # the JSON's is that of its own kind of MLP
-    return {**fields, **dialect.conventions, **deduced, **stated, **caller}
+    return {**fields, **dialect.conventions, **stated, **caller}
 
 
 def _refuse_open_facts(
@@ -96,10 +93,12 @@ def _refuse_open_facts(
     """Refuses a file without JSON if its arrays leave the arithmetic open."""
     dialect = recognition.dialect
     read_as = f"{files.reader.path}: read as {dialect.name}"
+    has_architecture = dialect.identity is not None and dialect.identity.key == "architecture"
+    by_name = 'timm="architecture" (such as "vit_small_patch16_224")' if has_architecture else ""
     if dialect.needs_json and not any(table.file in files.json for table in dialect.json):
         raise CheckpointError(
             f"{read_as}: {dialect.needs_json} stands in config.json alone. Load the folder that "
-            "has both files."
+            f"has both files{by_name and f', or give {by_name}'}."
         )
     numerics = fields.get("numerics") or {}
     facts = {
@@ -109,20 +108,18 @@ def _refuse_open_facts(
         **fields,
         **(numerics.to_dict() if isinstance(numerics, Numerics) else numerics),
     }
-    if dialect.identity and dialect.is_named_by(files.json):
-        facts[dialect.identity.key] = dialect.identity.value(files.json)
-    open_facts = dialect.undetermined({**recognition.fields, "prefix": recognition.prefix})
+    open_facts: Mapping[str, str] = {}
+    if not dialect.is_named_by(files.json):
+        open_facts = dialect.undetermined({**recognition.fields, "prefix": recognition.prefix})
     if missing := {name: values for name, values in open_facts.items() if name not in facts}:
         of_numerics = ", ".join(f"{name!r}: ..." for name in missing if name in _NUMERICS)
-        give = [f"{name}=..." for name in missing if name not in (*_NUMERICS, "architecture")]
+        give = [f"{name}=..." for name in missing if name not in _NUMERICS]
         if of_numerics:
             give.append(f"numerics={{{of_numerics}}}")
-        if "architecture" in missing:
-            give.append('a folder whose config.json states {"architecture": ...}')
         values = "; ".join(f"{name}: {value}" for name, value in missing.items())
         raise CheckpointError(
-            f"{read_as}: the arrays do not tell {', '.join(missing)}. Give {', '.join(give)} "
-            f"({values})."
+            f"{read_as}: the arrays do not tell {', '.join(missing)}. Give "
+            f"{by_name and f'{by_name}, or '}{', '.join(give)} ({values})."
         )
 
 

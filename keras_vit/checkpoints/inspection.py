@@ -4,10 +4,9 @@ Four steps: recognise the dialect, read the JSON beside the weights, infer the c
 and plan the translation, which compares every array with the configuration.
 """
 
-import contextlib
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from keras_vit.checkpoints import facts
 from keras_vit.checkpoints.containers import Reader
 from keras_vit.checkpoints.dialects import DIALECTS, Dialect, dialects_named
 from keras_vit.checkpoints.dialects.keras_vit import keras_vit
-from keras_vit.checkpoints.dialects.timm.model_cards import refuse_contradictions, write_config
+from keras_vit.checkpoints.dialects.timm.by_name import merge_config
 from keras_vit.checkpoints.opening import OpenSource, open_source
 from keras_vit.checkpoints.recognition import (
     find_tower_json,
@@ -159,7 +158,7 @@ def _open(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
     file, preset, fields = files.reader, files.preset, dict(arguments)
     if preset is not None:
         fields.setdefault("family", keras_vit.name)
-    files = files if fields.get("timm") is None else _take_card(files, fields)
+    files = files if fields.get("timm") is None else _with_timm(files, fields)
     name = fields.get("family")
     dialects = dialects_named(name) if name else tuple(DIALECTS.values())
     encoder = find_encoder(file, dialects, **choices(fields))
@@ -171,9 +170,6 @@ def _open(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
         reader = dialect.fold.read(reader, files.json)
         files = dataclasses.replace(files, reader=reader)
         recognition = recognise_dialect(files, dialect.name)
-    if (card := fields.pop("timm", None)) is not None:
-        with _naming_card(files):
-            refuse_contradictions(card, files.json["config.json"], dialect, recognition.fields)
     if dialect is keras_vit and preset is None and fields.get("numerics") is None:
         raise SourceError(
             f"{reader.path}: these are the weights of a preset, without the config.json that "
@@ -204,8 +200,7 @@ def _open(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
     if fields.get("num_classes") == 0:
         moves, heads = without_head(moves, reader.shapes, recognition.prefix)
         ignored |= heads
-        if card is not None:
-            stated = dataclasses.replace(stated, config=config.replace(num_classes=0))
+        stated = dataclasses.replace(stated, config=config.replace(num_classes=0))
     name = find_variant(config)
     fits = _fitting_variant(facts.combine(recognition, statement, {})) if architecture else None
     model = f"{name or 'the model'} as {dialect.name} has it"
@@ -228,25 +223,18 @@ def _open(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
     return Checkpoint(reader, dialect, info, moves)
 
 
-def _take_card(files: OpenSource, fields: dict[str, Any]) -> OpenSource:
+def _with_timm(files: OpenSource, fields: dict[str, Any]) -> OpenSource:
     """Returns the files with the JSON that the caller's `timm` stands for."""
-    family = fields.setdefault("family", "timm")
-    with _naming_card(files):
+    timm, family = fields.pop("timm"), fields.setdefault("family", "timm")
+    try:
         if not str(family).startswith("timm"):
             raise ValueError(f"is for files of timm, and these are to be read as {family!r}")
-        config = write_config(fields["timm"], files.json.get("config.json", {}))
-    if fields["timm"].get("num_classes") == 0:
+        config = merge_config(timm, files.json.get("config.json", {}))
+    except ValueError as error:
+        raise CheckpointError(f"{files.reader.path}: timm= {error}") from error
+    if not isinstance(timm, str) and timm.get("num_classes") == 0:
         fields.setdefault("num_classes", 0)
     return dataclasses.replace(files, json={"config.json": config})
-
-
-@contextlib.contextmanager
-def _naming_card(files: OpenSource) -> Iterator[None]:
-    """Turns errors about the caller's `timm` into `CheckpointError`."""
-    try:
-        yield
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{files.reader.path}: timm= {error}") from error
 
 
 def _info(path: Path, dialect: str, stated: PresetConfig, **arrays: Any) -> CheckpointInfo:

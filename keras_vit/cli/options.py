@@ -61,8 +61,11 @@ def shown_default(value: Any) -> Any:
 
 
 def _read_argument(text: str) -> tuple[str, Any]:
-    """Returns name and value of `name=value`; a value that is no literal of Python is a text."""
-    name, _, value = text.partition("=")
+    """Returns name and value of `name=value`; a value that is no literal of Python is a text.
+
+    A text without a name is the name of the model.
+    """
+    name, _, value = text.partition("=") if "=" in text else ("model_name", "", text)
     with contextlib.suppress(ValueError, SyntaxError):
         return name, ast.literal_eval(value)
     return name, value
@@ -81,8 +84,8 @@ class Fields:
         prefix: start of the names of the arrays, if the file holds several models.
         weights: ema for the average of the weights over a training, raw for the weights.
         ignore: name of an array to leave out, or a pattern such as 'decoder.*'.
-        timm: argument of timm.create_model, as NAME=VALUE, from the card of a model; once for
-            each, such as architecture=vit_large_patch16_224.
+        timm: architecture of timm, such as vit_large_patch16_224, or an argument of
+            timm.create_model from the card of a model, as NAME=VALUE; once for each.
         allow_pickle_weights: read a .bin or .pth file, by torch's reader of plain weights; see
             SECURITY.md.
     """

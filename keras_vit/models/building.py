@@ -97,6 +97,6 @@ class Reading(Arguments, total=False):
     prefix: str
     ignore: str | Sequence[str]
     weights: str
-    timm: Mapping[str, Any]
+    timm: str | Mapping[str, Any]
     checksum: bool
     allow_pickle_weights: bool

@@ -601,16 +601,15 @@ class VisionTransformer(keras.Model):
             weights: `"ema"` for the average of the weights over the training, `"raw"` for the
                 weights themselves, if a training has both; None takes the average, and says so.
             ignore: names of arrays to leave out, or patterns such as `"decoder.*"`.
-            timm: arguments of `timm.create_model` by name, as the card of a model prints them, in
-                place of the JSON beside a file, or above it: `{"architecture":
-                "vit_giant_patch14_224", "mlp_layer": "SwiGLUPacked", "reg_tokens": 8}`.
-                `architecture`, or `model_name`, may be left out, or name a repository
-                (`"hf-hub:owner/name"`), where a `config.json` beside the weights states it.
-                Classes are given as such (`timm.layers.SwiGLUPacked`, `torch.nn.SiLU`) or by
-                their names; `mean`, `std`, `interpolation`, `crop_pct` and `crop_mode` prepare
-                images; `num_classes=0` leaves the head out. `pretrained`, `dynamic_img_size`,
-                dropout rates and the like have no effect. An argument that timm's class lacks, or
-                that the arrays contradict, is refused by its name.
+            timm: an architecture of timm, `"vit_small_patch16_224"`, or the arguments of
+                `timm.create_model` by name, as the card of a model prints them: `{"model_name":
+                "vit_giant_patch14_224", "mlp_layer": "SwiGLUPacked", "reg_tokens": 8}`. They take
+                the place of the JSON beside a file, or change it. `model_name` may be left out, or
+                name a repository (`"hf-hub:owner/name"`), where a `config.json` beside the weights
+                states the architecture. `mlp_layer` and `act_layer` are classes or their names;
+                `mean`, `std`, `interpolation`, `crop_pct` and `crop_mode` prepare images;
+                `num_classes=0` leaves the head out. Arguments that make no difference for
+                inference, such as `pretrained`, are not read.
             **arguments: other arguments of `VisionTransformer`, such as `dtype`. The default name
                 is that of the variant; None for `class_names`, `protocol`, `provenance` and
                 `thresholds` takes the preset's values. A caller may change

@@ -48,16 +48,14 @@ def test_labels_are_read_from_timm_and_written_to_timm(form, tmp_path):
 
 @pytest.mark.parametrize("name", ["vit_base_patch16_224", "vit_small_r26_s32_224"])
 def test_the_name_of_the_architecture_determines_the_heads(name, tmp_path):
-    """Published config.json files have no model_args; the weights alone need num_heads."""
+    """Published config.json files have no model_args; the weights alone need the name."""
     theirs = timm.create_model(name, depth=1, num_classes=3, device="meta")
     size, heads = theirs.patch_embed.img_size, theirs.blocks[0].attn.num_heads
     published = {"architecture": name, "num_classes": 3, "num_features": theirs.num_features}
     published["pretrained_cfg"] = {"input_size": [3, *size], "num_classes": 3}
     published["global_pool"] = "token"
     arrays = Headers(read_shapes(theirs))
-    with raises(CheckpointError, "num_heads cannot be inferred from the arrays; give it by name"):
-        keras_vit.info(shutil.copy(FOLDER / "timm_token" / "model.safetensors", tmp_path))
-    alone = open_checkpoint(OpenSource(arrays, {}), {"num_heads": heads}).info.config
+    alone = open_checkpoint(OpenSource(arrays, {}), {"timm": name}).info.config
     found = open_checkpoint(OpenSource(arrays, {"config.json": published}), {}).info.config
     assert found == alone
     assert (alone.num_heads, alone.image_size) == (heads, size)
@@ -175,13 +173,6 @@ def test_norms_of_queries_and_keys_are_those_of_timm(architecture, changed, is_s
     assert all(torch.equal(again[name], state[name]) for name in state)
 
 
-def test_a_bare_file_with_qk_norm_is_of_no_known_architecture(tmp_path):
-    saved("vit_base_patch16_224", tmp_path, qk_norm=True)
-    (tmp_path / "config.json").unlink()
-    with raises(CheckpointError, "no architecture of timm has these parts together"):
-        keras_vit.info(tmp_path / "model.safetensors", num_heads=3)
-
-
 def test_the_heads_of_attention_pooling_are_those_of_the_architecture(tmp_path):
     """The Perception Encoder pools with 8 heads, which no array shows."""
     name, sizes = "vit_pe_core_gigantic_patch14_448", {"embed_dim": 256, "num_heads": 16}
@@ -189,7 +180,9 @@ def test_the_heads_of_attention_pooling_are_those_of_the_architecture(tmp_path):
     (tmp_path / "config.json").unlink()
     images = normal(1, 56, 56, 3)
     want = theirs(torch.from_numpy(images).permute(0, 3, 1, 2)).detach().numpy()
-    model = VisionTransformer.from_preset(tmp_path / "model.safetensors", num_heads=16)
+    model = VisionTransformer.from_preset(
+        tmp_path / "model.safetensors", timm={"model_name": name, **sizes}
+    )
     assert model.config.map_num_heads == 8
     assert_close(model(images), want, 1e-5)
 

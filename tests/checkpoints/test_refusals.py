@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import keras_vit
-from keras_vit import checkpoints
+from keras_vit import VisionTransformer, checkpoints
 from keras_vit.errors import CheckpointError
 from tests import family_goldens, golden
 from tests.checkpoints.shards import INDEX, split

@@ -12,7 +12,8 @@ from tests.words import raises
 pytestmark = pytest.mark.without_backend
 
 HEADS = {"num_heads": 2}
-NUMERICS = {"numerics": {"gelu": "exact", "layer_norm_epsilon": 1e-6}}
+OPEN = {"pooling": "token", "rope": None}
+OPEN |= {"numerics": {"gelu": "exact", "layer_norm_epsilon": 1e-6}}
 BLOCK = {"norm1": (8,), "attn.qkv": (24, 8), "attn.proj": (8, 8)}
 BLOCK |= {"norm2": (8,), "mlp.fc1": (16, 8), "mlp.fc2": (8, 16)}
 
@@ -34,7 +35,7 @@ def read(tmp_path):
 
     def reading(positions, registers=0, patch=4, **fields):
         path = timm_file(tmp_path / "x.safetensors", positions, registers, patch)
-        fields |= HEADS | (NUMERICS if registers else {})
+        fields |= HEADS | (OPEN if registers else {})
         info = keras_vit.info(path, **fields)
         return info.config.grid, info.config.num_prefix_positions
 

@@ -59,6 +59,7 @@ _GIVEN: dict[str, dict[str, Any]] = {
     "open_clip/timm_trunk": {"num_heads": 3, "numerics": {"gelu": "tanh"}},
     "open_clip/timm_eva_trunk": {
         "num_heads": 3,
+        "rope": {"form": "axial", "reference_grid": (16, 16)},
         "numerics": {"gelu": "exact", "layer_norm_epsilon": 1e-6},
     },
 }

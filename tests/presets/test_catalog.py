@@ -12,9 +12,10 @@ import keras_vit
 from keras_vit import VisionTransformer, checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS, dialects_named
 from keras_vit.checkpoints.dialects.base import find_met
-from keras_vit.checkpoints.dialects.timm.model_cards import refuse_contradictions, write_config
+from keras_vit.checkpoints.dialects.timm.by_name import merge_config
 from keras_vit.checkpoints.translate import plan
 from keras_vit.config import Numerics
+from keras_vit.config.rules import pair
 from keras_vit.config.weights import lexicon
 from keras_vit.errors import CheckpointError, ConfigError, PresetError
 from keras_vit.images.protocols import complete
@@ -67,11 +68,16 @@ GAP_COUNTS = {
 
 def check_card(row):
     """The arguments of the card state the fields of the row, and its mean and std."""
-    config = write_config(row.timm, {})
-    fields = row.config()
-    arrays = {**fields.to_dict(), "num_positions": fields.num_positions, "class_token": True}
-    del arrays["image_size"]  # no array tells it
-    refuse_contradictions(row.timm, config, DIALECTS["timm"], arrays)
+    fields = row.config().to_dict()
+    arrays = {**fields, "num_positions": row.config().num_positions, "class_token": True}
+    stated = DIALECTS["timm"].read_json({"config.json": merge_config(row.timm, {})}, arrays).fields
+    numerics = stated.pop("numerics")
+    assert numerics == {key: fields["numerics"][key] for key in numerics}
+    if "patch_size" in stated:
+        stated["patch_size"] = pair("patch_size", stated["patch_size"])
+        fields["patch_size"] = tuple(fields["patch_size"])
+    free = ("image_size", "pooling", "class_token", "layer_scale_init", "num_classes")
+    assert {k: v for k, v in stated.items() if k not in free and fields[k] != v} == {}
     for key in ("mean", "std"):
         if key in row.timm:
             assert complete(row.protocol)[key] in (row.timm[key], row.timm[key][0])
@@ -296,12 +302,12 @@ def test_a_row_loads_with_the_arguments_of_its_card(hub, monkeypatch, tmp_path):
     """They stand for the class of the MLP, which the repository's JSON cannot state."""
     timm_file = family_goldens.FOLDER / "timm_reg1_gap"
     source = "hf://owner/encoder"
-    card = {"architecture": "vit_little_patch16_reg1_gap_256", "std": [0.25, 0.25, 0.25]}
+    card = {"model_name": "vit_little_patch16_reg1_gap_256", "std": [0.25, 0.25, 0.25]}
     own = {"family": "pathology", "dialect": "timm", "timm": card, "feature": "mean"}
     row = Preset("again", None, "x", source, 16, 0, {"name": "timm"}, **own)
     monkeypatch.setattr(catalog, "CATALOG", {"again": row})
     hub.add("owner/encoder", timm_file)
     assert VisionTransformer.from_preset("again").preprocessor.protocol["std"] == 0.25
     other = {**card, "reg_tokens": 3}
-    with pytest.raises(CheckpointError, match="reg_tokens=3"):
+    with pytest.raises(CheckpointError, match="reg_token is"):
         VisionTransformer.from_preset("again", timm=other)

@@ -60,7 +60,7 @@ def small(name: str):
 
 
 def outcome(module: str, name: str, tags: tuple[str, ...]) -> Outcome:
-    """Compares one architecture with keras_vit, by folder and by file."""
+    """Compares one architecture with keras_vit, by folder and by the file with its name."""
     model, sizes = small(name)
     height, width = model.patch_embed.img_size
     image = np.random.default_rng(0).uniform(-1, 1, (1, height, width, 3)).astype("float32")
@@ -80,11 +80,11 @@ def outcome(module: str, name: str, tags: tuple[str, ...]) -> Outcome:
         config = json.loads((folder / "config.json").read_text())
         config["model_args"] = {**(config.get("model_args") or {}), **sizes}
         (folder / "config.json").write_text(json.dumps(config))
-        heads = getattr(getattr(model.blocks[0], "attn", None), "num_heads", 2)
+        named = {"model_name": name, **sizes}
         tolerance = HYBRID_TOLERANCE if module.endswith("hybrid") else TOLERANCE
         answers = [
             judged(lambda: compare(folder), CheckpointError, tolerance),
-            judged(lambda: compare(file, num_heads=heads), CheckpointError, tolerance),
+            judged(lambda: compare(file, timm=named), CheckpointError, tolerance),
         ]
     # The path of the file, which is a temporary one.
     answers = [re.sub(r"refused: \S*?: ?", "refused: ", answer, count=1) for answer in answers]

@@ -247,8 +247,6 @@ class Dialect:
         ignored: regular expressions of names that are no weights, and the reason for each.
         needs_json: fact that only the JSON beside the weights states; "" if the model can be
             inferred from the arrays, except for the number of heads and `undetermined`.
-        deduce: takes the fields inferred from the arrays and returns further fields that follow
-            from them for the library's own models; JSON and caller have precedence.
         undetermined: takes the fields inferred from the arrays, with the prefix of the file under
             `"prefix"`. Returns, for files without JSON, each field of `ViTConfig` and `Numerics`
             that a caller must give, and the values of published weights.
@@ -295,7 +293,6 @@ class Dialect:
     prefix_for: Callable[[ViTConfig], str] = lambda config: ""
     ignored: Mapping[str, str] = dataclasses.field(default_factory=dict)
     needs_json: str = ""
-    deduce: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda fields: {}
     undetermined: Callable[[Mapping[str, Any]], Mapping[str, str]] = lambda fields: {}
     derived: Callable[[ViTConfig], Mapping[str, str]] = lambda config: {}
     row_numbers: Mapping[str, str] = dataclasses.field(default_factory=dict)

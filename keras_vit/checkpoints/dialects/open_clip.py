@@ -5,6 +5,7 @@ names. The arrays do not show the form of the GELU: `open_clip_config.json` or t
 """
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,7 +25,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
 )
 from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.timm import FAMILIES as TIMM
-from keras_vit.checkpoints.dialects.timm import bare_files
+from keras_vit.checkpoints.dialects.timm import architectures
 from keras_vit.checkpoints.dialects.transformers.common import GELU_OF_CLIP
 from keras_vit.config import Numerics
 from keras_vit.images.protocols import ProtocolSpec, complete
@@ -135,24 +136,39 @@ open_clip = Dialect(
 )
 
 
-def _undetermined_by_a_trunk(fields: Mapping[str, Any]) -> dict[str, str]:
+def _undetermined_by_a_trunk(is_eva: bool, fields: Mapping[str, Any]) -> dict[str, str]:
     """Returns the numerics that a file of a timm trunk leaves open, because it lacks its name.
 
     The epsilon is 1e-5 for all trunks with a norm before the blocks (CLIP, the Perception Encoder),
     and 1e-6 for all trunks with attention pooling, without that norm and a class token (SigLIP).
     """
+    is_siglip = fields["pooling"] == "map" and not fields["class_token"]
     undetermined = {
         "gelu": "'quick' where the architecture's name has quickgelu, 'tanh' in some of SigLIP, "
         "else 'exact'"
     }
-    if not fields.get("pre_norm") and (fields["pooling"] != "map" or fields["class_token"]):
+    if not fields.get("pre_norm") and not is_siglip:
         undetermined["layer_norm_epsilon"] = "1e-5 in DINOv3, else 1e-6"
+    if (is_eva or fields.get("pre_norm")) and not is_siglip:
+        undetermined["rope"] = "the rotary positions of the architecture"
     return undetermined
+
+
+_OF_NAME = (
+    *("num_heads", "rope", "pooling", "class_token_in_mean", "prefix_in_map", "map_num_heads"),
+)
+"""What the name of an architecture tells and no array."""
 
 
 def _read_trunk(content: Json) -> dict[str, Any]:
     """Returns the facts that `timm_model_name` states of a trunk; `timm_pool` may pool otherwise."""
-    facts = bare_files.facts_of(str(content["timm_model_name"]))
+    facts: dict[str, Any] = {}
+    if row := architectures.find_row(content["timm_model_name"]):
+        family = next(family for family in TIMM if family.name == architectures.find_family(row))
+        named = {"config.json": {"architecture": content["timm_model_name"]}}
+        stated = family.read_json(named).fields
+        facts = {key: stated[key] for key in _OF_NAME if key in stated}
+        facts |= {f"numerics.{key}": value for key, value in stated["numerics"].items()}
     pooling = {"avg": "gap", "token": "token", "map": "map"}.get(content.get("timm_pool") or "")
     return facts if pooling is None else {**facts, "pooling": pooling}
 
@@ -186,10 +202,7 @@ def _make_trunk(family: Dialect) -> Dialect:
         identity=None,
         json=(_TRUNK,),
         images=_IMAGES,
-        undetermined=lambda fields: {
-            **family.undetermined(fields),
-            **_undetermined_by_a_trunk(fields),
-        },
+        undetermined=functools.partial(_undetermined_by_a_trunk, family.name == "timm/eva"),
         switches=tuple(sorted(family.parts)),
         only_read=_WITH_TEXT,
     )

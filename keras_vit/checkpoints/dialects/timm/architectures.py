@@ -38,16 +38,6 @@ def rows() -> Iterable[tuple[str, Arguments]]:
     return _read("registry.json")["models"].items()
 
 
-def words_of_cards() -> dict[str, Any]:
-    """Returns the words that a model card may have and `config.json` has not.
-
-    `classes` are, by argument, the names of classes and the words of JSON for them. A partial has
-    its options in its name. The arguments in `without_effect` change no output of trained weights
-    for images of the stored size.
-    """
-    return _read("classes.json")["cards"]
-
-
 def _find_class(row: Mapping[str, Any]) -> str:
     return str(row.get("class", "VisionTransformer")).removesuffix("Distilled")
 

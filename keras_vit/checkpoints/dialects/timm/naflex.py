@@ -7,7 +7,6 @@ arrays: positions lie in rows and columns, and the projection of patches is a ma
 from typing import Any
 
 from keras_vit.checkpoints.dialects.json_fields import (
-    Codec,
     Json,
     JsonField,
     JsonFields,
@@ -63,10 +62,15 @@ _ARGUMENTS: tuple[Row, ...] = (
     *(row for row in ARGUMENTS if _OTHERS.isdisjoint(row.keys)),
     POOL_SIZES,
     JsonField("scale_attn_inner_norm", "sub_norm_attention"),
-    JsonField(
-        "pos_embed",
-        "position",
-        Codec(str, lambda word: "learned" if word == "learned" else "none"),
+    JsonFields(
+        ("pos_embed",),
+        ("position",),
+        lambda content: {
+            "position": "learned" if content["pos_embed"] == "learned" else "none",
+            "position_before_class": True,  # all other tokens join afterwards
+        },
+        lambda config: {"pos_embed": config.position},
+        is_optional=True,
     ),
     JsonField(
         "pos_embed_grid_size",
@@ -91,7 +95,6 @@ naflex = rows.family(
     numerics=Numerics(gelu="exact", position_resize="bicubic_antialias"),
     expresses=("gelu", "pool_before_norm"),
     varies={"position_resize": tuple(_RESIZES.values())},
-    deduce=lambda fields: {"position_before_class": True},  # all other tokens join afterwards
     fields={"native_aspect": True},
     switches=("position",),
     sample={

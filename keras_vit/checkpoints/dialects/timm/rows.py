@@ -1,6 +1,6 @@
 """The rows of `config.json` that timm's `VisionTransformer` and `Eva` share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any
 
@@ -292,6 +292,39 @@ def imagenet(files: Json, num_classes: int) -> ClassNames:
     return None
 
 
+_PLAIN = {
+    "class_token": True,
+    "position": "learned",
+    "norm": "layer",
+    "mlp": "plain",
+    "final_norm": True,
+    **dict.fromkeys(("qkv_bias", "projection_bias", "mlp_bias", "patch_bias"), True),
+}
+_OTHER_PARTS = (
+    *("pre_norm", "patch_norm", "qk_norm", "sub_norm_attention", "sub_norm_mlp"),
+    *("layer_scale", "num_registers", "resnet"),
+)
+_OPEN = {
+    "pooling": "'token', 'gap' or 'map'",
+    "rope": "no array tells it; family='facebook' reads DeiT-III by Facebook's names",
+    "gelu": "'exact' in most architectures, 'tanh' or 'quick' in some of SigLIP and CLIP",
+    "layer_norm_epsilon": "1e-6 in most architectures, 1e-5 in CLIP, DINOv3 and others",
+}
+
+
+def undetermined(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the facts that arrays leave open where no architecture is named.
+
+    A plain ViT leaves the number of heads open alone: its names are also those of Facebook's DeiT,
+    DINO and MAE, which compute as timm's `VisionTransformer` does.
+    """
+    heads = {"num_heads": "hidden_size / 64 in most architectures"}
+    has_parts = fields["pooling"] == "map" or any(fields.get(name) for name in _OTHER_PARTS)
+    if not has_parts and all(fields.get(name, value) == value for name, value in _PLAIN.items()):
+        return heads
+    return heads | _OPEN
+
+
 def family(name: str, expected: str, **more: Any) -> Dialect:
     """Returns the dialect of a class of timm.
 
@@ -311,6 +344,7 @@ def family(name: str, expected: str, **more: Any) -> Dialect:
         library="timm",
         container="safetensors",
         identity=Identity("config.json", "architecture", pattern, expected),
+        undetermined=undetermined,
         class_names=imagenet,
         images=images,
         crops=False,
