@@ -61,7 +61,7 @@ def finetune(
 
     The folder PATH gets the presets best/ and last/, log.csv and the state for --resume. The head
     of the preset is kept if the images have its classes. The learning rate is 0.01 by default, and
-    0.001 from scratch, with AdamW or with Muon.
+    0.001 from scratch or with AdamW.
 
     Example: keras-vit finetune photos/ --source vit_s14.dinov2 --path run
 

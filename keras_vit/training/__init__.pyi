@@ -3,7 +3,6 @@
 from .finetuning import FinetuneResult as FinetuneResult
 from .lora import enable_lora as enable_lora
 from .lora import merge_lora as merge_lora
-from .muon import LayerwiseMuon as LayerwiseMuon
 from .optimizers import LayerwiseAdamW as LayerwiseAdamW
 from .optimizers import LayerwiseSGD as LayerwiseSGD
 from .recipes import AugregRecipe as AugregRecipe

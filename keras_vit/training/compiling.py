@@ -9,7 +9,6 @@ from keras_vit.errors import ConfigError, expect_model, shown
 from keras_vit.models.losses import ManyLabelsCrossentropy
 from keras_vit.support.fixes.trainer import FreedGradients
 from keras_vit.training.first_loss import FirstLoss
-from keras_vit.training.muon import LayerwiseMuon
 from keras_vit.training.optimizers import LayerwiseAdamW, LayerwiseSGD
 from keras_vit.training.recipes import Recipe
 from keras_vit.training.schedules import LinearDecay, PerUpdate
@@ -102,8 +101,7 @@ def _optimizer(recipe: Recipe, model: "VisionTransformer") -> keras.optimizers.O
     schedule = _schedule(recipe)
     if recipe.optimizer == "sgd":
         return LayerwiseSGD(schedule, momentum=recipe.momentum, **options)
-    kind = LayerwiseMuon if recipe.optimizer == "muon" else LayerwiseAdamW
-    return kind(schedule, epsilon=1e-8, **options)  # the default of optax.scale_by_adam
+    return LayerwiseAdamW(schedule, epsilon=1e-8, **options)  # optax.scale_by_adam's default
 
 
 def _schedule(recipe: Recipe) -> keras.optimizers.schedules.LearningRateSchedule:

@@ -44,13 +44,13 @@ class Recipe(Fields):
     image. Which weights learn is the model's state, see `train_head`, `train_last_blocks`,
     `train_only` and `enable_lora`.
 
-    Of the settings that may be None, `learning_rate` is then 0.03 with SGD and 0.001 otherwise,
+    Of the settings that may be None, `learning_rate` is then 0.03 with SGD and 0.001 with AdamW,
     `clip_norm` turns clipping off, and `steps_per_epoch` makes one epoch of all batches.
 
     Args:
         steps: number of weight updates. BiT's rule: 500 below 20,000 images, 10,000 below 500,000.
         batch_size: number of images for one weight update.
-        optimizer: momentum SGD, AdamW or Muon, each with layer-wise rates and decay.
+        optimizer: momentum SGD or AdamW, each with layer-wise rates and decay.
         learning_rate: highest learning rate; a small batch needs a small one.
         warmup_steps: number of weight updates in which the learning rate rises; by default a
             tenth of all, and at most as many as in the paper.
@@ -80,7 +80,7 @@ class Recipe(Fields):
     steps: int
     batch_size: int = 512
     _: dataclasses.KW_ONLY
-    optimizer: Literal["sgd", "adamw", "muon"] = field("sgd", choice("sgd", "adamw", "muon"))
+    optimizer: Literal["sgd", "adamw"] = field("sgd", choice("sgd", "adamw"))
     learning_rate: float | None = field(None, _POSITIVE_OR_NONE)
     warmup_steps: int | None = field(None, _WARMUP)
     decay: Literal["cosine", "linear"] = field("cosine", choice("cosine", "linear"))
@@ -224,7 +224,7 @@ class AugregRecipe(Recipe):
 
     batch_size: int = 4096
     _: dataclasses.KW_ONLY
-    optimizer: Literal["sgd", "adamw", "muon"] = field("adamw", choice("sgd", "adamw", "muon"))
+    optimizer: Literal["sgd", "adamw"] = field("adamw", choice("sgd", "adamw"))
     weight_decay: float = field(0.1, _NOT_NEGATIVE)
     one_hot: bool = True
     loss: Literal["softmax", "sigmoid"] | None = field(None, choice("softmax", "sigmoid", None))

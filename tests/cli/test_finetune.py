@@ -158,13 +158,13 @@ def test_every_option_of_the_recipe_reaches_the_training(desk, monkeypatch):
 
     monkeypatch.setattr("keras_vit.training.finetuning.finetune", stop)
     monkeypatch.delattr("keras_vit.finetune", raising=False)
-    stated = ("--ema", 0.9, "--weight-decay", 0, "--optimizer", "muon", "--label-smoothing", 0.1)
+    stated = ("--ema", 0.9, "--weight-decay", 0, "--optimizer", "adamw", "--label-smoothing", 0.1)
     assert run_finetune(desk, *stated, "--lora-rank", 2, "--path", desk / "x") == 130
     scratch = ("finetune", desk / "train", "--from-scratch", "vit_ti16", "--steps", 30)
     assert cli.main([str(a) for a in (*scratch, "--weight-decay", 0, "--path", desk / "x")]) == 130
     assert run_finetune(desk, "--path", desk / "x") == 130
     (_, first, lora), (source, second, learns), (_, third, _) = calls
-    options = {"ema": 0.9, "weight_decay": 0.0, "optimizer": "muon", "label_smoothing": 0.1}
+    options = {"ema": 0.9, "weight_decay": 0.0, "optimizer": "adamw", "label_smoothing": 0.1}
     assert first == TransferRecipe(500, 8, one_hot=True, **options)
     assert (lora.func, lora.keywords) == (enable_lora, {"rank": 2})
     assert (source, second, learns) == (vit_ti16, AugregRecipe(30, 64, weight_decay=0.0), None)

@@ -8,7 +8,6 @@ from keras_vit.errors import CheckpointError, ConfigError
 from keras_vit.training import (
     AugregRecipe,
     LayerwiseAdamW,
-    LayerwiseMuon,
     LayerwiseSGD,
     Resume,
     TransferRecipe,
@@ -53,7 +52,7 @@ def train_on(labels, model, data=(), **options):
         (lambda m: recipe(m, ema=1.0), r"ema must be a number in \[0, 1\) or None, found"),
         (lambda m: recipe(m, label_smoothing=0.1), "label_smoothing=0.1 needs .* one_hot=True"),
         (lambda m: recipe(m, positive_weights=(1, 2, 3)), "build the model with thresholds=0.5"),
-        (lambda m: recipe(m, optimizer="adam"), "not one of sgd, adamw, muon"),
+        (lambda m: recipe(m, optimizer="adam"), "not one of sgd, adamw"),
         (lambda m: recipe(m, seed=-1), "seed must be an int of at least 0"),
         (lambda m: recipe(tiny(num_classes=0)), r"num_classes=0.*\(..., num_classes=n\)"),
         (lambda m: augreg(m, loss="hinge"), "'hinge' is not one of softmax, sigmoid"),
@@ -76,10 +75,8 @@ def train_on(labels, model, data=(), **options):
         (lambda m: zero_head(tiny(num_classes=0)), "num_classes=0, so no head"),
         (lambda m: LayerwiseAdamW(amsgrad=True), r"amsgrad; use keras.optimizers.AdamW"),
         (lambda m: LayerwiseSGD(0.1, use_ema=True, ema_overwrite_frequency=2), "SwapEMAWeights"),
-        (lambda m: LayerwiseMuon().exclude_from_weight_decay(var_names=["query"]), "decays="),
+        (lambda m: LayerwiseAdamW().exclude_from_weight_decay(var_names=["query"]), "decays="),
         (lambda m: LayerwiseSGD(0.1, decays="("), "no regular expression"),
-        (lambda m: LayerwiseMuon(matrices="("), "no regular expression"),
-        (lambda m: LayerwiseMuon(matrices="bias").build(m.trainable_variables), "bias"),
         (lambda m: Resume("absent", np.zeros(3)), "ndarray without .* `epoch`.*from_arrays"),
     ],
 )  # fmt: skip
