@@ -90,7 +90,6 @@ def mean_over_processes(gradients: Sequence[Any]) -> list[Any]:
         dist.all_reduce(flat)
         parts = torch.split(flat.div_(count), [gradient.numel() for gradient in bucket])
         for gradient, part in zip(bucket, parts, strict=True):
-            # In place: a gradient that its variable holds is clipped in place later.
             means.append(gradient.copy_(part.view_as(gradient)))
         bucket.clear()
 

@@ -97,10 +97,11 @@ def _optimizer(recipe: Recipe, model: "VisionTransformer") -> keras.optimizers.O
     if recipe.layer_decay is not None:
         options["multipliers"] = layer_decay_multipliers(model, recipe.layer_decay)
     if recipe.ema is not None:
-        options |= {"use_ema": True, "ema_momentum": recipe.ema}
+        # Keras averages after each batch; the share is that of a whole update.
+        options |= {"use_ema": True, "ema_momentum": recipe.ema ** (1 / recipe.accumulate)}
     schedule = _schedule(recipe)
     if recipe.optimizer == "sgd":
-        return LayerwiseSGD(schedule, momentum=recipe.momentum, **options)
+        return LayerwiseSGD(schedule, momentum=float(recipe.momentum), **options)
     return LayerwiseAdamW(schedule, epsilon=1e-8, **options)  # optax.scale_by_adam's default
 
 

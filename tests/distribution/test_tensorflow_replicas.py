@@ -39,7 +39,7 @@ def test_any_number_of_images_gives_what_one_device_gives(report, count):
 
 
 def test_canary_keras_clips_before_it_sums():
-    """When Keras sums the gradients of replicas first, `sum_over_replicas` can go.
+    """When Keras sums the gradients of replicas first, the sum in optimizers.py can go.
 
     `BaseOptimizer` clips the gradients of each replica, and `TFOptimizer` sums them in
     `_backend_update_step` afterwards. With `gradient_accumulation_steps` its `merge_call` raises.

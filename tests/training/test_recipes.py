@@ -102,15 +102,15 @@ def test_validation_uses_the_averaged_weights_and_fit_ends_with_them():
 
 @pytest.mark.parametrize("accumulate", [1, 3])
 def test_the_average_is_exponential_and_counts_updates(model, accumulate):
-    """It starts as the weights after the first update; each later update adds a share."""
+    """It starts as the weights after the first update; each later batch adds a share."""
     gradients = normal(12, 5, seed=1)
     means = gradients.reshape(-1, accumulate, 5).mean(axis=1)
     one, variable = (keras.Variable(normal(5), name="kernel") for _ in range(2))
     plain = TransferRecipe(12, 3).compile_args(model)["optimizer"]
     (path,) = after_each(plain, [one], [means])
-    expected = path[0]
-    for weights in path[1:]:
-        expected = 0.75 * expected + 0.25 * weights
+    expected, kept = path[0], 0.75 ** (1 / accumulate)
+    for weights in np.repeat(path[1:], accumulate, axis=0)[: 13 - 2 * accumulate]:
+        expected = kept * expected + (1 - kept) * weights
     recipe = TransferRecipe(12, 3, ema=0.75, accumulate=accumulate)
     optimizer = recipe.compile_args(model)["optimizer"]
     after_each(optimizer, [variable], [gradients])

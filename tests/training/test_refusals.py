@@ -8,7 +8,6 @@ from keras_vit.errors import CheckpointError, ConfigError
 from keras_vit.training import (
     AugregRecipe,
     LayerwiseAdamW,
-    LayerwiseSGD,
     Resume,
     TransferRecipe,
     enable_lora,
@@ -73,10 +72,7 @@ def train_on(labels, model, data=(), **options):
         (lambda m: enable_lora(m, 0), "lora_rank must be a positive int, found 0"),
         (lambda m: enable_lora(m, 2, ["query"]), r"\['query'\]: expected some of attention/query"),
         (lambda m: zero_head(tiny(num_classes=0)), "num_classes=0, so no head"),
-        (lambda m: LayerwiseAdamW(amsgrad=True), r"amsgrad; use keras.optimizers.AdamW"),
-        (lambda m: LayerwiseSGD(0.1, use_ema=True, ema_overwrite_frequency=2), "SwapEMAWeights"),
-        (lambda m: LayerwiseAdamW().exclude_from_weight_decay(var_names=["query"]), "decays="),
-        (lambda m: LayerwiseSGD(0.1, decays="("), "no regular expression"),
+        (lambda m: LayerwiseAdamW().build(tiny(dtype="bfloat16").weights), "mixed_bfloat16"),
         (lambda m: Resume("absent", np.zeros(3)), "ndarray without .* `epoch`.*from_arrays"),
     ],
 )  # fmt: skip

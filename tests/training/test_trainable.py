@@ -6,7 +6,6 @@ import pytest
 
 import keras_vit
 from keras_vit.training import (
-    LayerwiseSGD,
     TransferRecipe,
     enable_lora,
     merge_lora,
@@ -140,31 +139,6 @@ def test_merging_includes_heads_and_quantised_kernels(is_quantised):
         if "lora_kernel" in weight.path:
             weight.assign(normal(*weight.shape) / 4)
     assert_close(merge_lora(model)(IMAGES), to_numpy(model(IMAGES)), 0.05 if is_quantised else 1e-5)
-
-
-@pytest.mark.parametrize("largest", [3.0, np.inf])
-def test_clipping_does_not_change_gradient_tensors_of_the_caller(largest):
-    """A gradient given twice counts twice in the norm; an infinite gradient gives NaN weights."""
-    first, second = (keras.Variable(np.zeros(2, "float32"), name=name) for name in ("a", "b"))
-    gradient = keras.ops.convert_to_tensor(np.array([largest, 4], "float32"))
-    optimizer = LayerwiseSGD(1.0, global_clipnorm=1.0)
-    optimizer.apply([gradient, gradient], [first, second])
-    np.testing.assert_array_equal(to_numpy(gradient), [largest, 4])
-    expected = -np.array([3, 4]) / np.sqrt(50) if np.isfinite(largest) else [np.nan] * 2
-    for variable in (first, second):
-        np.testing.assert_allclose(to_numpy(variable), expected, rtol=1e-6)
-
-
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="Only torch keeps gradients.")
-def test_gradients_held_by_variables_are_clipped_in_place():
-    """A copy of all gradients would take as much memory as the model."""
-    variable = keras.Variable(np.zeros(2, "float32"))
-    (variable.value * keras.ops.convert_to_tensor(np.array([3, 4], "float32"))).sum().backward()
-    gradient = variable.value.grad
-    LayerwiseSGD(1.0, global_clipnorm=1.0).apply([gradient], [variable])
-    assert variable.value.grad is gradient
-    np.testing.assert_allclose(to_numpy(gradient), [0.6, 0.8], rtol=1e-6)
-    np.testing.assert_allclose(to_numpy(variable), [-0.6, -0.8], rtol=1e-6)
 
 
 def test_layer_decay_gives_every_weight_of_a_hybrid_its_multiplier():
