@@ -5,7 +5,6 @@ import errno
 import json
 import os
 import random
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,12 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.config import ViTConfig
 from keras_vit.distribution.processes import broadcast_from_first, whole, write_on_first_process
 from keras_vit.errors import CheckpointError, ConfigError, shown
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.support.files import replace_file
 
 STATE_FILE = "state.safetensors"
-_FORMAT = 1
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -31,9 +28,9 @@ class Resume(keras.callbacks.Callback):
     At the start of every epoch, weights, optimizer (momentum, averages, accumulated
     gradients, position in the schedule), seeds, the global random states and the history
     go into one file. The file is replaced by a rename, so that a process killed at any
-    moment leaves a complete file. The same program, run again, repeats the epoch in which
-    it was killed and ends with the same weights and history as an uninterrupted run. Short
-    epochs (`steps_per_epoch`) reduce the repeated work.
+    moment leaves a complete file. The same program with `fit(initial_epoch=resume.epoch)`, run
+    again, repeats the epoch in which it was killed and ends with the same weights and history as
+    an uninterrupted run. Short epochs (`steps_per_epoch`) reduce the repeated work.
 
     Of several processes that train together, the first writes and all read; if it cannot write, all
     stop. Variables that the devices of JAX divide are gathered in the memory of each process for
@@ -54,19 +51,23 @@ class Resume(keras.callbacks.Callback):
             `keras.callbacks.EarlyStopping`: their attributes that have changed and are
             numbers, strings or lists of arrays.
 
+    Attributes:
+        epoch: number of complete epochs in the folder; `fit` takes it as `initial_epoch`.
+
     Raises:
         ConfigError: `data` has no attribute `epoch`.
-        CheckpointError: in `fit`, the state in the folder is damaged or belongs to another
-            training.
+        CheckpointError: the state in the folder is damaged; or in `fit`, it belongs to another
+            training, or `fit` begins at another epoch.
 
     >>> import keras, numpy, tempfile
     >>> from keras_vit.training import Resume
     >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     >>> model.compile("sgd", "mse")
     >>> folder = tempfile.mkdtemp()
+    >>> resume = Resume(folder, data=None)
     >>> history = model.fit(
     ...     numpy.ones((8, 2)), numpy.ones(8), epochs=3, shuffle=False, verbose=0,
-    ...     callbacks=[Resume(folder, data=None)])
+    ...     initial_epoch=resume.epoch, callbacks=[resume])
     >>> len(history.history["loss"])
     3
     """
@@ -89,50 +90,44 @@ class Resume(keras.callbacks.Callback):
         self._data = data
         self._callbacks = list(callbacks)
         self._initial = [_read_progress(callback) for callback in self._callbacks]
-        self._restored: tuple[Arrays, dict[str, Any]] | None = None
+        exists = broadcast_from_first(self.path.exists())
+        self._state = read_state(self.path) if exists else None
+        self.epoch: int = self._state[1]["epoch"] if self._state else 0
 
     def on_train_begin(self, logs: Any = None) -> None:
         if not self.model.optimizer.built:
             self.model.optimizer.build(self.model.trainable_variables)
         # Before the restore, which may change a constant learning rate, one of the settings.
         self._settings = self._describe()
-        self._restored = None
-        if broadcast_from_first(self.path.exists()):
-            self._restored = read_state(self.path)
-            self._restore_weights(*self._restored)
+        if self._state:
+            self._restore_weights(*self._state)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Saves the state; every other callback has completed the epoch before by now."""
         if self._data is not None:
             self._data.epoch = epoch
-        if self._restored is None:
-            self._save(epoch, finished=False)
+        if self._state is None:
+            self._save(epoch)
             return
-        arrays, facts = self._restored
-        if epoch != facts["epoch"]:
+        if epoch != self.epoch:
             raise CheckpointError(
-                f"{self.path}: `fit` began at epoch {epoch} instead of epoch {facts['epoch']}. "
-                "Give fit no initial_epoch beside Resume; if there is none, Keras "
-                f"{keras.__version__} cannot be resumed: report it."
+                f"{self.path}: the state is that of epoch {self.epoch}, and `fit` began at epoch "
+                f"{epoch}. Give fit initial_epoch=resume.epoch, where resume is this callback."
             )
-        _begin_at(self.model, 0)  # the number must not affect a later `fit`
-        self._restore_the_rest(arrays, facts)
-        self._restored = None
+        self._restore_the_rest(*self._state)
+        self._state = None
 
     def on_train_end(self, logs: Any = None) -> None:
-        if self._restored is None:
-            self._save(self.params["epochs"], finished=True)
-        else:  # the training was complete
-            _begin_at(self.model, 0)
+        if self._state is None:  # else the training was complete
+            self._save(self.params["epochs"])
 
     def _variables(self) -> list[Any]:
         model = self.model
         of_model = (*model.trainable_variables, *model.non_trainable_variables)
         return [*of_model, *model.optimizer.variables]
 
-    def _save(self, epoch: int, finished: bool) -> None:
+    def _save(self, epoch: int) -> None:
         arrays = {f"variables/{k:05d}": whole(v) for k, v in enumerate(self._variables())}
-        arrays |= {f"random/{name}": state for name, state in random_states().items()}
         progress = []
         for k, (callback, before) in enumerate(zip(self._callbacks, self._initial, strict=True)):
             now = _read_progress(callback)
@@ -143,14 +138,15 @@ class Resume(keras.callbacks.Callback):
         facts = {
             "settings": self._settings,
             "epoch": epoch,
-            "finished": finished,
+            "random": random_states(),
             "history": self.model.history.history,
             "callbacks": progress,
         }
         write_on_first_process(lambda: write_state(self.path, arrays, facts), self.path)
+        self.epoch = epoch
 
     def _restore_weights(self, arrays: Arrays, facts: dict[str, Any]) -> None:
-        differences = list(_differences(_complete(facts["settings"]), self._settings))
+        differences = list(_differences(facts["settings"], self._settings))
         if differences:
             raise CheckpointError(
                 f"{self.path}: the state of another training. {'; '.join(differences[:5])}"
@@ -165,7 +161,6 @@ class Resume(keras.callbacks.Callback):
             )
         for variable, value in zip(variables, values, strict=True):
             variable.assign(value)
-        _begin_at(self.model, self.params["epochs"] if facts["finished"] else facts["epoch"])
         self.model.history.history = facts["history"]
 
     def _restore_the_rest(self, arrays: Arrays, facts: dict[str, Any]) -> None:
@@ -178,7 +173,7 @@ class Resume(keras.callbacks.Callback):
             for name, value in group(arrays, f"callbacks/{k}").items():
                 lists.setdefault(name.split("/")[0], []).append(value)
             vars(callback).update(progress | lists)
-        set_random_states(group(arrays, "random"))
+        set_random_states(facts["random"])
 
     def _describe(self) -> dict[str, Any]:
         """Returns the settings that identify a training, as plain JSON types."""
@@ -186,9 +181,6 @@ class Resume(keras.callbacks.Callback):
         # The config of another model contains names that Keras numbers per process.
         config = model.get_config() if isinstance(model, VisionTransformer) else {}
         names = ("seed", "batch_size", "num_images", "class_names", "augmentation")
-        compiled = _nameless(model.get_compile_config())
-        if not compiled.get("metrics"):  # where recipes of version 0.1.0 had the weighted ones
-            compiled["metrics"] = compiled.pop("weighted_metrics", None)
         facts = {
             "backend": keras.backend.backend(),
             "model": {"class": type(model).__name__, **config},
@@ -197,22 +189,9 @@ class Resume(keras.callbacks.Callback):
             "steps": self.params["steps"],
             "data": {name: getattr(self._data, name, None) for name in names},
             "callbacks": [type(callback).__name__ for callback in self._callbacks],
-            **compiled,
+            **_nameless(model.get_compile_config()),
         }
         return json.loads(json.dumps(facts, default=_as_json))
-
-
-def _begin_at(model: keras.Model, epoch: int) -> None:
-    """Makes the running `fit` begin at an epoch; 0 stands for its argument `initial_epoch`.
-
-    `BackupAndRestore`, the only callback that can set the epoch, reads it from a file.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        facts = json.dumps({"epoch": epoch, "batch": 0})
-        (Path(folder) / "training_metadata.json").write_text(facts, encoding="utf-8")
-        restore = keras.callbacks.BackupAndRestore(folder)
-        restore.set_model(model)
-        restore.on_train_begin()
 
 
 def _read_progress(callback: keras.callbacks.Callback) -> dict[str, Any]:
@@ -231,14 +210,6 @@ def _nameless(config: Any) -> Any:
     if isinstance(config, Mapping):
         return {key: _nameless(value) for key, value in config.items() if key != "name"}
     return [_nameless(value) for value in config] if isinstance(config, list) else config
-
-
-def _complete(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns settings of an older state with defaults for the fields that came later."""
-    model = settings["model"]
-    fields = {f.name: model[f.name] for f in dataclasses.fields(ViTConfig) if f.name in model}
-    complete = ViTConfig.from_dict(fields).to_dict() if fields else {}
-    return {**settings, "model": {**model, **complete}}
 
 
 def _differences(saved: Any, now: Any, name: str = "") -> Iterable[str]:
@@ -270,10 +241,9 @@ def write_state(path: Path, arrays: Arrays, facts: dict[str, Any]) -> None:
 
     # safetensors takes the bytes of an array in memory order and stores no axis order.
     ordered = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    text = json.dumps({"format": _FORMAT, **facts}, default=float)
     with replace_file(path) as temporary:
         try:
-            save_file(ordered, temporary, {"keras_vit": text})
+            save_file(ordered, temporary, {"keras_vit": json.dumps(facts, default=float)})
         except SafetensorError as error:  # safetensors has one type for errors of the disk
             raise OSError(errno.EIO, str(error)) from error
         with temporary.open("rb") as file:
@@ -284,23 +254,18 @@ def read_state(path: Path) -> tuple[Arrays, dict[str, Any]]:
     """Returns the arrays, sorted by name, and the facts of a state.
 
     Raises:
-        CheckpointError: the file is damaged, or has another format.
+        CheckpointError: the file is damaged, or no state.
     """
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, framework="np") as file:
-            facts = json.loads((file.metadata() or {}).get("keras_vit", "{}"))
+            facts = json.loads((file.metadata() or {})["keras_vit"])
             arrays = {name: file.get_tensor(name) for name in sorted(file.keys())}
-    except (SafetensorError, OSError, json.JSONDecodeError) as error:
+    except (SafetensorError, OSError, json.JSONDecodeError, KeyError) as error:
         raise CheckpointError(
             f"{path}: not a whole state of a training ({error}). Delete it to start anew."
         ) from error
-    if facts.get("format") != _FORMAT:
-        raise CheckpointError(
-            f"{path}: a state of format {facts.get('format')}, expected {_FORMAT}. It was not "
-            "written by this version of keras_vit.training.Resume; train in another folder."
-        )
     return arrays, facts
 
 
@@ -310,42 +275,31 @@ def group(arrays: Arrays, name: str) -> dict[str, np.ndarray]:
     return {k.removeprefix(start): array for k, array in arrays.items() if k.startswith(start)}
 
 
-def random_states() -> dict[str, np.ndarray]:
-    """Returns the global random states that training draws from, by name.
+def random_states() -> dict[str, Any]:
+    """Returns the global random states that training draws from, as plain JSON types.
 
     Layers keep their seeds as variables. `fit` shuffles with Python's `random` or NumPy's, and
     on torch a dropout without a seed draws from torch's global generator.
     """
-    version, words, gauss = random.getstate()
-    _, keys, position, has_gauss, cached = np.random.get_state()
-    states = {
-        "python": np.array([version, *words], "int64"),
-        "python_gauss": np.array([] if gauss is None else [gauss], "float64"),
-        "numpy": np.array([*keys, position, has_gauss], "int64"),
-        "numpy_gauss": np.array([cached], "float64"),
-    }
+    name, keys, *rest = np.random.get_state()
+    words = np.asarray(keys).tolist()
+    states: dict[str, Any] = {"python": random.getstate(), "numpy": [name, words, *rest]}
     if keras.backend.backend() == "torch":
         import torch
 
-        states["torch"] = torch.get_rng_state().numpy()
-        for device, state in enumerate(torch.cuda.get_rng_state_all()):
-            states[f"torch_cuda_{device}"] = state.numpy()
+        states["torch"] = torch.get_rng_state().tolist()
+        states["cuda"] = [state.tolist() for state in torch.cuda.get_rng_state_all()]
     return states
 
 
-def set_random_states(states: Arrays) -> None:
+def set_random_states(states: dict[str, Any]) -> None:
     """Sets the states that `random_states` returned."""
-    version, *words = states["python"].tolist()
-    gauss = states["python_gauss"].tolist()
-    random.setstate((version, tuple(words), gauss[0] if gauss else None))
-    *keys, position, has_gauss = states["numpy"].tolist()
-    cached = float(states["numpy_gauss"][0])
-    np.random.set_state(("MT19937", np.array(keys, "uint32"), position, has_gauss, cached))
+    version, words, gauss = states["python"]
+    random.setstate((version, tuple(words), gauss))
+    np.random.set_state(tuple(states["numpy"]))
     if "torch" in states:
         import torch
 
-        torch.set_rng_state(torch.from_numpy(states["torch"].copy()))
-        for device in range(torch.cuda.device_count()):
-            if f"torch_cuda_{device}" in states:
-                state = torch.from_numpy(states[f"torch_cuda_{device}"].copy())
-                torch.cuda.set_rng_state(state, device)
+        torch.set_rng_state(torch.tensor(states["torch"], dtype=torch.uint8))
+        for device, state in enumerate(states["cuda"][: torch.cuda.device_count()]):
+            torch.cuda.set_rng_state(torch.tensor(state, dtype=torch.uint8), device)

@@ -77,6 +77,7 @@ def train(
     model.compile(**compile_args)
     if keras.backend.backend() == "torch" and process()[1] > 1:
         ddp(model)
+    continued = Resume(path / "resume", data, [best, *of_recipe])
     # The best preset comes first, because at the end of a validation callbacks of the recipe
     # remove the averaged weights from the model.
     history = model.fit(
@@ -84,13 +85,8 @@ def train(
         validation_data=validation,
         shuffle=False,  # ImageData shuffles by itself, repeatably
         verbose=verbose,
-        callbacks=[
-            best,
-            *of_recipe,
-            *log,
-            *callbacks,
-            Resume(path / "resume", data, [best, *of_recipe]),
-        ],
+        initial_epoch=continued.epoch,
+        callbacks=[best, *of_recipe, *log, *callbacks, continued],
         **fit,
     )
     save_trained(model, path / LAST)

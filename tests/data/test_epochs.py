@@ -90,7 +90,9 @@ def test_resuming_continues_with_the_batches_of_the_epoch(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         trained_on(data, epochs=3, callbacks=[Resume(tmp_path, data), stop])
     data = numbered(shuffle=True)
-    assert trained_on(data, epochs=3, callbacks=[Resume(tmp_path, data)]) == expected[5:]
+    resume = Resume(tmp_path, data)
+    options = {"initial_epoch": resume.epoch, "callbacks": [resume]}
+    assert trained_on(data, epochs=3, **options) == expected[5:]
     assert data.epoch == 3
 
 

@@ -107,7 +107,9 @@ def trained(
         keras.callbacks.LambdaCallback(on_train_batch_end=batch_ended, on_epoch_end=epoch_ended),
     ]
     if folder is not None:
-        callbacks.append(training.Resume(folder, data))
+        resume = training.Resume(folder, data)
+        callbacks.append(resume)
+        fit["initial_epoch"] = resume.epoch
     model.fit(data, shuffle=False, verbose=0, callbacks=callbacks, **fit)
     variables = [*model.weights, *model.optimizer.variables]
     return Trained(data.shard, losses, [np.array(whole(v), "float64") for v in variables])

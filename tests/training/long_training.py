@@ -80,12 +80,14 @@ def train(folder: Path, callbacks: tuple = (), epochs: int = EPOCHS) -> Result:
     )
     data = Batches()
     stop = keras.callbacks.EarlyStopping("loss", patience=epochs, restore_best_weights=True)
+    resume = Resume(folder, data, [stop])
     history = model.fit(
         data,
         epochs=epochs,
+        initial_epoch=resume.epoch,
         shuffle=False,
         verbose=0,
-        callbacks=[stop, Resume(folder, data, [stop]), *callbacks],
+        callbacks=[stop, resume, *callbacks],
     )
     facts = {**history.history, "epoch": history.epoch, "best": float(stop.best)}
     return model.get_weights(), facts

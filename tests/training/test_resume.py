@@ -59,7 +59,7 @@ def fit(
     rng = np.random.default_rng(0)
     arrays = rng.standard_normal((8, 2)), rng.standard_normal((8, 1))
     resume = Resume(folder, data, callbacks)
-    options = {"batch_size": 4, "shuffle": False, "verbose": 0}
+    options = {"initial_epoch": resume.epoch, "batch_size": 4, "shuffle": False, "verbose": 0}
     return model.fit(*arrays, epochs=epochs, callbacks=[resume, *callbacks], **options).history
 
 
@@ -94,6 +94,14 @@ def test_the_state_of_another_training_is_refused(tmp_path):
     assert (tmp_path / "state.safetensors").read_bytes() == before
 
 
+def test_a_fit_that_begins_at_another_epoch_is_refused(tmp_path):
+    """The message names the argument that is missing."""
+    fit(small_model(), tmp_path)
+    with pytest.raises(CheckpointError, match="state is that of epoch 2.*initial_epoch=resume"):
+        small_model().fit(np.ones((8, 2)), np.ones(8), epochs=2, batch_size=4, verbose=0,
+                          callbacks=[Resume(tmp_path, None)])  # fmt: skip
+
+
 def test_a_state_of_another_augmentation_is_refused(tmp_path):
     """The message names the field of the augmentation that differs."""
     light, strong = (
@@ -105,7 +113,7 @@ def test_a_state_of_another_augmentation_is_refused(tmp_path):
 
 
 def test_a_damaged_or_foreign_state_file_is_refused(tmp_path):
-    """The message names the file, or the format that it has instead."""
+    """The message names the file."""
     fit(small_model(), tmp_path)
     path = tmp_path / "state.safetensors"
     whole = path.read_bytes()
@@ -113,7 +121,7 @@ def test_a_damaged_or_foreign_state_file_is_refused(tmp_path):
     with pytest.raises(CheckpointError, match=r"state\.safetensors: not a whole state"):
         fit(small_model(), tmp_path)
     path.write_bytes(b"\x02\0\0\0\0\0\0\0{}")
-    with pytest.raises(CheckpointError, match="state of format None"):
+    with pytest.raises(CheckpointError, match="not a whole state"):
         fit(small_model(), tmp_path)
 
 
