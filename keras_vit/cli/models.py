@@ -1,6 +1,5 @@
 """Commands about presets, checkpoints and the installation."""
 
-import platform
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -59,10 +58,9 @@ def list_(
 def doctor(*, json: bool = False) -> None:
     """Show the installed and the missing packages, the backend and the processor.
 
-    If the backend is torch, of a release or for a processor that keras_vit was not tested with, a
-    row names each private function of torch that is gone, and its replacement. Further rows name
-    the files that killed downloads have left in the caches of the Hub and of the bucket, and the
-    line that removes each.
+    If the backend is torch, a row names each private function of torch that keras_vit would use and
+    that is gone, and its replacement. Further rows name the files that killed downloads have left
+    in the caches of the Hub and of the bucket, and the line that removes each.
 
     Example: keras-vit doctor
 
@@ -72,11 +70,10 @@ def doctor(*, json: bool = False) -> None:
     from keras_vit.presets.hub import unfinished_downloads
     from keras_vit.support.backend import chosen_backend, refusal
     from keras_vit.support.components import components
-    from keras_vit.support.fixes.faults import PLAIN_FORMS, is_known
+    from keras_vit.support.fixes.private_names import PLAIN_FORMS
 
     rows = [(c.kind, c.name, c.version or "not installed", c.note) for c in components()]
-    is_tested = is_known("torch") and platform.machine() in ("x86_64", "AMD64")
-    if chosen_backend()[0] == "torch" and refusal() is None and not is_tested:
+    if chosen_backend()[0] == "torch" and refusal() is None:
         start_backend()
         import keras_vit.layers.torch_block  # noqa: F401  looks the names up
 

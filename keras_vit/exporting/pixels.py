@@ -55,7 +55,7 @@ def resize(images: Any, size: Size, protocol: Any) -> Any:
     if parameters.get("resize", "pillow") != "pillow":
         between, after = _as_it_is, _to_8_bits if parameters["resize"] == "tensor" else _as_it_is
     # Columns first, as Pillow does unless rows first is cheaper. It rounds to 8 bits after each.
-    if keras.backend.backend() == "tensorflow":  # a fault, see support/fixes/faults.py
+    if keras.backend.backend() == "tensorflow":  # a fault, see tests/exporting/test_pixels.py
         half = ops.tensordot(images, ops.transpose(columns), 1)
     else:
         half = ops.matmul(images, ops.transpose(columns))

@@ -241,7 +241,7 @@ def _product(left: Any, right: Any, form: str = "nn") -> Any:
 
     XLA's CPU compiler multiplies bfloat16 by the processor's instructions only where the result is
     float32 and the sums run over the last axis of `left`. It converts all others to float32 first,
-    which takes twice the time (`support/fixes/faults.py`). JAX's own gradient of a product with
+    which takes twice the time. JAX's own gradient of a product with
     a float32 result is a product of float32 and bfloat16, hence this primitive, whose gradients
     are two more of it.
 

@@ -6,12 +6,11 @@ from typing import Any
 import tensorflow as tf
 
 from keras_vit.kernels import reference
-from keras_vit.support.fixes import recompute_grad
 
 
 def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
     """See `reference.remat`."""
-    return recompute_grad.remat(function)
+    return tf.recompute_grad(function)
 
 
 def attention(query: Any, key: Any, value: Any, bias: Any = None) -> Any:
@@ -37,7 +36,7 @@ def _is_on_cpu(x: Any) -> bool:
 
 def _in_blocks(query: Any, key: Any, value: Any, bias: Any) -> Any:
     size = reference.choose_query_block(key.shape[1])
-    attend = recompute_grad.remat(reference.attention)  # keeps no scores for the gradient
+    attend = tf.recompute_grad(reference.attention)  # keeps no scores for the gradient
     done: list[Any] = []
     for start in range(0, query.shape[1], size):
         with tf.control_dependencies(done[-1:]):

@@ -22,7 +22,7 @@ from torch.autograd import forward_ad
 from torch.utils.flop_counter import register_flop_formula
 
 from keras_vit.support.fixes import torch_stacks
-from keras_vit.support.fixes.faults import plain_form
+from keras_vit.support.fixes.private_names import plain_form
 from keras_vit.support.processor import choose_products, processor
 
 _SCHEMA = (

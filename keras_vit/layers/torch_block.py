@@ -29,7 +29,7 @@ from keras_vit.layers.layer_scale import LayerScale
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.rms_norm import RMSNorm
 from keras_vit.layers.transformer_block import TransformerBlock
-from keras_vit.support.fixes.faults import plain_form
+from keras_vit.support.fixes.private_names import plain_form
 
 
 class BlockFunction:

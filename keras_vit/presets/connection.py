@@ -3,8 +3,8 @@
 Other libraries in the process share huggingface_hub's client, and keep its behaviour: limits and
 checks act inside `bounded` alone. There files come by HTTP, for Xet's downloads have other limits.
 
-huggingface_hub joins the ETag and the commit of an answer to paths of its cache unchecked. Report:
-`support/fixes/faults.py`.
+huggingface_hub joins the ETag and the commit of an answer to paths of its cache unchecked:
+`tests/presets/test_hub.py` has the canary.
 """
 
 import contextlib

@@ -7,7 +7,6 @@ import platform
 
 from keras_vit import __version__
 from keras_vit.support.backend import BACKENDS, ONLY_PREDICTS, chosen_backend
-from keras_vit.support.fixes.faults import note_on
 from keras_vit.support.processor import choose_products, processor
 
 _LIBRARIES = ("keras", "numpy", "huggingface-hub", "safetensors", "pillow", "grain")
@@ -51,12 +50,12 @@ def components() -> list[Component]:
         Component("machine", "instructions", *_instructions()),
         Component("machine", "products of torch", *choose_products()),
         Component("library", "keras-vit", _version("keras-vit") or own),
-        *(Component("library", name, _version(name), note_on(name)) for name in _LIBRARIES),
+        *(Component("library", name, _version(name)) for name in _LIBRARIES),
     ]
     for name in BACKENDS:
         version = _version(name) or (_version("tensorflow-cpu") if name == "tensorflow" else None)
         notes = ["predicts only; export to OpenVINO"] if name == ONLY_PREDICTS else []
-        notes += [f"used: {why}" if name == chosen else _install(name, version), note_on(name)]
+        notes += [f"used: {why}" if name == chosen else _install(name, version)]
         notes += [_onednn_of_tensorflow()] if name == "tensorflow" and version else []
         note = "; ".join(note.strip("; ") for note in notes if note)
         parts.append(Component("backend", name, version, note))

@@ -78,5 +78,5 @@ def cubic(distance: Any, a: float, xp: Any) -> Any:
 
 
 def absolute(x: Any, xp: Any) -> Any:
-    """Returns |x|. OpenVINO drops the `abs` of a difference of constants, see `fixes/faults.py`."""
+    """Returns |x|. OpenVINO drops the `abs` of a difference of constants."""
     return xp.maximum(x, -x)

@@ -22,7 +22,7 @@ class _Layerwise(keras.optimizers.Optimizer):
 
     Gradients of replicas and processes are summed before Keras accumulates and clips them, so that
     all of them make the same update, which is that of one device. Keras clips the gradients of
-    each replica instead (`support/fixes/faults.py`).
+    each replica instead.
 
     Leans on: `_backend_apply_gradients`, `_backend_update_step`, `_apply_weight_decay`,
     `_backend_increment_gradient_accumulators`, `_use_weight_decay` and `_get_variable_index`.
@@ -97,8 +97,7 @@ class _Layerwise(keras.optimizers.Optimizer):
     def finalize_variable_values(self, var_list: Sequence[Any]) -> None:
         """Puts the averages into the weights when `fit` ends.
 
-        Keras puts the same arrays into both, and JAX refuses them in the next `fit`
-        (`support/fixes/faults.py`).
+        Keras puts the same arrays into both, and JAX refuses them in the next `fit`.
         """
         super().finalize_variable_values(var_list)
         if self.use_ema and keras.backend.backend() == "jax":

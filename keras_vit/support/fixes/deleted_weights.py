@@ -1,7 +1,5 @@
 """Deletes weights without a search of the whole process for garbage.
 
-Releases and canary: `faults.py`.
-
 Symptom: `quantize` of a ViT takes minutes in a process with millions of Python objects.
 `keras.Layer.__delattr__` calls `gc.collect()` for each variable that is deleted, and quantisation
 deletes the kernel of every Dense layer.

@@ -1,7 +1,5 @@
 """Recomputes a block for its gradient without torch's record of the first run.
 
-Releases and canary: `faults.py`.
-
 Symptom: `torch.utils.checkpoint.checkpoint(use_reentrant=False)`, which `keras.remat` calls, saves
 less memory than the size of the arrays that it drops. It records the first run and discards the
 record, whose small objects lie between the arrays, so that the C library cannot reuse the memory:

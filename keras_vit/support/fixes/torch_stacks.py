@@ -1,7 +1,5 @@
 """Multiplies stacks of float32 matrices by oneDNN, which torch does only after a global setting.
 
-Releases and canary: `faults.py`.
-
 Symptom: on AMD processors `torch.bmm` and the fused attention run at half the speed of oneDNN or
 less, because MKL computes their float32 products on a slow path.
 

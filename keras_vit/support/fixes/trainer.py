@@ -1,6 +1,6 @@
 """Works around faults of Keras's `fit`, `evaluate` and `predict`, by public methods.
 
-Releases: `faults.py`; tests/support/fixes/test_trainer.py has the canaries.
+tests/support/fixes/test_trainer.py has the canaries.
 
 - JAX: Keras takes the weights out of the variables while it runs, and puts them back only after
   success. A failed `evaluate` or `predict` leaves a model without weights, and so do two threads in

@@ -1,7 +1,5 @@
 """Keeps XLA from merging operations of JAX that must stay separate on CPUs.
 
-Releases and canary: `faults.py`.
-
 Symptoms: a gradient under `jax.checkpoint`, which `keras.remat` calls, saves no memory, because the
 compiler removes the barriers of `jax.checkpoint` and merges the second run with the first. The GELU
 of the last block takes 384 MB instead of 192 MB for ViT-B/16 at 1024 pixels: the compiler fuses it

@@ -94,31 +94,6 @@ def test_canary_xla_reserves_an_array_for_each_constant_of_a_gelu(monkeypatch):
 
 
 @of_tensorflow
-@pytest.mark.xfail(strict=True, raises=NotImplementedError, reason="A fault of TensorFlow 2.21.0.")
-def test_canary_recompute_grad_refuses_a_gradient_of_its_gradient():
-    """Passes when the fault is gone: call `tf.recompute_grad` in kernels/tensorflow.py then.
-
-    `tf.recompute_grad` of a function of variables has a gradient that refuses to be differentiated,
-    and `keras.remat` calls it.
-
-    Expected: 36, as without `tf.recompute_grad`.
-    Found: `NotImplementedError: recompute_grad tried to transpose grad of <lambda>`.
-    Remedy: run the function under a tape in the gradient, and return `tape.gradient`.
-    """
-    import tensorflow as tf
-
-    x, weight = tf.constant(2.0), tf.Variable(3.0)
-    function = tf.recompute_grad(lambda x: weight * x**3)
-    with tf.GradientTape() as outer:
-        outer.watch(x)
-        with tf.GradientTape() as inner:
-            inner.watch(x)
-            y = function(x)
-        first, _ = inner.gradient(y, [x, weight])
-    assert outer.gradient(first, x) == 36
-
-
-@of_tensorflow
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason="A fault of Keras 3.15.1.")
 def test_canary_moments_of_keras_hold_the_mean_for_a_constant():
     """Passes when the fault is gone: let `reference.normalise` call `ops.moments` then.
