@@ -4,29 +4,27 @@ Keras's `MultiOptimizer`, which also gives variables different rates, clips each
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
 from keras_vit.errors import ConfigError
 
-# On torch, Keras makes an instance of a subclass that moves all variables by one operation.
-_AdamW: Any = type(keras.optimizers.AdamW.__new__(keras.optimizers.AdamW))
+_LIMITS = ("clipnorm", "global_clipnorm", "clipvalue")
+
+
+class _Rate(NamedTuple):
+    place: int
+    multiplier: float
+    is_decayed: bool
 
 
 class _Layerwise(keras.optimizers.Optimizer):
-    """A mixin for optimizers of Keras: rate and decay of a variable depend on its path.
+    """A mixin for optimizers of Keras: rate and decay of a variable depend on its path."""
 
-    Gradients of replicas and processes are summed before Keras accumulates and clips them, so that
-    all of them make the same update, which is that of one device. Keras clips the gradients of
-    each replica instead.
-
-    Leans on: `_backend_apply_gradients`, `_backend_update_step`, `_apply_weight_decay`,
-    `_backend_increment_gradient_accumulators`, `_use_weight_decay` and `_get_variable_index`.
-    """
+    weight_decay: float | None
 
     def __init__(
         self,
@@ -36,6 +34,9 @@ class _Layerwise(keras.optimizers.Optimizer):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
+        # Keras would decay every variable at one rate; `decay` does it at the variable's own.
+        self.kernel_decay, self.weight_decay = self.weight_decay, None
+        self.limits = {name: getattr(self, name) for name in _LIMITS}
         self.multipliers = dict(multipliers or {})
         self.decays = decays
         self.sum_over_processes = False  # `keras_vit.distribution.ddp` sets it
@@ -45,54 +46,58 @@ class _Layerwise(keras.optimizers.Optimizer):
         if self.built:
             return
         super().build(variables)
+        self.rates: dict[int, _Rate] = {}
+        for index, variable in enumerate(variables):
+            is_decayed = bool(self.kernel_decay and re.search(self.decays, variable.path))
+            rate = _Rate(index, self.multiplier_of(variable), is_decayed)
+            self.rates |= dict.fromkeys(map(id, _parts(variable)), rate)
+
+    def multiplier_of(self, variable: Any) -> float:
+        """Returns the factor of the first pattern that is found in the path of a variable."""
         patterns = self.multipliers.items()
-        self.multiplier_of = tuple(
-            float(next((m for pattern, m in patterns if re.search(pattern, v.path)), 1))
-            for v in variables
+        return float(next((m for pattern, m in patterns if re.search(pattern, variable.path)), 1))
+
+    def exclude_from_weight_decay(self, var_list: Any = None, var_names: Any = None) -> None:
+        """Refuses the call: `decays` chooses the variables that decay.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError(
+            f"{type(self).__name__} has no exclude_from_weight_decay; its argument decays= is a "
+            "pattern of the paths of the variables that decay, such as decays=r'mlp/.*kernel$'."
         )
-        self.is_decayed = tuple(bool(re.search(self.decays, v.path)) for v in variables)
 
-    def _use_weight_decay(self, variable: Any) -> bool:
-        is_decayed = self.is_decayed[self._get_variable_index(variable)]
-        return bool(self.weight_decay) and is_decayed and super()._use_weight_decay(variable)
+    def apply(self, grads: Sequence[Any], trainable_variables: Any = None) -> None:
+        """Updates the variables by the gradients of one batch.
 
-    def _backend_apply_gradients(self, grads: Sequence[Any], trainable_variables: Any) -> None:
+        Gradients of processes and replicas are summed before they are clipped, so that all of them
+        make the same update, which is that of one device. Under TensorFlow's strategies Keras sums
+        once more after it has clipped, so that gradients and limits are divided by the replicas.
+        """
         if self.sum_over_processes:
             from keras_vit.distribution.torchrun import mean_over_processes
 
-            grads = mean_over_processes(grads)
-        elif keras.backend.backend() == "tensorflow":
-            import tensorflow as tf
+            present = iter(mean_over_processes([g for g in grads if g is not None]))
+            grads = [None if g is None else next(present) for g in grads]
+        replicas, grads = _sum_over_replicas(grads)
+        if replicas > 1 and self.gradient_accumulation_steps:
+            raise ConfigError(
+                f"accumulate={self.gradient_accumulation_steps}: Keras accumulates no gradients on "
+                f"{replicas} replicas of TensorFlow. Leave it out, or train on one device."
+            )
+        if replicas > 1:
+            for name, limit in self.limits.items():
+                setattr(self, name, limit and limit / replicas)
+        super().apply(grads, trainable_variables)
 
-            context = tf.distribute.get_replica_context()
-            if context is not None and context.num_replicas_in_sync > 1:
-                grads = context.all_reduce(tf.distribute.ReduceOp.SUM, grads)
-        super()._backend_apply_gradients(grads, trainable_variables)
-
-    def _backend_increment_gradient_accumulators(self, grads: Any, acc_grads: Any) -> None:
-        for gradient, total in zip(grads, acc_grads, strict=True):
-            self.assign_add(total, gradient)
-
-    def _apply_weight_decay(self, variables: Any) -> None:
-        """Does nothing, because the decay of a variable follows its own rate."""
-
-    def _backend_update_step(
-        self, grads: Sequence[Any], trainable_variables: Any, learning_rate: Any
-    ) -> None:
-        groups = defaultdict(list)
-        for gradient, variable in zip(grads, trainable_variables, strict=True):
-            multiplier = self.multiplier_of[self._get_variable_index(variable)]
-            groups[multiplier].append((gradient, variable))
-            if self._use_weight_decay(variable):
-                share = ops.cast(learning_rate * (multiplier * self.weight_decay), variable.dtype)
-                self.assign(variable, variable * (1 - share))
-        for multiplier, pairs in groups.items():
-            rate = learning_rate * multiplier
-            if keras.backend.backend() == "tensorflow":  # Keras would sum over replicas again
-                for gradient, variable in pairs:
-                    self.update_step(gradient, variable, rate)
-            else:
-                super()._backend_update_step(*zip(*pairs, strict=True), rate)
+    def decay(self, variable: Any, learning_rate: Any) -> Any:
+        """Decays a variable at its own learning rate, and returns this rate."""
+        _, multiplier, is_decayed = self.rates[id(variable)]
+        rate = ops.cast(learning_rate, variable.dtype) * multiplier
+        if is_decayed:
+            self.assign(variable, variable * (1 - rate * self.kernel_decay))
+        return rate
 
     def finalize_variable_values(self, var_list: Sequence[Any]) -> None:
         """Puts the averages into the weights when `fit` ends.
@@ -107,7 +112,28 @@ class _Layerwise(keras.optimizers.Optimizer):
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments as plain JSON types."""
         own = {"multipliers": dict(self.multipliers), "decays": self.decays}
-        return {**super().get_config(), **own}
+        return {**super().get_config(), **self.limits, "weight_decay": self.kernel_decay, **own}
+
+
+def _parts(variable: Any) -> Sequence[Any]:
+    """Returns what Keras may pass to `update_step` for a variable: under TensorFlow its tensors."""
+    if keras.backend.backend() != "tensorflow":
+        return (variable,)
+    return (variable.value, *getattr(variable.value, "values", ()))
+
+
+def _sum_over_replicas(grads: Sequence[Any]) -> tuple[int, Sequence[Any]]:
+    """Returns the number of TensorFlow's replicas, and a share of the sum of their gradients."""
+    if keras.backend.backend() != "tensorflow":
+        return 1, grads
+    import tensorflow as tf
+
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return 1, grads
+    sums = context.all_reduce(tf.distribute.ReduceOp.MEAN, [g for g in grads if g is not None])
+    present = iter(sums)
+    return context.num_replicas_in_sync, [None if g is None else next(present) for g in grads]
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -131,18 +157,19 @@ class LayerwiseSGD(_Layerwise, keras.optimizers.SGD):
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         """Updates one variable by its gradient, which is already clipped."""
+        rate = self.decay(variable, learning_rate)
         step = gradient = ops.cast(gradient, variable.dtype)
         if self.momentum:
-            trace = self.momentums[self._get_variable_index(variable)]
+            trace = self.momentums[self.rates[id(variable)].place]
             step = self.momentum * trace + gradient
             self.assign(trace, step)
             if self.nesterov:
                 step = gradient + self.momentum * step
-        self.assign_sub(variable, ops.cast(learning_rate, variable.dtype) * step)
+        self.assign_sub(variable, rate * step)
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class LayerwiseAdamW(_Layerwise, _AdamW):
+class LayerwiseAdamW(_Layerwise, keras.optimizers.AdamW):
     """`keras.optimizers.AdamW` with a learning rate per variable, and decay of kernels alone.
 
     Keras adds epsilon before it corrects the variance for its start at zero, optax and torch after
@@ -168,3 +195,7 @@ class LayerwiseAdamW(_Layerwise, _AdamW):
                     "where a beta of 0.999 is 1. Build the model with dtype='mixed_bfloat16'."
                 )
         super().build(variables)
+
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        """Updates one variable by its gradient, which is already clipped."""
+        super().update_step(gradient, variable, self.decay(variable, learning_rate))

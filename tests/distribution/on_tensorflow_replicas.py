@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit import training as recipes
+from keras_vit.errors import ConfigError
 from tests.distribution import training
 from tests.distribution.functions import IMAGES, LABELS, compiled, outputs, write_pictures
 from tests.distribution.training import COUNTS, distance, make_model
@@ -25,7 +26,7 @@ def trained(strategy, recipe, **options):
     """The loss per update, and all weights and optimizer variables, after a short training."""
     with strategy.scope():
         model = make_model()
-        made = recipe(STEPS, 16 * options.get("accumulate", 1), one_hot=False, **options)
+        made = recipe(STEPS, 16, one_hot=False, **options)
         model.compile(**made.compile_args(model))
     losses = training.losses_of_fit(model, made, IMAGES, LABELS, STEPS)
     # Softmax makes the gradient of the keys' bias zero; Adam amplifies its rounding.
@@ -45,20 +46,19 @@ def main():
     sgd = {"clip_norm": 0.1, "learning_rate": 0.1}
     adam = {"clip_norm": 0.1, "learning_rate": 0.01}
     tried = {
-        "SGD": (recipes.TransferRecipe, sgd),
-        "SGD, accumulated, averaged": (
-            recipes.TransferRecipe,
-            {**sgd, "accumulate": 2, "ema": 0.5},
-        ),
+        "SGD, averaged": (recipes.TransferRecipe, {**sgd, "ema": 0.5}),
         "AdamW": (recipes.AugregRecipe, adam),
     }
-    for name in training.RECIPES:
-        recipe, options = tried[name]
+    for name, (recipe, options) in tried.items():
         one = trained(tf.distribute.get_strategy(), recipe, **options)
         mirrored = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
         losses, state, apart = trained(mirrored, recipe, **options)
         report[name] = [distance([losses], [one[0]]), distance(state, one[1]), apart]
     one = training.trained_on_whole_passes()
+    try:
+        trained(mirrored, recipes.TransferRecipe, accumulate=2)
+    except ConfigError as refusal:
+        report["accumulated"] = str(refusal)
     with mirrored.scope():
         report["whole passes"] = distance(training.trained_on_whole_passes(), one)
     with tempfile.TemporaryDirectory() as temporary:

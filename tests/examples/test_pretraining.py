@@ -61,7 +61,7 @@ def test_the_plan_has_the_fields_and_settings_of_the_published_recipe(unbroken):
     assert plan.data.augmentation == AUGREG["light2"]
     assert (len(plan.data), plan.recipe.settings["steps"]) == (STEPS, EPOCHS * STEPS)
     assert plan.recipe.settings["learning_rate"] == published.learning_rate
-    assert plan.recipe.compile_args(plan.model)["optimizer"].weight_decay == published.weight_decay
+    assert plan.recipe.compile_args(plan.model)["optimizer"].kernel_decay == published.weight_decay
     assert len(trained.history["val_accuracy"]) == EPOCHS
 
 
@@ -106,7 +106,7 @@ def test_the_plain_baseline_has_the_settings_of_big_vision():
     model = vit_s16(image_size=32, num_classes=5, **plain.fields)
     recipe = pretraining_recipe(model, "plain_s16_i1k", 1_281_167, 90)
     optimizer = recipe.compile_args(model)["optimizer"]
-    assert (optimizer.weight_decay, optimizer.global_clipnorm) == (0.1, 1.0)
+    assert (optimizer.kernel_decay, optimizer.global_clipnorm) == (0.1, 1.0)
     rate = optimizer._learning_rate
     assert abs(float(rate(10_000)) - 1e-3) < 1e-9
     assert float(rate(112_603)) < 1e-9

@@ -147,9 +147,7 @@ def test_layer_decay_gives_every_weight_of_a_hybrid_its_multiplier():
     recipe = TransferRecipe(10, layer_decay=0.9)
     optimizer = recipe.compile_args(model)["optimizer"]
     optimizer.build(model.trainable_weights)
-    multipliers = dict(
-        zip((w.path for w in model.trainable_weights), optimizer.multiplier_of, strict=True)
-    )
+    multipliers = {w.path: optimizer.multiplier_of(w) for w in model.trainable_weights}
     for path, multiplier in multipliers.items():
         layer = path.split("/")[0]
         number = int(layer.removeprefix("block_")) if layer.startswith("block_") else None
