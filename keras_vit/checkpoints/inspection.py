@@ -200,7 +200,8 @@ def _open(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
     if fields.get("num_classes") == 0:
         moves, heads = without_head(moves, reader.shapes, recognition.prefix)
         ignored |= heads
-        stated = dataclasses.replace(stated, config=config.replace(num_classes=0))
+        if arguments.get("timm") is not None:
+            stated = dataclasses.replace(stated, config=config.replace(num_classes=0))
     name = find_variant(config)
     fits = _fitting_variant(facts.combine(recognition, statement, {})) if architecture else None
     model = f"{name or 'the model'} as {dialect.name} has it"

@@ -143,7 +143,7 @@ def test_the_commands_take_a_table_of_labels(photos, tmp_path, capsys):
     judge = ("evaluate", photos / "photos", *table, "--source", out / "best")
     assert "mean_average_precision" in run(*judge, "--classes")
     scores = json.loads(run(*judge, "--json"))
-    assert 0 <= scores["metrics"]["f1"] <= 1
+    assert 0 <= scores["f1"] <= 1
     model = VisionTransformer.from_preset(out / "best")
     model.thresholds = (0.0, 1.0, 0.0)
     model.save_to_preset(tmp_path / "preset")
