@@ -7,7 +7,7 @@ A model predicts numbers, such as the length and width of a grain, after a CSV o
     python examples/16_numbers_from_a_csv.py
 
 The program first draws grains. With photographs of your own, begin at ``ImageSource``. The command
-line does the same: ``keras-vit finetune grains/train --labels-file sizes.csv --regression
+line does the same: ``keras-vit finetune grains/train --labels-file sizes.csv --task regression
 --source vit_digits --path run``.
 """
 
@@ -45,7 +45,7 @@ for part, count in {"train": 700, "test": 100}.items():
 # regression of frozen features. Its error is that of pictures that the fit did not have.
 
 train, test = (
-    ImageSource(f"grains/{part}", labels_file="sizes.csv", regression=True)
+    ImageSource(f"grains/{part}", labels_file="sizes.csv", task="regression")
     for part in ("train", "test")
 )
 model = keras_vit.VisionTransformer.from_preset("vit_digits")

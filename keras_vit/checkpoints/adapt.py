@@ -31,7 +31,7 @@ def complete_fields(stored: ViTConfig, fields: Mapping[str, Any]) -> dict[str, A
     """Returns the caller's fields, and the values of the model that follow from them.
 
     Numerics that the caller's dict leaves out are the stored ones. Another number of classes means
-    another head; pre_logits of length 1, and numbers as outputs, belong to the old one. Positions
+    another head; pre_logits of length 1 and the task belong to the old one. Positions
     are resized to the caller's images, unless the model resizes them for each image.
     """
     follow: dict[str, Any] = {}
@@ -39,7 +39,7 @@ def complete_fields(stored: ViTConfig, fields: Mapping[str, Any]) -> dict[str, A
         keeps = fields["image_size"] is None or fields.get("native_aspect", stored.native_aspect)
         follow["position_grid"] = stored.source_grid if keeps else None
     if fields.get("num_classes", stored.num_classes) != stored.num_classes:
-        follow |= {"unit_pre_logits": False, "regression": False}
+        follow |= {"unit_pre_logits": False, "task": "single_label"}
     if isinstance(fields.get("numerics"), Mapping):
         fields = {**fields, "numerics": {**stored.numerics.to_dict(), **fields["numerics"]}}
     return {**follow, **fields}

@@ -47,7 +47,6 @@ def export(
     progress: bool = False,
     lossy: bool = False,
     protocol: ProtocolSpec = "paper",
-    by_class: bool = False,
 ) -> None:
     """Writes a checkpoint: a file, or a folder if the library needs JSON beside the weights.
 
@@ -64,7 +63,6 @@ def export(
         progress: whether a bar is shown on stderr, if it is a terminal.
         lossy: whether to write a model that the library would compute differently.
         protocol: preparation of images.
-        by_class: whether each class has a probability of its own (multi-label).
 
     Raises:
         CheckpointError: no family has a place for every weight, or the library would
@@ -75,7 +73,7 @@ def export(
         lost = "%s computes logits from these files, without the model's %s."
         log.warning(lost, dialect.library, config.classifier_activation)
     protocol = _protocol_to_write(protocol, dialect, config)
-    files = dialect.write_json(config, class_names, protocol, by_class)
+    files = dialect.write_json(config, class_names, protocol)
     if not files:
         _write_arrays(dialect, Path(path), moves, arrays, progress)
         return

@@ -60,10 +60,8 @@ def resolve(
     _refuse_open_facts(files, recognition, statement, caller)
     combined = combine(recognition, statement, choose_architecture(caller))
     config, undetermined = _infer_config(files.reader.path, recognition, combined, caller)
-    thresholds = statement.thresholds if config.num_classes else None
     protocol = _choose_protocol(statement, recognition.dialect, config)
-    stated = PresetConfig(config, protocol, statement.class_names, thresholds=thresholds)
-    return stated, undetermined
+    return PresetConfig(config, protocol, statement.class_names), undetermined
 
 
 def choose_architecture(fields: Mapping[str, Any]) -> dict[str, Any]:

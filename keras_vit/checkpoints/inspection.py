@@ -53,7 +53,7 @@ class CheckpointInfo:
             whose weights are not opened.
         ignored: names of arrays that are no weights of the model, and the reason for each.
         provenance: origin of a preset's weights, as plain JSON types.
-        thresholds: those of a preset of many labels, see `VisionTransformer.thresholds`.
+        thresholds: those of a multi-label preset, see `VisionTransformer.thresholds`.
     """
 
     path: Path
@@ -67,7 +67,7 @@ class CheckpointInfo:
     dtypes: Mapping[str, np.dtype] = dataclasses.field(default_factory=dict)
     ignored: Mapping[str, str] = dataclasses.field(default_factory=dict)
     provenance: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    thresholds: float | tuple[float, ...] | None = None
+    thresholds: tuple[float, ...] | None = None
 
     @property
     def variant(self) -> str | None:

@@ -41,7 +41,7 @@ def save_preset(model: Any, folder: str | os.PathLike[str], card: Mapping[str, A
         model.preprocessor.protocol,
         model.class_names,
         dict(model.provenance),
-        thresholds=model.get_config().get("thresholds"),
+        thresholds=model.thresholds,
     )
     readme = model_card(folder.name, preset, card)
     arrays = arrays_to_write(model)  # in every process

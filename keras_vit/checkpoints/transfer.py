@@ -125,8 +125,8 @@ def _stated_size(image_size: ImageSize) -> dict[str, Any]:
 def _state_facts(source: Source, info: CheckpointInfo, config: ViTConfig) -> dict[str, Any]:
     """Returns the facts of a model beside its configuration that the source states.
 
-    Names of classes are left out if their number is not the model's, thresholds if the head is
-    another.
+    Names of classes are left out if their number is not the model's, thresholds if the head
+    or the task is another.
     """
     class_names = source.defaults.get("class_names") or info.class_names
     fits = class_names is not None and len(expand(class_names)) == config.num_classes
@@ -138,7 +138,7 @@ def _state_facts(source: Source, info: CheckpointInfo, config: ViTConfig) -> dic
         "name": info.variant,
         "protocol": source.defaults.get("protocol", info.protocol),
         "class_names": class_names if fits else None,
-        "thresholds": info.thresholds if has_head else None,
+        "thresholds": info.thresholds if has_head and config.task == "multi_label" else None,
     }
 
 
@@ -174,10 +174,10 @@ def save(
 
     arrays = arrays_to_write(model)
     class_names, protocol = model.class_names, model.preprocessor.protocol
-    by_class, target = model.thresholds is not None, dialects_named(family)
+    target = dialects_named(family)
 
     def write() -> None:
-        export(model.config, arrays, target, path, class_names, progress, lossy, protocol, by_class)
+        export(model.config, arrays, target, path, class_names, progress, lossy, protocol)
 
     write_once(write, path)
 
@@ -284,9 +284,8 @@ def convert(
         class_names = None if shortest is None else expand(shortest)
         target = dialects_named(family)
         arrays = _collect_arrays(checkpoint, config)
-        by_class = config.has_sigmoids or facts["thresholds"] is not None
-        about = (class_names, progress, lossy, facts["protocol"], by_class)
-        export(config, arrays, target, path, *about)
+        protocol = facts["protocol"]
+        export(config, arrays, target, path, class_names, progress, lossy, protocol)
 
 
 def _read_weights(checkpoint: Checkpoint, config: ViTConfig) -> Iterator[Named]:

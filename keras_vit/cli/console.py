@@ -74,7 +74,7 @@ def load_model(
     source: str,
     needs_head: str = "",
     *,
-    numbers: bool = False,
+    takes_numbers: bool = False,
     dtype: Any = None,
     image_size: Any = None,
     pixel_range: tuple[float, float] | None = None,
@@ -86,7 +86,7 @@ def load_model(
         source: the source.
         needs_head: name of a command that needs one prediction per image. A model without it is
             refused before a backend starts too.
-        numbers: whether this command takes a model that predicts numbers in place of classes.
+        takes_numbers: whether this command takes a model for regression.
         dtype, image_size, pixel_range, draft: as for `load_to_answer`.
     """
     from keras_vit.checkpoints import Source, inspection
@@ -95,7 +95,7 @@ def load_model(
     if needs_head:
         stated = {} if image_size is None else {"image_size": image_size}
         config = inspection.info(checkpoint, **stated).config
-        (config.demand_one_prediction if numbers else config.demand_classes)(needs_head)
+        config.demand_prediction(needs_head, takes_numbers)
     start_backend()
     from keras_vit.checkpoints.loading import load_to_answer
 

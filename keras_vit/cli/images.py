@@ -134,7 +134,7 @@ def evaluate(
 ) -> int:
     """Score a classifier on labelled images: accuracy, loss and calibration error.
 
-    A multi-label preset also gets mean average precision and F1. A preset of a regression gets mean
+    A multi-label preset also gets mean average precision and F1. A preset for regression gets mean
     absolute error and R2 instead, on a table of numbers in --labels-file. Names match the classes
     of the images with the model's labels. The exit status is 1 if images were left out.
 
@@ -147,13 +147,15 @@ def evaluate(
         classes: show the metrics of each class too, the worst first.
         json: print the answer as JSON.
     """
-    check_data(data, **images.to_dict())
-    model = load_model(source, "evaluate", numbers=True, **loading.to_dict())
+    labels = images.to_dict()
+    check_data(data, **labels)
+    model = load_model(source, "evaluate", takes_numbers=True, **loading.to_dict())
     from keras_vit.data import ImageSource
+    from keras_vit.data.records import choose_task
     from keras_vit.evaluation.scores import CLASS_METRICS, METRICS
     from keras_vit.evaluation.scores import evaluate as evaluate_model
 
-    labels = {**images.to_dict(), "regression": model.config.regression}
+    labels["task"] = choose_task(images.task, model)
     named = ImageSource(data, **labels, on_error=images.on_error)
     scored = named.read(model.preprocessor, batch_size=batch_size)
     result = evaluate_model(model, scored, progress=True)
@@ -178,9 +180,8 @@ def probe(
     images: Labelled = _ALL,
     loading: Loading = _STORED,
     batch_size: Positive = 32,
-    regression: bool = False,
 ) -> int:
-    """Fit a classifier, or a model of numbers, to a folder of images in a minute, and judge it.
+    """Fit a classifier, or a regression, to a folder of images in a minute, and judge it.
 
     The folder PATH gets a preset, the results in probe.json, the features, and for a folder of
     images with classes a page index.html with the pictures whose labels look wrong. The exit status
@@ -193,9 +194,8 @@ def probe(
         source: name of a preset, path of a file or folder, or hf://owner/repo.
         path: path of the folder for the results.
         batch_size: number of images in a batch.
-        regression: the table has numbers to predict, such as an age.
     """
-    labels = {**images.to_dict(), "regression": regression}
+    labels = images.to_dict()
     check_data(data, **labels)
     check_results(path)
     check_apart(path, data)
@@ -212,12 +212,12 @@ def probe(
     built = result.build_model(model, origin)
     built.save_to_preset(path / "preset")
     write_json(path / "probe.json", result.to_dict())
-    if read.paths is not None and not regression:
+    if read.paths is not None and result.task != "regression":
         facts = {"preset": str(path / "preset"), **built.provenance}
         write_page(result, path / "index.html", provenance=facts)
     for line in result.summary():
         tell(line)
-    if not regression:
+    if result.task != "regression":
         tell(command_line("predict", "IMAGE", "--source", path / "preset"))
     return int(bool(read.unreadable))
 

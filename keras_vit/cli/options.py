@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from keras_vit.config import Task
+
 Positive = Annotated[int, Parameter(validator=Number(gte=1))]
 """An integer above 0."""
 
@@ -138,6 +140,8 @@ class Labelled:
         labels_file: table of labels of a folder, CSV with a header or JSON lines.
         path_column: its column of paths, if not path, file_name, filename, image, image_id or id.
         label_column: its column of labels, or that of tfds: or hf: data; once for each of several.
+        task: what the table has, by default a single label in one column, and multi-label in
+            several; regression for numbers, such as an age.
         on_error: raise ends at an image that cannot be read, skip leaves it out.
     """
 
@@ -145,6 +149,7 @@ class Labelled:
     labels_file: str | None = None
     path_column: str | None = None
     label_column: tuple[str, ...] | None = None
+    task: Task | None = None
     on_error: Literal["raise", "skip"] = "raise"
 
     def to_dict(self) -> dict[str, Any]:

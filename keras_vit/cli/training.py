@@ -43,7 +43,6 @@ def finetune(
     *,
     path: Path,
     images: Labelled = _ALL,
-    regression: bool = False,
     source: Annotated[str | None, Parameter(group=_START)] = None,
     from_scratch: Annotated[str | None, Parameter(group=_START)] = None,
     resume: bool = False,
@@ -68,7 +67,6 @@ def finetune(
     Args:
         data: folder with a folder of images per class, tfds:NAME, or hf:OWNER/NAME.
         path: path of the folder for the results.
-        regression: the table has numbers to predict, such as an age.
         source: name of a preset, path of a file or folder, or hf://owner/repo.
         from_scratch: architecture to train with fresh weights, such as vit_ti16, by the recipe of
             AugReg.
@@ -82,11 +80,11 @@ def finetune(
         mixed_precision: dtype policy of the model, for 16-bit arithmetic.
         validation: share of the data that is held out, another folder or split, or none.
     """
-    labels, held_out = {**images.to_dict(), "regression": regression}, _share_or_name(validation)
+    labels, held_out = images.to_dict(), _share_or_name(validation)
     check_training(data, path, resume=resume, validation=held_out, **labels)
     settings = drop_unset(vars(recipe))
     if "label_smoothing" in settings:
-        settings["one_hot"] = not regression
+        settings["one_hot"] = True
     chosen: Recipe
     start: Any
     if source is not None:  # an unknown name is refused before a backend starts
@@ -100,8 +98,7 @@ def finetune(
         from keras_vit.models.builders import variant
 
         start = variant(str(from_scratch))
-        usual = {"one_hot": False} if regression else {}  # AugReg's own labels are of classes
-        chosen = AugregRecipe(**{**usual, **settings})
+        chosen = AugregRecipe(**settings)
     start_backend(saves=True)
     import keras_vit
 
@@ -134,12 +131,13 @@ def finetune(
     if errors := finished.history.get("val_mean_absolute_error"):
         console.print(f"Lowest mean absolute error in validation: {min(errors):.4g}")
     console.print("Next commands:")
-    if not regression:
+    if images.task != "regression":
         tell(f"  {command_line('predict', 'IMAGE', '--source', finished.path)}")
     table = {
         "--labels-file": (images.labels_file,),
         "--path-column": (images.path_column,),
         "--label-column": images.label_column or (),
+        "--task": (images.task,),
     }
     stated = [word for name, values in table.items() for v in values if v for word in (name, v)]
     tell(f"  {command_line('evaluate', data, *stated, '--source', finished.path)}")

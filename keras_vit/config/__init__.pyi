@@ -5,3 +5,4 @@ from .rope import Rope as Rope
 from .stem import ResNetStem as ResNetStem
 from .vit import ImageSize as ImageSize
 from .vit import ViTConfig as ViTConfig
+from .vit_rules import Task as Task

@@ -24,8 +24,10 @@ from keras_vit.config.vit_rules import (
     QK_NORMS,
     REGISTERS,
     STAGE_POOLINGS,
+    TASKS,
     TOKEN_POOLINGS,
     UNPOOLED_POOLINGS,
+    Task,
     find_faults,
 )
 from keras_vit.errors import ConfigError, shown
@@ -144,7 +146,9 @@ class ViTConfig(Fields):
         head_bias_init: initial bias of the head (-10 in big_vision's pretraining).
         classifier_activation: `"softmax"` or `"sigmoid"` for a model that returns probabilities;
             None for logits.
-        regression: whether the outputs are numbers, such as an age, and no logits of classes.
+        task: `"single_label"`, one class per image; `"multi_label"`, any number of classes, each
+            with the sigmoid of its logit as probability; `"regression"`, numbers such as an age. A
+            `classifier_activation` of `"sigmoid"`, and a single class, imply `"multi_label"`.
         rescale: True: the model takes pixels in [0, 255], and its first layer brings them to
             the range of its protocol. False: the model takes images in that range.
         numerics: the arithmetic that belongs to the weights.
@@ -217,7 +221,7 @@ class ViTConfig(Fields):
     unit_pre_logits: bool = field(False, lacking="pre_logits of length 1")
     head_bias_init: float = 0.0
     classifier_activation: str | None = field(None, choice(*ACTIVATIONS, None))
-    regression: bool = False
+    task: Task = field("single_label", TASKS)  # noqa: RUF009
     rescale: bool = False
     numerics: Numerics = dataclasses.field(default_factory=Numerics)
 
@@ -263,8 +267,11 @@ class ViTConfig(Fields):
         """Resets fields that have no effect, given the others: one network, one configuration."""
         if self.pooling == "token_and_distillation":
             self._set("distillation_token", True)
+        has_sigmoids = self.num_classes == 1 or self.classifier_activation == "sigmoid"
         if self.num_classes == 0:
-            self._set("regression", False)
+            self._set("task", "single_label")
+        elif self.task == "single_label" and has_sigmoids:
+            self._set("task", "multi_label")
         if not self.has_class_token:
             self._set("num_class_tokens", 1)
         if self.pooling != "token" or self.num_class_tokens == 1:
@@ -349,32 +356,16 @@ class ViTConfig(Fields):
         """Shape of one image of a model with `native_aspect`: patches, and numbers for each."""
         return math.prod(self.grid or (0,)), math.prod(self.patch_size) * self.channels + 2
 
-    def demand_classes(self, what: str) -> None:
-        """Refuses models that do not choose among classes, one prediction per image.
-
-        Args:
-            what: subject of the message, such as `"classify"`.
-
-        Raises:
-            ConfigError: as `demand_one_prediction`, or the model predicts numbers.
-        """
-        self.demand_one_prediction(what)
-        if self.regression:
-            raise ConfigError(
-                f"{what} needs classes; this model predicts numbers (regression=True): "
-                "model.predict(model.preprocessor(images)) gives them, `keras-vit embed --stage "
-                "logits` writes them, an export has outputs='logits'. If its outputs are logits of "
-                "classes, load it with regression=False."
-            )
-
-    def demand_one_prediction(self, what: str) -> None:
+    def demand_prediction(self, what: str, takes_numbers: bool = False) -> None:
         """Refuses models whose output is not one prediction per image.
 
         Args:
-            what: subject of the message, such as `"evaluate"`.
+            what: subject of the message, such as `"classify"`.
+            takes_numbers: whether the prediction may be the numbers of a regression.
 
         Raises:
-            ConfigError: the model has no head, or an output for each token.
+            ConfigError: the model has no head, or an output for each token; or it is for
+                regression, and `takes_numbers` is False.
         """
         if not self.has_one_prediction:
             fix = (
@@ -383,6 +374,13 @@ class ViTConfig(Fields):
             raise ConfigError(
                 f"{what} needs one prediction per image; this model has "
                 f"num_classes={self.num_classes} and pooling={self.pooling!r}.{fix}"
+            )
+        if self.task == "regression" and not takes_numbers:
+            raise ConfigError(
+                f"{what} needs classes; this model has task='regression': "
+                "model.predict(model.preprocessor(images)) gives its numbers, `keras-vit embed "
+                "--stage logits` writes them, an export has outputs='logits'. If its outputs are "
+                "logits of classes, load it with task='single_label'."
             )
 
     def refuse_packed(self, what: str) -> None:
@@ -430,13 +428,7 @@ class ViTConfig(Fields):
     @property
     def returns_logits(self) -> bool:
         """Whether the model returns logits, of which softmax or sigmoid make probabilities."""
-        return self.num_classes > 0 and self.classifier_activation is None and not self.regression
-
-    @property
-    def has_sigmoids(self) -> bool:
-        """Whether the head alone says that each class has a probability of its own, a sigmoid."""
-        is_sigmoid = self.classifier_activation == "sigmoid"
-        return is_sigmoid or (self.num_classes == 1 and self.returns_logits)
+        return self.num_classes > 0 and self.task != "regression" and not self.classifier_activation
 
     @property
     def has_class_position(self) -> bool:

@@ -1,7 +1,7 @@
 """The words of `ViTConfig`, and the rules about several of its fields together."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 from keras_vit.config.rules import Values, choice, is_int
 from keras_vit.errors import shown
@@ -14,6 +14,9 @@ POSITIONS = ("learned", "sincos2d", "none")
 """Kinds of absolute position embeddings."""
 ACTIVATIONS = ("softmax", "sigmoid")
 """Functions that turn logits into probabilities, for `classifier_activation`."""
+Task: TypeAlias = Literal["single_label", "multi_label", "regression"]
+"""What is predicted for an image: one class, any number of classes, or numbers."""
+TASKS = choice(*get_args(Task))
 MLPS = ("plain", "gated")
 """Forms of a block's MLP."""
 NORMS = ("layer", "rms")
@@ -73,10 +76,11 @@ def find_faults(config: Any) -> Iterator[str]:
             f"num_class_tokens={config.num_class_tokens} excludes distillation_token and "
             "class_token_blocks."
         )
-    if config.regression and config.classifier_activation is not None:
+    refused = {"multi_label": ("softmax",), "regression": ACTIVATIONS}.get(config.task, ())
+    if config.classifier_activation in refused:
         yield (
-            "regression=True predicts numbers and excludes classifier_activation="
-            f"{config.classifier_activation!r}."
+            f"task={config.task!r} excludes classifier_activation="
+            f"{config.classifier_activation!r}; classifier_activation=None leaves it out."
         )
     layers = config.representation_size, config.projection_dim
     if pooling in FAMILY_POOLINGS and layers != (None, None):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Unpack
 
+from keras_vit.config import Task
 from keras_vit.data.image_data import ImageData, Options, Prepares
 from keras_vit.data.records import Records, RowImages, find_classes, read_rows, read_value
 from keras_vit.errors import ConfigError
@@ -18,7 +19,7 @@ def from_arrays(
     batch_size: int = 32,
     *,
     class_names: Sequence[str] | None = None,
-    regression: bool = False,
+    task: Task | None = None,
     **options: Unpack[Options],
 ) -> ImageData:
     """Returns the data set of images in memory.
@@ -27,14 +28,14 @@ def from_arrays(
         images: pixels in [0, 255] or [0, 1], `(images, height, width, channels)`,
             `(images, channels, height, width)` or `(images, height, width)`; or a sequence of
             arrays, PIL images or paths. `docs/preprocessing.md` states how a shape is understood.
-        labels: integers or words `(images,)`; or, for many labels per image (multi-label), zeros
-            and ones `(images, classes)`; or with `regression` numbers `(images,)` or
-            `(images, outputs)`.
+        labels: integers or words `(images,)`; multi-label, zeros and ones `(images, classes)`; of
+            regression numbers `(images,)` or `(images, outputs)`.
         preprocessor: a `keras_vit.Preprocessor`, or a `VisionTransformer`.
         batch_size: images per batch.
         class_names: one name per class, or per output; None takes the labels of the model, or, if
             it has no labels, the numbers of the classes or the sorted words. Outputs are numbered.
-        regression: whether the labels are numbers to predict, such as an age.
+        task: `"single_label"`, `"multi_label"` or `"regression"`; None for the last with a model
+            for regression, and else for the form of the labels.
         **options: optional arguments of `ImageData`.
 
     Raises:
@@ -58,13 +59,8 @@ def from_arrays(
         images = images[..., None] if images.ndim == 3 else images
         prepared = getattr(preprocessor, "preprocessor", preprocessor)
         images = PixelImages(images, getattr(prepared, "channels", 3))
-    if regression:
-        values = as_array(labels)
-        values = values[:, None] if values.ndim == 1 else values
-        names = tuple(class_names or map(str, range(values.shape[-1])))
-    else:
-        values, names = find_classes(labels, class_names, preprocessor, "arrays")
-    records = Records("arrays", images, values, names, regression=regression)
+    values, names, task = find_classes(labels, class_names, preprocessor, "arrays", task)
+    records = Records("arrays", images, values, names, task=task)
     return ImageData(records, preprocessor, batch_size, **options)
 
 
@@ -77,6 +73,7 @@ def from_grain(
     label_column: str | int = "label",
     labels: Any = None,
     class_names: Sequence[str] | None = None,
+    task: Task | None = None,
     **options: Unpack[Options],
 ) -> ImageData:
     """Returns the data set of records that Grain reads by number, such as ArrayRecord files.
@@ -99,6 +96,7 @@ def from_grain(
             the start.
         class_names: one name per class; None takes the labels of the model, the words that the
             labels are, or the numbers up to the largest.
+        task: as of `from_arrays`.
         **options: optional arguments of `ImageData`.
 
     Raises:
@@ -117,6 +115,6 @@ def from_grain(
     if labels is None:
         rows = enumerate(read_rows(source))
         labels = [read_value(row, label_column, 1, title, k) for k, row in rows]
-    values, names = find_classes(labels, class_names, preprocessor, title)
-    records = Records(title, RowImages(title, source, image), values, names)
+    values, names, task = find_classes(labels, class_names, preprocessor, title, task)
+    records = Records(title, RowImages(title, source, image), values, names, task=task)
     return ImageData(records, preprocessor, batch_size, **options)

@@ -7,8 +7,9 @@ from typing import Unpack
 
 import numpy as np
 
+from keras_vit.config import Task
 from keras_vit.data.image_data import ImageData, Options, Prepares
-from keras_vit.data.records import Records, choose_names, find_classes
+from keras_vit.data.records import Records, choose_names, choose_task, find_classes
 from keras_vit.data.tables import read_table
 from keras_vit.errors import ConfigError, listed, nearest
 from keras_vit.images import list_images
@@ -25,14 +26,14 @@ def from_folder(
     labels_file: str | os.PathLike[str] | None = None,
     path_column: str | None = None,
     label_column: str | Sequence[str] | None = None,
-    regression: bool = False,
+    task: Task | None = None,
     **options: Unpack[Options],
 ) -> ImageData:
     """Returns the data set of a folder that holds a folder of images per class, or a table.
 
     The table has a header and a row per image: CSV with `,`, `;` or tabs, or JSON lines. One column
-    of labels holds the name of each image's class. Several columns of 0 and 1 are a class each, and
-    an image has many labels, or none (multi-label). With `regression` one or several columns hold
+    of labels holds the name of each image's class. Several columns of 0 and 1 are a class each
+    (multi-label): an image may have several, or none. For regression one or several columns hold
     numbers::
 
         path,label                  path,cat,dog         path,age,height
@@ -56,10 +57,10 @@ def from_folder(
         path_column: its column of paths; None takes the first of path, file_name, filename, image,
             image_id and id.
         label_column: its column of labels, or several; None takes the first of label, class, breed
-            and category, or else all columns with a name. With `regression`, `class_names` or the
+            and category, or else all columns with a name. For regression, `class_names` or the
             names of the model come before these.
-        regression: whether the labels are numbers to predict, such as an age: batches then have
-            float32 numbers `(batch, outputs)`.
+        task: `"single_label"`, `"multi_label"` or `"regression"`; None for the last with a model
+            for regression, and else for the number of columns of labels.
         **options: optional arguments of `ImageData`.
 
     Raises:
@@ -67,13 +68,8 @@ def from_folder(
             or has a class without images; or the table does not fit the images.
     """
     root, known = Path(path), getattr(preprocessor, "class_names", None)
-    check_folder(
-        root,
-        labels_file,
-        path_column=path_column,
-        label_column=label_column,
-        regression=regression,
-    )
+    task = choose_task(task, preprocessor)
+    check_folder(root, labels_file, path_column=path_column, label_column=label_column, task=task)
     images, _, others = list_images(root)
     columns: tuple[str, ...] = ("",)
     if labels_file is None:
@@ -83,23 +79,23 @@ def from_folder(
         table = find_table(root, labels_file)
         title, own = str(table), table.resolve()
         others = [other for other in others if Path(other).resolve() != own]
-        if regression:
+        if task == "regression":
             label_column = label_column or class_names or known
-        images, columns, values = read_table(
-            table, root, images, path_column, label_column, regression
+        images, columns, values, task = read_table(
+            table, root, images, path_column, label_column, task
         )
     if others:
         left_out = counted(len(others), "file")
         warn(f"{root}: left out {left_out} without an image, such as {others[0]}.")
-    if regression:
+    if task == "regression":
         labels, names = values, columns
-    elif len(columns) == 1:
-        labels, names = find_classes(values[:, 0], class_names, preprocessor, title)
+    elif task != "multi_label":
+        labels, names, _ = find_classes(values[:, 0], class_names, preprocessor, title, task)
     else:
         names = choose_names(columns, class_names, known, f"{title}: ")
         labels = np.zeros((len(images), len(names)), bool)
         labels[:, [names.index(column) for column in columns]] = values
-    records = Records(str(root), images, labels, names, regression=regression)
+    records = Records(str(root), images, labels, names, task=task)
     return ImageData(records, preprocessor, batch_size, **options)
 
 

@@ -34,7 +34,7 @@ def from_huggingface(
             `"train[:90%]"`.
         image: name of the column of images; None takes the only image column, or `"image"`.
         label_column: name of the column of labels; None takes the only label column, or `"label"`.
-            A column of lists gives images many labels (multi-label).
+            A column of lists makes the data multi-label.
         load: further arguments of `datasets.load_dataset`, such as `revision`.
         **options: optional arguments of `ImageData`.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 import keras
 import numpy as np
 
+from keras_vit.config import Task
 from keras_vit.config.rules import COUNT, Values
 from keras_vit.data import order
 from keras_vit.data.augmentation import Augmentation, find_augmentation
@@ -53,9 +54,9 @@ class ImageData(keras.utils.PyDataset):
 
     `data[i]` is a pair of float32 images `(batch, height, width, channels)` in [-1, 1],
     `(batch, channels, height, width)` for a channels-first model, and int32 labels `(batch,)`
-    or float32 one-hot labels `(batch, num_classes)`; with many labels per image (multi-label)
-    float32 zeros and ones of that shape; with `regression` float32 numbers `(batch, outputs)`,
-    which mixup and cutmix mix as they mix one-hot labels. The batch is a pure function of the seed,
+    or float32 one-hot labels `(batch, num_classes)`; multi-label, float32 zeros and ones of that
+    shape; of regression float32 numbers `(batch, outputs)`, which mixup and cutmix mix as they mix
+    one-hot labels. The batch is a pure function of the seed,
     of `data.epoch` and of `i`. Two runs therefore see the same batches on every backend, and so
     does a run that was resumed with `data.epoch = k`.
 
@@ -82,7 +83,8 @@ class ImageData(keras.utils.PyDataset):
             `augmentation` or `steps_per_epoch` is given.
         steps_per_epoch: batches per epoch, all full, from an endless stream of passes;
             None makes an epoch one pass, whose last batch may be smaller.
-        one_hot: float32 labels `(batch, num_classes)`; mixup, cutmix and many labels imply it.
+        one_hot: float32 labels `(batch, num_classes)` of a single label; mixup, cutmix and
+            multi-label data imply it.
         seed: seed of order, validation split and augmentation, an int of at least 0.
         on_error: `"raise"`; or all images are decoded at the start, and those that cannot be read
             are left out, by `"skip"` with one warning, or with a call of a function of each one's
@@ -151,9 +153,8 @@ class ImageData(keras.utils.PyDataset):
         records = inspect(records, prepares, threads, on_error, cache)
         changes = find_augmentation(augmentation)
         mixes = changes is not None and changes.mixes
-        if one_hot and records.regression:
-            raise ConfigError("one_hot=True is for classes; for numbers give one_hot=False.")
-        one_hot = not records.regression and (one_hot or mixes or records.is_multi_label)
+        are_rows = (one_hot or mixes) and records.task == "single_label"
+        one_hot = are_rows or records.task == "multi_label"
         self._min_size = min_size
         self._shuffle, self._shard = shuffle, shard
         if shuffle is None:
@@ -196,14 +197,10 @@ class ImageData(keras.utils.PyDataset):
         return self._pipeline.one_hot
 
     @property
-    def multi_label(self) -> bool:
-        """Whether an image may have many labels or none."""
-        return self._pipeline.records.is_multi_label
-
-    @property
-    def regression(self) -> bool:
-        """Whether the labels are numbers to predict, and no classes."""
-        return self._pipeline.records.regression
+    def task(self) -> Task:
+        """What the labels are: `"single_label"`, `"multi_label"` or `"regression"`."""
+        task: Task = self._pipeline.records.task
+        return task
 
     @property
     def seed(self) -> int:
@@ -227,8 +224,8 @@ class ImageData(keras.utils.PyDataset):
 
     @property
     def labels(self) -> np.ndarray:
-        """The labels in the order of the data set: int32 `(num_images,)`, of many labels per
-        image bool `(num_images, num_classes)`, or numbers, float32 of that shape.
+        """The labels in the order of the data set: int32 `(num_images,)`; multi-label, bool
+        `(num_images, num_classes)`; of regression, float32 of that shape.
         """
         return self._pipeline.records.labels
 
@@ -257,11 +254,11 @@ class ImageData(keras.utils.PyDataset):
         """Weights for `fit(class_weight=...)` that give every class the same total weight.
 
         Raises:
-            ConfigError: images have many labels; see `positive_weights`.
+            ConfigError: the data are multi-label; see `positive_weights`.
         """
-        if self.multi_label:
+        if self.task == "multi_label":
             raise ConfigError(
-                "class_weight is for images of one class each; these have many labels. Give a "
+                "class_weight is for images of one class each; these are multi-label. Give a "
                 "recipe positive_weights=data.positive_weights."
             )
         counts = self._pipeline.records.counts
@@ -319,7 +316,7 @@ class ImageData(keras.utils.PyDataset):
     def hold_out(self, share: float) -> tuple["ImageData", "ImageData"]:
         """Returns training and validation data, with the same share of every class.
 
-        With many labels per image the shares are about the same, and the training data have every
+        Of multi-label data the shares are about the same, and the training data have every
         class. Images with numbers are divided at random.
 
         The parts depend on the labels, the seed and the share alone. The training data are
@@ -334,7 +331,7 @@ class ImageData(keras.utils.PyDataset):
         """
         HELD_OUT.check("share", share)
         records = self._pipeline.records
-        strata = np.zeros(len(records), int) if records.regression else self.labels
+        strata = np.zeros(len(records), int) if self.task == "regression" else self.labels
         first, second = order.stratify(strata, share, self.seed)
         if not len(second):
             raise ConfigError(

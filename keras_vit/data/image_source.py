@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from keras_vit.config import Task
 from keras_vit.data.folders import from_folder
 from keras_vit.data.huggingface import from_huggingface
 from keras_vit.data.image_data import HELD_OUT, ImageData
@@ -30,7 +31,8 @@ class ImageSource:
         path_column: name of its column of paths.
         label_column: name of its column of labels, or several; or of the feature or column of
             labels of a tfds or hf data set, by default `"label"`.
-        regression: whether the table has numbers to predict, such as an age.
+        task: of a table of labels, `"single_label"`, `"multi_label"` or `"regression"`; None for
+            the last with a model for regression, and else for the number of columns of labels.
         on_error: `"raise"`; or images that cannot be read are left out, by `"skip"` with a warning,
             or with a call of a function of each one's name and the error.
     """
@@ -41,7 +43,7 @@ class ImageSource:
     labels_file: str | os.PathLike[str] | None = None
     path_column: str | None = None
     label_column: str | Sequence[str] | None = None
-    regression: bool = False
+    task: Task | None = None
     on_error: OnError = "raise"
 
     @property

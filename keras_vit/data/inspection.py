@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit.config import Task, ViTConfig
 from keras_vit.data.records import Records
 from keras_vit.errors import ConfigError, expect_model, listed
 from keras_vit.images.decoding import size_in_header
@@ -71,7 +72,7 @@ def inspect(
     if on_error == "raise":
         raise ConfigError(f"{summary} on_error='skip' leaves them out.")
     readable = records.select(np.array(sorted(sizes), np.intp))
-    if not records.regression:
+    if records.task != "regression":
         emptied = np.flatnonzero(records.counts.astype(bool) & (readable.counts == 0))
         if len(emptied):
             names = listed(records.class_names[k] for k in emptied)
@@ -141,10 +142,10 @@ def list_differences(
                 f"the model takes {field}={expected}, the data are prepared for "
                 f"{field}={actual}; give the model itself as preprocessor"
             )
-    if config.num_classes and config.regression != records.regression:
-        problems.append(describe_mismatch(config.regression))
+    if config.num_classes and (config.task == "regression") != (records.task == "regression"):
+        problems.append(describe_mismatch(config, records.task))
     elif config.num_classes and config.num_classes != len(names):
-        kind = "numbers" if config.regression else "classes"
+        kind = "numbers" if config.task == "regression" else "classes"
         problems.append(
             f"the model has {config.num_classes} {kind}, the data {len(names)} ({listed(names)}); "
             f"load the model with num_classes={len(names)}"
@@ -162,10 +163,10 @@ def list_differences(
     return problems
 
 
-def describe_mismatch(of_model: bool) -> str:
-    """Returns why a model of numbers does not fit data of classes, or for False the reverse."""
-    first, second = ("numbers", "classes") if of_model else ("classes", "numbers")
+def describe_mismatch(config: ViTConfig, task: Task) -> str:
+    """Returns why a model of one task does not fit the data of another."""
     return (
-        f"the model predicts {first}, the data have {second}; read the data with "
-        f"regression={of_model}, or load the model with regression={not of_model}"
+        f"the model has task={config.task!r}, the data have {task!r}; read the data with "
+        f"task={config.task!r}, or load the model with task={task!r}"
+        + (" and two classes" if config.num_classes == 1 else "")
     )

@@ -44,12 +44,12 @@ def stratify(labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray
 
     Returns:
         Indices of the first and of the second part. A class of at least two images is in
-        both; the only image of a class is in the first. With many labels per image the shares of
+        both; the only image of a class is in the first. Of multi-label data the shares of
         the classes are about the same, and the first part has every class.
     """
     order = permutation(len(labels), seed, _SPLIT)
     if labels.ndim == 2:
-        return _stratify_many(labels.astype(bool), fraction, order)
+        return _stratify_multi_label(labels.astype(bool), fraction, order)
     second = []
     for label in np.unique(labels):
         members = order[labels[order] == label]
@@ -60,10 +60,10 @@ def stratify(labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray
     return np.flatnonzero(~chosen), np.flatnonzero(chosen)
 
 
-def _stratify_many(
+def _stratify_multi_label(
     labels: np.ndarray, fraction: float, order: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Splits images of many labels, the rarest class first (after Sechidis et al. 2011).
+    """Splits multi-label data, the rarest class first (after Sechidis et al. 2011).
 
     Images without labels are a class of their own.
     """

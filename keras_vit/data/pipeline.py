@@ -39,7 +39,7 @@ class Pipeline:
         records: the images, inspected.
         preprocessor: decodes, resizes and scales the images.
         augmentation: random changes for training; None for the preprocessor's protocol.
-        one_hot: whether labels are one-hot rows, or rows of many labels.
+        one_hot: whether labels are one-hot rows, or multi-label rows.
         stream: the images of each batch, or of a shard of it.
         threads: threads of Grain that prepare images.
 
@@ -115,10 +115,10 @@ class Pipeline:
         records = self.records
         labels = records.labels[[k for _, k in self.stream.draws(epoch, index)]]
         if self.one_hot:
-            if not records.is_multi_label:
+            if records.task == "single_label":
                 labels = np.eye(len(records.class_names), dtype=bool)[labels]
             labels = labels.astype("float32")
-        if self.one_hot or records.regression:
+        if self.one_hot or records.task == "regression":
             images, labels = self._mix(images, labels, epoch, index)
         if self.stream.shard[1] > 1:
             images, labels = images[1:], labels[1:]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit.config.vit_rules import TASKS, Task
 from keras_vit.data.order import count_labels
 from keras_vit.errors import ConfigError, listed, nearest, shown
 from keras_vit.support.text import visible
@@ -28,19 +29,20 @@ class Encoded(io.BytesIO):
 
 @dataclasses.dataclass(frozen=True)
 class Records:
-    """Images with one label each, with many, or with numbers.
+    """Images with the labels of one task.
 
     Args:
         name: name of the data set in messages.
         images: images in any form that `Preprocessor.decode` takes.
-        labels: integers `(images,)`, indices into `class_names`; or for many labels per image
-            zeros and ones `(images, classes)`, which are kept as bool; or numbers
+        labels: integers `(images,)`, indices into `class_names`; multi-label, zeros and ones
+            `(images, classes)`, which are kept as bool; of regression numbers
             `(images, outputs)`, which are kept as float32.
         class_names: one name per class, or per output.
         decoded: by index, the output of `Preprocessor.decode`; None without a cache.
         sizes: index -> (height, width), of the images that were inspected.
         unreadable: name of each image that was left out -> reason.
-        regression: whether the labels are numbers, such as an age, and no classes.
+        task: what the labels are, see `ViTConfig`; None for the task of a single label or
+            multi-label, by the shape of the labels.
 
     Raises:
         ConfigError: the data set is empty, the numbers of labels and images differ, or a label
@@ -54,26 +56,26 @@ class Records:
     decoded: list[Any] | None = None
     sizes: Mapping[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
     unreadable: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    regression: bool = False
+    task: Any = None
 
     def __post_init__(self) -> None:
         labels = np.asarray(self.labels)
-        is_known = self.regression or (labels.ndim == 1 and labels.dtype.kind in "ui")
-        if not is_known and (labels.ndim != 2 or labels.dtype.kind not in "uifb"):
+        task: Task = self.task or ("multi_label" if labels.ndim == 2 else "single_label")
+        object.__setattr__(self, "task", task)
+        kinds = {"single_label": (1, "ui"), "multi_label": (2, "uifb"), "regression": (2, "fiu")}
+        if labels.ndim != kinds[task][0] or labels.dtype.kind not in kinds[task][1]:
             raise ConfigError(
-                f"{self.name}: labels are {labels.dtype} of shape {labels.shape}, expected "
-                "integers (images,), one class per image, or zeros and ones (images, classes). For "
-                "numbers to predict give regression=True."
+                f"{self.name}: labels are {labels.dtype} of shape {labels.shape}, which do not fit "
+                f"task={task!r}. Expected integers (images,) for 'single_label', zeros and ones "
+                "(images, classes) for 'multi_label', or numbers (images, outputs) for "
+                "'regression'."
             )
         if len(labels) != len(self.images):
             raise ConfigError(f"{self.name}: {len(self.images)} images and {len(labels)} labels.")
         if not len(labels):
             raise ConfigError(f"{self.name}: no images.")
-        if self.regression:
-            object.__setattr__(self, "labels", self._as_numbers(labels))
-            return
         if labels.ndim == 2:
-            object.__setattr__(self, "labels", self._as_bool(labels))
+            object.__setattr__(self, "labels", self._check_rows(labels))
             return
         wrong = np.flatnonzero((labels < 0) | (labels >= len(self.class_names)))
         if len(wrong):
@@ -94,44 +96,26 @@ class Records:
         Raises:
             ConfigError: the labels are numbers.
         """
-        if self.regression:
+        if self.task == "regression":
             raise ConfigError(f"{self.name}: the labels are numbers, which have no class to count.")
         return count_labels(self.labels, len(self.class_names))
 
-    @property
-    def is_multi_label(self) -> bool:
-        """Whether an image may have several labels or none."""
-        return self.labels.ndim == 2 and not self.regression
-
-    def _as_bool(self, labels: np.ndarray) -> np.ndarray:
+    def _check_rows(self, labels: np.ndarray) -> np.ndarray:
         if labels.shape[1] != len(self.class_names):
             raise ConfigError(
-                f"{self.name}: labels of shape {labels.shape} have {labels.shape[1]} classes, "
+                f"{self.name}: labels of shape {labels.shape} have {labels.shape[1]} columns, "
                 f"expected {len(self.class_names)}: {listed(self.class_names)}."
             )
-        if len(odd := np.argwhere((labels != 0) & (labels != 1))):
-            row, column = odd[0]
-            raise ConfigError(
-                f"{self.name}: {self.where(int(row))} has {labels[row, column]} for the class "
-                f"{self.class_names[column]}, expected 0 or 1."
-            )
-        return labels.astype(bool)
-
-    def _as_numbers(self, labels: np.ndarray) -> np.ndarray:
-        expected = (len(labels), len(self.class_names))
-        if labels.shape != expected or labels.dtype.kind not in "fiu":
-            raise ConfigError(
-                f"{self.name}: labels are {labels.dtype} of shape {labels.shape}, expected numbers "
-                f"{expected}: {listed(self.class_names)}."
-            )
-        numbers = np.where(np.abs(labels) <= MOST_NUMBER, labels, np.nan).astype("float32")
-        if len(odd := np.argwhere(np.isnan(numbers))):
+        kind, expected, fits = "bool", "0 or 1", (labels == 0) | (labels == 1)
+        if self.task == "regression":
+            kind, expected, fits = "float32", "a finite number", np.abs(labels) <= MOST_NUMBER
+        if len(odd := np.argwhere(~fits)):
             row, column = odd[0]
             raise ConfigError(
                 f"{self.name}: {self.where(int(row))} has {labels[row, column]} for "
-                f"{self.class_names[column]}, expected a finite number."
+                f"{self.class_names[column]}, expected {expected}."
             )
-        return numbers
+        return labels.astype(kind)
 
     def where(self, index: int) -> str:
         """Returns the name of an image in messages: its path, or its number."""
@@ -287,38 +271,59 @@ def label_array(labels: Any, title: str) -> np.ndarray:
     return array
 
 
+def choose_task(task: Task | None, preprocessor: Any) -> Task | None:
+    """Returns the task of data: the caller's, or that of a model for regression.
+
+    None means that the form of the labels tells a single label from multi-label.
+
+    Raises:
+        ConfigError: there is no such task.
+    """
+    TASKS.check("task", task or "single_label")
+    of_model = getattr(getattr(preprocessor, "config", None), "task", None)
+    return task or ("regression" if of_model == "regression" else None)
+
+
 def find_classes(
-    labels: Any, class_names: Sequence[str] | None, preprocessor: Any, title: str
-) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Returns the labels as indices, and the name of each class.
+    labels: Any,
+    class_names: Sequence[str] | None,
+    preprocessor: Any,
+    title: str,
+    task: Task | None,
+) -> tuple[np.ndarray, tuple[str, ...], Task | None]:
+    """Returns the labels as indices, the name of each class, and the result of `choose_task`.
 
     Args:
-        labels: integers or words, `(images,)`, or zeros and ones `(images, classes)`.
+        labels: integers or words, `(images,)`, or zeros and ones `(images, classes)`; of
+            regression numbers `(images,)` or `(images, outputs)`, whose outputs are numbered.
         class_names: names of the classes, in the order of the indices; None for the labels of a
             model, or else for the sorted words or the numbers.
         preprocessor: a `Preprocessor`, or a model, whose labels or number of classes count.
         title: name of the data set in messages.
+        task: the caller's task, or None.
 
     Raises:
         ConfigError: a word is not in `class_names`; or as `label_array`.
     """
     labels = label_array(labels, title)
+    task = choose_task(task, preprocessor)
+    if task == "regression":
+        labels = labels[:, None] if labels.ndim == 1 else labels
+        return labels, tuple(class_names or map(str, range(labels.shape[-1]))), task
     if labels.dtype.kind == "S":
         labels = np.char.decode(labels)
     known = getattr(preprocessor, "class_names", None)
     config = getattr(preprocessor, "config", None)
-    if getattr(config, "regression", False):  # the data refuse the model itself in better words
-        known, config = None, None
     if labels.dtype.kind not in "UO":
         count = getattr(config, "num_classes", 0)
         if not count and labels.ndim == 2:
             count = labels.shape[1]
         elif not count and labels.dtype.kind in "ui" and labels.size:
             count = max(int(labels.max()), 0) + 1
-        return labels, tuple(class_names or known or map(str, range(count)))
+        return labels, tuple(class_names or known or map(str, range(count))), task
     words, indices = np.unique(labels.astype(str), return_inverse=True)
     names = choose_names(words.tolist(), class_names, known, f"{title}: label ")
-    return np.array([names.index(word) for word in words])[indices], names
+    return np.array([names.index(word) for word in words])[indices], names, task
 
 
 def choose_names(

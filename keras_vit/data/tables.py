@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from keras_vit.config import Task
 from keras_vit.data.records import MOST_NUMBER
 from keras_vit.errors import ConfigError, listed, nearest, shown
 from keras_vit.support.text import counted, log
@@ -21,6 +22,7 @@ Columns: TypeAlias = str | Sequence[str] | None
 """One name of a column, or several."""
 
 _PATHS = ("path", "file_name", "filename", "image", "image_id", "id")
+_EXPECTED = {"single_label": "a label", "multi_label": "0 or 1", "regression": "a number"}
 _LABELS = ("label", "class", "breed", "category")
 
 
@@ -30,12 +32,12 @@ def read_table(
     files: Sequence[str],
     path_column: str | None,
     label_column: Columns,
-    regression: bool,
-) -> tuple[list[str], tuple[str, ...], np.ndarray]:
-    """Returns the images that a table names, its columns of labels, and their values.
+    task: Task | None,
+) -> tuple[list[str], tuple[str, ...], np.ndarray, Task]:
+    """Returns the images that a table names, its columns of labels, their values, and the task.
 
     The images are in the order of `files`, which are those of the folder `root`. The values
-    `(images, columns)` are names of classes in one column, bool in several, or numbers. A line of
+    `(images, columns)` are names of classes in one column, zeros and ones, or numbers. A line of
     log counts the columns and the images that are left out. `from_folder` describes the table.
 
     Raises:
@@ -43,7 +45,8 @@ def read_table(
             does not have, or has two labels for an image; or a cell is no label.
     """
     header, rows = _read_rows(table)
-    path_name, columns = _choose_columns(table, header, rows, path_column, label_column, regression)
+    path_name, columns = _choose_columns(table, header, rows, path_column, label_column, task)
+    task = task or ("multi_label" if len(columns) > 1 else "single_label")
     named = _name_images(root, files)
     found: dict[str, list[Any]] = {}
     for line, row in rows:
@@ -54,13 +57,12 @@ def read_table(
                 f"{place}: no image {path!r} in {root}.{nearest(path, named)} Expected the path of "
                 "an image in that folder; a suffix that leaves no choice may be missing."
             )
-        values = [_read_label(row[name], len(columns) > 1, regression) for name in columns]
+        values = [_read_label(row[name], task) for name in columns]
         if None in values:
             name = columns[values.index(None)]
-            kind = "a number" if regression else "0 or 1" if len(columns) > 1 else "a label"
             raise ConfigError(
-                f"{place}: the column {name} has {shown(row[name])}, expected {kind}. "
-                f"{_list_columns(header)} For numbers to predict give regression=True."
+                f"{place}: the column {name} has {shown(row[name])}, expected {_EXPECTED[task]}. "
+                f"{_list_columns(header)} For numbers give task='regression'."
             )
         if found.setdefault(image, values) != values:
             raise ConfigError(f"{place}: {path} has other labels in a row above. Remove a row.")
@@ -70,7 +72,7 @@ def read_table(
         columns_in_words = f"{counted(len(further), 'column')} ({listed(map(shown, further))})"
         log.warning("%s: left out %s, and %s without a row.", table, columns_in_words, unused)
     images = [file for file in files if file in found]
-    return images, tuple(columns), np.array([found[image] for image in images])
+    return images, tuple(columns), np.array([found[image] for image in images]), task
 
 
 def _read_rows(table: Path) -> tuple[list[str], list[tuple[int, dict[str, Any]]]]:
@@ -118,17 +120,19 @@ def _choose_columns(
     rows: list[tuple[int, dict[str, Any]]],
     path_column: str | None,
     label_column: Columns,
-    regression: bool,
+    task: Task | None,
 ) -> tuple[str, list[str]]:
     """Returns the column of paths and the columns of labels."""
     path = path_column or _find_name(_PATHS, header)
     further = [name for name in header if name not in ("", path)]
     labels = label_column or _find_name(_LABELS, further) or further
     labels = [labels] if isinstance(labels, str) else list(labels)
-    if labels == further and not regression and len(further) > 1:
-        cells = {name: [_read_label(row[name], False, True) for _, row in rows] for name in further}
+    if labels == further and task != "regression" and len(further) > 1:
+        cells = {key: [_read_label(row[key], "regression") for _, row in rows] for key in further}
         numeric = [name for name in further if None not in cells[name]]
         labels = numeric if len(numeric) > 1 else further
+    if task == "single_label" and len(labels) > 1:
+        labels = []
     for name in (path, *(labels or [""])):
         if not name or header.count(name) != 1:
             wanted = shown(name) if name else "of labels" if path else "of paths"
@@ -145,13 +149,13 @@ def _list_columns(header: list[str]) -> str:
     return f"The columns are {listed(header, 20)}; give path_column= and label_column=."
 
 
-def _read_label(cell: Any, is_flag: bool, regression: bool) -> float | str | None:
+def _read_label(cell: Any, task: Task) -> float | str | None:
     """Returns a name, a number, or 0 or 1; None for a cell that has none."""
-    if not (regression or is_flag):
+    if task == "single_label":
         return cell if isinstance(cell, str) and cell.strip() else None
     with contextlib.suppress(TypeError, ValueError):
         number = float(cell)
-        if abs(number) <= MOST_NUMBER if regression else number in (0, 1):
+        if number in (0, 1) if task == "multi_label" else abs(number) <= MOST_NUMBER:
             return number
     return None
 

@@ -150,16 +150,17 @@ def gather(
         values = _load(path)
     if "labels" not in (values.dtype.names or ()):
         return Features(values["values"], None)
-    is_known = getattr(data, "multi_label", False) or getattr(data, "regression", False)
     labels = values["labels"]
+    is_known = getattr(data, "task", None) in ("multi_label", "regression")
     return Features(values["values"], labels if is_known else undo_one_hot(labels))
 
 
 def _choose_label_reader(data: Any) -> Callable[[Any], np.ndarray]:
     """Returns what makes an array of the labels of a batch."""
-    if getattr(data, "multi_label", False):
+    task = getattr(data, "task", None)
+    if task == "multi_label":
         return lambda labels: as_array(labels).astype(bool)
-    return as_array if getattr(data, "regression", False) else numbers_or_rows
+    return as_array if task == "regression" else numbers_or_rows
 
 
 def _load(path: Path) -> np.ndarray:

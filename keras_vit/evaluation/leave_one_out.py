@@ -121,7 +121,7 @@ def _calibrated(scores: np.ndarray, labels: np.ndarray) -> tuple[Any, Any, np.nd
         return 1.0, 0.0, scores
     if labels.ndim == 2:
         scale, shift = platt_scaling(scores, labels)
-        return scale, shift, compute_probabilities(scale * scores + shift, by_class=True)
+        return scale, shift, compute_probabilities(scale * scores + shift, task="multi_label")
     factor = calibrating_scale(scores, labels)
     return factor, 0.0, compute_probabilities(factor * scores)
 
@@ -200,7 +200,7 @@ def platt_scaling(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, n
 
     inputs = np.stack([scores, np.ones_like(scores)])
     for _ in range(100):
-        p = compute_probabilities(line[0] * scores + line[1], by_class=True)
+        p = compute_probabilities(line[0] * scores + line[1], task="multi_label")
         slope = (inputs * (p - wanted)).sum(axis=1)
         curvature = np.einsum("ink,jnk,nk->kij", inputs, inputs, p * (1 - p)) + 1e-9 * np.eye(2)
         step = np.linalg.solve(curvature, slope.T[..., None])[..., 0].T

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_vit.config import Task
 from keras_vit.data.order import stratify
 from keras_vit.errors import ConfigError, expect_model, shown
 from keras_vit.evaluation.least_squares import LeastSquares, estimate, make_targets
@@ -29,19 +30,19 @@ class LinearProbe:
         l2: strength of the regularisation.
         validation_accuracy: accuracy on the held-out share of a probe fitted to the other images
             with this `l2`; multi-label, the mean average precision. None for a single `l2`.
-        is_multi_label: whether an image may have several labels, or none.
+        task: `"single_label"`, or `"multi_label"` if an image may have several labels, or none.
     """
 
     kernel: np.ndarray
     bias: np.ndarray
     l2: float
     validation_accuracy: float | None = None
-    is_multi_label: bool = False
+    task: Task = "single_label"
 
     def predict(self, features: Any) -> np.ndarray:
         """Returns the class of each image, `(images,)`; multi-label, bool `(images, classes)`."""
         answers = [
-            scores > 0 if self.is_multi_label else scores.argmax(axis=1)
+            scores > 0 if self.task == "multi_label" else scores.argmax(axis=1)
             for scores in self._scores(features)
         ]
         return np.concatenate(answers)
@@ -54,11 +55,12 @@ class LinearProbe:
         Raises:
             ConfigError: the labels do not fit the features or the classes of the probe.
         """
-        labels = as_labels(labels, len(features), self.is_multi_label)
-        expected = (len(features), *self.bias.shape) if self.is_multi_label else (len(features),)
+        is_multi_label = self.task == "multi_label"
+        labels = as_labels(labels, len(features), is_multi_label)
+        expected = (len(features), *self.bias.shape) if is_multi_label else (len(features),)
         if labels.shape != expected:
             raise ConfigError(f"Labels have shape {labels.shape}; expected {expected}.")
-        if not self.is_multi_label and labels.max() >= len(self.bias):
+        if not is_multi_label and labels.max() >= len(self.bias):
             raise ConfigError(
                 f"There is label {labels.max()}; the probe has classes 0 to {len(self.bias) - 1}."
             )
@@ -92,9 +94,7 @@ class LinearProbe:
         head = keras.layers.Dense(len(self.bias))
         head.build((None, len(self.kernel)))
         head.set_weights([self.kernel, self.bias])
-        classifier = expect_model(model).with_head(head, class_names)
-        classifier.thresholds = 0.5 if self.is_multi_label else None
-        return classifier
+        return expect_model(model).with_head(head, class_names, task=self.task)
 
 
 def linear_probe(
@@ -140,15 +140,16 @@ def linear_probe(
     whole = LeastSquares(features, labels, classes)
     if not whole.has_signal:
         raise ConfigError("The features are the same for all images.")
+    task: Task = "multi_label" if labels.ndim == 2 else "single_label"
     if len(strengths) == 1:
-        return LinearProbe(*whole.solve(strengths[0]), strengths[0], None, labels.ndim == 2)
+        return LinearProbe(*whole.solve(strengths[0]), strengths[0], None, task)
     if not 0 < validation_split < 1:
         raise ConfigError(f"validation_split={validation_split}, expected a share between 0 and 1.")
     fitted, held_out = stratify(labels, validation_split, seed)
     if not len(held_out):
         raise ConfigError("Every class has only one image, too few to hold out. Give one l2.")
     solver = LeastSquares(features, labels, classes, fitted)
-    is_multi_label = labels.ndim == 2
+    is_multi_label = task == "multi_label"
     ranking = []
     for strength in strengths:
         parts, error = [], 0.0
@@ -160,7 +161,7 @@ def linear_probe(
         quality = score(results, labels[held_out]) if is_multi_label else float(results.mean())
         ranking.append((quality, -error, strength))
     accuracy, _, best = max(ranking)
-    return LinearProbe(*whole.solve(best), best, accuracy, is_multi_label)
+    return LinearProbe(*whole.solve(best), best, accuracy, task)
 
 
 def few_shot(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.config import ViTConfig
+from keras_vit.config import Task, ViTConfig
 from keras_vit.data import ImageData, ImageSource
 from keras_vit.errors import ConfigError, expect_model, shown
 from keras_vit.evaluation.extraction import gather
@@ -19,7 +19,6 @@ from keras_vit.evaluation.leave_one_out import (
     predict_gain,
     score,
 )
-from keras_vit.evaluation.targets import Task
 from keras_vit.evaluation.thresholds import best_thresholds
 from keras_vit.models.heads import copy_with_head
 from keras_vit.models.vision_transformer import VisionTransformer
@@ -177,7 +176,7 @@ class Probe:
         fields = {
             **_choose_fields(config, block, self.pooling),
             "thresholds": self.thresholds,
-            "regression": self.task == "regression",
+            "task": self.task,
             "provenance": {**model.provenance, **(provenance or {}), "probe": found},
         }
         return copy_with_head(model, self.kernel, self.bias, self.class_names, fields)
@@ -233,7 +232,7 @@ def probe(
     """Fits a linear model to the frozen features of a folder of images, in one pass.
 
     Ridge regression onto targets of -1 and 1, one per class; multi-label, an image may have
-    several. With numbers in place of classes (`ImageSource.regression`) they are the targets. It
+    several. For regression (`ImageSource.task`) the numbers are the targets. It
     reads the class token, the mean of the patches, or both, of the last block or of the blocks at
     one half and three quarters of the depth; or the model's own output. The leave-one-out error,
     exact in closed form, chooses features and strength, so that all images serve for fit and score.
@@ -261,7 +260,7 @@ def probe(
     if data.augmentation is not None:
         raise ConfigError("A probe reads unchanged images; give data with augmentation=None.")
     names = data.class_names
-    for name, count in {} if data.regression else data.class_counts.items():
+    for name, count in {} if data.task == "regression" else data.class_counts.items():
         if not 2 <= count <= data.num_images - 2:
             raise ConfigError(
                 f"The class {shown(name)} has {count} of {data.num_images} images; expected two or "
@@ -272,10 +271,9 @@ def probe(
     if labels is None or not np.array_equal(labels, data.labels):
         raise ConfigError("The data come in another order than their labels: shuffle=False.")
     candidates = {name: values[:, columns] for name, (_, _, columns) in parts.items()}
-    task: Task = "multi_label" if data.multi_label else "single_label"
-    mean, spread = np.zeros(1), np.ones(1)
-    if data.regression:
-        task, labels = "regression", labels.astype("float64")
+    task, mean, spread = data.task, np.zeros(1), np.ones(1)
+    if task == "regression":
+        labels = labels.astype("float64")
         mean, spread = labels.mean(axis=0), labels.std(axis=0)
         if same := [name for name, value in zip(names, spread, strict=True) if not value]:
             raise ConfigError(

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit.config import Task
 from keras_vit.config.rules import COUNT
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.evaluation.batches import count_images
 from keras_vit.evaluation.metrics import average_precisions, calibration_error, r2_scores
-from keras_vit.evaluation.targets import Task, acceptable, match_columns, predict_targets, task_of
+from keras_vit.evaluation.targets import acceptable, match_columns, predict_targets
 from keras_vit.models.losses import compute_probabilities
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.support.progress import progress_bar
@@ -106,10 +107,10 @@ def evaluate(
     prediction is right if the list holds it, and an image with an empty list is left out:
     the ReaL accuracy of "Are we done with ImageNet?" (arXiv 2006.07159, section 3).
 
-    A model with `thresholds` is a multi-label classifier: no image is left out, and the calibration
-    error is over the probabilities of all images and classes.
+    The metrics are those of the model's task. Multi-label, no image is left out, and the
+    calibration error is over the probabilities of all images and classes.
 
-    A model with `regression` predicts numbers: its labels are numbers `(batch, outputs)`. Where
+    Of a model for regression the labels are numbers `(batch, outputs)`. Where
     model and data have the same names, in whatever order, the names match the numbers with the
     outputs.
 
@@ -139,9 +140,9 @@ def evaluate(
     >>> keras_vit.evaluate(model, (blank, [[0, 1], [], range(10)])).count
     2
     """
-    expect_model(model).config.demand_one_prediction("evaluate")
+    expect_model(model).config.demand_prediction("evaluate", takes_numbers=True)
     COUNT.check("calibration_bins", calibration_bins)
-    task = task_of(model)
+    task = model.config.task
     if task == "regression" and not (real_labels is None and classes is None):
         raise ConfigError("real_labels and classes are for classes; this model predicts numbers.")
     competing, places = match_columns(model, data, classes)
@@ -237,7 +238,7 @@ def _score_multi_label(
     logits: np.ndarray, right: np.ndarray, thresholds: np.ndarray, bins: int
 ) -> _Scores:
     """Returns the scores of float64 logits and bool labels, both `(images, classes)`."""
-    probabilities = compute_probabilities(logits, by_class=True)
+    probabilities = compute_probabilities(logits, task="multi_label")
     answers = probabilities >= thresholds
     counts, hits = right.sum(axis=0), (answers & right).sum(axis=0)
     present = np.where(counts, counts, np.nan)

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -13,18 +13,8 @@ from keras_vit.evaluation.batches import predict, read_batches
 from keras_vit.images.class_names import class_index
 from keras_vit.images.inputs import as_array
 
-Task = Literal["single_label", "multi_label", "regression"]
-"""What an image has: one class, any number of classes, or numbers."""
-
 _WORDNET_ID = re.compile(r"n\d{8}")
 _SHOWN = 5
-
-
-def task_of(model: Any) -> Task:
-    """Returns what a model predicts for an image."""
-    if model.config.regression:
-        return "regression"
-    return "single_label" if model.thresholds is None else "multi_label"
 
 
 def acceptable(labels: Any, num_classes: int, first: int = 0) -> np.ndarray:
@@ -177,9 +167,10 @@ def match_columns(
         ConfigError: as `class_index` and `match_classes`; `classes` is empty or has a class twice;
             or the data have classes and the model predicts numbers, or the reverse.
     """
-    is_regression = model.config.regression
-    if getattr(data, "regression", is_regression) != is_regression:
-        raise ConfigError(f"The data do not fit: {describe_mismatch(of_model=is_regression)}.")
+    is_regression = model.config.task == "regression"
+    task = getattr(data, "task", model.config.task)
+    if (task == "regression") != is_regression:
+        raise ConfigError(f"The data do not fit: {describe_mismatch(model.config, task)}.")
     labels: Sequence[str] | None = model.class_names
     competing = np.arange(model.config.num_classes)
     if classes is not None:
@@ -214,7 +205,7 @@ def predict_targets(
         ConfigError: the data are empty or have no labels, labels do not fit the model, or outputs
             are not finite.
     """
-    read = _as_numbers if model.config.regression else acceptable
+    read = _as_numbers if model.config.task == "regression" else acceptable
     seen = 0
     for outputs, labels in predict(
         model, ["logits"], read_batches(model, data, batch_size, prepared)
@@ -239,7 +230,7 @@ def _as_numbers(labels: Any, outputs: int, first: int) -> np.ndarray:
     targets = targets[:, None] if targets.ndim == 1 else targets
     if targets.shape[1:] != (outputs,) or targets.dtype.kind not in "fiu":
         raise ConfigError(
-            f"The model predicts {outputs} numbers per image (regression=True): expected targets "
+            f"The model predicts {outputs} numbers per image (task='regression'): expected targets "
             f"{(len(targets), outputs)}, found {targets.dtype} {targets.shape}."
         )
     if odd := np.flatnonzero(~np.isfinite(targets).all(axis=1)).tolist():

@@ -21,7 +21,7 @@ def choose_thresholds(
     `model.thresholds = choose_thresholds(model, validation)`; a preset keeps it.
 
     Args:
-        model: a model with `thresholds`.
+        model: a multi-label model.
         data: images and labels as for `evaluate`, which the model was not trained on.
         batch_size: images per step; a data set has its own batches.
         prepared: whether the images are an array that `model.preprocessor` has prepared.
@@ -30,24 +30,23 @@ def choose_thresholds(
         One number per class of the model; a class without images keeps its threshold.
 
     Raises:
-        ConfigError: the model has no thresholds, or the data do not fit it or have no labels.
+        ConfigError: the model is not multi-label, or the data do not fit it or have no labels.
 
     >>> import numpy as np, keras_vit
     >>> from keras_vit.evaluation import choose_thresholds
-    >>> model = keras_vit.vit_ti16(image_size=32, num_classes=2, thresholds=0.4)
+    >>> model = keras_vit.vit_ti16(image_size=32, num_classes=2, task="multi_label", thresholds=0.4)
     >>> images, labels = np.zeros((4, 32, 32, 3), "float32"), np.array([[1, 0], [0, 0]] * 2)
     >>> choose_thresholds(model, (images, labels))  # a head of zeros: every probability is 0.5
     (0.25, 0.4)
     """
     if (thresholds := expect_model(model).thresholds) is None:
         raise ConfigError(
-            "The model has no thresholds, so it is no multi-label classifier. "
-            "Train it by a recipe with multi_label=True, or set model.thresholds = 0.5."
+            'The model has no thresholds: load it with task="multi_label", or train it so.'
         )
     columns = match_columns(model, data, None)
     batches = predict_targets(model, data, *columns, batch_size, prepared)
     logits, rights = map(np.concatenate, zip(*batches, strict=True))
-    return best_thresholds(compute_probabilities(logits, by_class=True), rights, thresholds)
+    return best_thresholds(compute_probabilities(logits, task="multi_label"), rights, thresholds)
 
 
 def best_thresholds(

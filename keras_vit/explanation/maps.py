@@ -133,7 +133,7 @@ def choose_classes(
     Raises:
         ConfigError: the model has no such class, or the numbers of classes and images differ.
     """
-    model.config.demand_classes("An explanation of a class")
+    model.config.demand_prediction("An explanation of a class")
     if target is None:
         return run(model, images, batch_size=batch_size).argmax(-1).astype("int32")
     if isinstance(target, np.ndarray) and target.ndim:

@@ -40,8 +40,8 @@ class ExportGraph:
         model._check_stages(self._stages)
         self._normalise = None
         if plan.outputs == "probabilities" and not has_activation:
-            model.config.demand_classes("outputs='probabilities'")
-            self._normalise = ops.softmax if model.thresholds is None else ops.sigmoid
+            model.config.demand_prediction("outputs='probabilities'")
+            self._normalise = ops.sigmoid if model.config.task == "multi_label" else ops.softmax
 
     def __call__(self, images: Any) -> Any:
         """Returns the output of a batch; `images` as the plan's `input_shape` says."""

@@ -7,6 +7,7 @@ test compares both lists with its signature and with `ViTConfig`.
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
+from keras_vit.config import Task
 from keras_vit.config.numerics import Numerics
 from keras_vit.config.rope import Rope
 from keras_vit.config.stem import ResNetStem
@@ -80,7 +81,7 @@ class Architecture(TypedDict, total=False):
     unit_pre_logits: bool
     head_bias_init: float
     classifier_activation: str | None
-    regression: bool
+    task: Task
     rescale: bool
     numerics: Numerics | Mapping[str, Any]
 

@@ -6,13 +6,16 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_vit.config import Task
 from keras_vit.errors import CheckpointError, ConfigError, shown
 from keras_vit.images.class_names import ClassNames
 from keras_vit.images.inputs import as_array
 from keras_vit.layers import blank_weights
 
 
-def with_head(model: Any, head: keras.layers.Dense, class_names: ClassNames | None) -> Any:
+def with_head(
+    model: Any, head: keras.layers.Dense, class_names: ClassNames | None, task: Task
+) -> Any:
     """Returns a copy of a model whose head has the weights of a layer; see the model's method.
 
     Raises:
@@ -32,13 +35,13 @@ def with_head(model: Any, head: keras.layers.Dense, class_names: ClassNames | No
             "another layer has no place in the model."
         )
     activation = keras.activations.serialize(head.activation)
-    fields = {} if activation == "linear" else {"classifier_activation": activation}
+    fields = {"classifier_activation": None if activation == "linear" else activation, "task": task}
     bias = np.zeros(head.units) if head.bias is None else head.bias
     return copy_with_head(model, head.kernel, bias, class_names, fields)
 
 
 def with_stored_head(
-    model: Any, arrays: Mapping[str, np.ndarray], path: Any, class_names: ClassNames | None
+    model: Any, arrays: Mapping[str, Any], path: Any, class_names: ClassNames | None, task: Task
 ) -> Any:
     """Returns a copy of a model with the linear head of a file; see `with_head` of the model.
 
@@ -47,6 +50,7 @@ def with_stored_head(
         arrays: the arrays of the file by name.
         path: path of the file, for messages.
         class_names: one name per class, or None.
+        task: what the head predicts.
 
     Raises:
         CheckpointError: as `VisionTransformer.with_head`.
@@ -59,7 +63,7 @@ def with_stored_head(
             f"{shown(shapes or sorted(arrays)[:5], quoted=False)}."
         )
     config, width = model.config, model.get_layer("pre_logits").output.shape[-1]
-    fields: dict[str, Any] = {}
+    fields: dict[str, Any] = {"task": task}
     has_both = (
         config.pooling in ("token", "gap", "token_and_mean")
         and config.has_class_token
@@ -69,7 +73,7 @@ def with_stored_head(
     )
     blocks = {2 * config.hidden_size: 1, 5 * config.hidden_size: 4}.get(weight[1], 0)
     if has_both and 0 < blocks <= config.num_layers:
-        fields = {"pooling": "token_and_mean", "class_token_blocks": blocks}
+        fields |= {"pooling": "token_and_mean", "class_token_blocks": blocks}
         fields |= {"class_token_in_mean": False}
     elif weight[1] != width or not config.is_pooled:
         raise CheckpointError(
@@ -157,14 +161,14 @@ def copy_with_head(
 ) -> Any:
     """Returns a copy of a model with other fields, its weights, and another head.
 
-    Activation, thresholds and the scaling of the pre_logits to length 1 belong to the old head; the
-    copy has those of `fields` alone.
+    Activation, task, thresholds and the scaling of the pre_logits to length 1 belong to the old
+    head; the copy has those of `fields` alone.
     """
     of_head = {
         "num_classes": kernel.shape[-1],
         "class_names": class_names,
         "classifier_activation": None,
-        "regression": False,
+        "task": "single_label",
         "thresholds": None,
         "unit_pre_logits": False,
     }

@@ -16,7 +16,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.config import ViTConfig
+from keras_vit.config import Task, ViTConfig
 from keras_vit.errors import ConfigError
 from keras_vit.support.text import warn
 
@@ -65,13 +65,12 @@ _ACTIVATION = (
 
 
 def adapt_losses(
-    config: ViTConfig, loss: Any, metrics: Any, weighted_metrics: Any, by_class: bool = False
+    config: ViTConfig, loss: Any, metrics: Any, weighted_metrics: Any
 ) -> tuple[Any, Any, Any]:
     """Returns loss, metrics and weighted metrics of `compile`, adapted to a model's outputs.
 
     A model without a head keeps them unchanged, and so does a model for regression, for which any
-    loss or metric may be meant. `by_class` says that every class has a probability of its own, as
-    in a model with thresholds.
+    loss or metric may be meant.
 
     Raises:
         ConfigError: `loss="auto"` for a model without a head; or a loss or metric takes
@@ -80,20 +79,20 @@ def adapt_losses(
     is_auto = isinstance(loss, str) and loss == "auto"
     if is_auto and config.num_classes == 0:
         raise ConfigError('loss="auto" is the loss of the head; this model has none.')
-    if config.regression or config.num_classes == 0:
+    if config.task == "regression" or config.num_classes == 0:
         return keras.losses.MeanSquaredError() if is_auto else loss, metrics, weighted_metrics
-    from_logits = config.returns_logits
+    from_logits, is_multi_label = config.returns_logits, config.task == "multi_label"
     if is_auto:
-        name = "BinaryCrossentropy" if by_class else "SparseCategoricalCrossentropy"
+        name = "BinaryCrossentropy" if is_multi_label else "SparseCategoricalCrossentropy"
         loss = getattr(keras.losses, name)(from_logits=from_logits)
     else:
         loss = _each(loss, lambda one: _fit_loss(one, from_logits))
 
     def fit_metric(metric: Any) -> Any:
-        if metric in ("accuracy", "acc"):
-            threshold = 0.0 if from_logits else 0.5
-            return keras.metrics.BinaryAccuracy(metric, threshold=threshold) if by_class else metric
-        if from_logits:
+        is_accuracy = metric in ("accuracy", "acc")
+        if is_accuracy and is_multi_label:
+            return keras.metrics.BinaryAccuracy(metric, threshold=0.0 if from_logits else 0.5)
+        if from_logits and not is_accuracy:
             _check_metric(metric)
         return metric
 
@@ -161,7 +160,7 @@ def _standard(value: Any, get: Any) -> Any:
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class ManyLabelsCrossentropy(keras.losses.Loss):
+class MultiLabelCrossentropy(keras.losses.Loss):
     """Binary cross-entropy, mean over classes, with a weight for the positive labels of each class.
 
     Args:
@@ -174,7 +173,7 @@ class ManyLabelsCrossentropy(keras.losses.Loss):
     def __init__(
         self, positive_weights: Sequence[float], from_logits: bool = True, **options: Any
     ) -> None:
-        super().__init__(**{"name": "many_labels_crossentropy", **options})
+        super().__init__(**{"name": "multi_label_crossentropy", **options})
         self.positive_weights = [float(weight) for weight in positive_weights]
         self.from_logits = from_logits
 
@@ -191,9 +190,9 @@ class ManyLabelsCrossentropy(keras.losses.Loss):
         return {**super().get_config(), **own}
 
 
-def compute_probabilities(logits: np.ndarray, by_class: bool = False) -> np.ndarray:
-    """Returns the softmax of logits `(..., classes)`; with `by_class` the sigmoid of each."""
-    if by_class:
+def compute_probabilities(logits: np.ndarray, task: Task = "single_label") -> np.ndarray:
+    """Returns the softmax of logits `(..., classes)`; multi-label, the sigmoid of each."""
+    if task == "multi_label":
         return np.exp(-np.logaddexp(0, -logits))  # exact for small ones too
     exponents = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return exponents / exponents.sum(axis=-1, keepdims=True)

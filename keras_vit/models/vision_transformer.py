@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import keras
 import numpy as np
 
-from keras_vit.config import ImageSize, ViTConfig
+from keras_vit.config import ImageSize, Task, ViTConfig
 from keras_vit.config.rules import COUNT, choice
 from keras_vit.config.variants import VARIANTS
 from keras_vit.errors import ConfigError
@@ -84,9 +84,8 @@ class VisionTransformer(keras.Model):
         protocol: preparation of images for these weights, by name or as a dict of name and
             parameters, see `keras_vit.Preprocessor`; None for `"paper"`.
         provenance: origin of the weights, as plain JSON types.
-        thresholds: for many labels per image (multi-label): the least probability with which
-            an image has a label, one for all classes or one per class, see the attribute
-            `thresholds`.
+        thresholds: with `task="multi_label"`, the least probability with which an image has a
+            label, one for all classes or one per class, see the attribute `thresholds`.
         **fields: fields of `ViTConfig`; they take precedence over `config`.
 
     Raises:
@@ -174,31 +173,21 @@ class VisionTransformer(keras.Model):
 
     @property
     def thresholds(self) -> tuple[float, ...] | None:
-        """The least probability of each class of a model of many labels (multi-label), or None.
+        """The least probability of each class of a multi-label model; None for another task.
 
-        With thresholds every class has a probability of its own, the sigmoid of its logit.
-        `classify` and the server answer with all labels that reach their threshold, `loss="auto"`
-        is binary cross-entropy, and `evaluate` scores every class. A head with
-        `classifier_activation="sigmoid"`, and a logit of a single class, have thresholds of 0.5 by
-        default.
-
-        Set it to a number, to one per class, such as `keras_vit.evaluation.choose_thresholds`
-        returns, or to None. Presets and `.keras` files keep it.
+        `classify` and the server answer with all labels that reach their threshold. It is 0.5
+        unless set to a number, or to one per class, such as
+        `keras_vit.evaluation.choose_thresholds` returns. Presets and `.keras` files keep it.
         """
-        thresholds = self._thresholds
-        if thresholds is None and self.config.has_sigmoids:
-            thresholds = 0.5
-        if isinstance(thresholds, float):
-            return (thresholds,) * self.config.num_classes
-        return thresholds
+        return self._thresholds
 
     @thresholds.setter
     def thresholds(self, thresholds: Thresholds | None) -> None:
-        is_softmax = self.config.classifier_activation == "softmax"
-        if thresholds is not None and (is_softmax or self.config.regression):
-            other = 'classifier_activation="softmax"' if is_softmax else "regression=True"
+        if self.config.task == "multi_label":
+            thresholds = 0.5 if thresholds is None else thresholds
+        elif thresholds is not None:
             raise ConfigError(
-                f"thresholds are for probabilities by sigmoid; this model has {other}."
+                f'thresholds need task="multi_label"; this model has task={self.config.task!r}.'
             )
         self._thresholds = check_thresholds(thresholds, self.config.num_classes)
 
@@ -287,13 +276,14 @@ class VisionTransformer(keras.Model):
 
         Args:
             optimizer: as in Keras.
-            loss: as in Keras, or `"auto"` for the loss of this model's head: sparse categorical
-                cross-entropy; binary for one class, sigmoids or `thresholds`; mean squared error
-                for `regression`. If a cross-entropy of Keras would take this model's logits for
-                probabilities, it is used with `from_logits=True` and a warning.
+            loss: as in Keras, or `"auto"` for the loss of the model's task: sparse categorical
+                cross-entropy for a single label, binary cross-entropy for multi-label
+                classification, mean squared error for regression. If a cross-entropy of Keras
+                would take this model's logits for probabilities, it is used with
+                `from_logits=True` and a warning.
             loss_weights: as in Keras.
-            metrics, weighted_metrics: as in Keras; the accuracy of one class or of multi-label
-                classification gets the threshold of this model's outputs.
+            metrics, weighted_metrics: as in Keras; the accuracy of multi-label classification gets
+                the threshold of this model's outputs.
             **options: as in Keras.
 
         Raises:
@@ -302,9 +292,7 @@ class VisionTransformer(keras.Model):
                 build or load it with a `classifier_activation`, or give the metric
                 `from_logits=True` where it has this argument.
         """
-        loss, metrics, weighted_metrics = adapt_losses(
-            self.config, loss, metrics, weighted_metrics, self.thresholds is not None
-        )
+        loss, metrics, weighted_metrics = adapt_losses(self.config, loss, metrics, weighted_metrics)
         super().compile(optimizer, loss, loss_weights, metrics, weighted_metrics, **options)
         self.inference.forget_programs()
 
@@ -393,13 +381,13 @@ class VisionTransformer(keras.Model):
         Args:
             images: paths, PIL images or arrays, as for `preprocessor`; an iterator is read
                 batch by batch.
-            top: number of labels per image. None for 5, and for all labels that reach their
-                threshold if the model has `thresholds`; then the list of an image may be empty.
+            top: number of labels per image. None for 5, and of a multi-label model for all labels
+                that reach their threshold; then the list of an image may be empty.
             batch_size: images per step.
 
         Raises:
-            ConfigError: the model has no head, one prediction per token, or numbers as outputs
-                (`regression`); or an image cannot be read.
+            ConfigError: the model has no head, one prediction per token, or is for regression; or
+                an image cannot be read.
         """
         answers = [answer for _, answer in self.classify_each(images, top, batch_size)]
         if not answers:
@@ -426,7 +414,7 @@ class VisionTransformer(keras.Model):
         Raises:
             ConfigError: as `classify`.
         """
-        self.config.demand_classes("classify")
+        self.config.demand_prediction("classify")
         COUNT.check("top", 1 if top is None else top)
         for items, batch in self.preprocessor.batches(images, batch_size, on_error):
             shares = self.probabilities(batch, batch_size, prepared=True)
@@ -438,7 +426,7 @@ class VisionTransformer(keras.Model):
     ) -> np.ndarray:
         """Returns the probability of each class, float32 `(batch, num_classes)`.
 
-        They are the softmax of the logits; with `thresholds`, the sigmoid of each logit.
+        They are the softmax of the logits; of a multi-label model, the sigmoid of each logit.
 
         Args:
             images: paths, PIL images or arrays, as for `preprocessor`.
@@ -446,15 +434,14 @@ class VisionTransformer(keras.Model):
             prepared: whether `images` is a batch that `preprocessor` has made.
 
         Raises:
-            ConfigError: the model predicts numbers; an image cannot be read; or the images may be
+            ConfigError: as `classify`; or the images may be
                 a prepared batch, and `prepared` is False.
         """
-        if self.config.regression:
-            self.config.demand_classes("probabilities")
+        self.config.demand_prediction("probabilities")
         batch = prepare(self, images, prepared)
         outputs: np.ndarray = run(self, batch, batch_size=batch_size)
         if self.config.classifier_activation is None:
-            outputs = compute_probabilities(outputs, by_class=self.thresholds is not None)
+            outputs = compute_probabilities(outputs, self.config.task)
         return outputs
 
     def tokens(
@@ -494,6 +481,7 @@ class VisionTransformer(keras.Model):
         head: "keras.layers.Dense | str | os.PathLike[str]",
         class_names: ClassNames | None = None,
         *,
+        task: Task = "single_label",
         allow_pickle_weights: bool = False,
     ) -> "VisionTransformer":
         """Returns a copy of this model with a `Dense` layer, or one in a file, as its head.
@@ -510,6 +498,7 @@ class VisionTransformer(keras.Model):
                 and so does the copy, by `pooling="token_and_mean"`, with
                 `class_token_blocks=4` for the heads that read four blocks (`..._linear4_head.pth`).
             class_names: one name per class, as for `VisionTransformer`.
+            task: what the head predicts, see `ViTConfig`.
             allow_pickle_weights: as for `from_preset`; for a `.pth` file.
 
         Raises:
@@ -521,8 +510,8 @@ class VisionTransformer(keras.Model):
             from keras_vit.checkpoints.containers import read_arrays
 
             arrays = read_arrays(head, allow_pickle_weights=allow_pickle_weights)
-            return heads.with_stored_head(self, arrays, head, class_names)
-        return heads.with_head(self, head, class_names)
+            return heads.with_stored_head(self, arrays, head, class_names, task)
+        return heads.with_head(self, head, class_names, task)
 
     def head_from_embeddings(
         self,

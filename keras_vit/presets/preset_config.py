@@ -31,8 +31,8 @@ class PresetConfig:
         provenance: origin of the weights, as plain JSON types.
         weights_sha256: sha256 of `model.safetensors`, in hexadecimal; None in presets of early
             releases.
-        thresholds: those of a model of many labels, see `VisionTransformer.thresholds`, or None;
-            the file of a model without them has no such field.
+        thresholds: those of a multi-label model, see `VisionTransformer.thresholds`, or None; the
+            file of a model without them has no such field.
     """
 
     config: ViTConfig
@@ -40,7 +40,7 @@ class PresetConfig:
     class_names: str | tuple[str, ...] | None = None
     provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
     weights_sha256: str | None = None
-    thresholds: float | tuple[float, ...] | None = None
+    thresholds: tuple[float, ...] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the JSON object of `config.json`."""
@@ -107,6 +107,6 @@ _FIELDS: dict[str, tuple[Any, str]] = {
     "class_names": ((list, str, type(None)), "a list of names, the name of a list, or null"),
     "provenance": (dict, "an object"),
     "weights_sha256": ((str, type(None)), "a string or null"),
-    "thresholds": ((float, int, list, type(None)), "a number, a list of numbers, or null"),
+    "thresholds": ((list, type(None)), "a list of numbers, or null"),
 }
 """Fields of `config.json` beside its format: their types in Python, and in words."""

@@ -221,7 +221,7 @@ class Classify(_PerImage):
 
     Args:
         preset: as for `VisionTransformer.from_preset`; each worker loads it.
-        top: number of labels per image, those that reach their threshold if the model has some.
+        top: number of labels per image, of a multi-label model those that reach their threshold.
         **options: as for `Embed`.
 
     Raises:
@@ -232,7 +232,7 @@ class Classify(_PerImage):
     def __init__(self, source: str | os.PathLike[str], top: int = 5, **options: Any) -> None:
         COUNT.check("top", top)
         super().__init__(source, **options)
-        self.model.config.demand_classes("Classify")
+        self.model.config.demand_prediction("Classify")
         self._top = top
 
     def _compute(self, images: np.ndarray, size: int) -> Sequence[Any]:

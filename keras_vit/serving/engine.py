@@ -47,7 +47,7 @@ class Engine:
             )
         self.model = model
         self.most_pixels = pixel_limit(settings.max_pixels)
-        self.classifies = bool(model.config.has_one_prediction) and not model.config.regression
+        self.classifies = model.config.has_one_prediction and model.config.task != "regression"
         self._preprocessor = dataclasses.replace(model.preprocessor, max_pixels=self.most_pixels)
         self._max_batch = settings.max_batch
         has_gradients = keras.backend.backend() != "openvino" and not quantised_parts(model.layers)

@@ -156,7 +156,7 @@ def build_application(
     ) -> Response:
         """The most probable labels of each image: `{"predictions": [[{label, probability}]]}`.
 
-        Without `top`, 5 labels; of a model with thresholds, all that reach their threshold.
+        Without `top`, 5 labels; of a multi-label model, all that reach their threshold.
         """
         if not engine.classifies:
             raise HTTPException(404, "This model predicts no class per image; use /embed.")

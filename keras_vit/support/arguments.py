@@ -7,7 +7,7 @@ it imports Keras. They ask `os.path`, which raises for no name: one that is too 
 # ruff: noqa: PTH110, PTH112, PTH113
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -80,7 +80,7 @@ def check_data(
         if split is not None:
             raise ConfigError(f"{name}: a folder has no split {split!r}; name the part's folder.")
         check_folder(Path(name), label_column=label_column, **of_folder)
-    elif given := [f"{word}=" for word, value in of_folder.items() if value]:
+    elif given := _given(of_folder):
         raise ConfigError(f"{name}: a data set has no {listed(given)}; name its label_column=.")
 
 
@@ -97,12 +97,17 @@ def check_folder(root: Path, labels_file: Any = None, **of_table: object) -> Non
         actual = "a file" if os.path.exists(root) else "nothing"
         raise ConfigError(f"{root}: expected {expected}, found {actual}.")
     if labels_file is None:
-        if given := [f"{word}=" for word, value in of_table.items() if value]:
+        if given := _given(of_table):
             raise ConfigError(f"{root}: {listed(given)} needs a table of labels, labels_file=.")
     elif not os.path.isfile(find_table(root, labels_file)):
         raise ConfigError(
             f"labels_file={str(labels_file)!r}: no such table, neither in {root} nor here."
         )
+
+
+def _given(of_table: Mapping[str, object]) -> list[str]:
+    """Returns the names of the arguments that only a table of labels can satisfy."""
+    return [f"{word}=" for word, value in of_table.items() if value and value != "single_label"]
 
 
 def find_table(root: Path, labels_file: str | os.PathLike[str]) -> Path:

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from keras_vit.errors import ConfigError, expect_model, shown
-from keras_vit.models.losses import ManyLabelsCrossentropy
+from keras_vit.models.losses import MultiLabelCrossentropy
 from keras_vit.support.fixes.trainer import FreedGradients
 from keras_vit.training.first_loss import FirstLoss
 from keras_vit.training.optimizers import LayerwiseAdamW, LayerwiseSGD
@@ -33,7 +33,7 @@ def make_callbacks(recipe: Recipe, model: "VisionTransformer") -> list[keras.cal
     """Returns the callbacks of a recipe for `fit`."""
     callbacks: list[keras.callbacks.Callback] = []
     config = expect_model(model).config
-    if config.num_classes > 1 and not config.regression:
+    if config.num_classes > 1 and config.task != "regression":
         callbacks.append(FirstLoss(config.num_classes))
     if keras.backend.backend() == "torch":
         callbacks.append(FreedGradients())
@@ -44,28 +44,24 @@ def make_callbacks(recipe: Recipe, model: "VisionTransformer") -> list[keras.cal
 
 
 def _loss_and_metrics(recipe: Recipe, model: "VisionTransformer") -> dict[str, Any]:
-    many, is_sum = model.thresholds is not None, recipe.sums_over_classes(model)
+    task, is_sum = model.config.task, recipe.sums_over_classes(model)
     smoothing, one_hot = recipe.label_smoothing, recipe.one_hot
-    if recipe.positive_weights is not None and not many:
-        raise ConfigError(
-            "positive_weights are for many labels per image; build the model with thresholds=0.5."
-        )
-    if model.config.regression and (one_hot or smoothing):
-        wrong = f"label_smoothing={smoothing}" if smoothing else "one_hot=True"
-        raise ConfigError(f"{wrong} is for classes; this model predicts numbers (regression=True).")
-    if not (one_hot or many) and (smoothing or is_sum):
+    if recipe.positive_weights is not None and task != "multi_label":
+        raise ConfigError('positive_weights need a model with task="multi_label".')
+    are_rows = task == "multi_label" or (one_hot and task == "single_label")
+    if not are_rows and (smoothing or is_sum):
         name = f"label_smoothing={smoothing}" if smoothing else "loss='sigmoid'"
         raise ConfigError(
-            f"{name} needs labels (batch, num_classes); give one_hot=True here and to the function "
-            "of keras_vit.data."
+            f"{name} needs labels (batch, num_classes) of classes; give one_hot=True here and to "
+            "the function of keras_vit.data."
         )
     judged: dict[str, Any] = {}
-    if model.config.regression:
+    if task == "regression":
         judged["loss"] = keras.losses.MeanSquaredError()
         judged["weighted_metrics"] = [keras.metrics.MeanAbsoluteError("mean_absolute_error")]
-    elif many:
+    elif task == "multi_label":
         classes, from_logits = model.config.num_classes, model.config.returns_logits
-        judged["loss"] = _many_labels_loss(recipe, classes, from_logits)
+        judged["loss"] = _multi_label_loss(recipe, classes, from_logits)
         area = keras.metrics.AUC(
             curve="PR",
             multi_label=True,
@@ -120,7 +116,7 @@ def _schedule(recipe: Recipe) -> keras.optimizers.schedules.LearningRateSchedule
     return schedule if recipe.accumulate == 1 else PerUpdate(schedule, recipe.accumulate)
 
 
-def _many_labels_loss(recipe: Recipe, classes: int, from_logits: bool) -> keras.losses.Loss:
+def _multi_label_loss(recipe: Recipe, classes: int, from_logits: bool) -> keras.losses.Loss:
     """Returns the loss of a multi-label model for its logits or probabilities.
 
     Raises:
@@ -138,4 +134,4 @@ def _many_labels_loss(recipe: Recipe, classes: int, from_logits: bool) -> keras.
         )
     if smoothing:
         raise ConfigError("label_smoothing and positive_weights exclude each other: choose one.")
-    return ManyLabelsCrossentropy(given, from_logits)
+    return MultiLabelCrossentropy(given, from_logits)

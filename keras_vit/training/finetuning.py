@@ -62,18 +62,18 @@ def finetune(
 ) -> FinetuneResult:
     """Trains a preset on images by a recipe, and writes all results into one folder.
 
-    The head of the preset stays if the data have its classes, in its order; for other data a
-    head of zeros replaces it. `train` lists the files of the folder, and takes a model, data and
-    callbacks of your own.
+    The head of the preset stays if the data have its task and its classes, in its order; for other
+    data a head of zeros replaces it. `train` lists the files of the folder, and takes a model, data
+    and callbacks of your own.
 
     Args:
         source: a source of `VisionTransformer.from_preset`; or a builder, such as
             `keras_vit.vit_ti16`, for fresh weights, mostly with an `AugregRecipe`.
         data: a folder with a folder of images per class, `"tfds:NAME"` or `"hf:OWNER/NAME"`; or
-            an `ImageSource`, which says more about them. With many labels per image the best preset
-            has a threshold for each class, by `choose_thresholds` on the validation images.
-            For numbers to predict a new head begins with their mean, and the best preset has the
-            lowest loss; numbers of a size near 1 are learnt best.
+            an `ImageSource`, which says more about them, such as their `task`. A multi-label
+            preset has a threshold for each class, by `choose_thresholds` on the validation images.
+            For regression a new head begins with the mean of the numbers, and the best preset has
+            the lowest loss; numbers of a size near 1 are learnt best.
         path: folder for the results; new, except with `resume`.
         recipe: steps, optimizer, augmentation and seed; by default 500 updates of 64 images at
             a rate of 0.01. Without `steps_per_epoch` the steps are divided into equal epochs: at
@@ -110,17 +110,14 @@ def finetune(
         validation,
         **recipe.data_args,
     )
-    if images.one_hot and not images.multi_label:  # mixup and cutmix mix the labels too
-        recipe = dataclasses.replace(recipe, one_hot=True)
     fields |= {"num_classes": images.num_classes, "class_names": images.class_names}
-    fields["regression"] = regression = images.regression
-    if images.multi_label:
-        fields.setdefault("thresholds", 0.5)
-    if regression:
-        fields |= {"classifier_activation": None, "thresholds": None}
+    fields["task"] = task = images.task
+    is_same = description.config.task == task
+    if not is_same:
+        fields.setdefault("classifier_activation", None)
     # The head stays if the data have exactly the classes, or the numbers, of the preset.
     has_names = expand(description.class_names or ()) == images.class_names
-    keeps_head = found is not None and has_names and description.config.regression == regression
+    keeps_head = found is not None and has_names and is_same
     keras.utils.set_random_seed(recipe.seed % 2**32)  # Keras takes no larger one
     if found is None:
         model = VisionTransformer(description.config, protocol=description.protocol, **fields)
@@ -128,7 +125,7 @@ def finetune(
         model = VisionTransformer.from_preset(found, **fields)
         if not keeps_head:
             zero_head(model)
-    if regression and not keeps_head:
+    if task == "regression" and not keeps_head:
         for bias in (weight for weight in model.get_layer("head").weights if weight.name == "bias"):
             bias.assign(images.labels.mean(axis=0))
     if learns is not None:
@@ -144,7 +141,7 @@ def finetune(
         resume=resume,
         verbose=(1 if sys.stdout.isatty() else 2) if progress else 0,
     )
-    if images.multi_label and held_out is not None:
+    if task == "multi_label" and held_out is not None:
         best = VisionTransformer.from_preset(Path(path) / BEST, dtype=fields.get("dtype"))
         best.thresholds = choose_thresholds(best, held_out)
         save_trained(best, Path(path) / BEST)
@@ -185,13 +182,14 @@ def _show_plan(
     keeps_head: bool,
 ) -> None:
     """Prints data, model and settings of the training."""
-    size, labels = model.config.image_size, "numbers" if data.regression else "classes"
+    size, is_regression = model.config.image_size, data.task == "regression"
+    labels = "numbers" if is_regression else "classes"
     held_out = 0 if validation is None else validation.num_images
     learning = sum(math.prod(tuple(weight.shape)) for weight in model.trainable_weights)
     facts = {
         "model": f"{model.name}, {model.count_params():,} parameters, {learning:,} of them learn",
         "images": f"{data.num_images:,} to train on, {held_out:,} to validate",
-        labels: ", ".join(data.class_names) if data.regression else _counts_in_words(data),
+        labels: ", ".join(data.class_names) if is_regression else _counts_in_words(data),
         "pixels": "any size" if size is None else f"{size[0]} x {size[1]}",
         "steps": f"{recipe.steps:,} of {counted(recipe.batch_size, 'image')}; "
         f"batches in an epoch: {len(data):,}",

@@ -40,9 +40,8 @@ class Recipe(Fields):
         model.compile(**recipe.compile_args(model))
         model.fit(data, **recipe.fit_args(model), shuffle=False)
 
-    The loss and the metrics follow from the model: a model with `thresholds` has many labels per
-    image. Which weights learn is the model's state, see `train_head`, `train_last_blocks`,
-    `train_only` and `enable_lora`.
+    The loss and the metrics follow from the model's task. Which weights learn is the model's state,
+    see `train_head`, `train_last_blocks`, `train_only` and `enable_lora`.
 
     Of the settings that may be None, `learning_rate` is then 0.03 with SGD and 0.001 with AdamW,
     `clip_norm` turns clipping off, and `steps_per_epoch` makes one epoch of all batches.
@@ -70,8 +69,8 @@ class Recipe(Fields):
             continue beyond the last update, at a rate of 0.
         one_hot: True for labels `(batch, num_classes)`, such as mixup and cutmix make; False for
             ints `(batch,)`. Smoothed labels need it.
-        positive_weights: for many labels per image, the factor of each class's loss where the
-            label is 1, such as `data.positive_weights`.
+        positive_weights: multi-label, the factor of each class's loss where the label is 1, such as
+            `data.positive_weights`.
 
     Raises:
         ConfigError: a setting is invalid; the message names it and the valid values.
@@ -148,7 +147,7 @@ class Recipe(Fields):
     def compile_args(self, model: "VisionTransformer") -> dict[str, Any]:
         """Returns arguments of `compile`: new objects of Keras, which may be changed.
 
-        They are the optimizer, the loss and the metrics. A model with `thresholds` gets binary
+        They are the optimizer, the loss and the metrics. A multi-label model gets binary
         cross-entropy and `pr_auc` (area below precision and recall), a mean over the classes.
 
         Raises:
@@ -210,7 +209,7 @@ class AugregRecipe(Recipe):
 
     Args:
         loss: `"softmax"`, or `"sigmoid"`, a binary loss per class, summed over the classes;
-            None for sigmoid with ImageNet-21k's 21,843 classes or with many labels per image, and
+            None for sigmoid with ImageNet-21k's 21,843 classes or a multi-label model, and
             softmax otherwise. With sigmoid, an initial bias of the head of -10 helps
             (`head_bias_init=-10.0`).
         steps, batch_size, and other arguments: as in `Recipe`.
@@ -234,11 +233,11 @@ class AugregRecipe(Recipe):
 
     def sums_over_classes(self, model: "VisionTransformer") -> bool:
         """Whether the loss is binary, and its sum over the classes counts, not their mean."""
-        many = model.thresholds is not None
-        if many and self.loss == "softmax":
-            raise ConfigError("loss='softmax': many labels per image need loss='sigmoid'.")
+        is_multi_label = model.config.task == "multi_label"
+        if is_multi_label and self.loss == "softmax":
+            raise ConfigError("loss='softmax': a multi-label model needs loss='sigmoid'.")
         if self.loss is None:
-            return many or model.config.num_classes == NAMED["imagenet21k"]
+            return is_multi_label or model.config.num_classes == NAMED["imagenet21k"]
         return self.loss == "sigmoid"
 
 

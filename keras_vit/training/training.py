@@ -1,6 +1,7 @@
 """A complete training in one call: log, best and last preset, and resuming."""
 
 import csv
+import dataclasses
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from keras_vit.data.augmentation import find_augmentation
+from keras_vit.data.inspection import describe_mismatch
 from keras_vit.distribution.processes import process, process_group, write_on_first_process
 from keras_vit.distribution.torchrun import ddp
 from keras_vit.errors import ConfigError
@@ -39,14 +41,16 @@ def train(
     """Compiles and fits a model by a recipe, and writes all results into one folder.
 
     The folder `path` has `log.csv` (one row per epoch), the presets `best/` (highest validation
-    accuracy so far, `pr_auc` with many labels, and then lowest loss) and `last/`, and `resume/`,
-    from which a killed training continues. A training without validation writes no `best/`.
+    accuracy so far, `pr_auc` of a multi-label model, and then lowest loss) and `last/`, and
+    `resume/`, from which a killed training continues. A training without validation writes no
+    `best/`.
 
     Args:
         model: the model, with the classes of the data.
         data: a `keras_vit.data.ImageData`.
         validation: an `ImageData` prepared for evaluation, or None.
-        recipe: a `TransferRecipe`, an `AugregRecipe`, or another `Recipe`.
+        recipe: a `TransferRecipe`, an `AugregRecipe`, or another `Recipe`; the data decide its
+            `one_hot`.
         path: folder for the results; new, except with `resume`.
         resume: whether to continue the training in `path`, which had the same arguments; a
             complete training is not continued.
@@ -68,6 +72,7 @@ def train(
     for part in (data, validation):
         if part is not None:
             part.check(model)
+    recipe = dataclasses.replace(recipe, one_hot=data.one_hot)  # as mixup and cutmix make them
     _check_recipe(recipe, data, model)
     compile_args, fit = recipe.compile_args(model), recipe.fit_args(model)
     of_recipe = list(fit.pop("callbacks"))
@@ -157,23 +162,14 @@ def save_trained(model: "VisionTransformer", folder: Path) -> None:
 
 def _check_recipe(recipe: Recipe, data: Any, model: "VisionTransformer") -> None:
     """Raises `ConfigError` if recipe, data and model were made for different labels or batches."""
-    if data.multi_label and model.thresholds is None:
-        raise ConfigError("The images have many labels each; build the model with thresholds=0.5.")
-    if model.thresholds is not None and not data.multi_label:
-        raise ConfigError(
-            "The model has thresholds, as every model of one class has, for many labels per image: "
-            "give data with a column of 0 and 1 per class, or take two classes and "
-            "model.thresholds = None."
-        )
+    if data.task != model.config.task:
+        raise ConfigError(f"The data do not fit: {describe_mismatch(model.config, data.task)}.")
     actual = {name: getattr(data, name, None) for name in recipe.data_args}
     actual["steps_per_epoch"] = len(data)
     expected = {**recipe.data_args, "augmentation": find_augmentation(recipe.augmentation)}
-    expected["one_hot"] = recipe.one_hot or data.multi_label
     for name, value in expected.items():
         if value is not None and value != actual[name]:
-            mixes = name == "one_hot" and actual[name]
-            fix = "the recipe one_hot=True, as mixup and cutmix need" if mixes else "both the same"
             raise ConfigError(
                 f"The recipe was made for {name}={value}, the data have {name}={actual[name]}; "
-                f"give {fix}: from_folder(..., **recipe.data_args)."
+                "give both the same: from_folder(..., **recipe.data_args)."
             )

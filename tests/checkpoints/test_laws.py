@@ -40,7 +40,7 @@ NOT_IN_FILES = {
     ),
     **dict.fromkeys(("layer_scale_init", "head_bias_init"), "an array of the file has replaced it"),
     "crop_remainder": "follows from image_size and patch_size",
-    "regression": "says what the outputs mean, as names of classes do",
+    "task": "says what the outputs mean, as names of classes do",
     "classifier_activation": "libraries return logits",
     "rescale": "libraries prepare images outside of the model",
     "numerics.position_resize": "acts at other image sizes than the stored one",

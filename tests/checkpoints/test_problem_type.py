@@ -59,7 +59,7 @@ def test_logits_and_the_loss_auto_are_those_of_transformers(tmp_path, case):
     model.compile("sgd", "auto")
     loss = model.evaluate(IMAGES, targets, verbose=0)
     np.testing.assert_allclose(loss, float(expected.loss), rtol=1e-5)
-    if model.config.regression:
+    if model.config.task == "regression":
         scores = evaluate(model, (IMAGES, targets), prepared=True)
         np.testing.assert_allclose(scores.loss, float(expected.loss), rtol=1e-5)
 
@@ -76,13 +76,13 @@ def test_the_word_is_written_back_and_read_again(tmp_path, case):
     for name in ("saved", "converted", "preset"):
         again = VisionTransformer.from_preset(tmp_path / name)
         assert again.thresholds == model.thresholds
-        assert again.config.regression == model.config.regression
+        assert again.config.task == model.config.task
         if name != "preset":
             stored = json.loads((tmp_path / name / "config.json").read_text())
             assert stored.get("problem_type") == written
 
 
-def test_many_labels_answer_by_sigmoid_from_a_half_on(tmp_path):
+def test_a_multi_label_model_answers_by_sigmoid_from_a_half_on(tmp_path):
     theirs(tmp_path / "in", 5, "multi_label_classification")
     model = VisionTransformer.from_preset(tmp_path / "in")
     image = np.zeros((16, 16, 3), "uint8")
@@ -100,7 +100,7 @@ def test_a_model_of_numbers_refuses_to_classify_and_names_the_fix(tmp_path):
         model.classify(np.zeros((16, 16, 3), "uint8"))
     with pytest.raises(ConfigError, match="probabilities needs classes"):
         model.probabilities(IMAGES, prepared=True)
-    with pytest.raises(ConfigError, match="this model has regression=True"):
+    with pytest.raises(ConfigError, match="this model has task='regression'"):
         model.thresholds = 0.5
     with pytest.raises(ConfigError, match=r"expected targets \(4, 2\)"):
         evaluate(model, (IMAGES, np.arange(4)), prepared=True)
@@ -108,9 +108,9 @@ def test_a_model_of_numbers_refuses_to_classify_and_names_the_fix(tmp_path):
 
 def test_the_caller_and_a_new_head_beat_the_word(tmp_path):
     theirs(tmp_path / "in", 2, "regression")
-    assert not VisionTransformer.from_preset(tmp_path / "in", regression=False).config.regression
-    assert not VisionTransformer.from_preset(tmp_path / "in", num_classes=3).config.regression
-    assert not VisionTransformer.from_preset(tmp_path / "in", num_classes=0).config.regression
+    for fields in ({"task": "single_label"}, {"num_classes": 3}, {"num_classes": 0}):
+        model = VisionTransformer.from_preset(tmp_path / "in", **fields)
+        assert model.config.task == "single_label"
 
 
 def test_an_unknown_word_is_refused_with_the_known_ones(tmp_path):

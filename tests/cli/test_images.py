@@ -31,7 +31,7 @@ def run(capsys, *arguments, status=0):
 
 def test_a_model_of_numbers_is_refused_where_classes_are_needed(capsys, folder, tmp_path):
     """`embed --stage logits`, which the message names, writes the numbers."""
-    model = VisionTransformer.from_preset("vit_digits", num_classes=2, regression=True)
+    model = VisionTransformer.from_preset("vit_digits", num_classes=2, task="regression")
     model.get_layer("head").bias.assign([2.0, 3.0])
     model.save_to_preset(tmp_path / "numbers")
     image = next(folder.rglob("*.png"))

@@ -328,12 +328,23 @@ KINDS = (
 @given(st.fixed_dictionaries({}, optional=FREE), st.sampled_from(KINDS))
 def test_to_dict_and_from_dict_are_inverse_through_json(free, kind):
     """All values come back from JSON with their types."""
-    numbers = {"regression": False} if "classifier_activation" in kind else {}
+    numbers = {"task": "single_label"} if "classifier_activation" in kind else {}
     made = config(**{**free, **kind, **numbers})
     revived = ViTConfig.from_dict(through_json(made.to_dict()))
     assert revived == made
     assert revived.to_dict() == made.to_dict() == through_json(made.to_dict())
     assert hash(revived) == hash(made)
+
+
+def test_sigmoids_and_a_single_class_are_multi_label():
+    """Unless the model is for regression; a model without a head has no task of its own."""
+    for fields in ({"classifier_activation": "sigmoid"}, {"num_classes": 1}):
+        assert config(**fields).task == "multi_label"
+        assert config(**{**fields, "num_classes": 0}).task == "single_label"
+    assert config(num_classes=1, task="regression").task == "regression"
+    for task, activation in (("multi_label", "softmax"), ("regression", "sigmoid")):
+        with pytest.raises(ConfigError, match=f"task='{task}' excludes .*'{activation}'"):
+            config(task=task, classifier_activation=activation)
 
 
 def test_has_one_prediction_is_true_for_pooled_classifiers_alone():

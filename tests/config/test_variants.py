@@ -102,7 +102,7 @@ def test_a_builder_passes_fields_and_the_arguments_of_the_model_on():
     built = keras_vit.vit_ti16(
         (32, 64), 2, num_layers=1, channels=1, class_names=["a cat", "a dog"], protocol="timm",
         remat=True, trainable=False, provenance={"made": "here"}, dtype="mixed_bfloat16",
-        data_format="channels_first", name="mine", thresholds=0.3,
+        data_format="channels_first", name="mine", task="multi_label", thresholds=0.3,
     )  # fmt: skip
     assert built.input_shape == (None, 1, 32, 64)
     assert built.output_shape == (None, 2)

@@ -114,7 +114,7 @@ def test_without_the_library_the_message_says_what_to_install(monkeypatch):
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["class labels", "words"])
-def test_a_column_of_lists_gives_images_many_labels(named):
+def test_a_column_of_lists_is_multi_label(named):
     """Of numbers with names, or of words; a list may be empty."""
     import datasets
 

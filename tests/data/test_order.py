@@ -56,7 +56,7 @@ def test_a_split_takes_the_share_of_each_class(counts, fraction, seed):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_split_of_many_labels_takes_the_share_of_the_images_without_labels(seed):
+def test_a_multi_label_split_takes_the_share_of_the_images_without_labels(seed):
     """They are a class of their own: a fifth of the ten is two, whatever the other images have."""
     labels = np.repeat([[1, 0], [1, 1], [0, 0]], [20, 20, 10], axis=0)
     _, second = stratify(labels, 0.2, seed)

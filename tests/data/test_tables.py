@@ -93,7 +93,7 @@ def test_columns_of_0_and_1_are_labels_beside_columns_of_text(photos):
 
 
 @pytest.mark.parametrize("spreadsheet", [False, True])
-def test_columns_of_0_and_1_give_images_many_labels(photos, spreadsheet):
+def test_columns_of_0_and_1_are_multi_label(photos, spreadsheet):
     """Batches have float32 zeros and ones, of images without labels too.
 
     A spreadsheet writes spaces and an empty row, and Windows its line ends and byte order mark.
@@ -102,7 +102,7 @@ def test_columns_of_0_and_1_give_images_many_labels(photos, spreadsheet):
     data = read(photos, text if spreadsheet else COLUMNS)
     assert data.class_names == ("cat", "dog", "eel")
     assert labels_by_path(photos, data) == LABELS
-    assert data.multi_label
+    assert data.task == "multi_label"
     assert data.one_hot
     _, labels = data[0]
     assert (labels.dtype, labels.shape) == ("float32", (4, 3))
@@ -130,7 +130,7 @@ def test_class_names_and_labels_of_a_model_order_the_columns(photos):
     """Classes without images are allowed then; a class that is not named is refused."""
     named = read(photos, COLUMNS, class_names=["fox", "eel", "dog", "cat"])
     assert named.class_counts == {"fox": 0, "eel": 1, "dog": 2, "cat": 1}
-    model = tiny(num_classes=4, class_names=("fox", "eel", "dog", "cat"), thresholds=0.5)
+    model = tiny(num_classes=4, class_names=("fox", "eel", "dog", "cat"), task="multi_label")
     data = from_folder(photos, model, labels_file="labels.csv")
     assert data.class_names == model.class_names
     with pytest.raises(ConfigError, match="'dog' is in class_names twice"):
@@ -223,9 +223,9 @@ def test_hold_out_leaves_every_class_in_the_training_data(seed):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (np.full((2, 2), 0.5), "image 0 has 0.5 for the class cat, expected 0 or 1"),
+        (np.full((2, 2), 0.5), "image 0 has 0.5 for cat, expected 0 or 1"),
         (np.zeros((2, 2, 2), int), "zeros and ones"),
-        (np.eye(3)[:2], "have 3 classes, expected 2: cat, dog"),
+        (np.eye(3)[:2], "have 3 columns, expected 2: cat, dog"),
     ],
 )
 def test_arrays_that_are_not_zeros_and_ones_of_the_classes_are_refused(labels, message):
@@ -234,7 +234,7 @@ def test_arrays_that_are_not_zeros_and_ones_of_the_classes_are_refused(labels, m
         from_arrays(np.zeros((2, 8, 8, 3), "uint8"), labels, PLAIN, class_names=["cat", "dog"])
 
 
-def test_unreadable_images_of_many_labels_are_left_out(photos):
+def test_unreadable_multi_label_images_are_left_out(photos):
     """Unless a class loses its only image."""
     (photos / "b.png").write_bytes(b"no image")
     with pytest.warns(UserWarning, match="Left out"):

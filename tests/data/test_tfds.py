@@ -124,7 +124,7 @@ def test_without_the_library_the_message_says_what_to_install(monkeypatch):
         from_tfds("digits", PLAIN)
 
 
-def test_a_function_or_sequence_of_classes_gives_images_many_labels(data_dir, tmp_path):
+def test_a_function_or_sequence_of_classes_is_multi_label(data_dir, tmp_path):
     """A function may return a list of classes; a feature may be a sequence of class labels."""
     names = ("even", "above 4")
     data = from_tfds(

@@ -104,7 +104,7 @@ def test_a_changed_file_invalidates_the_cache(grey, digits_folder, tmp_path, bar
 
 def test_labels_of_a_single_class_keep_their_column(images, tmp_path):
     """Multi-label; None in place of labels is as no labels."""
-    model = random_tiny(num_classes=1, thresholds=0.5)
+    model = random_tiny(num_classes=1, task="multi_label")
     labels = (np.arange(23) % 3 == 0)[:, None]
     pixels = ((images + 1) * 127.5).astype("uint8")
     found = features(model, from_arrays(pixels, labels, model)).labels

@@ -21,7 +21,7 @@ CLASSES = 4
 @pytest.fixture(scope="module")
 def model():
     """Random weights, whose probabilities are near 0.5, and a threshold per class."""
-    return random_tiny(num_classes=CLASSES, thresholds=[0.5, 0.45, 0.55, 0.5])
+    return random_tiny(num_classes=CLASSES, task="multi_label", thresholds=[0.5, 0.45, 0.55, 0.5])
 
 
 @pytest.fixture(scope="module")
@@ -105,21 +105,21 @@ def test_classify_returns_all_labels_above_their_threshold(model, images):
 
 
 def test_a_head_of_sigmoids_has_thresholds_of_a_half():
-    """Without thresholds of its own; a head of softmax or without classes takes none."""
+    """Without thresholds of its own; a model of another task takes none."""
     assert tiny(num_classes=2, classifier_activation="sigmoid").thresholds == (0.5, 0.5)
     assert tiny(num_classes=2).thresholds is None
-    with pytest.raises(ConfigError, match="sigmoid"):
-        tiny(num_classes=2, classifier_activation="softmax", thresholds=0.5)
+    with pytest.raises(ConfigError, match='thresholds need task="multi_label"'):
+        tiny(num_classes=2, thresholds=0.5)
     for wrong in ([0.5], 1.5, "half", [[0.5, 0.5]], [0.5, float("nan")]):
         with pytest.raises(ConfigError, match="expected a number from 0 to 1, or one for each"):
-            tiny(num_classes=2).thresholds = wrong
+            tiny(num_classes=2, task="multi_label").thresholds = wrong
 
 
 @pytest.mark.parametrize("thresholds", [0.25, (0.1, 0.2, 0.3)], ids=["one", "per class"])
 def test_presets_and_keras_files_keep_thresholds(tmp_path, thresholds):
     """A new head has none; a preset of a model without them has no such field."""
-    model = random_tiny(num_classes=3)
-    model.save_to_preset(tmp_path / "plain")
+    random_tiny(num_classes=3).save_to_preset(tmp_path / "plain")
+    model = random_tiny(num_classes=3, task="multi_label")
     assert "thresholds" not in json.loads((tmp_path / "plain" / "config.json").read_text())
     model.thresholds = thresholds
     expected = (0.25,) * 3 if thresholds == 0.25 else thresholds
@@ -127,21 +127,22 @@ def test_presets_and_keras_files_keep_thresholds(tmp_path, thresholds):
     model.save(tmp_path / "model.keras")
     again = VisionTransformer.from_preset(tmp_path / "preset")
     assert again.thresholds == expected
-    assert keras_vit.info(tmp_path / "preset").thresholds == thresholds
+    assert keras_vit.info(tmp_path / "preset").thresholds == expected
     assert keras.saving.load_model(tmp_path / "model.keras").thresholds == expected
     bare = VisionTransformer.from_preset(tmp_path / "preset", load_weights=False)
     assert bare.thresholds == expected
     assert VisionTransformer.from_preset(tmp_path / "preset", num_classes=2).thresholds is None
-    other = VisionTransformer.from_preset(tmp_path / "preset", thresholds=0.75)
+    other = VisionTransformer.from_preset(tmp_path / "preset", task="multi_label", thresholds=0.75)
     assert other.thresholds == (0.75,) * 3
 
 
 def test_a_preset_with_other_thresholds_than_classes_is_refused(tmp_path):
     """The message names the file."""
-    tiny(num_classes=3, thresholds=0.5).save_to_preset(tmp_path / "preset")
+    tiny(num_classes=3, task="multi_label").save_to_preset(tmp_path / "preset")
     path = tmp_path / "preset" / "config.json"
-    path.write_text(path.read_text().replace('"thresholds": 0.5', '"thresholds": [0.5]'))
-    with pytest.raises(PresetError, match=r"config.json: thresholds=\[0.5\]"):
+    stored = {**json.loads(path.read_text()), "thresholds": [0.5, 0.5]}
+    path.write_text(json.dumps(stored))
+    with pytest.raises(PresetError, match=r"config.json: thresholds=\[0.5, 0.5\]"):
         VisionTransformer.from_preset(tmp_path / "preset")
 
 
@@ -158,14 +159,14 @@ def test_a_single_logit_is_a_sigmoid_everywhere():
     scores = evaluate(model, (pixels, labels))
     losses = -np.log(np.where(labels[:, 0], expected, 1 - expected))
     assert scores.loss == pytest.approx(losses.mean(), rel=1e-5)
-    assert model.get_config().get("thresholds") is None
+    assert (model.config.task, model.thresholds) == ("multi_label", (0.5,))
     judged = TransferRecipe(steps=10, batch_size=2).compile_args(model)
     assert isinstance(judged["loss"], keras.losses.BinaryCrossentropy)
 
 
 def test_a_model_of_one_class_takes_rows_of_one_label():
     """Zeros and ones as floats, `(images, 1)`, as batches of `ImageData` have them."""
-    model = random_tiny(num_classes=1, thresholds=0.5)
+    model = random_tiny(num_classes=1, task="multi_label")
     model.get_layer("head").kernel.assign(np.zeros((model.config.hidden_size, 1)))  # one rank
     pixels, labels = np.zeros((6, 16, 16, 3), "uint8"), np.arange(6)[:, None] % 2
     scores = evaluate(model, from_arrays(pixels, labels, model))

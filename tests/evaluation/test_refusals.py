@@ -34,11 +34,11 @@ def computed(data, *arguments):
 def numbers(labels=(0.5, 1.5, 2.5, 3.5), **options):
     """Images of which each has a number."""
     prepares = classifier().preprocessor
-    return from_arrays(PIXELS, np.array(labels), prepares, regression=True, **options)
+    return from_arrays(PIXELS, np.array(labels), prepares, task="regression", **options)
 
 
 def of_numbers():
-    return random_tiny(num_classes=1, regression=True)
+    return random_tiny(num_classes=1, task="regression")
 
 
 X, Y = clusters(30)
@@ -62,10 +62,10 @@ OF_EVALUATE = [
         (lambda label=label: evaluate(classifier(), iter([(IMAGES[0], label)])), "a single label")
         for label in (3, np.int64(3), keras.ops.array(3))
     ),
-    (lambda: evaluate(classifier(), numbers()), "predicts classes, the data have numbers"),
+    (lambda: evaluate(classifier(), numbers()), "task='single_label', the data have 'regression'"),
     (
         lambda: evaluate(of_numbers(), from_arrays(PIXELS, [0, 1] * 2, classifier().preprocessor)),
-        "data have classes.*regression=True",
+        "data have 'single_label'; read .*task='regression'",
     ),
 ]
 OF_FEATURES = [

@@ -27,12 +27,12 @@ def read_data(model, order=(0, 1), **options):
     pixels, numbers = arrays()
     names = [NAMES[k] for k in order]
     return from_arrays(
-        pixels, numbers[:, order], model, 8, class_names=names, regression=True, **options
+        pixels, numbers[:, order], model, 8, class_names=names, task="regression", **options
     )
 
 
 def make_model(**fields):
-    return random_tiny(num_classes=2, class_names=NAMES, regression=True, **fields)
+    return random_tiny(num_classes=2, class_names=NAMES, task="regression", **fields)
 
 
 def test_the_scores_of_numbers_are_those_of_scikit_learn():
@@ -77,7 +77,7 @@ def test_a_probe_of_numbers_becomes_a_model_that_predicts_them(tmp_path):
 
     result.build_model(model).save_to_preset(tmp_path / "preset")
     saved = VisionTransformer.from_preset(tmp_path / "preset")
-    assert (saved.config.regression, saved.class_names) == (True, NAMES)
+    assert (saved.config.task, saved.class_names) == ("regression", NAMES)
     fitted = evaluate(saved, data)
     assert fitted.r2 >= result.score
     pixels, _ = arrays()

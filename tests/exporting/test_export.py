@@ -532,9 +532,9 @@ def test_the_name_of_the_folder_is_text_in_the_readme(tmp_path):
     assert "print(repr(labels[best])" in readme
 
 
-def test_probabilities_of_many_labels_are_sigmoids():
+def test_probabilities_of_a_multi_label_model_are_sigmoids():
     """The graph that is written down answers as `probabilities`; its facts have the thresholds."""
-    model = tiny(thresholds=0.25)
+    model = tiny(task="multi_label", thresholds=0.25)
     plan = dataclasses.replace(make_plan("float32"), prepares="nothing")
     graph = ExportGraph(model, plan)
     images = np.random.default_rng(0).standard_normal((2, 16, 16, 3)).astype("float32")

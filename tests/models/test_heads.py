@@ -48,17 +48,15 @@ def test_a_new_head_takes_no_setting_of_the_old_one():
     from keras_vit.evaluation import linear_probe
 
     words = random_tiny().head_from_embeddings(normal(3, 16), NAMES, scale=2.0)
-    words.thresholds = 0.3
     head = keras.layers.Dense(2)
     expected = to_numpy(functional(words, head)(IMAGES))
     copy = words.with_head(head)
     assert_close(copy(IMAGES), expected)
-    assert copy.thresholds is None
     probe = linear_probe(normal(6, 16), [0, 1] * 3, l2=1.0)
     classifier = probe.build_model(words)
     features = to_numpy(words(IMAGES, stages=["pre_logits"])["pre_logits"])
     assert_close(classifier(IMAGES), features @ probe.kernel + probe.bias)
-    assert classifier.thresholds is None
+    assert random_tiny(task="multi_label", thresholds=0.3).with_head(head).thresholds is None
 
 
 def test_the_copy_shares_no_weight_with_the_model():

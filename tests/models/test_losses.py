@@ -19,8 +19,8 @@ TYPED = (
 )
 
 
-def loss_for(loss, config, by_class=False):
-    return adapt_losses(config, loss, None, None, by_class)[0]
+def loss_for(loss, config):
+    return adapt_losses(config, loss, None, None)[0]
 
 
 def true_loss(logits, labels=LABELS):
@@ -60,13 +60,14 @@ def test_a_model_compiled_with_it_evaluates_from_logits(tmp_path):
         ({}, keras.losses.SparseCategoricalCrossentropy(from_logits=True)),
         ({"classifier_activation": "softmax"}, keras.losses.SparseCategoricalCrossentropy()),
         ({"classifier_activation": "sigmoid"}, keras.losses.BinaryCrossentropy()),
+        ({"task": "multi_label"}, keras.losses.BinaryCrossentropy(from_logits=True)),
         ({"num_classes": 1}, keras.losses.BinaryCrossentropy(from_logits=True)),
     ],
 )
 def test_the_loss_auto_is_the_loss_of_the_head(fields, loss):
     """By the number of classes and the activation of the classifier."""
     model = tiny(**fields)
-    chosen = loss_for("auto", model.config, model.thresholds is not None)
+    chosen = loss_for("auto", model.config)
     assert type(chosen) is type(loss)
     assert chosen.get_config() == loss.get_config()
 

@@ -89,7 +89,7 @@ def test_models_without_logits_and_parts_of_a_model_do_not_warn(tmp_path):
         warnings.filterwarnings("error", ".*returns logits")
         for fields in ({"num_classes": 0}, {"classifier_activation": "softmax"}):
             AROUND["functional"](tiny(**fields))
-        AROUND["functional"](tiny(num_classes=1, regression=True))
+        AROUND["functional"](tiny(num_classes=1, task="regression"))
         model = tiny()
         keras.Model(model.input, model.output)
         keras.models.clone_model(model)

@@ -131,7 +131,7 @@ def test_an_explained_image_is_light_where_its_class_has_evidence(address, model
 
 
 @torch_alone
-@pytest.mark.parametrize("fields", [{"num_classes": 0}, {"regression": True}])
+@pytest.mark.parametrize("fields", [{"num_classes": 0}, {"task": "regression"}])
 def test_a_model_without_classes_shows_the_components_of_its_patches(images, fields):
     """An encoder, and a model of numbers."""
     model = random_tiny(**fields)
@@ -193,9 +193,9 @@ def test_a_batch_starts_when_it_is_full_and_mixes_no_functions():
     assert batches == [("a", [0, 2]), ("b", [1, 4]), ("b", [5])]
 
 
-def test_a_model_of_many_labels_answers_with_those_above_their_threshold(images):
+def test_a_multi_label_model_answers_with_those_above_their_threshold(images):
     """All of them, or at most `top`; the metadata have the thresholds."""
-    model = random_tiny(channels=1, num_classes=10, thresholds=0.5)
+    model = random_tiny(channels=1, num_classes=10, task="multi_label")
     with served(model) as started:
         answers = labels(post(started, images[0])) + labels(post(started, images[1]))
         one = labels(post(started, images[0], params={"top": 1}))

@@ -30,7 +30,7 @@ def photos(tmp_path_factory):
 def call(photos, name, **options):
     recipe = options.pop("recipe", TransferRecipe(steps=8, batch_size=8, steps_per_epoch=2))
     source = options.pop("source", photos / "tiny")
-    levels = ImageSource(photos / "photos", labels_file="levels.csv", regression=True)
+    levels = ImageSource(photos / "photos", labels_file="levels.csv", task="regression")
     return finetune(source, levels, path=photos / name, recipe=recipe, **options)
 
 
@@ -40,10 +40,10 @@ def test_a_table_of_numbers_becomes_a_preset_that_predicts_them(photos):
     history = result.history
     assert {"val_loss", "val_mean_absolute_error"} <= set(history)
     best = VisionTransformer.from_preset(result.path)
-    assert (best.config.regression, best.class_names) == (True, ("level",))
+    assert (best.config.task, best.class_names) == ("regression", ("level",))
     assert best.config.classifier_activation is None
     data = from_folder(
-        photos / "photos", best, labels_file="levels.csv", regression=True, batch_size=16
+        photos / "photos", best, labels_file="levels.csv", task="regression", batch_size=16
     )
     _, held_out = data.hold_out(0.25)
     scores = evaluate(best, held_out)
@@ -69,12 +69,8 @@ def test_a_new_head_of_numbers_begins_with_their_mean(photos):
 
 
 def test_the_labels_of_classes_are_refused_for_numbers(photos):
-    with pytest.raises(ConfigError, match="one_hot=True.* give one_hot=False"):
-        call(photos, "augreg", recipe=AugregRecipe(steps=2, batch_size=8))
-    model = tiny(num_classes=1, regression=True)
-    for wrong in ({"one_hot": True}, {"label_smoothing": 0.1}):
-        with pytest.raises(ConfigError, match=f"{next(iter(wrong))}=.* is for classes"):
-            TransferRecipe(2, 8, **wrong).compile_args(model)
+    with pytest.raises(ConfigError, match="label_smoothing=0.1 needs labels .* of classes"):
+        call(photos, "smooth", recipe=AugregRecipe(steps=2, batch_size=8, label_smoothing=0.1))
 
 
 @pytest.mark.on_one_backend("torch")
@@ -85,7 +81,7 @@ def test_the_commands_fine_tune_probe_and_evaluate_numbers(photos, capsys):
         assert cli.main([str(each) for each in arguments]) == 0
         return capsys.readouterr().out
 
-    fixed = (photos / "photos", *table, "--regression", "--path")
+    fixed = (photos / "photos", *table, "--task", "regression", "--path")
     short = ("--steps", 2, "--batch-size", 8)
     printed = run("finetune", *fixed, photos / "cli", "--source", photos / "tiny", *short)
     assert "numbers      level" in printed
@@ -93,7 +89,7 @@ def test_the_commands_fine_tune_probe_and_evaluate_numbers(photos, capsys):
     assert "keras-vit predict" not in printed
     smooth = (*fixed, photos / "smooth", "--source", photos / "tiny", "--label-smoothing", 0.1)
     assert cli.main(["finetune", *map(str, smooth)]) == 2
-    assert "--label-smoothing 0.1 is for classes" in capsys.readouterr().err
+    assert "--label-smoothing 0.1 needs labels" in capsys.readouterr().err
     run(
         "finetune", *fixed, photos / "new", "--from-scratch", "vit_ti16", "--image-size", 16, *short
     )

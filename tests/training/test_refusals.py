@@ -30,12 +30,12 @@ def augreg(model, **options):
 
 
 def many():
-    return tiny(num_classes=3, thresholds=0.5)
+    return tiny(num_classes=3, task="multi_label")
 
 
-def train_on(labels, model, data=(), **options):
+def train_on(labels, model, **options):
     """A training on four images, in batches of two, by a recipe with other options."""
-    data = from_arrays(np.zeros((4, 16, 16, 3), "uint8"), labels, model, 2, **dict(data))
+    data = from_arrays(np.zeros((4, 16, 16, 3), "uint8"), labels, model, 2)
     train(model, data, recipe=TransferRecipe(4, **options), path="absent")
 
 
@@ -50,22 +50,21 @@ def train_on(labels, model, data=(), **options):
         (lambda m: recipe(m, learning_rate=0.0), "learning_rate must be a positive number or None"),
         (lambda m: recipe(m, ema=1.0), r"ema must be a number in \[0, 1\) or None, found"),
         (lambda m: recipe(m, label_smoothing=0.1), "label_smoothing=0.1 needs .* one_hot=True"),
-        (lambda m: recipe(m, positive_weights=(1, 2, 3)), "build the model with thresholds=0.5"),
+        (lambda m: recipe(m, positive_weights=(1, 2, 3)), 'need a model with task="multi_label"'),
         (lambda m: recipe(m, optimizer="adam"), "not one of sgd, adamw"),
         (lambda m: recipe(m, seed=-1), "seed must be an int of at least 0"),
         (lambda m: recipe(tiny(num_classes=0)), r"num_classes=0.*\(..., num_classes=n\)"),
         (lambda m: augreg(m, loss="hinge"), "'hinge' is not one of softmax, sigmoid"),
         (lambda m: augreg(m, loss="sigmoid", one_hot=False), "'sigmoid' needs labels"),
-        (lambda m: augreg(many(), loss="softmax"), "need loss='sigmoid'"),
+        (lambda m: augreg(many(), loss="softmax"), "needs loss='sigmoid'"),
         (lambda m: recipe(many(), positive_weights=(1, 2)), "positive_weights"),
         (lambda m: recipe(many(), positive_weights=(1, 2, 3), label_smoothing=0.1),
          "positive_weights"),
-        (lambda m: train_on([0, 1, 0, 1], many(), batch_size=2), "model.thresholds = None"),
+        (lambda m: train_on([0, 1, 0, 1], many(), batch_size=2),
+         "has task='multi_label', the data have 'single_label'; read"),
         (lambda m: train_on([0, 1, 0, 1], m, batch_size=4), "batch_size=4, .* have batch_size=2"),
-        (lambda m: train_on([0, 1, 0, 1], m, batch_size=2, data={"one_hot": True}),
-         "give the recipe one_hot=True, as mixup"),
         (lambda m: train_on(np.eye(4)[:, :3] > 0, m, batch_size=2, one_hot=True),
-         "have many labels each; build the model with thresholds=0.5"),
+         "or load the model with task='multi_label'"),
         (lambda m: train_only(m, ["blok_0"]), "'blok_0'; the layers are patch_embedding, "),
         (lambda m: train_last_blocks(m, 3), "The last 3 blocks: the model has 1 block"),
         (lambda m: layer_decay_multipliers(m, 1.5), r"layer_decay=1.5: .* number in \(0, 1"),

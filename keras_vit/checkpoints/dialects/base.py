@@ -124,13 +124,11 @@ class Statement:
         fields: fields of `ViTConfig`; fields of `Numerics` are under `"numerics"`.
         class_names: one name per class, the name of a shipped list, or None.
         protocol: preparation of images, or None.
-        thresholds: 0.5 for many labels per image, see `VisionTransformer.thresholds`, or None.
     """
 
     fields: dict[str, Any] = dataclasses.field(default_factory=dict)
     class_names: ClassNames = None
     protocol: ProtocolSpec | None = None
-    thresholds: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -423,7 +421,6 @@ class Dialect:
         for table in self.json:
             flat |= table.read_from(files, arrays)
         class_names = flat.pop("class_names", None) or None
-        thresholds = flat.pop("thresholds", None)
         fields = {name: value for name, value in flat.items() if "." not in name}
         numerics = {k.removeprefix("numerics."): v for k, v in flat.items() if "." in k}
         if numerics:
@@ -433,25 +430,23 @@ class Dialect:
         size = self.images.image_size and self.images.image_size(files)
         if size is not None and fields.get("image_size") is not None:
             fields |= _resized(size, {**arrays, **fields})
-        return Statement(fields, class_names, self.images.read(files), thresholds)
+        return Statement(fields, class_names, self.images.read(files))
 
     def write_json(
         self,
         config: ViTConfig,
         class_names: tuple[str, ...] | None = None,
         protocol: ProtocolSpec | None = None,
-        by_class: bool = False,
     ) -> dict[str, Any]:
         """Returns the JSON files to write beside the weights, by name.
 
         Args:
             config, class_names: configuration of the model and names of its classes.
             protocol: a protocol that the library can express; None for its default.
-            by_class: whether each class has a probability of its own.
         """
         if not self.json:
             return {}
-        facts = Facts(config, class_names, by_class)
+        facts = Facts(config, class_names)
         images = complete(protocol or self.images.default(config))
         parts = [table.write_for(facts) for table in self.json]
         return merge([*parts, self.images.write(images, config)])

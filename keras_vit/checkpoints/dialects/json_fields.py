@@ -32,12 +32,10 @@ class Facts:
     Args:
         config: configuration of the model.
         class_names: one name per class, or None.
-        by_class: whether each class has a probability of its own (multi-label).
     """
 
     config: ViTConfig
     class_names: tuple[str, ...] | None = None
-    by_class: bool = False
 
     def get(self, field: str) -> Any:
         """Returns the value of a field, by its name in a row."""

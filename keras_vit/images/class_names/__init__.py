@@ -96,10 +96,8 @@ def shorten(class_names: ClassNames | None, num_classes: int) -> str | tuple[str
     return next((word for word in shipped if _read(word) == names), names)
 
 
-def check_thresholds(
-    thresholds: Thresholds | None, num_classes: int
-) -> float | tuple[float, ...] | None:
-    """Returns thresholds in the form that models and files keep: a number, or one per class.
+def check_thresholds(thresholds: Thresholds | None, num_classes: int) -> tuple[float, ...] | None:
+    """Returns thresholds in the form that models and files keep: one per class, or None.
 
     Raises:
         ConfigError: a threshold is not in [0, 1], or their number is not `num_classes`.
@@ -115,8 +113,7 @@ def check_thresholds(
             f"thresholds={shown(thresholds, quoted=False)}: expected a number from 0 to 1, or one "
             f"for each of num_classes={num_classes}."
         )
-    array = array.astype("float64")
-    return tuple(array.tolist()) if array.ndim else float(array)
+    return tuple(np.broadcast_to(array.astype("float64"), num_classes).tolist())
 
 
 def top_labels(
@@ -132,7 +129,7 @@ def top_labels(
         class_names: one name per class, or None to use the index of a class as its name.
         top: number of labels; all labels if there are fewer. None for 5, and with thresholds for
             all labels that reach them.
-        thresholds: least probability of each class, for a model of many labels. An image without
+        thresholds: least probability of each class, for a multi-label model. An image without
             a class that reaches it has no label.
 
     Raises:

@@ -33,7 +33,7 @@ from keras_vit.checkpoints.dialects.torch_conventions import (
     stored_image_size,
 )
 from keras_vit.checkpoints.dialects.transformers.processor import processor
-from keras_vit.config import Numerics
+from keras_vit.config import Numerics, ViTConfig
 from keras_vit.errors import shown
 from keras_vit.support.text import log
 
@@ -92,15 +92,16 @@ GELU_OF_CLIP = {
 
 IMAGE_SIZE = JsonField("image_size", "image_size", write=_image_size)
 
-_PROBLEMS: dict[str, dict[str, Any]] = {
-    "single_label_classification": {"regression": False},
-    "multi_label_classification": {"regression": False, "thresholds": 0.5},
-    "regression": {"regression": True},
-}
-"""What a model predicts, by transformers' `problem_type`."""
+_TASKS = one_of(
+    {
+        "single_label_classification": "single_label",
+        "multi_label_classification": "multi_label",
+        "regression": "regression",
+    }
+)
 
 
-def _read_problem(content: Json) -> dict[str, Any]:
+def _read_task(content: Json) -> dict[str, Any]:
     """Returns what the head predicts; without a word, the loss of transformers decides.
 
     That loss is then mean squared error for a single output, and a cross-entropy for several
@@ -110,27 +111,18 @@ def _read_problem(content: Json) -> dict[str, Any]:
     if problem is None:
         is_single = isinstance(class_names, Mapping) and len(class_names) == 1
         problem = "regression" if is_single else "single_label_classification"
-    if problem not in _PROBLEMS:
-        raise ValueError(f"expected one of {', '.join(_PROBLEMS)}")
-    return _PROBLEMS[problem]
+    return {"task": _TASKS.read(problem)}
 
 
-class _ProblemType(JsonFields):
-    """The row of `problem_type`; a model of several classes, one per image, needs no word."""
-
-    def write_for(self, facts: Facts) -> dict[str, Any]:
-        """Returns the key, unless transformers would read the same without it."""
-        config = facts.config
-        if not (config.regression or facts.by_class or config.num_classes == 1):
-            return {}
-        problem = "regression" if config.regression else "multi_label_classification"
-        return {"problem_type": problem}
+def _write_task(config: ViTConfig) -> dict[str, Any]:
+    """Returns the key, unless transformers would read the same without it."""
+    return {} if config.task == "single_label" else {"problem_type": _TASKS.write(config.task)}
 
 
 LABEL_ROWS: tuple[Row, ...] = (
     JsonField("id2label", "class_names", Codec(list, _labels), write=_names),
     JsonNote("label2id", _numbers),
-    _ProblemType(("problem_type",), ("regression",), _read_problem, lambda config: {}),
+    JsonFields(("problem_type",), ("task",), _read_task, _write_task),
 )
 
 

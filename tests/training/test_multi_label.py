@@ -1,4 +1,4 @@
-"""Training with many labels per image: recipes, losses, metrics, and one call from a table."""
+"""Training of multi-label models: recipes, losses, metrics, and one call from a table."""
 
 import csv
 import json
@@ -11,7 +11,7 @@ from PIL import Image
 from keras_vit import VisionTransformer, cli, evaluate, finetune
 from keras_vit.data import ImageSource, from_arrays
 from keras_vit.errors import ConfigError
-from keras_vit.models.losses import ManyLabelsCrossentropy, adapt_losses
+from keras_vit.models.losses import MultiLabelCrossentropy, adapt_losses
 from keras_vit.training import AugregRecipe, TransferRecipe
 from tests.helpers import normal, random_tiny, tiny, to_numpy
 
@@ -44,9 +44,9 @@ def photos(tmp_path_factory):
 
 
 @pytest.mark.parametrize("recipe", [TransferRecipe, AugregRecipe])
-def test_a_recipe_of_many_labels_has_their_loss_and_metrics(recipe):
-    """Thresholds are all that is needed."""
-    model = random_tiny(num_classes=3, thresholds=0.5)
+def test_a_recipe_has_the_loss_and_the_metrics_of_a_multi_label_model(recipe):
+    """The task is all that is needed."""
+    model = random_tiny(num_classes=3, task="multi_label")
     chosen = recipe(steps=4, batch_size=8)
     model.compile(**chosen.compile_args(model))
     images, labels = normal(16, 16, 16, 3), np.random.default_rng(0).integers(0, 2, (16, 3))
@@ -57,9 +57,9 @@ def test_a_recipe_of_many_labels_has_their_loss_and_metrics(recipe):
     assert scores["pr_auc"] == pytest.approx(expected.mean_average_precision, abs=0.1)
 
 
-def test_auto_is_binary_crossentropy_for_a_model_with_thresholds():
+def test_auto_is_binary_crossentropy_for_a_multi_label_model():
     """And "accuracy" counts every class."""
-    model = random_tiny(num_classes=3, thresholds=0.5)
+    model = random_tiny(num_classes=3, task="multi_label")
     model.compile("sgd", "auto", metrics=["accuracy"])
     images, labels = normal(8, 16, 16, 3), np.eye(3, dtype="float32")[np.arange(8) % 3]
     scores = model.evaluate(images, labels, verbose=0, return_dict=True)
@@ -68,7 +68,7 @@ def test_auto_is_binary_crossentropy_for_a_model_with_thresholds():
     assert scores["loss"] == pytest.approx(
         evaluate(model, (images, labels), prepared=True).loss, rel=1e-4
     )
-    loss, _, _ = adapt_losses(model.config, "auto", None, None)
+    loss, _, _ = adapt_losses(tiny().config, "auto", None, None)
     assert isinstance(loss, keras.losses.SparseCategoricalCrossentropy)
 
 
@@ -78,7 +78,7 @@ def test_positive_weights_multiply_the_loss_of_labels_of_one(from_logits):
     logits, labels = normal(6, 3), np.random.default_rng(0).integers(0, 2, (6, 3))
     weights, shares = np.array([1.0, 2.0, 5.0]), 1 / (1 + np.exp(-logits.astype("float64")))
     expected = -(weights * labels * np.log(shares) + (1 - labels) * np.log(1 - shares)).mean()
-    loss = ManyLabelsCrossentropy(weights, from_logits)
+    loss = MultiLabelCrossentropy(weights, from_logits)
     again = keras.losses.deserialize(keras.losses.serialize(loss))
     outputs = logits if from_logits else shares.astype("float32")
     for each in (loss, again):
@@ -87,7 +87,7 @@ def test_positive_weights_multiply_the_loss_of_labels_of_one(from_logits):
 
 def test_positive_weights_of_the_data_go_into_the_recipe():
     """A number for each class."""
-    model = tiny(num_classes=3, thresholds=0.5)
+    model = tiny(num_classes=3, task="multi_label")
     images, labels = bars()
     weights = from_arrays(images, labels, model).positive_weights
     options = {"steps": 4, "batch_size": 8, "positive_weights": weights}
@@ -99,7 +99,7 @@ def test_positive_weights_of_the_data_go_into_the_recipe():
 def test_positive_weights_that_are_no_number_per_class_are_refused(weights):
     with pytest.raises(ConfigError, match="positive_weights=.*a number above 0 for each of 3"):
         TransferRecipe(4, 8, positive_weights=weights).compile_args(
-            tiny(num_classes=3, thresholds=0.5)
+            tiny(num_classes=3, task="multi_label")
         )
 
 

@@ -1,11 +1,11 @@
 """
-Many labels per image
-=====================
+Multi-label classification
+==========================
 
 In multi-label classification a picture may show several of the classes, or none. A table has
 a column of 0 and 1 for each class::
 
-    python examples/13_many_labels.py
+    python examples/13_multi_label.py
 
 The program first draws pictures with up to three circles, squares and triangles in noise. With
 photographs of your own, begin at ``from_folder``. The command line does the same:
@@ -60,11 +60,11 @@ data, validation = images.hold_out(0.2)
 print(data.class_counts)
 
 # %%
-# A model with ``thresholds`` has a probability of its own for each class. The recipe takes binary
+# A multi-label model has a probability of its own for each class. The recipe takes binary
 # cross-entropy as its loss, and as its metric the area below precision and recall.
 
 model = keras_vit.VisionTransformer.from_preset(
-    "vit_digits", num_classes=3, class_names=data.class_names, image_size=32, thresholds=0.5
+    "vit_digits", num_classes=3, class_names=data.class_names, image_size=32, task="multi_label"
 )
 train(model, data, validation, recipe=recipe, path="shapes_run", resume=True, verbose=2)
 
