@@ -284,8 +284,7 @@ def convert(
         class_names = None if shortest is None else expand(shortest)
         target = dialects_named(family)
         arrays = _collect_arrays(checkpoint, config)
-        protocol = facts["protocol"]
-        export(config, arrays, target, path, class_names, progress, lossy, protocol)
+        export(config, arrays, target, path, class_names, progress, lossy, facts["protocol"])
 
 
 def _read_weights(checkpoint: Checkpoint, config: ViTConfig) -> Iterator[Named]:

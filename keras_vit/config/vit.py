@@ -368,12 +368,10 @@ class ViTConfig(Fields):
                 regression, and `takes_numbers` is False.
         """
         if not self.has_one_prediction:
-            fix = (
-                "" if self.num_classes else " embed writes its features; probe fits a head to them."
-            )
             raise ConfigError(
                 f"{what} needs one prediction per image; this model has "
-                f"num_classes={self.num_classes} and pooling={self.pooling!r}.{fix}"
+                f"num_classes={self.num_classes} and pooling={self.pooling!r}. "
+                "embed writes its features; probe fits a head to them."
             )
         if self.task == "regression" and not takes_numbers:
             raise ConfigError(

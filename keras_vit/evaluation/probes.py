@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import keras
 import numpy as np
 
 from keras_vit.config import Task
@@ -14,6 +13,7 @@ from keras_vit.evaluation.least_squares import LeastSquares, estimate, make_targ
 from keras_vit.evaluation.leave_one_out import score
 from keras_vit.evaluation.targets import numbers_or_rows, undo_one_hot
 from keras_vit.images.inputs import as_array
+from keras_vit.models.heads import copy_with_head
 from keras_vit.models.vision_transformer import VisionTransformer
 
 STRENGTHS = tuple(4.0**k for k in range(-5, 11))
@@ -91,10 +91,8 @@ class LinearProbe:
         Raises:
             ConfigError: the width of the features differs from the model's pre_logits.
         """
-        head = keras.layers.Dense(len(self.bias))
-        head.build((None, len(self.kernel)))
-        head.set_weights([self.kernel, self.bias])
-        return expect_model(model).with_head(head, class_names, task=self.task)
+        fields = {"task": self.task}
+        return copy_with_head(expect_model(model), self.kernel, self.bias, class_names, fields)
 
 
 def linear_probe(

@@ -157,24 +157,10 @@ class Probe:
         Raises:
             ConfigError: the model is another.
         """
-        config, block = expect_model(model).config, self.block
-        width = config.hidden_size * (1 + (self.pooling == "token_and_mean"))
-        if block is None:
-            width = model.get_layer("pre_logits").output.shape[-1]
-        if width != len(self.kernel) or (block or 0) >= config.num_layers:
-            raise ConfigError(
-                f"The probe reads {len(self.kernel)} features of block {block}; this model has "
-                f"{config.num_layers} blocks and {width} such features. Give the model that was "
-                "probed."
-            )
-        found: dict[str, Any] = {
-            "task": self.task,
-            "score": self.score,
-            "images": len(self.predictions),
-        }
+        found: dict[str, Any] = {"score": self.score, "images": len(self.predictions)}
         found |= {"interval": self.interval and [*self.interval], "features": self._features}
         fields = {
-            **_choose_fields(config, block, self.pooling),
+            **_choose_fields(expect_model(model).config, self.block, self.pooling),
             "thresholds": self.thresholds,
             "task": self.task,
             "provenance": {**model.provenance, **(provenance or {}), "probe": found},

@@ -40,9 +40,7 @@ def choose_thresholds(
     (0.25, 0.4)
     """
     if (thresholds := expect_model(model).thresholds) is None:
-        raise ConfigError(
-            'The model has no thresholds: load it with task="multi_label", or train it so.'
-        )
+        raise ConfigError('The model has no thresholds: load it with task="multi_label".')
     columns = match_columns(model, data, None)
     batches = predict_targets(model, data, *columns, batch_size, prepared)
     logits, rights = map(np.concatenate, zip(*batches, strict=True))

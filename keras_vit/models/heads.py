@@ -27,13 +27,6 @@ def with_head(
             "head of other layers stays a plain keras.Model: save it as a .keras file, and prepare "
             "its images by model.preprocessor."
         )
-    width = model.get_layer("pre_logits").output.shape[-1]
-    if head.kernel.shape[0] != width or not model.config.is_pooled:
-        raise ConfigError(
-            f"The head reads vectors of width {head.kernel.shape[0]}; the pre_logits of this model "
-            f"have {width} and pooling={model.config.pooling!r}. A head on the output of "
-            "another layer has no place in the model."
-        )
     activation = keras.activations.serialize(head.activation)
     fields = {"classifier_activation": None if activation == "linear" else activation, "task": task}
     bias = np.zeros(head.units) if head.bias is None else head.bias
@@ -97,11 +90,6 @@ def head_from_embeddings(
     """
     vectors, class_names = _read_embeddings(embeddings, class_names)
     width = model.get_layer("pre_logits").output.shape[-1]
-    if not model.config.is_pooled:
-        raise ConfigError(
-            f"The embedding of an image is one vector; this model has pooling="
-            f"{model.config.pooling!r}."
-        )
     rows = []
     for label, texts in zip(class_names, vectors, strict=True):
         if texts.shape[-1] != width or texts.ndim != 2 or not texts.size:
@@ -163,6 +151,10 @@ def copy_with_head(
 
     Activation, task, thresholds and the scaling of the pre_logits to length 1 belong to the old
     head; the copy has those of `fields` alone.
+
+    Raises:
+        ConfigError: the head reads another width than that of the pre_logits, every token, or a
+            block that the model lacks.
     """
     of_head = {
         "num_classes": kernel.shape[-1],
@@ -174,6 +166,14 @@ def copy_with_head(
     }
     with blank_weights():
         copy = type(model).from_config({**model.get_config(), **of_head, **fields})
+    config, width = copy.config, copy.get_layer("pre_logits").output.shape[-1]
+    is_deeper = config.num_layers > model.config.num_layers
+    if kernel.shape[0] != width or not config.is_pooled or is_deeper:
+        raise ConfigError(
+            f"The head reads vectors of width {kernel.shape[0]} behind {config.num_layers} blocks; "
+            f"the pre_logits of this model have {width} and pooling={config.pooling!r}, behind "
+            f"{model.config.num_layers} blocks. Give the model whose pre_logits the head reads."
+        )
     for layer in copy.layers:
         if layer.name != "head" and layer.weights:
             layer.set_weights(model.get_layer(layer.name).get_weights())

@@ -251,7 +251,7 @@ def test_images_that_allow_no_probe_are_refused(data, message):
 def test_a_probe_is_refused_by_another_model_and_for_changed_images(folder, result):
     """Narrower, or with fewer blocks; augmented images, or a pair of arrays."""
     for other in (make_model(hidden_size=32), random_tiny(num_layers=1, num_classes=0)):
-        with pytest.raises(ConfigError, match="Give the model that was probed"):
+        with pytest.raises(ConfigError, match="Give the model whose pre_logits the head reads"):
             dataclasses.replace(result, block=3, pooling="token").build_model(other)
     augmented = from_folder(folder, make_model(), augmentation="none", shuffle=False)
     with pytest.raises(ConfigError, match="augmentation=None"):
