@@ -1,6 +1,5 @@
 """Type checkers and editors of users see the types of the installed package."""
 
-import dataclasses
 import inspect
 import os
 import subprocess
@@ -14,7 +13,8 @@ import pytest
 import keras_vit
 from keras_vit.data import ImageData
 from keras_vit.data.image_data import Options
-from keras_vit.models.building import Architecture, Building
+from keras_vit.models.building import Building
+from weights import stubs
 
 SCRIPT = """
 import keras_vit
@@ -65,8 +65,7 @@ def test_builders_and_loaders_share_the_arguments_of_the_model():
     parameters = inspect.signature(keras_vit.VisionTransformer.__init__).parameters.values()
     optional = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
     assert optional == set(Building.__annotations__)
-    fields = {field.name for field in dataclasses.fields(keras_vit.ViTConfig)}
-    assert fields == {"image_size", "num_classes", *Architecture.__annotations__}
+    assert stubs.STUB.read_text() == stubs.stub(), "python -m weights.stubs writes it anew"
 
 
 def test_the_options_of_data_sources_equal_the_arguments_of_imagedata():
