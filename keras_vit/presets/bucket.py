@@ -1,7 +1,7 @@
 """Downloads files of Google's buckets once, by pooch, and keeps them for use without a network.
 
-A file gets its name in the cache when it is complete and a zip file, as every npz is; beside it,
-`NAME.json` records its sha256, with which each time stamp of the file is compared once.
+A file gets its name in the cache when it is complete and a zip file, as every npz is; `NAME.json`
+next to it records its sha256 for the provenance of a model.
 """
 
 import contextlib
@@ -18,10 +18,10 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from keras_vit.errors import KerasViTError, PresetError, shown
-from keras_vit.presets.cache import cache_folder, has_sha256
+from keras_vit.presets.cache import cache_folder
 from keras_vit.presets.connection import TIMEOUT
 from keras_vit.presets.place import Location
-from keras_vit.presets.refusals import disk_refusal, first_sentence
+from keras_vit.presets.refusals import disk_refusal
 from keras_vit.support.files import open_plain
 from keras_vit.support.text import log
 
@@ -39,8 +39,7 @@ class NotFoundError(PresetError):
 def fetch(url: str, *alternatives: str, doubt: str = "") -> Path:
     """Returns the local path of a file, after a download if necessary.
 
-    A file that was damaged in the cache is fetched again. With KERAS_VIT_OFFLINE or
-    HF_HUB_OFFLINE in the environment only the cache is used.
+    With KERAS_VIT_OFFLINE or HF_HUB_OFFLINE in the environment only the cache is used.
 
     Args:
         url: percent-encoded. KERAS_VIT_BUCKET replaces `OFFICIAL` in it.
@@ -51,19 +50,14 @@ def fetch(url: str, *alternatives: str, doubt: str = "") -> Path:
         PresetError: the download fails; the message states URL, cause and remedy.
     """
     places = {candidate: place(candidate) for candidate in (url, *alternatives)}
-    damage = ""
     for candidate, path in places.items():
         with _failures_named(candidate, path):
-            recorded = sha256_in_cache(candidate)
-            if path.is_file() and (recorded is None or has_sha256(path, recorded[1])):
-                return path
             if path.is_file():
-                damage = f"damaged in the cache ({path})"
-                log.warning("%s: %s; it is fetched again.", candidate, damage)
+                return path
     if offline():
         raise PresetError(
-            f"{url}: {damage or f'not in the cache ({places[url]})'}, and KERAS_VIT_OFFLINE or "
-            "HF_HUB_OFFLINE forbids to connect. Unset it, or give the path of a file."
+            f"{url}: not in the cache ({places[url]}), and KERAS_VIT_OFFLINE or HF_HUB_OFFLINE "
+            "forbids to connect. Unset it, or give the path of a file."
         )
     absent: list[str] = []
     for candidate, path in places.items():
@@ -137,7 +131,6 @@ def _download(url: str, path: Path) -> None:
 
     mirror, auth = _mirror()
     address = url.replace(OFFICIAL, mirror)
-    recorded = sha256_in_cache(url)
     receive = pooch.HTTPDownloader(
         progressbar=sys.stderr.isatty() and not are_progress_bars_disabled(),
         chunk_size=2**20,
@@ -153,9 +146,8 @@ def _download(url: str, path: Path) -> None:
                 f"{address}: the answer is no npz file, perhaps a page to log in to the network. "
                 "Open a web page, then call again."
             )
-        if recorded is None:
-            record = json.dumps({"url": url, "sha256": pooch.file_hash(temporary)})
-            _record(path).write_text(record, encoding="utf-8")
+        record = json.dumps({"url": url, "sha256": pooch.file_hash(temporary)})
+        _record(path).write_text(record, encoding="utf-8")
         # Only this user may read pooch's temporary file, but users may share a cache.
         shutil.copymode(_record(path), temporary)
 
@@ -166,8 +158,7 @@ def _download(url: str, path: Path) -> None:
     pooch.get_logger().addFilter(is_hidden)
     try:
         with _failures_named(address, path):
-            known = recorded and recorded[1]
-            pooch.retrieve(address, known, path.name, path.parent, downloader=receive_npz)
+            pooch.retrieve(address, None, path.name, path.parent, downloader=receive_npz)
     finally:
         pooch.get_logger().removeFilter(is_hidden)
 
@@ -217,9 +208,4 @@ def _failures_named(address: str, path: Path) -> Iterator[None]:
         raise PresetError(
             f"{address}: no connection, or it broke off ({type(error).__name__}). Check the "
             "network, HTTPS_PROXY and REQUESTS_CA_BUNDLE, then call again."
-        ) from error
-    except ValueError as error:
-        raise PresetError(
-            f"{address}: {first_sentence(error)}. Call again; if the server has another file "
-            f"than before, remove {_record(path)}."
         ) from error

@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import os
 import zipfile
 from pathlib import Path
 
@@ -135,33 +134,6 @@ def test_a_mirror_that_is_no_address_of_a_server_is_refused(value, hub, monkeypa
     with raises(PresetError, f"KERAS_VIT_BUCKET {NO_MIRRORS[value]}", *expected) as caught:
         fetch(URL)
     assert "secret" not in str(caught.value)
-
-
-def test_a_damaged_file_of_the_cache_is_fetched_again(server, monkeypatch, caplog):
-    """The log says so; without a network it is refused, and stays."""
-    path = fetch(URL)
-    path.write_bytes(CONTENT[:-1000])
-    os.utime(path, ns=(1, 1))
-    with monkeypatch.context() as patch:
-        patch.setenv("KERAS_VIT_OFFLINE", "1")
-        with raises(PresetError, URL, "damaged in the cache", "forbids to connect"):
-            fetch(URL)
-    assert fetch(URL).read_bytes() == CONTENT
-    assert "damaged in the cache" in caplog.text and "fetched again" in caplog.text
-    assert len(server.requests) == 2
-
-
-def test_another_file_than_the_recorded_one_is_refused(server):
-    """The message names the record, without which the new file is taken."""
-    path = fetch(URL)
-    path.unlink()
-    server.files[NAME] = other = CONTENT.replace(bytes(9), b"x" * 9, 1)
-    record = path.with_name("ViT-B_16.npz.json")
-    with raises(PresetError, URL.rpartition("/")[2], SHA256, f"remove {record}"):
-        fetch(URL)
-    assert list(path.parent.iterdir()) == [record]
-    record.unlink()
-    assert fetch(URL).read_bytes() == other
 
 
 def test_a_file_that_the_user_put_into_the_cache_is_read(server):
