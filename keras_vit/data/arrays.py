@@ -34,8 +34,8 @@ def from_arrays(
         batch_size: images per batch.
         class_names: one name per class, or per output; None takes the labels of the model, or, if
             it has no labels, the numbers of the classes or the sorted words. Outputs are numbered.
-        task: `"single_label"`, `"multi_label"` or `"regression"`; None for the last with a model
-            for regression, and else for the form of the labels.
+        task: `"single_label"`, `"multi_label"` or `"regression"`. None: regression for a model
+            that has this task; otherwise the shape of the labels decides.
         **options: optional arguments of `ImageData`.
 
     Raises:

@@ -59,8 +59,8 @@ def from_folder(
         label_column: its column of labels, or several; None takes the first of label, class, breed
             and category, or else all columns with a name. For regression, `class_names` or the
             names of the model come before these.
-        task: `"single_label"`, `"multi_label"` or `"regression"`; None for the last with a model
-            for regression, and else for the number of columns of labels.
+        task: `"single_label"`, `"multi_label"` or `"regression"`. None: regression for a model
+            that has this task; otherwise the number of columns of labels decides.
         **options: optional arguments of `ImageData`.
 
     Raises:

@@ -31,8 +31,7 @@ class ImageSource:
         path_column: name of its column of paths.
         label_column: name of its column of labels, or several; or of the feature or column of
             labels of a tfds or hf data set, by default `"label"`.
-        task: of a table of labels, `"single_label"`, `"multi_label"` or `"regression"`; None for
-            the last with a model for regression, and else for the number of columns of labels.
+        task: what a table of labels is for, see `keras_vit.data.from_folder`.
         on_error: `"raise"`; or images that cannot be read are left out, by `"skip"` with a warning,
             or with a call of a function of each one's name and the error.
     """

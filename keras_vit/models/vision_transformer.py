@@ -601,7 +601,7 @@ class VisionTransformer(keras.Model):
                 inference, such as `pretrained`, are not read.
             **arguments: other arguments of `VisionTransformer`, such as `dtype`. The default name
                 is that of the variant; None for `class_names`, `protocol`, `provenance` and
-                `thresholds` takes the preset's values. A caller may change
+                `thresholds` takes the preset's values. A caller may change `task`,
                 `representation_size` to None (which leaves the layer out), the dropout rates,
                 `numerics` (a dict changes the numerics that it names), and `pooling` between its
                 pooled and unpooled form. Any other field must agree with the file. Another
