@@ -57,8 +57,8 @@ def from_folder(
         path_column: its column of paths; None takes the first of path, file_name, filename, image,
             image_id and id.
         label_column: its column of labels, or several; None takes the first of label, class, breed
-            and category, or else all columns with a name. For regression, `class_names` or the
-            names of the model come before these.
+            and category, or else the only other column, or all columns of 0 and 1. For regression,
+            `class_names` or the names of the model come before these.
         task: `"single_label"`, `"multi_label"` or `"regression"`. None: regression for a model
             that has this task; otherwise the number of columns of labels decides.
         **options: optional arguments of `ImageData`.
