@@ -23,7 +23,7 @@ FACTS = {
     "hf_siglip2_naflex": {"native_aspect": False},  # its goldens are of images of one size
     "px_open_clip_gelu": {"numerics": {"gelu": "exact"}},
     "px_open_clip_quickgelu": {"numerics": {"gelu": "quick"}},
-    "px_open_clip_trunk_linear": {"numerics": {"gelu": "exact"}},
+    "px_open_clip_trunk_linear": {"numerics": {"gelu": "exact"}, "rope": None},
     "px_open_clip_trunk_siglip": {"numerics": {"gelu": "exact"}},
 }
 """Arguments of `from_preset`, such as what a bare file does not tell, beside `load_with`."""

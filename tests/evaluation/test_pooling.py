@@ -17,26 +17,23 @@ def test_token_and_mean_is_the_feature_of_virchow_by_timm(tmp_path, registers):
     """Class token and mean of timm's tokens without registers, with and without a head."""
     live = pytest.importorskip("tests.live")
     live.torch.manual_seed(0)
-    theirs = live.timm.models.VisionTransformer(
-        img_size=28,
-        patch_size=14,
-        embed_dim=32,
-        depth=2,
-        num_heads=2,
-        mlp_ratio=5.3375,
-        mlp_layer=live.timm.layers.SwiGLUPacked,
-        act_layer=live.torch.nn.SiLU,
-        init_values=0.5,
-        reg_tokens=registers,
-        num_classes=3,
-    ).eval()
+    card = {
+        "mlp_ratio": 5.3375,
+        "mlp_layer": live.timm.layers.SwiGLUPacked,
+        "act_layer": live.torch.nn.SiLU,
+        "init_values": 0.5,
+        "reg_tokens": registers,
+    }
+    sizes = {"img_size": 28, "patch_size": 14, "embed_dim": 32, "depth": 2, "num_heads": 2}
+    theirs = live.timm.models.VisionTransformer(**sizes, **card, num_classes=3).eval()
+    card["model_name"] = "vit_huge_patch14_224"
     save_file({k: v.numpy() for k, v in theirs.state_dict().items()}, tmp_path / "x.safetensors")
     with live.torch.no_grad():
         tokens = theirs.forward_features(live.channels_first(IMAGES)).numpy()
     expected = np.concatenate([tokens[:, 0], tokens[:, 1 + registers :].mean(axis=1)], axis=-1)
     for head in ({}, {"num_classes": 0}, {"num_classes": 0, "pooling": "token_unpooled"}):
         ours = VisionTransformer.from_preset(
-            tmp_path / "x.safetensors", num_heads=2, image_size=28, **head
+            tmp_path / "x.safetensors", timm=card, num_heads=2, image_size=28, **head
         )
         assert ours.config.num_registers == registers
         assert_close(
