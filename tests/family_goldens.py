@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ CASES = {
 }
 """All cases by name; each library has a JSON file."""
 
-FACTS = {
+FACTS: dict[str, dict[str, Any]] = {
     "hf_siglip2_naflex": {"native_aspect": False},  # its goldens are of images of one size
     "px_open_clip_gelu": {"numerics": {"gelu": "exact"}},
     "px_open_clip_quickgelu": {"numerics": {"gelu": "quick"}},

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ _LAYERS = {
 def load_case(name: str, **fields):
     """Loads the checkpoint of a case at the case's image size."""
     case = CASES[name]
-    arguments = {"image_size": tuple(case["config"]["image_size"])}
+    arguments: dict[str, Any] = {"image_size": tuple(case["config"]["image_size"])}
     if case["config"]["pooling"].endswith("unpooled"):  # the arrays do not show it
         arguments["pooling"] = case["config"]["pooling"]
     if name == "vit_rep_dropped":  # the reference has this layer in the file and ignores it

@@ -66,7 +66,8 @@ INEXPRESSIBLE = {
             "positions of a grid that is no square",
         ),
     ),
-    "open_clip": ((TOWER, "a vision tower without a text tower"),),
+    "open_clip": ((TOWER, "open_clip's models have a text tower too; family='transformers'"),),
+    "torchvision": (({}, "family='timm' and family='transformers' write the same network"),),
     "transformers/flava_image_model": ((TOWER, "an image model without the text"),),
     "timm/naflex": ((NO_POOLING, "native_aspect other than True"),),
     "timm/eva": (

@@ -22,7 +22,6 @@ FIELDS_BEHIND = {
     "grid": ("image_size", "position_grid", "position"),
     "source_grid": ("image_size", "position_grid"),
     "table_grid": ("image_size",),
-    "drops_pixels": ("image_size", "crop_remainder"),
     "pooling": ("pooling", "projection_dim", "num_class_tokens"),
     "class_token": ("class_token", "pooling", "distillation_token"),
     "joined_class_tokens": (

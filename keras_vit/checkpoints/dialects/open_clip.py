@@ -16,7 +16,6 @@ from keras_vit.checkpoints.dialects.base import (
     warn_of_protocol,
 )
 from keras_vit.checkpoints.dialects.json_fields import (
-    Codec,
     Json,
     JsonField,
     JsonFields,
@@ -53,7 +52,10 @@ _OF_TEXT = {
     r"logit_scale|logit_bias": "temperature and bias of the contrastive loss",
     r"input_resolution|context_length|vocab_size": "sizes that follow from the arrays",
 }
-_WITH_TEXT = "a vision tower without a text tower, which open_clip's models have"
+_ONLY_READ = (
+    "open_clip's models have a text tower too; family='transformers' writes the vision tower of a "
+    "CLIP, and family='timm' one without a projection"
+)
 
 
 def _heads(content: Json) -> dict[str, Any]:
@@ -73,11 +75,12 @@ _TABLES = (
     JsonTable(
         CONFIG,
         (
-            JsonField(
-                "quick_gelu",
-                "numerics.gelu",
-                Codec(lambda gelu: gelu == "quick", lambda quick: "quick" if quick else "exact"),
-                default=False,
+            JsonFields(
+                ("quick_gelu",),
+                ("numerics.gelu",),
+                lambda content: {
+                    "numerics.gelu": "quick" if content.get("quick_gelu") else "exact"
+                },
             ),
         ),
         at=("model_cfg",),
@@ -123,7 +126,6 @@ open_clip = Dialect(
     images=_IMAGES,
     undetermined=lambda fields: GELU_OF_CLIP,
     numerics=Numerics(gelu="exact", layer_norm_epsilon=1e-5, position_resize="bicubic_antialias"),
-    expresses=("gelu",),
     fields={
         "pooling": "token",
         "num_classes": 0,
@@ -132,7 +134,7 @@ open_clip = Dialect(
         "qkv_bias": True,
     },
     switches=("patch_bias",),
-    only_read=_WITH_TEXT,
+    only_read=_ONLY_READ,
 )
 
 
@@ -204,7 +206,7 @@ def _make_trunk(family: Dialect) -> Dialect:
         images=_IMAGES,
         undetermined=functools.partial(_undetermined_by_a_trunk, family.name == "timm/eva"),
         switches=tuple(sorted(family.parts)),
-        only_read=_WITH_TEXT,
+        only_read=_ONLY_READ,
     )
 
 

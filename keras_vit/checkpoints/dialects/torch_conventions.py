@@ -34,8 +34,6 @@ POSITIONS_OF_ANOTHER_GRID = {
 Their models for images at their own aspect ratio do resize positions per image.
 """
 
-DROPS_PIXELS = {"an image_size that patch_size does not divide": "drops_pixels"}
-
 
 def read_relative_bias(content: Json, keys: tuple[str, str]) -> str | None:
     """Returns `ViTConfig.relative_position_bias` from two keys of which one may be true.

@@ -7,9 +7,7 @@ follow from the arrays.
 from keras_vit.checkpoints.dialects.base import Dialect, PreparationWords
 from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.torch_conventions import (
-    DROPS_PIXELS,
     IMAGENET,
-    POSITIONS_OF_ANOTHER_GRID,
     stored_image_size,
 )
 from keras_vit.config import Numerics, ViTConfig
@@ -67,14 +65,6 @@ torchvision = Dialect(
         "position_before_class": False,
         "qkv_bias": True,
     },
-    impossible={
-        "patches that are not square": "patch_size!=square",
-        "a grid that is not square": "source_grid!=square",
-        "num_classes=0": "num_classes!",
-        **POSITIONS_OF_ANOTHER_GRID,
-        **DROPS_PIXELS,
-    },
+    only_read="family='timm' and family='transformers' write the same network for these libraries",
     crops=False,
-    metadata={"format": "pt"},
-    sample={"pooling": "token", "num_classes": 3},
 )
