@@ -222,6 +222,11 @@ def test_no_classes_leave_out_a_head_and_others_make_a_new_one(tmp_path):
         ("model_name", "vit_hug_patch14_224", "Did you mean 'vit_huge_patch14_224'?"),
         ("model_name", "hf-hub:paige-ai/Virchow2", "expected an architecture of a plain ViT"),
         ("mlp_ratio", "4", "expected mlp_ratio to be a number"),
+        (
+            "reg_token",
+            4,
+            "of vit_huge_patch14_224 that keras_vit reads. Did you mean 'reg_tok",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(argument, value, found, tmp_path):

@@ -60,19 +60,33 @@ def list_names(family: str) -> list[str]:
     return [*own, *(old for old, new in _read("registry.json")["renamed"].items() if new in own)]
 
 
+def list_arguments(architecture: Any) -> set[str]:
+    """Returns the arguments that the class of an architecture has, beside sizes and poolings."""
+    family = find_family(find_row(architecture) or {})
+    own = [row for _, row in rows() if find_family(row) == family]
+    known = {key for row in own for key in (*row, *read_defaults(row))}
+    return known.union(_list_lacking(family)) - {"class", "stem", "width"}
+
+
+def _list_lacking(family: str) -> dict[str, dict[str, str]]:
+    """Returns the parts that keras_vit lacks, by argument and value."""
+    lacking = _read("classes.json")
+    of_class = lacking["lacking_in_naflex"] if family == "timm/naflex" else {}
+    return lacking["lacking_parts"] | of_class
+
+
 def _refuse_parts(architecture: Any, arguments: Arguments) -> None:
     """Raises `ValueError` if an argument, or the architecture's module, has a part that we lack."""
-    lacking = _read("classes.json")
-    of_class = lacking["lacking_in_naflex"] if "naflex" in str(architecture) else {}
+    family = "timm/naflex" if "naflex" in str(architecture) else ""
     missing = [
         parts[str(arguments[key])]
-        for key, parts in (lacking["lacking_parts"] | of_class).items()
+        for key, parts in _list_lacking(family).items()
         if str(arguments.get(key)) in parts
     ]
     if arguments.get("num_kv_heads"):
         missing.append("fewer heads of key and value than of query")
     if find_row(architecture) is None and not arguments:
-        modules = lacking["lacking_modules"].items()
+        modules = _read("classes.json")["lacking_modules"].items()
         missing += [part for name, part in modules if re.fullmatch(name, str(architecture))][:1]
     if missing:
         raise ValueError(f"an architecture with {' and '.join(missing)}, which keras_vit lacks")

@@ -7,11 +7,11 @@ Both become the content of `config.json`, which the rows of the dialect read.
 """
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from keras_vit.checkpoints.dialects.json_fields import Json, object_at
-from keras_vit.checkpoints.dialects.timm import architectures
+from keras_vit.checkpoints.dialects.timm import FAMILIES, architectures
 from keras_vit.checkpoints.dialects.timm.images import KEYS
 from keras_vit.errors import nearest, shown
 
@@ -23,6 +23,31 @@ _CLASSES = {
     },
 }
 """Argument -> the names of classes, which JSON cannot state, and its words for them."""
+
+
+_WITHOUT_EFFECT = frozenset(
+    (
+        *("pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path", "cache_dir"),
+        *("drop_rate", "pos_drop_rate", "patch_drop_rate", "proj_drop_rate", "attn_drop_rate"),
+        *("drop_path_rate", "weight_init", "fix_init", "dynamic_img_size", "strict_img_size"),
+        *("fc_norm", "use_fc_norm", "use_post_transformer_norm"),
+    )
+)
+"""Arguments that change no output of trained weights, and those that the arrays alone decide."""
+
+
+def _refuse_unknown(architecture: str, arguments: Iterable[str]) -> None:
+    """Raises `ValueError` for an argument that is not read, such as a misspelt one."""
+    family = architectures.find_family(architectures.find_row(architecture) or {})
+    tables = [table for dialect in FAMILIES if dialect.name == family for table in dialect.json]
+    read = {key for table in tables for row in table.rows for key in row.keys}
+    known = read.union(architectures.list_arguments(architecture), _WITHOUT_EFFECT)
+    for key in arguments:
+        if key not in known:
+            raise ValueError(
+                f"has {key}=, which is no argument of {architecture} that keras_vit reads."
+                f"{nearest(key, known)}"
+            )
 
 
 def _write(key: str, value: Any) -> Any:
@@ -51,7 +76,7 @@ def merge_config(timm: str | Mapping[str, Any], stored: Json) -> dict[str, Any]:
             what the arguments leave out, unless it is of another architecture.
 
     Raises:
-        ValueError: no architecture of timm is named, or a class is unknown.
+        ValueError: no architecture of timm is named, or a class or an argument is unknown.
     """
     card = {"model_name": timm} if isinstance(timm, str) else timm
     if not isinstance(card, Mapping):
@@ -72,6 +97,7 @@ def merge_config(timm: str | Mapping[str, Any], stored: Json) -> dict[str, Any]:
     if num_classes := own.pop("num_classes", None):  # 0 leaves out a head that the arrays have
         config["num_classes"] = num_classes
     images = {key: own.pop(key) for key in KEYS if key in own}
+    _refuse_unknown(name, own)
     for key, stated in (("model_args", own), ("pretrained_cfg", images)):
         config[key] = {**object_at(config, (key,)), **stated}
     return config
