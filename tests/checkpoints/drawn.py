@@ -27,6 +27,34 @@ PLAIN = {
     "num_layers": 2,
     "num_classes": 3,
 }
+_DINOV2 = {"pooling": "token_and_mean", "mask_token": True}
+_BEIT = {"pooling": "token", "class_token": True, "position": "none", "layer_scale": True}
+_NO_KEY = {"qkv_bias": (True, False, True)}
+_PARTS: dict[str, dict[str, Any]] = {
+    "timm/eva": {
+        "rope": {"form": "axial", "reference_grid": (16, 16)},
+        **{"mlp": "gated", "num_registers": 1, **_NO_KEY},
+    },
+    "timm/naflex": {"pooling": "map", "num_registers": 1, "position_before_class": True},
+    "transformers/deit": {"pooling": "token"},
+    "transformers/beit": {**_BEIT, "relative_position_bias": "block"},
+    "transformers/data2vec-vision": {**_BEIT, "relative_position_bias": "block"},
+    "transformers/dinov2": _DINOV2,
+    "transformers/dinov2_with_registers": {**_DINOV2, "num_registers": 2},
+    "transformers/dinov3_vit": {"rope": {"form": "dinov3"}, "num_registers": 2, **_NO_KEY},
+    "transformers/clip_vision_model_with_projection": {"projection_dim": 5},
+    "transformers/aimv2_vision_model": {
+        "pooling": "gap",
+        **dict.fromkeys(("qkv_bias", "projection_bias", "mlp_bias"), False),
+    },
+    "transformers/pixio": {"num_class_tokens": 4},
+    "transformers/radio": {
+        **{"num_class_tokens": 3, "joined_class_tokens": 2},
+        **{"num_registers": 2, "layer_scale": True},
+    },
+    "transformers/tipsv2_vision_model": {"num_registers": 1},
+}
+"""Parts of a family's models that not all of them have, or that its rules ask for together."""
 BEIT = {
     "relative_position_bias": "block",
     "rope": None,
@@ -36,7 +64,7 @@ BEIT = {
     "class_token": True,
 }
 KINDS = ({}, {"num_classes": 0}, BEIT)
-"""Fields of the models that changes begin with, beside `PLAIN` and the sample of a dialect."""
+"""Fields of the models that changes begin with, beside `PLAIN` and those of `sample`."""
 
 VALUES = {
     "patch_size": ((2, 4), (4, 4)),
@@ -127,10 +155,16 @@ def is_held(dialect: Dialect, config: ViTConfig) -> bool:
     return False
 
 
+def sample(dialect: Dialect) -> dict[str, Any]:
+    """Fields of a model of the dialect, beside its sizes."""
+    numerics = dialect.numerics or Numerics()
+    return {"numerics": numerics, **dialect.conventions, **_PARTS.get(dialect.name, {})}
+
+
 @functools.cache
 def accepted(dialect: Dialect) -> list[ViTConfig]:
     """Models that the dialect and its library can express, at least one."""
-    fields = {**PLAIN, "numerics": dialect.numerics or Numerics(), **dialect.sample}
+    fields = {**PLAIN, **sample(dialect)}
     models = []
     for kind in KINDS:
         with contextlib.suppress(ConfigError):

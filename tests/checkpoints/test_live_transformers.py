@@ -11,9 +11,10 @@ from keras_vit import VisionTransformer, checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.export import check_expressible
 from keras_vit.checkpoints.translate import plan
-from keras_vit.config import Numerics, ViTConfig
+from keras_vit.config import ViTConfig
 from keras_vit.errors import CheckpointError, ConfigError
 from keras_vit.models.builders import list_variants, variant
+from tests.checkpoints.drawn import sample
 from tests.golden import FOLDER
 from tests.helpers import assert_close, normal, only_under
 from tests.words import raises
@@ -177,8 +178,7 @@ def test_a_class_builds_what_is_not_square_or_the_model_is_refused(change):
             continue
         fields = {**sizes, "patch_size": 4, "image_size": 16}
         try:
-            own = {"numerics": dialect.numerics or Numerics(), **dialect.sample}
-            config = ViTConfig(**{**fields, **own, **change})
+            config = ViTConfig(**{**fields, **sample(dialect), **change})
             check_expressible(config, dialect)
         except (CheckpointError, ConfigError):
             continue

@@ -278,8 +278,6 @@ class Dialect:
         fold: the way from the arrays of files to those that `words` name, and back; None where
             they are the same.
         feature: the output that `verify` compares.
-        sample: fields of a small model that uses the family's parts, beside fields that any model
-            may have: the laws of the tests and the seeds of damaged files begin with it.
     """
 
     name: str
@@ -311,7 +309,6 @@ class Dialect:
     only_named: bool = False
     fold: Fold | None = None
     feature: Feature = Feature()
-    sample: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for rule in (*self.impossible.values(), *self.limits.values()):

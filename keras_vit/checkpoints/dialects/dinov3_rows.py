@@ -81,18 +81,6 @@ def dinov3_rows(
     )
 
 
-SAMPLE: dict[str, Any] = {
-    "num_classes": 0,
-    "pooling": "token",
-    "position": "none",
-    "rope": {"form": "dinov3", "theta": 100.0},
-    "num_registers": 2,
-    "layer_scale": True,
-    "mask_token": True,
-    "qkv_bias": (True, False, True),
-}
-"""The smallest model with every part of DINOv3, see `Dialect.sample`."""
-
 OWN_ROPE: Limits = {
     "rope=None": "rope!",
     "a rope of another form than 'dinov3'": (

@@ -328,12 +328,6 @@ _LACKING_IN_BEIT = {
 eva = rows.family(
     "timm/eva",
     "an architecture of Eva or Beit",
-    sample={
-        "rope": {"form": "axial", "reference_grid": (16, 16)},
-        "qkv_bias": _NO_KEY,
-        "mlp": "gated",
-        "num_registers": 1,
-    },
     words=TORCH.names(NAMES, _OWN),
     reasons=_REASONS,
     json=rows.tables(

@@ -97,12 +97,6 @@ naflex = rows.family(
     varies={"position_resize": tuple(_RESIZES.values())},
     fields={"native_aspect": True},
     switches=("position",),
-    sample={
-        "native_aspect": True,
-        "pooling": "map",
-        "num_registers": 1,
-        "position_before_class": True,
-    },
     impossible={
         **rows.IMPOSSIBLE,
         "positions of the tokens before the patches": "position=learned num_prefix_positions",

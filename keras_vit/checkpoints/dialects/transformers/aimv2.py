@@ -96,16 +96,5 @@ FAMILIES = (
         },
         fold=Fold(_read, SAME.write),
         feature=Feature(first_patch=0),
-        sample={
-            "num_classes": 0,
-            "pooling": "gap",
-            "class_token": None,
-            "norm": "rms",
-            "mlp": "gated",
-            "patch_norm": True,
-            "qkv_bias": False,
-            "projection_bias": False,
-            "mlp_bias": False,
-        },
     ),
 )

@@ -124,15 +124,6 @@ def _beit(model_type: str, class_name: str, of_model: Limits, feature: Feature) 
         switches=("position", "final_norm"),
         impossible=limits,
         feature=feature,
-        sample={
-            "pooling": "token",
-            "class_token": True,
-            "num_classes": 3,
-            "position": "none",
-            "relative_position_bias": "block",
-            "layer_scale": True,
-            "qkv_bias": _NO_KEY,
-        },
     )
 
 

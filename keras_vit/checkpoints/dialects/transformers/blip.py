@@ -7,7 +7,7 @@ from keras_vit.checkpoints.dialects.base import Dialect, Feature
 from keras_vit.checkpoints.dialects.json_fields import JsonField, Row
 from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.transformers import common
-from keras_vit.checkpoints.dialects.transformers.towers import NAMES, SAMPLE, tower_or_whole
+from keras_vit.checkpoints.dialects.transformers.towers import NAMES, tower_or_whole
 
 _OWN: Section = {
     "class_token/token": "embeddings.class_embedding",
@@ -40,7 +40,6 @@ def _blip(
         rows,
         impossible=common.SQUARE_ALONE,
         feature=Feature(has_pooler=False),  # the pooled output has the last norm a second time
-        sample={**SAMPLE, "pooling": "token"},
     )
 
 

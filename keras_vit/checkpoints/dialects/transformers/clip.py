@@ -1,7 +1,5 @@
 """transformers' CLIP (arXiv 2103.00020), such as `openai/clip-vit-base-patch32` of `CLIPModel`."""
 
-from typing import Any
-
 from keras_vit.checkpoints.dialects.base import Feature
 from keras_vit.checkpoints.dialects.json_fields import JsonField
 from keras_vit.checkpoints.dialects.names import TORCH, Section
@@ -10,7 +8,6 @@ from keras_vit.checkpoints.dialects.transformers.towers import (
     NAMES,
     NO_CLASSES,
     PROJECTION,
-    SAMPLE,
     TOWER,
     WITH_TEXT,
     Encoder,
@@ -25,7 +22,6 @@ _OWN: Section = {
 }
 WORDS = TORCH.names(NAMES, _OWN)
 FIELDS = {"pre_norm": True, "patch_bias": False, "qkv_bias": True}
-OWN_SAMPLE: dict[str, Any] = {**SAMPLE, "pooling": "token", "pre_norm": True, "patch_bias": False}
 
 _ENCODER = Encoder(
     "clip",
@@ -45,7 +41,6 @@ FAMILIES = (
         "token",
         {},
         prefixes=("", TOWER),
-        sample=OWN_SAMPLE,
     ),
     tower(
         _ENCODER,
@@ -57,7 +52,6 @@ FAMILIES = (
         refusals={"projection_dim=None": "projection_dim!"},
         prefixes=(TOWER, ""),
         prefix_for=lambda config: TOWER,
-        sample={**OWN_SAMPLE, "projection_dim": 5},
     ),
     tower_inside(
         _ENCODER,
@@ -68,13 +62,6 @@ FAMILIES = (
         fields={"class_token": True, "final_norm": False, "class_token_in_mean": False},
         refusals=NO_CLASSES,
         ignored={r"vision_model\.post_layernorm\..*": "a norm that the class does not use"},
-        sample={
-            **OWN_SAMPLE,
-            "num_classes": 3,
-            "pooling": "gap",
-            "class_token": True,
-            "final_norm": False,
-        },
     ),
     tower_inside(
         _ENCODER,

@@ -60,7 +60,6 @@ def _relative(
         1e-5,
         clip.FIELDS,
         undetermined=lambda fields: common.GELU_OF_CLIP,
-        sample=clip.OWN_SAMPLE,
         impossible=common.SQUARE_ALONE,
         **more,
     )

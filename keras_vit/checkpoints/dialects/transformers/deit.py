@@ -34,6 +34,5 @@ FAMILIES = (
             **vit.NOT_BOTH,
             "two heads without classes": "pooling=token_and_distillation num_classes!",
         },
-        sample={"pooling": "token", "distillation_token": True},
     ),
 )

@@ -45,14 +45,6 @@ _WORDS: dict[str, Names] = {
 }
 
 
-SAMPLE: dict[str, Any] = {
-    "pooling": "token_and_mean",
-    "num_classes": 3,
-    "layer_scale": True,
-    "mask_token": True,
-}
-
-
 def swiglu_width(hidden: int) -> int:
     """Returns the width of the gated MLP: two thirds of the plain MLP's, up to a multiple of 8."""
     return (int(hidden * 2 / 3) + 7) // 8 * 8
@@ -122,12 +114,10 @@ def _dinov2(
     model_type: str, class_name: str, words: Mapping[str, Names], rows: tuple[Row, ...], **more: Any
 ) -> Dialect:
     classes = common.architectures(f"{class_name}ForImageClassification", f"{class_name}Model")
-    registers = {"num_registers": 2, "position_before_registers": True}
     return common.dialect(
         model_type,
         words,
         (classes, *_ROWS, *rows),
-        sample=SAMPLE | (registers if "register_tokens/tokens" in words else {}),
         prefix=f"{model_type}.",
         sizes={"hidden_size": 768, "num_attention_heads": 12},
         images=processor_of_any_size,

@@ -1,6 +1,6 @@
 """transformers' `DINOv3ViTModel`, such as `facebook/dinov3-vitb16-pretrain-lvd1689m`."""
 
-from keras_vit.checkpoints.dialects.dinov3_rows import OWN_ROPE, SAMPLE, dinov3_rows
+from keras_vit.checkpoints.dialects.dinov3_rows import OWN_ROPE, dinov3_rows
 from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.transformers.common import (
     architectures,
@@ -51,6 +51,5 @@ FAMILIES = (
         fields={"num_classes": 0, "layer_scale": True, "mask_token": True},
         switches=("qkv_bias",),
         impossible=OWN_ROPE,
-        sample=SAMPLE,
     ),
 )

@@ -3,7 +3,7 @@
 from keras_vit.checkpoints.dialects.base import Feature
 from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.transformers import common
-from keras_vit.checkpoints.dialects.transformers.towers import NAMES, SAMPLE, tower_or_whole
+from keras_vit.checkpoints.dialects.transformers.towers import NAMES, tower_or_whole
 
 FAMILIES = tuple(
     tower_or_whole(
@@ -18,7 +18,6 @@ FAMILIES = tuple(
         {"class_token": None, "qkv_bias": True},
         feature=Feature(first_patch=0),
         impossible=common.SQUARE_ALONE,
-        sample={**SAMPLE, "pooling": "gap", "class_token": False},
     )
     for model, class_name in (
         ("idefics3", "Idefics3VisionTransformer"),

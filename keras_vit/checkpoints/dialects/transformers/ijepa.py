@@ -12,6 +12,5 @@ FAMILIES = (
         poolings=("gap",),
         fields={"class_token": None},
         feature=Feature(first_patch=0),
-        sample={"pooling": "gap", "class_token": False},
     ),
 )

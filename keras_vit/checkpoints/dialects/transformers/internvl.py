@@ -11,7 +11,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
 )
 from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.transformers import vit
-from keras_vit.checkpoints.dialects.transformers.towers import SAMPLE, tower_or_whole
+from keras_vit.checkpoints.dialects.transformers.towers import tower_or_whole
 from keras_vit.errors import shown
 
 _OWN: Section = {
@@ -79,6 +79,5 @@ FAMILIES = (
                 "qk_norm norm!=rms or qk_norm numerics.layer_norm_epsilon!=1e-06"
             ),
         },
-        sample={**SAMPLE, "pooling": "token", "layer_scale": True, "final_norm": False},
     ),
 )

@@ -56,10 +56,5 @@ FAMILIES = (
             ),
             **common.SQUARE_ALONE,
         },
-        sample={
-            "num_classes": 0,
-            "pooling": "token",
-            "num_class_tokens": 4,
-        },
     ),
 )

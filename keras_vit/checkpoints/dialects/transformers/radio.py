@@ -179,16 +179,5 @@ FAMILIES = (
             "the mean of several class tokens": "num_class_tokens!=1 joined_class_tokens!",
         },
         fold=Fold(_read, _write),
-        sample={
-            "num_classes": 0,
-            "pooling": "token",
-            "num_class_tokens": 3,
-            "joined_class_tokens": 2,
-            "num_registers": 2,
-            "position_before_class": True,
-            "patch_bias": False,
-            "final_norm": False,
-            "layer_scale": True,
-        },
     ),
 )

@@ -2,8 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import Dialect, Feature
@@ -13,7 +11,6 @@ from keras_vit.checkpoints.dialects.transformers import common
 from keras_vit.checkpoints.dialects.transformers.towers import (
     NAMES,
     NO_CLASSES,
-    SAMPLE,
     TOWER,
     WITH_TEXT,
     Encoder,
@@ -100,17 +97,12 @@ The class resizes positions for each image by torch's antialiased bilinear resiz
 """
 
 
-def _siglip(
-    encoder: Encoder,
-    name: str,
-    sample: Mapping[str, Any] = MappingProxyType({}),
-) -> tuple[Dialect, ...]:
+def _siglip(encoder: Encoder, name: str) -> tuple[Dialect, ...]:
     """Returns the dialects of a tower, with its head and without, under a classifier, beside text.
 
     Args:
         encoder: SigLIP or SigLIP 2.
         name: start of the names of its classes.
-        sample: see `Dialect`; fields beside those of the class.
     """
     skipped = "an attention pooling that the class does not use"
     unpooled = {p: names for p, names in encoder.words.items() if not p.startswith("pool/")}
@@ -121,7 +113,6 @@ def _siglip(
             "map",
             {},
             prefixes=("", TOWER),
-            sample={**SAMPLE, "pooling": "map", "class_token": False, **sample},
         ),
         tower(
             dataclasses.replace(encoder, words=unpooled),
@@ -133,7 +124,6 @@ def _siglip(
             prefixes=("", TOWER),
             reasons={"pool/": "the class without its head has no attention pooling"},
             feature=Feature(first_patch=0),
-            sample={**SAMPLE, "pooling": "gap", "class_token": False, **sample},
         ),
         tower_inside(
             dataclasses.replace(encoder, words=unpooled),
@@ -145,7 +135,6 @@ def _siglip(
             fields={},
             refusals=NO_CLASSES,
             ignored={r"vision_model\.head\..*": skipped},
-            sample={"pooling": "gap", "class_token": False, "num_classes": 3, **sample},
         ),
         tower_inside(
             encoder,
@@ -160,5 +149,5 @@ def _siglip(
 
 FAMILIES = (
     *_siglip(_SIGLIP, "Siglip"),
-    *_siglip(_SIGLIP_2, "Siglip2", {"native_aspect": True}),
+    *_siglip(_SIGLIP_2, "Siglip2"),
 )

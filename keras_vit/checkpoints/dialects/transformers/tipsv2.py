@@ -69,12 +69,5 @@ FAMILIES = (
         },
         impossible=dinov2.UNEVEN,
         only_named=True,
-        sample={
-            **dinov2.SAMPLE,
-            "pooling": "token",
-            "num_classes": 0,
-            "num_registers": 1,
-            "position_before_registers": True,
-        },
     ),
 )

@@ -162,7 +162,6 @@ def tower_inside(encoder: Encoder, class_name: str, *arguments: Any, **more: Any
 
 
 PROJECTION = "visual_projection.weight"
-SAMPLE: dict[str, Any] = {"num_classes": 0}
 NO_CLASSES = {"num_classes=0": "num_classes!"}
 
 

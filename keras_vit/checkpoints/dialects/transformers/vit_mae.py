@@ -17,6 +17,5 @@ FAMILIES = (
         # too.
         rows=(JsonNote("mask_ratio", 0.0),),
         feature=Feature("ViTMAEModel", arguments={"mask_ratio": 0.0}),
-        sample={"num_classes": 0, "pooling": "token"},
     ),
 )
