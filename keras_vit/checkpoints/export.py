@@ -179,10 +179,10 @@ def check_expressible(config: ViTConfig, dialect: Dialect, lossy: bool = False) 
     Raises:
         CheckpointError: the message names what the library cannot express.
     """
-    impossible, reasons = find_met(dialect.refusals, config), find_met(dialect.limits, config)
+    impossible, reasons = find_met(dialect.refusals, config), []
     if dialect.numerics is not None:
         computed = dialect.numerics.to_dict()
-        reasons += [
+        reasons = [
             f"numerics.{name}={value!r}, where it computes {computed[name]!r}"
             for name, value in config.numerics.to_dict().items()
             if not dialect.can_compute(name, value) and matters(name, config)

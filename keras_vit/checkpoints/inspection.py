@@ -28,7 +28,7 @@ from keras_vit.checkpoints.translate import Move, Shape, compare, plan
 from keras_vit.config import ViTConfig
 from keras_vit.config.variants import find_variant, variant_named
 from keras_vit.config.weights.lexicon import num_parameters
-from keras_vit.errors import CheckpointError, ConfigError, SourceError, shown
+from keras_vit.errors import CheckpointError, SourceError, shown
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.presets.preset_config import PresetConfig
 from keras_vit.presets.source import Source
@@ -203,9 +203,8 @@ def _open(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
         if arguments.get("timm") is not None:
             stated = dataclasses.replace(stated, config=config.replace(num_classes=0))
     name = find_variant(config)
-    fits = _fitting_variant(facts.combine(recognition, statement, {})) if architecture else None
     model = f"{name or 'the model'} as {dialect.name} has it"
-    compare(reader, moves, ignored, model, fits if fits != name else None)
+    compare(reader, moves, ignored, model)
     info = _info(
         reader.path,
         dialect.name,
@@ -245,12 +244,3 @@ def _info(path: Path, dialect: str, stated: PresetConfig, **arrays: Any) -> Chec
 
 
 _STATED = ("config", "protocol", "class_names", "provenance", "thresholds")
-
-
-def _fitting_variant(inferred: Mapping[str, Any]) -> str | None:
-    """Returns the variant with the shapes of the file; the caller's fields are not considered."""
-    fields = {name: value for name, value in inferred.items() if name != "num_positions"}
-    try:
-        return find_variant(ViTConfig.from_dict({**fields, "image_size": None}))
-    except ConfigError:
-        return None

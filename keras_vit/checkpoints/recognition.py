@@ -210,11 +210,10 @@ def _foreign_family(files: Json, dialects: Sequence[Dialect]) -> str:
     for where in identities:
         if (value := where.value(files)) is not None:
             expected = dict.fromkeys(i.expected for i in identities if i.key == where.key)
-            classes = files[where.file].get("architectures")
+            classes = files["config.json"].get("architectures")
             model = f"; the model is a {listed(classes, 2)}" if isinstance(classes, list) else ""
             return (
-                f"{where.file} has {where.key}={shown(value)}, expected {listed(expected, 8)}"
-                f"{model}"
+                f"config.json has {where.key}={shown(value)}, expected {listed(expected, 8)}{model}"
             )
     return ""
 

@@ -9,13 +9,14 @@ blocks. Reading and writing follow the same plan.
 
 import dataclasses
 import difflib
+import itertools
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from keras_vit.checkpoints.containers import Reader
-from keras_vit.checkpoints.dialects.base import Dialect, StoredAs
+from keras_vit.checkpoints.dialects.base import Dialect, StoredAs, name_part
 from keras_vit.config import ViTConfig
 from keras_vit.config.weights import axes, lexicon, templates
 from keras_vit.errors import CheckpointError, listed, shown
@@ -100,9 +101,9 @@ def plan(
     for weight in lexicon.weights(config):
         answers = dialect.names_for(weight.word.path, config, weight.binding)
         if not answers:
-            raise CheckpointError(
-                f"{dialect.name} has no place for {weight.path}: {dialect.reason_for(weight.word)}."
-            )
+            part = name_part(weight.word)
+            lacking = f": no model of the family has {part}" if part else ""
+            raise CheckpointError(f"{dialect.name} has no place for {weight.path}{lacking}.")
         candidates = [(_name(stored, weight, prefix), stored) for stored in answers]
         name, stored = next((c for c in candidates if c[0] in names), candidates[0])
         chosen[weight.word.path, name] = stored
@@ -132,9 +133,7 @@ def _move(weights: list[lexicon.Weight], stored: StoredAs, name: str) -> Move:
     )
 
 
-def compare(
-    reader: Reader, moves: Sequence[Move], ignored: Mapping[str, str], model: str, fits: str | None
-) -> None:
+def compare(reader: Reader, moves: Sequence[Move], ignored: Mapping[str, str], model: str) -> None:
     """Compares names, shapes and types of a file with a plan, before any array is read.
 
     Args:
@@ -142,76 +141,70 @@ def compare(
         moves: the plan; it names the arrays that the file should hold.
         ignored: names of arrays that are no weights.
         model: description of the model, for the message.
-        fits: the variant that the file's shapes fit, if it is another.
 
     Raises:
         CheckpointError: arrays are missing, misshapen, of a wrong type, or unexpected; the
             message has a line for the first of each kind and the number of all. The attribute
             `differences` has a line for every one.
     """
-    shapes, dtypes = reader.shapes, reader.dtypes
-    move_of = {move.name: move for move in moves}
-    missing = [name for name in move_of if name not in shapes]
-    misshapen, no_floats = [], []
-    for name, move in move_of.items():
-        if name in shapes:
-            if move.file_axes_for(shapes[name]) is None:
-                misshapen.append(name)
-            elif dtypes[name].kind != "f" and dtypes[name].name != "bfloat16":
-                no_floats.append(name)
-    unexpected = [name for name in shapes if name not in move_of and name not in ignored]
-    places = {name: _place_in_words(move_of[name]) for name in (*missing, *misshapen)}
-    kinds = {
-        "missing": [(name, f", expected {places[name]}") for name in missing],
-        "misshapen": [
-            (
-                name,
-                f" is {shown(shapes[name], quoted=False)}, expected {places[name]}",
-            )
-            for name in misshapen
-        ],
-        "not numbers to compute with": [
-            (name, f" is {_words(dtypes[name])}, expected a float") for name in no_floats
-        ],
-        "unexpected": [
-            (name, f" {shown(shapes[name], quoted=False)} is no weight of this model")
-            for name in unexpected
-        ],
-    }
-    differences = [
-        f"{kind}: {shown(name, 300, quoted=False)}{rest}"
+    kinds = _find_differences(reader, moves, ignored)
+    differences = {
+        kind: [f"{kind}: {shown(name, 300, quoted=False)}{rest}" for name, rest in own.items()]
         for kind, own in kinds.items()
-        for name, rest in own
-    ]
+        if own
+    }
     if not differences:
         return
-    close = [name for name in unexpected[:24] if len(name) < 200]
-    share = MOST_LINES // sum(map(bool, kinds.values()))
+    share = MOST_LINES // len(differences)
     lines: list[str] = []
-    for kind, own in kinds.items():
-        ends = own if len(own) <= share else [own[0], own[-1], *own[1 : share - 1]]
-        for name, rest in ends:
-            near = (
-                difflib.get_close_matches(name, close, n=1, cutoff=0.8) if kind == "missing" else ()
-            )
-            hint = f"; nearest unclaimed name: {near[0]}" if near else ""
-            line = f"{kind}: {shown(name, 300, quoted=False)}{rest}{hint}"
-            if (lines and not lines[-1].startswith(kind)) or sum(map(len, lines)) < MOST_LETTERS:
+    for kind, own in differences.items():
+        # Of many, the last says how far they go.
+        for line in own if len(own) <= share else [own[0], own[-1], *own[1 : share - 1]]:
+            if not (lines and lines[-1].startswith(kind)) or sum(map(len, lines)) < MOST_LETTERS:
                 lines.append(line)
-    count = len(differences)
-    if count > len(lines):
-        counts = listed([f"{len(own):,} {kind}" for kind, own in kinds.items() if own])
-        lines.append(f"and {count - len(lines):,} more ({counts}), all in `error.differences`")
-    subject = "1 array does" if count == 1 else f"{count:,} arrays do"
-    advice = f"\nThe shapes fit {fits}." if fits else ""
-    if any(shapes[name] == (0,) for name in misshapen):
-        advice += f"\n{EMPTY}"
-    if len(unexpected) == count:
-        advice += "\nignore=, names or a pattern such as 'decoder.*', leaves arrays out."
+    missing, unexpected = list(kinds["missing"]), list(kinds["unexpected"])
+    close = [name for name in unexpected[:24] if len(name) < 200]
+    if near := difflib.get_close_matches((missing or [""])[0], close, n=1, cutoff=0.8):
+        lines[0] += f"; nearest unclaimed name: {near[0]}"
+    every = list(itertools.chain.from_iterable(differences.values()))
+    if len(every) > len(lines):
+        counts = listed([f"{len(own):,} {kind}" for kind, own in differences.items()])
+        lines.append(f"and {len(every) - len(lines):,} more ({counts}), all in `error.differences`")
+    subject = "1 array does" if len(every) == 1 else f"{len(every):,} arrays do"
+    if any(reader.shapes[name] == (0,) for name in kinds["misshapen"]):
+        lines.append(EMPTY)
+    if len(unexpected) == len(every):
+        lines.append("ignore=, names or a pattern such as 'decoder.*', leaves arrays out.")
     listing = "\n  ".join(lines)
-    error = CheckpointError(f"{reader.path}: {subject} not fit {model}.\n  {listing}{advice}")
-    error.differences = tuple(differences)
+    error = CheckpointError(f"{reader.path}: {subject} not fit {model}.\n  {listing}")
+    error.differences = tuple(every)
     raise error
+
+
+def _find_differences(
+    reader: Reader, moves: Sequence[Move], ignored: Mapping[str, str]
+) -> dict[str, dict[str, str]]:
+    """Returns, by kind, the names of arrays that do not fit a plan, and words about each."""
+    shapes = {name: shown(shape, quoted=False) for name, shape in reader.shapes.items()}
+    move_of = {move.name: move for move in moves}
+    missing, misshapen, no_floats = {}, {}, {}
+    for name, move in move_of.items():
+        if name not in shapes:
+            missing[name] = f", expected {_place_in_words(move)}"
+        elif move.file_axes_for(reader.shapes[name]) is None:
+            misshapen[name] = f" is {shapes[name]}, expected {_place_in_words(move)}"
+        elif reader.dtypes[name].kind != "f" and reader.dtypes[name].name != "bfloat16":
+            no_floats[name] = f" is {_words(reader.dtypes[name])}, expected a float"
+    return {
+        "missing": missing,
+        "misshapen": misshapen,
+        "not numbers to compute with": no_floats,
+        "unexpected": {
+            name: f" {shape} is no weight of this model"
+            for name, shape in shapes.items()
+            if name not in move_of and name not in ignored
+        },
+    }
 
 
 def _words(dtype: np.dtype) -> object:

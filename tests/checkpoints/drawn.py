@@ -140,11 +140,6 @@ def changed(config: ViTConfig, *changes: tuple[str, Any]) -> ViTConfig | None:
     return None
 
 
-def beyond_library(dialect: Dialect, config: ViTConfig) -> list[str]:
-    """What the dialect or its library cannot express of a model, in words."""
-    return find_met(dialect.refusals, config) + find_met(dialect.limits, config)
-
-
 def is_held(dialect: Dialect, config: ViTConfig) -> bool:
     """Whether the dialect has a place for every weight of a model, and can express it."""
     with contextlib.suppress(CheckpointError):
@@ -169,8 +164,8 @@ def accepted(dialect: Dialect) -> list[ViTConfig]:
     for kind in KINDS:
         with contextlib.suppress(ConfigError):
             models.append(ViTConfig(**{**fields, **kind}))
-    found = [config for config in models if not beyond_library(dialect, config)]
-    assert found, beyond_library(dialect, models[0])
+    found = [config for config in models if not find_met(dialect.refusals, config)]
+    assert found, find_met(dialect.refusals, models[0])
     return found
 
 

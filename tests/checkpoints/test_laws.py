@@ -79,11 +79,8 @@ def arrays_from(moves, weights) -> dict[str, np.ndarray]:
 
 @pytest.mark.without_backend
 @dialects
-def test_a_dialect_has_a_name_or_a_reason_for_every_word_of_the_lexicon(dialect):
-    """And no further words."""
+def test_a_dialect_names_words_of_the_lexicon_alone(dialect):
     assert dialect.words.keys() <= {word.path for word in lexicon.LEXICON}
-    for word in lexicon.LEXICON:
-        assert dialect.all_names(word.path) or dialect.reason_for(word)
 
 
 @pytest.mark.without_backend
@@ -186,10 +183,8 @@ def test_a_variant_has_a_name_for_every_weight_or_is_refused(dialect, name):
     """At full size; no name stands for two weights."""
     config = variant(name).config()
     if config.resnet is not None and not dialect.all_names("root/conv/kernel"):
-        with pytest.raises(CheckpointError, match="has no place for root/conv/kernel: ") as error:
+        with pytest.raises(CheckpointError, match="no place for root/conv/kernel: .* ResNet stem"):
             plan(config, dialect)
-        said = str(error.value)
-        assert "stem" in said or "hybrids" in said, 'reasons["root/"] does not name the stem'
         return
     moves = plan(config, dialect)
     names = [move.name for move in moves]

@@ -34,7 +34,7 @@ INEXPRESSIBLE = {
         SINCOS,
         CLASS_POSITION,
         (EXACT, "numerics.gelu='exact', where it computes 'tanh'"),
-        (NO_POOLING, "no place for pool/probe: the official code has no attention pooling"),
+        (NO_POOLING, "no place for pool/probe: no model of the family has attention pooling"),
     ),
     "timm": (
         SINCOS,
@@ -52,7 +52,7 @@ INEXPRESSIBLE = {
         OTHER_GRID,
         CLASS_POSITION,
         (HYBRID, "no place for root/conv/kernel"),
-        (NO_POOLING, "no place for pool/probe: transformers' ViT has no attention pooling"),
+        (NO_POOLING, "no place for pool/probe: no model of the family has attention pooling"),
         (MEAN_BESIDE_A_TOKEN, "pooling other than 'token'"),
         ({"representation_size": 9}, "a head behind a representation layer"),
     ),
@@ -73,7 +73,10 @@ INEXPRESSIBLE = {
     "timm/eva": (
         ({**BIAS, "pooling": "gap"}, "no class token beside a relative position bias"),
         ({**BIAS, "num_registers": 2}, "registers beside a relative position bias"),
-        ({"qkv_bias": (True, True, False)}, "timm's Eva has a bias of the key only beside both"),
+        (
+            {"qkv_bias": (True, True, False)},
+            "timm/eva has no place for block_0/attention/key/bi",
+        ),
     ),
     "transformers/beit": (
         ({**BIAS, "image_size": (16, 32)}, "patches or a grid that are not square"),

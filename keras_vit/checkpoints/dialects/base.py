@@ -92,6 +92,21 @@ def one_of_several(field: str, *values: str) -> Limits:
     return limit if len(values) > 1 else {}
 
 
+_PARTS_OF_PATHS = {
+    "root/": "a ResNet stem",
+    "stage": "a ResNet stem",
+    "pool/": "attention pooling",
+    "pre_logits/": "a representation layer",
+}
+"""Start of a path -> the part of the paper's models, or of their relatives, that has the weight."""
+
+
+def name_part(word: Word) -> str:
+    """Returns the part of a model that has a weight; "" if a part of every model has it."""
+    starts = (part for start, part in _PARTS_OF_PATHS.items() if word.path.startswith(start))
+    return word.part or next(starts, "")
+
+
 _WITHOUT = {
     ("class_token", True): "has_class_token!",
     ("position_before_registers", True): (
@@ -136,28 +151,32 @@ class Identity:
     """The key of a JSON file that names the family of models.
 
     Args:
-        file, key: the file and its key.
+        key: the key in config.json.
         pattern: regular expression of the values of this family.
-        expected: the values in words, for a message.
+        expected: the values in words, for a message; "" for the first alternative of the pattern.
         class_name: the class of transformers that wrote the file, where several classes of the
             library share the family; `architectures` of config.json names it, or is absent.
     """
 
-    file: str
     key: str
     pattern: str
-    expected: str
     class_name: str = ""
+    words: str = ""
+
+    @property
+    def expected(self) -> str:
+        """The values in words."""
+        return self.words or repr(self.pattern.partition("|")[0])
 
     def value(self, files: Json) -> str | None:
         """Returns the value of the key, or None if it is absent."""
-        content = files.get(self.file)
+        content = files.get("config.json")
         value = content.get(self.key) if isinstance(content, Mapping) else None
         return None if value is None else str(value)
 
     def names_class(self, files: Json) -> bool:
         """Whether the file names the class."""
-        content = files.get(self.file)
+        content = files.get("config.json")
         classes = content.get("architectures") if isinstance(content, Mapping) else None
         return bool(self.class_name) and classes == [self.class_name]
 
@@ -237,9 +256,6 @@ class Dialect:
         library: name of the library.
         container: format of the file: `"npz"`, `"safetensors"`, or `"h5"`, which is only read.
         words: path template of the lexicon -> the names of the weight.
-        reasons: start of a path -> why the library has no weight there; `""` is the start of every
-            path, and the longest start counts. A weight of a part that the paper's model lacks
-            needs no entry.
         prefixes: prefixes that all names in a file may have.
         prefix_for: returns the prefix for writing a model.
         ignored: regular expressions of names that are no weights, and the reason for each.
@@ -268,8 +284,7 @@ class Dialect:
         switches: names of the `SWITCHES` that the library has and that neither a name of a weight
             nor a row of `json` shows (`parts`). Files are read without all other switches, and
             models that use them are refused.
-        impossible: models whose files the library would not load.
-        limits: models that the library loads but computes differently.
+        impossible: models whose files the library would not load, or would read as others.
         only_read: reason why files of the dialect are read and not written, or "".
         crops: whether the library drops pixels that fill no patch.
         metadata: metadata of a safetensors file.
@@ -284,7 +299,6 @@ class Dialect:
     library: str
     container: str
     words: Mapping[str, Names]
-    reasons: Mapping[str, str] = dataclasses.field(default_factory=dict)
     prefixes: tuple[str, ...] = ("",)
     prefix_for: Callable[[ViTConfig], str] = lambda config: ""
     ignored: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -302,7 +316,6 @@ class Dialect:
     fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     switches: tuple[str, ...] = ()
     impossible: Limits = dataclasses.field(default_factory=dict)
-    limits: Limits = dataclasses.field(default_factory=dict)
     only_read: str = ""
     crops: bool = True
     metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -311,7 +324,7 @@ class Dialect:
     feature: Feature = Feature()
 
     def __post_init__(self) -> None:
-        for rule in (*self.impossible.values(), *self.limits.values()):
+        for rule in self.impossible.values():
             if isinstance(rule, str):
                 parse(rule)
 
@@ -374,13 +387,6 @@ class Dialect:
             stored for stored in names if parse(stored.when).holds(config) and stored.holds(binding)
         )
 
-    def reason_for(self, word: Word) -> str:
-        """Returns why files of the dialect have no such weight; "" if nothing states it."""
-        starts = [start for start in self.reasons if word.path.startswith(start)]
-        if starts:
-            return self.reasons[max(starts, key=len)]
-        return f"no model of the library has {word.part}" if word.part else ""
-
     def can_compute(self, name: str, value: Any) -> bool:
         """Whether the library computes with this value of a field of `Numerics`."""
         own = None if self.numerics is None else getattr(self.numerics, name)
@@ -412,7 +418,7 @@ class Dialect:
         if self.is_named_by(files) is False and self.identity is not None:
             where, value = self.identity, self.identity.value(files)
             raise ValueError(
-                f"{where.file} has {where.key}={shown(value)}, expected {where.expected}"
+                f"config.json has {where.key}={shown(value)}, expected {where.expected}"
             )
         flat: dict[str, Any] = {}
         for table in self.json:

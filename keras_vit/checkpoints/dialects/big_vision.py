@@ -18,9 +18,6 @@ from keras_vit.checkpoints.dialects.names import FLAX, Section
 from keras_vit.config import Numerics, ViTConfig
 from keras_vit.config.weights.lexicon import LEXICON
 
-_NO_STEM = "big_vision's ViT has no ResNet stem; google-research/vision_transformer has one"
-
-
 _NAMES: Section = {
     "position_embedding/embedding": [
         {
@@ -90,7 +87,6 @@ big_vision = Dialect(
     library="google-research/big_vision",
     container="npz",
     words=_words(stacked=False),
-    reasons={"root/": _NO_STEM, "stage": _NO_STEM},
     prefixes=("", "params/", "params/img/", "opt/target/"),
     ignored={
         r"opt/(?!target/).*": "optimizer state",
@@ -106,8 +102,6 @@ big_vision = Dialect(
         "a class token with a position, beside a grid that is not square": (
             "position=learned has_class_position source_grid!=square"
         ),
-    },
-    limits={
         "a grid of k^2 + 1 patches, whose first position it would take for the class token's": (
             _is_read_as_old
         ),

@@ -37,7 +37,6 @@ facebook = Dialect(
     library="Facebook's own code",
     container="safetensors",
     words=TORCH.names(_NAMES),
-    reasons={"": "Facebook's VisionTransformer has no such part"},
     ignored={
         r"mask_token": "the token of masked patches, which the pre-training alone reads",
         r"decoder_.*": "the decoder of MAE's pre-training",

@@ -80,7 +80,6 @@ google = Dialect(
     container="npz",
     # The published hybrids have four axes; files that were loaded and saved again have one.
     words=_words(_PRE_LINEN, norm_axes=("1 1 1 {}", "{}")),
-    reasons={"pool/": "the official code has no attention pooling; big_vision has"},
     prefixes=("", "params/", "opt/target/"),
     ignored={r"opt/state(/.*)?": "optimizer state", r"(opt/)?step": "training step"},
     numerics=Numerics(),

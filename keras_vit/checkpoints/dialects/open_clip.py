@@ -119,7 +119,6 @@ open_clip = Dialect(
     library="open_clip",
     container="safetensors",
     words=TORCH.names(_NAMES),
-    reasons={"": "open_clip's VisionTransformer has no such part"},
     prefixes=("visual.",),
     ignored=_OF_TEXT,
     json=_TABLES,

@@ -53,10 +53,6 @@ torchvision = Dialect(
     library="torchvision",
     container="safetensors",
     words=TORCH.names(_NAMES),
-    reasons={
-        "root/": "torchvision's VisionTransformer has no ResNet stem",
-        "": "torchvision's VisionTransformer has no such part",
-    },
     images=PreparationWords(default=_default),
     numerics=Numerics(gelu="exact", position_resize="bicubic"),
     fields={

@@ -123,9 +123,8 @@ def backbone_family(
         library="keras-hub",
         container="h5",
         words=KERAS.names(names),
-        reasons={"": "keras-hub's family has no such part"},
         ignored={r"(task/)?(optimizer|preprocessor)/.*": "no weights of the model"},
-        identity=Identity("config.json", "class_name", class_name, repr(class_name)),
+        identity=Identity("class_name", class_name),
         only_read=(
             "keras-hub reads folders of transformers, of a ViT with its head, a DeiT with both of "
             "its heads, DINOv2 and DINOv3; family='transformers' and the like writes them"

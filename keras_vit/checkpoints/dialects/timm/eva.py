@@ -89,13 +89,6 @@ def _is_split(config: ViTConfig) -> bool:
     return config.mlp == "gated" and config.sub_norm_mlp
 
 
-_REASONS = {
-    "root/": "timm's Eva has no ResNet stem",
-    "stage": "timm's Eva has no ResNet stem",
-    "pre_logits/": "timm's Eva has no representation layer",
-    "block_{l}/attention/{qkv}/bias": "timm's Eva has a bias of the key only beside both others",
-}
-
 _WRITTEN = {1e-6: "eva02_base_patch14_224", 1e-5: "vit_small_patch16_dinov3"}
 """An architecture to write for every epsilon; `model_args` say what is otherwise."""
 
@@ -329,7 +322,6 @@ eva = rows.family(
     "timm/eva",
     "an architecture of Eva or Beit",
     words=TORCH.names(NAMES, _OWN),
-    reasons=_REASONS,
     json=rows.tables(
         JsonFields(
             ("architecture",), ("numerics.layer_norm_epsilon",), _read_architecture, _architecture

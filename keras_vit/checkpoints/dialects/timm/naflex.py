@@ -85,7 +85,6 @@ naflex = rows.family(
     "timm/naflex",
     "an architecture of NaFlexVit",
     words=TORCH.names(NAMES, _OWN),
-    reasons={"": "timm's NaFlexVit has no such part"},
     needs_json="patch_size",
     json=rows.tables(
         JsonNote("architecture", "naflexvit_base_patch16_map"),

@@ -343,7 +343,7 @@ def family(name: str, expected: str, **more: Any) -> Dialect:
         name=name,
         library="timm",
         container="safetensors",
-        identity=Identity("config.json", "architecture", pattern, expected),
+        identity=Identity("architecture", pattern, words=expected),
         undetermined=undetermined,
         class_names=imagenet,
         images=images,

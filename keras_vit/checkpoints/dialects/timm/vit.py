@@ -259,7 +259,6 @@ vit = rows.family(
     "timm",
     "an architecture of VisionTransformer",
     words=TORCH.names(NAMES, _OF_STEM, _OWN),
-    reasons={"pre_logits/": "timm's VisionTransformer has no representation layer"},
     json=(
         JsonTable(  # an architecture's name stands for the kind of MLP that is written
             "config.json",

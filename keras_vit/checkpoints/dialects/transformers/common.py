@@ -202,12 +202,6 @@ DROPOUT_ROWS: tuple[Row, ...] = (
     JsonField("attention_probs_dropout_prob", "attention_dropout_rate"),
 )
 
-_REASONS = {
-    "root/": "transformers' ViT has no ResNet stem, and its hybrids have other epsilons",
-    "pool/": "transformers' ViT has no attention pooling",
-    "": "the family has no such part",
-}
-
 
 def dialect(
     model_type: str,
@@ -238,8 +232,8 @@ def dialect(
             GELU, and the way to resize positions.
         poolings, positions: the poolings and the kinds of positions that the family has;
             where it has several, its rows state one of them.
-        **more: further fields of `Dialect`; `fields`, `reasons` and `impossible` are added to those
-            that follow from the arguments.
+        **more: further fields of `Dialect`; `fields` and `impossible` are added to those that follow
+            from the arguments.
     """
     fields: dict[str, Any] = {} if len(positions) > 1 else {"position": positions[0]}
     if len(poolings) == 1:
@@ -247,7 +241,7 @@ def dialect(
     if "learned" in positions:
         fields["position_before_class"] = False
     own: dict[str, Any] = {
-        "identity": Identity("config.json", "model_type", model_type, repr(model_type)),
+        "identity": Identity("model_type", model_type),
         "json": (
             JsonTable(
                 "config.json",
@@ -261,7 +255,6 @@ def dialect(
         "images": processor,
         **more,
         "fields": {**fields, **more.get("fields", {})},
-        "reasons": {**_REASONS, **more.get("reasons", {})},
     }
     resizes = own["images"].image_size is not None
     own["impossible"] = {

@@ -139,7 +139,6 @@ _dinov2_plain = _dinov2(
     "Dinov2",
     {path: names for path, names in _WORDS.items() if not path.startswith("register_tokens/")},
     (JsonNote("use_mask_token", lambda facts: facts.config.mask_token),),
-    reasons={"register_tokens/": "only dinov2_with_registers has registers"},
 )
 
 _dinov2_with_registers = _dinov2(

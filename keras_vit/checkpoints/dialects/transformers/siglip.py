@@ -122,7 +122,6 @@ def _siglip(encoder: Encoder, name: str) -> tuple[Dialect, ...]:
             name=f"{encoder.model_type}_encoder",
             rows=(JsonConstant("vision_use_head", False),),
             prefixes=("", TOWER),
-            reasons={"pool/": "the class without its head has no attention pooling"},
             feature=Feature(first_patch=0),
         ),
         tower_inside(
@@ -131,7 +130,6 @@ def _siglip(encoder: Encoder, name: str) -> tuple[Dialect, ...]:
             "gap",
             common.classifier_names(),
             name=f"{encoder.model_type}_classifier",
-            reasons={"pool/": skipped},
             fields={},
             refusals=NO_CLASSES,
             ignored={r"vision_model\.head\..*": skipped},
