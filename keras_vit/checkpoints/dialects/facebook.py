@@ -8,28 +8,18 @@ width and DINOv2's the encoder's, under one name; keras_vit ignores both.
 """
 
 from keras_vit.checkpoints.dialects.base import Dialect, PreparationWords
-from keras_vit.checkpoints.dialects.names import TORCH, Section
+from keras_vit.checkpoints.dialects.names import BLOCKS, TORCH, Section
 from keras_vit.checkpoints.dialects.torch_conventions import IMAGENET
 from keras_vit.config import Numerics
 
 _NAMES: Section = {
-    "patch_embedding": "patch_embed.proj",
-    "class_token/token": "cls_token",
+    **BLOCKS,
     "register_tokens/tokens": "register_tokens",
-    "position_embedding/embedding": "pos_embed",
-    "block_{l}/attention_norm": "blocks.{l}.norm1",
-    "block_{l}/attention/{qkv}/kernel": "blocks.{l}.attn.qkv.weight : (qkv h d) m",
-    "block_{l}/attention/{qkv}/bias": "blocks.{l}.attn.qkv.bias : (qkv h d)",
-    "block_{l}/attention/out": "blocks.{l}.attn.proj",
     "block_{l}/attention_scale/gamma": ["blocks.{l}.ls1.gamma", "blocks.{l}.gamma_1"],
-    "block_{l}/mlp_norm": "blocks.{l}.norm2",
-    "block_{l}/mlp/dense_0": "blocks.{l}.mlp.fc1",
     "block_{l}/mlp/{gate}/kernel": "blocks.{l}.mlp.w12.weight : (gate f) m",
     "block_{l}/mlp/{gate}/bias": "blocks.{l}.mlp.w12.bias : (gate f)",
     "block_{l}/mlp/dense_1": ["blocks.{l}.mlp.fc2", "blocks.{l}.mlp.w3"],
     "block_{l}/mlp_scale/gamma": ["blocks.{l}.ls2.gamma", "blocks.{l}.gamma_2"],
-    "encoder_norm": "norm",
-    "head": "head",
 }
 
 facebook = Dialect(

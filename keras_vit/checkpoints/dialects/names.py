@@ -73,6 +73,24 @@ def _stored(word: Word, entry: str | Section) -> StoredAs:
     return StoredAs(name, **{"axes": axes or None, **fields})
 
 
+BLOCKS: Section = {
+    "patch_embedding": "patch_embed.proj",
+    "class_token/token": "cls_token",
+    "position_embedding/embedding": "pos_embed",
+    "block_{l}/attention_norm": "blocks.{l}.norm1",
+    "block_{l}/attention/{qkv}/kernel": "blocks.{l}.attn.qkv.weight : (qkv h d) m",
+    "block_{l}/attention/{qkv}/bias": "blocks.{l}.attn.qkv.bias : (qkv h d)",
+    "block_{l}/attention/out": "blocks.{l}.attn.proj",
+    "block_{l}/attention_scale/gamma": "blocks.{l}.ls1.gamma",
+    "block_{l}/mlp_norm": "blocks.{l}.norm2",
+    "block_{l}/mlp/dense_0": "blocks.{l}.mlp.fc1",
+    "block_{l}/mlp/dense_1": "blocks.{l}.mlp.fc2",
+    "block_{l}/mlp_scale/gamma": "blocks.{l}.ls2.gamma",
+    "encoder_norm": "norm",
+    "head": "head",
+}
+"""The names of timm's `VisionTransformer`, and of Facebook's, which was made of it."""
+
 FLAX = Layout({"kernel": "/kernel", "gamma": "/scale", "beta": "/bias", "bias": "/bias"})
 KERAS = Layout({"kernel": "/vars/0", "gamma": "/vars/0", "beta": "/vars/1", "bias": "/vars/1"})
 """Keras numbers the arrays of a layer in the order of their creation, trainable arrays first."""

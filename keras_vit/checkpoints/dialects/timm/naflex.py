@@ -25,8 +25,6 @@ _OWN: Section = {
     "class_token/token": "embeds.cls_token",
     "register_tokens/tokens": "embeds.reg_token",
     "position_embedding/embedding": {"name": "embeds.pos_embed : 1 R S m", "parted": "1 (R S) m"},
-    "block_{l}/attention_scale/gamma": "blocks.{l}.ls1.gamma",
-    "block_{l}/mlp_scale/gamma": "blocks.{l}.ls2.gamma",
 }
 
 _RESIZES = {

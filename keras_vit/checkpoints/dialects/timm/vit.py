@@ -19,7 +19,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     one_of,
     shared_key,
 )
-from keras_vit.checkpoints.dialects.names import TORCH, Section
+from keras_vit.checkpoints.dialects.names import BLOCKS, TORCH, Section
 from keras_vit.checkpoints.dialects.timm import architectures, rows
 from keras_vit.checkpoints.dialects.torch_conventions import (
     POSITIONS_OF_ANOTHER_GRID,
@@ -29,14 +29,9 @@ from keras_vit.config import Numerics, ViTConfig
 from keras_vit.support.text import log
 
 NAMES: Section = {
-    "patch_embedding": "patch_embed.proj",
-    "class_token/token": "cls_token",
+    **BLOCKS,
     "register_tokens/tokens": "reg_token",
-    "position_embedding/embedding": "pos_embed",
     "pre_norm": "norm_pre",
-    "block_{l}/attention_norm": "blocks.{l}.norm1",
-    "block_{l}/attention/{qkv}/kernel": "blocks.{l}.attn.qkv.weight : (qkv h d) m",
-    "block_{l}/attention/{qkv}/bias": "blocks.{l}.attn.qkv.bias : (qkv h d)",
     "block_{l}/attention/query_norm": {
         "name": "blocks.{l}.attn.q_norm",
         "implies": {"qk_norm": "head"},
@@ -46,11 +41,7 @@ NAMES: Section = {
         "implies": {"qk_norm": "head"},
     },
     "block_{l}/attention/sub_norm": "blocks.{l}.attn.norm",
-    "block_{l}/attention/out": "blocks.{l}.attn.proj",
-    "block_{l}/mlp_norm": "blocks.{l}.norm2",
-    "block_{l}/mlp/dense_0": "blocks.{l}.mlp.fc1",
     "block_{l}/mlp/sub_norm": "blocks.{l}.mlp.norm",
-    "block_{l}/mlp/dense_1": "blocks.{l}.mlp.fc2",
     "encoder_norm": [
         {
             "name": "fc_norm",
@@ -72,7 +63,6 @@ NAMES: Section = {
     "pool/norm": "attn_pool.norm",
     "pool/mlp/dense_0": "attn_pool.mlp.fc1",
     "pool/mlp/dense_1": "attn_pool.mlp.fc2",
-    "head": "head",
 }
 """The names that `Eva` and `NaFlexVit` share."""
 _OF_STEM: Section = {
@@ -99,7 +89,6 @@ _OWN: Section = {
         "name": "dist_token",
         "implies": {"pooling": "token_and_distillation"},
     },
-    "block_{l}/attention_scale/gamma": "blocks.{l}.ls1.gamma",
     "block_{l}/mlp/{gate}/kernel": [
         {"name": "blocks.{l}.mlp.fc1.weight", "when": "norm=layer", "axes": "(gate f) m"},
         "blocks.{l}.mlp.fc1_{g}.weight : f m",
@@ -110,7 +99,6 @@ _OWN: Section = {
         "blocks.{l}.mlp.fc1_{g}.bias",
         "blocks.{l}.mlp.fc1.bias : (gate f)",
     ],
-    "block_{l}/mlp_scale/gamma": "blocks.{l}.ls2.gamma",
     "head/{head}": "head{_dist}",
 }
 

@@ -7,22 +7,14 @@ Facebook's names of DINOv2, and other names of a plain MLP.
 import dataclasses
 
 from keras_vit.checkpoints.dialects.json_fields import JsonField
-from keras_vit.checkpoints.dialects.names import TORCH, Section
+from keras_vit.checkpoints.dialects.names import BLOCKS, TORCH, Section
 from keras_vit.checkpoints.dialects.transformers import common, dinov2
 from keras_vit.checkpoints.dialects.transformers.processor import processor_of_any_size
 
 _NAMES: Section = {
-    "patch_embedding": "patch_embed.proj",
+    **{layer: name for layer, name in BLOCKS.items() if layer != "head"},
     "mask_token/token": "mask_token : 1 m",
-    "class_token/token": "cls_token",
     "register_tokens/tokens": "register_tokens",
-    "position_embedding/embedding": "pos_embed",
-    "block_{l}/attention_norm": "blocks.{l}.norm1",
-    "block_{l}/attention/{qkv}/kernel": "blocks.{l}.attn.qkv.weight : (qkv h d) m",
-    "block_{l}/attention/{qkv}/bias": "blocks.{l}.attn.qkv.bias : (qkv h d)",
-    "block_{l}/attention/out": "blocks.{l}.attn.proj",
-    "block_{l}/attention_scale/gamma": "blocks.{l}.ls1.gamma",
-    "block_{l}/mlp_norm": "blocks.{l}.norm2",
     "block_{l}/mlp/dense_0": "blocks.{l}.mlp.c_fc",
     "block_{l}/mlp/{gate}/kernel": "blocks.{l}.mlp.w12.weight : (gate f) m",
     "block_{l}/mlp/{gate}/bias": "blocks.{l}.mlp.w12.bias : (gate f)",
@@ -30,8 +22,6 @@ _NAMES: Section = {
         {"name": "blocks.{l}.mlp.c_proj", "when": "mlp=plain"},
         "blocks.{l}.mlp.w3",
     ],
-    "block_{l}/mlp_scale/gamma": "blocks.{l}.ls2.gamma",
-    "encoder_norm": "norm",
 }
 
 _PIXELS = {"name": "transformers", "resize": "tensor", "mean": 0.0, "std": 1.0}
