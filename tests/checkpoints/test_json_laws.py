@@ -11,7 +11,6 @@ from keras_vit.checkpoints.dialects.json_fields import (
     LEFT_OUT,
     REQUIRED,
     Facts,
-    JsonConstant,
     JsonField,
     JsonFields,
 )
@@ -57,13 +56,13 @@ ROWS = [
     pytest.param(*param.values, row, id=f"{param.id} {' '.join(row.keys)}")
     for param in TABLES
     for row in param.values[1].rows
-    if isinstance(row, (JsonField, JsonFields))
+    if row.fields
 ]
 CONSTANTS = [
-    pytest.param(*param.values, row, id=f"{param.id} {row.key}")
+    pytest.param(*param.values, row, id=f"{param.id} {row.keys[0]}")
     for param in TABLES
     for row in param.values[1].rows
-    if isinstance(row, JsonConstant)
+    if isinstance(row, JsonFields) and not row.fields
 ]
 
 
@@ -150,8 +149,8 @@ def test_every_table_is_of_a_file_that_is_read_beside_the_weights(dialect):
 def test_another_value_of_a_constant_is_refused(dialect, table, row):
     """The message names file, key, the value found and the value expected."""
     files, place = written_by(dialect, table, draw_models(dialect)[0].config)
-    place[row.key] = "otherwise"
-    with pytest.raises(ValueError, match=f"{table.file} has {row.key}='otherwise', expected"):
+    place[row.keys[0]] = "otherwise"
+    with pytest.raises(ValueError, match=f"{table.file} has {row.keys[0]}='otherwise', expected"):
         dialect.read_json(files)
 
 

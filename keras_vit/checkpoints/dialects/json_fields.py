@@ -2,9 +2,9 @@
 
 A row states a key of the library, the corresponding field of `ViTConfig`, and the conversion
 of their values. `"numerics.gelu"` is a field of `Numerics`, `"class_names"` are the names of the
-classes. There are four kinds of rows: `JsonField` (one key, one field), `JsonFields` (several
-keys that state fields together), `JsonConstant` (a key for which keras_vit accepts a single
-meaning) and `JsonNote` (a key that is written for the library and not read by keras_vit).
+classes. There are two kinds of rows: `JsonField` (one key, one field) and `JsonFields` (several
+keys that state fields together); `constant` is a key for which keras_vit accepts a single meaning,
+and `note` one that is written for the library and not read by keras_vit.
 """
 
 import contextlib
@@ -93,10 +93,24 @@ SIDES = Codec(_square_as_int, SAME.read)
 
 
 @dataclasses.dataclass(frozen=True)
-class _OneKey:
-    """Base of the rows with one key."""
+class JsonField:
+    """One key and the field that it states.
+
+    Args:
+        key: the library's key.
+        field: name of the field in `ViTConfig`; "" for a key that keras_vit writes and does not
+            read.
+        codec: conversion of the value.
+        default: the library's value for an absent key, or `LEFT_OUT` or `REQUIRED`.
+        write: returns the library's value instead of `codec.write`, if the value depends on
+            more than the field; `LEFT_OUT` leaves the key out.
+    """
 
     key: str
+    field: str = ""
+    codec: Codec = SAME
+    default: Any = LEFT_OUT
+    write: Callable[[Facts], Any] | None = None
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -106,54 +120,22 @@ class _OneKey:
     @property
     def fields(self) -> tuple[str, ...]:
         """Names of the fields in `ViTConfig` that the row states."""
-        return ()
+        return (self.field,) if self.field else ()
 
     def read_from(self, content: Json) -> dict[str, Any]:
         """Returns the fields that an object of the library states."""
-        return {}
-
-    def write_for(self, facts: Facts) -> dict[str, Any]:
-        """Returns the library's key and its value for a model."""
-        value = self._value_for(facts)
-        return {} if value is LEFT_OUT else {self.key: value}
-
-    def _value_for(self, facts: Facts) -> Any:
-        raise NotImplementedError
-
-
-@dataclasses.dataclass(frozen=True)
-class JsonField(_OneKey):
-    """One key and the field that it states.
-
-    Args:
-        key: the library's key.
-        field: name of the field in `ViTConfig`.
-        codec: conversion of the value.
-        default: the library's value for an absent key, or `LEFT_OUT` or `REQUIRED`.
-        write: returns the library's value instead of `codec.write`, if the value depends on
-            more than the field; `LEFT_OUT` leaves the key out.
-    """
-
-    field: str
-    codec: Codec = SAME
-    default: Any = LEFT_OUT
-    write: Callable[[Facts], Any] | None = None
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        return (self.field,)
-
-    def read_from(self, content: Json) -> dict[str, Any]:
         value = content.get(self.key, self.default)
-        if value is LEFT_OUT:
+        if value is LEFT_OUT or not self.field:
             return {}
         if value is REQUIRED:
             raise LookupError(f"has no {self.key}")
         with naming(self.key, value):
             return {self.field: self.codec.read(value)}
 
-    def _value_for(self, facts: Facts) -> Any:
-        return self.write(facts) if self.write else self.codec.write(facts.get(self.field))
+    def write_for(self, facts: Facts) -> dict[str, Any]:
+        """Returns the library's key and its value for a model."""
+        value = self.write(facts) if self.write else self.codec.write(facts.get(self.field))
+        return {} if value is LEFT_OUT else {self.key: value}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,45 +169,28 @@ class JsonFields:
         return dict(self.write(facts.config))
 
 
-@dataclasses.dataclass(frozen=True)
-class JsonConstant(_OneKey):
-    """A key with one value: the only value that keras_vit supports.
+Row = JsonField | JsonFields
+
+
+def note(key: str, value: Any) -> JsonField:
+    """Returns the row of a key that the library reads and keras_vit does not read.
 
     Args:
         key: the library's key.
-        value: the value to write, and to expect if the key is present.
+        value: the value, or a function that returns it for a model; `LEFT_OUT` leaves the key out.
     """
+    return JsonField(key, write=value if callable(value) else lambda facts: value)
 
-    value: Any
 
-    def read_from(self, content: Json) -> dict[str, Any]:
-        """Checks the value and returns no fields."""
-        value = content.get(self.key, self.value)
-        if value != self.value:
-            with naming(self.key, value):
-                raise ValueError(f"expected {self.value!r}")
+def constant(key: str, value: Any) -> JsonFields:
+    """Returns the row of a key with one value: the only one that keras_vit supports."""
+
+    def read(content: Json) -> dict[str, Any]:
+        if content.get(key, value) != value:
+            raise ValueError(f"expected {value!r}")
         return {}
 
-    def _value_for(self, facts: Facts) -> Any:
-        return self.value
-
-
-@dataclasses.dataclass(frozen=True)
-class JsonNote(_OneKey):
-    """A key that the library reads and keras_vit does not read.
-
-    Args:
-        key: the library's key.
-        write: the value, or a function that returns it for a model; `LEFT_OUT` leaves the key out.
-    """
-
-    write: Any
-
-    def _value_for(self, facts: Facts) -> Any:
-        return self.write(facts) if callable(self.write) else self.write
-
-
-Row = JsonField | JsonFields | JsonConstant | JsonNote
+    return JsonFields((key,), (), read, lambda config: {key: value})
 
 
 def shared_key(key: str, *fields: str, default: Any = LEFT_OUT) -> Row:

@@ -25,6 +25,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
 from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.timm import FAMILIES as TIMM
 from keras_vit.checkpoints.dialects.timm import architectures
+from keras_vit.checkpoints.dialects.torch_conventions import CLIP
 from keras_vit.checkpoints.dialects.transformers.common import GELU_OF_CLIP
 from keras_vit.config import Numerics
 from keras_vit.images.protocols import ProtocolSpec, complete
@@ -58,42 +59,21 @@ _ONLY_READ = (
 )
 
 
-def _heads(content: Json) -> dict[str, Any]:
-    width = content.get("width")
-    return {} if width is None else {"num_heads": width // content.get("head_width", 64)}
+def _read_tower(content: Json) -> dict[str, Any]:
+    tower = object_at(content, ("vision_cfg",))
+    fields = {"numerics.gelu": "quick" if content.get("quick_gelu") else "exact"}
+    if "image_size" in tower:
+        fields["image_size"] = tower["image_size"]
+    if "width" in tower:
+        fields["num_heads"] = tower["width"] // tower.get("head_width", 64)
+    return fields
 
 
-_TABLES = (
-    JsonTable(
-        CONFIG,
-        (
-            JsonFields(("head_width",), ("num_heads",), _heads),
-            JsonField("image_size", "image_size"),
-        ),
-        at=("model_cfg", "vision_cfg"),
-    ),
-    JsonTable(
-        CONFIG,
-        (
-            JsonFields(
-                ("quick_gelu",),
-                ("numerics.gelu",),
-                lambda content: {
-                    "numerics.gelu": "quick" if content.get("quick_gelu") else "exact"
-                },
-            ),
-        ),
-        at=("model_cfg",),
-    ),
+_TOWER = JsonTable(
+    CONFIG,
+    (JsonFields(("vision_cfg",), ("num_heads", "image_size", "numerics.gelu"), _read_tower),),
+    at=("model_cfg",),
 )
-
-_CLIP: dict[str, Any] = {
-    "name": "timm",
-    "crop_pct": 1.0,
-    "mean": [0.48145466, 0.4578275, 0.40821073],
-    "std": [0.26862954, 0.26130258, 0.27577711],
-}
-
 
 _CROP_MODES = {"shortest": "center", "squash": "squash"}
 
@@ -109,10 +89,10 @@ def _read_preprocess(files: Json) -> ProtocolSpec | None:
         return None
     interpolation = "bilinear" if own.get("interpolation") == "bilinear" else "bicubic"
     geometry = {"crop_mode": _CROP_MODES[mode], "interpolation": interpolation}
-    return complete({**_CLIP, **geometry, **{k: own[k] for k in ("mean", "std") if own.get(k)}})
+    return complete({**CLIP, **geometry, **{k: own[k] for k in ("mean", "std") if own.get(k)}})
 
 
-_IMAGES = PreparationWords(default=lambda config: _CLIP, read=_read_preprocess)
+_IMAGES = PreparationWords(default=lambda config: CLIP, read=_read_preprocess)
 
 open_clip = Dialect(
     name="open_clip",
@@ -121,7 +101,7 @@ open_clip = Dialect(
     words=TORCH.names(_NAMES),
     prefixes=("visual.",),
     ignored=_OF_TEXT,
-    json=_TABLES,
+    json=(_TOWER,),
     images=_IMAGES,
     undetermined=lambda fields: GELU_OF_CLIP,
     numerics=Numerics(gelu="exact", layer_norm_epsilon=1e-5, position_resize="bicubic_antialias"),

@@ -15,6 +15,14 @@ IMAGENET: dict[str, Any] = {
 }
 """The preparation of ImageNet's images that most of torch's models were trained with."""
 
+CLIP: dict[str, Any] = {
+    "name": "timm",
+    "crop_pct": 1.0,
+    "mean": [0.48145466, 0.4578275, 0.40821073],
+    "std": [0.26862954, 0.26130258, 0.27577711],
+}
+"""The preparation of CLIP's images."""
+
 
 def stored_image_size(config: ViTConfig) -> tuple[int, int]:
     """Returns the image size to write: the model's, or the size of the stored positions."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import Dialect, Identity, StoredAs
-from keras_vit.checkpoints.dialects.json_fields import JsonConstant, JsonField, Row, one_of
+from keras_vit.checkpoints.dialects.json_fields import JsonField, Row, constant, one_of
 from keras_vit.checkpoints.dialects.keras_hub.common import backbone_family, size_rows
 from keras_vit.checkpoints.dialects.names import Section
 from keras_vit.config import Numerics
@@ -104,7 +104,7 @@ def _towers(
 FAMILIES = (
     *_towers(
         "CLIP",
-        JsonConstant("intermediate_output_index", None),
+        constant("intermediate_output_index", None),
         _OF_CLIP,
         "clip_vision_embedding",
         "vars/1",  # zeros in a new encoder of keras-hub, so that every token reads the first row
@@ -116,7 +116,7 @@ FAMILIES = (
     *_towers(
         "SigLIP",
         # The last norm always uses 1e-6, so another value would give the model two epsilons.
-        JsonConstant("layer_norm_epsilon", 1e-6),
+        constant("layer_norm_epsilon", 1e-6),
         _OF_SIGLIP,
         "sig_lip_vision_embedding",
         "vars/0",

@@ -16,8 +16,8 @@ from keras_vit.checkpoints.dialects.json_fields import (
     Json,
     JsonField,
     JsonFields,
-    JsonNote,
     Row,
+    note,
     number,
 )
 from keras_vit.checkpoints.dialects.names import TORCH, Section
@@ -258,9 +258,9 @@ _ARGUMENTS: tuple[Row, ...] = (
         },
         is_optional=True,
     ),
-    JsonNote("qkv_fused", lambda facts: not _is_split(facts.config)),
+    note("qkv_fused", lambda facts: not _is_split(facts.config)),
     # An architecture with images of any size refuses pixels that fill no patch.
-    JsonNote("dynamic_img_size", lambda facts: False if facts.config.crop_remainder else LEFT_OUT),
+    note("dynamic_img_size", lambda facts: False if facts.config.crop_remainder else LEFT_OUT),
     rows.QK_NORM,
     JsonField("scale_attn_inner", "sub_norm_attention"),
     JsonFields(
@@ -285,11 +285,11 @@ _ARGUMENTS_OF_BEIT: tuple[Row, ...] = (
     *rows.SIZES,
     _MLP_DIM,
     rows.GLOBAL_POOL,
-    JsonNote("use_fc_norm", attrgetter("config.numerics.pool_before_norm")),
+    note("use_fc_norm", attrgetter("config.numerics.pool_before_norm")),
     rows.BLOCKS[0],
-    JsonNote("qkv_bias", lambda facts: bool(facts.config.biased_projections)),
-    JsonNote("scale_mlp", attrgetter("config.sub_norm_mlp")),
-    JsonNote("use_abs_pos_emb", lambda facts: facts.config.position == "learned"),
+    note("qkv_bias", lambda facts: bool(facts.config.biased_projections)),
+    note("scale_mlp", attrgetter("config.sub_norm_mlp")),
+    note("use_abs_pos_emb", lambda facts: facts.config.position == "learned"),
     JsonFields(
         _BIAS_KEYS,
         ("relative_position_bias",),

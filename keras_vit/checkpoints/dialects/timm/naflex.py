@@ -10,8 +10,8 @@ from keras_vit.checkpoints.dialects.json_fields import (
     Json,
     JsonField,
     JsonFields,
-    JsonNote,
     Row,
+    note,
 )
 from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.timm import rows
@@ -85,7 +85,7 @@ naflex = rows.family(
     words=TORCH.names(NAMES, _OWN),
     needs_json="patch_size",
     json=rows.tables(
-        JsonNote("architecture", "naflexvit_base_patch16_map"),
+        note("architecture", "naflexvit_base_patch16_map"),
         (_ARGUMENTS, ""),
         shown=shown_by_arrays,
     ),

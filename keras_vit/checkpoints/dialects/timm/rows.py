@@ -14,10 +14,10 @@ from keras_vit.checkpoints.dialects.json_fields import (
     Json,
     JsonField,
     JsonFields,
-    JsonNote,
     JsonTable,
     Row,
     names_by_number,
+    note,
     object_at,
     one_of,
 )
@@ -73,8 +73,8 @@ def dim_row(read_size: Callable[[Json], int], ratio: Callable[[ViTConfig], float
     )
 
 
-NUM_CLASSES = JsonNote("num_classes", attrgetter("config.num_classes"))
-GLOBAL_POOL = JsonNote("global_pool", lambda facts: POOL_OF.get(facts.config.pooling, ""))
+NUM_CLASSES = note("num_classes", attrgetter("config.num_classes"))
+GLOBAL_POOL = note("global_pool", lambda facts: POOL_OF.get(facts.config.pooling, ""))
 
 SIZES: tuple[Row, ...] = (
     JsonField("img_size", "image_size", write=lambda facts: list(stored_image_size(facts.config))),
@@ -249,13 +249,13 @@ def tables(
             _num_classes,
             lambda config: {"num_classes": config.num_classes},
         ),
-        JsonNote("num_features", attrgetter("config.hidden_size")),
+        note("num_features", attrgetter("config.hidden_size")),
         GLOBAL_POOL,
     )
     pretrained: tuple[Row, ...] = (
         NUM_CLASSES,
-        JsonNote("first_conv", _first_conv),
-        JsonNote("classifier", _classifier),
+        note("first_conv", _first_conv),
+        note("classifier", _classifier),
     )
     return (
         JsonTable("config.json", top, shown=_shown_beside_arguments),

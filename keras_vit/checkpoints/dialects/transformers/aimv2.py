@@ -13,9 +13,9 @@ from keras_vit.checkpoints.dialects.base import Feature, Fold
 from keras_vit.checkpoints.dialects.json_fields import (
     SAME,
     Json,
-    JsonConstant,
     JsonField,
-    JsonNote,
+    constant,
+    note,
     shared_key,
 )
 from keras_vit.checkpoints.dialects.names import TORCH, Section
@@ -69,12 +69,12 @@ FAMILIES = (
         (
             common.architectures(None, "Aimv2VisionModel"),
             *common.size_rows(),
-            JsonConstant("hidden_act", "silu"),
-            JsonConstant("is_native", False),
+            constant("hidden_act", "silu"),
+            constant("is_native", False),
             JsonField("rms_norm_eps", "numerics.layer_norm_epsilon", default=1e-5),
             shared_key("qkv_bias", "qkv_bias", "projection_bias", default=False),
             JsonField("mlp_bias", "mlp_bias", default=False),
-            JsonNote("use_head", False),
+            note("use_head", False),
             JsonField("attention_dropout", "attention_dropout_rate"),
         ),
         sizes=common.tower_sizes(1024, 2816, 24, 8, 224, 14),

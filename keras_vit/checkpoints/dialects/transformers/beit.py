@@ -8,7 +8,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     Json,
     JsonField,
     JsonFields,
-    JsonNote,
+    note,
     number,
 )
 from keras_vit.checkpoints.dialects.names import TORCH, Section
@@ -111,7 +111,7 @@ def _beit(model_type: str, class_name: str, of_model: Limits, feature: Feature) 
                 _read_bias,
                 lambda c: write_relative_bias(c, _BIASES),
             ),
-            JsonNote("use_mask_token", False),
+            note("use_mask_token", False),
         ),
         poolings=("token", "gap"),
         positions=("learned", "none"),

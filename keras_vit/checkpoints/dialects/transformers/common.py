@@ -18,13 +18,13 @@ from keras_vit.checkpoints.dialects.json_fields import (
     Codec,
     Facts,
     Json,
-    JsonConstant,
     JsonField,
     JsonFields,
-    JsonNote,
     JsonTable,
     Row,
+    constant,
     names_by_number,
+    note,
     one_of,
 )
 from keras_vit.checkpoints.dialects.names import TORCH
@@ -121,19 +121,19 @@ def _write_task(config: ViTConfig) -> dict[str, Any]:
 
 LABEL_ROWS: tuple[Row, ...] = (
     JsonField("id2label", "class_names", Codec(list, _labels), write=_names),
-    JsonNote("label2id", _numbers),
+    note("label2id", _numbers),
     JsonFields(("problem_type",), ("task",), _read_task, _write_task),
 )
 
 
-def architectures(classifier: str | None, model: str) -> JsonNote:
+def architectures(classifier: str | None, model: str) -> JsonField:
     """Returns the row with the class by which transformers loads the files.
 
     Args:
         classifier: name of the class for a model with a head.
         model: name of the class for a model without a head.
     """
-    return JsonNote(
+    return note(
         "architectures",
         lambda facts: [classifier if classifier and facts.config.num_classes else model],
     )
@@ -245,7 +245,7 @@ def dialect(
         "json": (
             JsonTable(
                 "config.json",
-                (JsonConstant("model_type", model_type), *rows),
+                (constant("model_type", model_type), *rows),
                 assumed=lambda content: sizes,
             ),
         ),

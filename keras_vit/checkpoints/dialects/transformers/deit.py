@@ -1,6 +1,6 @@
 """transformers' DeiT (arXiv 2012.12877): ViT with a distillation token, and a head for it or not."""
 
-from keras_vit.checkpoints.dialects.json_fields import Facts, JsonNote
+from keras_vit.checkpoints.dialects.json_fields import Facts, note
 from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.transformers import common, vit
 
@@ -25,7 +25,7 @@ FAMILIES = (
     vit.family_with_blocks(
         "deit",
         "deit.",
-        JsonNote("architectures", _deit_class),
+        note("architectures", _deit_class),
         {**vit.POOLER, **TORCH.names(_NAMES), **common.classifier_names(**vit.NO_POOLER)},
         poolings=("token", "token_and_distillation"),
         fields={"distillation_token": True},

@@ -14,8 +14,8 @@ from keras_vit.checkpoints.dialects.json_fields import (
     Json,
     JsonField,
     JsonFields,
-    JsonNote,
     Row,
+    note,
     number,
 )
 from keras_vit.checkpoints.dialects.names import TORCH, Section
@@ -138,7 +138,7 @@ _dinov2_plain = _dinov2(
     "dinov2",
     "Dinov2",
     {path: names for path, names in _WORDS.items() if not path.startswith("register_tokens/")},
-    (JsonNote("use_mask_token", lambda facts: facts.config.mask_token),),
+    (note("use_mask_token", lambda facts: facts.config.mask_token),),
 )
 
 _dinov2_with_registers = _dinov2(

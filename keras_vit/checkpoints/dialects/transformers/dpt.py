@@ -1,6 +1,6 @@
 """transformers' encoder of DPT (arXiv 2103.13413), which has the blocks of ViT."""
 
-from keras_vit.checkpoints.dialects.json_fields import JsonConstant
+from keras_vit.checkpoints.dialects.json_fields import constant
 from keras_vit.checkpoints.dialects.transformers import vit
 
 FAMILIES = (
@@ -15,8 +15,8 @@ FAMILIES = (
         },
         rows=(
             *vit.POOLER_ROWS,
-            JsonConstant("is_hybrid", False),
-            JsonConstant("backbone_config", None),
+            constant("is_hybrid", False),
+            constant("backbone_config", None),
         ),
         only_read="an encoder without the decoder of DPT",
     ),

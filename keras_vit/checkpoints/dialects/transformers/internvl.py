@@ -4,9 +4,9 @@ from typing import Any
 
 from keras_vit.checkpoints.dialects.json_fields import (
     Json,
-    JsonConstant,
     JsonField,
     JsonFields,
+    constant,
     one_of,
 )
 from keras_vit.checkpoints.dialects.names import TORCH, Section
@@ -70,8 +70,8 @@ FAMILIES = (
                 _read_qk_norm,
                 lambda c: {"use_qk_norm": _WIDTH.write(c.qk_norm)},
             ),
-            JsonConstant("use_mean_pooling", True),
-            JsonConstant("use_absolute_position_embeddings", True),
+            constant("use_mean_pooling", True),
+            constant("use_absolute_position_embeddings", True),
         ),
         impossible={
             "norms of each head of queries and keys": "qk_norm=head",

@@ -13,7 +13,7 @@ from keras_vit.checkpoints.dialects.base import (
     warn_of_protocol,
 )
 from keras_vit.checkpoints.dialects.json_fields import Json, naming, number
-from keras_vit.checkpoints.dialects.torch_conventions import IMAGENET, stored_image_size
+from keras_vit.checkpoints.dialects.torch_conventions import CLIP, IMAGENET, stored_image_size
 from keras_vit.config import ViTConfig
 from keras_vit.errors import shown
 from keras_vit.images.protocols import TENSOR_FILTERS, ProtocolSpec, complete
@@ -26,11 +26,7 @@ _RESAMPLE = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 """Pillow's filters by their numbers, which are the values of `resample`."""
 
 
-_CLIP: dict[str, Any] = {
-    "image_mean": [0.48145466, 0.4578275, 0.40821073],
-    "image_std": [0.26862954, 0.26130258, 0.27577711],
-    "resample": 3,
-}
+_CLIP: dict[str, Any] = {"image_mean": CLIP["mean"], "image_std": CLIP["std"], "resample": 3}
 _CROPPED: dict[str, Any] = {
     **_CLIP, "size": {"shortest_edge": 224}, "crop_size": 224, "do_center_crop": True
 }  # fmt: skip

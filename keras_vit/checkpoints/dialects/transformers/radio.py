@@ -18,10 +18,11 @@ from keras_vit.checkpoints.dialects.json_fields import (
     Json,
     JsonField,
     JsonFields,
-    JsonNote,
+    note,
     number,
 )
 from keras_vit.checkpoints.dialects.names import TORCH, Section
+from keras_vit.checkpoints.dialects.torch_conventions import CLIP
 from keras_vit.checkpoints.dialects.transformers import common, dinov2
 from keras_vit.checkpoints.dialects.transformers.processor import FILE, processor_of_any_size
 from keras_vit.config import ViTConfig
@@ -50,10 +51,7 @@ _NAMES: Section = {
     ],
     "block_{l}/mlp_scale/gamma": f"{_BLOCK}layer_scale2.lambda1",
 }
-_CLIP = {
-    "norm_mean": [0.48145466, 0.4578275, 0.40821073],
-    "norm_std": [0.26862954, 0.26130258, 0.27577711],
-}
+_NORMS = {"norm_mean": CLIP["mean"], "norm_std": CLIP["std"]}
 _SIZES = {
     "hidden_size": 1280,
     "num_hidden_layers": 32,
@@ -105,9 +103,9 @@ def _read_protocol(files: Json) -> ProtocolSpec | None:
     """Returns the protocol of the processor with the mean and std that the model has behind it."""
     protocol = processor_of_any_size.read(files)
     before = complete(protocol or {"name": "transformers", "mean": 0.0, "std": 1.0})
-    own = {**_CLIP, **files.get("config.json", {})}
+    own = {**_NORMS, **files.get("config.json", {})}
     shift, scale = (np.asarray(before[key], "float64") for key in ("mean", "std"))
-    mean, std = (np.asarray(own[key], "float64") for key in _CLIP)
+    mean, std = (np.asarray(own[key], "float64") for key in _NORMS)
     after = {"mean": shift + scale * mean, "std": scale * std}
     return complete({**before, **{key: value.round(9).tolist() for key, value in after.items()}})
 
@@ -148,7 +146,7 @@ FAMILIES = (
             *common.arithmetic_rows("gelu", 1e-6),
             *common.DROPOUT_ROWS,
             JsonField("drop_path_rate", "stochastic_depth_rate"),
-            JsonNote(  # the value of an array that the file lacks
+            note(  # the value of an array that the file lacks
                 "layerscale_value",
                 lambda facts: facts.config.layer_scale_init if facts.config.layer_scale else 1.0,
             ),

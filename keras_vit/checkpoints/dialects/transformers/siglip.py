@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import Dialect, Feature
-from keras_vit.checkpoints.dialects.json_fields import Json, JsonConstant, JsonFields, number
+from keras_vit.checkpoints.dialects.json_fields import Json, JsonFields, constant, number
 from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.transformers import common
 from keras_vit.checkpoints.dialects.transformers.towers import (
@@ -120,7 +120,7 @@ def _siglip(encoder: Encoder, name: str) -> tuple[Dialect, ...]:
             "gap",
             {},
             name=f"{encoder.model_type}_encoder",
-            rows=(JsonConstant("vision_use_head", False),),
+            rows=(constant("vision_use_head", False),),
             prefixes=("", TOWER),
             feature=Feature(first_patch=0),
         ),

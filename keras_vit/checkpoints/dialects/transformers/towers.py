@@ -14,10 +14,10 @@ from keras_vit.checkpoints.dialects.base import Dialect, Identity, Limits, Names
 from keras_vit.checkpoints.dialects.dinov3_rows import GELUS
 from keras_vit.checkpoints.dialects.json_fields import (
     Json,
-    JsonConstant,
-    JsonNote,
     JsonTable,
     Row,
+    constant,
+    note,
     object_at,
 )
 from keras_vit.checkpoints.dialects.names import Section
@@ -100,12 +100,11 @@ def tower(
         rows, fields, refusals: beside those of the encoder and of all classes.
         **more: further arguments of `common.dialect`; `ignored` is added to that of all towers.
     """
-    note = common.architectures(None, class_name)
     own = more.pop("model_type", f"{encoder.model_type}_vision_model")
     alone = common.dialect(
         own,
         {**encoder.words, **words},
-        (note, *encoder.rows, *rows),
+        (common.architectures(None, class_name), *encoder.rows, *rows),
         name=name,
         poolings=(pooling,),
         sizes=encoder.sizes,
@@ -138,15 +137,15 @@ def tower_inside(encoder: Encoder, class_name: str, *arguments: Any, **more: Any
     Names have the tower's prefix, and config.json nests the tower's rows.
     """
     own = encoder.model_type
-    note = common.architectures(None, class_name)
-    kind = JsonNote("model_type", f"{own}_vision_model")
+    named = common.architectures(None, class_name)
+    kind = note("model_type", f"{own}_vision_model")
     return tower(
         encoder,
         class_name,
         *arguments,
         model_type=own,
         json=(
-            JsonTable("config.json", (note, JsonConstant("model_type", own), *common.LABEL_ROWS)),
+            JsonTable("config.json", (named, constant("model_type", own), *common.LABEL_ROWS)),
             JsonTable(
                 "config.json",
                 (kind, *encoder.rows),
@@ -214,7 +213,7 @@ def tower_or_whole(
     projection = r"(?:\w+\.)?visual_projection\.weight$" if "projection/kernel" in words else "-"
     table: tuple[Row, ...] = (
         common.architectures(None, class_name),
-        JsonNote("model_type", own),
+        note("model_type", own),
         *common.tower_rows(gelu, epsilon),
         *rows,
     )

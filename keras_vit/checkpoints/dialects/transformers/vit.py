@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import Dialect, Limits, Names
-from keras_vit.checkpoints.dialects.json_fields import JsonConstant, JsonField, JsonNote, Row
+from keras_vit.checkpoints.dialects.json_fields import JsonField, Row, constant, note
 from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.transformers import common
 
@@ -32,11 +32,11 @@ NAMES: Section = {
 MASK = "mask of masked image modelling"
 POOLER = TORCH.names({"pre_logits": "pooler.dense"})
 POOLER_ROWS: tuple[Row, ...] = (
-    JsonNote(
+    note(
         "pooler_output_size",
         lambda facts: facts.config.representation_size or facts.config.hidden_size,
     ),
-    JsonConstant("pooler_act", "tanh"),
+    constant("pooler_act", "tanh"),
 )
 NO_POOLER = {"representation_size": None}
 """A classifier reads the class token itself, even if the file also has a pooler."""
@@ -46,7 +46,7 @@ NOT_BOTH: Limits = {"a head behind a representation layer": "representation_size
 def family_with_blocks(
     model_type: str,
     prefix: str,
-    classes: tuple[str | None, str] | JsonNote,
+    classes: tuple[str | None, str] | JsonField,
     words: Mapping[str, Names],
     epsilon: float = 1e-12,
     rows: tuple[Row, ...] = (),
@@ -66,14 +66,14 @@ def family_with_blocks(
             not among them.
         **more: further arguments of `common.dialect`.
     """
-    note = classes if isinstance(classes, JsonNote) else common.architectures(*classes)
-    has_classifier = isinstance(classes, JsonNote) or classes[0]
+    named = classes if isinstance(classes, JsonField) else common.architectures(*classes)
+    has_classifier = isinstance(classes, JsonField) or classes[0]
     biases = () if "qkv_bias" in fields else (JsonField("qkv_bias", "qkv_bias", default=True),)
     return common.dialect(
         model_type,
         {**TORCH.names(NAMES), **words},
         (
-            note,
+            named,
             *common.size_rows(),
             *biases,
             *common.arithmetic_rows("gelu", epsilon),
