@@ -159,18 +159,14 @@ def _compare_counts(recognition: Recognition, facts: Mapping[str, Any]) -> None:
     A single name such as `block_100000` promises as many blocks; a list of their missing arrays
     would take minutes and gigabytes.
     """
-    blocks, stages, units = (inference.numbers(recognition.bindings, p) for p in "lsu")
-    promise = facts.get("num_layers")
-    if blocks and isinstance(promise, int) and promise > 2 * len(blocks) + 8:
-        raise ConfigError(
-            f"{shown(promise)} blocks are announced, but there are arrays of {len(blocks)}, up to "
-            f"number {max(blocks)}."
-        )
-    if stages and (max(stages) > 2 * len(stages) + 8 or max(units) > 2 * len(units) + 8):
-        raise ConfigError(
-            f"The names go up to stage {max(stages)} and unit {max(units)} of the stem, but there "
-            f"are arrays of {len(stages)} stages and at most {len(units)} units."
-        )
+    for placeholder, part in (("l", "blocks"), ("s", "stages"), ("u", "units of a stage")):
+        found = inference.numbers(recognition.bindings, placeholder)
+        promise = facts.get("num_layers") if placeholder == "l" else max(found, default=0)
+        if found and isinstance(promise, int) and promise > 2 * len(found) + 8:
+            raise ConfigError(
+                f"{shown(promise)} {part} are announced, but there are arrays of {len(found)}, up "
+                f"to number {max(found)}."
+            )
 
 
 def _choose_protocol(statement: Statement, dialect: Dialect, config: ViTConfig) -> ProtocolSpec:

@@ -216,28 +216,21 @@ def _refuse_two_readings(
     asked = (image_size is not None and sized.grid) or (0, 0)
     if side * side != square or asked == (side, side):
         return
-    is_usual = any(chosen.compute_grid((size, size)) == (side, side) for size in _USUAL_SIZES)
     for other, count in counts.items():
-        rows = next((r for r in range(math.isqrt(max(count, 1)), 1, -1) if count % r == 0), 0)
-        is_asked = math.prod(asked) == count
-        if is_asked or (other.num_prefix_positions > chosen.num_prefix_positions and rows):
-            rows = asked[0] if is_asked else rows
-            readings = (
-                f"{num_positions} positions fit two grids: {side} x {side} patches with positions "
-                f"for {chosen.num_prefix_positions} other tokens, or {rows} x {count // rows} and "
-                f"the like with {other.num_prefix_positions}. "
-            )
-            if not is_usual:
-                raise ConfigError(
-                    f"{readings}Choose by position_grid=({side}, {side}) or by position_grid="
-                    f"({rows}, {count // rows}), the rows and columns of patches."
-                )
-            log.warning(
-                "%sRead as %d x %d, an image of a usual size; position_grid=(rows, columns) "
-                "chooses another.",
-                *(readings, side, side),
-            )
-            return
+        has_more = other.num_prefix_positions > chosen.num_prefix_positions
+        has_grid = any(count % rows == 0 for rows in range(2, math.isqrt(max(count, 1)) + 1))
+        if not (math.prod(asked) == count or (has_more and has_grid)):
+            continue
+        readings = (
+            f"{num_positions} positions fit two grids: {side} x {side} patches and "
+            f"{chosen.num_prefix_positions} other tokens, or {count} patches and "
+            f"{other.num_prefix_positions} other tokens."
+        )
+        advice = "position_grid=(rows, columns) of the patches chooses one."
+        if not any(chosen.compute_grid((size, size)) == (side, side) for size in _USUAL_SIZES):
+            raise ConfigError(f"{readings} {advice}")
+        log.warning("%s Read as the first, an image of a usual size. %s", readings, advice)
+        return
 
 
 def _find_grid(base: ViTConfig, count: int, arguments: Mapping[str, Any]) -> tuple[int, int] | None:

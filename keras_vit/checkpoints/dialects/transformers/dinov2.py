@@ -95,16 +95,21 @@ def _write_ratio(config: ViTConfig) -> int | None:
     return None
 
 
+BLOCK_ROWS: tuple[Row, ...] = (
+    JsonField("qkv_bias", "qkv_bias", default=True),
+    *common.arithmetic_rows("gelu", 1e-6),
+    *common.DROPOUT_ROWS,
+    JsonField("drop_path_rate", "stochastic_depth_rate"),
+)
+"""The rows of DINOv2's blocks, which RADIO and TIPSv2 have too."""
+
 _ROWS: tuple[Row, ...] = (
     *common.size_rows(mlp_dim=False),
     JsonFields(
         *(_MLP_KEYS, _MLP_FIELDS, _read_ratio),
         lambda c: {"mlp_ratio": _write_ratio(c), "use_swiglu_ffn": c.mlp == "gated"},
     ),
-    JsonField("qkv_bias", "qkv_bias", default=True),
-    *common.arithmetic_rows("gelu", 1e-6),
-    *common.DROPOUT_ROWS,
-    JsonField("drop_path_rate", "stochastic_depth_rate"),
+    *BLOCK_ROWS,
     JsonField("layerscale_value", "layer_scale_init"),
     *common.LABEL_ROWS,
 )

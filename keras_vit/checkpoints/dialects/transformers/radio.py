@@ -142,10 +142,7 @@ FAMILIES = (
                 _write_class_tokens,
             ),
             JsonField("num_registers", "num_registers", default=7),
-            JsonField("qkv_bias", "qkv_bias", default=True),
-            *common.arithmetic_rows("gelu", 1e-6),
-            *common.DROPOUT_ROWS,
-            JsonField("drop_path_rate", "stochastic_depth_rate"),
+            *dinov2.BLOCK_ROWS,
             note(  # the value of an array that the file lacks
                 "layerscale_value",
                 lambda facts: facts.config.layer_scale_init if facts.config.layer_scale else 1.0,
