@@ -20,12 +20,18 @@ CASES = {
 }
 """All cases by name; each library has a JSON file."""
 
+
+def _trunk(epsilon: float) -> dict[str, Any]:
+    """What the arrays of a trunk of timm do not tell."""
+    return {"rope": None, "numerics": {"gelu": "exact", "layer_norm_epsilon": epsilon}}
+
+
 FACTS: dict[str, dict[str, Any]] = {
     "hf_siglip2_naflex": {"native_aspect": False},  # its goldens are of images of one size
     "px_open_clip_gelu": {"numerics": {"gelu": "exact"}},
     "px_open_clip_quickgelu": {"numerics": {"gelu": "quick"}},
-    "px_open_clip_trunk_linear": {"numerics": {"gelu": "exact"}, "rope": None},
-    "px_open_clip_trunk_siglip": {"numerics": {"gelu": "exact"}},
+    "px_open_clip_trunk_linear": {"pooling": "token", **_trunk(1e-5)},
+    "px_open_clip_trunk_siglip": {"pooling": "map", **_trunk(1e-6)},
 }
 """Arguments of `from_preset`, such as what a bare file does not tell, beside `load_with`."""
 

@@ -57,9 +57,12 @@ files of other formats, by the name of the file."""
 _GIVEN: dict[str, dict[str, Any]] = {
     "facebook": {"num_heads": 3},
     "torchvision": {"num_heads": 3},
-    "open_clip/timm_trunk": {"num_heads": 3, "numerics": {"gelu": "tanh"}},
+    "open_clip/timm_trunk": {
+        **{"num_heads": 3, "pooling": "map", "rope": None},
+        "numerics": {"gelu": "tanh", "layer_norm_epsilon": 1e-6},
+    },
     "open_clip/timm_eva_trunk": {
-        "num_heads": 3,
+        **{"num_heads": 3, "pooling": "token"},
         "rope": {"form": "axial", "reference_grid": (16, 16)},
         "numerics": {"gelu": "exact", "layer_norm_epsilon": 1e-6},
     },

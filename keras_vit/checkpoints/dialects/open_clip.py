@@ -5,8 +5,6 @@ names. The arrays do not show the form of the GELU: `open_clip_config.json` or t
 """
 
 import dataclasses
-import functools
-from collections.abc import Mapping
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import (
@@ -117,24 +115,6 @@ open_clip = Dialect(
 )
 
 
-def _undetermined_by_a_trunk(is_eva: bool, fields: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the numerics that a file of a timm trunk leaves open, because it lacks its name.
-
-    The epsilon is 1e-5 for all trunks with a norm before the blocks (CLIP, the Perception Encoder),
-    and 1e-6 for all trunks with attention pooling, without that norm and a class token (SigLIP).
-    """
-    is_siglip = fields["pooling"] == "map" and not fields["class_token"]
-    undetermined = {
-        "gelu": "'quick' where the architecture's name has quickgelu, 'tanh' in some of SigLIP, "
-        "else 'exact'"
-    }
-    if not fields.get("pre_norm") and not is_siglip:
-        undetermined["layer_norm_epsilon"] = "1e-5 in DINOv3, else 1e-6"
-    if (is_eva or fields.get("pre_norm")) and not is_siglip:
-        undetermined["rope"] = "the rotary positions of the architecture"
-    return undetermined
-
-
 _OF_NAME = (
     *("num_heads", "rope", "pooling", "class_token_in_mean", "prefix_in_map", "map_num_heads"),
 )
@@ -172,18 +152,16 @@ _TRUNK = JsonTable(
 def _make_trunk(family: Dialect) -> Dialect:
     """Returns the dialect of a vision tower with a timm trunk and the tower's own projection."""
     projection = StoredAs("visual.head.proj.weight", "t m", outside=True)
-    pre_norm = StoredAs("norm_pre.weight", implies={"numerics": {"layer_norm_epsilon": 1e-5}})
     return dataclasses.replace(
         family,
         name=f"open_clip/{family.name.replace('/', '_')}_trunk",
         library="open_clip",
-        words={**family.words, "projection/kernel": (projection,), "pre_norm/gamma": (pre_norm,)},
+        words={**family.words, "projection/kernel": (projection,)},
         prefixes=("visual.trunk.",),
         ignored={**family.ignored, **_OF_TEXT},
         identity=None,
         json=(_TRUNK,),
         images=_IMAGES,
-        undetermined=functools.partial(_undetermined_by_a_trunk, family.name == "timm/eva"),
         switches=tuple(sorted(family.parts)),
         only_read=_ONLY_READ,
     )
