@@ -71,8 +71,8 @@ INEXPRESSIBLE = {
     "transformers/flava_image_model": ((TOWER, "an image model without the text"),),
     "timm/naflex": ((NO_POOLING, "native_aspect other than True"),),
     "timm/eva": (
-        ({**BIAS, "pooling": "gap"}, "no class token beside a relative position bias"),
-        ({**BIAS, "num_registers": 2}, "registers beside a relative position bias"),
+        ({**BIAS, "pooling": "gap"}, "a relative position bias in another network th"),
+        ({**BIAS, "num_registers": 2}, "in another network than BEiT"),
         (
             {"qkv_bias": (True, True, False)},
             "timm/eva has no place for block_0/attention/key/bi",

@@ -22,7 +22,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
 )
 from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.timm import architectures, rows
-from keras_vit.checkpoints.dialects.timm.vit import NAMES
+from keras_vit.checkpoints.dialects.timm.vit import NAMES, gated_names
 from keras_vit.checkpoints.dialects.torch_conventions import (
     POSITIONS_OF_ANOTHER_GRID,
     compute_ratio,
@@ -60,24 +60,7 @@ _OWN: Section = {
         },
     ],
     "block_{l}/attention_scale/gamma": "blocks.{l}.gamma_1",
-    "block_{l}/mlp/{gate}/kernel": [
-        {
-            "name": "blocks.{l}.mlp.fc1.weight",
-            "when": "sub_norm_mlp! rope.form!=dinov3",
-            "axes": "(gate f) m",
-        },
-        "blocks.{l}.mlp.fc1_{g}.weight : f m",
-        "blocks.{l}.mlp.fc1.weight : (gate f) m",
-    ],
-    "block_{l}/mlp/{gate}/bias": [
-        {
-            "name": "blocks.{l}.mlp.fc1.bias",
-            "when": "sub_norm_mlp! rope.form!=dinov3",
-            "axes": "(gate f)",
-        },
-        "blocks.{l}.mlp.fc1_{g}.bias",
-        "blocks.{l}.mlp.fc1.bias : (gate f)",
-    ],
+    **gated_names("sub_norm_mlp! rope.form!=dinov3"),
     "block_{l}/mlp_scale/gamma": "blocks.{l}.gamma_2",
 }
 
@@ -144,15 +127,11 @@ def _read_rope(content: Json) -> dict[str, Any]:
     kind = content.get("rope_type", "cat")
     if kind not in forms:
         raise ValueError(f"with rope_type={kind!r}, expected one of {', '.join(forms)}")
-    if bool(content.get("rope_rotate_half")) != (kind == "dinov3"):
+    half, offset = bool(content.get("rope_rotate_half")), content.get("rope_grid_offset")
+    if half != (kind == "dinov3") or (half and offset):
         raise ValueError(
-            f"with rope_type={kind!r} and rope_rotate_half={content.get('rope_rotate_half')!r}; "
-            "keras_vit pairs channels half a head apart for 'dinov3', neighbours otherwise"
-        )
-    if kind == "dinov3" and content.get("rope_grid_offset"):
-        raise ValueError(
-            f"with rope_type='dinov3' and rope_grid_offset={shown(content['rope_grid_offset'])}, "
-            "expected 0"
+            f"with rope_type={kind!r}, rope_rotate_half={half} and rope_grid_offset="
+            f"{shown(offset)}: only 'dinov3' pairs channels half a head apart, without an offset"
         )
     grid = content.get("ref_feat_shape") if kind == "cat" else None
     return {
@@ -299,22 +278,11 @@ _ARGUMENTS_OF_BEIT: tuple[Row, ...] = (
 )
 """Arguments of `Beit`. The rows of `Eva` read the arguments of both classes."""
 
-
-_EPSILON = architectures.EPSILONS[0]
-_LACKING_IN_BEIT = {
-    "no class token": "has_class_token!",
-    "registers": "num_registers",
-    "rotary positions": "rope",
-    "a norm before the blocks": "pre_norm",
-    "positions of the patches alone": "position_before_class",
-    "a gated MLP": "mlp=gated",
-    "norms of queries and keys": "qk_norm",
-    "a norm inside the attention": "sub_norm_attention",
-    "a bias of the key": "qkv_bias=True",
-    "no last norm": "final_norm!",
-    "attention pooling": "pooling=map",
-    f"another epsilon than {_EPSILON}": f"numerics.layer_norm_epsilon!={_EPSILON}",
-}
+_LACKING_IN_BEIT = (
+    *("has_class_token!", "num_registers", "rope", "pre_norm", "position_before_class"),
+    *("mlp=gated", "qk_norm", "sub_norm_attention", "qkv_bias=True", "final_norm!", "pooling=map"),
+    f"numerics.layer_norm_epsilon!={architectures.EPSILONS[0]}",
+)
 """Parts that `Eva` can have and `Beit` cannot."""
 
 
@@ -347,9 +315,8 @@ eva = rows.family(
         "an offset or a reference grid of rotary positions that are not axial": (
             "rope.form!=axial rope.offset or rope.form!=axial rope.reference_grid"
         ),
-        **{
-            f"{part} beside a relative position bias": f"relative_position_bias {condition}"
-            for part, condition in _LACKING_IN_BEIT.items()
-        },
+        "a relative position bias in another network than BEiT": " or ".join(
+            f"relative_position_bias {part}" for part in _LACKING_IN_BEIT
+        ),
     },
 )

@@ -31,7 +31,6 @@ from keras_vit.checkpoints.dialects.timm.images import images
 from keras_vit.checkpoints.dialects.torch_conventions import stored_image_size
 from keras_vit.config import ViTConfig
 from keras_vit.config.rules import pair
-from keras_vit.errors import shown
 from keras_vit.images.class_names import NAMED
 from keras_vit.support.text import log
 
@@ -194,18 +193,7 @@ def shown_by_arrays(registers: str, arrays: Json, content: Json) -> dict[str, An
 
 
 def _shown_beside_arguments(arrays: Json, content: Json) -> dict[str, Any]:
-    """Returns the number of classes, where JSON states none.
-
-    Raises:
-        ValueError: the arrays have another width than `num_features`. The number of heads belongs
-            to the width, and no array tells it.
-    """
-    width, stated = arrays.get("hidden_size"), content.get("num_features")
-    if width is not None and stated not in (None, width):
-        raise ValueError(
-            f"has num_features={shown(stated)}, but the arrays are {width} wide: it describes "
-            "another model"
-        )
+    """Returns the number of classes, where JSON states none."""
     is_stated = "num_classes" in object_at(content, ("model_args",)) or not arrays
     return {} if is_stated else {"num_classes": arrays["num_classes"]}
 

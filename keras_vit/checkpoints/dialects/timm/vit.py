@@ -83,22 +83,34 @@ _OF_STEM: Section = {
     "stage{s}_unit{u}/conv3": "patch_embed.backbone.stages.{s-1}.blocks.{u-1}.conv3",
     "stage{s}_unit{u}/norm3": "patch_embed.backbone.stages.{s-1}.blocks.{u-1}.norm3",
 }
+
+
+def gated_names(when: str) -> Section:
+    """Returns the names of gate and value, which are one array or two; all are read.
+
+    Args:
+        when: condition of the models whose files have one array.
+    """
+    return {
+        f"block_{{l}}/mlp/{{gate}}/{part}": [
+            {"name": f"blocks.{{l}}.mlp.fc1.{word} : {packed}", "when": when},
+            f"blocks.{{l}}.mlp.fc1_{{g}}.{word} : {axes}",
+            f"blocks.{{l}}.mlp.fc1.{word} : {packed}",
+        ]
+        for part, word, packed, axes in (
+            ("kernel", "weight", "(gate f) m", "f m"),
+            ("bias", "bias", "(gate f)", "f"),
+        )
+    }
+
+
 _OWN: Section = {
     "patch_norm": "patch_embed.norm",
     "distillation_token/token": {
         "name": "dist_token",
         "implies": {"pooling": "token_and_distillation"},
     },
-    "block_{l}/mlp/{gate}/kernel": [
-        {"name": "blocks.{l}.mlp.fc1.weight", "when": "norm=layer", "axes": "(gate f) m"},
-        "blocks.{l}.mlp.fc1_{g}.weight : f m",
-        "blocks.{l}.mlp.fc1.weight : (gate f) m",
-    ],
-    "block_{l}/mlp/{gate}/bias": [
-        {"name": "blocks.{l}.mlp.fc1.bias", "when": "norm=layer", "axes": "(gate f)"},
-        "blocks.{l}.mlp.fc1_{g}.bias",
-        "blocks.{l}.mlp.fc1.bias : (gate f)",
-    ],
+    **gated_names("norm=layer"),
     "head/{head}": "head{_dist}",
 }
 
