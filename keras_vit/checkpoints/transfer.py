@@ -21,7 +21,6 @@ from keras_vit.checkpoints.adapt import (
 )
 from keras_vit.checkpoints.dialects import dialects_named
 from keras_vit.checkpoints.export import WeightArrays, export
-from keras_vit.checkpoints.facts import ARCHITECTURE
 from keras_vit.checkpoints.inspection import (
     Checkpoint,
     CheckpointInfo,
@@ -46,13 +45,6 @@ from keras_vit.support.memory import give, gives_a_copy, room_to_give
 from keras_vit.support.text import log, warn
 
 Named = tuple[str, np.ndarray]
-
-_OPEN = (
-    *(*ARCHITECTURE, "family", "variant", "position_grid", "image_size", "numerics"),
-    *("num_classes", *CHOICES),
-)
-"""Arguments that the arrays of a file may leave open, so that `info` needs them too."""
-
 
 _OF_MODEL = frozenset(Building.__annotations__)
 """Arguments of the model; None takes the value of the files, or the model's default."""
@@ -89,7 +81,7 @@ def load(
     source = Source.parse(source, allow_pickle_weights=allow_pickle_weights)
     fields |= _stated_size(image_size)
     if not load_weights:
-        info = read_info(source, **{k: fields[k] for k in _OPEN if fields.get(k) is not None})
+        info = read_info(source, **fields)
         reading = ("family", "variant", *CHOICES)
         fields = {k: value for k, value in fields.items() if k not in reading}
         config = info.config.replace(**complete_fields(info.config, fields))

@@ -63,7 +63,7 @@ INEXPRESSIBLE = {
         (POOLED_TOWER, "native_aspect other than True"),
         (
             {**POOLED_TOWER, "native_aspect": True, "image_size": (16, 32), "patch_size": (8, 8)},
-            "positions of a grid that is no square",
+            "patches or images that are not square",
         ),
     ),
     "open_clip": ((TOWER, "open_clip's models have a text tower too; family='transformers'"),),

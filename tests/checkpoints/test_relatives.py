@@ -27,7 +27,7 @@ IMAGE = normal(2, 16, 16, 3)
 CLASSES = {
     name: dialect.identity.class_name
     for name, dialect in DIALECTS.items()
-    if dialect.library == "transformers" and "|" in dialect.identity.pattern
+    if dialect.library == "transformers" and len(dialect.identity.values) > 1
     if not dialect.only_read
 }
 """The dialects that read a vision class, and whole models with that class inside."""

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import importlib
 import pkgutil
-import re
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -152,21 +151,22 @@ class Identity:
 
     Args:
         key: the key in config.json.
-        pattern: regular expression of the values of this family.
-        expected: the values in words, for a message; "" for the first alternative of the pattern.
+        values: the values of this family, the first of which is written; or a function that tells
+            whether a value is one.
+        words: the values in words, for a message; "" for the first one.
         class_name: the class of transformers that wrote the file, where several classes of the
             library share the family; `architectures` of config.json names it, or is absent.
     """
 
     key: str
-    pattern: str
+    values: tuple[str, ...] | Callable[[str], bool]
     class_name: str = ""
     words: str = ""
 
     @property
     def expected(self) -> str:
         """The values in words."""
-        return self.words or repr(self.pattern.partition("|")[0])
+        return self.words if callable(self.values) else repr(self.values[0])
 
     def value(self, files: Json) -> str | None:
         """Returns the value of the key, or None if it is absent."""
@@ -398,7 +398,8 @@ class Dialect:
         value = self.identity.value(files) if self.identity else None
         if value is None or self.identity is None:
             return None
-        return re.fullmatch(self.identity.pattern, value) is not None
+        values = self.identity.values
+        return values(value) if callable(values) else value in values
 
     def has_json_of_its_own(self, files: Json) -> bool:
         """Whether a JSON file lies beside the weights that other libraries do not write."""

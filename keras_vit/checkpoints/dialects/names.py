@@ -91,6 +91,27 @@ BLOCKS: Section = {
 }
 """The names of timm's `VisionTransformer`, and of Facebook's, which was made of it."""
 
+
+def norms_of_qk(name: str, kind: str) -> Section:
+    """Returns the names of the norms of queries and keys; `{q}` in `name` is `q` or `k`."""
+    return {
+        f"block_{{l}}/attention/{part}_norm": {
+            "name": name.replace("{q}", part[0]),
+            "implies": {"qk_norm": kind},
+        }
+        for part in ("query", "key")
+    }
+
+
+def last_norms(of_mean: str, usual: str) -> list[Section]:
+    """Returns the names of the last norm: of one that norms the mean of the patches, and others."""
+    implied = {"pooling": "gap", "numerics": {"pool_before_norm": True}}
+    return [
+        {"name": of_mean, "when": "numerics.pool_before_norm", "implies": implied},
+        {"name": usual, "when": "numerics.pool_before_norm!"},
+    ]
+
+
 FLAX = Layout({"kernel": "/kernel", "gamma": "/scale", "beta": "/bias", "bias": "/bias"})
 KERAS = Layout({"kernel": "/vars/0", "gamma": "/vars/0", "beta": "/vars/1", "bias": "/vars/1"})
 """Keras numbers the arrays of a layer in the order of their creation, trainable arrays first."""

@@ -124,7 +124,7 @@ def backbone_family(
         container="h5",
         words=KERAS.names(names),
         ignored={r"(task/)?(optimizer|preprocessor)/.*": "no weights of the model"},
-        identity=Identity("class_name", class_name),
+        identity=Identity("class_name", (class_name,)),
         only_read=(
             "keras-hub reads folders of transformers, of a ViT with its head, a DeiT with both of "
             "its heads, DINOv2 and DINOv3; family='transformers' and the like writes them"

@@ -88,7 +88,7 @@ def _towers(
     inside = dataclasses.replace(
         alone,
         name=f"{name}_backbone",
-        identity=Identity("class_name", backbone),
+        identity=Identity("class_name", (backbone,)),
         json=(dataclasses.replace(alone.json[0], at=("config", "vision_encoder", "config")),),
         words={**alone.words, **kernel},
         prefixes=(prefix,),

@@ -17,9 +17,6 @@ from keras_vit.errors import shown
 
 Arguments = dict[str, Any]
 
-FAMILIES = ("timm", "timm/eva", "timm/naflex")
-"""The dialects of timm's classes."""
-
 
 @functools.cache
 def _read(file: str) -> dict[str, Any]:
@@ -54,10 +51,10 @@ def find_family(row: Mapping[str, Any]) -> str:
     )
 
 
-def list_names(family: str) -> list[str]:
-    """Returns the names of all architectures of a dialect, and their former names."""
-    own = [name for name, row in rows() if find_family(row) == family]
-    return [*own, *(old for old, new in _read("registry.json")["renamed"].items() if new in own)]
+def is_of(family: str, architecture: str) -> bool:
+    """Whether an architecture may be of a dialect; only those of `NaFlexVit` are all registered."""
+    row = find_row(architecture)
+    return family != "timm/naflex" if row is None else find_family(row) == family
 
 
 def list_arguments(architecture: Any) -> set[str]:

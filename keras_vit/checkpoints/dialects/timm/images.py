@@ -67,10 +67,8 @@ def _write(protocol: dict[str, Any], config: ViTConfig) -> dict[str, Any]:
 def _expresses(protocol: Mapping[str, Any]) -> bool:
     # A squash with a crop is scaled to other sides: timm rounds them down.
     is_squash = protocol.get("crop_mode") == "squash"
-    of_transformers = protocol["name"] == "transformers"
-    return protocol["name"] == "timm" or (
-        of_transformers and not (is_squash and protocol["crop_pct"] < 1)
-    )
+    is_odd = is_squash and protocol["crop_pct"] < 1
+    return protocol["name"] == "timm" or (protocol["name"] == "transformers" and not is_odd)
 
 
 def _default(config: ViTConfig) -> ProtocolSpec:

@@ -1,5 +1,6 @@
 """The rows of `config.json` that timm's `VisionTransformer` and `Eva` share."""
 
+import functools
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any
@@ -22,10 +23,9 @@ from keras_vit.checkpoints.dialects.json_fields import (
     one_of,
 )
 from keras_vit.checkpoints.dialects.timm.architectures import (
-    FAMILIES,
     Arguments,
     assumed_arguments,
-    list_names,
+    is_of,
 )
 from keras_vit.checkpoints.dialects.timm.images import images
 from keras_vit.checkpoints.dialects.torch_conventions import stored_image_size
@@ -317,21 +317,15 @@ def family(name: str, expected: str, **more: Any) -> Dialect:
     """Returns the dialect of a class of timm.
 
     Args:
-        name: name of the dialect, one of `architectures.FAMILIES`.
+        name: name of the dialect, see `architectures.find_family`.
         expected: its architectures in words, for a message.
         **more: further fields of `Dialect`.
     """
-    names = {family: "|".join(list_names(family)) for family in FAMILIES}
-    own = names.pop(name)
-    # Unregistered architectures may belong to any class except `NaFlexVit`.
-    pattern = rf"(?!(?:{'|'.join(names.values())})(?:\..*)?$).*"
-    if name == "timm/naflex":
-        pattern = rf"(?:{own})(?:\..*)?"
     return Dialect(
         name=name,
         library="timm",
         container="safetensors",
-        identity=Identity("architecture", pattern, words=expected),
+        identity=Identity("architecture", functools.partial(is_of, name), words=expected),
         undetermined=undetermined,
         class_names=imagenet,
         images=images,

@@ -19,7 +19,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     one_of,
     shared_key,
 )
-from keras_vit.checkpoints.dialects.names import BLOCKS, TORCH, Section
+from keras_vit.checkpoints.dialects.names import BLOCKS, TORCH, Section, last_norms, norms_of_qk
 from keras_vit.checkpoints.dialects.timm import architectures, rows
 from keras_vit.checkpoints.dialects.torch_conventions import (
     POSITIONS_OF_ANOTHER_GRID,
@@ -32,24 +32,10 @@ NAMES: Section = {
     **BLOCKS,
     "register_tokens/tokens": "reg_token",
     "pre_norm": "norm_pre",
-    "block_{l}/attention/query_norm": {
-        "name": "blocks.{l}.attn.q_norm",
-        "implies": {"qk_norm": "head"},
-    },
-    "block_{l}/attention/key_norm": {
-        "name": "blocks.{l}.attn.k_norm",
-        "implies": {"qk_norm": "head"},
-    },
+    **norms_of_qk("blocks.{l}.attn.{q}_norm", "head"),
     "block_{l}/attention/sub_norm": "blocks.{l}.attn.norm",
     "block_{l}/mlp/sub_norm": "blocks.{l}.mlp.norm",
-    "encoder_norm": [
-        {
-            "name": "fc_norm",
-            "when": "numerics.pool_before_norm",
-            "implies": {"pooling": "gap", "numerics": {"pool_before_norm": True}},
-        },
-        {"name": "norm", "when": "numerics.pool_before_norm!"},
-    ],
+    "encoder_norm": last_norms("fc_norm", "norm"),
     "pool/probe": "attn_pool.latent",
     "pool/attention/{qkv}/kernel": [
         {"name": "attn_pool.q.weight", "only": {"qkv": ["query"]}, "axes": "(qkv h d) m"},

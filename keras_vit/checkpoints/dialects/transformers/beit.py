@@ -11,7 +11,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     note,
     number,
 )
-from keras_vit.checkpoints.dialects.names import TORCH, Section
+from keras_vit.checkpoints.dialects.names import TORCH, Section, last_norms
 from keras_vit.checkpoints.dialects.torch_conventions import (
     read_relative_bias,
     write_relative_bias,
@@ -25,14 +25,7 @@ _NAMES: Section = {
     "block_{l}/attention_bias/table": "encoder.layer.{l}.attention.attention.relative_position_bias.relative_position_bias_table",
     "block_{l}/attention_scale/gamma": "encoder.layer.{l}.lambda_1",
     "block_{l}/mlp_scale/gamma": "encoder.layer.{l}.lambda_2",
-    "encoder_norm": [
-        {
-            "name": "pooler.layernorm",
-            "when": "numerics.pool_before_norm",
-            "implies": {"pooling": "gap", "numerics": {"pool_before_norm": True}},
-        },
-        {"name": "layernorm", "when": "numerics.pool_before_norm!"},
-    ],
+    "encoder_norm": last_norms("pooler.layernorm", "layernorm"),
 }
 
 _NO_KEY = (True, False, True)

@@ -241,7 +241,7 @@ def dialect(
     if "learned" in positions:
         fields["position_before_class"] = False
     own: dict[str, Any] = {
-        "identity": Identity("model_type", model_type),
+        "identity": Identity("model_type", (model_type,)),
         "json": (
             JsonTable(
                 "config.json",

@@ -9,21 +9,14 @@ from keras_vit.checkpoints.dialects.json_fields import (
     constant,
     one_of,
 )
-from keras_vit.checkpoints.dialects.names import TORCH, Section
+from keras_vit.checkpoints.dialects.names import TORCH, Section, norms_of_qk
 from keras_vit.checkpoints.dialects.transformers import vit
 from keras_vit.checkpoints.dialects.transformers.towers import tower_or_whole
 from keras_vit.errors import shown
 
 _OWN: Section = {
     "block_{l}/attention/{qkv}": "encoder.layer.{l}.attention.{q}_proj",
-    "block_{l}/attention/query_norm": {
-        "name": "encoder.layer.{l}.attention.q_norm",
-        "implies": {"qk_norm": "width"},
-    },
-    "block_{l}/attention/key_norm": {
-        "name": "encoder.layer.{l}.attention.k_norm",
-        "implies": {"qk_norm": "width"},
-    },
+    **norms_of_qk("encoder.layer.{l}.attention.{q}_norm", "width"),
     "block_{l}/attention/out": "encoder.layer.{l}.attention.projection_layer",
     "block_{l}/attention_scale/gamma": "encoder.layer.{l}.lambda_1",
     "block_{l}/mlp/dense_0": "encoder.layer.{l}.mlp.fc1",

@@ -79,10 +79,6 @@ _SIGLIP_2 = dataclasses.replace(
     ),
     sizes={**_SIGLIP.sizes, "num_patches": 256},
     fields={**_SIGLIP.fields, "native_aspect": True},
-    refusals={
-        "positions of a grid that is no square": "source_grid!=square",
-        "patches that are not square": "patch_size!=square",
-    },
     more={"gelu": "tanh", "resize": "bilinear_antialias", "needs_json": "patch_size"},
     limit=JsonFields(
         ("max_num_patches",),

@@ -111,7 +111,7 @@ def tower(
         fields={**encoder.fields, **fields},
         impossible={**encoder.refusals, **refusals},
         **{
-            "identity": Identity("model_type", own, class_name),
+            "identity": Identity("model_type", (own,), class_name),
             **encoder.more,
             **more,
             "ignored": {**_OF_TEXT, **more.get("ignored", {})},
@@ -230,7 +230,7 @@ def tower_or_whole(
             rf"(?!{weights}|{bare}|{projection}).*": "a part beside the vision tower",
             r".*embeddings\.(position_ids|mask_token)": "no weight of the inference",
         },
-        identity=Identity("model_type", f"{own}|{model}", class_name),
+        identity=Identity("model_type", (own, model), class_name),
         json=(
             JsonTable("config.json", table, assumed=lambda content: defaults, beside=of_the_part),
         ),
