@@ -19,10 +19,9 @@ from keras_vit.checkpoints.translate import Move, plan
 from keras_vit.config import ViTConfig
 from keras_vit.errors import CheckpointError
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
+from keras_vit.presets.preset_config import WEIGHTS_FILE
 from keras_vit.support.files import replace_folder, write_json
 from keras_vit.support.text import log
-
-_WEIGHTS = {"npz": "model.npz", "safetensors": "model.safetensors"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,9 +76,8 @@ def export(
     if not files:
         _write_arrays(dialect, Path(path), moves, arrays, progress)
         return
-    weights = _WEIGHTS[dialect.container]
-    with replace_folder(path, {*files, weights}, CheckpointError) as folder:
-        _write_arrays(dialect, folder / weights, moves, arrays, progress)
+    with replace_folder(path, {*files, WEIGHTS_FILE}, CheckpointError) as folder:
+        _write_arrays(dialect, folder / WEIGHTS_FILE, moves, arrays, progress)
         for name, content in files.items():
             write_json(folder / name, content)
 

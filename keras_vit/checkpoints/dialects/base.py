@@ -56,9 +56,6 @@ class StoredAs:
     only: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     parted: str | None = None
 
-    def __post_init__(self) -> None:
-        parse(self.when)
-
     def holds(self, binding: Mapping[str, str]) -> bool:
         """Whether this name serves the weight with these values of the placeholders."""
         return all(binding.get(p, values[0]) in values for p, values in self.only.items())
@@ -254,8 +251,8 @@ class Dialect:
         name: name in `checkpoints.save(..., dialect=name)`. A family other than the plain
             ViT is called `"library/family"`.
         library: name of the library.
-        container: format of the file: `"npz"`, `"safetensors"`, or `"h5"`, which is only read.
         words: path template of the lexicon -> the names of the weight.
+        container: format of the file: `"npz"`, `"safetensors"`, or `"h5"`, which is only read.
         prefixes: prefixes that all names in a file may have.
         prefix_for: returns the prefix for writing a model.
         ignored: regular expressions of names that are no weights, and the reason for each.
@@ -297,8 +294,8 @@ class Dialect:
 
     name: str
     library: str
-    container: str
     words: Mapping[str, Names]
+    container: str = "safetensors"
     prefixes: tuple[str, ...] = ("",)
     prefix_for: Callable[[ViTConfig], str] = lambda config: ""
     ignored: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -322,11 +319,6 @@ class Dialect:
     only_named: bool = False
     fold: Fold | None = None
     feature: Feature = Feature()
-
-    def __post_init__(self) -> None:
-        for rule in self.impossible.values():
-            if isinstance(rule, str):
-                parse(rule)
 
     @property
     def conventions(self) -> dict[str, Any]:

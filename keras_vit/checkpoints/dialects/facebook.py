@@ -25,7 +25,6 @@ _NAMES: Section = {
 facebook = Dialect(
     name="facebook",
     library="Facebook's own code",
-    container="safetensors",
     words=TORCH.names(_NAMES),
     ignored={
         r"mask_token": "the token of masked patches, which the pre-training alone reads",

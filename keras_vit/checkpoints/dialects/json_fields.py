@@ -256,9 +256,6 @@ class JsonTable:
     when: str = ""
     is_written: bool = True
 
-    def __post_init__(self) -> None:
-        parse(self.when)
-
     def read_from(self, files: Json, arrays: Json) -> dict[str, Any]:
         """Returns the fields that the files state. Raises `ValueError`, naming file and key.
 

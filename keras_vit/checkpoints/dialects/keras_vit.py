@@ -7,7 +7,6 @@ from keras_vit.config.weights.lexicon import LEXICON
 keras_vit = Dialect(
     name="keras_vit",
     library="keras_vit",
-    container="safetensors",
     words={word.path: (StoredAs(word.path),) for word in LEXICON},
     switches=tuple(SWITCHES),
 )

@@ -95,7 +95,6 @@ _IMAGES = PreparationWords(default=lambda config: CLIP, read=_read_preprocess)
 open_clip = Dialect(
     name="open_clip",
     library="open_clip",
-    container="safetensors",
     words=TORCH.names(_NAMES),
     prefixes=("visual.",),
     ignored=_OF_TEXT,

@@ -51,7 +51,6 @@ _NAMES: Section = {
 torchvision = Dialect(
     name="torchvision",
     library="torchvision",
-    container="safetensors",
     words=TORCH.names(_NAMES),
     images=PreparationWords(default=_default),
     numerics=Numerics(gelu="exact", position_resize="bicubic"),

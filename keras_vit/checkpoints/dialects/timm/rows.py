@@ -324,7 +324,6 @@ def family(name: str, expected: str, **more: Any) -> Dialect:
     return Dialect(
         name=name,
         library="timm",
-        container="safetensors",
         identity=Identity("architecture", functools.partial(is_of, name), words=expected),
         undetermined=undetermined,
         class_names=imagenet,

@@ -266,7 +266,6 @@ def dialect(
     return Dialect(
         name=f"transformers/{name or model_type}",
         library="transformers",
-        container="safetensors",
         words=words,
         numerics=Numerics(gelu=gelu, layer_norm_epsilon=epsilon, position_resize=resize),
         crops=False,
