@@ -130,13 +130,16 @@ def architectures(classifier: str | None, model: str) -> JsonField:
     """Returns the row with the class by which transformers loads the files.
 
     Args:
-        classifier: name of the class for a model with a head.
+        classifier: name of the class for a model with a head; that of two heads ends in
+            `WithTeacher`.
         model: name of the class for a model without a head.
     """
-    return note(
-        "architectures",
-        lambda facts: [classifier if classifier and facts.config.num_classes else model],
-    )
+
+    def name(facts: Facts) -> list[str]:
+        teacher = "WithTeacher" if facts.config.has_two_heads else ""
+        return [f"{classifier}{teacher}" if classifier and facts.config.num_classes else model]
+
+    return note("architectures", name)
 
 
 def size_rows(mlp_dim: bool = True) -> tuple[Row, ...]:

@@ -1,6 +1,5 @@
 """transformers' DeiT (arXiv 2012.12877): ViT with a distillation token, and a head for it or not."""
 
-from keras_vit.checkpoints.dialects.json_fields import Facts, note
 from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.transformers import common, vit
 
@@ -14,18 +13,11 @@ _NAMES: Section = {
 }
 
 
-def _deit_class(facts: Facts) -> list[str]:
-    if facts.config.num_classes == 0:
-        return ["DeiTModel"]
-    teacher = "WithTeacher" if facts.config.has_two_heads else ""
-    return [f"DeiTForImageClassification{teacher}"]
-
-
 FAMILIES = (
     vit.family_with_blocks(
         "deit",
         "deit.",
-        note("architectures", _deit_class),
+        ("DeiTForImageClassification", "DeiTModel"),
         {**vit.POOLER, **TORCH.names(_NAMES), **common.classifier_names(**vit.NO_POOLER)},
         poolings=("token", "token_and_distillation"),
         fields={"distillation_token": True},

@@ -46,7 +46,7 @@ NOT_BOTH: Limits = {"a head behind a representation layer": "representation_size
 def family_with_blocks(
     model_type: str,
     prefix: str,
-    classes: tuple[str | None, str] | JsonField,
+    classes: tuple[str | None, str],
     words: Mapping[str, Names],
     epsilon: float = 1e-12,
     rows: tuple[Row, ...] = (),
@@ -58,7 +58,7 @@ def family_with_blocks(
     Args:
         model_type: the family's word in config.json.
         prefix: prefix of the names in a classifier's files.
-        classes: the classes with a head and without, or the row that names them.
+        classes: the classes with a head and without.
         words: names of weights that ViT's encoder lacks, or has under other names.
         epsilon: LayerNorm's epsilon where config.json has none.
         rows: further rows of config.json.
@@ -66,20 +66,18 @@ def family_with_blocks(
             not among them.
         **more: further arguments of `common.dialect`.
     """
-    named = classes if isinstance(classes, JsonField) else common.architectures(*classes)
-    has_classifier = isinstance(classes, JsonField) or classes[0]
     biases = () if "qkv_bias" in fields else (JsonField("qkv_bias", "qkv_bias", default=True),)
     return common.dialect(
         model_type,
         {**TORCH.names(NAMES), **words},
         (
-            named,
+            common.architectures(*classes),
             *common.size_rows(),
             *biases,
             *common.arithmetic_rows("gelu", epsilon),
             *common.DROPOUT_ROWS,
             *rows,
-            *(common.LABEL_ROWS if has_classifier else ()),
+            *(common.LABEL_ROWS if classes[0] else ()),
         ),
         prefix=prefix,
         epsilon=epsilon,
