@@ -78,17 +78,6 @@ def adapt_config(checkpoint: Checkpoint, arguments: Mapping[str, Any]) -> ViTCon
             f"{path}: representation_size={width}, but the file has "
             f"{stored.representation_size}. representation_size=None leaves the layer out."
         )
-    if checkpoint.dialect.crops and fields.get("image_size") is not None:
-        size = pair("image_size", fields["image_size"])
-        rows, columns = stored.compute_remainder(size)
-        if rows or columns:
-            fields.setdefault("crop_remainder", True)
-            log.warning(
-                "image_size=%s is not a multiple of patch_size=%s: the last %d rows and %d columns "
-                "of %s fill no patch and are not seen.",
-                *(size, stored.patch_size, rows, columns),
-                "the feature map" if stored.resnet else "pixels",
-            )
     config = stored.replace(**complete_fields(stored, fields))
     for change in _changes(stored, config):
         log.info("%s: %s", path, change)

@@ -162,9 +162,9 @@ def with_grid(
     base = ViTConfig.from_dict({**fields, "image_size": None, "position_grid": (1, 1)})
     if image_size is not None:
         grid = fields.get("position_grid")
-        sized = base.replace(image_size=image_size, position_grid=grid, crop_remainder=True)
+        sized = base.replace(image_size=image_size, position_grid=grid)
         grid = None if sized.grid == sized.source_grid else grid
-        return sized.replace(position_grid=grid, crop_remainder=sized.drops_pixels), ()
+        return sized.replace(position_grid=grid), ()
     if num_positions is None:
         return base, ()
     alternatives = [base]
@@ -212,7 +212,7 @@ def _refuse_two_readings(
     """
     square = num_positions - chosen.num_prefix_positions
     side = math.isqrt(square)
-    sized = chosen.replace(image_size=image_size, crop_remainder=True)
+    sized = chosen.replace(image_size=image_size)
     asked = (image_size is not None and sized.grid) or (0, 0)
     if side * side != square or asked == (side, side):
         return
@@ -241,7 +241,7 @@ def _find_grid(base: ViTConfig, count: int, arguments: Mapping[str, Any]) -> tup
     if side > 0 and side * side == count:
         return side, side
     if arguments.get("image_size") is not None:
-        cropped = base.replace(image_size=arguments["image_size"], crop_remainder=True)
+        cropped = base.replace(image_size=arguments["image_size"])
         if cropped.grid and cropped.grid[0] * cropped.grid[1] == count:
             return cropped.grid
     return None

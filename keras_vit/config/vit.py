@@ -139,8 +139,6 @@ class ViTConfig(Fields):
         stochastic_depth_rate: chance to skip a residual branch in the last
             block, growing linearly from 0 in the first (AugReg, section 3).
         resnet: a `ResNetStem` for a hybrid (section 3.1, last paragraph).
-        crop_remainder: True drops pixels at the right and bottom that fill no patch, as
-            the reference's VALID convolution does; False refuses such an image size.
         unit_pre_logits: whether the pre_logits are scaled to length 1 in front of the head, as
             CLIP and SigLIP compare images with words.
         head_bias_init: initial bias of the head (-10 in big_vision's pretraining).
@@ -217,7 +215,6 @@ class ViTConfig(Fields):
     attention_dropout_rate: float = field(0.0, SHARE)
     stochastic_depth_rate: float = field(0.0, SHARE)
     resnet: ResNetStem | None = None
-    crop_remainder: bool = False
     unit_pre_logits: bool = field(False, lacking="pre_logits of length 1")
     head_bias_init: float = 0.0
     classifier_activation: str | None = field(None, choice(*ACTIVATIONS, None))
@@ -229,7 +226,7 @@ class ViTConfig(Fields):
         self._normalise()
         self._validate()
         if self.image_size is not None:
-            self._validate_image(self.image_size)
+            self.compute_grid(self.image_size)
         elif self.position_grid is None:
             self.compute_grid((DEFAULT_IMAGE_SIZE, DEFAULT_IMAGE_SIZE))
 
@@ -290,18 +287,6 @@ class ViTConfig(Fields):
             if self.pooling != "map" or getattr(self, name) == getattr(self, of_blocks):
                 self._set(name, None)
 
-    def _validate_image(self, image_size: tuple[int, int]) -> None:
-        self.compute_grid(image_size)
-        rest = self.compute_remainder(image_size)
-        if any(rest) and not self.crop_remainder:
-            place = "the stem's feature map" if self.resnet else "the image"
-            raise ConfigError(
-                f"image_size={image_size} is not divisible by patch_size={self.patch_size}: "
-                f"{rest[0]} rows and {rest[1]} columns of {place} would fill no patch. "
-                "Choose another image_size, or crop_remainder=True to drop them as the "
-                "reference does."
-            )
-
     def compute_feature_map(self, image_size: tuple[int, int]) -> tuple[int, int]:
         """Returns the rows and columns of the patch embedding's input for an image."""
         height, width = image_size
@@ -330,7 +315,10 @@ class ViTConfig(Fields):
 
     @property
     def drops_pixels(self) -> bool:
-        """Whether pixels of an image of `image_size` fill no patch; see `crop_remainder`."""
+        """Whether pixels at the right or bottom of an image of `image_size` fill no patch.
+
+        The graph crops them, as the reference's VALID convolution does.
+        """
         return self.image_size is not None and any(self.compute_remainder(self.image_size))
 
     @property

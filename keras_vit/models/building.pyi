@@ -74,7 +74,6 @@ class Architecture(TypedDict, total=False):
     attention_dropout_rate: float
     stochastic_depth_rate: float
     resnet: ResNetStem | Mapping[str, Any] | None
-    crop_remainder: bool
     unit_pre_logits: bool
     head_bias_init: float
     classifier_activation: str | None

@@ -35,6 +35,7 @@ from keras_vit.models.tokens import Tokens, compute_tokens
 from keras_vit.support.arguments import OnError
 from keras_vit.support.fixes import trainer
 from keras_vit.support.habits import MODEL_HABITS, answer_no_config
+from keras_vit.support.text import log
 
 if TYPE_CHECKING:
     from keras_vit.presets.source import Source
@@ -139,6 +140,9 @@ class VisionTransformer(keras.Model):
             name=name or "vit",
             trainable=trainable,
         )
+        if config.drops_pixels:
+            rest = "pixels at the right and bottom that fill no patch are cropped."
+            log.warning("image_size=%s: %s", config.image_size, rest)
         self._graph = graph
         self.config = config
         self.data_format = data_format

@@ -39,7 +39,6 @@ NOT_IN_FILES = {
         "acts in training alone",
     ),
     **dict.fromkeys(("layer_scale_init", "head_bias_init"), "an array of the file has replaced it"),
-    "crop_remainder": "follows from image_size and patch_size",
     "task": "says what the outputs mean, as names of classes do",
     "classifier_activation": "libraries return logits",
     "rescale": "libraries prepare images outside of the model",

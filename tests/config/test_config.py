@@ -53,7 +53,6 @@ WRONG = [
     ({"stochastic_depth_rate": "a"}, ["stochastic_depth_rate", "[0, 1)", "'a'"]),
     ({"dropout_rate": float("nan")}, ["dropout_rate", "[0, 1)", "nan"]),
     ({"head_bias_init": None}, ["head_bias_init", "number", "None"]),
-    ({"crop_remainder": 1}, ["crop_remainder", "bool", "1"]),
     ({"classifier_activation": "softmx"}, ["classifier_activation", "'softmx'", "softmax"]),
     ({"qkv_bias": 0}, ["qkv_bias", "bool", "0"]),
     ({"qkv_bias": (True, 0, True)}, ["qkv_bias", "one each for query, key and value"]),
@@ -103,14 +102,6 @@ WRONG = [
     ({"patch_size": (8, 33)}, ["patch_size=(8, 33)", "larger", "(32, 32)"]),
     ({"image_size": None, "patch_size": 225}, ["patch_size=(225, 225)", "larger", "(224, 224)"]),
     ({**R50, "patch_size": 3}, ["patch_size=(3, 3)", "behind the stem", "larger"]),
-    (
-        {"image_size": (35, 32)},
-        ["image_size=(35, 32)", "patch_size=(8, 8)", "3 rows and 0 columns", "crop_remainder"],
-    ),
-    (
-        {**R50, "patch_size": 2, "image_size": 65},
-        ["image_size=(65, 65)", "1 rows and 1 columns", "feature map", "crop_remainder=True"],
-    ),
     ({"resnet": "r50"}, ["resnet", "ResNetStem", "'r50'"]),
     ({"resnet": {"layers": (1,)}}, ["Unknown field resnet.layers", "mean 'num_layers'"]),
     ({"resnet": {"num_layers": 3}}, ["resnet.num_layers", "(3, 4, 9)", "3"]),

@@ -110,9 +110,10 @@ def test_an_any_size_model_equals_models_of_fixed_size():
         assert_close(model.predict_on_batch(images), run(fixed, images))
 
 
-def test_crop_remainder_ignores_pixels_that_fill_no_patch():
-    """The pixels at the right and the bottom."""
-    model = random_tiny(image_size=(19, 23), crop_remainder=True)
+def test_pixels_that_fill_no_patch_are_cropped(caplog):
+    """The pixels at the right and the bottom, with a line of log."""
+    model = random_tiny(image_size=(19, 23))
+    assert "image_size=(19, 23): pixels at the right and bottom that fill no patch" in caplog.text
     whole = copy_weights(model, tiny())
     images = normal(2, 19, 23, 3)
     assert_close(run(model, images), to_numpy(whole(images[:, :16, :16])))

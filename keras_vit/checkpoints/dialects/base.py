@@ -283,7 +283,6 @@ class Dialect:
             models that use them are refused.
         impossible: models whose files the library would not load, or would read as others.
         only_read: reason why files of the dialect are read and not written, or "".
-        crops: whether the library drops pixels that fill no patch.
         metadata: metadata of a safetensors file.
         only_named: whether files are read as this family only where the JSON, or the caller, names
             it: their names are also those of other files.
@@ -314,7 +313,6 @@ class Dialect:
     switches: tuple[str, ...] = ()
     impossible: Limits = dataclasses.field(default_factory=dict)
     only_read: str = ""
-    crops: bool = True
     metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
     only_named: bool = False
     fold: Fold | None = None

@@ -61,5 +61,4 @@ torchvision = Dialect(
         "qkv_bias": True,
     },
     only_read="family='timm' and family='transformers' write the same network for these libraries",
-    crops=False,
 )

@@ -129,7 +129,6 @@ def backbone_family(
             "keras-hub reads folders of transformers, of a ViT with its head, a DeiT with both of "
             "its heads, DINOv2 and DINOv3; family='transformers' and the like writes them"
         ),
-        crops=False,
         **{
             "json": (JsonTable("config.json", rows, ("config",)),),
             "images": images,

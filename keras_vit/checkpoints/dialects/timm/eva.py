@@ -239,7 +239,7 @@ _ARGUMENTS: tuple[Row, ...] = (
     ),
     note("qkv_fused", lambda facts: not _is_split(facts.config)),
     # An architecture with images of any size refuses pixels that fill no patch.
-    note("dynamic_img_size", lambda facts: False if facts.config.crop_remainder else LEFT_OUT),
+    note("dynamic_img_size", lambda facts: False if facts.config.drops_pixels else LEFT_OUT),
     rows.QK_NORM,
     JsonField("scale_attn_inner", "sub_norm_attention"),
     JsonFields(

@@ -328,6 +328,5 @@ def family(name: str, expected: str, **more: Any) -> Dialect:
         undetermined=undetermined,
         class_names=imagenet,
         images=images,
-        crops=False,
         **more,
     )

@@ -271,7 +271,6 @@ def dialect(
         library="transformers",
         words=words,
         numerics=Numerics(gelu=gelu, layer_norm_epsilon=epsilon, position_resize=resize),
-        crops=False,
         metadata={"format": "pt"},
         **own,
     )
