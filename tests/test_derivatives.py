@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_vit.layers import LayerNorm
-from keras_vit.layers.group_norm import GroupNorm
+from keras_vit.layers.norms import GroupNorm
 from tests import formulas
 from tests.helpers import HYBRID, normal, random_tiny, read_weights, to_numpy
 from tests.models.test_model import below, figure_1

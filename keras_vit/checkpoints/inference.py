@@ -224,12 +224,12 @@ def _refuse_two_readings(
         readings = (
             f"{num_positions} positions fit two grids: {side} x {side} patches and "
             f"{chosen.num_prefix_positions} other tokens, or {count} patches and "
-            f"{other.num_prefix_positions} other tokens."
+            f"{other.num_prefix_positions} other tokens. Choose by position_grid=, the rows and "
+            "columns of the patches."
         )
-        advice = "position_grid=(rows, columns) of the patches chooses one."
         if not any(chosen.compute_grid((size, size)) == (side, side) for size in _USUAL_SIZES):
-            raise ConfigError(f"{readings} {advice}")
-        log.warning("%s Read as the first, an image of a usual size. %s", readings, advice)
+            raise ConfigError(readings)
+        log.warning("%s Read as the first, an image of a usual size.", readings)
         return
 
 

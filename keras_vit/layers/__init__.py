@@ -1,8 +1,8 @@
 """The parts of a Vision Transformer, each an independent Keras layer."""
 
 from keras_vit.layers.attention import Attention
-from keras_vit.layers.class_token import ClassToken
-from keras_vit.layers.distilled_head import DistilledHead
+from keras_vit.layers.dense import DistilledHead
+from keras_vit.layers.dropout import StochasticDepth
 from keras_vit.layers.initializers import (
     LecunNormal,
     MixedFrequencies,
@@ -10,20 +10,17 @@ from keras_vit.layers.initializers import (
     XavierUniform,
     blank_weights,
 )
-from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.layer_scale import LayerScale
-from keras_vit.layers.mask_token import MaskToken
 from keras_vit.layers.mlp import MLP
+from keras_vit.layers.norms import LayerNorm, RMSNorm
 from keras_vit.layers.patch_embedding import PatchEmbedding
 from keras_vit.layers.pooling import MAPHead, Pool
 from keras_vit.layers.position_embedding import AddPositionEmbs
-from keras_vit.layers.register_tokens import RegisterTokens
 from keras_vit.layers.relative_position_bias import RelativePositionBias
 from keras_vit.layers.rescale import Rescale
 from keras_vit.layers.resnet import BottleneckUnit, ResNetRoot, StdConv2D
-from keras_vit.layers.rms_norm import RMSNorm
 from keras_vit.layers.rotary_positions import RotaryPositions
-from keras_vit.layers.stochastic_depth import StochasticDepth
+from keras_vit.layers.tokens import ClassToken, MaskToken, RegisterTokens
 from keras_vit.layers.transformer_block import TransformerBlock
 
 __all__ = [

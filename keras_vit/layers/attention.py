@@ -10,7 +10,7 @@ from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.dense import EinsumDense
 from keras_vit.layers.dropout import Dropout
 from keras_vit.layers.initializers import MixedFrequencies, XavierUniform
-from keras_vit.layers.rms_norm import norm_layer
+from keras_vit.layers.norms import norm_layer
 from keras_vit.layers.rotary_positions import turns
 
 

@@ -1,8 +1,10 @@
-"""Dropout whose state has the same name in every model."""
+"""Dropout, and stochastic depth: residual branches that are skipped at random in training."""
 
 import keras
+from keras import ops
 
 from keras_vit.errors import ConfigError
+from keras_vit.layers.base import ConfiguredLayer
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -30,3 +32,36 @@ class Dropout(keras.layers.Dropout):
 
     def build(self, input_shape):
         """Has no effect; Keras would lock a layer without this method before the seed is set."""
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class StochasticDepth(ConfiguredLayer):
+    """Drops a residual branch for whole examples (Huang et al. 2016; AugReg, section 3).
+
+    Input and output `(batch, ...)`. In training each example is zeroed with
+    chance `rate`, and the other examples are divided by `1 - rate` to keep the mean.
+
+    Args:
+        rate: chance to drop, in [0, 1).
+        seed: an int, or None to draw one from Keras's global seed.
+
+    Raises:
+        ConfigError: `rate` is outside [0, 1).
+    """
+
+    def __init__(self, rate, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        if not 0 <= rate < 1:
+            raise ConfigError(f"rate must be in [0, 1), found {rate!r}.")
+        self.rate = rate
+        self.seed = seed
+        self.seed_generator = None
+        if rate > 0:  # with a name of its own, as in `Dropout`
+            self.seed_generator = keras.random.SeedGenerator(seed, name=f"{self.name}_seed")
+
+    def call(self, inputs, training=None):
+        if not training or self.rate == 0:
+            return inputs
+        shape = (ops.shape(inputs)[0],) + (1,) * (len(inputs.shape) - 1)
+        stays = keras.random.uniform(shape, dtype="float32", seed=self.seed_generator) >= self.rate
+        return inputs * ops.cast(ops.cast(stays, "float32") / (1 - self.rate), inputs.dtype)

@@ -1,13 +1,31 @@
-"""The MLP of Eq. 3."""
+"""The MLP of Eq. 3, and its activations by their names in `keras_vit.config.Numerics`."""
+
+from typing import Any
 
 import keras
+from keras import ops
 
-from keras_vit.layers.activation import activate
+from keras_vit import kernels
 from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.dense import Dense
 from keras_vit.layers.dropout import Dropout
 from keras_vit.layers.initializers import RandomNormal, XavierUniform
-from keras_vit.layers.rms_norm import norm_layer
+from keras_vit.layers.norms import norm_layer
+
+
+def activate(x: Any, form: str) -> Any:
+    """Returns the activation of every number in `x`.
+
+    Args:
+        x: a tensor of any shape.
+        form: `"exact"`: GELU; `"tanh"`: its approximation in the official code; `"quick"`:
+            x sigmoid(1.702 x), the approximation of CLIP; `"silu"`: x sigmoid(x).
+    """
+    if form == "silu":
+        return ops.silu(x)
+    if form == "quick":
+        return x * ops.sigmoid(1.702 * x)
+    return kernels.gelu(x, form == "tanh")
 
 
 @keras.saving.register_keras_serializable("keras_vit")

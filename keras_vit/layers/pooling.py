@@ -8,7 +8,7 @@ from keras_vit.layers.attention import Attention
 from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.initializers import XavierUniform
 from keras_vit.layers.mlp import MLP
-from keras_vit.layers.rms_norm import norm_layer
+from keras_vit.layers.norms import norm_layer
 
 
 @keras.saving.register_keras_serializable("keras_vit")

@@ -8,8 +8,8 @@ from keras import ops
 
 from keras_vit.config.stem import GROUP_NORM_GROUPS
 from keras_vit.layers.base import ConfiguredLayer
-from keras_vit.layers.group_norm import GroupNorm
 from keras_vit.layers.initializers import LecunNormal
+from keras_vit.layers.norms import GroupNorm
 from keras_vit.layers.precision import float32_under_mixed
 
 

@@ -21,13 +21,11 @@ import torch
 from keras_vit import kernels
 from keras_vit.kernels import torch_products
 from keras_vit.kernels.torch import linear_then_gelu
-from keras_vit.layers.activation import activate
 from keras_vit.layers.attention import Attention, norm_over_width
 from keras_vit.layers.dense import Dense, EinsumDense
-from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.layer_scale import LayerScale
-from keras_vit.layers.mlp import MLP
-from keras_vit.layers.rms_norm import RMSNorm
+from keras_vit.layers.mlp import MLP, activate
+from keras_vit.layers.norms import LayerNorm, RMSNorm
 from keras_vit.layers.transformer_block import TransformerBlock
 from keras_vit.support.fixes.private_names import plain_form
 

@@ -5,12 +5,11 @@ from keras import ops
 
 from keras_vit.layers.attention import Attention
 from keras_vit.layers.base import ConfiguredLayer
-from keras_vit.layers.dropout import Dropout
+from keras_vit.layers.dropout import Dropout, StochasticDepth
 from keras_vit.layers.layer_scale import LayerScale
 from keras_vit.layers.mlp import MLP
+from keras_vit.layers.norms import norm_layer
 from keras_vit.layers.remat import rematerialised
-from keras_vit.layers.rms_norm import norm_layer
-from keras_vit.layers.stochastic_depth import StochasticDepth
 
 
 @keras.saving.register_keras_serializable("keras_vit")

@@ -14,10 +14,10 @@ from keras_vit.config.vit_rules import STAGE_POOLINGS
 from keras_vit.errors import ConfigError, nearest
 from keras_vit.layers.dense import Dense
 from keras_vit.layers.dropout import Dropout
+from keras_vit.layers.norms import norm_layer
 from keras_vit.layers.packed_patches import UnpackPatches
 from keras_vit.layers.precision import float32_under_mixed
 from keras_vit.layers.relative_position_bias import RelativePositionBias
-from keras_vit.layers.rms_norm import norm_layer
 
 if kernels.have_whole_block:
     from keras_vit.layers import torch_block

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from keras_vit.config import ViTConfig
 from keras_vit.config.weights import lexicon
-from keras_vit.errors import CheckpointError, PresetError, listed
+from keras_vit.errors import CheckpointError, PresetError
 from keras_vit.presets.hub import (
     api,
     matches,
@@ -133,13 +133,12 @@ def _compare_shapes(path: Path, config: ViTConfig) -> None:
     except SafetensorError as error:
         raise CheckpointError(f"{path}: not a readable safetensors file ({error}).") from error
     expected = {weight.path: weight.shape for weight in lexicon.weights(config)}
-    differences = [
-        f"{name}: expected {expected.get(name, 'no such weight')}, found {found.get(name, 'none')}"
-        for name in sorted({*expected, *found})
-        if expected.get(name) != found.get(name)
-    ]
-    if differences:
-        raise CheckpointError(f"{path}: {listed(differences)}. {CONFIG_FILE} is of another model.")
+    odd = [name for name in {*expected, *found} if expected.get(name) != found.get(name)]
+    for name in sorted(odd)[:1]:
+        raise CheckpointError(
+            f"{path}: {name} has shape {found.get(name)}, but {CONFIG_FILE} is of another model; "
+            f"expected {expected.get(name)}. {len(odd) - 1} further arrays differ."
+        )
 
 
 def _prepare_branch(client: "HfApi", address: "HfUri", private: bool) -> "ModelInfo":

@@ -73,7 +73,7 @@ def test_a_square_beside_the_usual_tokens_is_no_second_reading(
 )
 def test_two_readings_are_refused_with_both_named(positions, registers, square, other, read):
     words = f"{positions} positions fit two grids"
-    with raises(CheckpointError, words, square, other, "position_grid=(rows, columns)"):
+    with raises(CheckpointError, words, square, other, "Choose by position_grid="):
         read(positions, registers)
 
 

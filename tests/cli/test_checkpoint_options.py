@@ -94,7 +94,7 @@ def test_verify_chooses_in_the_first_file_as_the_options_say(twice, capsys, tmp_
 
 def test_position_grid_chooses_one_of_two_readings(capsys, tmp_path):
     path = timm_file(tmp_path / "x.safetensors", 25)
-    assert "--position-grid 4 6" in refusal(capsys, "info", path, "--num-heads", 2)
+    assert "Choose by --position-grid, the rows" in refusal(capsys, "info", path, "--num-heads", 2)
     grid = ("--position-grid", 4, 6)
     assert facts(capsys, path, "--num-heads", 2, *grid)["resolution"] == "16x24"
     assert "30 cells" in refusal(capsys, "info", path, "--num-heads", 2, "--position-grid", 5, 6)

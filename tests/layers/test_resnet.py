@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_vit.layers import BottleneckUnit, ResNetRoot, StdConv2D
-from keras_vit.layers.group_norm import GroupNorm
+from keras_vit.layers.norms import GroupNorm
 from tests import formulas
 from tests.helpers import (
     MIXED_POLICIES,

@@ -1,0 +1,89 @@
+"""The learned tokens: class token (Eq. 1), registers, and the token of masked patches."""
+
+import keras
+from keras import ops
+
+from keras_vit.layers.base import ConfiguredLayer
+from keras_vit.layers.initializers import RandomNormal
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class ClassToken(ConfiguredLayer):
+    """Puts one learned token in front of a sequence: `[x_class; x_1; ...; x_N]` (Eq. 1).
+
+    Input `(batch, tokens, hidden_size)`, output `(batch, 1 + tokens, hidden_size)`.
+    The token starts at zero, as in `vit_jax/models_vit.py`.
+    """
+
+    def build(self, input_shape):
+        self.token = self.add_weight(
+            name="token", shape=(1, 1, input_shape[-1]), initializer="zeros"
+        )
+
+    def call(self, inputs):
+        shape = ops.shape(inputs)
+        token = ops.cast(self.token, inputs.dtype)
+        return ops.concatenate([ops.broadcast_to(token, (shape[0], 1, shape[2])), inputs], axis=1)
+
+    def compute_output_shape(self, input_shape):
+        batch, tokens, hidden_size = input_shape
+        return batch, None if tokens is None else tokens + 1, hidden_size
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class RegisterTokens(ConfiguredLayer):
+    """Puts learned tokens between the first tokens of a sequence and its patches.
+
+    `[x_class; r_1; ...; r_R; x_1; ...; x_N]`: registers hold information that the encoder would
+    otherwise store in background patches (Darcet et al. 2023, arXiv 2309.16588). Input
+    `(batch, tokens, hidden_size)`, output `(batch, num_tokens + tokens, hidden_size)`.
+
+    Args:
+        num_tokens: number of registers.
+        after: number of tokens before the registers: 1 with a class token, 0 without.
+    """
+
+    def __init__(self, num_tokens, after=0, **kwargs):
+        super().__init__(**kwargs)
+        self.num_tokens = num_tokens
+        self.after = after
+
+    def build(self, input_shape):
+        self.tokens = self.add_weight(
+            name="tokens",
+            shape=(1, self.num_tokens, input_shape[-1]),
+            initializer=RandomNormal(stddev=0.02),
+        )
+
+    def call(self, inputs):
+        shape = (ops.shape(inputs)[0], self.num_tokens, inputs.shape[-1])
+        tokens = ops.broadcast_to(ops.cast(self.tokens, inputs.dtype), shape)
+        parts = [tokens, inputs]
+        if self.after:
+            parts = [inputs[:, : self.after], tokens, inputs[:, self.after :]]
+        return ops.concatenate(parts, axis=1)
+
+    def compute_output_shape(self, input_shape):
+        batch, tokens, hidden_size = input_shape
+        return batch, None if tokens is None else tokens + self.num_tokens, hidden_size
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class MaskToken(ConfiguredLayer):
+    """Replaces hidden patches by one learned token (BEiT, iBOT, DINOv2).
+
+    Input `(batch, patches, hidden_size)`, and `masked`, bool `(batch, patches)`, True for hidden
+    patches. With `masked=None` the layer returns its input: checkpoints of DINOv2 and DINOv3 hold
+    the token, and inference does not read it. The token starts at zero, and is not trainable
+    until `trainable` is set on the weight: a model without hidden patches has no gradient for it.
+    """
+
+    def build(self, inputs_shape, masked_shape=None):
+        self.token = self.add_weight(
+            name="token", shape=(1, 1, inputs_shape[-1]), initializer="zeros", trainable=False
+        )
+
+    def call(self, inputs, masked=None):
+        if masked is None:
+            return inputs
+        return ops.where(ops.expand_dims(masked, -1), ops.cast(self.token, inputs.dtype), inputs)
