@@ -21,12 +21,6 @@ class ImageFiles(NamedTuple):
     others: list[str]
 
 
-def is_image_file(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is an image file; a file without the suffix of an image is opened."""
-    path = Path(path)
-    return not path.name.startswith(".") and path.is_file() and _looks_like_one(str(path))
-
-
 def list_images(path: str | os.PathLike[str]) -> ImageFiles:
     """Returns the files of a folder and of all folders below it, in the same order everywhere.
 
