@@ -72,7 +72,12 @@ def draw_models(dialect) -> list[Facts]:
     bases = accepted(dialect)
     changes = (*((change,) for change in CHANGES), *JOINT)
     others = [changed(base, *change) for base in bases for change in changes]
-    sized = (other for other in others if other and other.image_size)
+    # Packed patches have a number and no cropped pixels.
+    sized = (
+        other
+        for other in others
+        if other and other.image_size and not (other.native_aspect and other.drops_pixels)
+    )
     found = dict.fromkeys([*bases, *(other for other in sized if is_held(dialect, other))])
     return [Facts(c, LABELS if c.num_classes == 3 else None) for c in found]
 
