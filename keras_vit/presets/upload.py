@@ -134,10 +134,12 @@ def _compare_shapes(path: Path, config: ViTConfig) -> None:
         raise CheckpointError(f"{path}: not a readable safetensors file ({error}).") from error
     expected = {weight.path: weight.shape for weight in lexicon.weights(config)}
     odd = [name for name in {*expected, *found} if expected.get(name) != found.get(name)]
-    for name in sorted(odd)[:1]:
+    if odd:
+        name = min(odd)
         raise CheckpointError(
-            f"{path}: {name} has shape {found.get(name)}, but {CONFIG_FILE} is of another model; "
-            f"expected {expected.get(name)}. {len(odd) - 1} further arrays differ."
+            f"{path}: {name} has shape {found.get(name)}, expected {expected.get(name)} by "
+            f"{CONFIG_FILE}, and {len(odd) - 1} further arrays differ. One of the files is of "
+            "another model: write the folder again by `save_to_preset`."
         )
 
 
