@@ -23,7 +23,7 @@ from keras_vit.images.class_names import (
 )
 from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.images.protocols import ProtocolSpec
-from keras_vit.layers.precision import read_policy
+from keras_vit.layers.precision import read_policy, write_policy
 from keras_vit.layers.quantisation import quantise_parts, quantised_parts
 from keras_vit.models import heads
 from keras_vit.models.building import Reading
@@ -356,7 +356,7 @@ class VisionTransformer(keras.Model):
         return {
             **self.config.to_dict(),
             "data_format": self.data_format,
-            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
+            "dtype": write_policy(self.dtype_policy),
             "remat": self.remat,
             "name": self.name,
             "trainable": self.trainable,
@@ -371,7 +371,6 @@ class VisionTransformer(keras.Model):
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "VisionTransformer":
         """Rebuilds an untrained model from `get_config()`'s output."""
         fields = dict(config)
-        fields["dtype"] = keras.dtype_policies.deserialize(fields["dtype"])
         quantised = fields.pop("quantised", {})
         model = cls(**fields)
         quantise_parts(model.layers, quantised)

@@ -99,3 +99,28 @@ def test_every_name_of_a_stub_resolves(room):
     assert sorted(names) == module.__all__
     assert all(hasattr(module, name) for name in names)
     assert set(names) <= set(dir(module))
+
+
+@pytest.mark.on_one_backend("torch", "jax")
+def test_saving_a_preset_and_changing_a_head_import_no_tensorflow(tmp_path):
+    """Keras's serialisation of a policy imports it on every backend."""
+    loaded = modules_after(
+        "import keras_vit; model = keras_vit.VisionTransformer.from_preset('vit_digits')\n"
+        f"model.save_to_preset({str(tmp_path / 'saved')!r})\n"
+        "words = dict.fromkeys(['a', 'b'], [1.0] * model.config.hidden_size)\n"
+        "model.head_from_embeddings(words, scale=1.0)"
+    )
+    assert "keras_vit.checkpoints.saving" in loaded
+    assert "tensorflow" not in loaded
+
+
+def test_a_second_import_in_a_process_gives_the_same_answers():
+    """Notebooks and Streamlit remove modules from `sys.modules` to load them anew."""
+    use = (
+        "import keras_vit, numpy; model = keras_vit.VisionTransformer.from_preset('vit_digits')\n"
+        "answers.append(model.predict(numpy.ones((1, 16, 16, 1), 'float32'), verbose=0))\n"
+        "[getattr(keras_vit, name) for name in keras_vit.__all__]\n"
+    )
+    purge = "[sys.modules.pop(n) for n in [*sys.modules] if n.split('.')[0] == 'keras_vit']\n"
+    check = "assert (answers[0] == answers[1]).all()"
+    modules_after(f"import sys; answers = []\n{use}{purge}{use}{check}")
