@@ -67,12 +67,14 @@ _FEWEST_SCORES, _MOST_SCORES = 2**14, 2**20
 computes this many at a time, so that they stay in the cache between two operations."""
 
 
-if _operation() is not None:
+def _count_operations(rows: Any, matrix: Any, *others: Any, **options: Any) -> int:
+    """Returns the operations of a product, for torch's counter of FLOPs."""
+    return 2 * math.prod(rows) * matrix[0]  # `matrix` is (outputs, inputs)
 
-    @register_flop_formula(torch.ops.mkldnn._linear_pointwise)
-    def _(rows: Any, matrix: Any, *others: Any, **options: Any) -> int:
-        """Returns the operations of a product, for torch's counter of FLOPs."""
-        return 2 * math.prod(rows) * matrix[0]  # `matrix` is (outputs, inputs)
+
+if _operation() is not None:
+    with contextlib.suppress(RuntimeError):  # a process that imports keras_vit anew has it already
+        register_flop_formula(torch.ops.mkldnn._linear_pointwise)(_count_operations)
 
 
 def is_transformed() -> bool:
