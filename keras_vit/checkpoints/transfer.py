@@ -127,7 +127,6 @@ def _state_facts(source: Source, info: CheckpointInfo, config: ViTConfig) -> dic
         counts = len(expand(class_names)), config.num_classes
         log.warning("%s: %d names for a head of %d classes are left out.", source, *counts)
     return {
-        "name": info.variant,
         "protocol": source.defaults.get("protocol", info.protocol),
         "class_names": class_names if fits else None,
         "thresholds": info.thresholds if has_head and config.task == "multi_label" else None,

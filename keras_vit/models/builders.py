@@ -25,7 +25,7 @@ class Builder(Variant):
             image_size: pixels, an int or a pair (height, width); `(None, None)` for any size.
             num_classes: width of the head; 0 for features.
             **arguments: other arguments of `VisionTransformer`, such as `dtype` and
-                `dropout_rate`. The default name is that of the variant.
+                `dropout_rate`.
 
         Raises:
             ConfigError: a field is invalid; the message names it and the valid values.
@@ -34,7 +34,6 @@ class Builder(Variant):
 
         building: Any = {k: v for k, v in arguments.items() if k in Building.__annotations__}
         fields = {k: v for k, v in arguments.items() if k not in building}
-        building["name"] = building.get("name") or self.name
         return VisionTransformer(self.config(image_size, num_classes, **fields), **building)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from keras_vit.config import ImageSize, Task, ViTConfig
 from keras_vit.config.rules import COUNT, choice
-from keras_vit.config.variants import VARIANTS
+from keras_vit.config.variants import VARIANTS, find_variant
 from keras_vit.errors import ConfigError
 from keras_vit.images.class_names import (
     ClassNames,
@@ -52,6 +52,12 @@ class _ClassProperty(property):
         return self.fget(owner) if self.fget else None
 
 
+def _count_name(name: str) -> str:
+    """Returns a name that no other model or layer of the session has by default."""
+    count = keras.backend.get_uid(name) - 1
+    return f"{name}_{count}" if count else name
+
+
 @keras.saving.register_keras_serializable("keras_vit")
 class VisionTransformer(keras.Model):
     """An image classifier that returns logits; a plain functional `keras.Model`.
@@ -79,7 +85,8 @@ class VisionTransformer(keras.Model):
             kernel standardisation and the head stay float32 under mixed policies.
         remat: whether training keeps only each block's input, and computes the block again
             for the gradient: this saves memory and costs a forward pass.
-        name: name of the model.
+        name: name of the model. None for the name of the variant with these sizes, or `"vit"`; as
+            Keras counts layers, the second model of a name is `"vit_1"`.
         class_names: one name per class, for the answers of `classify`; or the name of a
             shipped list, `"imagenet1k"` or `"imagenet21k"`.
         protocol: preparation of images for these weights, by name or as a dict of name and
@@ -137,7 +144,7 @@ class VisionTransformer(keras.Model):
         super().__init__(
             inputs=graph.images,
             outputs=graph(graph.images),
-            name=name or "vit",
+            name=name or _count_name(find_variant(config) or "vit"),
             trainable=trainable,
         )
         if config.drops_pixels:
@@ -602,13 +609,12 @@ class VisionTransformer(keras.Model):
                 `mean`, `std`, `interpolation`, `crop_pct` and `crop_mode` prepare images;
                 `num_classes=0` leaves the head out. Arguments that make no difference for
                 inference, such as `pretrained`, are not read.
-            **arguments: other arguments of `VisionTransformer`, such as `dtype`. The default name
-                is that of the variant; None for `class_names`, `protocol`, `provenance` and
-                `thresholds` takes the preset's values. A caller may change `task`,
-                `representation_size` to None (which leaves the layer out), the dropout rates,
-                `numerics` (a dict changes the numerics that it names), and `pooling` between its
-                pooled and unpooled form. Any other field must agree with the file. Another
-                `patch_size` resizes the projection of patches as FlexiViT does
+            **arguments: other arguments of `VisionTransformer`, such as `dtype`. None for
+                `class_names`, `protocol`, `provenance` and `thresholds` takes the preset's values.
+                A caller may change `task`, `representation_size` to None (which leaves the layer
+                out), the dropout rates, `numerics` (a dict changes the numerics that it names),
+                and `pooling` between its pooled and unpooled form. Any other field must agree with
+                the file. Another `patch_size` resizes the projection of patches as FlexiViT does
                 (`adapt.resize_patches`) and, with them, the positions.
 
         Raises:

@@ -179,7 +179,7 @@ class Resume(keras.callbacks.Callback):
         """Returns the settings that identify a training, as plain JSON types."""
         model, prefix = self.model, f"{self.model.name}/"
         # The config of another model contains names that Keras numbers per process.
-        config = model.get_config() if isinstance(model, VisionTransformer) else {}
+        config = model.get_config() | {"name": None} if isinstance(model, VisionTransformer) else {}
         names = ("seed", "batch_size", "num_images", "class_names", "augmentation")
         facts = {
             "backend": keras.backend.backend(),

@@ -241,6 +241,17 @@ def test_a_policy_of_a_users_own_class_is_kept():
     assert model.get_layer("block_0").compute_dtype == "bfloat16"
 
 
+def test_default_names_are_counted_so_that_two_models_fit_into_one():
+    """Each is the name of the variant, or "vit", and a number from the second on, as in Keras."""
+    keras.utils.clear_session()
+    first, second = tiny(num_classes=0), tiny(num_classes=0)
+    assert [first.name, second.name, tiny(name="mine").name] == ["vit", "vit_1", "mine"]
+    inputs = [keras.Input((16, 16, 3)), keras.Input((16, 16, 3))]
+    features = [model(images) for model, images in zip((first, second), inputs, strict=True)]
+    outer = keras.Model(inputs, keras.layers.Concatenate()(features))
+    assert outer.output_shape == (None, 32)
+
+
 def test_a_subclass_loads_a_preset_as_itself():
     class Own(VisionTransformer):
         """A class of a user."""

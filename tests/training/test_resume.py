@@ -15,6 +15,7 @@ from keras_vit.errors import CheckpointError, WriteError
 from keras_vit.training import Resume
 from keras_vit.training.resume import random_states, read_state, set_random_states, write_state
 from tests.disk import full_disk
+from tests.helpers import tiny
 from tests.thorough import THOROUGH
 from tests.training import long_training
 
@@ -72,6 +73,17 @@ def test_a_finished_training_is_not_continued(tmp_path):
     for a, b in zip(model.get_weights(), again.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
     assert len(fit(again, tmp_path / "other")["loss"]) == 2
+
+
+def test_a_model_that_is_built_again_continues_its_training(tmp_path):
+    """Though its default name counts the models of the process."""
+    arrays = np.ones((4, 16, 16, 3), "float32"), np.zeros(4)
+    for _ in range(2):
+        model = tiny()
+        model.compile("sgd", "auto")
+        resume = Resume(tmp_path, None)
+        model.fit(*arrays, initial_epoch=resume.epoch, callbacks=[resume], verbose=0)
+    assert resume.epoch == 1
 
 
 def test_a_training_that_stopped_early_is_not_continued(tmp_path):
