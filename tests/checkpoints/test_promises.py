@@ -6,6 +6,7 @@ import os
 import resource
 import struct
 import zipfile
+import zlib
 
 import h5py
 import numpy as np
@@ -15,6 +16,7 @@ import keras_vit
 from keras_vit.checkpoints.containers import open_arrays, write_npz
 from keras_vit.errors import CheckpointError
 from tests.processes import python
+from tests.words import raises
 
 pytestmark = pytest.mark.without_backend
 
@@ -301,20 +303,37 @@ def test_a_bad_h5_file_is_refused(tmp_path, fault):
     assert reason in refused(tmp_path / "x.h5")
 
 
+@pytest.mark.parametrize("compression", [None, "gzip"])
+def test_a_short_h5_chunk_is_refused_when_it_is_read(tmp_path, compression):
+    """libhdf5 would return uninitialised memory as weights, others at each reading."""
+
+    def fill(file):
+        array = file.create_dataset("a", (64, 64), "f4", chunks=(64, 64), compression=compression)
+        values = np.ones(512, "f4").tobytes()
+        array.id.write_direct_chunk((0, 0), zlib.compress(values) if compression else values)
+
+    write_h5(tmp_path / "x.h5", fill)
+    with open_arrays(tmp_path / "x.h5") as reader, raises(CheckpointError, "expected 16,384"):
+        reader.read("a")
+
+
 def test_compressed_scalar_and_empty_h5_arrays_are_read(tmp_path):
-    """gzip and lzf chunks, a scalar, and an array without values."""
+    """gzip chunks, a scalar, and an array without values."""
     array = np.random.default_rng(0).standard_normal((50, 30)).astype("float32")
 
     def fill(file):
         file.create_dataset("chunked", data=array, chunks=(7, 9), compression="gzip")
-        file.create_dataset("lzf", data=array, compression="lzf", shuffle=True, fletcher32=True)
+        packed = {"compression": "gzip", "shuffle": True, "fletcher32": True}
+        file.create_dataset("checked", data=array, **packed)
+        file.create_dataset("plain", data=array, chunks=(7, 9))
         file.create_dataset("none", (0, 3), "f4")
         file["scalar"] = np.float32(3)
 
     write_h5(tmp_path / "x.h5", fill)
     with open_arrays(tmp_path / "x.h5") as reader:
         np.testing.assert_array_equal(reader.read("chunked"), array)
-        np.testing.assert_array_equal(reader.read("lzf"), array)
+        np.testing.assert_array_equal(reader.read("checked"), array)
+        np.testing.assert_array_equal(reader.read("plain"), array)
         assert reader.read("none").shape == (0, 3)
         assert reader.read("scalar") == 3
 

@@ -5,6 +5,7 @@ misuse them: data in other files, links to other files, and arrays that were nev
 """
 
 import math
+import zlib
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,8 +22,11 @@ _ITEMS_PER_ARRAY = 10
 """Most groups and datasets together, for each array that a file may have."""
 _SUPERBLOCK = 96
 """Bytes of the shortest superblock that Keras and h5py write."""
-_FILTERS = {1, 2, 3, 32000}
-"""deflate, shuffle, fletcher32 and lzf, which h5py contains. Other filters could load a plugin."""
+_DEFLATE, _FLETCHER32 = 1, 3
+_FILTERS = {_DEFLATE, 2, _FLETCHER32}
+"""deflate, shuffle and fletcher32, whose chunks `_count_chunks` can expand. Most others are
+plugins.
+"""
 
 
 class H5Reader(FileReader):
@@ -123,8 +127,33 @@ class H5Reader(FileReader):
             )
         return None
 
+    def _count_chunks(self, dataset: Any) -> None:
+        """Refuses an array of which a chunk holds fewer bytes than its part of the array.
+
+        libhdf5 would leave the rest as it finds it in memory.
+        """
+        import h5py
+
+        plist = dataset.get_create_plist()
+        if plist.get_layout() != h5py.h5d.CHUNKED:
+            return
+        filters = [plist.get_filter(k)[0] for k in range(plist.get_nfilters())]
+        expected = math.prod(plist.get_chunk()) * dataset.dtype.itemsize
+        for at in range(dataset.get_num_chunks()):
+            chunk = dataset.get_chunk_info(at)
+            skipped, data = dataset.read_direct_chunk(chunk.chunk_offset)
+            data = data[: chunk.size]
+            for k, code in reversed([*enumerate(filters)]):
+                if code == _FLETCHER32 and not skipped >> k & 1:
+                    data = data[:-4]
+                elif code == _DEFLATE and not skipped >> k & 1:
+                    data = zlib.decompressobj().decompress(data, expected + 1)
+            if len(data) != expected:
+                raise ValueError(f"a chunk has {len(data):,} bytes, expected {expected:,}")
+
     def read(self, name: str) -> np.ndarray:
         with self.damage(name):
+            self._count_chunks(self._h5[name].id)
             array = self._h5[name][()]
             return array.view(self.dtypes[name]) if array.dtype.kind == "V" else array
 
