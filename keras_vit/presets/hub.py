@@ -15,7 +15,7 @@ from keras_vit.errors import CheckpointError, KerasViTError, PresetError, neares
 from keras_vit.presets.cache import cache_folder, has_sha256
 from keras_vit.presets.connection import bounded
 from keras_vit.presets.place import Header, Location
-from keras_vit.presets.refusals import hub_refusal, is_unreachable
+from keras_vit.presets.refusals import hub_refusal, is_unreachable, sent_token
 from keras_vit.support.files import open_plain
 from keras_vit.support.limits import JSON_BYTES
 from keras_vit.support.text import log
@@ -228,8 +228,9 @@ def request(call: Callable[[], _T], where: "HfUri", file: str = "", most: int | 
         # cache, or that one of several files was not stored.
         wraps = isinstance(error, wrappers) and isinstance(error.__cause__, Exception)
         cause = (error.__cause__ if wraps else None) or error
-        about = shown_address(where, file)
-        raise PresetError(f"{about}: {hub_refusal(cause, where.id, where.revision)}") from cause
+        message = f"{shown_address(where, file)}: {hub_refusal(cause, where.id, where.revision)}"
+        echoes = (token := sent_token(cause)) and token in str(cause)
+        raise PresetError(message) from (None if echoes else cause)
 
 
 def stated_hash(sibling: Any) -> str | None:
@@ -274,17 +275,17 @@ def _names_within(where: "HfUri", paths: Mapping[str, object], note: str) -> dic
 
 
 def _commit_in_cache(where: "HfUri") -> str | None:
-    """Returns the commit that the cache knows for an address; removes a note that is no text."""
+    """Returns the commit that the cache knows for an address; removes a note that is no commit."""
     from huggingface_hub.errors import RevisionResolutionError
 
+    note = _repo_folder(where.id) / "refs" / (where.revision or "main")
+    is_short = note.is_file() and note.stat().st_size < 100  # a link could lead to an endless file
+    if note.exists() and not note.is_dir() and not (is_short and note.read_bytes().isascii()):
+        note.unlink(missing_ok=True)  # another process may have removed it
+        log.warning("%s: damaged in the cache; it was removed.", note)
     try:
         named = api().resolve_revision(where.id, revision=where.revision, local_files_only=True)
     except RevisionResolutionError:
-        return None
-    except UnicodeDecodeError:
-        note = _repo_folder(where.id) / "refs" / (where.revision or "main")
-        note.unlink(missing_ok=True)  # another process may have removed it
-        log.warning("%s: damaged in the cache; it was removed.", note)
         return None
     return named.resolved
 

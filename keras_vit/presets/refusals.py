@@ -111,8 +111,16 @@ def first_sentence(error: BaseException) -> str:
     return re.split(r"\n|\. ", str(error), maxsplit=1)[0][:500].rstrip(".")
 
 
+def sent_token(error: BaseException) -> str:
+    """Returns the token that was sent with the request that failed, `""` for none."""
+    request = getattr(getattr(error, "response", None), "request", None)
+    return request.headers.get("Authorization", "").removeprefix("Bearer ") if request else ""
+
+
 def _status(error: "HfHubHTTPError") -> str:
     status, reason = error.response.status_code, error.server_message or "no reason given"
+    if token := sent_token(error):
+        reason = reason.replace(token, "(the token)")
     if status in (401, 403):
         return (
             f"access refused ({status}: {reason}). L{_LOG_IN[1:]}, with a token that may do this."

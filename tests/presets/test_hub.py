@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import traceback
 from pathlib import Path
 
 import pytest
@@ -464,6 +465,32 @@ def test_a_link_to_itself_in_the_cache_is_replaced_or_named(place, digits):
         assert f"File exists: {path}. Check this place" in refusal("hf://us/digits")
     else:
         assert VisionTransformer.from_preset("hf://us/digits").class_names
+
+
+@pytest.mark.parametrize("target", ["/dev/zero", "a pipe"])
+def test_a_note_of_the_last_commit_that_leads_to_an_endless_file_is_made_again(
+    digits, tmp_path, caplog, target
+):
+    """huggingface_hub reads it whole: a link to zeros took all memory, and a pipe waits forever."""
+    note = fetched("hf://us/digits").parents[1] / "refs" / "main"
+    commit = note.read_bytes()
+    note.unlink()
+    if target == "a pipe":
+        os.mkfifo(tmp_path / target)
+    note.symlink_to(tmp_path / target)  # an absolute path replaces the folder
+    fetched("hf://us/digits")
+    assert f"{note}: damaged in the cache; it was removed." in caplog.text
+    assert (note.read_bytes(), note.is_symlink()) == (commit, False)
+
+
+def test_the_token_is_struck_out_of_an_answer_that_repeats_it(digits, monkeypatch):
+    """Of the message, and of the traceback."""
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    for status in (401, 404, 500):
+        digits.fail(INFO, status=status, headers={"X-Error-Message": "no: Bearer hf_secret"})
+        with pytest.raises(PresetError) as caught:
+            VisionTransformer.from_preset("hf://us/digits")
+        assert "hf_secret" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_a_damaged_note_of_the_last_commit_is_made_again(digits, caplog, monkeypatch):
