@@ -94,16 +94,18 @@ def find_encoder(
         raise ConfigError(f"weights={shown(weights)}: expected 'ema', 'raw' or None.")
     ignored = _ignored_by(reader, ignore)
     names = [name for name in reader.shapes if name not in ignored]
-    choice = ""
+    found, choice = _encoders(reader, names, dialects), ""
     if prefix is None:
-        prefix, choice = _choose(reader, _encoders(reader, names, dialects), weights)
+        prefix, choice = _choose(reader, found, weights)
     elif weights is not None:
         raise ConfigError("Give prefix= or weights=, one of the two.")
     else:
         prefix = _completed(reader, names, prefix)
-    inner = _below(reader, names, prefix, dialects)[1]
+    others = tuple(other for other in found if len(other) > len(prefix))
+    own = {name: None for name in names if name.startswith(prefix) and not name.startswith(others)}
+    inner = _below(reader, own, prefix, dialects)[1]
     below = renamed(reader, inner)
-    elsewhere = [name for name in names if not name.startswith(prefix)]
+    elsewhere = [name for name in names if name not in own]
     return Encoder(below, prefix, dict(inner), elsewhere, ignored, choice)
 
 
@@ -242,11 +244,11 @@ def left_over(
     moves: Sequence[Move],
     hidden_size: int,
 ) -> dict[str, str]:
-    """Returns the arrays that stand beside the model's own, and the reason for each.
+    """Returns the arrays outside of the model, and the reason for each.
 
-    They are the arrays of whole modules beside the encoder's. Those inside of its modules, single
-    arrays beside them, and norms of its tokens may change its outputs, so that they are not left
-    out.
+    They are the arrays of whole modules that do not share the model's prefix, of a head of another
+    form, and of an optimizer. All others may change the outputs, so that they are not left out:
+    those below the prefix, single arrays, and norms of the tokens.
 
     Args:
         shapes: shapes of the arrays by name.
@@ -255,14 +257,17 @@ def left_over(
         hidden_size: width of the model's tokens.
     """
     own = {move.name for move in moves}
-    parts = {find_part(name, recognition.prefix) for name in own}
+    prefix, heads = recognition.prefix, recognition.dialect.all_names("head/kernel")
+    parts = {find_part(name, prefix) for name in own}
+    unread = {find_part(prefix + head.name, prefix) for head in heads} - parts
     groups: dict[str, list[str]] = collections.defaultdict(list)
     for name in shapes:
         if name not in own and name not in recognition.ignored and name not in recognition.names:
-            groups[find_part(name, recognition.prefix)].append(name)
+            groups[find_part(name, prefix)].append(name)
     return {
         name: "a module beside the model's"
         for part, names in groups.items()
+        if part in unread or _OPTIMIZER.match(part) or not part.startswith(prefix)
         if part.endswith(".") and part not in parts
         if {shapes[name] for name in names} != {(hidden_size,)}
         for name in names

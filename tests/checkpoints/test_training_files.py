@@ -58,20 +58,32 @@ def read(path, **arguments):
 
 @pytest.mark.without_backend
 @pytest.mark.parametrize(
-    "prefix", ["", "model.", "net.", "a.b_c.", "_orig_mod.module.", "module._orig_mod."]
+    "prefix", ["model.", "net.", "a.b_c.", "_orig_mod.module.", "module._orig_mod."]
 )
 def test_the_model_is_found_beside_other_arrays(arrays, prefix, tmp_path, caplog):
-    """Below any prefix, which other arrays may share; one line names what is left out."""
-    for place in ("", prefix):
-        caplog.clear()
-        path = written(tmp_path / "x.safetensors", (prefix, arrays), (place, EXTRAS))
-        info = read(path)
-        assert (info.prefix, info.config.num_classes) == (prefix, 7)
-        assert set(info.ignored) == {place + name for name in EXTRAS}
-        (record,) = caplog.records
-        assert record.levelno == logging.WARNING
-        for part in ("criterion. (1)", "projector. (1)", "aux_head. (1)"):
-            assert place + part in record.getMessage()
+    """Below any prefix; one line names what is left out."""
+    path = written(tmp_path / "x.safetensors", (prefix, arrays), ("", EXTRAS))
+    info = read(path)
+    assert (info.prefix, info.config.num_classes) == (prefix, 7)
+    assert set(info.ignored) == set(EXTRAS)
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    for part in ("criterion. (1)", "projector. (1)", "aux_head. (1)"):
+        assert part in record.getMessage()
+
+
+@pytest.mark.without_backend
+@pytest.mark.parametrize("prefix", ["", "state_dict.", "model.net."])
+def test_modules_that_share_the_prefix_of_the_model_are_parts_of_it(arrays, prefix, tmp_path):
+    """As timm's `shared_rel_pos`; all but the optimizer, a second model and a head of layers."""
+    known = {"optimizer.state.0.exp_avg": (7,)}
+    known |= {f"ema.{name}": array for name, array in arrays.items()}
+    path = written(tmp_path / "x.safetensors", (prefix, arrays | known | EXTRAS))
+    with raises(CheckpointError, "3 arrays", "unexpected: projector.0.weight", "ignore="):
+        read(path, weights="raw")
+    ignore = [prefix + name for name in EXTRAS if name not in known]
+    info = read(path, weights="raw", ignore=ignore)
+    assert (info.prefix, len(info.ignored)) == (prefix, len(EXTRAS) + len(arrays))
 
 
 @pytest.mark.without_backend

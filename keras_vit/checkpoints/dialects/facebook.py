@@ -29,6 +29,7 @@ facebook = Dialect(
     ignored={
         r"mask_token": "the token of masked patches, which the pre-training alone reads",
         r"decoder_.*": "the decoder of MAE's pre-training",
+        r"fc\..*": "the projection of MSN's pre-training",
     },
     images=PreparationWords(default=lambda config: IMAGENET),
     numerics=Numerics(gelu="exact", position_resize="bicubic"),
