@@ -82,6 +82,29 @@ def test_parts_that_no_argument_states_are_those_of_the_arrays(changed, tmp_path
     assert_close(to_numpy(VisionTransformer.from_preset(tmp_path)(images)), expected)
 
 
+@pytest.mark.parametrize("fc_norm", [None, True, False])
+@pytest.mark.parametrize("pool", ["", "token", "avg", "max", "map"])
+def test_pooling_and_the_place_of_the_last_norm_are_those_of_timm(pool, fc_norm, tmp_path):
+    """By config.json and by a card, and as timm reads what keras_vit writes; others are refused."""
+    changed = {"global_pool": pool, "fc_norm": fc_norm, "reg_tokens": 1}
+    theirs = saved("vit_base_patch16_224", tmp_path / "theirs", **changed)
+    file = shutil.copy(tmp_path / "theirs" / "model.safetensors", tmp_path)
+    card = {"model_name": "vit_base_patch16_224", **_SMALL, **changed}
+    images = normal(2, 8, 8, 3)
+    expected = theirs(torch.tensor(images).permute(0, 3, 1, 2)).detach().numpy()
+    for source, read in ((tmp_path / "theirs", {}), (file, {"timm": card})):
+        if pool == "max" or (pool == "map" and fc_norm):
+            with raises(CheckpointError, f"global_pool={pool!r}"):
+                VisionTransformer.from_preset(source, **read)
+            continue
+        model = VisionTransformer.from_preset(source, **read)
+        assert_close(to_numpy(model(images)), expected)
+        checkpoints.save(model, tmp_path / "ours", family="timm")
+        ours = timm.create_model(f"local-dir:{tmp_path / 'ours'}", pretrained=True).eval()
+        again = ours(torch.tensor(images).permute(0, 3, 1, 2)).detach().numpy()
+        assert_close(again, expected)
+
+
 def test_heads_of_an_architecture_belong_to_its_width(tmp_path):
     saved("vit_base_patch16_224", tmp_path)
     edit_json(tmp_path / "config.json", model_args=...)

@@ -105,9 +105,8 @@ def read_arguments(config: Json) -> Arguments:
     own = object_at(config, ("model_args",))
     # null is passed on to the constructor, where it stands for the default of the class.
     own = {k: v if v is not None else default.get(k) for k, v in own.items()}
-    top = {"global_pool": config["global_pool"]} if "global_pool" in config else {}
     _refuse_parts(architecture, {**(row or {}), **own})
-    return {**default, **(row or {}), **top, **own}
+    return {**default, **(row or {}), **own}
 
 
 def assumed_arguments(config: Json) -> Arguments:

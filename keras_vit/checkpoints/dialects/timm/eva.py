@@ -107,7 +107,7 @@ def _mlp_dim(content: Json) -> int:
 
 def _shown_by_arrays(arrays: Json, content: Json) -> dict[str, Any]:
     """Returns arguments that the arrays tell, see `rows.shown_by_arrays`."""
-    words = rows.shown_by_arrays("num_reg_tokens", arrays, content)
+    words = rows.shown_by_arrays("num_reg_tokens", "use_fc_norm", arrays, content)
     words |= {"swiglu_mlp": arrays.get("mlp") == "gated", "scale_mlp": arrays.get("sub_norm_mlp")}
     if "mlp_dim" in arrays and "hidden_size" in arrays:
         words["mlp_ratio"] = compute_ratio(arrays["mlp_dim"], arrays["hidden_size"])
@@ -215,10 +215,10 @@ _ARGUMENTS: tuple[Row, ...] = (
     *rows.SIZES,
     _MLP_DIM,
     JsonFields(
-        ("global_pool", "class_token"),
+        ("global_pool", "class_token", "use_fc_norm"),
         ("pooling", "class_token"),
         lambda content: {
-            **rows.read_pooling(content),
+            **rows.read_pooling(content, "use_fc_norm"),
             "class_token_in_mean": False,
             "prefix_in_map": True,
         },

@@ -38,14 +38,26 @@ _POOLS = {"token": "token", "avg": "gap", "map": "map"}
 POOL_OF = {**{ours: theirs for theirs, ours in _POOLS.items()}, "token_and_distillation": "token"}
 
 
-def read_pooling(content: Json) -> dict[str, Any]:
-    """Returns the pooling of a `global_pool`, and whether there is a class token."""
+def read_pooling(content: Json, fc_norm: str) -> dict[str, Any]:
+    """Returns the pooling, whether the last norm follows it, and whether there is a class token.
+
+    The vector of one token, and tokens that are not pooled, are the same behind either norm.
+
+    Args:
+        content: the arguments.
+        fc_norm: name of the argument for a norm that follows the pooling; None: that of a mean.
+    """
     if "global_pool" not in content:
         return {}
     pool, has_token = content["global_pool"], content.get("class_token")
     if pool and pool not in _POOLS:
         raise ValueError(f"expected one of {', '.join(_POOLS)}")
+    is_last = pool == "avg" if content.get(fc_norm) is None else content[fc_norm]
+    is_last = bool(is_last and content.get("final_norm", True))
+    if is_last and pool == "map":
+        raise ValueError(f"with {fc_norm}=True, expected a norm before attention pooling")
     fields: dict[str, Any] = {"pooling": _POOLS.get(pool)}
+    fields["numerics.pool_before_norm"] = is_last and pool == "avg"
     if not pool:
         fields["pooling"] = "token_unpooled" if has_token else "unpooled"
     if content.get("class") == "VisionTransformerDistilled":
@@ -171,18 +183,20 @@ def _classifier(facts: Facts) -> Any:
     return ["head", "head_dist"] if facts.config.has_two_heads else "head"
 
 
-def shown_by_arrays(registers: str, arrays: Json, content: Json) -> dict[str, Any]:
+def shown_by_arrays(registers: str, fc_norm: str, arrays: Json, content: Json) -> dict[str, Any]:
     """Returns arguments that the arrays tell, whatever the architecture's name suggests.
 
     `model_args` lacks what a caller of `create_model` gave as a class, or did not write down.
 
     Args:
         registers: name of the argument for the number of registers.
+        fc_norm: name of the argument for a norm that follows the pooling.
         arrays: fields that the arrays show.
         content: the arguments by `model_args` and by the architecture.
     """
     keys = {"in_chans": "channels", registers: "num_registers"}
     words = {key: arrays[field] for key, field in keys.items() if field in arrays}
+    words[fc_norm] = arrays.get("numerics", {}).get("pool_before_norm", False)
     scale = content.get("init_values") or ViTConfig.layer_scale_init
     words["init_values"] = scale if arrays.get("layer_scale") else None
     words["qk_norm"] = bool(arrays.get("qk_norm"))
@@ -214,6 +228,13 @@ def read_positions(arrays: Json, content: Json) -> dict[str, Any]:
     if count not in (rows * columns, rows * columns + prefix):
         return {"img_size": None}
     return {"no_embed_class": count == rows * columns} if prefix else {}
+
+
+def _pool_beside(files: Json) -> Json:
+    """Returns the pooling that stands beside `model_args`, where they state none."""
+    config = files["config.json"]
+    keys = {"global_pool"} & config.keys() - object_at(config, ("model_args",)).keys()
+    return {key: config[key] for key in keys}
 
 
 def tables(
@@ -248,7 +269,9 @@ def tables(
     return (
         JsonTable("config.json", top, shown=_shown_beside_arguments),
         *(
-            JsonTable("config.json", rows, ("model_args",), assumed_arguments, shown, when=when)
+            JsonTable(
+                "config.json", rows, ("model_args",), assumed_arguments, shown, _pool_beside, when
+            )
             for rows, when in arguments
         ),
         JsonTable("config.json", _LABELS, ("pretrained_cfg",), is_written=False),

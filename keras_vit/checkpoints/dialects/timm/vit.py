@@ -35,7 +35,10 @@ NAMES: Section = {
     **norms_of_qk("blocks.{l}.attn.{q}_norm", "head"),
     "block_{l}/attention/sub_norm": "blocks.{l}.attn.norm",
     "block_{l}/mlp/sub_norm": "blocks.{l}.mlp.norm",
-    "encoder_norm": last_norms("fc_norm", "norm"),
+    "encoder_norm": [
+        *last_norms("fc_norm", "norm"),
+        {"name": "fc_norm", "when": "pooling=token|unpooled|token_unpooled"},  # the same there
+    ],
     "pool/probe": "attn_pool.latent",
     "pool/attention/{qkv}/kernel": [
         {"name": "attn_pool.q.weight", "only": {"qkv": ["query"]}, "axes": "(qkv h d) m"},
@@ -146,7 +149,7 @@ def _activation(config: ViTConfig) -> dict[str, Any]:
 
 
 def _read_pooling(content: Json) -> dict[str, Any]:
-    fields = rows.read_pooling(content)
+    fields = rows.read_pooling(content, "fc_norm")
     if "final_norm" in content:
         fields["final_norm"] = content["final_norm"]
     include = content.get("pool_include_prefix", False)
@@ -179,11 +182,11 @@ def _mlp_dim(content: Json) -> int:
 
 def shown_by_arrays(arrays: Json, content: Json) -> dict[str, Any]:
     """Returns arguments that the arrays tell, see `rows.shown_by_arrays`."""
-    words = rows.shown_by_arrays("reg_tokens", arrays, content)
+    words = rows.shown_by_arrays("reg_tokens", "fc_norm", arrays, content)
     words |= {key: arrays[key] for key in ("qkv_bias", "pre_norm") if key in arrays}
     if "pooling" in arrays:
         words["class_token"] = bool(arrays["class_token"])
-        is_mean = not arrays["class_token"] or arrays.get("numerics", {}).get("pool_before_norm")
+        is_mean = not arrays["class_token"] or (words["fc_norm"] and "fc_norm" not in content)
         if arrays["pooling"] == "map" or (is_mean and content.get("global_pool") == "token"):
             words["global_pool"] = "map" if arrays["pooling"] == "map" else "avg"
     if "mlp_dim" not in arrays or "hidden_size" not in arrays:
@@ -210,7 +213,7 @@ ARGUMENTS: tuple[Row, ...] = (
     *rows.SIZES,
     rows.dim_row(_mlp_dim, _ratio),
     JsonFields(
-        ("global_pool", "class_token", "pool_include_prefix", "final_norm"),
+        ("global_pool", "class_token", "pool_include_prefix", "final_norm", "fc_norm"),
         ("pooling", "class_token", "class_token_in_mean", "prefix_in_map", "final_norm"),
         _read_pooling,
         _pooling,
