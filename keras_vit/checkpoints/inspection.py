@@ -25,6 +25,7 @@ from keras_vit.checkpoints.recognition import (
 )
 from keras_vit.checkpoints.surroundings import choices, find_encoder, left_over, without_head
 from keras_vit.checkpoints.translate import Move, Shape, compare, plan
+from keras_vit.checkpoints.unread_keys import warn_of_unread_keys
 from keras_vit.config import ViTConfig
 from keras_vit.config.variants import find_variant, variant_named
 from keras_vit.config.weights.lexicon import num_parameters
@@ -220,6 +221,7 @@ def _open(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
         },
     )
     encoder.announce(beside)
+    warn_of_unread_keys(files.json, dialect)
     return Checkpoint(reader, dialect, info, moves)
 
 

@@ -36,12 +36,17 @@ _WITHOUT_EFFECT = frozenset(
 """Arguments that change no output of trained weights, and those that the arrays alone decide."""
 
 
-def _refuse_unknown(architecture: str, arguments: Iterable[str]) -> None:
-    """Raises `ValueError` for an argument that is not read, such as a misspelt one."""
+def known_arguments(architecture: Any) -> frozenset[str]:
+    """Returns the arguments of an architecture that are read, or change no output."""
     family = architectures.find_family(architectures.find_row(architecture) or {})
     tables = [table for dialect in FAMILIES if dialect.name == family for table in dialect.json]
     read = {key for table in tables for row in table.rows for key in row.keys}
-    known = read.union(architectures.list_arguments(architecture), _WITHOUT_EFFECT)
+    return _WITHOUT_EFFECT.union(read, architectures.list_arguments(architecture))
+
+
+def _refuse_unknown(architecture: str, arguments: Iterable[str]) -> None:
+    """Raises `ValueError` for an argument that is not read, such as a misspelt one."""
+    known = known_arguments(architecture)
     for key in arguments:
         if key not in known:
             raise ValueError(

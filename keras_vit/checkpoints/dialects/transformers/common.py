@@ -25,6 +25,7 @@ from keras_vit.checkpoints.dialects.json_fields import (
     constant,
     names_by_number,
     note,
+    object_at,
     one_of,
 )
 from keras_vit.checkpoints.dialects.names import TORCH
@@ -249,7 +250,7 @@ def dialect(
             JsonTable(
                 "config.json",
                 (constant("model_type", model_type), *rows),
-                assumed=lambda content: sizes,
+                assumed=lambda content: {**sizes, **object_at(content, ("rope_parameters",))},
             ),
         ),
         "prefixes": (prefix, "") if prefix else ("",),
