@@ -30,7 +30,7 @@ CALLS = {
         model, IMAGES, prepared=True
     ),
     "attention_maps of blocks": lambda model, _: keras_vit.explanation.attention_maps(
-        model, IMAGES, [0], prepared=True
+        model, IMAGES, "block_0/attention", prepared=True
     ),
     "read_tokens": lambda model, _: explanation.read_tokens(model, IMAGES, prepared=True),
     "write_report": lambda model, folder: write_report(model, folder, IMAGES),

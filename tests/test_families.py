@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from keras_vit.checkpoints.transfer import weights_by_path
-from keras_vit.errors import ConfigError
 from keras_vit.evaluation import features, linear_probe
 from keras_vit.explanation import attention_maps, read_tokens
 from keras_vit.models.inference import run
@@ -26,7 +25,6 @@ from tests.helpers import (
     to_numpy,
 )
 from tests.thorough import sample
-from tests.words import raises
 
 families = pytest.mark.parametrize("fields", FAMILIES.values(), ids=FAMILIES)
 FEW = sample(FAMILIES, "dinov3", "deit", "beit", "data2vec")
@@ -113,7 +111,7 @@ def test_attention_maps_have_all_tokens_and_rows_that_sum_to_one(fields):
     maps = attention_maps(model, IMAGES, prepared=True)
     tokens = model.config.num_tokens
     assert {weights.shape for weights in maps.values()} == {(2, 2, tokens, tokens)}
-    np.testing.assert_allclose(maps[0].sum(-1), 1, atol=1e-5)
+    np.testing.assert_allclose(maps["block_0/attention"].sum(-1), 1, atol=1e-5)
 
 
 @pytest.mark.on_one_backend("torch")
@@ -149,7 +147,7 @@ def test_tokens_splits_the_output_of_a_block(fields):
     model = random_family(fields, image_size=(8, 16), **ONE_BLOCK)
     images = normal(2, 8, 16, 3)
     raw = keras.Model(model.input, model.get_layer("block_0").output).predict(images, verbose=0)
-    found = model.tokens(images, norm=False, prepared=True)
+    found = model.tokens(images, "block_0", prepared=True)
     parts = [found.class_token, found.distillation_token]
     parts = [part.reshape(2, -1, 16) for part in parts if part is not None]
     parts += [] if found.registers is None else [found.registers]
@@ -157,14 +155,13 @@ def test_tokens_splits_the_output_of_a_block(fields):
     joined = np.concatenate([*parts, found.patches.reshape(2, 8, 16)], axis=1)
     np.testing.assert_array_equal(joined, run(model, images, ["block_0"])["block_0"])
     assert_close(joined, raw)  # where Keras calls the parts of the block one by one
-    for block, tokens in model.tokens(images, blocks=[0, -1], prepared=True).items():
-        assert block == 0
-        config = model.config
-        is_normed = config.final_norm and not config.numerics.pool_before_norm
-        wanted = to_numpy(model.get_layer("encoder_norm")(raw)) if is_normed else raw
+    config = model.config
+    is_normed = config.final_norm and not config.numerics.pool_before_norm
+    wanted = to_numpy(model.get_layer("encoder_norm")(raw)) if is_normed else raw
+    last = model.tokens(images, ["block_0/norm"], prepared=True)
+    for tokens in (last.pop("block_0/norm"), model.tokens(images, prepared=True)):
         assert_close(tokens.patches.reshape(2, 8, 16), wanted[:, -8:])
-    with raises(ConfigError, "there is no block 1"):
-        model.tokens(images, blocks=1, prepared=True)
+    assert not last
 
 
 @pytest.mark.on_one_backend("torch")

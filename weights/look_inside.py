@@ -9,7 +9,6 @@ The photographs are those of scikit-image, in the public domain or CC0: astronau
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -34,8 +33,7 @@ def main() -> None:
     model = VisionTransformer.from_preset(arguments.encoder, image_size=448)
     batch = model.preprocessor([getattr(skimage.data, name)() for name in NAMES])
     photos = model.preprocessor.pixels(batch)
-    tokens: Any = model.tokens(batch, prepared=True)
-    patches = tokens.patches
+    patches = model.tokens(batch, prepared=True).patches
     arguments.folder.mkdir(parents=True, exist_ok=True)
 
     mask = foreground(patches)
@@ -49,7 +47,8 @@ def main() -> None:
     shown = [overlay(photo, enlarged(map_)) for photo, map_ in zip(photos, likeness, strict=True)]
     save(arguments.folder / "similarity.webp", [marked, shown[1], shown[0], shown[2]])
 
-    (weights,) = attention_maps(model, batch[1:2], [-1], prepared=True).values()
+    last = f"block_{model.config.num_layers - 1}/attention"
+    weights = attention_maps(model, batch[1:2], last, prepared=True)[last]
     heads = weights[0, :, 0, 1:].reshape(-1, *patches.shape[1:3])
     shown = [overlay(photos[1], enlarged(brightness(head))) for head in heads[:4]]
     save(arguments.folder / "attention.webp", shown)

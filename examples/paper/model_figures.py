@@ -70,7 +70,7 @@ def position_similarity(model: VisionTransformer) -> np.ndarray:
 
 
 def attention_distance(
-    maps: Mapping[int, np.ndarray], grid: tuple[int, int], config: ViTConfig
+    maps: Mapping[str, np.ndarray], grid: tuple[int, int], config: ViTConfig
 ) -> dict[int, np.ndarray]:
     """Returns the mean attention distance of each head in pixels (Figures 7 and 11; appendix D.7).
 
@@ -79,7 +79,7 @@ def attention_distance(
     weights on the patches are scaled to a sum of 1.
 
     Args:
-        maps: result of `attention_maps`.
+        maps: result of `attention_maps`, for all blocks.
         grid: rows and columns of the patches.
         config: configuration of the model.
 
@@ -91,7 +91,7 @@ def attention_distance(
     places = np.stack([y.ravel(), x.ravel()], axis=1)
     distance = np.linalg.norm(places[:, None] - places[None], axis=-1)
     means = {}
-    for block, weights in maps.items():
+    for block, weights in enumerate(maps.values()):
         before = weights.shape[-1] - len(places)
         seen = weights[:, :, before:, before:].astype("float64")
         mean = (seen * distance).sum(axis=-1) / np.maximum(seen.sum(axis=-1), 1e-30)
@@ -123,9 +123,9 @@ def token_norms(
     are large. The paper calls norms above 150 outliers, a number for DINOv2; a multiple of the
     median serves all models.
     """
-    blocks = range(model.config.num_layers)
-    tokens: Any = model.tokens(images, blocks, norm=False, batch_size=batch_size, prepared=True)
-    norms = np.stack([np.linalg.norm(tokens[block].patches, axis=-1) for block in blocks])
+    blocks = [f"block_{block}" for block in range(model.config.num_layers)]
+    tokens = model.tokens(images, blocks, batch_size=batch_size, prepared=True)
+    norms = np.stack([np.linalg.norm(each.patches, axis=-1) for each in tokens.values()])
     medians = np.median(norms, axis=(1, 2, 3), keepdims=True)
     share = (norms > factor * medians).mean(axis=(1, 2, 3))
     return TokenNorms(norms.astype("float32"), share.astype("float32"), factor)

@@ -20,7 +20,7 @@ from keras_vit.errors import ConfigError
 from keras_vit.evaluation import features, few_shot
 from keras_vit.explanation.gradients import compile_call, gradient
 from keras_vit.explanation.maps import check_batch
-from keras_vit.models.tokens import block_index, compute_grid
+from keras_vit.models.tokens import compute_grid
 from keras_vit.models.vision_transformer import VisionTransformer
 
 
@@ -78,9 +78,9 @@ def block_similarity(
 
 def _kernels(model: VisionTransformer, images: np.ndarray) -> np.ndarray:
     """Returns X X^T of every block without its diagonal, float64 `(blocks, batch, batch)`."""
-    blocks = range(model.config.num_layers)
-    tokens: Any = model.tokens(images, blocks, norm=False, batch_size=len(images), prepared=True)
-    flat = (tokens[b].patches.reshape(len(images), -1).astype("float64") for b in blocks)
+    blocks = [f"block_{block}" for block in range(model.config.num_layers)]
+    tokens = model.tokens(images, blocks, batch_size=len(images), prepared=True).values()
+    flat = (each.patches.reshape(len(images), -1).astype("float64") for each in tokens)
     kernels = np.stack([x @ x.T for x in flat])
     kernels[:, np.arange(len(images)), np.arange(len(images))] = 0
     return kernels
@@ -98,12 +98,12 @@ def _independence(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def receptive_field(
     model: VisionTransformer,
     images: Any,
-    blocks: Sequence[int],
+    stages: Sequence[str],
     *,
     patch: tuple[int, int] | None = None,
     batch_size: int = 32,
-) -> dict[int, np.ndarray]:
-    """Returns the effective receptive field of a patch behind blocks (arXiv 1701.04128).
+) -> dict[str, np.ndarray]:
+    """Returns the effective receptive field of a patch in the tokens of stages (arXiv 1701.04128).
 
     The field is the derivative of the token's sum over channels by every pixel: absolute values,
     averaged over the images and summed over the colours, then scaled to a sum of 1.
@@ -111,15 +111,15 @@ def receptive_field(
     Args:
         model: a `VisionTransformer`.
         images: a float batch in the model's size and range.
-        blocks: indices of blocks, negative indices from the end.
+        stages: names of stages, such as `"block_3"`.
         patch: row and column of the patch; None for the patch in the middle.
         batch_size: images per step.
 
     Returns:
-        The field of each block, `{block: float32 (height, width)}`.
+        The field of each stage, `{stage: float32 (height, width)}`.
 
     Raises:
-        ConfigError: the model has no such block or patch.
+        ConfigError: the model has no such stage or patch.
     """
     images = check_batch(images, batch_size)
     rows, columns = compute_grid(model, images)
@@ -127,13 +127,11 @@ def receptive_field(
     if not (0 <= row < rows and 0 <= column < columns):
         raise ConfigError(f"patch={patch}: the grid has {rows} rows and {columns} columns.")
     token = model.config.num_prefix_tokens + row * columns + column
-    chosen = [block_index(model, block) for block in blocks]
-    names = [f"block_{block}" for block in chosen]
     channels = -1 if model.data_format == "channels_last" else 1
 
     def of_batch(batch: Any) -> Any:
         fields = []
-        for name in names:
+        for name in stages:
 
             def score(sources: list[Any], name: str = name) -> tuple[Any, list[Any]]:
                 tokens = model(sources[0], training=False, stages=[name])[name]
@@ -149,7 +147,7 @@ def receptive_field(
         slopes = run(images[start : start + batch_size])
         total = total + slopes.astype("float64").sum(axis=1)
     total = total / np.maximum(total.sum(axis=(1, 2), keepdims=True), 1e-30)
-    return dict(zip(chosen, total.astype("float32"), strict=True))
+    return dict(zip(stages, total.astype("float32"), strict=True))
 
 
 def few_shot_curve(
@@ -158,7 +156,7 @@ def few_shot_curve(
     test: Any,
     shots: Sequence[int] = (1, 2, 5, 10),
     *,
-    layer: str = "pre_logits",
+    stage: str = "pre_logits",
     num_seeds: int = 3,
     batch_size: int = 32,
 ) -> dict[int, tuple[float, float]]:
@@ -168,7 +166,7 @@ def few_shot_curve(
         model: a `VisionTransformer`, which is not changed.
         train, test: prepared images, and their labels.
         shots: numbers of examples of each class, as in `keras_vit.evaluation.few_shot`.
-        layer: name of the layer whose features are classified.
+        stage: name of the stage whose features are classified.
         num_seeds: number of draws of the examples.
         batch_size: images per step.
 
@@ -176,7 +174,7 @@ def few_shot_curve(
         The accuracies, `{shots: (mean, standard deviation over the seeds)}`.
     """
     examples, held_out = (
-        features(model, data, layer, batch_size=batch_size, prepared=True) for data in (train, test)
+        features(model, data, stage, batch_size=batch_size, prepared=True) for data in (train, test)
     )
     scores = few_shot(examples, held_out, shots, num_seeds=num_seeds)
     return {k: (float(np.mean(a)), float(np.std(a))) for k, a in scores.items()}
@@ -196,18 +194,18 @@ def draw_similarity(alignment: np.ndarray, names: tuple[str, str] = ("block", "b
     return figure
 
 
-def draw_receptive_fields(fields: Mapping[int, np.ndarray]) -> Any:
-    """Returns a figure of effective receptive fields: one picture for each block."""
+def draw_receptive_fields(fields: Mapping[str, np.ndarray]) -> Any:
+    """Returns a figure of effective receptive fields: one picture for each stage."""
     height, width = next(iter(fields.values())).shape
     side = 1.7
     size = (max(side * len(fields), 3.2), 0.8 + side * height / width)
     figure = Figure(figsize=size, layout="constrained")
     figure.suptitle("Effective receptive field of one patch", fontsize=10)
-    for axis, (block, field) in zip(
+    for axis, (stage, field) in zip(
         figure.subplots(1, len(fields), squeeze=False)[0], fields.items(), strict=True
     ):
         axis.imshow(np.sqrt(field), cmap="magma", vmin=0)
-        axis.set_title(f"block {block}", fontsize=8)
+        axis.set_title(stage, fontsize=8)
         axis.axis("off")
     return figure
 
@@ -239,7 +237,8 @@ def draw(folder: Path) -> None:
     figures = {}
     for word, one in (("trained", model), ("random", untrained)):
         batch = one.preprocessor(test[:32])
-        figures[f"fields_{word}"] = draw_receptive_fields(receptive_field(one, batch, [0, 2, 4]))
+        fields = receptive_field(one, batch, ["block_0", "block_2", "block_4"])
+        figures[f"fields_{word}"] = draw_receptive_fields(fields)
         curve = few_shot_curve(
             one, (one.preprocessor(train), train_digits), (batch, test_digits[:32])
         )

@@ -88,9 +88,9 @@ class Probe:
 
     Args:
         task: `"single_label"`, `"multi_label"` or `"regression"`.
-        block: number of the block whose tokens are the features, from 0; None for the model's own
-            output.
-        pooling: `"token"`, `"gap"` or `"token_and_mean"`, see `ViTConfig.pooling`; None for the
+        stage: name of the stage that gives the features, such as `"block_3/norm"`; `"pre_logits"`
+            for the model's own output.
+        pooling: how the tokens of the stage become one vector, as in `features`; None for the
             model's own output.
         l2: strength of the regularisation.
         score: share of images that the model without them gets right (leave-one-out), by features
@@ -103,8 +103,9 @@ class Probe:
             leave-one-out scores. Of regression it is the numbers.
         predictions: probability of each class by the classifier without the image,
             `(images, classes)`; of regression the numbers, `(images, outputs)`.
-        tried: mean squared error of each combination, `{(features, l2): error}`; of regression, as
-            a share of the variance of the numbers.
+        tried: mean squared error of each combination, `{(features, l2): error}`, where features are
+            named as stages (`"block_3/norm/gap"`); of regression, as a share of the variance of the
+            numbers.
         thresholds: multi-label, the probability of each class from which the class is an answer:
             that with the best F1 on `predictions`. Otherwise None.
         interval: lowest and highest score that the number of images allows; in simulations the
@@ -118,7 +119,7 @@ class Probe:
     """
 
     task: Task
-    block: int | None
+    stage: str
     pooling: str | None
     l2: float
     score: float
@@ -160,7 +161,7 @@ class Probe:
         found: dict[str, Any] = {"score": self.score, "images": len(self.predictions)}
         found |= {"interval": self.interval and [*self.interval], "features": self._features}
         fields = {
-            **_choose_fields(expect_model(model).config, self.block, self.pooling),
+            **_choose_fields(expect_model(model).config, self.stage, self.pooling),
             "thresholds": self.thresholds,
             "task": self.task,
             "provenance": {**model.provenance, **(provenance or {}), "probe": found},
@@ -193,7 +194,7 @@ class Probe:
     def _features(self) -> str:
         place = "the model's output"
         if self.pooling is not None:
-            place = f"{_KINDS[self.pooling]} of block {self.block}"
+            place = f"{_KINDS[self.pooling]} of {self.stage}"
         return f"Features: {place}; l2={self.l2:g}."
 
     def to_dict(self) -> dict[str, Any]:
@@ -317,37 +318,38 @@ def _score_classes(
 
 def _list_features(
     config: ViTConfig,
-) -> tuple[list[str], dict[str, tuple[int | None, str | None, slice]]]:
-    """Returns the stages to read, and block, pooling and columns of each kind of features.
+) -> tuple[list[str], dict[str, tuple[str, str | None, slice]]]:
+    """Returns the stages to read, and stage, pooling and columns of each kind of features.
 
     The columns are those of the concatenated stages.
     """
     depth, width = config.num_layers, config.hidden_size
     blocks = sorted({max(math.ceil(depth * share), 1) - 1 for share in (0.5, 0.75, 1)})
-    parts: dict[str, tuple[int | None, str | None, slice]] = {}
+    parts: dict[str, tuple[str, str | None, slice]] = {}
     stages: list[str] = []
     end = 0
     for block in blocks:
+        stage = f"block_{block}/norm"
         start, end = end, end + width * (1 + config.has_class_token)
-        stages += [f"block_{block}/norm/{k}" for k in config.poolings if k != "token_and_mean"]
+        stages += [f"{stage}/{k}" for k in config.poolings if k != "token_and_mean"]
         columns = {"gap": slice(end - width, end)}
         if config.has_class_token:
             both = slice(start, end)
             columns = {"token": slice(start, start + width), **columns, "token_and_mean": both}
-        parts |= {f"block_{block}/{kind}": (block, kind, part) for kind, part in columns.items()}
+        parts |= {f"{stage}/{kind}": (stage, kind, part) for kind, part in columns.items()}
     if config.is_pooled and not config.has_two_heads:
-        parts["output"] = None, None, slice(end, None)
+        parts["pre_logits"] = "pre_logits", None, slice(end, None)
         stages.append("pre_logits")
     return stages, parts
 
 
-def _choose_fields(config: ViTConfig, block: int | None, pooling: str | None) -> dict[str, Any]:
+def _choose_fields(config: ViTConfig, stage: str, pooling: str | None) -> dict[str, Any]:
     """Returns what differs in the classifier on features of a block; nothing for the output."""
-    if block is None:
+    if pooling is None:
         return {}
     before_norm = config.numerics.pool_before_norm
     return {
-        "num_layers": block + 1,
+        "num_layers": int(stage.removeprefix("block_").removesuffix("/norm")) + 1,
         "pooling": pooling,
         "class_token": config.has_class_token,
         "class_token_blocks": 1,

@@ -1,4 +1,4 @@
-"""Attention weights of chosen blocks, attention rollout, and the tokens that the head reads."""
+"""Attention weights of blocks, attention rollout, and the tokens that the head reads."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,19 +9,19 @@ from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError, expect_model, shown
 from keras_vit.models.image_checks import prepare
 from keras_vit.models.inference import run
-from keras_vit.models.tokens import block_index, compute_grid
+from keras_vit.models.tokens import check_stages, compute_grid
 from keras_vit.models.vision_transformer import VisionTransformer
 
 
 def attention_maps(
     model: VisionTransformer,
     images: Any,
-    blocks: Sequence[int] | None = None,
+    stages: str | Sequence[str] | None = None,
     batch_size: int = 32,
     *,
     prepared: bool = False,
-) -> dict[int, np.ndarray]:
-    """Returns the softmax weights of chosen blocks (Eq. 6).
+) -> dict[str, np.ndarray]:
+    """Returns the attention weights of blocks, after the softmax (Eq. 6).
 
     The chosen blocks compute their attention step by step, because the backend's fused attention
     returns no weights.
@@ -29,29 +29,27 @@ def attention_maps(
     Args:
         model: a `VisionTransformer`.
         images: paths, PIL images or arrays, as for `model.preprocessor`.
-        blocks: indices of blocks, negative indices from the end; None for all.
+        stages: name of a stage, such as `"block_3/attention"`, or several names; None for those of
+            all blocks.
         batch_size: images per step.
         prepared: whether `images` is a batch that `model.preprocessor` has made.
 
     Returns:
-        `{block: float32 (batch, heads, tokens, tokens)}`, blocks in the order of the model;
-        each row sums to 1.
+        `{stage: float32 (batch, heads, tokens, tokens)}`; each row sums to 1.
 
     Raises:
-        ConfigError: the model has no such block; an image cannot be read; or the images may be a
-            prepared batch, and `prepared` is False.
+        ConfigError: a name is not that of the attention of a block; an image cannot be read; or the
+            images may be a prepared batch, and `prepared` is False.
     """
-    depth = expect_model(model).config.num_layers
-    blocks = range(depth) if blocks is None else np.ravel(blocks).tolist()
-    chosen = sorted({block_index(model, block) for block in blocks})
-    stages = {block: f"block_{block}/attention" for block in chosen}
-    batch = prepare(model, images, prepared)
-    maps = run(model, batch, list(stages.values()), batch_size)
-    return {block: maps[stage] for block, stage in stages.items()}
+    every = [f"block_{block}/attention" for block in range(expect_model(model).config.num_layers)]
+    chosen = every if stages is None else np.ravel(stages).tolist()
+    check_stages(chosen, every)
+    maps = run(model, prepare(model, images, prepared), chosen, batch_size)
+    return {stage: maps[stage] for stage in chosen}
 
 
 def attention_rollout(
-    maps: Mapping[int, np.ndarray],
+    maps: Mapping[str, np.ndarray],
     grid: tuple[int, int],
     reads: np.ndarray | None = None,
 ) -> np.ndarray:
@@ -79,8 +77,8 @@ def attention_rollout(
             'keras_vit.explain(model, images, method="rollout") does both.'
         )
     rollout: Any = None
-    for block in sorted(maps):
-        weights = maps[block].mean(axis=1)  # (batch, tokens, tokens)
+    for stage in sorted(maps, key=lambda name: (len(name), name)):  # block_2 before block_10
+        weights = maps[stage].mean(axis=1)  # (batch, tokens, tokens)
         weights = weights + np.eye(weights.shape[-1], dtype=weights.dtype)
         weights = weights / weights.sum(axis=-1, keepdims=True)
         rollout = weights if rollout is None else weights @ rollout

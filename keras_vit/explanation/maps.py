@@ -57,16 +57,17 @@ def explain(
     |---|---|---|
     | `"relevance"` | gradient times attention, all blocks (arXiv 2103.15679) | |
     | `"integrated_gradients"` | Sundararajan et al. 2017, signed | `steps=32`, `baseline` |
-    | `"gradcam"` | Selvaraju et al. 2017, tokens that enter a block | `block=-1` |
+    | `"gradcam"` | Selvaraju et al. 2017, tokens that enter a block | `stage` |
     | `"occlusion"` | fall of the score without a patch, signed | `baseline` |
     | `"rollout"` | attention, all blocks (arXiv 2005.00928) | |
-    | `"attention"` | attention of the head's input, one block | `block=-1`, `head` |
+    | `"attention"` | attention of the head's input, one block | `stage`, `head` |
     | `"random"` | uniform numbers, as a baseline | `seed=0` |
     | `"centre"` | the middle of the image, as a baseline | |
 
-    `block="pool"` is the attention pooling of `pooling="map"`, and the default there.
-    `head=None` is the mean over the heads. `baseline` is a pixel or an image in the model's range;
-    the default is black. `occlusion` runs the model once for every patch.
+    `stage` is a name such as `"block_3/input"` (gradcam) or `"block_3/attention"` (attention); the
+    default is the last block's, and for attention with `pooling="map"` that of the pooling,
+    `"pool/attention"`. `head=None` is the mean over the heads. `baseline` is a pixel or an image in
+    the model's range; the default is black. `occlusion` runs the model once for every patch.
 
     Args:
         model: a `VisionTransformer`.
@@ -83,7 +84,7 @@ def explain(
         The maps, and the class that they explain.
 
     Raises:
-        ConfigError: the method, option, class, block or head is unknown; the model is quantised
+        ConfigError: the method, option, class, stage or head is unknown; the model is quantised
             and the method needs gradients; the map has NaN, because a weight has; an image cannot
             be read; or the images may be a prepared batch, and `prepared` is False.
 

@@ -23,7 +23,7 @@ from keras_vit.explanation.gradients import compile_call, gradient
 from keras_vit.layers.quantisation import quantised_parts
 from keras_vit.models import inference
 from keras_vit.models.graph import Stages
-from keras_vit.models.tokens import block_index, compute_grid, image_axes
+from keras_vit.models.tokens import check_stages, compute_grid, image_axes
 from keras_vit.models.vision_transformer import VisionTransformer
 
 OneBatch = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -31,25 +31,21 @@ OneBatch = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def attention(
-    model: VisionTransformer, block: int | str | None = None, head: int | None = None
+    model: VisionTransformer, stage: str | None = None, head: int | None = None
 ) -> OneBatch:
-    """Attention of the head's input to the patches, in one block."""
-    if block is None:
-        block = "pool" if model.config.pooling == "map" else -1
-    if block == "pool" and model.config.pooling == "map":
-        heads = model.get_layer("pool").num_heads
-    else:
-        block = index = _block(model, block)
-        heads = model.config.num_heads
+    """Attention of the head's input to the patches, in one block or in the pooling."""
+    stage = _choose_stage(model, stage, "attention")
+    of_pool = stage == "pool/attention"
+    heads = model.get_layer("pool").num_heads if of_pool else model.config.num_heads
     if head is not None and head not in range(heads):
-        raise ConfigError(f"head={head!r}: there is no such head; block {block} has {heads}.")
+        raise ConfigError(f"head={head!r}: there is no such head; {stage} has {heads}.")
     chosen = slice(None) if head is None else [int(head)]
 
     def run(images: np.ndarray, chosen_class: np.ndarray) -> np.ndarray:
-        if block == "pool":
+        if of_pool:
             read = probe_weights(model, images, len(images))[:, chosen].mean(axis=1)
         else:
-            (weights,) = attention_maps(model, images, [index], len(images), prepared=True).values()
+            (weights,) = attention_maps(model, images, stage, len(images), prepared=True).values()
             shares = read_tokens(model, images, len(images), prepared=True)
             read = np.einsum("bt,btk->bk", shares, weights[:, chosen].mean(axis=1))
         return _patches(model, images, read)
@@ -76,22 +72,19 @@ def relevance(model: VisionTransformer) -> OneBatch:
     attention pooling, it is the mean over the probe's heads of (dy/dA * A)+ times R.
     """
     _refuse_quantised(model, "relevance")
-    blocks = range(model.config.num_layers)
-    names = [f"block_{i}/attention" for i in blocks]
-    pool = model.get_layer("pool")
-    if model.config.pooling == "map":
-        names.append("pool/attention")
+    names = _stages(model, "attention")
+    depth, pool = model.config.num_layers, model.get_layer("pool")
 
     def of_batch(images: Any, chosen: Any) -> Any:
         rows, columns = compute_grid(model, images)
         batch, tokens = images.shape[0], rows * columns + model.config.num_prefix_tokens
-        shapes = [(batch, model.config.num_heads, tokens, tokens)] * len(blocks)
+        shapes = [(batch, model.config.num_heads, tokens, tokens)] * depth
         if model.config.pooling == "map":
             shapes.append((batch, pool.num_heads, 1, tokens - pool.skip))
         gradients, weights = _slopes(model, images, chosen, dict(zip(names, shapes, strict=True)))
         seen = [ops.mean(ops.relu(g * a), axis=1) for g, a in zip(gradients, weights, strict=True)]
         total = ops.eye(tokens, dtype="float32")[None]
-        for step in seen[: len(blocks)]:
+        for step in seen[:depth]:
             total = total + step @ total
         if model.config.pooling == "map":
             row = ops.pad(seen[-1], [(0, 0), (0, 0), (pool.skip, 0)])
@@ -103,7 +96,7 @@ def relevance(model: VisionTransformer) -> OneBatch:
     return lambda images, chosen: _patches(model, images, read(images, chosen))
 
 
-def gradcam(model: VisionTransformer, block: int = -1) -> OneBatch:
+def gradcam(model: VisionTransformer, stage: str | None = None) -> OneBatch:
     """Grad-CAM (Selvaraju et al. 2017) on the tokens that enter a block.
 
     Channels are weighted by their mean gradient over the patches, and their sum is clipped at zero.
@@ -111,7 +104,7 @@ def gradcam(model: VisionTransformer, block: int = -1) -> OneBatch:
     leave the last block have no gradient.
     """
     _refuse_quantised(model, "gradcam")
-    name = f"block_{_block(model, block)}/input"
+    name = _choose_stage(model, stage, "input")
     prefix = model.config.num_prefix_tokens
 
     def of_batch(images: Any, chosen: Any) -> Any:
@@ -253,11 +246,14 @@ def _slopes(
     return gradient(score, [ops.zeros(shape, "float32") for shape in shapes.values()])
 
 
-def _block(model: VisionTransformer, block: int | str) -> int:
-    if not isinstance(block, int) or isinstance(block, bool):
-        pool = ' or "pool"' if model.config.pooling == "map" else ""
-        raise ConfigError(f"block={block!r}: expected the index of a block{pool}.")
-    return block_index(model, block)
+def _stages(model: VisionTransformer, kind: str) -> list[str]:
+    return [name for name in model._graph.stage_names() if name.endswith(f"/{kind}")]
+
+
+def _choose_stage(model: VisionTransformer, stage: str | None, kind: str) -> str:
+    stages = _stages(model, kind)
+    check_stages([] if stage is None else [stage], stages)
+    return stages[-1] if stage is None else stage
 
 
 def _baseline(model: VisionTransformer, baseline: Any) -> np.ndarray:

@@ -247,13 +247,11 @@ def _attention(
     The last stage of the viewer, without heads, is the likeness of the patches.
     """
     prefix = model.config.num_prefix_tokens
-    maps, shares = (
-        attention_maps(model, image, prepared=True),
-        read_tokens(model, image, prepared=True),
-    )
+    maps = list(attention_maps(model, image, prepared=True).values())
+    shares = read_tokens(model, image, prepared=True)
     read = {
         f"block {block}": np.einsum("bt,bhtk->bhk", shares, weights)[0]
-        for block, weights in maps.items()
+        for block, weights in enumerate(maps)
     }
     if model.config.pooling == "map":
         read["pooling"] = probe_weights(model, image)[0]
@@ -290,19 +288,17 @@ def _tokens(patches: np.ndarray, room: int) -> dict[str, Any]:
     return {"width": width, "step": step, "data": _pack(values)}
 
 
-def _between_patches(
-    maps: Mapping[int, np.ndarray], prefix: int, room: int
-) -> dict[str, Any] | None:
+def _between_patches(maps: Sequence[np.ndarray], prefix: int, room: int) -> dict[str, Any] | None:
     """Returns the attention of patches to patches, in at most `room` characters.
 
     Each head of each block is kept if it fits; else the means over the heads, of as many blocks as
     fit. None if not even the last block fits.
     """
-    every = list(maps)
-    count = maps[every[0]].shape[-1] - prefix
+    every = list(range(len(maps)))
+    count = maps[0].shape[-1] - prefix
     for has_heads, step in ((True, 1), *((False, step) for step in (1, 2, 3, 4, 6, 12, 24))):
         blocks = every[::-1][::step][::-1]
-        each = len(maps[every[0]][0]) + 1 if has_heads else 1
+        each = len(maps[0][0]) + 1 if has_heads else 1
         if len(blocks) * each * count**2 > 4 * room:
             continue  # zlib halves it, hardly more
         weights = (_with_mean(maps[block][0, :, prefix:, prefix:]) for block in blocks)

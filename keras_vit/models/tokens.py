@@ -1,18 +1,17 @@
-"""The output tokens of chosen blocks, a vector for every patch (dense features)."""
+"""The tokens of stages by kind, a vector for every patch (dense features)."""
 
-import numbers
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from keras_vit.config.rules import Values
 from keras_vit.config.vit_rules import STAGE_POOLINGS
-from keras_vit.errors import ConfigError
 from keras_vit.models.inference import run
 
 
 class Tokens(NamedTuple):
-    """The output of a block as float32 arrays; None for tokens that the model lacks.
+    """The tokens of a stage as float32 arrays; None for tokens that the model lacks.
 
     Args:
         class_token: `(batch, hidden_size)`; several `(batch, num_class_tokens, hidden_size)`; or
@@ -29,24 +28,29 @@ class Tokens(NamedTuple):
 
 
 def compute_tokens(
-    model: Any,
-    images: Any,
-    blocks: int | Sequence[int],
-    norm: bool,
-    batch_size: int,
-) -> Tokens | dict[int, Tokens]:
-    """Returns the tokens of blocks; `VisionTransformer.tokens` states arguments and result."""
+    model: Any, images: Any, stages: str | Sequence[str] | None, batch_size: int
+) -> Tokens | dict[str, Tokens]:
+    """Returns the tokens of stages; `VisionTransformer.tokens` states arguments and result."""
     model.config.refuse_packed("tokens()")
-    chosen = [block_index(model, block) for block in np.ravel(blocks).tolist()]
-    kind = "/norm" if norm else ""
-    stages = [f"block_{block}{kind}" for block in chosen]
-    values = run(model, images, stages, batch_size)
+    if stages is None:
+        stages = f"block_{model.config.num_layers - 1}/norm"
+    every = model._graph.stage_names()
+    chosen = np.ravel(stages).tolist()
+    check_stages(chosen, [name for name in every if f"{name}/gap" in every])
+    values = run(model, images, chosen, batch_size)
     grid = compute_grid(model, images)
-    tokens = {
-        block: _split(values[stage], model, grid)
-        for block, stage in zip(chosen, stages, strict=True)
-    }
-    return tokens if np.ndim(blocks) else tokens[chosen[0]]
+    tokens = {name: _split(values[name], model, grid) for name in chosen}
+    return tokens if np.ndim(stages) else tokens[chosen[0]]
+
+
+def check_stages(names: Sequence[Any], valid: Sequence[str]) -> None:
+    """Refuses other names of stages than the valid ones, which are in the order of the model.
+
+    Raises:
+        ConfigError: a name is none of them.
+    """
+    for name in names:
+        Values(valid.__contains__, f"{valid[0]} to {valid[-1]}", tuple(valid)).check("stage", name)
 
 
 def choose_stage(model: Any, stage: str | None = None, pooling: str | None = None) -> str:
@@ -82,18 +86,6 @@ def compute_grid(model: Any, images: Any) -> tuple[int, int]:
 def image_axes(model: Any) -> tuple[int, int]:
     """Returns the axes of height and width in a batch of images."""
     return (1, 2) if model.data_format == "channels_last" else (2, 3)
-
-
-def block_index(model: Any, block: int) -> int:
-    """Returns the index of a block from the first; a negative index counts from the end.
-
-    Raises:
-        ConfigError: the model has no such block.
-    """
-    num_layers = model.config.num_layers
-    if not (isinstance(block, numbers.Integral) and -num_layers <= int(block) < num_layers):
-        raise ConfigError(f"blocks: there is no block {block!r}; the model has {num_layers}.")
-    return int(block) % num_layers
 
 
 def _split(tokens: np.ndarray, model: Any, grid: tuple[int, int]) -> Tokens:

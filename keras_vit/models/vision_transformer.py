@@ -457,20 +457,19 @@ class VisionTransformer(keras.Model):
     def tokens(
         self,
         images: Any,
-        blocks: int | Sequence[int] = -1,
+        stages: str | Sequence[str] | None = None,
         *,
-        norm: bool = True,
         batch_size: int = 32,
         prepared: bool = False,
-    ) -> Tokens | dict[int, Tokens]:
-        """Returns the tokens of blocks by kind: dense features, one vector for every patch.
+    ) -> Tokens | dict[str, Tokens]:
+        """Returns the tokens of stages by kind: dense features, one vector for every patch.
 
         Args:
             images: paths, PIL images or arrays, as for `preprocessor`.
-            blocks: index of a block, negative from the end, or several indices.
-            norm: whether the norm behind the last block is applied to every chosen block
-                (timm's `forward_intermediates`). It has no effect for a model without that
-                norm, or with the norm behind the mean.
+            stages: name of a stage of tokens, or several names: `"block_3"` is the output of a
+                block, `"block_3/norm"` the last norm of the model applied to it, `"block_3/input"`
+                the input of the block. The last norm changes nothing if the model has none or
+                applies it to the mean. None for the output of the last block after the last norm.
             batch_size: images per step.
             prepared: whether `images` is a batch that `preprocessor` has made.
 
@@ -478,13 +477,13 @@ class VisionTransformer(keras.Model):
             `Tokens`: `class_token` and `distillation_token` `(batch, hidden_size)` (several class
             tokens `(batch, num_class_tokens, hidden_size)`), `registers`
             `(batch, num_registers, hidden_size)`, each None if the model lacks it, and
-            `patches` `(batch, rows, columns, hidden_size)`. `{block: Tokens}` for several.
+            `patches` `(batch, rows, columns, hidden_size)`. `{stage: Tokens}` for several.
 
         Raises:
-            ConfigError: an index is outside the model's blocks; an image cannot be read; or the
+            ConfigError: a name is no stage of tokens of the model; an image cannot be read; or the
                 images may be a prepared batch, and `prepared` is False.
         """
-        return compute_tokens(self, prepare(self, images, prepared), blocks, norm, batch_size)
+        return compute_tokens(self, prepare(self, images, prepared), stages, batch_size)
 
     def with_head(
         self,

@@ -10,6 +10,10 @@ _FEATURES = (
     "keras_vit.evaluation.features(model, images) gives a vector per image, "
     "model.tokens(images) the tokens"
 )
+_BLOCKS = (
+    'model.tokens(images, stages="block_3") gives the tokens of a block, as transformers and timm; '
+    '"block_3/norm" applies the last norm, as DINOv2'
+)
 _HEAD = (
     'model.get_layer("head") is the head; VisionTransformer.from_preset(source, num_classes=5) '
     "makes a new one, and model.with_head(layer) takes yours"
@@ -45,9 +49,12 @@ MODEL_HABITS = {
     "default_cfg": _FACTS,
     "forward_features": _FEATURES,
     "forward_head": _HEAD,
+    "forward_intermediates": _BLOCKS,
     "get_classifier": _HEAD,
-    "get_intermediate_layers": "model.tokens(images, blocks=[-4, -1]) gives the tokens of blocks",
+    "get_intermediate_layers": _BLOCKS,
     "head": _HEAD,
+    "hidden_states": _BLOCKS,
+    "last_hidden_state": _FEATURES,
     "num_features": "model.config.hidden_size is the width of the tokens",
     "predict_proba": "model.probabilities(images) gives the probabilities of all classes",
     "preprocess": _PREPARE,

@@ -96,10 +96,14 @@ def test_positions_are_resized_as_by_transformers():
 def test_attention_weights_equal_the_reference(name):
     """`attention_maps` against the softmax weights of the reference."""
     want = expected(name)
-    blocks = {int(key[-2:]): value for key, value in want.items() if key.startswith("attention_")}
-    got = attention_maps(load_case(name), want["image"], blocks=tuple(blocks), prepared=True)
-    for block, value in blocks.items():
-        assert relative_error(got[block], value) <= CASES[name]["tolerance_tokens"]
+    stages = {
+        f"block_{int(key[-2:])}/attention": value
+        for key, value in want.items()
+        if key.startswith("attention_")
+    }
+    got = attention_maps(load_case(name), want["image"], tuple(stages), prepared=True)
+    for stage, value in stages.items():
+        assert relative_error(got[stage], value) <= CASES[name]["tolerance_tokens"]
 
 
 def _resizes():

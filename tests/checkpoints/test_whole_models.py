@@ -106,9 +106,10 @@ def test_the_tower_of_a_whole_model_has_our_tokens(name, tmp_path):
         output = tower(channels_first(IMAGE))
     info = keras_vit.info(tmp_path)
     assert (info.family, info.config.num_heads) == (family, 3)
-    tokens = VisionTransformer.from_preset(tmp_path).tokens(
-        IMAGE, norm=not family.endswith(CLIP), prepared=True
-    )
+    model = VisionTransformer.from_preset(tmp_path)
+    last = f"block_{model.config.num_layers - 1}"
+    stage = last if family.endswith(CLIP) else f"{last}/norm"
+    tokens = model.tokens(IMAGE, stage, prepared=True)
     if part == "backbone":
         want = output.feature_maps[-1].numpy().transpose(0, 2, 3, 1)
     else:  # CLIP's class gives the tokens in front of the last norm, and the class token

@@ -52,6 +52,6 @@ def outputs(model: Any, count: int, folder: Path, out: Path) -> list[np.ndarray]
         ).values,
         np.array([scores.top1, scores.loss, scores.calibration_error]),
         np.load(out),
-        keras_vit.explanation.attention_maps(model, images, prepared=True)[0],
+        keras_vit.explanation.attention_maps(model, images, prepared=True)["block_0/attention"],
         keras_vit.explain(model, images, prepared=True).patches,
     ]

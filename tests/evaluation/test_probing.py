@@ -77,7 +77,7 @@ def test_the_preset_of_a_probe_computes_its_logits(fields, folder, tmp_path, mon
         monkeypatch.setattr(probing, "choose", only(name, probing.choose))
         result = probe(model, folder, cache=tmp_path / "cache")
         monkeypatch.undo()
-        assert (result.block, result.pooling) == parts[name][:2]
+        assert (result.stage, result.pooling) == parts[name][:2]
         classifier = result.build_model(model)
         images = model.preprocessor([folder / "red" / "0.png", folder / "blue" / "1.png"])
         outputs = {k: to_numpy(v) for k, v in model(images, stages=stages).items()}
@@ -252,7 +252,7 @@ def test_a_probe_is_refused_by_another_model_and_for_changed_images(folder, resu
     """Narrower, or with fewer blocks; augmented images, or a pair of arrays."""
     for other in (make_model(hidden_size=32), random_tiny(num_layers=1, num_classes=0)):
         with pytest.raises(ConfigError, match="Give the model whose pre_logits the head reads"):
-            dataclasses.replace(result, block=3, pooling="token").build_model(other)
+            dataclasses.replace(result, stage="block_3/norm", pooling="token").build_model(other)
     augmented = from_folder(folder, make_model(), augmentation="none", shuffle=False)
     with pytest.raises(ConfigError, match="augmentation=None"):
         probe(make_model(), augmented)

@@ -81,9 +81,6 @@ def test_a_probe_of_numbers_becomes_a_model_that_predicts_them(tmp_path):
     fitted = evaluate(saved, data)
     assert fitted.r2 >= result.score
     pixels, _ = arrays()
-    stage, pooling = f"block_{result.block}/norm", result.pooling
-    if result.block is None:
-        stage, pooling = "pre_logits", None
-    values = features(model, pixels, stage, pooling=pooling).values
+    values = features(model, pixels, result.stage, pooling=result.pooling).values
     expected = (values @ result.kernel + result.bias).astype("float32")
     assert_close(saved(saved.preprocessor(pixels)), expected, 1e-4)

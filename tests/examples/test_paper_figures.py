@@ -64,7 +64,7 @@ def test_attention_distance_is_a_mean_weighted_by_attention():
     for image in range(2):
         for head in range(2):
             for q in range(12):
-                row = maps[0][image, head, 3 + q, 3:]
+                row = maps["block_0/attention"][image, head, 3 + q, 3:]
                 far = [np.hypot(8 * (q // 6 - k // 6), 4 * (q % 6 - k % 6)) for k in range(12)]
                 total[head] += (row * far).sum() / row.sum() / 24
     assert_close(found[0], total)

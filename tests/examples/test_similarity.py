@@ -63,7 +63,7 @@ def test_the_receptive_field_is_the_derivative_by_each_pixel():
     """It equals finite differences; without attention it is a single patch."""
     model = random_tiny(num_layers=1, image_size=16)
     images = normal(1, 16, 16, 3)
-    result = receptive_field(model, images, [0], patch=(0, 1))[0]
+    result = receptive_field(model, images, ["block_0"], patch=(0, 1))["block_0"]
     np.testing.assert_allclose(result.sum(), 1, rtol=1e-5)
     part = keras.Model(model.input, model.get_layer("block_0").output)
 
@@ -82,7 +82,7 @@ def test_the_receptive_field_is_the_derivative_by_each_pixel():
     np.testing.assert_allclose(result[12, 2] / result[3, 9], far / near, rtol=5e-2)
     attention = model.get_layer("block_0").attention.out.kernel
     attention.assign(np.zeros(attention.shape))  # attention mixes no patches
-    alone = receptive_field(model, images, [-1], patch=(0, 1))[0]
+    alone = receptive_field(model, images, ["block_0"], patch=(0, 1))["block_0"]
     assert alone[:8, 8:].sum() == pytest.approx(1)
 
 

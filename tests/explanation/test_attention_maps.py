@@ -9,17 +9,20 @@ from tests.helpers import normal, random_tiny
 
 
 def test_attention_maps_of_chosen_blocks_equal_those_of_all_blocks():
-    """Negative indices count from the end, blocks come in the model's order, rows sum to one."""
+    """Rows sum to one; a rollout takes the blocks in the model's order, block 2 before block 10."""
     model = random_tiny(num_layers=11)
     images = normal(5, 16, 16, 3)
     every = attention_maps(model, images, prepared=True)
-    assert list(every) == list(range(11))
-    chosen = attention_maps(model, images, blocks=(-1, 2), batch_size=2, prepared=True)
-    assert list(chosen) == [2, 10]
-    for block, weights in chosen.items():
+    assert list(every) == [f"block_{block}/attention" for block in range(11)]
+    names = ["block_10/attention", "block_2/attention"]
+    chosen = attention_maps(model, images, names, batch_size=2, prepared=True)
+    assert list(chosen) == names
+    for stage, weights in chosen.items():
         assert (weights.shape, weights.dtype) == ((5, 2, 5, 5), np.float32)
         np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
-        np.testing.assert_allclose(weights, every[block], atol=1e-6)
+        np.testing.assert_allclose(weights, every[stage], atol=1e-6)
+    backwards = attention_rollout(dict(reversed(every.items())), (2, 2))
+    np.testing.assert_array_equal(backwards, attention_rollout(every, (2, 2)))
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "float16"])

@@ -67,7 +67,9 @@ def test_relevance_equals_the_reference(case):
 def test_gradcam_equals_the_reference(case):
     """The tokens that enter the first block, weighted by their mean gradient."""
     model, images, reference = case
-    result = explain(model, images, np.array([3, 1]), "gradcam", block=0, prepared=True)
+    result = explain(
+        model, images, np.array([3, 1]), "gradcam", stage="block_0/input", prepared=True
+    )
     assert_close(result.patches.reshape(2, -1), reference.gradcam(0))
 
 
@@ -125,12 +127,12 @@ def test_attention_and_rollout_equal_their_definitions(name):
         read_tokens(model, images, prepared=True),
     )
     skip = model.config.num_prefix_tokens
-    result = explain(model, images, method="attention", block=-1, head=1, prepared=True)
-    last = np.einsum("bt,btk->bk", reads, maps[model.config.num_layers - 1][:, 1])
+    result = explain(model, images, method="attention", stage=[*maps][-1], head=1, prepared=True)
+    last = np.einsum("bt,btk->bk", reads, [*maps.values()][-1][:, 1])
     assert_close(result.patches.reshape(2, -1), last[:, skip:])
     assert result.classes is None
     result = explain(model, images, method="rollout", prepared=True)
-    product = np.eye(maps[0].shape[-1])
+    product = np.eye(maps["block_0/attention"].shape[-1])
     for weights in maps.values():
         weights = weights.mean(1) + np.eye(weights.shape[-1])
         product = (weights / weights.sum(-1, keepdims=True)) @ product
@@ -287,10 +289,11 @@ def test_bad_arguments_of_explain_are_refused():
     refused("has no option 'head'; it has none", model, head=1)
     for head in (2, "a", -1, 0.5):
         refused(
-            f"head={head!r}: there is no such head; block", model, method="attention", head=head
+            f"head={head!r}: there is no such head; block_0/attention has 2",
+            model,
+            method="attention",
+            head=head,
         )
-    refused("there is no block 4", model, method="attention", block=4)
-    refused("expected the index of a block", model, method="gradcam", block="pool")
     refused("steps must be a positive int, found 0", model, method="integrated_gradients", steps=0)
     refused("baseline has the shape", model, method="occlusion", baseline=np.zeros((3, 5, 3)))
     refused(

@@ -76,7 +76,7 @@ def test_the_page_in_a_browser(browser, report):
     block, head = viewers[0].find_elements("css selector", "input")
     browser.execute_script(set_value, block, 2)
     browser.execute_script(set_value, head, 3)
-    row = maps[2][0, 2, 0, 1:]
+    row = maps["block_2/attention"][0, 2, 0, 1:]
     assert status.text.startswith("block 2, head 2: attention of what the head reads.")
     assert f"is on row {row.argmax() // 4 + 1}, column {row.argmax() % 4 + 1}" in status.text
 

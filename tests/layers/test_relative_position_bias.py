@@ -58,7 +58,7 @@ def test_attention_weights_of_a_model_include_the_bias(kind):
     bias = {"bias": values["relative_position_bias"]} if kind == "shared" else {}
     expected = to_numpy(block.attention_weights(values["block_1/input"], **bias))
     assert_close(values["block_1/attention"], expected)
-    assert_close(attention_maps(model, images, prepared=True)[1], expected)
+    assert_close(attention_maps(model, images, prepared=True)["block_1/attention"], expected)
     layer = model.get_layer("relative_position_bias") if kind == "shared" else block.bias_layer
     layer.table.assign(np.zeros(layer.table.shape, "float32"))
     assert np.abs(run(model, images, names)["block_1/attention"] - expected).max() > 1e-2

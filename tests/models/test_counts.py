@@ -47,18 +47,3 @@ def test_other_numbers_are_refused_by_the_names_of_their_arguments(model):
     for size in ("224", (1, 2, 3), 32.5):
         with pytest.raises(ConfigError, match="image_size must be a positive int or a pair"):
             keras_vit.models.flops(model, size)
-
-
-def test_a_block_is_an_int_of_python_or_numpy(model):
-    expected = model.tokens(IMAGES, 1, prepared=True).patches
-    np.testing.assert_array_equal(
-        model.tokens(IMAGES, np.int64(1), prepared=True).patches, expected
-    )
-    assert list(
-        keras_vit.explanation.attention_maps(model, IMAGES, np.arange(2), prepared=True)
-    ) == [0, 1]
-    for wrong in ("1", 1.0):
-        with pytest.raises(ConfigError, match="there is no block"):
-            model.tokens(IMAGES, wrong, prepared=True)
-        with pytest.raises(ConfigError, match="there is no block"):
-            keras_vit.explanation.attention_maps(model, IMAGES, [wrong], prepared=True)

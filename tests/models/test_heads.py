@@ -97,7 +97,7 @@ def test_a_head_in_a_file_reads_what_its_width_says(kind, tmp_path):
     head = {"weight": normal(3, width, seed=1), "bias": normal(3, seed=2)}
     save_file(head, tmp_path / "head.safetensors")
     classifier = model.with_head(tmp_path / "head.safetensors", class_names=NAMES)
-    tokens = model.tokens(IMAGES, -1, prepared=True)
+    tokens = model.tokens(IMAGES, prepared=True)
     features = [tokens.patches.mean(axis=(1, 2))]
     if kind != "gap":
         features.insert(0, tokens.class_token)
@@ -118,9 +118,8 @@ def test_a_head_of_four_blocks_reads_their_class_tokens(fields, tmp_path):
     torch.save(linear.state_dict(), path)
     classifier = model.with_head(path, class_names=NAMES, allow_pickle_weights=True)
     assert classifier.config.class_token_blocks == 4
-    layers = [
-        tokens for _, tokens in sorted(model.tokens(IMAGES, (1, 2, 3, 4), prepared=True).items())
-    ]
+    names = [f"block_{block}/norm" for block in (1, 2, 3, 4)]
+    layers = list(model.tokens(IMAGES, names, prepared=True).values())
     tokens = [torch.tensor(each.class_token) for each in layers]
     mean = torch.tensor(layers[-1].patches).flatten(1, 2).mean(dim=1)
     expected = linear(torch.cat([*tokens, mean], dim=1)).detach().numpy()

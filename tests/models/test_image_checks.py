@@ -158,7 +158,9 @@ READERS = {
     "tokens": lambda model, images, **word: model.tokens(images, **word).patches,
     "probabilities": lambda model, images, **word: model.probabilities(images, **word),
     "explain": lambda model, images, **word: keras_vit.explain(model, images, 0, **word).maps,
-    "attention_maps": lambda model, images, **word: attention_maps(model, images, **word)[0],
+    "attention_maps": lambda model, images, **word: attention_maps(
+        model, images, "block_0/attention", **word
+    )["block_0/attention"],
     "read_tokens": read_tokens,
 }
 

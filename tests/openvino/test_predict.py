@@ -159,7 +159,7 @@ def test_evaluate_and_attention_maps_and_files(tmp_path):
     model.evaluate(IMAGES, labels, verbose=0)
     assert program(model) is kept  # the metrics are no weights
     maps = keras_vit.explanation.attention_maps(model, IMAGES, prepared=True)
-    np.testing.assert_allclose(maps[1].sum(-1), 1, atol=1e-5)
+    np.testing.assert_allclose(maps["block_1/attention"].sum(-1), 1, atol=1e-5)
     model.save(tmp_path / "x.keras")
     loaded = keras.saving.load_model(tmp_path / "x.keras")
     np.testing.assert_array_equal(predicted(loaded), predicted(model))

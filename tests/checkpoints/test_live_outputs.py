@@ -1,0 +1,121 @@
+"""Each line of docs/coming_from.md that translates an output, beside the other library."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import VisionTransformer
+from tests import golden
+from tests.family_goldens import relative_error
+from tests.helpers import only_under, to_numpy
+
+only_under("torch")
+from tests.live import channels_first, random_transformers, timm, torch  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("offline")
+
+PAGE = (Path(__file__).parents[2] / "docs/coming_from.md").read_text(encoding="utf-8")
+IMAGES = np.random.default_rng(0).integers(0, 256, (2, 16, 16, 3), "uint8")
+SIZES = {"image_size": 16, "patch_size": 4, "hidden_size": 24, "num_hidden_layers": 3}
+CLASSES = {
+    "ViTModel": {"intermediate_size": 48},
+    "Dinov2WithRegistersModel": {"num_register_tokens": 2},
+    "SiglipVisionModel": {"intermediate_size": 48},
+    "CLIPVisionModel": {"intermediate_size": 48},
+}
+TIMM = {
+    "vit_tiny_patch16_224": {},
+    "vit_small_patch14_reg4_dinov2": {"embed_dim": 192, "num_heads": 3},
+}
+
+
+def translations(library):
+    """The lines of a library's table: its calls, and the call of keras_vit."""
+    section = re.search(rf"^## {library}.*?(?=^## )", PAGE, re.MULTILINE | re.DOTALL)[0]
+    rows = re.findall(r"^\| (.*) \| `((?:model\.tokens|keras_vit\.e)\S*\(.*?)`", section, re.M)
+    return [pytest.param(re.findall("`(.*?)`", left), right, id=left) for left, right in rows]
+
+
+def joined(value):
+    """Tokens of every kind beside each other; the patches in one row."""
+    if isinstance(value, keras_vit.models.tokens.Tokens):
+        parts = [to_numpy(part) for part in value if part is not None]
+        return np.concatenate([part.reshape(2, -1, part.shape[-1]) for part in parts], axis=1)
+    value = to_numpy(value)
+    return value.reshape(2, -1, value.shape[-1])
+
+
+def check(theirs, ours, model, names):
+    """Compares two lines of the page, for a block in the middle."""
+    places = {"keras_vit": keras_vit, "images": IMAGES, "k": 1}
+    found = joined(eval(ours, {**places, "model": model}))
+    assert relative_error(found, joined(eval(theirs, {**places, **names}))) <= 1e-5
+
+
+def lines_of_classes():
+    """The class, their call and ours; a line that names no class is true of all but CLIP's."""
+    for line in translations("transformers"):
+        (theirs, *named), ours = line.values
+        others = [name for name in CLASSES if "last" not in theirs or name != "CLIPVisionModel"]
+        for name in named or others:
+            yield pytest.param(name, theirs, ours, id=f"{name} {theirs}")
+
+
+@pytest.mark.parametrize(("name", "theirs", "ours"), [*lines_of_classes()])
+def test_outputs_of_transformers(name, theirs, ours, tmp_path):
+    sizes = SIZES | {"num_attention_heads": 3, "attn_implementation": "eager"}
+    network = random_transformers(name, **sizes, **CLASSES[name])
+    network.save_pretrained(tmp_path)
+    model = VisionTransformer.from_preset(tmp_path, image_size=16)
+    with torch.no_grad():
+        x = channels_first(model.preprocessor(IMAGES))
+        outputs = network(x, output_hidden_states=True, output_attentions=True)
+    check(theirs, ours, model, {"outputs": outputs})
+
+
+@pytest.mark.parametrize("name", TIMM)
+@pytest.mark.parametrize(("left", "ours"), translations("timm"))
+def test_outputs_of_timm(left, ours, name, tmp_path):
+    changed = {"img_size": 16, "patch_size": 4, "depth": 3, **TIMM[name]}
+    torch.manual_seed(0)
+    network = timm.create_model(name, **changed).eval()
+    for weight in network.parameters():
+        weight.data.normal_(std=0.2)
+    torch.save(network.state_dict(), tmp_path / "x.pth")
+
+    def create_model(name, **further):
+        other = timm.create_model(name, **changed, **further).eval()
+        inner = getattr(other, "model", other)
+        assert not inner.load_state_dict(network.state_dict(), strict=False).missing_keys
+        return other
+
+    arguments = {"allow_pickle_weights": True, "timm": {"model_name": name, **changed}}
+    model = VisionTransformer.from_preset(tmp_path / "x.pth", **arguments)
+    names = {"model": network, "create_model": create_model, "name": name}
+    names["x"] = channels_first(model.preprocessor(IMAGES))
+    with torch.no_grad():
+        for theirs in left:
+            check(f"joined_maps({theirs})", ours, model, {**names, "joined_maps": maps_last})
+
+
+def maps_last(value):
+    """Maps with the channels last."""
+    return value.movedim(1, -1) if value.ndim == 4 else value
+
+
+@pytest.mark.parametrize(("left", "ours"), translations("keras-hub"))
+def test_outputs_of_keras_hub(left, ours):
+    keras_hub = pytest.importorskip("keras_hub", exc_type=ImportError)
+    name = str(golden.FOLDER / "kh_classifier")
+    model = VisionTransformer.from_preset(name)
+    names = {"Backbone": keras_hub.models.Backbone, "name": name}
+    check(left[0], ours, model, {**names, "x": model.preprocessor(IMAGES)})
+
+
+def test_the_page_has_these_lines():
+    """So that no line escapes the tests above by its form."""
+    counts = {name: len(translations(name)) for name in ("transformers", "keras-hub", "timm")}
+    assert counts == {"transformers": 6, "keras-hub": 1, "timm": 5}
