@@ -22,7 +22,7 @@ from keras_vit.support.registration import register_with_keras
 __version__ = "0.1.0"
 
 choose()
-_resolve, _, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_resolve, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
 def __getattr__(name: str) -> Any:
@@ -38,10 +38,6 @@ def __getattr__(name: str) -> Any:
     if not isinstance(value, ModuleType):  # rooms import one another while they register
         register_with_keras()
     return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
 
 
 register_with_keras()

@@ -22,6 +22,7 @@ __all__ = [
     "SourceError",
     "WriteError",
 ]
+__dir__ = __all__.copy
 
 
 class KerasViTError(ValueError):
@@ -136,6 +137,12 @@ def shown(value: object, most: int = 120, quoted: bool = True) -> str:
     except ValueError:  # an int of more digits than Python prints, inside a list
         return f"a {type(value).__name__} with an int of thousands of digits"
     return text if len(text) <= most else f"{text[: most // 2]}...{text[-most // 2 + 3 :]}"
+
+
+def described(item: object, **facts: object) -> str:
+    """Returns the `repr` of an object by facts about it, in one line."""
+    words = (f"{name}={shown(value)}" for name, value in facts.items())
+    return f"<{type(item).__name__} {', '.join(words)}>"
 
 
 def listed(names: Iterable[str], most: int = 5) -> str:

@@ -7,13 +7,16 @@ import sys
 import sysconfig
 import venv
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import keras_vit
-from keras_vit.data import ImageData
+from keras_vit.data import AUGREG, ImageData
 from keras_vit.data.image_data import Options
+from keras_vit.explanation.methods import METHODS
 from keras_vit.models.building import Building
+from keras_vit.support import arguments
 from weights import stubs
 
 SCRIPT = """
@@ -25,10 +28,18 @@ whole = from_folder("photos", model, seed=1)
 train, validation = whole.hold_out(0.1)
 reveal_type((model, whole, validation, keras_vit.images.class_names.expand("imagenet1k")))
 reveal_type(keras_vit.evaluate(model, validation).top1)
+reveal_type(model.tokens([]).patches)
+reveal_type(model.tokens([], ["block_0", "block_1/norm"]))
 from_arrays([], [], model, sede=1)
 keras_vit.vit_b16(hidden_sise=8)
+from_arrays([], [], model, augmentation="lite1")
+keras_vit.vit_b16(pooling="mean")
+keras_vit.evaluation.features(model, [], pooling="map")
+keras_vit.explain(model, [], method="relevence")
+keras_vit.export(model, "x", "onxx")
+keras_vit.checkpoints.save(model, "x", "transformers/vit")
 """
-"""A script of a user; its last lines have misspelt arguments."""
+"""A script of a user; its last lines have misspelt arguments and words."""
 
 
 # Types are those of any backend.
@@ -54,8 +65,11 @@ def test_mypy_in_a_users_environment_sees_the_types(tmp_path):
         "keras_vit.data.image_data.ImageData, keras_vit.data.image_data.ImageData, "
         "tuple[str, ...]]",
         '"float"',
-        'script.py:10: error: Unexpected keyword argument "sede"',
-        'script.py:11: error: Unexpected keyword argument "hidden_sise"',
+        'script.py:10: note: Revealed type is "numpy.ndarray',
+        'script.py:11: note: Revealed type is "dict[str, ',
+        'script.py:12: error: Unexpected keyword argument "sede"',
+        'script.py:13: error: Unexpected keyword argument "hidden_sise"',
+        *(f"script.py:{line}: error: Argument " for line in range(14, 20)),
     ):
         assert line in printed, printed
 
@@ -66,6 +80,11 @@ def test_builders_and_loaders_share_the_arguments_of_the_model():
     optional = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
     assert optional == set(Building.__annotations__)
     assert stubs.STUB.read_text() == stubs.stub(), "python -m weights.stubs writes it anew"
+
+
+def test_the_words_of_types_are_those_of_the_code():
+    assert {*get_args(arguments.Method), "random", "centre"} == {*METHODS}
+    assert get_args(arguments.AugmentationName) == tuple(AUGREG)
 
 
 def test_the_options_of_data_sources_equal_the_arguments_of_imagedata():

@@ -5,34 +5,45 @@ python -m weights.stubs
 
 import dataclasses
 import inspect
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.config import ViTConfig
 from keras_vit.models import building
 
 STUB = Path(building.__file__).with_suffix(".pyi")
-_IMPORTS = """from typing import Any, Literal, TypedDict
+_IMPORTS = """from typing import Any, Literal, TypeAlias, TypedDict
 
 from keras_vit.config import Numerics, ResNetStem, Rope
 """
 
 
 def stub() -> str:
-    """Returns `building.py` with the fields of `ViTConfig` in the class `Architecture`."""
+    """Returns `building.py` with the names of families, and with the fields of `ViTConfig`."""
     source = Path(building.__file__).read_text(encoding="utf-8")
     fields = [
-        f"    {field.name}: {_argument(field.type)}\n"
+        f"    {field.name}: {_argument(field)}\n"
         for field in dataclasses.fields(ViTConfig)
         if field.name not in ("image_size", "num_classes")
     ]
     place = inspect.getsource(building.Architecture)
     source = source.replace(place, f"{place}\n{''.join(fields)}")
-    return source.replace("from typing import Any, TypedDict\n\n", _IMPORTS)
+    source = source.replace("TypeAlias = str", f"TypeAlias = {_literal(DIALECTS)}")
+    return source.replace("from typing import Any, TypeAlias, TypedDict\n\n", _IMPORTS)
 
 
-def _argument(kind: object) -> str:
-    """Returns the type of an argument: a part may be a dict, and a pair one number."""
-    words = inspect.formatannotation(kind).replace('"', "'")
+def _literal(words: Iterable[str]) -> str:
+    return "Literal[{}]".format(", ".join(f'"{word}"' for word in words))
+
+
+def _argument(field: dataclasses.Field[Any]) -> str:
+    """Returns the type of an argument: a part may be a dict, a pair one number, a text a word."""
+    values = field.metadata.get("values")
+    if values is not None and values.words:
+        return _literal(values.words) + (" | None" if values.include(None) else "")
+    words = inspect.formatannotation(field.type).replace('"', "'")
     for part in ("numerics.Numerics", "rope.Rope", "stem.ResNetStem"):
         name = part.partition(".")[2]
         words = words.replace(f"keras_vit.config.{part}", f"{name} | Mapping[str, Any]")

@@ -20,12 +20,13 @@ from matplotlib.figure import Figure
 import keras_vit
 from keras_vit.explanation.curves import BASELINES
 from keras_vit.explanation.report import overlay
+from keras_vit.support.arguments import AnyMethod
 from weights.train_digits import digits
 
 FAITHFULNESS = runpy.run_path(
     str(Path(__file__).parents[1] / "examples" / "paper" / "faithfulness.py")
 )
-METHODS = ("occlusion", "relevance", "integrated_gradients", "gradcam")
+METHODS: tuple[AnyMethod, ...] = ("occlusion", "relevance", "integrated_gradients", "gradcam")
 LEFT, RIGHT = (0, 0, 16, 16), (16, 0, 32, 16)
 
 
@@ -167,7 +168,7 @@ def draw_methods(picture: np.ndarray, maps: Mapping[str, Mapping[str, np.ndarray
 def draw(model: Any, batch: np.ndarray, both: np.ndarray, folder: Path) -> None:
     """Writes the pictures of docs/explain.md."""
     folder.mkdir(parents=True, exist_ok=True)
-    maps = {
+    maps: dict[str, dict[str, np.ndarray]] = {
         str(digit): {
             m: keras_vit.explain(model, batch[:1], int(digit), m, prepared=True).maps[0]
             for m in METHODS

@@ -16,6 +16,7 @@ from keras_vit.errors import ConfigError
 from keras_vit.explanation.curves import BASELINES, areas_below, blur, grey, replace_pixels
 from keras_vit.explanation.maps import Target, check_batch, choose_classes
 from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.support.arguments import AnyMethod
 
 
 class Curve(NamedTuple):
@@ -123,7 +124,7 @@ def compare_methods(
     model: VisionTransformer,
     images: Any,
     target: Target = None,
-    methods: Sequence[str] = ("relevance", "integrated_gradients", "gradcam", "rollout"),
+    methods: Sequence[AnyMethod] = ("relevance", "integrated_gradients", "gradcam", "rollout"),
     *,
     steps: int = 16,
     baseline: Any = None,
@@ -139,7 +140,7 @@ def compare_methods(
     images = check_batch(images, batch_size)
     classes = choose_classes(model, images, target, batch_size)
     options: dict[str, Any] = {"steps": steps, "baseline": baseline, "batch_size": batch_size}
-    faithfulness = {}
+    faithfulness: dict[str, Faithfulness] = {}
     for method in dict.fromkeys((*methods, *BASELINES)):
         maps = keras_vit.explain(
             model, images, classes, method, batch_size=batch_size, prepared=True

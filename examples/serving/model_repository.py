@@ -10,8 +10,9 @@ import tempfile
 from pathlib import Path
 
 import keras_vit
+from keras_vit.support.arguments import Format
 
-FORMATS = {"triton": "onnx", "openvino": "openvino", "tensorflow": "saved_model"}
+FORMATS: dict[str, Format] = {"triton": "onnx", "openvino": "openvino", "tensorflow": "saved_model"}
 
 TRITON = """\
 name: "vit"

@@ -9,3 +9,4 @@ from keras_vit.checkpoints.verification import Check, Verification
 from keras_vit.presets.source import Source
 
 __all__ = ["Check", "CheckpointInfo", "Source", "Verification", "save"]
+__dir__ = __all__.copy

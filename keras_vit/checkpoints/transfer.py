@@ -39,7 +39,7 @@ from keras_vit.config.weights import lexicon
 from keras_vit.config.weights.axes import copy_in_order
 from keras_vit.errors import CheckpointError, expect_model, shown
 from keras_vit.images.class_names import expand, shorten
-from keras_vit.models.building import Building
+from keras_vit.models.building import Building, Family
 from keras_vit.presets.source import Source
 from keras_vit.support.memory import give, gives_a_copy, room_to_give
 from keras_vit.support.text import log, warn
@@ -136,7 +136,7 @@ def _state_facts(source: Source, info: CheckpointInfo, config: ViTConfig) -> dic
 def save(
     model: Any,
     path: str | os.PathLike[str],
-    family: str = "google",
+    family: Family = "google",
     *,
     lossy: bool = False,
     progress: bool = False,
@@ -221,7 +221,7 @@ def arrays_to_write(model: Any) -> WeightArrays:
 def convert(
     source: str | os.PathLike[str] | Source,
     path: str | os.PathLike[str],
-    family: str,
+    family: Family,
     *,
     lossy: bool = False,
     progress: bool = False,

@@ -13,7 +13,8 @@ from keras_vit.cli.console import (
     tell,
     warn_on_stderr,
 )
-from keras_vit.cli.options import Labelled, Loading, Pooling, Positive
+from keras_vit.cli.options import Labelled, Loading, Positive
+from keras_vit.config.vit_rules import StagePooling
 from keras_vit.errors import KerasViTError
 from keras_vit.support.arguments import check_apart, check_data, check_results
 from keras_vit.support.files import new_file
@@ -78,7 +79,7 @@ def embed(
     source: str,
     path: str,
     stage: str | None = None,
-    pooling: Pooling | None = None,
+    pooling: StagePooling | None = None,
     output_dtype: Literal["float32", "float16"] = "float32",
     loading: Loading = _STORED,
     batch_size: Positive = 32,

@@ -8,6 +8,7 @@ from cyclopts import Parameter
 
 from keras_vit.cli.console import show, start_backend, stderr, tell
 from keras_vit.cli.options import Fields, Positive
+from keras_vit.models.building import Family
 
 if TYPE_CHECKING:
     from keras_vit.config import ViTConfig
@@ -167,7 +168,7 @@ def convert(
     path: Path,
     /,
     *,
-    family: str,
+    family: Family,
     fields: Fields = _STORED,
     lossy: bool = False,
 ) -> None:

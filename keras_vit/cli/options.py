@@ -23,7 +23,6 @@ Pixels = Annotated[tuple[Positive, ...], Parameter(consume_multiple=(1, 2))]
 
 PixelRange = Annotated[tuple[float, float] | None, Parameter(consume_multiple=True)]
 """Values of black and white in images of more than 8 bits, such as 0 4095 for 12 bits."""
-Pooling = Literal["token", "gap", "token_and_mean"]
 """How tokens become one vector."""
 
 

@@ -1,23 +1,19 @@
 """Commands that carry a model's answers elsewhere: explain, export and serve."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from keras_vit.cli.console import command_line, image_files, load_model, note_backend, stderr, tell
-from keras_vit.cli.options import Loading, PixelRange, Pixels, Pooling, Positive, read_size
+from keras_vit.cli.options import Loading, PixelRange, Pixels, Positive, read_size
+from keras_vit.config.vit_rules import StagePooling
 from keras_vit.serving import Settings
-from keras_vit.support.arguments import check_results
+from keras_vit.support.arguments import Format, Method, Outputs, Precision, check_results
 from keras_vit.support.extras import import_extra, is_installed
 
 _LIMITS = Settings()
 _STORED = Loading()
-
-Format = Literal["onnx", "openvino", "torch", "saved_model", "litert"]
-Method = Literal[
-    "relevance", "integrated_gradients", "gradcam", "occlusion", "rollout", "attention"
-]
 
 
 def explain(
@@ -78,11 +74,11 @@ def export(
     *,
     path: Path,
     format: Format = "onnx",
-    outputs: Literal["probabilities", "logits", "features"] = "probabilities",
+    outputs: Outputs = "probabilities",
     preprocessing: Annotated[bool, Parameter(negative="--no-preprocessing")] = True,
     image_size: Pixels | None = None,
     batch: Positive | None = None,
-    precision: Literal["float32", "float16", "int8"] = "float32",
+    precision: Precision = "float32",
     calibration: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
     verify: Annotated[bool, Parameter(negative="--no-verify")] = True,
 ) -> None:
@@ -138,7 +134,7 @@ def serve(
     settings: Annotated[Settings, Parameter(name="*", consume_multiple=True)] = _LIMITS,
     loading: Loading = _STORED,
     stage: str | None = None,
-    pooling: Pooling | None = None,
+    pooling: StagePooling | None = None,
     access_log: bool = False,
 ) -> None:
     """Answer HTTP requests for labels and features.

@@ -26,7 +26,8 @@ QK_NORMS = ("head", "width")
 TOKEN_POOLINGS = ("token", "token_unpooled", "token_and_mean", "token_and_distillation")
 """Poolings that imply a class token."""
 UNPOOLED_POOLINGS = ("unpooled", "token_unpooled")
-STAGE_POOLINGS = choice("token", "gap", "token_and_mean", None)
+StagePooling: TypeAlias = Literal["token", "gap", "token_and_mean"]
+STAGE_POOLINGS = choice(*get_args(StagePooling), None)
 """How the tokens of any stage become one vector, whatever the model pools; None: not at all."""
 
 MOST_REGISTERS = 1024

@@ -25,3 +25,4 @@ __all__ = [
     "from_huggingface",
     "from_tfds",
 ]
+__dir__ = __all__.copy

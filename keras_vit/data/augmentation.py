@@ -3,6 +3,7 @@
 import dataclasses
 
 from keras_vit.errors import ConfigError, nearest
+from keras_vit.support.arguments import AugmentationName
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +75,7 @@ They are those of `big_vision/configs/vit_i21k.py`. Every entry has the random c
 """
 
 
-def find_augmentation(augmentation: "Augmentation | str | None") -> Augmentation | None:
+def find_augmentation(augmentation: Augmentation | AugmentationName | None) -> Augmentation | None:
     """Returns the augmentation, which may be given by its name in `AUGREG`.
 
     Raises:

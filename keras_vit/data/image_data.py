@@ -19,9 +19,9 @@ from keras_vit.data.inspection import inspect, list_differences
 from keras_vit.data.pipeline import Batch, Pipeline
 from keras_vit.data.records import Records
 from keras_vit.distribution.processes import batch_parts, data_shard
-from keras_vit.errors import ConfigError
+from keras_vit.errors import ConfigError, described
 from keras_vit.images.preprocessor import Preprocessor
-from keras_vit.support.arguments import OnError, check_on_error
+from keras_vit.support.arguments import AugmentationName, OnError, check_on_error
 from keras_vit.support.text import warn
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ Prepares: TypeAlias = "Preprocessor | VisionTransformer"
 class Options(TypedDict, total=False):
     """Optional arguments of `ImageData`, which the `from_*` functions pass on."""
 
-    augmentation: Augmentation | str | None
+    augmentation: Augmentation | AugmentationName | None
     shuffle: bool | None
     steps_per_epoch: int | None
     one_hot: bool
@@ -126,7 +126,7 @@ class ImageData(keras.utils.PyDataset):
         preprocessor: Prepares,
         batch_size: int = 32,
         *,
-        augmentation: Augmentation | str | None = None,
+        augmentation: Augmentation | AugmentationName | None = None,
         shuffle: bool | None = None,
         steps_per_epoch: int | None = None,
         one_hot: bool = False,
@@ -165,6 +165,11 @@ class ImageData(keras.utils.PyDataset):
         self._pipeline.image(0, 0)  # an augmentation that fails on such images fails here
         if prepares is not preprocessor:
             self.check(preprocessor)
+
+    def __repr__(self) -> str:
+        facts: dict[str, Any] = {"num_images": self.num_images, "num_classes": self.num_classes}
+        facts |= {"image_size": self.preprocessor.image_size, "batch_size": self.batch_size}
+        return described(self, source=self._pipeline.records.name, **facts)
 
     @property
     def preprocessor(self) -> Preprocessor:

@@ -12,3 +12,4 @@ __all__ = [
     "process",
     "tensor_parallel",
 ]
+__dir__ = __all__.copy

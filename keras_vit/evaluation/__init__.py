@@ -23,3 +23,4 @@ __all__ = [
     "linear_probe",
     "write_page",
 ]
+__dir__ = __all__.copy

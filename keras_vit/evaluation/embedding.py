@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_vit.config.rules import COUNT
+from keras_vit.config.vit_rules import StagePooling
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.evaluation.batches import Batch, predict
 from keras_vit.evaluation.extraction import OUTPUT_DTYPES, finite, hash_files, identify
@@ -32,7 +33,7 @@ def embed(
     path: str | os.PathLike[str],
     stage: str | None = None,
     *,
-    pooling: str | None = None,
+    pooling: StagePooling | None = None,
     output_dtype: str = "float32",
     batch_size: int = 32,
     on_error: OnError = "raise",

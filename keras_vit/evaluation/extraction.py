@@ -12,6 +12,7 @@ import keras
 import numpy as np
 
 from keras_vit.config.rules import choice
+from keras_vit.config.vit_rules import StagePooling
 from keras_vit.distribution.processes import broadcast_from_first, process_group, whole
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.evaluation.batches import Batch, count_images, predict, read_batches, split_images
@@ -46,7 +47,7 @@ def features(
     data: Any,
     stage: str | None = None,
     *,
-    pooling: str | None = None,
+    pooling: StagePooling | None = None,
     output_dtype: str = "float32",
     batch_size: int = 32,
     prepared: bool = False,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.config import Task, ViTConfig
+from keras_vit.config.vit_rules import StagePooling
 from keras_vit.data import ImageData, ImageSource
 from keras_vit.errors import ConfigError, expect_model, shown
 from keras_vit.evaluation.extraction import gather
@@ -120,7 +121,7 @@ class Probe:
 
     task: Task
     stage: str
-    pooling: str | None
+    pooling: StagePooling | None
     l2: float
     score: float
     class_names: tuple[str, ...]
@@ -318,21 +319,21 @@ def _score_classes(
 
 def _list_features(
     config: ViTConfig,
-) -> tuple[list[str], dict[str, tuple[str, str | None, slice]]]:
+) -> tuple[list[str], dict[str, tuple[str, StagePooling | None, slice]]]:
     """Returns the stages to read, and stage, pooling and columns of each kind of features.
 
     The columns are those of the concatenated stages.
     """
     depth, width = config.num_layers, config.hidden_size
     blocks = sorted({max(math.ceil(depth * share), 1) - 1 for share in (0.5, 0.75, 1)})
-    parts: dict[str, tuple[str, str | None, slice]] = {}
+    parts: dict[str, tuple[str, StagePooling | None, slice]] = {}
     stages: list[str] = []
     end = 0
     for block in blocks:
         stage = f"block_{block}/norm"
         start, end = end, end + width * (1 + config.has_class_token)
         stages += [f"{stage}/{k}" for k in config.poolings if k != "token_and_mean"]
-        columns = {"gap": slice(end - width, end)}
+        columns: dict[StagePooling, slice] = {"gap": slice(end - width, end)}
         if config.has_class_token:
             both = slice(start, end)
             columns = {"token": slice(start, start + width), **columns, "token_and_mean": both}

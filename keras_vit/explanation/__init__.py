@@ -13,3 +13,4 @@ __all__ = [
     "patch_colours",
     "read_tokens",
 ]
+__dir__ = __all__.copy

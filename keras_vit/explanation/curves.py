@@ -8,8 +8,9 @@ import numpy as np
 
 from keras_vit.models.tokens import image_axes
 from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.support.arguments import AnyMethod
 
-BASELINES = ("random", "centre")
+BASELINES: tuple[AnyMethod, ...] = ("random", "centre")
 """The methods of `explain` that a useful map has to beat."""
 
 

@@ -16,6 +16,7 @@ from keras_vit.models.image_checks import prepare
 from keras_vit.models.inference import run
 from keras_vit.models.tokens import compute_grid, image_axes
 from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.support.arguments import AnyMethod
 
 Target = int | str | np.ndarray | None
 
@@ -41,7 +42,7 @@ def explain(
     model: VisionTransformer,
     images: Any,
     target: Target = None,
-    method: str = "relevance",
+    method: AnyMethod = "relevance",
     *,
     batch_size: int = 32,
     prepared: bool = False,

@@ -25,6 +25,7 @@ from keras_vit.models import inference
 from keras_vit.models.graph import Stages
 from keras_vit.models.tokens import check_stages, compute_grid, image_axes
 from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.support.arguments import AnyMethod
 
 OneBatch = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(images, one-hot classes `(batch, num_classes)`) -> map `(batch, rows, columns)` or pixels."""
@@ -202,7 +203,7 @@ class Method(NamedTuple):
     per_pixel: bool = False
 
 
-METHODS = {
+METHODS: dict[AnyMethod, Method] = {
     "attention": Method(attention, asks_class=False),
     "rollout": Method(rollout, asks_class=False),
     "relevance": Method(relevance),

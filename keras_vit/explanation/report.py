@@ -25,6 +25,7 @@ from keras_vit.images.resampling import make_picture
 from keras_vit.models.inference import run
 from keras_vit.models.tokens import compute_grid
 from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.support.arguments import Method
 from keras_vit.support.extras import import_extra
 from keras_vit.support.files import replace_file
 from keras_vit.support.progress import progress_bar
@@ -46,7 +47,7 @@ def write_report(
     folder: str | os.PathLike[str],
     images: Sequence[Any],
     *,
-    method: str = "relevance",
+    method: Method = "relevance",
     targets: Sequence[int | str] = (),
     curves: bool = False,
     command: str = "",
@@ -166,7 +167,7 @@ def _make_visible(value: Any) -> Any:
 def _explain_all(
     model: VisionTransformer,
     batch: np.ndarray,
-    methods: Sequence[str],
+    methods: Sequence[Any],
     targets: Sequence[int],
     with_curves: bool,
     progress: bool,
@@ -177,9 +178,9 @@ def _explain_all(
     ranked = np.argsort(-outputs, axis=1, kind="stable")[:, :2].astype("int32")
     classes = np.tile(np.asarray(targets, "int32"), (len(batch), 1)) if targets else ranked
     jobs = [(name, k) for k in range(classes.shape[1]) for name in methods]
-    maps: list[dict[str, Explanation]] = [{} for _ in classes.T]
+    maps: list[dict[Any, Explanation]] = [{} for _ in classes.T]
     curves: dict[str, Any] = {}
-    judged = [*methods, *BASELINES] if with_curves else []
+    judged: list[Any] = [*methods, *BASELINES] if with_curves else []
     with progress_bar(progress, "Explaining", len(jobs) + len(judged), "steps") as advance:
         for name, k in jobs:
             if k and not METHODS[name].asks_class:
@@ -294,10 +295,9 @@ def _between_patches(maps: Sequence[np.ndarray], prefix: int, room: int) -> dict
     Each head of each block is kept if it fits; else the means over the heads, of as many blocks as
     fit. None if not even the last block fits.
     """
-    every = list(range(len(maps)))
     count = maps[0].shape[-1] - prefix
     for has_heads, step in ((True, 1), *((False, step) for step in (1, 2, 3, 4, 6, 12, 24))):
-        blocks = every[::-1][::step][::-1]
+        blocks = list(range(len(maps)))[::-1][::step][::-1]
         each = len(maps[0][0]) + 1 if has_heads else 1
         if len(blocks) * each * count**2 > 4 * room:
             continue  # zlib halves it, hardly more

@@ -8,3 +8,4 @@ from keras_vit.exporting.formats import FORMATS
 from keras_vit.exporting.writing import ExportResult
 
 __all__ = ["FORMATS", "ExportResult"]
+__dir__ = __all__.copy

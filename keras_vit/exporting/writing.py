@@ -3,7 +3,7 @@
 import dataclasses
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import keras
 
@@ -16,11 +16,12 @@ from keras_vit.exporting.graph import ExportGraph
 from keras_vit.exporting.plan import ExportPlan, Format
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.support import arguments
 from keras_vit.support.extras import is_installed
 from keras_vit.support.files import replace_folder, room_checked
 
-OUTPUTS = choice("probabilities", "logits", "features")
-PRECISIONS = choice("float32", "float16", "int8")
+OUTPUTS = choice(*get_args(arguments.Outputs))
+PRECISIONS = choice(*get_args(arguments.Precision))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,13 +47,13 @@ class ExportResult:
 def export(
     model: VisionTransformer,
     path: str | os.PathLike[str],
-    format: str = "onnx",
+    format: arguments.Format = "onnx",
     *,
     preprocessing: bool = True,
-    outputs: str = "probabilities",
+    outputs: arguments.Outputs = "probabilities",
     image_size: int | tuple[int, int] | None = None,
     batch: int | Literal["dynamic"] = "dynamic",
-    precision: str = "float32",
+    precision: arguments.Precision = "float32",
     calibration: Any = None,
     verify: bool = True,
 ) -> ExportResult:

@@ -51,3 +51,4 @@ __all__ = [
     "XavierUniform",
     "blank_weights",
 ]
+__dir__ = __all__.copy

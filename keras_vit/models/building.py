@@ -1,14 +1,18 @@
 """The arguments that every way to a model shares, for type checkers and editors.
 
 `VisionTransformer` documents and checks them; builders and `from_preset` pass them on to it. The
-fields of `Architecture` are in the stub `building.pyi`, which `python -m weights.stubs` writes.
+fields of `Architecture` and the names of `Family` are in the stub `building.pyi`, which
+`python -m weights.stubs` writes.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, TypeAlias, TypedDict
 
 from keras_vit.images.class_names import ClassNames, Thresholds
 from keras_vit.images.protocols import ProtocolSpec
+
+Family: TypeAlias = str
+"""The name of a format of checkpoints."""
 
 
 class Building(TypedDict, total=False):
@@ -36,7 +40,7 @@ class Arguments(Building, Architecture, total=False):
 class Reading(Arguments, total=False):
     """Arguments of `from_preset`, with those on how to read files."""
 
-    family: str
+    family: Family
     variant: str
     prefix: str
     ignore: str | Sequence[str]

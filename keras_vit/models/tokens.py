@@ -1,13 +1,16 @@
 """The tokens of stages by kind, a vector for every patch (dense features)."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from keras_vit.config.rules import Values
 from keras_vit.config.vit_rules import STAGE_POOLINGS
 from keras_vit.models.inference import run
+
+Names: TypeAlias = list[str] | tuple[str, ...]
+"""Several names of stages: a `Sequence[str]` could be one name, for type checkers."""
 
 
 class Tokens(NamedTuple):
@@ -28,7 +31,7 @@ class Tokens(NamedTuple):
 
 
 def compute_tokens(
-    model: Any, images: Any, stages: str | Sequence[str] | None, batch_size: int
+    model: Any, images: Any, stages: str | Names | None, batch_size: int
 ) -> Tokens | dict[str, Tokens]:
     """Returns the tokens of stages; `VisionTransformer.tokens` states arguments and result."""
     model.config.refuse_packed("tokens()")

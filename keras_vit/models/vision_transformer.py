@@ -4,7 +4,7 @@ import inspect
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import keras
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from keras_vit.config import ImageSize, Task, ViTConfig
 from keras_vit.config.rules import COUNT, choice
 from keras_vit.config.variants import VARIANTS, find_variant
-from keras_vit.errors import ConfigError
+from keras_vit.errors import ConfigError, described
 from keras_vit.images.class_names import (
     ClassNames,
     Thresholds,
@@ -31,7 +31,7 @@ from keras_vit.models.graph import Graph, Stages
 from keras_vit.models.image_checks import ImageChecks, prepare
 from keras_vit.models.inference import Inference, run
 from keras_vit.models.losses import adapt_losses, compute_probabilities, warn_of_logits
-from keras_vit.models.tokens import Tokens, compute_tokens
+from keras_vit.models.tokens import Names, Tokens, compute_tokens
 from keras_vit.support.arguments import OnError
 from keras_vit.support.fixes import trainer
 from keras_vit.support.habits import MODEL_HABITS, answer_no_config
@@ -122,6 +122,7 @@ class VisionTransformer(keras.Model):
         thresholds: Thresholds | None = None,
         **fields: Any,
     ) -> None:
+        quantised = fields.pop("quantised", {})  # of a saved model
         if isinstance(config, ViTConfig):
             config = config.replace(**fields)
         elif config is None and fields:
@@ -161,6 +162,13 @@ class VisionTransformer(keras.Model):
         self.thresholds = thresholds
         self.provenance = MappingProxyType(dict(provenance or {}))
         self.preprocessor = preprocessor
+        quantise_parts(self.layers, quantised)
+
+    def __repr__(self) -> str:
+        config, origin = self.config, map(self.provenance.get, ("preset", "repo", "source"))
+        facts: dict[str, Any] = {"image_size": config.image_size, "num_classes": config.num_classes}
+        facts |= {"source": next(filter(None, origin), None)}
+        return described(self, name=self.name, variant=find_variant(config), **facts)
 
     if not TYPE_CHECKING:  # type checkers know the names
 
@@ -374,15 +382,6 @@ class VisionTransformer(keras.Model):
             **({"quantised": parts} if (parts := quantised_parts(self.layers)) else {}),
         }
 
-    @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "VisionTransformer":
-        """Rebuilds an untrained model from `get_config()`'s output."""
-        fields = dict(config)
-        quantised = fields.pop("quantised", {})
-        model = cls(**fields)
-        quantise_parts(model.layers, quantised)
-        return model
-
     def classify(
         self, images: Any, top: int | None = None, batch_size: int = 32
     ) -> list[list[tuple[str, float]]]:
@@ -454,14 +453,19 @@ class VisionTransformer(keras.Model):
             outputs = compute_probabilities(outputs, self.config.task)
         return outputs
 
+    @overload
     def tokens(
-        self,
-        images: Any,
-        stages: str | Sequence[str] | None = None,
-        *,
-        batch_size: int = 32,
-        prepared: bool = False,
-    ) -> Tokens | dict[str, Tokens]:
+        self, images: Any, stages: str | None = ..., *, batch_size: int = ..., prepared: bool = ...
+    ) -> Tokens: ...
+
+    @overload
+    def tokens(
+        self, images: Any, stages: Names, *, batch_size: int = ..., prepared: bool = ...
+    ) -> dict[str, Tokens]: ...
+
+    def tokens(
+        self, images: Any, stages: Any = None, *, batch_size: int = 32, prepared: bool = False
+    ) -> Any:
         """Returns the tokens of stages by kind: dense features, one vector for every patch.
 
         Args:

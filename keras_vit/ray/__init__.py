@@ -7,3 +7,4 @@ writes the features of a folder of images, and goes on where it stopped.
 from keras_vit.ray.models import Classify, Embed
 
 __all__ = ["Classify", "Embed"]
+__dir__ = __all__.copy

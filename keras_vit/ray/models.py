@@ -13,7 +13,7 @@ import numpy as np
 from keras_vit.checkpoints.loading import load_to_answer
 from keras_vit.config import ImageSize
 from keras_vit.config.rules import COUNT
-from keras_vit.config.vit_rules import STAGE_POOLINGS
+from keras_vit.config.vit_rules import STAGE_POOLINGS, StagePooling
 from keras_vit.data.records import Encoded
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.extraction import OUTPUT_DTYPES
@@ -183,7 +183,7 @@ class Embed(_PerImage):
         source: str | os.PathLike[str],
         stage: str | None = None,
         *,
-        pooling: str | None = None,
+        pooling: StagePooling | None = None,
         output_dtype: str = "float32",
         **options: Any,
     ) -> None:

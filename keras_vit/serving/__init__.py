@@ -13,7 +13,7 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING, Any
 
-from keras_vit.config.vit_rules import STAGE_POOLINGS
+from keras_vit.config.vit_rules import STAGE_POOLINGS, StagePooling
 from keras_vit.serving.settings import Settings
 from keras_vit.support.extras import import_extra
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from keras_vit.config import ImageSize
 
 __all__ = ["Settings", "application"]
+__dir__ = __all__.copy
 
 
 def application(
@@ -28,7 +29,7 @@ def application(
     settings: Settings | None = None,
     *,
     stage: str | None = None,
-    pooling: str | None = None,
+    pooling: StagePooling | None = None,
 ) -> Any:
     """Returns the server's ASGI application, for an ASGI server of your own.
 
@@ -61,7 +62,7 @@ def serve(
     pixel_range: tuple[float, float] | None = None,
     draft: bool = False,
     stage: str | None = None,
-    pooling: str | None = None,
+    pooling: StagePooling | None = None,
     access_log: bool = False,
     progress: bool = False,
 ) -> None:

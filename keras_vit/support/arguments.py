@@ -1,4 +1,6 @@
-"""Checks of places that a call names. They import no Keras, so that an error comes at once.
+"""Few words that an argument takes, and checks of places that a call names.
+
+They import no Keras, so that an error comes at once.
 
 A public function makes its check first, and the command of its name makes the same check before
 it imports Keras. They ask `os.path`, which raises for no name: one that is too long does not exist.
@@ -21,6 +23,20 @@ DATA_SETS = ("tfds", "hf")
 OnError: TypeAlias = Literal["raise", "skip"] | Callable[[Any, ConfigError], object]
 """An image that cannot be read ends the call (`"raise"`), or is left out with a warning (`"skip"`)
 or with a call of a function of the image, in the user's form, and the error."""
+
+Format: TypeAlias = Literal["onnx", "openvino", "torch", "saved_model", "litert"]
+"""The formats of `keras_vit.export`."""
+Outputs: TypeAlias = Literal["probabilities", "logits", "features"]
+Precision: TypeAlias = Literal["float32", "float16", "int8"]
+AugmentationName: TypeAlias = Literal[
+    "none", "light1", "light2", "medium1", "medium2", "strong1", "strong2"
+]
+"""The names of `keras_vit.data.AUGREG`."""
+Method: TypeAlias = Literal[
+    "relevance", "integrated_gradients", "gradcam", "occlusion", "rollout", "attention"
+]
+AnyMethod: TypeAlias = Method | Literal["random", "centre"]
+"""The methods of `keras_vit.explain`; the last two are baselines."""
 
 
 def check_on_error(on_error: Any) -> Callable[[Any, ConfigError], object] | None:

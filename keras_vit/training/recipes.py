@@ -12,6 +12,7 @@ from keras_vit.config.fields import Fields, field
 from keras_vit.config.rules import COUNT, SHARE, Values, choice, is_int, is_number
 from keras_vit.errors import ConfigError
 from keras_vit.images.class_names import NAMED
+from keras_vit.support.arguments import AugmentationName
 
 if TYPE_CHECKING:
     from keras_vit.models.vision_transformer import VisionTransformer
@@ -90,9 +91,7 @@ class Recipe(Fields):
     label_smoothing: float = field(0.0, SHARE)
     ema: float | None = field(None, _EMA)
     accumulate: int = 1
-    augmentation: (
-        Literal["none", "light1", "light2", "medium1", "medium2", "strong1", "strong2"] | None
-    ) = None
+    augmentation: AugmentationName | None = None
     seed: int = field(0, _SEED)
     steps_per_epoch: int | None = None
     one_hot: bool = False

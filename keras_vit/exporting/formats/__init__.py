@@ -1,10 +1,12 @@
 """The formats, one file each."""
 
 import importlib
+from typing import get_args
 
 from keras_vit.exporting.plan import Format
+from keras_vit.support import arguments
 
-FORMATS = ("onnx", "openvino", "torch", "saved_model", "litert")
+FORMATS: tuple[str, ...] = get_args(arguments.Format)
 """Names of the formats, as `keras_vit.export` takes them."""
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "shorten",
     "top_labels",
 ]
+__dir__ = __all__.copy
 
 ClassNames = str | Sequence[str]
 """A name of a shipped list, or one name per class."""
