@@ -13,6 +13,7 @@ from keras_vit.checkpoints import inference
 from keras_vit.checkpoints.dialects import DIALECTS, Statement, dialects_named
 from keras_vit.checkpoints.dialects.base import Dialect, StoredAs
 from keras_vit.checkpoints.dialects.json_fields import Json
+from keras_vit.checkpoints.dialects.transformers.processor import RELEASE
 from keras_vit.checkpoints.opening import OpenSource
 from keras_vit.checkpoints.translate import Shape
 from keras_vit.config.weights import axes, lexicon, templates
@@ -123,7 +124,7 @@ def find_tower_json(files: Json, dialects: Sequence[Dialect]) -> Json:
     if not isinstance(config, Mapping) or any(dialect.is_named_by(files) for dialect in dialects):
         return files
     for part in itertools.islice(_parts_with_a_type(config, _DEEPEST_TOWER), _MOST_PARTS):
-        inner = {**files, "config.json": part}
+        inner = {**files, "config.json": {**part, RELEASE: config.get(RELEASE)}}
         if any(dialect.is_named_by(inner) for dialect in dialects):
             return inner
     return files

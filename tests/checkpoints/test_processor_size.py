@@ -37,8 +37,8 @@ def dinov2(tmp_path):
 
 
 def features(model, folder, photo):
-    """The class token by transformers, of a photograph prepared by Pillow."""
-    prepare = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil")
+    """The class token by transformers, of a photograph as its release prepares it."""
+    prepare = transformers.AutoImageProcessor.from_pretrained(folder)
     pixels = prepare(Image.fromarray(photo), return_tensors="pt")["pixel_values"]
     with torch.no_grad():
         return model(pixels).last_hidden_state[:, 0].numpy()

@@ -11,7 +11,7 @@ import keras_vit
 from keras_vit import VisionTransformer, checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.errors import CheckpointError
-from keras_vit.images.protocols import complete
+from keras_vit.images.protocols import compact, complete
 from tests import torchvision_shim  # noqa: F401  before timm and transformers
 from tests.golden import FOLDER
 from tests.helpers import tiny
@@ -29,10 +29,11 @@ EXACT = {"gelu": "exact"}
         ("vit_rep.npz", "paper"),
         ("bv_tok.npz", "big_vision"),
         ("timm_avg", "timm"),
-        ("hf_classifier", "transformers"),
+        ("hf_classifier", {"name": "transformers", "resize": "tensor"}),
+        ("hf_old_style", "transformers"),
         ("kh_classifier", "keras_hub"),
         ("kh_backbone", "keras_hub"),
-        ("../families/hf_beit_model", "transformers"),
+        ("../families/hf_beit_model", {"name": "transformers", "resize": "tensor"}),
         ("../families/timm_beitv2", {"name": "timm", **IMAGENET}),
     ],
 )
@@ -90,9 +91,9 @@ STATED = {
     ),
 }  # fmt: skip
 FILES = {
-    "timm_avg": ("timm", "config.json"),
-    "hf_classifier": ("transformers", "preprocessor_config.json"),
-    "kh_classifier": ("keras_hub", "image_converter.json"),
+    "timm_avg": ({"name": "timm"}, "config.json"),
+    "hf_classifier": ({"name": "transformers", "resize": "tensor"}, "preprocessor_config.json"),
+    "kh_classifier": ({"name": "keras_hub"}, "image_converter.json"),
 }
 
 
@@ -102,9 +103,9 @@ FILES = {
 )
 def test_the_protocol_is_read_from_the_json_of_a_library(golden, changes, protocol, tmp_path):
     """Missing keys have the library's defaults; scales and factors become a mean and a std."""
-    name, file = FILES[golden]
+    own, file = FILES[golden]
     found = keras_vit.info(with_json(tmp_path, golden, file, **changes)).protocol
-    assert found == ({"name": name, **protocol} if protocol else name)
+    assert found == compact({**own, **protocol})
 
 
 def test_a_processor_inside_that_of_a_text_counts_before_one_alone(tmp_path):

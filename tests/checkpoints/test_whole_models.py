@@ -101,11 +101,14 @@ def test_the_tower_of_a_whole_model_has_our_tokens(name, tmp_path):
     fields, part, family = WHOLE[name]
     whole = random_transformers(name, **fields)
     whole.save_pretrained(tmp_path)
+    beside = {"image_processor_type": "ViTImageProcessor", "size": 16}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(beside))
     with torch.no_grad():
         tower = next(m for n, m in whole.named_modules() if n.rpartition(".")[2] == part)
         output = tower(channels_first(IMAGE))
     info = keras_vit.info(tmp_path)
     assert (info.family, info.config.num_heads) == (family, 3)
+    assert info.protocol["resize"] == "tensor"  # as transformers 5 resizes, which wrote the folder
     model = VisionTransformer.from_preset(tmp_path)
     last = f"block_{model.config.num_layers - 1}"
     stage = last if family.endswith(CLIP) else f"{last}/norm"

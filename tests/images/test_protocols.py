@@ -11,6 +11,7 @@ from skimage import data
 from keras_vit import Preprocessor, ViTConfig
 from keras_vit.checkpoints.dialects.transformers.processor import (
     _OF_CLASS,
+    FILE,
     _complete,
     processor,
 )
@@ -141,7 +142,7 @@ def test_the_values_of_each_class_of_transformers_are_its_own():
 
     for name in (*_OF_CLASS, "ViT", "Siglip2"):
         processor_class = getattr(transformers, f"{name}ImageProcessor")
-        usual = _complete({"image_processor_type": f"{name}ImageProcessor"})
+        usual = _complete({FILE: {"image_processor_type": f"{name}ImageProcessor"}})
         theirs = vars(processor_class)
         assert usual["resample"] == int(theirs["resample"]), name
         normalizes = theirs.get("do_normalize") is not False
@@ -245,19 +246,24 @@ def test_bad_protocols_are_refused(protocol, message):
 
 
 @pytest.mark.parametrize(
-    ("kind", "form"),
+    ("kind", "release", "form"),
     [
-        ("ViTImageProcessor", "pillow"),
-        ("ViTFeatureExtractor", "pillow"),
-        ("ViTImageProcessorFast", "tensor"),
-        ("DINOv3ViTImageProcessorFast", "float"),
-        ("DINOv3ViTImageProcessor", "float"),
+        ("ViTImageProcessor", None, "pillow"),
+        ("ViTImageProcessor", "4.57.1", "pillow"),
+        ("ViTImageProcessor", "5.23.0", "tensor"),
+        ("ViTFeatureExtractor", None, "pillow"),
+        ("ViTImageProcessorFast", "4.57.1", "tensor"),
+        ("DINOv3ViTImageProcessorFast", None, "float"),
+        ("DINOv3ViTImageProcessor", "5.0.0.dev0", "float"),
     ],
 )
-def test_the_class_in_the_json_decides_how_transformers_resizes(kind, form):
-    """Both forms are written back as a class that has them."""
+@pytest.mark.parametrize("place", ["config.json", FILE])
+def test_class_and_release_in_the_json_decide_how_transformers_resizes(kind, release, form, place):
+    """Every form is written back as a class that has it."""
     content = {"image_processor_type": kind, "size": {"height": 224, "width": 224}, "resample": 2}
-    protocol = processor.read({"preprocessor_config.json": content})
+    files = {FILE: content, "config.json": {}}
+    files[place]["transformers_version"] = release
+    protocol = processor.read(files)
     assert protocol["resize"] == form
     written = processor.write(protocol, ViTConfig(**SIZES_OF_A_MODEL))
     assert processor.read(written) == protocol

@@ -79,15 +79,17 @@ PROCESSORS = [
 
 
 @without_backend
-@pytest.mark.parametrize("form", ["", "Fast"])
+@pytest.mark.parametrize("form", ["", "Fast", "5.23.0"])
 @pytest.mark.parametrize(("module", "name", "content"), PROCESSORS, ids=str)
 def test_a_processor_of_transformers_prepares_as_its_file_says(module, name, content, form):
-    """On Pillow and on torchvision, which a file of transformers 4 names `Fast`."""
+    """On Pillow and on torchvision, which a file names as `Fast` or by release 5."""
     pil = "" if form else "pil_"
     place = importlib.import_module(f"transformers.models.{module}.image_processing_{pil}{module}")
     library = getattr(place, f"{name}ImageProcessor{'' if form else 'Pil'}")(**content)
     size = content.get("crop_size", content["size"])
-    check(reading(f"{name}ImageProcessor{form}", content, size), by_processor(library))
+    kind = f"{name}ImageProcessor{form.rstrip('.0123456789')}"
+    beside = {"transformers_version": form.removeprefix("Fast")}
+    check(reading(kind, content | beside, size), by_processor(library))
 
 
 @without_backend

@@ -20,7 +20,8 @@ from keras_vit.images.protocols import TENSOR_FILTERS, ProtocolSpec, complete
 
 Size = tuple[int, int]
 
-FILE = "preprocessor_config.json"
+FILE, RELEASE = "preprocessor_config.json", "transformers_version"
+"""The file, and the key of the release of transformers that wrote it, or config.json beside it."""
 
 _RESAMPLE = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 """Pillow's filters by their numbers, which are the values of `resample`."""
@@ -74,7 +75,7 @@ class _Geometry(NamedTuple):
 def _read(files: Json) -> ProtocolSpec | None:
     if FILE not in files:
         return None
-    processor = _complete(files[FILE])
+    processor = _complete(files)
     size, edge, crop = _geometry(processor)
     is_pure = processor.get("do_resize", True) and not any(map(processor.get, _OTHER_STEPS))
     is_pure = is_pure and processor.get("ensure_multiple_of", 1) == 1
@@ -97,7 +98,7 @@ def _image_size(files: Json) -> Size | None:
     """Returns (height, width) of prepared images, or None if the files do not tell."""
     if FILE not in files:
         return None
-    processor = _complete(files[FILE])
+    processor = _complete(files)
     size, _, crop = _geometry(processor)
     return crop or (size if processor.get("do_resize", True) else None)
 
@@ -108,9 +109,10 @@ def _of_class(processor: Mapping[str, Any]) -> Mapping[str, Any]:
     return _OF_CLASS.get(re.split("ImageProcessor|FeatureExtractor", str(kind))[0], {})
 
 
-def _complete(processor: Mapping[str, Any]) -> dict[str, Any]:
+def _complete(files: Json) -> dict[str, Any]:
     """Returns a processor with the values of its class for keys that are absent or null."""
-    usual = {**_OF_OTHERS, **_of_class(processor)}
+    processor, release = files[FILE], files.get("config.json", {}).get(RELEASE)
+    usual = {RELEASE: release, **_OF_OTHERS, **_of_class(processor)}
     values = {**usual, **{key: value for key, value in processor.items() if value is not None}}
     if isinstance(values["size"], int) and isinstance(usual["size"], Mapping):
         values["size"] = {"shortest_edge": values["size"]}  # before transformers 4.25
@@ -135,13 +137,14 @@ def _geometry(processor: Mapping[str, Any]) -> _Geometry:
 def _form(processor: Mapping[str, Any]) -> str:
     """Returns the form of resizing: of Pillow, of tensors of whole numbers, or of floats.
 
-    A file names the class that its release used. Without `Fast` it is read as of transformers 4,
-    which wrote most files; transformers 5 takes tensors for these files too.
+    The classes of tensors are those with `Fast` in transformers 4, and all that transformers 5
+    writes. A file without a release is read as of transformers 4, which wrote most files.
     """
-    kind = str(processor.get("image_processor_type") or "")
+    kind, release = (str(processor.get(key)) for key in ("image_processor_type", RELEASE))
     if _filter(processor) not in TENSOR_FILTERS:
         return "pillow"
-    return str(_of_class(processor).get("form", "tensor" if kind.endswith("Fast") else "pillow"))
+    is_of_tensors = kind.endswith("Fast") or re.match(r"[5-9]|\d\d", release)
+    return str(_of_class(processor).get("form", "tensor" if is_of_tensors else "pillow"))
 
 
 def _protocol(processor: Mapping[str, Any], **geometry: Any) -> ProtocolSpec:
