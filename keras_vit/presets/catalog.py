@@ -273,6 +273,10 @@ def _advice(name: str) -> str:
             return advice + (
                 f" Other trainings of the same model: {listed(others)}." if others else ""
             )
+    if match := _NAME_OF_TORCH_HUB.fullmatch(name):
+        start = f"vit_{match[2]}{'_reg4' if match[3] else ''}.{match[1]}"
+        if named := [repr(row) for row in CATALOG if f"{row}_".startswith(f"{start}_")]:
+            return f" The encoder that torch.hub gives this name is {listed(named)} here."
     if address := _address_on_hub(name):
         return f" For the repository of the Hub write {address!r}."
     near = difflib.get_close_matches(name[:200], {**VARIANTS, **CATALOG}, n=3, cutoff=0.5)
@@ -281,6 +285,8 @@ def _advice(name: str) -> str:
     return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
+_NAME_OF_TORCH_HUB = re.compile(r"(dinov\d)_vit([a-z\d]+)(_reg)?(_\w+)?")
+"""`dinov2_vits14`, `dinov2_vitb14_reg_lc`, `dinov3_vits16plus`."""
 _OWNER_AND_REPO = re.compile(r"(?:hf[_-]hub:)?([\w-]+/[\w.-]+)")
 _NAME_OF_TIMM = re.compile(r"(\w+_patch\d+\w*|[a-z]+\d*_[a-z]{4,}(_\w+)?)\.\w+")
 """`vit_base_r50_s16_224.orig_in21k`, `vit_so150m_patch16_reg4_gap_256.sbb_e250_in12k`."""
@@ -290,4 +296,6 @@ def _address_on_hub(name: str) -> str:
     """Returns the address of a repository for `owner/repo` and for a name of timm, else ""."""
     if match := _OWNER_AND_REPO.fullmatch(name):
         return f"hf://{match[1]}"
+    if match := re.fullmatch(r"dino(v3)?_vit[a-z\d]+", name):  # of torch.hub
+        return f"hf://facebook/{name.replace('_', '-')}{'-pretrain-lvd1689m' if match[1] else ''}"
     return f"hf://timm/{name}" if _NAME_OF_TIMM.fullmatch(name) else ""

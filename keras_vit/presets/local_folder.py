@@ -10,8 +10,10 @@ from keras_vit.support.files import OpenFolder, exists, open_plain
 
 PICKLE_ADVICE = (
     "keras_vit unpickles only if you ask for it: allow_pickle_weights=True reads its arrays by "
-    "torch.load(weights_only=True). Safer: write a safetensors file where the pickle was made: "
-    "safetensors.torch.save_file(torch.load(path, weights_only=True), 'model.safetensors')."
+    "torch.load(weights_only=True). Safer: write safetensors where the pickle was made, by "
+    "timm.models.save_for_hf(model, folder, safe_serialization=True), by save_pretrained of "
+    "transformers, or by safetensors.torch.save_file(torch.load(path, weights_only=True), "
+    "'model.safetensors')."
 )
 
 

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from keras_vit.config.weights.lexicon import num_parameters
-from keras_vit.errors import KerasViTError, SourceError, shown
+from keras_vit.errors import KerasViTError, SourceError, listed, shown
 from keras_vit.presets.catalog import CATALOG, Preset, preset_named
 from keras_vit.presets.hub import SCHEME, HubFolder
 from keras_vit.presets.local_folder import LocalFolder
@@ -348,7 +348,7 @@ def _weights_named(
         advice = "Load it once online." if place.note else place.folder_advice()
     raise SourceError(
         f"{place.address}: expected one file of weights ({WEIGHTS}, {INDEX}, {H5} or an npz), "
-        f"found {', '.join(weights) or 'none'}.{place.note} {advice}"
+        f"found {listed(weights or pickles)}.{place.note} {advice}"
     )
 
 

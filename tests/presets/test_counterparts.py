@@ -193,6 +193,22 @@ def test_a_name_of_keras_hub_is_answered_with_its_row(name):
     assert f"The weights that keras-hub gives this name are {name!r} here." in answer
 
 
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("dinov2_vits14", "is 'vit_s14.dinov2' here"),
+        ("dinov2_vitb14_reg", "is 'vit_b14_reg4.dinov2' here"),
+        ("dinov2_vitl14_reg_lc", "is 'vit_l14_reg4.dinov2' here"),
+        ("dinov3_vits16", "is 'vit_s16.dinov3_lvd1689m' here"),
+        ("dinov3_vits16plus", "is 'vit_s16plus.dinov3_lvd1689m' here"),
+        ("dinov3_vit7b16", "write 'hf://facebook/dinov3-vit7b16-pretrain-lvd1689m'"),
+        ("dino_vitb8", "write 'hf://facebook/dino-vitb8'"),
+    ],
+)
+def test_a_name_of_torch_hub_is_answered_with_its_row_or_address(name, answer):
+    assert answer in answer_to(name)
+
+
 def test_every_timm_row_of_the_catalog_has_its_counterpart():
     """Rows without one are of recipes that timm has not; each is named by its pattern."""
     without = ("vit_digits", "*.gsam_*", "*.big_vision_*", "*.msn_*", "vit_[sl]*.sam_*")

@@ -165,7 +165,7 @@ def test_load_weights_false_downloads_no_weights(hub, tmp_path):
     hub.add("them/vit", golden("hf_classifier"))
     model = VisionTransformer.from_preset("hf://them/vit", load_weights=False, num_classes=3)
     assert (model.output_shape, model.class_names) == ((None, 3), None)
-    assert model.preprocessor.protocol == "transformers"
+    assert model.preprocessor.protocol["resize"] == "tensor"
     assert snapshot_names(tmp_path) == {"config.json", "preprocessor_config.json"}
 
 
