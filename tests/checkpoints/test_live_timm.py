@@ -15,6 +15,7 @@ from keras_vit.checkpoints.opening import OpenSource
 from keras_vit.checkpoints.translate import plan
 from keras_vit.errors import CheckpointError
 from keras_vit.models.builders import list_variants, variant
+from tests.checkpoints.drawn import accepted
 from tests.checkpoints.headers import Headers
 from tests.golden import FOLDER, relative_error
 from tests.helpers import assert_close, normal, only_under, to_numpy
@@ -22,13 +23,31 @@ from tests.words import edit_json, raises
 
 # The goldens of timm are compared on every backend; here files and arguments are.
 only_under("torch")
-from tests.live import random_transformers, read_shapes, timm, torch  # noqa: E402
+from tests.live import random_transformers, read_shapes, timm, torch, transformers  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("offline", "blank_models")
 
 from safetensors.torch import save_file  # noqa: E402
 
 from tests.data.make_timm_registry import FILE, registry  # noqa: E402
+
+
+@pytest.mark.parametrize("name", ["timm", "timm/eva", "timm/naflex"])
+def test_transformers_opens_what_we_write_for_timm(name, tmp_path):
+    """As it opens timm's own folders: no number of classes in `model_args`, and no null there."""
+    for number, config in enumerate(accepted(DIALECTS[name])):
+        folder = tmp_path / str(number)
+        checkpoints.save(VisionTransformer(**config.to_dict()), folder, name)
+        own = timm.create_model(f"local-dir:{folder}", pretrained=True)
+        assert own.num_classes == config.num_classes
+        kinds = ["TimmWrapperModel"]
+        kinds += ["TimmWrapperForImageClassification"] if config.num_classes else []
+        for kind in kinds:
+            wrapper, info = getattr(transformers, kind).from_pretrained(
+                folder, output_loading_info=True
+            )
+            assert not info["missing_keys"]
+        assert wrapper.timm_model.num_classes == config.num_classes
 
 
 @pytest.mark.parametrize("form", [list, lambda names: dict(enumerate(names))], ids=["list", "dict"])

@@ -225,7 +225,8 @@ _ARGUMENTS: tuple[Row, ...] = (
         _pooling,
     ),
     POOL_SIZES,
-    *rows.BLOCKS,
+    rows.scale_row(None),
+    *rows.BLOCKS[1:],
     rows.pre_norm_row("use_pre_transformer_norm"),
     JsonFields(
         ("qkv_bias", "attn_type"),

@@ -93,14 +93,13 @@ SIZES: tuple[Row, ...] = (
     JsonField("embed_dim", "hidden_size"),
     JsonField("depth", "num_layers"),
     JsonField("num_heads", "num_heads"),
-    NUM_CLASSES,
     JsonField("in_chans", "channels"),
 )
 
 
 def _scale(content: Json) -> dict[str, Any]:
     init = content["init_values"]
-    if init is None:
+    if not init:
         return {"layer_scale": False}
     return {"layer_scale": True, "layer_scale_init": init}
 
@@ -109,14 +108,24 @@ def _adds_positions_first(facts: Facts) -> bool:
     return bool(facts.config.num_prefix_tokens) and not facts.config.num_prefix_positions
 
 
-BLOCKS: tuple[Row, ...] = (
-    JsonFields(
+def scale_row(without: float | None) -> Row:
+    """Returns the row of the layer scale.
+
+    Args:
+        without: value of `init_values` in a class without a layer scale. `create_model` replaces
+            None by the architecture's own value.
+    """
+    return JsonFields(
         ("init_values",),
         ("layer_scale",),
         _scale,
-        lambda c: {"init_values": c.layer_scale_init if c.layer_scale else None},
+        lambda c: {"init_values": c.layer_scale_init if c.layer_scale else without},
         is_optional=True,
-    ),
+    )
+
+
+BLOCKS: tuple[Row, ...] = (
+    scale_row(0.0),
     JsonField("no_embed_class", "position_before_class", write=_adds_positions_first),
 )
 
