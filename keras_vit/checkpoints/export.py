@@ -73,11 +73,14 @@ def export(
         log.warning(lost, dialect.library, config.classifier_activation)
     protocol = _protocol_to_write(protocol, dialect, config)
     files = dialect.write_json(config, class_names, protocol)
+    reader: Reader = _Moved(Path(path), moves, arrays)
+    if dialect.fold is not None:
+        reader = dialect.fold.write(reader, files)
     if not files:
-        _write_arrays(dialect, Path(path), moves, arrays, progress)
+        _write_arrays(dialect, Path(path), reader, progress)
         return
     with replace_folder(path, {*files, WEIGHTS_FILE}, CheckpointError) as folder:
-        _write_arrays(dialect, folder / WEIGHTS_FILE, moves, arrays, progress)
+        _write_arrays(dialect, folder / WEIGHTS_FILE, reader, progress)
         for name, content in files.items():
             write_json(folder / name, content)
 
@@ -121,12 +124,7 @@ def _protocol_to_write(protocol: ProtocolSpec, dialect: Dialect, config: ViTConf
     return own
 
 
-def _write_arrays(
-    dialect: Dialect, path: Path, moves: list[Move], arrays: WeightArrays, progress: bool
-) -> None:
-    reader: Reader = _Moved(path, moves, arrays)
-    if dialect.fold is not None:
-        reader = dialect.fold.write(reader)
+def _write_arrays(dialect: Dialect, path: Path, reader: Reader, progress: bool) -> None:
     names = list(reader.shapes)
     if dialect.container == "safetensors":  # in the order of the safetensors library
         names.sort(key=lambda name: (-reader.dtypes[name].itemsize, name))

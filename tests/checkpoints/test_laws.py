@@ -162,7 +162,7 @@ def test_a_written_file_is_read_as_the_same_model(dialect, data, prefix):
         asked["position_grid"] = config.source_grid
         asked["image_size"] = config.image_size
         asked["num_heads"] = config.num_heads  # a fused axis hides the number of heads
-    written = dialect.fold.write(Headers(shapes)) if dialect.fold else Headers(shapes)
+    written = dialect.fold.write(Headers(shapes), files) if dialect.fold else Headers(shapes)
     opened = open_checkpoint(OpenSource(written, files, preset), asked)
     assert (opened.info.family, opened.info.prefix) == (dialect.name, prefix)
     assert opened.info.undetermined == ()

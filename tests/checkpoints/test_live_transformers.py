@@ -1,5 +1,6 @@
 """transformers reads the JSON that keras_vit writes, and keras_vit that of transformers."""
 
+import json
 import shutil
 
 import numpy as np
@@ -14,7 +15,7 @@ from keras_vit.checkpoints.translate import plan
 from keras_vit.config import ViTConfig
 from keras_vit.errors import CheckpointError, ConfigError
 from keras_vit.models.builders import list_variants, variant
-from tests.checkpoints.drawn import sample
+from tests.checkpoints.drawn import accepted, sample
 from tests.golden import FOLDER
 from tests.helpers import assert_close, normal, only_under
 from tests.words import raises
@@ -105,6 +106,24 @@ def test_transformers_builds_every_plain_variant_as_planned():
         planned = {move.name: move.file_shape for move in moves}
         assert {name: tuple(array.shape) for name, array in arrays.items()} == planned
         assert theirs.config.num_attention_heads == config.num_heads
+
+
+WRITTEN = [d.name for d in DIALECTS.values() if d.library == "transformers" and not d.only_read]
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_transformers_finds_every_array_of_its_class_in_what_we_write(name, tmp_path):
+    """But the pooler of a ViT or DeiT that has none, which an argument leaves out."""
+    for number, config in enumerate(accepted(DIALECTS[name])):
+        checkpoints.save(VisionTransformer(**config.to_dict()), tmp_path / str(number), name)
+        (class_name,) = json.loads((tmp_path / str(number) / "config.json").read_text())[
+            "architectures"
+        ]
+        without = {"add_pooling_layer": False} if class_name in ("ViTModel", "DeiTModel") else {}
+        _, info = getattr(transformers, class_name).from_pretrained(
+            tmp_path / str(number), output_loading_info=True, **without
+        )
+        assert not any(info.values()), (class_name, info)
 
 
 _SMALL = {

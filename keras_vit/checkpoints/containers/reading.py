@@ -223,9 +223,12 @@ class ComputedArray:
     read: Callable[[], np.ndarray]
 
 
+_Array = ComputedArray | np.ndarray
+
+
 class _ComputingReader(Reader):
     def __init__(
-        self, reader: Reader, arrays: Mapping[str, ComputedArray], without: Container[str]
+        self, reader: Reader, arrays: Mapping[str, _Array], without: Container[str]
     ) -> None:
         super().__init__(reader.path)
         self._reader, self._arrays = reader, arrays
@@ -237,12 +240,12 @@ class _ComputingReader(Reader):
 
     def read(self, name: str) -> np.ndarray:
         array = self._arrays.get(name)
+        if isinstance(array, np.ndarray):
+            return array
         return self._reader.read(name) if array is None else array.read()
 
 
-def computed(
-    reader: Reader, arrays: Mapping[str, ComputedArray], without: Container[str] = ()
-) -> Reader:
+def computed(reader: Reader, arrays: Mapping[str, _Array], without: Container[str] = ()) -> Reader:
     """Returns a reader of the arrays of another, some of which are replaced, added or left out."""
     return _ComputingReader(reader, arrays, without)
 

@@ -120,11 +120,12 @@ class Fold:
     Args:
         read: takes the arrays of a file and the JSON beside them; returns the arrays that the words
             name.
-        write: takes the arrays that the words name; returns those of the library's files.
+        write: takes the arrays that the words name and the JSON to write; returns the arrays of
+            the library's files, with those that its class has and no weight of the model holds.
     """
 
-    read: Callable[[Reader, Json], Reader]
-    write: Callable[[Reader], Reader]
+    read: Callable[[Reader, Json], Reader] = lambda reader, files: reader
+    write: Callable[[Reader, Json], Reader] = lambda reader, files: reader
 
 
 @dataclasses.dataclass(frozen=True)

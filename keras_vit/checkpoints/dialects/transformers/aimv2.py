@@ -11,7 +11,6 @@ import numpy as np
 from keras_vit.checkpoints.containers import ComputedArray, Reader, computed
 from keras_vit.checkpoints.dialects.base import Feature, Fold
 from keras_vit.checkpoints.dialects.json_fields import (
-    SAME,
     Json,
     JsonField,
     constant,
@@ -94,7 +93,7 @@ FAMILIES = (
             "an attention output whose bias is not that of the query": "qkv_bias!=projection_bias",
             **common.SQUARE_ALONE,
         },
-        fold=Fold(_read, SAME.write),
+        fold=Fold(_read),
         feature=Feature(first_patch=0),
     ),
 )

@@ -1,7 +1,10 @@
 """transformers' CLIP (arXiv 2103.00020), such as `openai/clip-vit-base-patch32` of `CLIPModel`."""
 
-from keras_vit.checkpoints.dialects.base import Feature
-from keras_vit.checkpoints.dialects.json_fields import JsonField
+import numpy as np
+
+from keras_vit.checkpoints.containers import Reader, computed
+from keras_vit.checkpoints.dialects.base import Dialect, Feature, Fold
+from keras_vit.checkpoints.dialects.json_fields import Json, JsonField
 from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.transformers import common
 from keras_vit.checkpoints.dialects.transformers.towers import (
@@ -23,7 +26,7 @@ _OWN: Section = {
 WORDS = TORCH.names(NAMES, _OWN)
 FIELDS = {"pre_norm": True, "patch_bias": False, "qkv_bias": True}
 
-_ENCODER = Encoder(
+ENCODER = Encoder(
     "clip",
     WORDS,
     common.tower_rows("quick_gelu", 1e-5),
@@ -34,16 +37,39 @@ _ENCODER = Encoder(
 )
 _PROJECTED = projection(PROJECTION)
 
+
+def _with_last_norm(reader: Reader, files: Json) -> Reader:
+    """Returns the arrays with the last norm of the tower, which its class makes and does not read."""
+    shape = reader.shapes[f"{TOWER}pre_layrnorm.weight"]
+    norm = {"weight": np.ones(shape, "float32"), "bias": np.zeros(shape, "float32")}
+    return computed(reader, {f"{TOWER}post_layernorm.{key}": norm[key] for key in norm})
+
+
+def classifier(encoder: Encoder, class_name: str) -> Dialect:
+    """Returns the dialect of the class with a head on the mean of the patches."""
+    return tower_inside(
+        encoder,
+        class_name,
+        "gap",
+        common.classifier_names(),
+        name=f"{encoder.model_type}_classifier",
+        fields={"class_token": True, "final_norm": False, "class_token_in_mean": False},
+        refusals=NO_CLASSES,
+        ignored={r"vision_model\.post_layernorm\..*": "a norm that the class does not use"},
+        fold=Fold(write=_with_last_norm),
+    )
+
+
 FAMILIES = (
     tower(
-        _ENCODER,
+        ENCODER,
         "CLIPVisionModel",
         "token",
         {},
         prefixes=("", TOWER),
     ),
     tower(
-        _ENCODER,
+        ENCODER,
         "CLIPVisionModelWithProjection",
         "token",
         _PROJECTED,
@@ -53,18 +79,9 @@ FAMILIES = (
         prefixes=(TOWER, ""),
         prefix_for=lambda config: TOWER,
     ),
+    classifier(ENCODER, "CLIPForImageClassification"),
     tower_inside(
-        _ENCODER,
-        "CLIPForImageClassification",
-        "gap",
-        common.classifier_names(),
-        name="clip_classifier",
-        fields={"class_token": True, "final_norm": False, "class_token_in_mean": False},
-        refusals=NO_CLASSES,
-        ignored={r"vision_model\.post_layernorm\..*": "a norm that the class does not use"},
-    ),
-    tower_inside(
-        _ENCODER,
+        ENCODER,
         "CLIPModel",
         "token",
         _PROJECTED,

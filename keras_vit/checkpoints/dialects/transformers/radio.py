@@ -74,7 +74,12 @@ def _read(reader: Reader, files: Json) -> Reader:
     return computed(reader, {_TOKENS: part(0, count), _REGISTERS: part(count, tokens)})
 
 
-def _write(reader: Reader) -> Reader:
+def _write(reader: Reader, files: Json) -> Reader:
+    config = files["config.json"]  # the class has its values as arrays too
+    more = {key: np.asarray(config[key], "float32").reshape(-1, 1, 1) for key in _NORMS}
+    more = {f"input_conditioner.{key}": norm for key, norm in more.items()}
+    more["summary_idxs"] = np.asarray(config["summary_idxs"])
+    reader = computed(reader, {f"radio_model.{key}": array for key, array in more.items()})
     if _REGISTERS not in reader.shapes:
         return reader
     parts = (_TOKENS, _REGISTERS)

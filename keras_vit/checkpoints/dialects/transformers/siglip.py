@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import Dialect, Feature
-from keras_vit.checkpoints.dialects.json_fields import Json, JsonFields, constant, number
+from keras_vit.checkpoints.dialects.json_fields import Json, JsonFields, constant, note, number
 from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.transformers import common
 from keras_vit.checkpoints.dialects.transformers.towers import (
@@ -102,6 +102,7 @@ def _siglip(encoder: Encoder, name: str) -> tuple[Dialect, ...]:
     """
     skipped = "an attention pooling that the class does not use"
     unpooled = {p: names for p, names in encoder.words.items() if not p.startswith("pool/")}
+    without_head = note("vision_use_head", False)
     return (
         tower(
             encoder,
@@ -121,7 +122,7 @@ def _siglip(encoder: Encoder, name: str) -> tuple[Dialect, ...]:
             feature=Feature(first_patch=0),
         ),
         tower_inside(
-            dataclasses.replace(encoder, words=unpooled),
+            dataclasses.replace(encoder, words=unpooled, rows=(*encoder.rows, without_head)),
             f"{name}ForImageClassification",
             "gap",
             common.classifier_names(),
