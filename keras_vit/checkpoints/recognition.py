@@ -113,18 +113,23 @@ def find_tower_json(files: Json, dialects: Sequence[Dialect]) -> Json:
     """Returns the JSON files with that of the vision tower in place of a whole model's config.json.
 
     transformers nests the tower's own object in that of LLaVA, PaliGemma or Depth Anything, as
-    `vision_config` or `backbone_config`; `model_type` of the object names its family. Files that
-    name a family, and files without such an object, are returned as they are.
+    `vision_config` or `backbone_config`; `model_type` of the object names its family. The release,
+    and the width of a projection of the whole model, stand at the top. Files that name a family
+    and no backbone, and files without such an object, are returned as they are.
 
     Args:
         files: the JSON objects, by file name.
         dialects: the dialects that may be named.
     """
     config = files.get("config.json")
-    if not isinstance(config, Mapping) or any(dialect.is_named_by(files) for dialect in dialects):
+    if not isinstance(config, Mapping):
         return files
+    backbone = config.get("backbone_config")  # takes the place of a named family's own encoder
+    if not isinstance(backbone, Mapping) and any(d.is_named_by(files) for d in dialects):
+        return files
+    of_whole = {key: config[key] for key in (RELEASE, "projection_dim") if key in config}
     for part in itertools.islice(_parts_with_a_type(config, _DEEPEST_TOWER), _MOST_PARTS):
-        inner = {**files, "config.json": {**part, RELEASE: config.get(RELEASE)}}
+        inner = {**files, "config.json": {**part, **of_whole}}
         if any(dialect.is_named_by(inner) for dialect in dialects):
             return inner
     return files

@@ -23,6 +23,7 @@ _TINY = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 OF_TRANSFORMERS = {
     "SwinModel": ({"embed_dim": 8, "depths": [1], "num_heads": [2]}, "transformers: 4 of 23 names"),
     "VideoMAEModel": ({**_TINY, "intermediate_size": 32}, "lacks embeddings.position_embeddings"),
+    "ViltModel": ({**_TINY, "vocab_size": 9}, "transformers: 24 of 30 names"),
     "BertModel": ({**_TINY, "vocab_size": 9}, "lacks embeddings.patch_embeddings"),
 }
 

@@ -124,6 +124,42 @@ def test_a_whole_model_of_two_towers_gives_the_projected_features(class_name, tm
     assert relative_error(to_numpy(model(IMAGE)), want) <= 1e-5
 
 
+def test_the_pair_of_a_tower_of_clip_and_any_text_model_gives_its_own_projection(tmp_path):
+    """Of the width of the pair, not of the default in the tower's configuration."""
+    clip = {**VISION, "model_type": "clip_vision_model"}
+    bert = {**SIZES, "vocab_size": 30, "model_type": "bert"}
+    theirs = random_transformers(
+        "VisionTextDualEncoderModel", vision_config=clip, text_config=bert, projection_dim=8
+    )
+    theirs.save_pretrained(tmp_path)
+    with torch.no_grad():
+        pooled = theirs.vision_model(channels_first(IMAGE)).pooler_output
+        want = theirs.visual_projection(pooled).numpy()
+    found = VisionTransformer.from_preset(tmp_path)(IMAGE)
+    assert relative_error(to_numpy(found), want) <= 1e-5
+
+
+def test_the_classifier_of_metaclip_2_has_our_logits_and_reads_what_we_write(tmp_path):
+    theirs = random_transformers("MetaClip2ForImageClassification", vision_config=VISION)
+    theirs.save_pretrained(tmp_path / "theirs")
+    want = outputs(theirs).logits.numpy()
+    model = VisionTransformer.from_preset(tmp_path / "theirs")
+    assert relative_error(to_numpy(model(IMAGE)), want) <= 1e-5
+    checkpoints.save(model, tmp_path / "ours", "transformers/metaclip_2_classifier")
+    again = type(theirs).from_pretrained(tmp_path / "ours")
+    assert relative_error(outputs(again).logits.numpy(), want) <= 1e-6
+
+
+def test_the_image_model_of_flava_is_read_beside_its_temperature(tmp_path):
+    text = {**SIZES, "vocab_size": 30}
+    parts = {"text_config": text, "multimodal_config": SIZES}
+    theirs = random_transformers("FlavaModel", image_config=VISION, hidden_size=24, **parts)
+    theirs.save_pretrained(tmp_path)
+    want = outputs(theirs.image_model).pooler_output.numpy()
+    found = VisionTransformer.from_preset(tmp_path)(IMAGE)
+    assert relative_error(to_numpy(found), want) <= 1e-5
+
+
 PARTS = {
     "GitModel": "image_encoder",
     "GitForCausalLM": "git.image_encoder",

@@ -63,6 +63,11 @@ WHOLE = {
         "backbone",
         "transformers/dinov2",
     ),
+    "DPTForDepthEstimation": (
+        {"backbone_config": BACKBONE, **NECK},
+        "backbone",
+        "transformers/dinov2",
+    ),
     "ColPaliForRetrieval": (
         {
             "vlm_config": {

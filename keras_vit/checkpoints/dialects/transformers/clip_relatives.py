@@ -98,6 +98,10 @@ FAMILIES = (
         only_read="transformers has no class for the tower of Kosmos-2 alone",
     ),
     _relative("metaclip_2", "MetaClip2VisionModel"),
+    clip.classifier(
+        dataclasses.replace(clip.ENCODER, model_type="metaclip_2"),
+        "MetaClip2ForImageClassification",
+    ),
     _owl("owlvit", "OwlViTVisionModel", 32),
     _owl("owlv2", "Owlv2VisionModel", 16),
 )

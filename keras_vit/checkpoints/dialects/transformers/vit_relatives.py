@@ -90,7 +90,10 @@ FAMILIES = (
         (None, "FlavaImageModel"),
         vit.POOLER,
         prefixes=("", "image_model.", "flava.image_model."),
-        ignored={r".*embeddings\.mask_token": vit.MASK},
+        ignored={
+            r".*embeddings\.mask_token": vit.MASK,
+            r"(flava\.)?logit_scale": "the temperature of the contrastive loss",
+        },
         only_read="an image model without the text and multimodal models of Flava",
     ),
 )
