@@ -1,7 +1,7 @@
 """A model out of the process that it was trained in: one folder that runs without keras_vit.
 
 `plan` declares formats and exports, `graph` is the function that is written, `pixels` its
-preprocessing, and `formats` the converters; `verification` opens the result in its own runtime.
+preprocessing, and `formats` the converters; `verification` runs the program of the folder's README.
 """
 
 from keras_vit.exporting.formats import FORMATS

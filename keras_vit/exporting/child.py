@@ -48,22 +48,40 @@ def write_elsewhere(model: VisionTransformer, plan: ExportPlan, folder: Path, ba
         "folder": str(folder),
     }
     paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    run_python(
+        ["-m", "keras_vit.exporting.child", json.dumps(request)],
+        folder.parent,
+        f"The process of the backend {backend} failed",
+        KERAS_BACKEND=backend,
+        PYTHONPATH=os.pathsep.join(paths),
+        CUDA_VISIBLE_DEVICES="",
+    )
+
+
+def run_python(arguments: list[str], folder: Path, failure: str, **variables: str) -> None:
+    """Runs Python in a new process.
+
+    Args:
+        arguments: its arguments.
+        folder: the unfinished folder, whose path says nothing to the user.
+        failure: the failed step as a clause, the beginning of the message.
+        variables: further environment variables.
+
+    Raises:
+        ExportError: the process failed; the message has its last line.
+    """
     process = subprocess.run(
-        [sys.executable, "-m", "keras_vit.exporting.child", json.dumps(request)],
-        env={
-            **os.environ,
-            "KERAS_BACKEND": backend,
-            "PYTHONPATH": os.pathsep.join(paths),
-            "CUDA_VISIBLE_DEVICES": "",
-        },
+        [sys.executable, *arguments],
+        env={**os.environ, **variables},
         capture_output=True,
         text=True,
         check=False,
     )
     if process.returncode:
-        lines = [line for line in process.stderr.splitlines() if line.strip()] or ["no message"]
-        cause = lines[-1].replace(f"{folder.parent}{os.sep}", "")
-        raise ExportError(f"The process of the backend {backend} failed: {cause}")
+        lines = [line for line in process.stderr.splitlines() if line.strip()]
+        cause = lines[-1] if lines else f"status {process.returncode}."
+        cause = cause.replace(f"{folder}{os.sep}", "")
+        raise ExportError(f"{failure}: {cause} Nothing was written.")
 
 
 def main(request: str) -> None:

@@ -62,8 +62,9 @@ def write(
     verified = "It was not compared with the model."
     if comparison is not None:
         verified = (
-            f"In its own runtime it differs from the model by {comparison.difference:.1e} of the "
-            f"largest output at most (tolerance {comparison.tolerance:g})."
+            "The outputs of the program below differ from the model's by "
+            f"{comparison.difference:.1e} of the largest output at most "
+            f"(tolerance {comparison.tolerance:g})."
         )
     remarks = "".join(f"\n{note}\n" for note in notes)
     (folder / "README.md").write_text(

@@ -16,8 +16,6 @@ from keras_vit.images.protocols import ProtocolSpec
 INPUT = "images"
 """Name of the graph's input."""
 
-Run = Callable[[np.ndarray], np.ndarray]
-
 
 @dataclasses.dataclass(frozen=True)
 class ExportPlan:
@@ -68,8 +66,9 @@ class Format:
         writes: modules that writing needs, and the extra of keras_vit that installs each.
         reads: modules that the runtime needs, and the extra that installs each.
         write: function that writes the graph of a plan into a folder, in a process of `backend`.
-        open: function that returns the artefact of a folder as a function of images.
-        program: program of the README, which runs the artefact without keras_vit.
+        program: program that runs the artefact without keras_vit, from `images` to `outputs`. The
+            README prints it, and the comparison runs it; `{images}` stands for the lines that read
+            a photograph.
         beside: names of further files or folders of the format.
         backend: backend that writes the format.
         any_size: whether the input's height and width may stay open.
@@ -85,7 +84,6 @@ class Format:
     writes: dict[str, str]
     reads: dict[str, str]
     write: Callable[[Any, ExportPlan, Path], None]
-    open: Callable[[Path], Run]
     program: str
     beside: tuple[str, ...] = ()
     backend: str = "torch"

@@ -1,15 +1,14 @@
-"""The comparison of an artefact in its own runtime with the model, on several sizes."""
+"""The comparison of the program in a folder's README with the model, on images of several sizes."""
 
-import contextlib
 import dataclasses
 import os
-from collections.abc import Iterator
+import tempfile
 from pathlib import Path
 
 import numpy as np
 
-from keras_vit.errors import ExportError, first_line
-from keras_vit.exporting import pixels
+from keras_vit.errors import ExportError
+from keras_vit.exporting import child, pixels
 from keras_vit.exporting.graph import ExportGraph
 from keras_vit.exporting.plan import ExportPlan, Format
 from keras_vit.layers.quantisation import quantised_parts
@@ -39,6 +38,37 @@ class Comparison:
     runs: tuple[tuple[tuple[int, ...], float], ...]
 
 
+_RUN_EACH = """\
+import os
+import sys
+import numpy as np
+
+program, folder, *paths = sys.argv[1:]
+os.chdir(folder)
+for path in paths:
+    names = {"images": np.load(path)}
+    exec(program, names)
+    np.save(path, names["outputs"])
+"""
+
+
+def run(form: Format, folder: Path, batches: list[np.ndarray]) -> list[np.ndarray]:
+    """Returns the outputs for each batch of the program that the folder's README prints.
+
+    Raises:
+        ExportError: the program failed.
+    """
+    folder = folder.absolute()
+    with tempfile.TemporaryDirectory(dir=folder.parent) as files:
+        paths = [f"{files}{os.sep}{k}.npy" for k in range(len(batches))]
+        for path, images in zip(paths, batches, strict=True):
+            np.save(path, images)
+        program = form.program.format(images="")
+        failure = f"The program that runs {form.model} failed"
+        child.run_python(["-c", _RUN_EACH, program, str(folder), *paths], folder, failure)
+        return [np.load(path) for path in paths]
+
+
 def verify(form: Format, graph: ExportGraph, folder: Path) -> Comparison:
     """Returns the difference of the artefact in a folder from its graph.
 
@@ -54,9 +84,7 @@ def verify(form: Format, graph: ExportGraph, folder: Path) -> Comparison:
     answers = [graph.answers(images) for images in batches]
     if not all(np.isfinite(answer).all() for answer in answers):
         raise ExportError("model: its outputs for random images are NaN or infinite.")
-    with failures_named(f"The runtime of format={plan.format!r} cannot run the model", folder):
-        run = form.open(folder)
-        results = [run(images) for images in batches]
+    results = run(form, folder, batches)
     runs = []
     for images, expected, result in zip(batches, answers, results, strict=True):
         if result.shape != expected.shape:
@@ -74,25 +102,6 @@ def verify(form: Format, graph: ExportGraph, folder: Path) -> Comparison:
         runs.append((images.shape, difference))
     largest = max(difference for _, difference in runs)
     return Comparison(largest, tolerance, tuple(runs))
-
-
-@contextlib.contextmanager
-def failures_named(action: str, folder: Path, *passing: type[Exception]) -> Iterator[None]:
-    """Raises `ExportError` for every exception of a converter or runtime; they have no common base.
-
-    Args:
-        action: the failed step as a clause, the beginning of the message.
-        folder: the unfinished folder, whose path says nothing to the user.
-        passing: exceptions that stay as they are.
-    """
-    try:
-        yield
-    except passing:
-        raise
-    except Exception as error:
-        # torch's exporter wraps the cause in a summary.
-        cause = first_line(error.__cause__ or error, f"{folder}{os.sep}")
-        raise ExportError(f"{action}: {cause} Nothing was written.") from error
 
 
 def _shapes(plan: ExportPlan) -> list[tuple[int, ...]]:

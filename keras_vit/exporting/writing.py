@@ -1,7 +1,9 @@
 """`export`: writes a folder that runs without keras_vit, and compares it with the model."""
 
+import contextlib
 import dataclasses
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -9,7 +11,14 @@ import keras
 
 from keras_vit.config import ViTConfig
 from keras_vit.config.rules import BOOL, choice
-from keras_vit.errors import ConfigError, ExportError, KerasViTError, expect_model, shown
+from keras_vit.errors import (
+    ConfigError,
+    ExportError,
+    KerasViTError,
+    expect_model,
+    first_line,
+    shown,
+)
 from keras_vit.exporting import child, documents, pixels, verification
 from keras_vit.exporting.formats import FORMATS, load_format
 from keras_vit.exporting.graph import ExportGraph
@@ -79,7 +88,8 @@ def export(
         calibration: images of any kind that `model.preprocessor` takes; they fix the ranges of
             activations in int8. Without them, each call measures the ranges (ONNX, LiteRT), or
             activations stay float32 (OpenVINO).
-        verify: whether the result is opened in its own runtime and compared with the model.
+        verify: whether the program of `README.md` is run in a new process, and its outputs are
+            compared with the model's.
 
     Returns:
         The folder, and its largest difference from the model.
@@ -131,7 +141,7 @@ def export(
         if images == []:
             raise ConfigError("calibration: expected at least one image.")
         action, passing = f"format={format!r}: the converter failed", (KerasViTError, OSError)
-        with verification.failures_named(action, new, *passing, MemoryError):
+        with _failures_named(action, new, *passing, MemoryError):
             if keras.backend.backend() == form.backend:
                 form.write(graph, plan, new)
             else:
@@ -182,6 +192,25 @@ def _preparation(
     if not form.any_size:
         return "scale", "Preprocessing: the format takes one size, so images are resized before."
     return "resize", None
+
+
+@contextlib.contextmanager
+def _failures_named(action: str, folder: Path, *passing: type[Exception]) -> Iterator[None]:
+    """Raises `ExportError` for every exception of a converter; they have no common base.
+
+    Args:
+        action: the failed step as a clause, the beginning of the message.
+        folder: the unfinished folder, whose path says nothing to the user.
+        passing: exceptions that stay as they are.
+    """
+    try:
+        yield
+    except passing:
+        raise
+    except Exception as error:
+        # torch's exporter wraps the cause in a summary.
+        cause = first_line(error.__cause__ or error, f"{folder}{os.sep}")
+        raise ExportError(f"{action}: {cause} Nothing was written.") from error
 
 
 def _check_installed(name: str, form: Format, precision: str, verify: bool) -> None:

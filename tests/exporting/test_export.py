@@ -52,6 +52,13 @@ def written(tmp_path_factory):
     return model, keras_vit.export(model, folder), folder
 
 
+def session(path):
+    import onnxruntime
+
+    opened = onnxruntime.InferenceSession(path)
+    return lambda images: opened.run(None, {"images": images})[0]
+
+
 @pytest.mark.on_one_backend("torch", "jax")
 def test_images_of_any_size_become_probabilities(written):
     """The file takes uint8 pixels and prepares them; backends without ONNX leave it to torch."""
@@ -59,7 +66,7 @@ def test_images_of_any_size_become_probabilities(written):
     # A pixel on the edge of two levels may fall to either; most images have none.
     assert exported.verification.difference <= verification.ROUNDED
     assert min(difference for _, difference in exported.verification.runs) <= 5e-6
-    run = onnx.session(folder / "model.onnx")
+    run = session(folder / "model.onnx")
     for sides in ((16, 16), (50, 37), (21, 64)):
         photo = make_photo(sides, 3)
         (answer,) = model.classify(Image.fromarray(photo), top=5)
@@ -102,17 +109,46 @@ def printed(folder, photo, monkeypatch, capsys):
     return capsys.readouterr().out
 
 
-@torch_alone
-def test_the_program_in_the_readme_runs_without_keras_vit(written):
-    """It prints the label that the model gives."""
-    model, _, folder = written
-    photo = make_photo((40, 30), 3)
-    program = read_program(folder, photo)
+PROGRAMS = {
+    "torch": [
+        ("onnx", {}),
+        ("onnx", {"precision": "int8"}),
+        ("onnx", {"precision": "float16", "preprocessing": False}),
+        ("openvino", {}),
+        ("openvino", {"precision": "int8"}),
+        ("openvino", {"precision": "float16"}),
+        ("torch", {}),
+    ],
+    "tensorflow": [
+        ("saved_model", {}),
+        ("litert", {}),
+        ("litert", {"precision": "int8"}),
+        ("litert", {"precision": "float16"}),
+    ],
+    "jax": [],
+}
+
+
+@pytest.mark.without_backend
+def test_the_program_of_each_format_is_run():
+    assert {form for programs in PROGRAMS.values() for form, _ in programs} == set(FORMATS)
+
+
+@not_on_jax
+@pytest.mark.parametrize(("format", "options"), PROGRAMS[BACKEND])
+def test_the_program_in_the_readme_is_as_near_as_the_readme_states(tmp_path, format, options):
+    """It runs as printed in a new process without keras_vit, on an image of the comparison."""
+    model, folder = tiny(class_names=None, protocol="paper"), tmp_path / "model"
+    exported = keras_vit.export(model, folder, format, outputs="logits", **options)
+    shape, difference = exported.verification.runs[0]
+    assert f"{exported.verification.difference:.1e}" in (folder / "README.md").read_text()
+    photo = np.random.default_rng(sum(shape)).integers(0, 256, shape, dtype=np.uint8)[0]
     blocked = "import sys; sys.modules['keras_vit'] = sys.modules['keras'] = None\n"
+    program = read_program(folder, photo) + "np.save('outputs.npy', outputs)\n"
     process = python(blocked + program, cwd=folder)
-    (folder / "photo.png").unlink()
     assert process.returncode == 0, process.stderr
-    assert process.stdout.split()[0].strip("'") == model.classify(Image.fromarray(photo))[0][0][0]
+    expected = to_numpy(model(model.preprocessor(photo[None])))
+    assert_close(np.load(folder / "outputs.npy"), expected, max(2 * difference, 1e-6))
 
 
 def on_its_side():
@@ -238,7 +274,7 @@ def test_int8_of_onnx_still_prepares_images(written, tmp_path, calibrated):
     onnx.FORMAT.finish(tmp_path, make_plan("int8"), batches if calibrated else None)
     before = (folder / "model.onnx").stat().st_size
     assert before - target.stat().st_size > 0.1 * 4 * model.count_params()
-    exact, rounded = onnx.session(folder / "model.onnx"), onnx.session(target)
+    exact, rounded = session(folder / "model.onnx"), session(target)
     for photo in photos:
         assert 0 < np.abs(rounded(photo[None]) - exact(photo[None])).max() < 0.1
 
@@ -306,6 +342,9 @@ def assert_probabilities(model, photo, found, tolerance):
         assert found[LABELS.index(label)] == pytest.approx(probability, abs=tolerance)
 
 
+PRECISION = "INFERENCE_PRECISION_HINT"
+
+
 @torch_alone
 def test_openvino_prepares_images_of_a_size_that_was_fixed(written, graphs):
     """OpenVINO then folds the weights of the resize into constants when it compiles."""
@@ -314,7 +353,7 @@ def test_openvino_prepares_images_of_a_size_that_was_fixed(written, graphs):
     core, photo = Core(), make_photo((50, 37), 3)
     graph = core.read_model(graphs["float32"] / "model.xml")
     graph.reshape([1, *photo.shape])
-    run = core.compile_model(graph, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    run = core.compile_model(graph, "CPU", {PRECISION: "f32"})
     assert_probabilities(written[0], photo, run(photo[None])[0][0], 0.02)
 
 
@@ -466,17 +505,20 @@ def fail(*arguments):
     raise RuntimeError("step 1 of 3") from reason  # as torch's exporter
 
 
+FAILING = "import os\nraise OSError('cannot load ' + os.path.abspath('model.pt2') + ' today.')"
+
+
 @torch_alone
 @pytest.mark.parametrize(
     ("part", "message"),
     [
-        ("write", r"converter failed: ValueError: cannot load model\.pt2 today"),
-        ("open", r"ValueError: cannot load model\.pt2 today"),
+        ({"write": fail}, r"converter failed: ValueError: cannot load model\.pt2 today"),
+        ({"program": FAILING}, r"runs model\.pt2 failed: OSError: cannot load model\.pt2 today\. "),
     ],
 )
 def test_a_failing_library_is_named_with_its_cause(tmp_path, monkeypatch, part, message):
     """The message shows no unfinished folder."""
-    form = dataclasses.replace(load_format("torch"), **{part: fail})
+    form = dataclasses.replace(load_format("torch"), **part)
     monkeypatch.setattr(writing, "load_format", lambda name: form)
     with pytest.raises(ExportError, match=message):
         keras_vit.export(tiny(num_layers=1), tmp_path / "m", "torch")

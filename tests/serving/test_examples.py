@@ -36,7 +36,8 @@ def probabilities_by(server, version, images):
     if server == "openvino":
         import openvino
 
-        return openvino.Core().compile_model(version / "model.xml", "CPU")(images)[0]
+        settings = {"INFERENCE_PRECISION_HINT": "f32"}
+        return openvino.Core().compile_model(version / "model.xml", "CPU", settings)(images)[0]
     import tensorflow as tf
 
     model = tf.saved_model.load(str(version))

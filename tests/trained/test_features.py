@@ -14,7 +14,7 @@ from keras_vit import VisionTransformer
 from keras_vit.data import from_arrays
 from keras_vit.evaluation import features, linear_probe
 from keras_vit.explanation.curves import areas_below, replace_pixels
-from keras_vit.exporting import FORMATS
+from keras_vit.exporting import FORMATS, verification
 from keras_vit.exporting.formats import load_format
 from tests.helpers import assert_close
 from tests.trained.photographs import ENCODER, crops, needs_encoder, photographs
@@ -76,7 +76,7 @@ def test_an_export_computes_the_features_of_photographs(tmp_path, format):
     written = keras_vit.export(
         model, tmp_path / "model", format, outputs="features", preprocessing=False
     )
-    found = form.open(written.path)(batch)
+    (found,) = verification.run(form, written.path, [batch])
     assert_close(found, features(model, batch, prepared=True).values, 5e-5)
 
 

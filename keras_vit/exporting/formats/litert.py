@@ -3,10 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from keras_vit.exporting.formats import saved_model
-from keras_vit.exporting.plan import ExportPlan, Format, Run
+from keras_vit.exporting.plan import ExportPlan, Format
 
 
 def _write(graph: Any, plan: ExportPlan, folder: Path) -> None:
@@ -27,21 +25,6 @@ def _write(graph: Any, plan: ExportPlan, folder: Path) -> None:
     (folder / "model.tflite").write_bytes(converter.convert())
 
 
-def _open(folder: Path) -> Run:
-    from ai_edge_litert.interpreter import Interpreter
-
-    def run(images: np.ndarray) -> np.ndarray:
-        model = Interpreter(str(folder / "model.tflite"))
-        index = model.get_input_details()[0]["index"]
-        model.resize_tensor_input(index, images.shape)
-        model.allocate_tensors()
-        model.set_tensor(index, images)
-        model.invoke()
-        return np.asarray(model.get_tensor(model.get_output_details()[0]["index"]))
-
-    return run
-
-
 def _refusal(plan: ExportPlan) -> str | None:
     if plan.config.image_size is not None:
         return None
@@ -57,7 +40,6 @@ FORMAT = Format(
     reads={"ai_edge_litert": "litert"},
     backend="tensorflow",
     write=_write,
-    open=_open,
     any_size=False,
     precisions=("float32", "float16", "int8"),
     refusal=_refusal,

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.exporting.formats.torch import recording, trace_arguments
-from keras_vit.exporting.plan import INPUT, ExportPlan, Format, Run
+from keras_vit.exporting.plan import INPUT, ExportPlan, Format
 
 OPSET = 20
 """The first with Gelu; OpenVINO reads it. One with Attention (23) is no faster in ONNX Runtime."""
@@ -55,17 +55,6 @@ def write(graph: Any, plan: ExportPlan, folder: Path) -> None:
         node.metadata_props.clear()
         node.doc_string = None
     program.save(folder / "model.onnx")
-
-
-def session(path: Path) -> Run:
-    """Returns the function that runs an ONNX file in ONNX Runtime."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    opened = onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
-
-    return lambda images: np.asarray(opened.run(None, {INPUT: images})[0])
 
 
 @contextlib.contextmanager
@@ -142,7 +131,6 @@ FORMAT = Format(
     reads={"onnxruntime": "export"},
     write=write,
     finish=_finish,
-    open=lambda folder: session(folder / "model.onnx"),
     precisions=("float32", "float16", "int8"),
     takes_calibration=True,
     refusal=_refusal,

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from keras_vit.exporting.plan import ExportPlan, Format, Run
+from keras_vit.exporting.plan import ExportPlan, Format
 
 
 def trace_arguments(graph: Any, plan: ExportPlan) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
@@ -61,24 +59,11 @@ def _write(graph: Any, plan: ExportPlan, folder: Path) -> None:
     (folder / "model.pt2").write_bytes(stored.getbuffer())
 
 
-def _open(folder: Path) -> Run:
-    import torch
-
-    program = torch.export.load(folder / "model.pt2").module()
-
-    def run(images: np.ndarray) -> np.ndarray:
-        with torch.no_grad():
-            return np.asarray(program(torch.from_numpy(images)))
-
-    return run
-
-
 FORMAT = Format(
     model="model.pt2",
     writes={"torch": "torch"},
     reads={"torch": "torch"},
     write=_write,
-    open=_open,
     program="""\
 import numpy as np
 import torch
