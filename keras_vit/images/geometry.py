@@ -70,6 +70,15 @@ def _compute_middle(sides: tuple[Any, Any], targets: list[Any], size: Size, xp: 
     ]
 
 
+def _quotient(dividend: Any, divisor: Any, xp: Any) -> Any:
+    """Returns the quotient of whole numbers, rounded down.
+
+    One half more changes no quotient. Without it OpenVINO, which multiplies by the reciprocal,
+    gets 247 for 227 * 248 / 227.
+    """
+    return xp.floor((dividend + 0.5) / divisor)
+
+
 def _timm(sides: tuple[Any, Any], size: Size, parameters: Parameters, xp: Any) -> list[Axis]:
     goal = [math.floor(side / parameters["crop_pct"]) for side in size]
     axes = []
@@ -78,7 +87,7 @@ def _timm(sides: tuple[Any, Any], size: Size, parameters: Parameters, xp: Any) -
             axes.append(Axis(0.0, have, float(to), float(round((to - want) / 2)), want))
             continue
         if goal[0] == goal[1]:
-            target = xp.floor(have * float(to) / xp.minimum(*sides))
+            target = _quotient(have * float(to), xp.minimum(*sides), xp)
         else:
             ratio = xp.minimum(sides[0] / float(goal[0]), sides[1] / float(goal[1]))
             target = xp.round(have / ratio)
@@ -93,7 +102,7 @@ def _transformers(
     if parameters["crop_mode"] == "squash":
         return _squash(sides, size, parameters, xp)
     edge = float(round(max(size) / parameters["crop_pct"]))
-    targets = [xp.floor(have * edge / xp.minimum(*sides)) for have in sides]
+    targets = [_quotient(have * edge, xp.minimum(*sides), xp) for have in sides]
     return _compute_middle(sides, targets, size, xp)
 
 
@@ -102,7 +111,7 @@ def _keras_hub(sides: tuple[Any, Any], size: Size, parameters: Parameters, xp: A
     for k, (have, want) in enumerate(zip(sides, size, strict=True)):
         part = have
         if parameters["crop_to_aspect_ratio"]:
-            fitting = xp.floor(sides[1 - k] * float(want) / float(size[1 - k]))
+            fitting = _quotient(sides[1 - k] * float(want), float(size[1 - k]), xp)
             part = xp.maximum(xp.minimum(have, fitting), 1.0)
         axes.append(Axis(xp.floor((have - part) / 2), part, float(want), 0.0, want))
     return axes

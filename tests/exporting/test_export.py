@@ -357,6 +357,21 @@ def test_openvino_prepares_images_of_a_size_that_was_fixed(written, graphs):
     assert_probabilities(written[0], photo, run(photo[None])[0][0], 0.02)
 
 
+@torch_alone
+def test_openvino_computes_the_size_before_a_crop_as_the_host_does(tmp_path):
+    """It multiplies by reciprocals, so the floor of 41 * 31 / 41 rows was 30."""
+    model, folder = tiny(num_layers=1, image_size=28, protocol="timm"), tmp_path / "model"
+    keras_vit.export(model, folder, "openvino", verify=False)
+    plan = dataclasses.replace(make_plan("float32", "openvino"), config=model.config)
+    batches = [
+        np.random.default_rng(side).integers(0, 256, (1, side, 70, 3), dtype=np.uint8)
+        for side in (41, 47, 55, 61)
+    ]
+    found = verification.run(load_format("openvino"), folder, batches)
+    for images, outputs in zip(batches, found, strict=True):
+        assert_close(outputs, ExportGraph(model, plan).answers(images), verification.ROUNDED)
+
+
 @not_on_jax
 def test_the_own_format_of_each_backend_at_three_sizes(tmp_path, monkeypatch, capsys):
     """A model of any size takes pixels and gives features; the program in the README runs it."""
