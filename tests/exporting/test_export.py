@@ -372,6 +372,22 @@ def test_openvino_computes_the_size_before_a_crop_as_the_host_does(tmp_path):
         assert_close(outputs, ExportGraph(model, plan).answers(images), verification.ROUNDED)
 
 
+@torch_alone
+def test_int8_of_openvino_takes_as_many_blocks_as_models_have(tmp_path):
+    """The activations of every block are rounded; paths through 12 residual blocks are 2^24."""
+    model = tiny(num_layers=12, hidden_size=8, mlp_dim=16)
+    keras_vit.export(
+        model,
+        tmp_path / "model",
+        "openvino",
+        precision="int8",
+        calibration=[make_photo((20, 30), 3)],
+        verify=False,
+    )
+    graph = (tmp_path / "model" / "model.xml").read_text()
+    assert graph.count('type="FakeQuantize"') >= 4 * 12
+
+
 @not_on_jax
 def test_the_own_format_of_each_backend_at_three_sizes(tmp_path, monkeypatch, capsys):
     """A model of any size takes pixels and gives features; the program in the README runs it."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.exporting.formats import onnx
-from keras_vit.exporting.plan import INPUT, ExportPlan, Format
+from keras_vit.exporting.plan import ExportPlan, Format
 
 
 def _finish(folder: Path, plan: ExportPlan, calibration: list[np.ndarray] | None) -> None:
@@ -39,7 +39,7 @@ def _quantised(model: Any, calibration: list[np.ndarray] | None) -> Any:
             nncf.Dataset(calibration),
             subset_size=len(calibration),
             model_type=nncf.ModelType.TRANSFORMER,
-            ignored_scope=nncf.IgnoredScope(subgraphs=[_preparation(nncf, model)]),
+            ignored_scope=nncf.IgnoredScope(names=_preparation(model)),
             # Weights of 7 bits in every layer, as in `onnx._quantise`; the default is the first.
             advanced_parameters=nncf.AdvancedQuantizationParameters(
                 overflow_fix=nncf.OverflowFix.ENABLE
@@ -47,10 +47,21 @@ def _quantised(model: Any, calibration: list[np.ndarray] | None) -> Any:
         )
 
 
-def _preparation(nncf: Any, model: Any) -> Any:
-    """Returns the part of a graph from its input to the first convolution, the patches."""
+def _preparation(model: Any) -> list[str]:
+    """Returns the names of the first convolution, the patches, and of all nodes that lead to it.
+
+    Named by its ends, the part would hold every path between them for NNCF: from the input's shape
+    one leads through the encoder, and two through each residual connection, 2^24 in twelve blocks.
+    """
     first = next(node for node in model.get_ordered_ops() if node.get_type_name() == "Convolution")
-    return nncf.Subgraph(inputs=[INPUT], outputs=[first.get_friendly_name()])
+    names: dict[str, None] = {first.get_friendly_name(): None}
+    waiting = [first.input_value(0).get_node()]
+    while waiting:
+        node = waiting.pop()
+        if node.get_friendly_name() not in names and node.get_type_name() != "Constant":
+            names[node.get_friendly_name()] = None
+            waiting += [value.get_node() for value in node.input_values()]
+    return list(names)
 
 
 FORMAT = Format(
