@@ -69,8 +69,17 @@ def run(form: Format, folder: Path, batches: list[np.ndarray]) -> list[np.ndarra
         return [np.load(path) for path in paths]
 
 
-def verify(form: Format, graph: ExportGraph, folder: Path) -> Comparison:
+def verify(
+    form: Format, graph: ExportGraph, folder: Path, calibration: list[np.ndarray] | None
+) -> Comparison:
     """Returns the difference of the artefact in a folder from its graph.
+
+    Args:
+        form: the format.
+        graph: the model by the plan of the export.
+        folder: the folder.
+        calibration: batches that fixed the ranges of activations, three of which are compared:
+            random images may have other ranges. None compares random images.
 
     Raises:
         ExportError: the difference is above the tolerance, or the artefact cannot be run.
@@ -81,9 +90,11 @@ def verify(form: Format, graph: ExportGraph, folder: Path) -> Comparison:
     if plan.precision == "float32" and (rounds_pixels or quantised_parts(graph.model.layers)):
         tolerance = ROUNDED
     batches = [_images(plan, shape) for shape in _shapes(plan)]
+    if calibration is not None:
+        batches = calibration[:3]
     answers = [graph.answers(images) for images in batches]
     if not all(np.isfinite(answer).all() for answer in answers):
-        raise ExportError("model: its outputs for random images are NaN or infinite.")
+        raise ExportError("model: its outputs for the compared images are NaN or infinite.")
     results = run(form, folder, batches)
     runs = []
     for images, expected, result in zip(batches, answers, results, strict=True):

@@ -147,7 +147,7 @@ def export(
             else:
                 child.write_elsewhere(model, plan, new, form.backend)
             form.finish(new, plan, images)
-        comparison = verification.verify(form, graph, new) if verify else None
+        comparison = verification.verify(form, graph, new, images) if verify else None
         documents.write(new, folder.name, form, graph, comparison, notes)
         size = sum(file.stat().st_size for file in new.rglob("*") if file.is_file())
     return ExportResult(folder, format, comparison, tuple(notes), size)

@@ -199,14 +199,14 @@ def test_a_squeezed_image_is_called_so_in_the_program():
 
 
 @torch_alone
-def test_a_fixed_batch_is_calibrated(tmp_path, monkeypatch):
-    """Each image fills the batch that the graph takes."""
-    monkeypatch.setitem(verification.TOLERANCES, "int8", 2.0)  # few images, and noise to compare
+def test_a_fixed_batch_is_calibrated(tmp_path):
+    """Each image fills the batch that the graph takes; random images may have other ranges."""
     photos = [make_photo((40 + k, 30), 3) for k in range(2)]
     exported = keras_vit.export(
         tiny(num_layers=1), tmp_path / "model", batch=3, precision="int8", calibration=photos
     )
-    assert exported.verification.runs[0][0][0] == 3
+    shapes = [shape for shape, _ in exported.verification.runs]
+    assert shapes == [(3, 40, 30, 3), (3, 41, 30, 3)]
 
 
 @torch_alone
