@@ -16,6 +16,7 @@
 #              minimal input for each fault goes to fuzz-faults/
 # make bench   keras_vit beside its peers: hours, on an otherwise idle machine, or in parts:
 #              bench-speed, bench-families, bench-memory; BACKENDS=jax, ROUNDS=3
+# make bench-commands   every command and every export once at ViT-S/16, with its seconds: nightly
 # make bench-gpu   tests and figures that need a GPU, into GPU_FIGURES: ten minutes, most important
 #              rows first; a second call, on the same day or another, measures the others
 # make clean   removes environments and everything that was built
@@ -28,6 +29,7 @@ WORKERS ?= 2
 BIN := .venv/bin
 FIGURES ?= benchmarks/results/cpu.json
 GPU_FIGURES ?= benchmarks/results/gpu.json
+COMMAND_FIGURES ?= benchmarks/results/full_size.json
 ROUNDS ?= 5
 TRAINED ?= .venv/trained
 BENCH := $(BIN)/python -m benchmarks --rounds $(ROUNDS) --json $(FIGURES)
@@ -38,7 +40,7 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-comp
 unexport PYTHONDONTWRITEBYTECODE
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: demo test test-thorough test-trained test-floors test-keras test-versions docs dist lint fuzz bench bench-speed bench-families bench-memory bench-gpu clean
+.PHONY: demo test test-thorough test-trained test-floors test-keras test-versions docs dist lint fuzz bench bench-speed bench-families bench-memory bench-commands bench-gpu clean
 
 demo: .venv/.demo-$(BACKEND)
 	KERAS_BACKEND=$(BACKEND) $(BIN)/keras-vit demo --path demo
@@ -160,6 +162,10 @@ bench-memory: .venv/.test
 		--peers keras_vit-torch-predict keras_vit-jax-predict keras_vit-tensorflow-predict
 	@$(BENCH) --task load --model L/16 --rounds 3
 	@$(BENCH) --task input --rounds 3
+
+# It fails if a command fails or takes nine minutes.
+bench-commands: .venv/.test
+	$(BIN)/python -m benchmarks.full_size $(COMMAND_FIGURES)
 
 # The wheels of constraints.txt are for CPUs: install torch and jax[cuda12] for the GPU first.
 bench-gpu: .venv/.test

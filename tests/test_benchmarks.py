@@ -7,10 +7,12 @@ import pytest
 from PIL import Image
 
 import keras_vit
-from benchmarks import gpu, harness, report
+from benchmarks import full_size, gpu, harness, report
 from benchmarks.peers import PEERS, Peer
 from benchmarks.peers.products import MAKERS
 from benchmarks.sizes import Size, size_named
+from keras_vit.cli import app
+from keras_vit.exporting.formats import FORMATS, load_format
 from keras_vit.models import builders
 from tests import golden
 from tests.helpers import normal
@@ -183,3 +185,23 @@ def test_a_row_of_a_gpu_has_its_columns(tmp_path):
         assert row["milliseconds"] > 0
         assert row["peak_mb"] > 0
         assert row["share"] > 0
+
+
+@pytest.mark.without_backend
+def test_every_command_and_export_is_run_at_full_size():
+    """A new command, format or precision needs a row; `demo` has a model of its own."""
+    run, exported = set(), set()
+    for _, line in full_size.rows().values():
+        words = line.format(port=8000, out="out").split()
+        _, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
+        run.add(words[0])
+        if words[0] == "export":
+            exported.add((bound.arguments["format"], bound.arguments["precision"]))
+    assert run == {name for name in app if not name.startswith("-")} - {"demo"}
+    assert exported == {(form, each) for form in FORMATS for each in load_format(form).precisions}
+
+
+@pytest.mark.without_backend
+def test_a_row_of_the_full_size_table_has_the_seconds_of_each_backend():
+    rows = full_size.table({"predict (torch)": 9.4, "predict (tensorflow)": 0.2}).splitlines()
+    assert rows[2] == "| predict | 9.4 |  | 0.2 |"
