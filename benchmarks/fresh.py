@@ -148,7 +148,7 @@ def _our_batches(paths: list[Path], asked: SimpleNamespace) -> Iterator[Any]:
         [0] * len(paths),
         Preprocessor((224, 224), protocol="timm"),
         asked.batch,
-        augmentation="none" if asked.training else None,
+        augmentation="crop_flip" if asked.training else None,
         cache=False,
         threads=_WORKERS,
     )

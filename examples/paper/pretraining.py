@@ -63,7 +63,7 @@ class Pretraining:
     clip_norm: float | None = None
     batch_size: int = 4096
     warmup_steps: int = 10_000
-    augmentation: str = "none"
+    augmentation: str = "crop_flip"
     loss: str = "softmax"
     fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     reported: Mapping[int, float] = dataclasses.field(default_factory=dict)

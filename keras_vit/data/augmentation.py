@@ -60,7 +60,7 @@ class Augmentation:
 
 
 AUGREG = {
-    "none": Augmentation(),
+    "crop_flip": Augmentation(),
     "light1": Augmentation(randaugment=(2, 0)),
     "light2": Augmentation(randaugment=(2, 10), mixup=0.2),
     "medium1": Augmentation(randaugment=(2, 15), mixup=0.2),
@@ -71,21 +71,23 @@ AUGREG = {
 """The augmentations of AugReg by name (arXiv 2106.10270, section 3.2 and Figure 4).
 
 They are those of `big_vision/configs/vit_i21k.py`. Every entry has the random crop and the flip.
-`"none"` has these two alone; it is the paper's recipe for transfer.
+`"crop_flip"` has these two alone: AugReg calls it none, and it is the paper's recipe for transfer.
+Here `"none"` means None everywhere: images stay unchanged.
 """
 
 
 def find_augmentation(augmentation: Augmentation | AugmentationName | None) -> Augmentation | None:
-    """Returns the augmentation, which may be given by its name in `AUGREG`.
+    """Returns the augmentation, which may be given by its name in `AUGREG`; None for `"none"`.
 
     Raises:
         ConfigError: `AUGREG` has no such name, or the value is not an `Augmentation`.
     """
     if augmentation is None or isinstance(augmentation, Augmentation):
         return augmentation
-    if isinstance(augmentation, str) and augmentation in AUGREG:
-        return AUGREG[augmentation]
+    named = {"none": None, **AUGREG}
+    if isinstance(augmentation, str) and augmentation in named:
+        return named[augmentation]
     raise ConfigError(
-        f"augmentation={augmentation!r}.{nearest(str(augmentation), AUGREG)} Expected "
-        f"{', '.join(AUGREG)}, a keras_vit.data.Augmentation or None."
+        f"augmentation={augmentation!r}.{nearest(str(augmentation), named)} Expected "
+        f"{', '.join(named)}, a keras_vit.data.Augmentation or None."
     )

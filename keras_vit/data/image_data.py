@@ -77,7 +77,7 @@ class ImageData(keras.utils.PyDataset):
         preprocessor: a `keras_vit.Preprocessor`; or a `VisionTransformer`: the data then use its
             preprocessor and are checked against the model.
         batch_size: images per batch.
-        augmentation: an `Augmentation`, or a name of `AUGREG`; None prepares images as
+        augmentation: an `Augmentation`, or a name of `AUGREG`; None or `"none"` prepares images as
             for evaluation, by the preprocessor's protocol.
         shuffle: whether every pass has another order of the images; None shuffles if
             `augmentation` or `steps_per_epoch` is given.

@@ -29,9 +29,9 @@ Format: TypeAlias = Literal["onnx", "openvino", "torch", "saved_model", "litert"
 Outputs: TypeAlias = Literal["probabilities", "logits", "features"]
 Precision: TypeAlias = Literal["float32", "float16", "int8"]
 AugmentationName: TypeAlias = Literal[
-    "none", "light1", "light2", "medium1", "medium2", "strong1", "strong2"
+    "none", "crop_flip", "light1", "light2", "medium1", "medium2", "strong1", "strong2"
 ]
-"""The names of `keras_vit.data.AUGREG`."""
+"""The names of `keras_vit.data.AUGREG`, and `"none"` for unchanged images."""
 Method: TypeAlias = Literal[
     "relevance", "integrated_gradients", "gradcam", "occlusion", "rollout", "attention"
 ]

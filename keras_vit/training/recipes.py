@@ -63,8 +63,9 @@ class Recipe(Fields):
         ema: share that the moving average of the weights keeps per update, such as 0.999.
             Validation uses the average, and the training ends with it.
         accumulate: number of batches for one weight update, to save memory.
-        augmentation: random changes of the images, by the names of AugReg; none crops and flips.
-            By default images stay unchanged.
+        augmentation: random changes of the images: none, the default, leaves them unchanged,
+            crop_flip is a random crop and flip (which AugReg calls none), and AugReg's light1 to
+            strong2 add RandAugment and mixup.
         seed: number from which the order and the augmentation are drawn.
         steps_per_epoch: number of batches in an epoch. Epochs are complete: the last one may
             continue beyond the last update, at a rate of 0.
@@ -204,7 +205,8 @@ class AugregRecipe(Recipe):
     kernels (`wd=0.0001` in big_vision, which does not multiply by the rate of 0.001). The model
     has the other settings of the recipe: dropout and stochastic depth of 0 or 0.1 each
     (`vit_s16(dropout_rate=0.1, stochastic_depth_rate=0.1)`). `augmentation` takes the paper's
-    names for RandAugment and mixup, `"none"` to `"strong2"`.
+    names for RandAugment and mixup, `"light1"` to `"strong2"`; the paper's none, which crops and
+    flips, is `"crop_flip"`.
 
     Args:
         loss: `"softmax"`, or `"sigmoid"`, a binary loss per class, summed over the classes;

@@ -166,9 +166,10 @@ def _check_recipe(recipe: Recipe, data: Any, model: "VisionTransformer") -> None
         raise ConfigError(f"The data do not fit: {describe_mismatch(model.config, data.task)}.")
     actual = {name: getattr(data, name, None) for name in recipe.data_args}
     actual["steps_per_epoch"] = len(data)
-    expected = {**recipe.data_args, "augmentation": find_augmentation(recipe.augmentation)}
+    stated = recipe.data_args
+    expected = {**stated, "augmentation": find_augmentation(recipe.augmentation)}
     for name, value in expected.items():
-        if value is not None and value != actual[name]:
+        if stated[name] is not None and value != actual[name]:
             raise ConfigError(
                 f"The recipe was made for {name}={value}, the data have {name}={actual[name]}; "
                 "give both the same: from_folder(..., **recipe.data_args)."

@@ -49,7 +49,13 @@ def test_pil_images_and_float_pixels_give_the_batch_of_uint8_pixels():
         (IMAGES[0], LABELS, GREY, {}, r"shape \(8, 8\), expected \(images, height"),
         (np.zeros((6, 8, 8, 3), "uint8"), LABELS, GREY, {}, "takes 1 channels, found 3"),
         (IMAGES, LABELS, "me", {}, "expected a keras_vit.Preprocessor or a VisionTransformer"),
-        (IMAGES, LABELS, Preprocessor(None, 1), {"augmentation": "none"}, "image_size, found None"),
+        (
+            IMAGES,
+            LABELS,
+            Preprocessor(None, 1),
+            {"augmentation": "light1"},
+            "image_size, found None",
+        ),
         (
             np.zeros((6, 8, 8, 5), "uint8"),
             LABELS,
@@ -85,7 +91,7 @@ def test_the_labels_of_a_model_become_the_class_names():
 
 
 def test_images_of_five_channels_can_be_cropped_and_flipped():
-    """The augmentation "none" crops and flips arrays of any number of channels."""
+    """The augmentation "crop_flip" crops and flips arrays of any number of channels."""
     images = np.random.default_rng(0).uniform(0, 255, (6, 9, 9, 5)).astype("float32")
-    data = from_arrays(images, LABELS, Preprocessor(8, channels=5), 6, augmentation="none")
+    data = from_arrays(images, LABELS, Preprocessor(8, channels=5), 6, augmentation="crop_flip")
     assert data[0][0].shape == (6, 8, 8, 5)

@@ -45,10 +45,11 @@ def test_the_last_batch_of_a_pass_may_be_smaller():
     assert [len(labels) for _, labels in numbered(10, steps_per_epoch=4)] == [4, 4, 4, 4]
 
 
-def test_data_without_augmentation_are_the_output_of_the_preprocessor(folder):
+@pytest.mark.parametrize("augmentation", [None, "none"])
+def test_data_without_augmentation_are_the_output_of_the_preprocessor(folder, augmentation):
     """Bit for bit, with images in the order of the files."""
     preprocessor = Preprocessor(16, protocol="timm")
-    data = from_folder(folder, preprocessor, 12)
+    data = from_folder(folder, preprocessor, 12, augmentation=augmentation)
     images, labels = data[0]
     paths = sorted(p for p in folder.rglob("*.*") if p.suffix.lower() in (".png", ".jpg"))
     in_class = {name: [p for p in paths if name in p.parts] for name in data.class_names}
@@ -63,7 +64,7 @@ def test_augmented_images_have_the_models_shape_and_range(folder):
     for name, channels, data_format in (
         *((name, 3, "channels_last") for name in AUGREG),
         ("medium1", 1, "channels_first"),
-        ("none", 4, "channels_last"),
+        ("crop_flip", 4, "channels_last"),
     ):
         preprocessor = Preprocessor(16, channels, data_format=data_format)
         images, labels = from_folder(folder, preprocessor, 8, augmentation=name)[0]

@@ -253,7 +253,7 @@ def test_a_probe_is_refused_by_another_model_and_for_changed_images(folder, resu
     for other in (make_model(hidden_size=32), random_tiny(num_layers=1, num_classes=0)):
         with pytest.raises(ConfigError, match="Give the model whose pre_logits the head reads"):
             dataclasses.replace(result, stage="block_3/norm", pooling="token").build_model(other)
-    augmented = from_folder(folder, make_model(), augmentation="none", shuffle=False)
+    augmented = from_folder(folder, make_model(), augmentation="crop_flip", shuffle=False)
     with pytest.raises(ConfigError, match="augmentation=None"):
         probe(make_model(), augmented)
     with pytest.raises(ConfigError, match="found tuple.*from_arrays"):

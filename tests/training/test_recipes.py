@@ -195,10 +195,14 @@ def test_the_arguments_of_a_recipe_make_data_and_a_training_that_fit(tmp_path):
     for changes, message in (
         ({"seed": 4}, "seed=3, the data have seed=4"),
         ({"augmentation": "none"}, "augmentation="),
+        ({"augmentation": "crop_flip"}, "augmentation="),
         ({"batch_size": 4}, "batch_size=2, the data have batch_size=4"),
         ({"one_hot": False, "augmentation": None}, "one_hot=True|augmentation="),
     ):
         other = from_arrays(images, labels, model, **{**recipe.data_args, **changes})
         with pytest.raises(ConfigError, match=message):
             train(model, other, recipe=recipe, path=tmp_path / "out")
+    plain = dataclasses.replace(recipe, augmentation="none")
+    with pytest.raises(ConfigError, match="augmentation=None"):
+        train(model, data, recipe=plain, path=tmp_path / "out")
     assert not list(tmp_path.iterdir())
