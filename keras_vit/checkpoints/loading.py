@@ -4,7 +4,6 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING, Any
 
-from keras_vit.config import ImageSize
 from keras_vit.presets.source import Source
 
 if TYPE_CHECKING:
@@ -13,25 +12,25 @@ if TYPE_CHECKING:
 
 def load_to_answer(
     source: str | os.PathLike[str] | Source,
-    dtype: Any = None,
-    image_size: ImageSize = None,
+    *,
     pixel_range: tuple[float, float] | None = None,
     draft: bool = False,
+    **fields: Any,
 ) -> "VisionTransformer":
     """Returns the model of a source, for a command, a server or a worker.
 
     Args:
-        source, dtype: as for `VisionTransformer.from_preset`.
-        image_size: see `ImageSize`.
+        source: as for `VisionTransformer.from_preset`.
         pixel_range: values of black and white in images of more than 8 bits, see `Preprocessor`.
         draft: whether large JPEG files are decoded at a part of their size, see `Preprocessor`.
+        **fields: other arguments of `VisionTransformer.from_preset`.
 
     Raises:
         PresetError, CheckpointError, ConfigError: as `VisionTransformer.from_preset`.
     """
     from keras_vit.models.vision_transformer import VisionTransformer  # starts a backend
 
-    model = VisionTransformer.from_preset(source, dtype=dtype, image_size=image_size)
+    model = VisionTransformer.from_preset(source, **fields)
     if pixel_range is not None or draft:
         model.preprocessor = dataclasses.replace(
             model.preprocessor, pixel_range=pixel_range, draft=draft

@@ -90,7 +90,7 @@ def verify(
     if against is None:
         origin, logits = run_origin(source, model, fields)
         return Verification((check("logits", compute(model, images)["logits"], logits, origin),))
-    shared = {name: value for name, value in fields.items() if name not in CHOICES}
+    shared = {name: value for name, value in fields.items() if name not in ("family", *CHOICES)}
     other = VisionTransformer.from_preset(against, **shared)
     if image_shape(other) != image_shape(model):
         raise CheckpointError(

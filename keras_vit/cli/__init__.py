@@ -44,7 +44,14 @@ _COMMANDS = (
     training.finetune,
     training.demo,
 )
-_SHARED = (options.Fields, options.Loading, options.Labelled, training.Options, Settings)
+_SHARED = (
+    options.Fields,
+    options.Reading,
+    options.Loading,
+    options.Labelled,
+    training.Options,
+    Settings,
+)
 for _part in (*_COMMANDS, *_SHARED):
     # The help keeps line breaks, so a paragraph, or the text of an argument, becomes one line.
     _text = inspect.cleandoc(_part.__doc__ or "").replace("`", "")

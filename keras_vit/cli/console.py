@@ -75,10 +75,7 @@ def load_model(
     needs_head: str = "",
     *,
     takes_numbers: bool = False,
-    dtype: Any = None,
-    image_size: Any = None,
-    pixel_range: tuple[float, float] | None = None,
-    draft: bool = False,
+    **loading: Any,
 ) -> "VisionTransformer":
     """Returns a model as `load_to_answer`; an unknown name is refused before a backend starts.
 
@@ -87,19 +84,20 @@ def load_model(
         needs_head: name of a command that needs one prediction per image. A model without it is
             refused before a backend starts too.
         takes_numbers: whether this command takes a model for regression.
-        dtype, image_size, pixel_range, draft: as for `load_to_answer`.
+        **loading: as for `load_to_answer`.
     """
     from keras_vit.checkpoints import Source, inspection
 
     checkpoint = Source.parse(source)
     if needs_head:
-        stated = {} if image_size is None else {"image_size": image_size}
+        of_model = ("dtype", "pixel_range", "draft")
+        stated = {name: value for name, value in loading.items() if name not in of_model}
         config = inspection.info(checkpoint, **stated).config
         config.demand_prediction(needs_head, takes_numbers)
     start_backend()
     from keras_vit.checkpoints.loading import load_to_answer
 
-    return load_to_answer(checkpoint, dtype, image_size, pixel_range, draft)
+    return load_to_answer(checkpoint, **loading)
 
 
 def show(

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from keras_vit.cli.console import show, start_backend, stderr, tell
-from keras_vit.cli.options import Fields, Positive
+from keras_vit.cli.options import Fields, Positive, Reading
 from keras_vit.models.building import Family
 
 if TYPE_CHECKING:
     from keras_vit.config import ViTConfig
 
 _STORED = Fields()
+_READ = Reading()
 
 
 def list_(
@@ -85,7 +86,7 @@ def doctor(*, json: bool = False) -> None:
     show(json, ("kind", "name", "version", "note"), rows)
 
 
-def info(source: str, /, *, fields: Fields = _STORED, json: bool = False) -> None:
+def info(source: str, /, *, fields: Reading = _READ, json: bool = False) -> None:
     """Show library, model and sizes of the checkpoint or preset SOURCE.
 
     With --json the answer also has the shape of every array.
@@ -196,7 +197,7 @@ def verify(
     other: str | None = None,
     /,
     *,
-    fields: Fields = _STORED,
+    fields: Reading = _READ,
     json: bool = False,
 ) -> int:
     """Compare the outputs of SOURCE with those of its own library, or with those of OTHER.

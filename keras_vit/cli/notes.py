@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from keras_vit.cli.console import warn_on_stderr
 from keras_vit.support.text import log
 
-_VALUE = r"('[^']*'|\([\w., +-]+\)|-?\w[\w.-]*\w|-?\w)?"
+_VALUE = r"""('[^']*'|"[^"]*"|\.{3}|\([\w., +-]+\)|-?\w[\w.-]*\w|-?\w)?"""
 
 
 class _Notes(logging.Handler):

@@ -23,7 +23,8 @@ Pixels = Annotated[tuple[Positive, ...], Parameter(consume_multiple=(1, 2))]
 
 PixelRange = Annotated[tuple[float, float] | None, Parameter(consume_multiple=True)]
 """Values of black and white in images of more than 8 bits, such as 0 4095 for 12 bits."""
-"""How tokens become one vector."""
+DType = Literal["float32", "mixed_bfloat16", "mixed_float16"]
+"""Dtype policy of a model."""
 
 
 def read_size(pixels: tuple[int, ...] | None) -> int | tuple[int, int] | None:
@@ -72,13 +73,17 @@ def _read_argument(text: str) -> tuple[str, Any]:
     return name, value
 
 
-@Parameter(name="*")
+_READ = Parameter(name="*", group="How the source is read")
+
+
+@_READ
 @dataclasses.dataclass(frozen=True)
 class Fields:
     """Facts that the files of a checkpoint leave open, or that the user changes.
 
     Args:
-        image_size: pixels of the images, or height and width; the positions are resized to it.
+        image_size: pixels of the images, or height and width, to which the positions are resized;
+            by default those of the files.
         num_heads: number of attention heads, for files that do not state it.
         position_grid: rows and columns of patches that the stored positions are for, if they are
             no square or fit two grids.
@@ -107,26 +112,32 @@ class Fields:
         return drop_unset({**stated, "image_size": read_size(self.image_size), "timm": card})
 
 
-@Parameter(name="*")
+@_READ
 @dataclasses.dataclass(frozen=True)
-class Loading:
+class Reading(Fields):
+    """How a checkpoint or preset is read.
+
+    Args:
+        family: library whose names the arrays have, if they fit several, such as timm.
+    """
+
+    family: str | None = None
+
+
+@_READ
+@dataclasses.dataclass(frozen=True)
+class Loading(Reading):
     """How a model is loaded to answer.
 
     Args:
         dtype: dtype policy of the model, for 16-bit arithmetic; by default that of Keras.
-        image_size: pixels of the images, or height and width; by default the preset's.
         pixel_range: values of black and white in images of more than 8 bits, such as 0 4095.
         draft: decode large JPEG files at a part of their size, faster; pixels change a little.
     """
 
-    dtype: Literal["float32", "mixed_bfloat16", "mixed_float16"] | None = None
-    image_size: Pixels | None = None
+    dtype: DType | None = None
     pixel_range: PixelRange = None
     draft: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the arguments of `load_model`."""
-        return {**vars(self), "image_size": read_size(self.image_size)}
 
 
 @Parameter(name="*")

@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from keras_vit.cli.console import command_line, image_files, load_model, note_backend, stderr, tell
-from keras_vit.cli.options import Loading, PixelRange, Pixels, Positive, read_size
+from keras_vit.cli.options import Loading, Positive, Reading
 from keras_vit.config.vit_rules import StagePooling
 from keras_vit.serving import Settings
 from keras_vit.support.arguments import Format, Method, Outputs, Precision, check_results
@@ -14,6 +14,7 @@ from keras_vit.support.extras import import_extra, is_installed
 
 _LIMITS = Settings()
 _STORED = Loading()
+_READ = Reading()
 
 
 def explain(
@@ -21,12 +22,11 @@ def explain(
     /,
     *,
     source: str,
-    pixel_range: PixelRange = None,
+    loading: Loading = _STORED,
     path: Path = Path("report"),
     method: Method = "relevance",
     target: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
     curves: bool = False,
-    image_size: Pixels | None = None,
 ) -> None:
     """Draw maps of the image parts that decide a class (needs matplotlib).
 
@@ -39,20 +39,17 @@ def explain(
     Args:
         images: paths of image files or of folders of images.
         source: name of a preset, path of a file or folder, or hf://owner/repo.
-        pixel_range: values of black and white in images of more than 8 bits, such as 0 4095.
         path: path of the folder to write.
         method: method that the page shows first.
         target: labels or numbers of the classes to explain; by default the two most probable
             classes of each image.
         curves: also compute integrated gradients, and measure which method to believe.
-        image_size: pixels of the images, or height and width; by default the model's. A model of
-            any size needs it.
     """
     check_results(path)
     paths = image_files(images)
     if not is_installed("matplotlib"):
         import_extra("matplotlib", "figures", "A report")
-    model = load_model(source, "explain", image_size=read_size(image_size), pixel_range=pixel_range)
+    model = load_model(source, "explain", **loading.to_dict())
     from keras_vit.explanation.report import write_report
 
     written = write_report(
@@ -76,7 +73,7 @@ def export(
     format: Format = "onnx",
     outputs: Outputs = "probabilities",
     preprocessing: Annotated[bool, Parameter(negative="--no-preprocessing")] = True,
-    image_size: Pixels | None = None,
+    fields: Reading = _READ,
     batch: Positive | None = None,
     precision: Precision = "float32",
     calibration: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
@@ -93,7 +90,6 @@ def export(
         outputs: numbers that the exported model returns.
         preprocessing: the exported model takes uint8 images of any size and prepares them;
             --no-preprocessing: it takes prepared floats.
-        image_size: pixels of the images, or height and width; by default the model's.
         batch: number of images in a call; by default any number.
         precision: number format of the weights.
         calibration: image files or folders from which int8 takes the ranges of the activations.
@@ -101,7 +97,7 @@ def export(
     """
     check_results(path)
     images = [str(path) for path in image_files(calibration)] if calibration else None
-    model = load_model(source)
+    model = load_model(source, **fields.to_dict())
     from keras_vit.exporting.writing import export as export_model
 
     with stderr.status("Exporting"):
@@ -111,7 +107,6 @@ def export(
             format,
             preprocessing=preprocessing,
             outputs=outputs,
-            image_size=read_size(image_size),
             batch=batch or "dynamic",
             precision=precision,
             calibration=images,

@@ -2,21 +2,21 @@
 
 import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 from cyclopts.validators import LimitedChoice, mutually_exclusive
 
 from keras_vit.cli.console import command_line, console, start_backend, tell
 from keras_vit.cli.options import (
+    DType,
     Labelled,
     PixelRange,
-    Pixels,
     Positive,
+    Reading,
     Share,
     drop_unset,
     make_options,
-    read_size,
 )
 from keras_vit.support.arguments import check_results, check_training
 from keras_vit.training.recipes import AugregRecipe, Recipe, TransferRecipe
@@ -35,6 +35,7 @@ _START = Group("Start, one of", validator=LimitedChoice(1, 1))
 _LEARNS = Group("Weights that learn; without an option all", validator=mutually_exclusive)
 _USUAL = Options()  # type: ignore[call-arg]
 _ALL = Labelled()
+_STORED = Reading()
 
 
 def finetune(
@@ -50,10 +51,10 @@ def finetune(
     head_only: Annotated[bool, Parameter(group=_LEARNS)] = False,
     trainable_blocks: Annotated[Positive | None, Parameter(group=_LEARNS)] = None,
     lora_rank: Annotated[Positive | None, Parameter(group=_LEARNS)] = None,
-    image_size: Pixels | None = None,
+    fields: Reading = _STORED,
     pixel_range: PixelRange = None,
-    dropout: Share | None = None,
-    mixed_precision: Literal["mixed_bfloat16", "mixed_float16"] | None = None,
+    dropout_rate: Share | None = None,
+    dtype: DType | None = None,
     validation: str = "0.1",
 ) -> None:
     """Train a preset on images of your own, by the paper's recipe.
@@ -74,10 +75,9 @@ def finetune(
         head_only: train the head alone.
         trainable_blocks: train this number of last blocks, and the head.
         lora_rank: train low-rank additions (LoRA) of this rank, and the head.
-        image_size: pixels of the model's images, or height and width.
         pixel_range: values of black and white in images of more than 8 bits, such as 0 4095.
-        dropout: share of activations that training drops.
-        mixed_precision: dtype policy of the model, for 16-bit arithmetic.
+        dropout_rate: share of activations that training drops.
+        dtype: dtype policy of the model, for 16-bit arithmetic.
         validation: share of the data that is held out, another folder or split, or none.
     """
     labels, held_out = images.to_dict(), _share_or_name(validation)
@@ -118,10 +118,10 @@ def finetune(
         resume=resume,
         validation=held_out,
         progress=True,
-        image_size=read_size(image_size),
         pixel_range=pixel_range,
-        dtype=mixed_precision,
-        dropout_rate=dropout,
+        dtype=dtype,
+        dropout_rate=dropout_rate,
+        **fields.to_dict(),
     )
     if "val_accuracy" in finished.history:
         console.print(f"Highest validation accuracy: {max(finished.history['val_accuracy']):.1%}")

@@ -63,7 +63,7 @@ class _PerImage:
         pyarrow()
         COUNT.check("batch_size", batch_size)
         COUNT.check("threads", 1 if threads is None else threads)
-        self.model = load_to_answer(os.fspath(source), dtype, image_size)
+        self.model = load_to_answer(os.fspath(source), dtype=dtype, image_size=image_size)
         self._column = column
         self._batch_size = batch_size
         self._pool = ThreadPoolExecutor(threads or _processors(), "keras_vit-images")

@@ -11,14 +11,11 @@ form or JSON, never the bytes of an image; and its processes exchange pickles.
 
 import dataclasses
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from keras_vit.config.vit_rules import STAGE_POOLINGS, StagePooling
 from keras_vit.serving.settings import Settings
 from keras_vit.support.extras import import_extra
-
-if TYPE_CHECKING:
-    from keras_vit.config import ImageSize
 
 __all__ = ["Settings", "application"]
 __dir__ = __all__.copy
@@ -57,14 +54,13 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8000,
     settings: Settings | None = None,
-    dtype: Any = None,
-    image_size: "ImageSize" = None,
     pixel_range: tuple[float, float] | None = None,
     draft: bool = False,
     stage: str | None = None,
     pooling: StagePooling | None = None,
     access_log: bool = False,
     progress: bool = False,
+    **fields: Any,
 ) -> None:
     """Serves a model over HTTP until SIGTERM or Ctrl-C; accepted requests are answered first.
 
@@ -73,14 +69,13 @@ def serve(
         host: the address to listen at; `"0.0.0.0"` for every address of the machine.
         port: the port to listen at; 0 for any free port.
         settings: the limits; None for the defaults.
-        dtype: as for `VisionTransformer.from_preset`, such as `"mixed_bfloat16"`.
-        image_size: pixels, an int or a pair (height, width); None for the size of the source,
-            `(None, None)` to take each image at its own size.
         pixel_range: values of black and white in images of more than 8 bits, see `Preprocessor`.
         draft: whether large JPEG files are decoded at a part of their size, see `Preprocessor`.
         stage, pooling: the features that `/embed` answers with, as in `evaluation.features`.
         access_log: whether a line is logged for each request.
         progress: whether the address is printed once the server listens.
+        **fields: other arguments of `VisionTransformer.from_preset`, such as `image_size`, `dtype`
+            and `timm`.
 
     Raises:
         ConfigError: the extra `serve` is not installed, the server cannot listen at the address, or
@@ -102,7 +97,7 @@ def serve(
 
     def build() -> Any:
         backend.start()
-        model = load_to_answer(checkpoint, dtype, image_size, pixel_range, draft)
+        model = load_to_answer(checkpoint, pixel_range=pixel_range, draft=draft, **fields)
         return application(model, settings, stage=stage, pooling=pooling)
 
     server.run(build, checkpoint, host, port, settings, access_log, progress)

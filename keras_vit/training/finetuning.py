@@ -17,6 +17,7 @@ from keras_vit.evaluation.thresholds import choose_thresholds
 from keras_vit.images import Preprocessor
 from keras_vit.images.class_names import expand
 from keras_vit.models.builders import Builder
+from keras_vit.models.building import Building
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.presets.preset_config import PresetConfig
 from keras_vit.support.arguments import check_training
@@ -171,7 +172,8 @@ def _start(
     if isinstance(source, Builder):
         return None, PresetConfig(source.config(fields.get("image_size", 224)))
     found = Source.parse(source)
-    return found, inspection.info(found, **{k: v for k, v in fields.items() if k == "image_size"})
+    of_files = {k: v for k, v in fields.items() if k not in Building.__annotations__}
+    return found, inspection.info(found, **of_files)
 
 
 def _show_plan(

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from PIL import Image
 from safetensors.numpy import load_file, save_file
 
 from keras_vit import cli
@@ -68,6 +69,32 @@ def test_ignore_takes_names_and_patterns(capsys, tmp_path):
     assert found["ignored"] == dict.fromkeys(extras, "ignored by the caller")
     message = refusal(capsys, "info", path, *HEADS, *options, "--ignore", "neck.*")
     assert "--ignore 'neck.*' fits no array" in message
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "predict {image} --source {weights}",
+        "embed {image} --source {weights} --path x.npy",
+        "explain {image} --source {weights} --path x",
+        "evaluate {data} --source {weights}",
+        "probe {data} --source {weights} --path x",
+        "finetune {data} --source {weights} --path x --steps 1 --batch-size 4",
+        "export {weights} --path x --format torch",
+    ],
+)
+def test_every_command_reads_a_file_by_the_options_of_info(
+    twice, capsys, tmp_path, monkeypatch, command
+):
+    """The file states no number of heads and holds two encoders."""
+    monkeypatch.chdir(tmp_path)
+    for k in range(14):  # seven classes
+        picture = tmp_path / "data" / f"class_{k % 7}" / f"{k}.png"
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((16, 16, 3), 16 * k, "uint8")).save(picture)
+    words = command.format(image=picture, data=tmp_path / "data", weights=twice).split()
+    assert "--num-heads" in refusal(capsys, *words)
+    assert cli.main([*words, *HEADS, "--prefix", "student", "--family", "timm"]) == 0
 
 
 @pytest.mark.parametrize(

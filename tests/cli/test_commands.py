@@ -256,6 +256,7 @@ def test_a_line_of_log_is_one_note_beside_a_handler_of_the_root_logger(capsys, m
         ),
         ("learning_rate=0.1 and one_hot=True", "--learning-rate 0.1 and one_hot=True"),
         ("my_labels=3", "my_labels=3"),
+        ('labels_file="a b", image_size=...', '--labels-file "a b", --image-size ...'),
         ("batch_size must be 1", "--batch-size must be 1"),
         ("The labels must be words", "The labels must be words"),
     ],
