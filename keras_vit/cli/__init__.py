@@ -4,6 +4,7 @@ import inspect
 import os
 import re
 import sys
+from collections.abc import Sequence
 from inspect import BoundArguments
 
 from cyclopts import App, CycloptsError, Parameter
@@ -12,7 +13,7 @@ from keras_vit import __version__
 from keras_vit.cli import images, models, options, products, training
 from keras_vit.cli.console import WORDS
 from keras_vit.cli.interrupts import interrupts_repeated
-from keras_vit.cli.notes import in_words_of_the_shell, notes_alone
+from keras_vit.cli.notes import in_words_of_the_shell, notes_alone, suggest
 from keras_vit.errors import KerasViTError
 from keras_vit.serving.settings import Settings
 from keras_vit.support.text import visible
@@ -56,8 +57,9 @@ for _part in (*_COMMANDS, *_SHARED):
     # The help keeps line breaks, so a paragraph, or the text of an argument, becomes one line.
     _text = inspect.cleandoc(_part.__doc__ or "").replace("`", "")
     _part.__doc__ = re.sub(r"(?<=\S)\n(?=\S)|\n {8}(?=\S)", " ", _text)
-for _command in _COMMANDS:
-    app.command(_command, name=_command.__name__.rstrip("_"))
+_BY_NAME = {command.__name__.rstrip("_"): command for command in _COMMANDS}
+for _name, _command in _BY_NAME.items():
+    app.command(_command, name=_name)
 app["verify"].usage = "Usage: keras-vit verify [OPTIONS] SOURCE [OTHER]"
 app.register_install_completion_command()
 
@@ -82,7 +84,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         command, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
     except (CycloptsError, KerasViTError) as error:
-        return _fail(f"{error} See keras-vit {' '.join(words[:1])} --help.")
+        return _fail(_refusal(error, words))
     name = getattr(command, "__name__", "").rstrip("_")
     try:
         with notes_alone(), interrupts_repeated():
@@ -97,12 +99,30 @@ def main(argv: list[str] | None = None) -> int:
         return _fail(_sentence(error, name, bound))
 
 
+def _names(command: str) -> list[str]:
+    """Returns the options of a command, such as `--source`, and its arguments, such as `IMAGES`."""
+    return [name for each in app[command].assemble_argument_collection() for name in each.names]
+
+
+def _refusal(error: CycloptsError | KerasViTError, words: Sequence[str]) -> str:
+    """Returns what is wrong with the words of a command, an unknown name first, and an example."""
+    command = words[0]
+    if command not in _BY_NAME:
+        return f"unknown command {command}.{suggest(command, _BY_NAME)} See keras-vit --help."
+    text, names = str(error), _names(command)
+    for option in re.findall(r"^--?[a-zA-Z][\w-]*", "\n".join(words[1:]), re.MULTILINE):
+        if option.replace("_", "-") not in names:
+            text = f"unknown option {option}.{suggest(option, names)}"
+            break
+    (example,) = re.findall("Example: (.*)", _BY_NAME[command].__doc__ or "")
+    return f"{text} Example: {example}. See keras-vit {command} --help."
+
+
 def _sentence(error: BaseException, command: str, bound: BoundArguments) -> str:
     """Returns a message for an error that a user can mend, with the file if there is one."""
     if isinstance(error, KerasViTError):
-        arguments = app[command].assemble_argument_collection()
-        names = [name for each in arguments for name in each.names if name.startswith("--")]
-        return in_words_of_the_shell(str(error), names)
+        options = [name for name in _names(command) if name.startswith("--")]
+        return in_words_of_the_shell(str(error), options)
     if isinstance(error, OSError):
         out = bound.arguments.get("path")
         place = error.filename2 or error.filename or out

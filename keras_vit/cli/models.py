@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from keras_vit.cli.console import show, start_backend, stderr, tell
 from keras_vit.cli.options import Fields, Positive, Reading
 from keras_vit.models.building import Family
+from keras_vit.support.files import check_place
 
 if TYPE_CHECKING:
     from keras_vit.config import ViTConfig
@@ -188,6 +189,7 @@ def convert(
     from keras_vit.checkpoints.transfer import convert as convert_checkpoint
 
     dialects_named(family)  # refuses an unknown name before a download
+    check_place(path.parent)
     convert_checkpoint(source, path, family, lossy=lossy, progress=True, **fields.to_dict())
     tell(f"{path} written, as {family} reads it.")
 

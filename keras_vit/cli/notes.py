@@ -1,5 +1,6 @@
 """Notes on stderr beside a command's answer, one line each, and messages in a shell's words."""
 
+import difflib
 import logging
 import os
 import re
@@ -11,6 +12,18 @@ from keras_vit.cli.console import warn_on_stderr
 from keras_vit.support.text import log
 
 _VALUE = r"""('[^']*'|"[^"]*"|\.{3}|\([\w., +-]+\)|-?\w[\w.-]*\w|-?\w)?"""
+
+_ELSEWHERE = {
+    "source": "preset model checkpoint pretrained backbone",
+    "path": "out output output-dir save-dir",
+    "steps": "epochs num-epochs max-steps iterations",
+    "image-size": "imgsz resolution",
+    "dtype": "amp fp16 bf16 precision mixed-precision",
+    "finetune": "train fit",
+    "predict": "classify infer",
+    "evaluate": "test score",
+}
+"""Options and commands, and the words that other tools have for them."""
 
 
 class _Notes(logging.Handler):
@@ -43,6 +56,22 @@ def notes_alone() -> Iterator[None]:
         log.propagate = propagates
         if fallback:
             fallback.setLevel(level)
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """Returns `" Did you mean --x?"` for another tool's word, an abbreviation or a misspelling.
+
+    Args:
+        word: the unknown option or command.
+        known: names such as `"--learning-rate"`, which `lr` and `learn` abbreviate.
+    """
+    typed = word.lstrip("-").lower().replace("_", "-")
+    names = {name.lstrip("-").lower(): name for name in known}
+    initials = {name: re.sub(r"(\w)\w*-?", r"\1", name) for name in names}
+    found = [name for name in names if typed in _ELSEWHERE.get(name, "").split()]
+    found += [name for name in names if name.startswith(typed) or initials[name] == typed]
+    found += difflib.get_close_matches(typed, names)
+    return f" Did you mean {names[found[0]]}?" if found else ""
 
 
 def in_words_of_the_shell(message: str, options: Iterable[str]) -> str:

@@ -106,9 +106,10 @@ def _read_folders(
     folders = [e.name for e in root.iterdir() if e.is_dir() and not e.name.startswith(".")]
     used = [Path(image).relative_to(root).parts[0] for image in images]
     beside = [name for name in used if name not in folders]
-    if not folders or beside:
-        actual = f"{beside[0]} beside them" if folders else "no folder"
-        raise ConfigError(f"{root}: expected a folder of images per class, found {actual}.")
+    if beside:
+        raise ConfigError(
+            f"{root}: expected a folder of images per class, found {beside[0]} beside them."
+        )
     for name in class_names or ():
         if name not in folders:
             raise ConfigError(f"{root}: no folder {name!r}.{nearest(name, folders)}")

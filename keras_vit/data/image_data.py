@@ -318,29 +318,29 @@ class ImageData(keras.utils.PyDataset):
             self._read.clear()
         self._in_epoch = False
 
-    def hold_out(self, share: float) -> tuple["ImageData", "ImageData"]:
+    def hold_out(self, validation: float) -> tuple["ImageData", "ImageData"]:
         """Returns training and validation data, with the same share of every class.
 
         Of multi-label data the shares are about the same, and the training data have every
         class. Images with numbers are divided at random.
 
-        The parts depend on the labels, the seed and the share alone. The training data are
+        The parts depend on the labels, the seed and this share alone. The training data are
         shuffled and augmented as these data are. The validation data are one pass in order,
         prepared for evaluation, with labels of the same form.
 
         Args:
-            share: share of the validation data, between 0 and 1.
+            validation: share of the validation data, between 0 and 1.
 
         Raises:
             ConfigError: the share is not between 0 and 1, or every class has one image.
         """
-        HELD_OUT.check("share", share)
+        HELD_OUT.check("validation", validation)
         records = self._pipeline.records
         strata = np.zeros(len(records), int) if self.task == "regression" else self.labels
-        first, second = order.stratify(strata, share, self.seed)
+        first, second = order.stratify(strata, validation, self.seed)
         if not len(second):
             raise ConfigError(
-                f"{records.name}: share={share} needs a class of at least two images."
+                f"{records.name}: validation={validation} needs a class of at least two images."
             )
         stream = self._pipeline.stream
         shuffled = dataclasses.replace(stream, shuffle=self._shuffle is not False)

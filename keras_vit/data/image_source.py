@@ -8,7 +8,7 @@ from typing import Any
 from keras_vit.config import Task
 from keras_vit.data.folders import from_folder
 from keras_vit.data.huggingface import from_huggingface
-from keras_vit.data.image_data import HELD_OUT, ImageData
+from keras_vit.data.image_data import ImageData
 from keras_vit.data.tfds import from_tfds
 from keras_vit.errors import ConfigError
 from keras_vit.support.arguments import OnError, check_data, is_data_set
@@ -100,7 +100,6 @@ class ImageSource:
         if validation is None:
             return train, None
         if isinstance(validation, float | int):
-            HELD_OUT.check("validation", validation)
             return train.hold_out(validation)
         shared = {k: v for k, v in options.items() if k not in ("augmentation", "steps_per_epoch")}
         shared["one_hot"] = train.one_hot

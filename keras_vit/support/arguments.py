@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from keras_vit.errors import ConfigError, listed, shown
+from keras_vit.support.files import check_place
 from keras_vit.support.text import log
 
 DATA_SETS = ("tfds", "hf")
@@ -104,7 +105,8 @@ def check_folder(root: Path, labels_file: Any = None, **of_table: object) -> Non
     """Checks the folder of labelled images and its table of labels.
 
     Raises:
-        ConfigError: the folder or the table does not exist, or there is no table for `of_table`.
+        ConfigError: the folder or the table does not exist, there is no table for `of_table`, or
+            neither a table nor a folder in the folder.
     """
     if not os.path.isdir(root):
         expected = (
@@ -115,6 +117,13 @@ def check_folder(root: Path, labels_file: Any = None, **of_table: object) -> Non
     if labels_file is None:
         if given := _given(of_table):
             raise ConfigError(f"{root}: {listed(given)} needs a table of labels, labels_file=.")
+        # A folder that cannot be listed has a message when its images are.
+        folders = next(os.walk(root), ("", ["unknown"], []))[1]
+        if all(name.startswith(".") for name in folders):
+            raise ConfigError(
+                f"{root}: expected a folder of images per class, found no folder. Labels in a "
+                "table are given by labels_file=."
+            )
     elif not os.path.isfile(find_table(root, labels_file)):
         raise ConfigError(
             f"labels_file={str(labels_file)!r}: no such table, neither in {root} nor here."
@@ -136,9 +145,11 @@ def check_results(path: Path) -> None:
 
     Raises:
         ConfigError: it is a file.
+        WriteError: the system refuses to write in it.
     """
     if os.path.exists(path) and not os.path.isdir(path):
         raise ConfigError(f"{path}: expected a folder for the results, found a file.")
+    check_place(path)
 
 
 def check_apart(path: Path, folder: object) -> None:
@@ -186,6 +197,7 @@ def check_new(path: Path, resume: bool = False) -> None:
 
     Raises:
         ConfigError: the folder is not empty, or is a file, and `resume` is False.
+        WriteError: the system refuses to write in it.
     """
     taken = os.path.exists(path) and (not os.path.isdir(path) or any(path.iterdir()))
     if taken and not resume:
@@ -193,3 +205,4 @@ def check_new(path: Path, resume: bool = False) -> None:
             f"{path}: exists already. Choose another folder, or continue the training in it with "
             "resume=True."
         )
+    check_place(path)

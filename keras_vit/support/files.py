@@ -27,13 +27,26 @@ def new_file(path: str | os.PathLike[str], suffix: str) -> Path:
 
     Raises:
         ConfigError: it exists, or its name ends otherwise.
+        WriteError: as `check_place`.
     """
     path = Path(path)
     if path.suffix != suffix:
         raise ConfigError(f"{path}: expected a name that ends in {suffix}.")
     if path.exists():
         raise ConfigError(f"{path} exists. Remove it, or choose another name.")
+    check_place(path)
     return path
+
+
+def check_place(path: Path) -> None:
+    """Checks that this user may write at a path, by a file that nobody sees.
+
+    Raises:
+        WriteError: the system refuses to write there.
+    """
+    with failure_named(path):
+        folder = next(each for each in (path, *path.absolute().parents) if each.exists())
+        tempfile.TemporaryFile(dir=folder).close()
 
 
 @contextlib.contextmanager

@@ -331,6 +331,25 @@ def without_keras():
         ),
         ("finetune {here}/.. --from-scratch vit_ti61 --path ../../y", "Did you mean 'vit_ti16'"),
         ("finetune x --path y", "Exactly 1 of {--source, --from-scratch} must be specified"),
+        ("finetune {here}/cat --source vit_digits --path y", "found no folder. Labels in a table"),
+        ("evaluate {here}/cat --source vit_digits", "are given by --labels-file."),
+        ("finetune {here} --source vit_digits --path {image}/y", "written (Not a directory)"),
+        ("probe {here} --source vit_digits --path {image}/y", "written (Not a directory)"),
+        ("embed {image} --source vit_digits --path {image}/y.npy", "written (Not a directory)"),
+        ("explain {image} --source vit_digits --path {image}/y", "written (Not a directory)"),
+        ("export vit_digits --path {image}/y", "written (Not a directory)"),
+        ("convert vit_digits {image}/y --family timm", "written (Not a directory)"),
+        (
+            "predict {image}",
+            '"predict" parameter --source requires an argument. Example: keras-vit',
+        ),
+        ("predict {image} --preset x", "Did you mean --source? Example: keras-vit predict photos/"),
+        ("export --source x", "Did you mean SOURCE?"),
+        ("finetune x --lr 0.1", "unknown option --lr. Did you mean --learning-rate?"),
+        ("finetune x --wieght_decay=1", "Did you mean --weight-decay?"),
+        ("finetune x --label-smooth 1", "Did you mean --label-smoothing?"),
+        ("finetune x --epochs 3", "Did you mean --steps?"),
+        ("train x", "unknown command train. Did you mean finetune?"),
         ("embed {image} --source no_such --path y.npy", "no_such' is no preset"),
         ("convert vit_digits x.npz --family gogle", "Did you mean 'google'"),
     ],
@@ -339,13 +358,14 @@ def test_bad_arguments_are_refused_before_a_backend_is_imported(
     arguments, message, tmp_path, without_keras
 ):
     """The process ends with status 2, has opened no connection, and imported no Keras."""
-    image = tmp_path / "digit.png"
+    image = tmp_path / "cat" / "digit.png"
+    image.parent.mkdir()
     Image.fromarray(np.zeros((8, 8), "uint8")).save(image)
     words = arguments.format(image=image, here=tmp_path)
     process = without_keras.run("-c", QUICK, *words.split(), cwd=tmp_path)
     assert process.returncode == 0, process.stderr
     assert message in " ".join(process.stderr.split())
-    assert list(tmp_path.iterdir()) == [image]
+    assert sorted(tmp_path.rglob("*")) == [image.parent, image]
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_a_split_augments_the_training_part_alone(folder):
     """Each class is shared between both parts; validation keeps its order."""
     data = from_folder(folder, Preprocessor(16), 4, augmentation="light2", steps_per_epoch=9)
     for share in (1.5, "x"):
-        message = f"share must be a number between 0 and 1, found {share!r}"
+        message = f"validation must be a number between 0 and 1, found {share!r}"
         with pytest.raises(ConfigError, match=re.escape(message)):
             data.hold_out(share)
     train, validation = data.hold_out(0.5)
