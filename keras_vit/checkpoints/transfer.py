@@ -85,7 +85,9 @@ def load(
         reading = ("family", "variant", *CHOICES)
         fields = {k: value for k, value in fields.items() if k not in reading}
         config = info.config.replace(**complete_fields(info.config, fields))
-        return build(config, **{**_state_facts(source, info, config), **options})
+        model = build(config, **{**_state_facts(source, info, config), **options})
+        model.title = options.get("name", source.title)
+        return model
     with open_source(source, checksum=checksum) as files:
         fields = {**source.defaults, **fields}
         checkpoint = open_checkpoint(files, fields)
@@ -94,6 +96,7 @@ def load(
         facts["provenance"] = {**source.provenance(files.preset), **_read_scale(checkpoint)}
         with blank_weights():
             model = build(config, **{**facts, **options})
+        model.title = options.get("name", source.title)
         variables = weights_by_path(model)
         unassigned = set(variables)
         for path, array in _read_weights(checkpoint, config):

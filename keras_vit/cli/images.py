@@ -215,7 +215,8 @@ def probe(
     write_json(path / "probe.json", result.to_dict())
     if read.paths is not None and result.task != "regression":
         facts = {"preset": str(path / "preset"), **built.provenance}
-        write_page(result, path / "index.html", provenance=facts)
+        title = f"{model.title} on {Path(data).name or data}"
+        write_page(result, path / "index.html", provenance=facts, title=title)
     for line in result.summary():
         tell(line)
     if result.task != "regression":

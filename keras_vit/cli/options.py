@@ -27,13 +27,6 @@ DType = Literal["float32", "mixed_bfloat16", "mixed_float16"]
 """Dtype policy of a model."""
 
 
-def read_size(pixels: tuple[int, ...] | None) -> int | tuple[int, int] | None:
-    """Returns one number for a square, or height and width, or None."""
-    if pixels is None:
-        return None
-    return (pixels[0], pixels[1]) if len(pixels) > 1 else pixels[0]
-
-
 def drop_unset(options: dict[str, Any]) -> dict[str, Any]:
     """Returns the options without those that are None or False; 0 counts as stated."""
     return {k: v for k, v in options.items() if v is not None and v is not False}
@@ -109,7 +102,8 @@ class Fields:
         """Returns the fields that the user has stated."""
         stated = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         card = None if self.timm is None else dict(map(_read_argument, self.timm))
-        return drop_unset({**stated, "image_size": read_size(self.image_size), "timm": card})
+        size = self.image_size and (self.image_size * 2)[:2]  # one number for a square
+        return drop_unset({**stated, "image_size": size, "timm": card})
 
 
 @_READ

@@ -123,24 +123,17 @@ def finetune(
         dropout_rate=dropout_rate,
         **fields.to_dict(),
     )
-    if "val_accuracy" in finished.history:
-        console.print(f"Highest validation accuracy: {max(finished.history['val_accuracy']):.1%}")
-    if "val_pr_auc" in finished.history:
-        best = max(finished.history["val_pr_auc"])
-        console.print(f"Highest validation area below precision and recall: {best:.3f}")
-    if errors := finished.history.get("val_mean_absolute_error"):
-        console.print(f"Lowest mean absolute error in validation: {min(errors):.4g}")
+    for name, best in {"accuracy": max, "pr_auc": max, "mean_absolute_error": min}.items():
+        if scores := finished.history.get(f"val_{name}"):
+            console.print(f"Best {name} in validation: {best(scores):.4g}")
     console.print("Next commands:")
     if images.task != "regression":
         tell(f"  {command_line('predict', 'IMAGE', '--source', finished.path)}")
-    table = {
-        "--labels-file": (images.labels_file,),
-        "--path-column": (images.path_column,),
-        "--label-column": images.label_column or (),
-        "--task": (images.task,),
-    }
-    stated = [word for name, values in table.items() for v in values if v for word in (name, v)]
-    tell(f"  {command_line('evaluate', data, *stated, '--source', finished.path)}")
+    table = ["--labels-file", "TABLE"] if images.labels_file else []
+    table += ["--path-column", images.path_column] if images.path_column else []
+    for column in images.label_column or ():
+        table += ["--label-column", column]
+    tell(f"  {command_line('evaluate', 'TEST_IMAGES', *table, '--source', finished.path)}")
 
 
 def _share_or_name(validation: str) -> float | str | None:

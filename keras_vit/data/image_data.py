@@ -177,6 +177,11 @@ class ImageData(keras.utils.PyDataset):
         return self._pipeline.preprocessor
 
     @property
+    def name(self) -> str:
+        """The path of the folder, or the name of the data set."""
+        return self._pipeline.records.name
+
+    @property
     def augmentation(self) -> Augmentation | None:
         """The augmentation of the images; None for evaluation data."""
         return self._pipeline.augmentation

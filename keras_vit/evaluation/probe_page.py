@@ -34,6 +34,7 @@ def write_page(
     path: str | os.PathLike[str],
     images: Mapping[str, Any] | None = None,
     provenance: Mapping[str, Any] | None = None,
+    title: str = "A classifier from a folder",
 ) -> None:
     """Writes the page as one file, which loads nothing from a network.
 
@@ -43,6 +44,7 @@ def write_page(
         images: `{name in the probe: image}` for images in memory, in any form that
             `Preprocessor` takes.
         provenance: facts at the end of the page, as plain JSON types, such as the command.
+        title: title of the page, such as the names of the encoder and of the data.
 
     Raises:
         ConfigError: an image cannot be read, or the probe is one of regression.
@@ -66,6 +68,7 @@ def write_page(
         pairs.append(f'<section class="pair">{"".join(pictures)}{words}</section>')
     page = resources.files(__package__).joinpath("probe.html").read_text(encoding="utf-8")
     page = string.Template(page).substitute(
+        title=_text(title),
         summary="".join(f"<li>{html.escape(line)}</li>" for line in probe.summary()),
         classes=_classes(probe),
         confusion=_confusion(probe),

@@ -89,7 +89,8 @@ def write_report(
         fact["name"] = Path(image).name if is_path else f"image {k + 1}"
     page = _page(
         {
-            "summary": f"{model.name}: {counted(len(batch), 'image')}.",
+            "title": f"What {model.title} sees",
+            "summary": f"{counted(len(batch), 'image')}.",
             "images": facts,
             "command": command,
             "provenance": json.dumps(

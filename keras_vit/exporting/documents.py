@@ -17,7 +17,6 @@ FILES = ("labels.txt", "README.md", "export.json")
 
 def write(
     folder: Path,
-    name: str,
     form: Format,
     graph: ExportGraph,
     comparison: Comparison | None,
@@ -27,7 +26,6 @@ def write(
 
     Args:
         folder: the folder to write to.
-        name: the name that the folder will have.
         form: the format.
         graph: the model by the plan of the export.
         comparison: difference of the artefact from the model, or None without a comparison.
@@ -51,7 +49,7 @@ def write(
         "output": plan.outputs,
         "precision": plan.precision,
         "preprocessing_in_the_graph": plan.prepares,
-        "name": model.name,
+        "name": model.title,
         **graph.facts(),
         "config": model.config.to_dict(),
         "notes": notes,
@@ -68,8 +66,8 @@ def write(
         )
     remarks = "".join(f"\n{note}\n" for note in notes)
     (folder / "README.md").write_text(
-        f"# {in_markdown(name)}\n\nA Vision Transformer in the format {plan.format}, written by "
-        f"keras_vit {__version__}. Input `{INPUT}`: {plan.input_dtype} ({shape}), "
+        f"# {in_markdown(model.title)}\n\nA Vision Transformer in the format {plan.format}, "
+        f"written by keras_vit {__version__}. Input `{INPUT}`: {plan.input_dtype} ({shape}), "
         f"{_pixels(plan)}. Output: {plan.outputs}. {verified}\n{remarks}\n"
         f"{_program(form, plan, class_names is not None)}",
         encoding="utf-8",

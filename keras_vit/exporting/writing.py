@@ -148,7 +148,7 @@ def export(
                 child.write_elsewhere(model, plan, new, form.backend)
             form.finish(new, plan, images)
         comparison = verification.verify(form, graph, new, images) if verify else None
-        documents.write(new, folder.name, form, graph, comparison, notes)
+        documents.write(new, form, graph, comparison, notes)
         size = sum(file.stat().st_size for file in new.rglob("*") if file.is_file())
     return ExportResult(folder, format, comparison, tuple(notes), size)
 

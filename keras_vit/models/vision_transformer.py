@@ -161,6 +161,7 @@ class VisionTransformer(keras.Model):
         self._labels = kept_labels
         self.thresholds = thresholds
         self.provenance = MappingProxyType(dict(provenance or {}))
+        self.title = self.name  # for pages; `from_preset` puts the source in its place
         self.preprocessor = preprocessor
         quantise_parts(self.layers, quantised)
 

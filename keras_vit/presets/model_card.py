@@ -1,7 +1,7 @@
 """Writes the README.md of a preset: metadata for the Hub, and text for readers."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from keras_vit.config.variants import find_variant
@@ -76,7 +76,8 @@ def model_card(name: str, preset: PresetConfig, about: Mapping[str, Any] | None 
 
 def _known_from(provenance: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the metadata that follow from the provenance of the weights."""
-    metadata = {}
+    base = provenance.get("base")  # of a fine-tuned preset
+    metadata = _known_from(base) if isinstance(base, Mapping) else {}
     if isinstance(provenance.get("license"), str):
         metadata["license"] = provenance["license"].lower()  # as the Hub writes SPDX
     if isinstance(provenance.get("repo"), str):
@@ -102,10 +103,7 @@ def _text(name: str, preset: PresetConfig, about: Mapping[str, Any]) -> str:
     last = 'features = model.predict(model.preprocessor("image.jpg"))'
     if config.has_one_prediction:
         last = 'print(model.classify("image.jpg"))'
-    origin = "\n".join(
-        f"- {in_markdown(key)}: {in_markdown(_shown(value))}"
-        for key, value in preset.provenance.items()
-    )
+    origin = "\n".join(_list(preset.provenance))
     description = f"{about['description'].strip()}\n\n" if about.get("description") else ""
     return f"""# {in_markdown(name)}
 
@@ -126,6 +124,14 @@ Images are prepared as by the protocol `{_shown(preset.protocol)}`, which the pr
 
 {origin or "Not recorded."}
 """
+
+
+def _list(facts: Mapping[str, Any], indent: str = "") -> Iterator[str]:
+    """Yields the facts as lines of a list, those of a mapping below its name."""
+    for key, value in facts.items():
+        inside = isinstance(value, Mapping)
+        yield f"{indent}- {in_markdown(key)}:{'' if inside else f' {in_markdown(_shown(value))}'}"
+        yield from _list(value, f"{indent}  ") if inside else ()
 
 
 def _shown(value: Any) -> str:

@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from io import BufferedReader
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -211,6 +211,11 @@ class Source:
                 ) from error
             stack.close()
         raise SourceError(f"{self.name}: another process replaces it faster than it can be read.")
+
+    @property
+    def title(self) -> str:
+        """The name for pages: a preset's, or the last two parts of a path or an address."""
+        return PurePath(*PurePath(self.name).parts[-2:]).as_posix()
 
     def provenance(self, stated: PresetConfig | None = None) -> dict[str, Any]:
         """Returns the origin of the weights, as plain JSON types.

@@ -133,7 +133,7 @@ def build_application(
     service = Service(engine, settings)
     app = FastAPIOffline(
         redoc_url=None,
-        title=f"keras_vit: {visible(model.name)}",
+        title=f"keras_vit: {visible(model.title)}",
         version=__version__,
         description="Classifies images. Limits and labels: `GET /metadata`.",
         lifespan=service.run,
@@ -211,7 +211,7 @@ def describe(engine: Engine, settings: Settings) -> dict[str, Any]:
     """Returns the answer to `GET /metadata`."""
     model = engine.model
     return {
-        "name": model.name,
+        "name": model.title,
         "class_names": None if model.class_names is None else list(model.class_names),
         "image_size": model.config.image_size,
         "channels": model.config.channels,

@@ -1,9 +1,11 @@
 """From a preset and the name of a data set to a trained preset: `keras-vit finetune`."""
 
 import dataclasses
+import datetime
 import math
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,8 @@ _EPOCHS = 20
 """Most epochs that the steps are divided into; each epoch ends with a validation."""
 _LEAST_STEPS = 10
 """Fewest steps of an epoch, unless the training has fewer: a validation costs as much as some."""
+_TIMED = 10
+"""Batches after which a training's time is estimated."""
 
 _USUAL = TransferRecipe(steps=500, batch_size=64, learning_rate=0.01)
 
@@ -85,7 +89,8 @@ def finetune(
         validation: a share of the data, such as 0.1; another folder, or split of the data set;
             or None.
         pixel_range: values of black and white in images of more than 8 bits, see `Preprocessor`.
-        progress: whether the plan, and then each epoch, are printed.
+        progress: whether the plan, an estimate of the time after ten batches, and each epoch are
+            printed.
         **fields: other arguments of `VisionTransformer.from_preset`, such as `image_size`, `dtype`
             and `dropout_rate`; None for the preset's values.
 
@@ -121,7 +126,8 @@ def finetune(
     keeps_head = found is not None and has_names and is_same
     keras.utils.set_random_seed(recipe.seed % 2**32)  # Keras takes no larger one
     if found is None:
-        model = VisionTransformer(description.config, protocol=description.protocol, **fields)
+        named = {"name": getattr(source, "name", None), **fields}
+        model = VisionTransformer(description.config, protocol=description.protocol, **named)
     else:
         model = VisionTransformer.from_preset(found, **fields)
         if not keeps_head:
@@ -140,6 +146,7 @@ def finetune(
         recipe=recipe,
         path=path,
         resume=resume,
+        callbacks=[_Estimate()] if progress else (),
         verbose=(1 if sys.stdout.isatty() else 2) if progress else 0,
     )
     if task == "multi_label" and held_out is not None:
@@ -176,6 +183,26 @@ def _start(
     return found, inspection.info(found, **of_files)
 
 
+class _Estimate(keras.callbacks.Callback):
+    """Prints after ten batches how long the others take; the first compiles, and is not timed."""
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self._timed = 0
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._epoch = epoch
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._timed += 1
+        if self._timed == 1:
+            self._start = time.perf_counter()
+        rest = (self.params["epochs"] - self._epoch) * self.params["steps"] - batch - 1
+        if self._timed == _TIMED and rest:
+            seconds = rest * (time.perf_counter() - self._start) / (_TIMED - 1)
+            left = datetime.timedelta(seconds=math.ceil(seconds))
+            print(f"\n{'time':<12} about {left} for {rest:,} more batches, and the validation")
+
+
 def _show_plan(
     model: VisionTransformer,
     data: ImageData,
@@ -189,7 +216,7 @@ def _show_plan(
     held_out = 0 if validation is None else validation.num_images
     learning = sum(math.prod(tuple(weight.shape)) for weight in model.trainable_weights)
     facts = {
-        "model": f"{model.name}, {model.count_params():,} parameters, {learning:,} of them learn",
+        "model": f"{model.title}, {model.count_params():,} parameters, {learning:,} of them learn",
         "images": f"{data.num_images:,} to train on, {held_out:,} to validate",
         labels: ", ".join(data.class_names) if is_regression else _counts_in_words(data),
         "pixels": "any size" if size is None else f"{size[0]} x {size[1]}",

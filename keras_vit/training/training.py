@@ -3,8 +3,9 @@
 import csv
 import dataclasses
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -43,7 +44,8 @@ def train(
     The folder `path` has `log.csv` (one row per epoch), the presets `best/` (highest validation
     accuracy so far, `pr_auc` of a multi-label model, and then lowest loss) and `last/`, and
     `resume/`, from which a killed training continues. A training without validation writes no
-    `best/`.
+    `best/`. The provenance of a preset has source, data, recipe and scores, and that of the source
+    as `base`.
 
     Args:
         model: the model, with the classes of the data.
@@ -78,7 +80,15 @@ def train(
     of_recipe = list(fit.pop("callbacks"))
     write_on_first_process(lambda: _make(path), path)
     log = [_CsvLog(path / "log.csv")] if index == 0 else []  # of several processes the first writes
-    best = _BestPreset(path / BEST)
+    origin = {
+        "source": model.title,
+        "data": Path(data.name).name if Path(data.name).is_dir() else data.name,
+        "images": data.num_images,
+        "classes": data.num_classes,
+        "recipe": {name: value for name, value in recipe.settings.items() if value is not None},
+        "base": dict(model.provenance),
+    }
+    best = _BestPreset(path / BEST, origin)
     model.compile(**compile_args)
     if keras.backend.backend() == "torch" and process()[1] > 1:
         ddp(model)
@@ -94,8 +104,16 @@ def train(
         callbacks=[best, *of_recipe, *log, *callbacks, continued],
         **fit,
     )
+    scores = history.history.items()
+    _state(model, origin, {k.removeprefix("val_"): v[-1] for k, v in scores if k[:4] == "val_"})
     save_trained(model, path / LAST)
     return history.history
+
+
+def _state(model: "VisionTransformer", origin: dict[str, Any], scores: Mapping[str, float]) -> None:
+    """Puts the origin of a model's weights, and their validation, in place of the provenance."""
+    facts = {**origin, "validation": {name: float(score) for name, score in scores.items()}}
+    model.provenance = MappingProxyType({name: fact for name, fact in facts.items() if fact})
 
 
 def _make(path: Path) -> None:
@@ -137,9 +155,9 @@ class _CsvLog(keras.callbacks.Callback):
 class _BestPreset(keras.callbacks.Callback):
     """Saves the preset of the best validation, with the weights that were validated."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, origin: dict[str, Any]) -> None:
         super().__init__()
-        self.folder = folder
+        self.folder, self.origin = folder, origin
         self.best_accuracy = -1.0
         self.best_loss = float("inf")
 
@@ -147,6 +165,7 @@ class _BestPreset(keras.callbacks.Callback):
         accuracy, loss = logs.get("pr_auc", logs.get("accuracy", 0.0)), logs["loss"]
         if (accuracy, -loss) > (self.best_accuracy, -self.best_loss):
             self.best_accuracy, self.best_loss = accuracy, loss
+            _state(self.model, self.origin, logs)
             save_trained(self.model, self.folder)
 
 

@@ -1,6 +1,7 @@
 """`keras-vit finetune`, called as a user calls it."""
 
 import csv
+import re
 
 import keras
 import pytest
@@ -37,16 +38,20 @@ def test_finetune_trains_on_folders_and_saves_presets(desk, capsys):
     assert run_finetune(desk, *arguments) == 0
     printed = capsys.readouterr().out
     assert "4/4 - " in printed
-    assert "Highest validation accuracy" in printed
+    assert "Best accuracy in validation: " in printed
     for line in ("40 to train on, 12 to validate", "classes      2, of", "head         new"):
         assert line in printed
     assert "4 of 8 images; batches in an epoch: 4" in printed
     assert f"keras-vit predict IMAGE --source '{out / 'best'}'" in printed
-    assert f"keras-vit evaluate {desk / 'train'} --source '{out / 'best'}'" in printed
+    assert f"keras-vit evaluate TEST_IMAGES --source '{out / 'best'}'" in printed
     with (out / "log.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 1  # four steps are too few for two epochs
     for preset in ("best", "last"):
         assert VisionTransformer.from_preset(out / preset).class_names == ("loop", "open")
+        card = (out / preset / "README.md").read_text()
+        facts = ("- data: train", "- images: 40", "- classes: 2", "  - steps: 4", "  - accuracy: ")
+        assert all(f"\n{fact}" in card for fact in facts)
+        assert f"\n- source: {desk.name}/tiny\n" in card
 
     before = (out / "last" / "model.safetensors").read_bytes()
     assert run_finetune(desk, *arguments) == 2
@@ -55,6 +60,12 @@ def test_finetune_trains_on_folders_and_saves_presets(desk, capsys):
     assert (out / "last" / "model.safetensors").read_bytes() == before
     assert run_finetune(desk, *arguments, "--resume", "--seed", 1) == 2
     assert "data.seed: begun with 0, now 1" in capsys.readouterr().err
+
+
+def test_the_time_of_the_training_is_estimated_after_ten_batches(desk, capsys):
+    """The number of batches that are left is that of all epochs."""
+    assert run_finetune(desk, "--steps", 24, "--path", desk / "timed") == 0
+    assert re.findall(r"time +about \d:\d\d:\d\d for (\d+) more", capsys.readouterr().out) == ["14"]
 
 
 def test_an_interrupted_finetune_says_how_to_continue(desk, capsys, monkeypatch):

@@ -118,6 +118,8 @@ def test_commands_load_the_model_as_their_options_say(capsys, folder, tmp_path):
     run(capsys, "probe", folder / "test", *how, "--path", tmp_path / "probe")
     probed = json.loads((tmp_path / "probe" / "preset" / "config.json").read_text())
     assert probed["config"]["image_size"] == [12, 12]
+    page = (tmp_path / "probe" / "index.html").read_text()
+    assert "<title>vit_digits on test</title>" in page
 
 
 def test_embed_names_unreadable_images(capsys, tmp_path):

@@ -146,6 +146,7 @@ def test_text_of_strangers_is_inert(browser, report):
     assert not browser.find_elements("css selector", "h2 b")
     assert len(browser.find_elements("css selector", "script")) == 2
     source = page.read_text(encoding="utf-8")
+    assert '"title":"What vit_digits sees"' in source
     assert "\x1b" not in source and "\u202e" not in source
 
 

@@ -245,7 +245,7 @@ def test_a_label_that_utf_8_cannot_hold_is_escaped(tmp_path):
     graph = ExportGraph(
         tiny(num_layers=1, class_names=("\udc80", *LABELS[1:])), make_plan("float32")
     )
-    documents.write(tmp_path, "name", load_format("onnx"), graph, None, [])
+    documents.write(tmp_path, load_format("onnx"), graph, None, [])
     assert tmp_path.joinpath("labels.txt").read_text().splitlines()[0] == "\\udc80"
 
 
@@ -595,11 +595,13 @@ def test_the_command_knows_every_format():
 
 
 @torch_alone
-def test_the_name_of_the_folder_is_text_in_the_readme(tmp_path):
+def test_the_title_of_the_model_is_text_in_the_readme(tmp_path):
     """A name with quotes, markup and a terminal escape; labels are printed with escapes."""
     name = 'x", y); evil("[a](http://b) \x1b[2J'
-    graph = ExportGraph(tiny(num_layers=1), make_plan("float32"))
-    documents.write(tmp_path, name, load_format("onnx"), graph, None, [])
+    model = tiny(num_layers=1)
+    model.title = name
+    graph = ExportGraph(model, make_plan("float32"))
+    documents.write(tmp_path, load_format("onnx"), graph, None, [])
     readme = (tmp_path / "README.md").read_text(encoding="utf-8")
     assert "\x1b" not in readme and "\\[a\\](http://b) \\\\x1b\\[2J" in readme
     assert "print(repr(labels[best])" in readme

@@ -248,6 +248,15 @@ def test_a_preset_that_is_replaced_while_it_is_opened_gives_the_new_preset(
         assert opened.preset.provenance["word"] == "new"
 
 
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [("vit_digits",) * 2, ("/home/me/run/best/", "run/best"), ("hf://us/vit", "us/vit")],
+)
+def test_the_title_of_a_source_has_at_most_two_parts(name, title):
+    """Pages that others read have no path of this machine."""
+    assert checkpoints.Source(name, lambda: None).title == title
+
+
 def test_card_obeys_no_provenance(tmp_path):
     """Markup of strangers is text, also in a preset that is saved again."""
     told = {"note": "<script>x</script> [safe](http://evil)", "a\n# b": "`c` \x1b[2J"}

@@ -73,7 +73,7 @@ def test_the_model_is_loaded_as_the_options_say(monkeypatch):
         metadata = client.get("/metadata").json()
         answer = client.post("/embed", content=encoded(digits()[1][0, ..., 0])).json()
     assert (metadata["dtype"], metadata["image_size"]) == ("mixed_bfloat16", [12, 12])
-    assert metadata["embeds"] == "block_1/gap"
+    assert (metadata["name"], metadata["embeds"]) == ("vit_digits", "block_1/gap")
     assert len(answer["embeddings"][0]) == 64
 
 

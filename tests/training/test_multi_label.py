@@ -138,8 +138,8 @@ def test_the_commands_take_a_table_of_labels(photos, tmp_path, capsys):
     table, out = ("--labels-file", "labels.csv", *columns), tmp_path / "out"
     train_on = ("finetune", photos / "photos", *table, "--path", out)
     printed = run(*train_on, "--source", photos / "tiny", "--steps", 4, "--batch-size", 8)
-    assert "Highest validation area below precision and recall" in printed
-    assert f"--labels-file labels.csv {' '.join(columns)} --source" in printed
+    assert "Best pr_auc in validation" in printed
+    assert f"--labels-file TABLE {' '.join(columns)} --source" in printed
     judge = ("evaluate", photos / "photos", *table, "--source", out / "best")
     assert "mean_average_precision" in run(*judge, "--classes")
     scores = json.loads(run(*judge, "--json"))

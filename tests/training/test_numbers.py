@@ -85,7 +85,7 @@ def test_the_commands_fine_tune_probe_and_evaluate_numbers(photos, capsys):
     short = ("--steps", 2, "--batch-size", 8)
     printed = run("finetune", *fixed, photos / "cli", "--source", photos / "tiny", *short)
     assert "numbers      level" in printed
-    assert "Lowest mean absolute error in validation" in printed
+    assert "Best mean_absolute_error in validation" in printed
     assert "keras-vit predict" not in printed
     smooth = (*fixed, photos / "smooth", "--source", photos / "tiny", "--label-smoothing", 0.1)
     assert cli.main(["finetune", *map(str, smooth)]) == 2
