@@ -7,6 +7,7 @@ from keras_vit.config import Task
 from keras_vit.data.image_data import ImageData, Options, Prepares
 from keras_vit.data.records import Records, RowImages, find_classes, read_rows, read_value
 from keras_vit.errors import ConfigError
+from keras_vit.images.class_names import find_names
 from keras_vit.images.inputs import PixelImages, as_array
 
 _ENDLESS = 2**40
@@ -94,8 +95,8 @@ def from_grain(
             of the label; for tuples their places, 0 and 1.
         labels: the labels of all records, `(records,)`, which spares reading every record once at
             the start.
-        class_names: one name per class; None takes the labels of the model, the words that the
-            labels are, or the numbers up to the largest.
+        class_names: one name per class; None takes `source.classes` of torchvision, the names of
+            the model, the words that the labels are, or the numbers up to the largest.
         task: as of `from_arrays`.
         **options: optional arguments of `ImageData`.
 
@@ -115,6 +116,7 @@ def from_grain(
     if labels is None:
         rows = enumerate(read_rows(source))
         labels = [read_value(row, label_column, 1, title, k) for k, row in rows]
+    class_names = class_names or find_names(source)
     values, names, task = find_classes(labels, class_names, preprocessor, title, task)
     records = Records(title, RowImages(title, source, image), values, names, task=task)
     return ImageData(records, preprocessor, batch_size, **options)

@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_vit.config import Task
 from keras_vit.data.image_data import ImageData, Options, Prepares
-from keras_vit.data.records import Records, choose_names, choose_task, find_classes
+from keras_vit.data.records import Records, choose_task, find_classes
 from keras_vit.data.tables import read_table
 from keras_vit.errors import ConfigError, listed, nearest
 from keras_vit.images import list_images
@@ -43,6 +43,7 @@ def from_folder(
     Paths begin in the folder, lie in it, or end as its images do; a suffix may be missing. Other
     columns, and images that the table does not name, are left out.
 
+    The folders may be a part of the classes of a model.
     Images may lie in subfolders. `keras_vit.images.list_images` finds the image files: it
     skips hidden files and folders. A warning names files that are not images.
 
@@ -50,9 +51,8 @@ def from_folder(
         path: the folder.
         preprocessor: a `keras_vit.Preprocessor`, or a `VisionTransformer`.
         batch_size: images per batch.
-        class_names: names of the folders, in the order of the labels. None takes the labels of
-            the model if they name every folder, and otherwise all folders, sorted. With a
-            `labels_file` the names of the table take the place of the folders.
+        class_names: names of the folders, in the order of the labels. None takes all folders,
+            sorted. With a `labels_file` the names of the table take the place of the folders.
         labels_file: path of a table; a relative path may begin in the folder.
         path_column: its column of paths; None takes the first of path, file_name, filename, image,
             image_id and id.
@@ -87,15 +87,12 @@ def from_folder(
     if others:
         left_out = counted(len(others), "file")
         warn(f"{root}: left out {left_out} without an image, such as {others[0]}.")
-    if task == "regression":
-        labels, names = values, columns
-    elif task != "multi_label":
-        labels, names, _ = find_classes(values[:, 0], class_names, preprocessor, title, task)
+    if task in ("regression", "multi_label"):
+        records = Records(str(root), images, values, columns, task=task)
+        records = records.in_order_of(class_names)
     else:
-        names = choose_names(columns, class_names, known, f"{title}: ")
-        labels = np.zeros((len(images), len(names)), bool)
-        labels[:, [names.index(column) for column in columns]] = values
-    records = Records(str(root), images, labels, names, task=task)
+        labels, names, _ = find_classes(values[:, 0], class_names, preprocessor, title, task)
+        records = Records(str(root), images, labels, names, task=task)
     return ImageData(records, preprocessor, batch_size, **options)
 
 

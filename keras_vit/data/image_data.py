@@ -5,7 +5,7 @@ import dataclasses
 import math
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 import keras
@@ -15,11 +15,12 @@ from keras_vit.config import Task
 from keras_vit.config.rules import COUNT, Values
 from keras_vit.data import order
 from keras_vit.data.augmentation import Augmentation, find_augmentation
-from keras_vit.data.inspection import inspect, list_differences
+from keras_vit.data.inspection import fits_task, inspect, list_differences
 from keras_vit.data.pipeline import Batch, Pipeline
 from keras_vit.data.records import Records
 from keras_vit.distribution.processes import batch_parts, data_shard
-from keras_vit.errors import ConfigError, described
+from keras_vit.errors import ConfigError, described, expect_model
+from keras_vit.images.class_names import are_numbers
 from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.support.arguments import AugmentationName, OnError, check_on_error
 from keras_vit.support.text import warn
@@ -75,7 +76,9 @@ class ImageData(keras.utils.PyDataset):
     Args:
         records: images, labels and class names; `from_folder` and its siblings make them.
         preprocessor: a `keras_vit.Preprocessor`; or a `VisionTransformer`: the data then use its
-            preprocessor and are checked against the model.
+            preprocessor and are checked against the model. Their labels get the order of its
+            `class_names`, which match in any case and Unicode form; a model without names takes
+            those of the data.
         batch_size: images per batch.
         augmentation: an `Augmentation`, or a name of `AUGREG`; None or `"none"` prepares images as
             for evaluation, by the preprocessor's protocol.
@@ -101,8 +104,8 @@ class ImageData(keras.utils.PyDataset):
 
     Raises:
         ConfigError: the data set is empty, an image cannot be read or is too small, a class
-            has no images, labels or channels do not fit the model, or devices or processes do not
-            divide `batch_size`.
+            has no images, labels, class names or channels do not fit the model, or devices or
+            processes do not divide `batch_size`.
 
     >>> import numpy as np
     >>> from keras_vit import Preprocessor
@@ -150,6 +153,9 @@ class ImageData(keras.utils.PyDataset):
                 "VisionTransformer."
             )
         threads = threads or os.cpu_count() or 1
+        model = None if prepares is preprocessor else expect_model(preprocessor)
+        if model is not None and fits_task(model, records):
+            records = records.in_order_of(model.class_names)
         records = inspect(records, prepares, threads, on_error, cache)
         changes = find_augmentation(augmentation)
         mixes = changes is not None and changes.mixes
@@ -163,8 +169,8 @@ class ImageData(keras.utils.PyDataset):
         stream = _divide(stream, shard)
         self._serve(Pipeline(records, prepares, changes, one_hot, stream, threads))
         self._pipeline.image(0, 0)  # an augmentation that fails on such images fails here
-        if prepares is not preprocessor:
-            self.check(preprocessor)
+        if model is not None:
+            self.check(model)
 
     def __repr__(self) -> str:
         facts: dict[str, Any] = {"num_images": self.num_images, "num_classes": self.num_classes}
@@ -355,6 +361,19 @@ class ImageData(keras.utils.PyDataset):
             self._with(records.select(second), in_order, None, augmentation=None),
         )
 
+    def with_class_names(self, class_names: Sequence[str]) -> "ImageData":
+        """Returns the same data with labels in the order of these names, and with their spelling.
+
+        Args:
+            class_names: a name for each class of the data, which may differ from it in capitals or
+                Unicode's form; and names of classes that the data lack.
+
+        Raises:
+            ConfigError: a class of the data is not among the names.
+        """
+        stream = self._pipeline.stream
+        return self._with(self._pipeline.records.in_order_of(class_names), stream, stream.shard)
+
     def with_steps_per_epoch(self, steps_per_epoch: int) -> "ImageData":
         """Returns the same data in epochs of `steps_per_epoch` full batches.
 
@@ -398,14 +417,18 @@ class ImageData(keras.utils.PyDataset):
     def check(self, model: Any) -> None:
         """Refuses a `VisionTransformer` that cannot be trained or evaluated on these data.
 
+        A model without class names takes those of the data.
+
         Raises:
-            ConfigError: size, channels or classes differ, or images are smaller than a patch;
-                the message names every difference.
+            ConfigError: size, channels, classes or their order differ, or images are smaller than a
+                patch; the message names every difference.
         """
         records = self._pipeline.records
         problems = list_differences(records, self.preprocessor, model, self._min_size)
         if problems:
             raise ConfigError(f"{records.name}: " + "; ".join(problems) + ".")
+        if model.config.num_classes and not (model.class_names or are_numbers(self.class_names)):
+            model.class_names = self.class_names
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k not in ("_lock", "_coming")}

@@ -91,7 +91,8 @@ class ImageSource:
             validation: a share of the images, such as 0.1; another folder, or another split of the
                 data set; or None for no validation.
             **options: as of `read`, for the training data. The validation data have the same
-                labels and batch size, in order and without augmentation.
+                labels and batch size, in order and without augmentation; their classes are found
+                by name, and may be fewer.
 
         Raises:
             ConfigError: as `read`; or `validation` is invalid.
@@ -103,11 +104,12 @@ class ImageSource:
             return train.hold_out(validation)
         shared = {k: v for k, v in options.items() if k not in ("augmentation", "steps_per_epoch")}
         shared["one_hot"] = train.one_hot
-        if not is_data_set(self.name):
-            held_out = dataclasses.replace(self, name=validation)
-            return train, held_out.read(preprocessor, class_names=train.class_names, **shared)
-        if not isinstance(validation, str):
+        if is_data_set(self.name) and not isinstance(validation, str):
             raise ConfigError(
                 f"validation={validation!r}: expected a share, a split's name or None."
             )
-        return train, dataclasses.replace(self, split=validation).read(preprocessor, **shared)
+        place: dict[str, Any] = {"split" if is_data_set(self.name) else "name": validation}
+        other = dataclasses.replace(self, **place)
+        if train.task == "regression" and self.labels_file is not None:
+            shared["class_names"] = train.class_names  # the columns
+        return train, other.read(preprocessor, **shared).with_class_names(train.class_names)

@@ -10,6 +10,7 @@ import numpy as np
 from keras_vit.config import Task, ViTConfig
 from keras_vit.data.records import Records
 from keras_vit.errors import ConfigError, expect_model, listed
+from keras_vit.images.class_names import match_classes
 from keras_vit.images.decoding import size_in_header
 from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.images.resampling import read_size
@@ -142,13 +143,18 @@ def list_differences(
                 f"the model takes {field}={expected}, the data are prepared for "
                 f"{field}={actual}; give the model itself as preprocessor"
             )
-    if config.num_classes and (config.task == "regression") != (records.task == "regression"):
+    if config.num_classes and not fits_task(model, records):
         problems.append(describe_mismatch(config, records.task))
     elif config.num_classes and config.num_classes != len(names):
         kind = "numbers" if config.task == "regression" else "classes"
         problems.append(
             f"the model has {config.num_classes} {kind}, the data {len(names)} ({listed(names)}); "
             f"load the model with num_classes={len(names)}"
+        )
+    elif model.class_names and match_classes(names, model.class_names) != [*range(len(names))]:
+        problems.append(
+            "the data have the model's classes in another order; give the model itself as "
+            "preprocessor, or use data.with_class_names(model.class_names)"
         )
     least = config.patch_size if min_size is None else (min_size, min_size)
     small = [k for k, (h, w) in sorted(records.sizes.items()) if h < least[0] or w < least[1]]
@@ -161,6 +167,11 @@ def list_differences(
             "min_size=1"
         )
     return problems
+
+
+def fits_task(model: Any, records: Records) -> bool:
+    """Whether a model has classes and the data have classes, or both have numbers."""
+    return (model.config.task == "regression") == (records.task == "regression")
 
 
 def describe_mismatch(config: ViTConfig, task: Task) -> str:

@@ -1,6 +1,5 @@
 """The raw contents of a data set: images, labels and names of the classes."""
 
-import collections
 import dataclasses
 import io
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +10,7 @@ import numpy as np
 from keras_vit.config.vit_rules import TASKS, Task
 from keras_vit.data.order import count_labels
 from keras_vit.errors import ConfigError, listed, nearest, shown
+from keras_vit.images.class_names import match_classes
 from keras_vit.support.text import visible
 
 _AT_ONCE = 256
@@ -126,6 +126,25 @@ class Records:
         """Returns the message of an error; it begins with the image's name if it lacks the name."""
         where = visible(self.where(index))
         return str(error) if where in str(error) else f"{where}: {error}"
+
+    def in_order_of(self, class_names: Sequence[str] | None) -> "Records":
+        """Returns the records with labels in the order of other names, in their spelling.
+
+        None, and names of another number of outputs (regression), change nothing.
+
+        Raises:
+            ConfigError: as `match_classes`.
+        """
+        is_part = self.task == "regression" and len(class_names or ()) != len(self.class_names)
+        if class_names is None or is_part:
+            return self
+        places = np.array(match_classes(self.class_names, class_names, f"{self.name}: "))
+        if self.task == "single_label":
+            labels = places[self.labels]
+        else:
+            labels = np.zeros((len(self), len(class_names)), self.labels.dtype)
+            labels[:, places] = self.labels
+        return dataclasses.replace(self, labels=labels, class_names=tuple(class_names))
 
     def select(self, indices: np.ndarray) -> "Records":
         """Returns the records at these indices, in this order."""
@@ -296,9 +315,9 @@ def find_classes(
     Args:
         labels: integers or words, `(images,)`, or zeros and ones `(images, classes)`; of
             regression numbers `(images,)` or `(images, outputs)`, whose outputs are numbered.
-        class_names: names of the classes, in the order of the indices; None for the labels of a
-            model, or else for the sorted words or the numbers.
-        preprocessor: a `Preprocessor`, or a model, whose labels or number of classes count.
+        class_names: names of the classes, in the order of the indices; None for the sorted words;
+            or for the names of a model, whose labels numbers are, or else for the numbers.
+        preprocessor: a `Preprocessor`, or a model, whose names or number of classes count.
         title: name of the data set in messages.
         task: the caller's task, or None.
 
@@ -322,34 +341,5 @@ def find_classes(
             count = max(int(labels.max()), 0) + 1
         return labels, tuple(class_names or known or map(str, range(count))), task
     words, indices = np.unique(labels.astype(str), return_inverse=True)
-    names = choose_names(words.tolist(), class_names, known, f"{title}: label ")
-    return np.array([names.index(word) for word in words])[indices], names, task
-
-
-def choose_names(
-    classes: Sequence[str],
-    class_names: Sequence[str] | None,
-    known: Sequence[str] | None,
-    what: str,
-) -> tuple[str, ...]:
-    """Returns the names of the classes in the order of their numbers.
-
-    Args:
-        classes: the classes that images have.
-        class_names: the names; None for `known` if it names every class, and else for `classes`.
-        known: labels of a model.
-        what: beginning of the message, before the name of a class.
-
-    Raises:
-        ConfigError: a class is not in `class_names`, or is there twice.
-    """
-    if not class_names:
-        is_named = known and set(classes) <= set(known) and len(set(known)) == len(known)
-        return tuple(known if known and is_named else classes)
-    if unknown := [name for name in classes if name not in class_names]:
-        hint = nearest(unknown[0], class_names)
-        raise ConfigError(f"{what}{shown(unknown[0])} is not in class_names.{hint}")
-    counts = collections.Counter(class_names)
-    if twins := [name for name in classes if counts[name] > 1]:
-        raise ConfigError(f"{what}{shown(twins[0])} is in class_names twice, expected once.")
-    return tuple(class_names)
+    names = tuple(class_names or words.tolist())
+    return np.array(match_classes(words.tolist(), names, f"{title}: "))[indices], names, task

@@ -1,20 +1,15 @@
 """The targets of a batch, from labels of every form and from the data's class names."""
 
-import re
-import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from keras_vit.data.inspection import describe_mismatch
-from keras_vit.errors import ConfigError, nearest
+from keras_vit.errors import ConfigError
 from keras_vit.evaluation.batches import predict, read_batches
-from keras_vit.images.class_names import class_index
+from keras_vit.images.class_names import class_index, find_names, match_classes
 from keras_vit.images.inputs import as_array
-
-_WORDNET_ID = re.compile(r"n\d{8}")
-_SHOWN = 5
 
 
 def acceptable(labels: Any, num_classes: int, first: int = 0) -> np.ndarray:
@@ -101,67 +96,12 @@ def undo_one_hot(labels: np.ndarray) -> np.ndarray:
     return labels
 
 
-def match_classes(
-    names: Sequence[str], labels: Sequence[str] | None, num_classes: int
-) -> np.ndarray:
-    """Returns the model's class for each class of the data, by their names.
-
-    A name fits a label if it is the label, or one of the names between its commas
-    (`"tench"` for `"tench, Tinca tinca"`); capitals and underscores make no difference.
-    Sorted WordNet ids, one per class of the model, are matched in the order of the logits.
-    A model without labels takes any names in this order.
-
-    Args:
-        names: class names of the data; they may be fewer than the model's classes.
-        labels: labels of the model, or None.
-        num_classes: number of classes of the model.
-
-    Raises:
-        ConfigError: names fit no label, or several; the message lists them all.
-
-    >>> from keras_vit.evaluation.targets import match_classes
-    >>> match_classes(["dog", "Great_Cat"], ["great cat, big cat", "bird", "dog"], 3)
-    array([2, 0])
-    """
-    if labels is None and len(names) != num_classes:
-        raise ConfigError(
-            f"The data have {len(names)} classes, the model has {num_classes} and no labels to "
-            "match them by."
-        )
-    are_ids = len(names) == num_classes and all(map(_WORDNET_ID.fullmatch, names))
-    if labels is None or (are_ids and list(names) == sorted(names)):
-        return np.arange(num_classes)
-    wholes = _classes_by_name((label, k) for k, label in enumerate(labels))
-    parts = _classes_by_name((w, k) for k, label in enumerate(labels) for w in label.split(","))
-    classes: list[int] = []
-    problems: list[str] = []
-    for name in names:
-        fits = wholes.get(_fold(name)) or parts.get(_fold(name)) or []
-        if len(fits) == 1 and fits[0] not in classes:
-            classes.append(fits[0])
-        elif len(fits) == 1:
-            problems.append(f"{name!r} is label {fits[0]} ({labels[fits[0]]!r}) once more")
-        elif fits:
-            problems.append(f"{name!r} fits labels {fits}")
-        else:
-            hint = nearest(name, labels) if len(problems) < _SHOWN else ""  # takes its time
-            problems.append(f"{name!r} fits none{hint and f' ({hint.strip()})'}")
-    if problems:
-        more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
-        raise ConfigError(
-            f"{len(problems)} of the data's {len(names)} classes do not fit the model's "
-            f"{num_classes} labels: {'; '.join(problems[:_SHOWN])}{more}. Rename them, or give "
-            "(images, labels) batches with the model's own class numbers."
-        )
-    return np.array(classes)
-
-
 def match_columns(
     model: Any, data: Any, classes: Sequence[int | str] | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the outputs that compete, and for each class of the data its place among them.
 
-    The names of numbers (regression) match those of the outputs if all are the same.
+    A model without names takes as many classes in their order.
 
     Raises:
         ConfigError: as `class_index` and `match_classes`; `classes` is empty or has a class twice;
@@ -179,10 +119,11 @@ def match_columns(
             raise ConfigError(f"classes: expected different classes, found {len(chosen)} of them.")
         competing = np.array(chosen)
         labels = labels and [labels[k] for k in competing.tolist()]
-    names = getattr(data, "class_names", None)
-    if names is None or (is_regression and sorted(names) != sorted(labels or ())):
+    names = find_names(data)
+    is_whole = names is None or len(names) == len(competing)
+    if names is None or (labels is None and is_whole) or (is_regression and not is_whole):
         return competing, np.arange(len(competing))
-    return competing, match_classes(names, labels, len(competing))
+    return competing, np.array(match_classes(names, labels or ()))
 
 
 def predict_targets(
@@ -236,17 +177,6 @@ def _as_numbers(labels: Any, outputs: int, first: int) -> np.ndarray:
     if odd := np.flatnonzero(~np.isfinite(targets).all(axis=1)).tolist():
         raise ConfigError(f"The targets of image {first + odd[0]} are not finite.")
     return targets.astype("float64")
-
-
-def _classes_by_name(pairs: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
-    table: dict[str, list[int]] = {}
-    for name, k in pairs:
-        table.setdefault(_fold(name), []).append(k)
-    return table
-
-
-def _fold(name: str) -> str:
-    return " ".join(unicodedata.normalize("NFC", name).replace("_", " ").casefold().split())
 
 
 def _are_lists(labels: Any) -> bool:

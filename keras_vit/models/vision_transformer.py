@@ -131,7 +131,6 @@ class VisionTransformer(keras.Model):
             raise ConfigError(answer_no_config(config, list(VARIANTS)))
         data_format = data_format or keras.config.image_data_format()
         choice("channels_last", "channels_first").check("data_format", data_format)
-        kept_labels = shorten(class_names, config.num_classes)
         preprocessor = Preprocessor(
             config.image_size,
             config.channels,
@@ -158,7 +157,7 @@ class VisionTransformer(keras.Model):
         self.dtype_policy = policy
         self.inference = Inference()
         self._image_checks = ImageChecks(config, data_format)
-        self._labels = kept_labels
+        self.class_names = class_names
         self.thresholds = thresholds
         self.provenance = MappingProxyType(dict(provenance or {}))
         self.title = self.name  # for pages; `from_preset` puts the source in its place
@@ -188,8 +187,20 @@ class VisionTransformer(keras.Model):
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
-        """One name per class, or None."""
+        """One name per class, or None.
+
+        The names may be set, as in the constructor. `keras_vit.data` finds the classes of the data
+        among them. A model without names takes those of the data; None forgets them, for a head
+        that shall learn other classes. Presets and `.keras` files keep them.
+
+        Raises:
+            ConfigError: as `VisionTransformer`.
+        """
         return None if self._labels is None else expand(self._labels)
+
+    @class_names.setter
+    def class_names(self, class_names: ClassNames | None) -> None:
+        self._labels = shorten(class_names, self.config.num_classes)
 
     @property
     def thresholds(self) -> tuple[float, ...] | None:

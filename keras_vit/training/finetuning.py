@@ -17,7 +17,7 @@ from keras_vit.data import ImageData, ImageSource
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.thresholds import choose_thresholds
 from keras_vit.images import Preprocessor
-from keras_vit.images.class_names import expand
+from keras_vit.images.class_names import expand, pair_names
 from keras_vit.models.builders import Builder
 from keras_vit.models.building import Building
 from keras_vit.models.vision_transformer import VisionTransformer
@@ -67,7 +67,7 @@ def finetune(
 ) -> FinetuneResult:
     """Trains a preset on images by a recipe, and writes all results into one folder.
 
-    The head of the preset stays if the data have its task and its classes, in its order; for other
+    The head of the preset stays if the data have its task and its classes, by name; for other
     data a head of zeros replaces it. `train` lists the files of the folder, and takes a model, data
     and callbacks of your own.
 
@@ -116,14 +116,18 @@ def finetune(
         validation,
         **recipe.data_args,
     )
-    fields |= {"num_classes": images.num_classes, "class_names": images.class_names}
     fields["task"] = task = images.task
     is_same = description.config.task == task
     if not is_same:
         fields.setdefault("classifier_activation", None)
     # The head stays if the data have exactly the classes, or the numbers, of the preset.
-    has_names = expand(description.class_names or ()) == images.class_names
+    names = expand(description.class_names or ())
+    has_names = len(names) == images.num_classes and not pair_names(images.class_names, names)[1]
     keeps_head = found is not None and has_names and is_same
+    if keeps_head:
+        images = images.with_class_names(names)
+        held_out = held_out and held_out.with_class_names(names)
+    fields |= {"num_classes": images.num_classes, "class_names": images.class_names}
     keras.utils.set_random_seed(recipe.seed % 2**32)  # Keras takes no larger one
     if found is None:
         named = {"name": getattr(source, "name", None), **fields}

@@ -13,6 +13,7 @@ from keras_vit import VisionTransformer, checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.errors import CheckpointError, ConfigError
 from keras_vit.images import class_names
+from keras_vit.images.class_names import match_classes
 from tests.helpers import tiny
 
 NAMES = {
@@ -161,3 +162,53 @@ def test_a_list_is_exported_as_its_names(tmp_path):
     assert back.get_config()["class_names"] == "imagenet1k"
     with pytest.raises((CheckpointError, ConfigError), match="2 class_names, expected 1000"):
         keras_vit.convert(tmp_path / "timm", tmp_path / "x", "transformers", class_names=["a", "b"])
+
+
+def test_names_match_whole_names_before_parts_of_names():
+    """Capitals, underscores and Unicode's spelling make no difference, unless two names do."""
+    names = ["tench, Tinca tinca", "great white shark, man-eater", "crane", "crane, bird", "ox"]
+    assert match_classes(["Great_White_Shark", "tench", "OX"], names) == [1, 0, 4]
+    assert match_classes(["crane"], names) == [2]  # not 3, "crane, bird"
+    assert match_classes(["u\u0308ber", "a"], ["a", "\u00fcber"]) == [1, 0]
+    assert match_classes(["Ox", "ox"], ["ox", "Ox"]) == [1, 0]
+
+
+def test_sorted_wordnet_ids_of_all_classes_match_the_head_in_order():
+    """Ids in another order, of only some classes, or of other classes are refused."""
+    ids = [f"n{k:08d}" for k in range(1000)]
+    names = class_names.expand("imagenet1k")
+    assert match_classes(ids, names) == list(range(1000))
+    for some, others in ((ids[::-1], names), (ids[:10], names), (ids[:2], ["cat", "dog"])):
+        with pytest.raises(ConfigError, match="fits none"):
+            match_classes(some, others)
+
+
+def test_names_that_number_the_classes_stand_for_their_places():
+    """Unless the model has such names, in whatever order."""
+    assert match_classes(["0", "1"], ["dog", "cat", "bird"]) == [0, 1]
+    assert match_classes(["0", "1", "2"], ["2", "0", "1"]) == [1, 2, 0]
+    with pytest.raises(ConfigError, match="'1' fits none"):
+        match_classes(["1", "2"], ["dog", "cat", "bird"])
+
+
+def test_one_message_lists_what_differs_on_both_sides():
+    """A name that fits no class, a name that fits two, and two names for one class."""
+    with pytest.raises(ConfigError) as error:
+        match_classes(
+            ["dgo", "crane", "dog", "dog, hound"], ["dog, hound", "crane, a", "crane, b", "ox"]
+        )
+    message = str(error.value)
+    assert message.startswith("3 of the data's 4 classes do not fit the 4 class_names")
+    for part in ("'dgo' fits none", "'crane' fits crane, a, crane, b", "Not in the data: crane, a"):
+        assert part in message
+
+
+def test_the_names_of_a_model_may_be_set():
+    """They are checked as in the constructor, and stored."""
+    model = tiny(num_classes=3, class_names=list("abc"))
+    model.class_names = ["x", "y", "z"]
+    assert VisionTransformer.from_config(model.get_config()).class_names == ("x", "y", "z")
+    with pytest.raises(ConfigError, match="2 class_names, expected 3"):
+        model.class_names = ["x", "y"]
+    model.class_names = None
+    assert model.class_names is None

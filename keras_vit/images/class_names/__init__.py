@@ -3,12 +3,15 @@
 The names of ImageNet's classes ship with the package.
 """
 
+import collections
 import functools
 import numbers
+import re
+import unicodedata
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from keras_vit.errors import ConfigError, nearest, shown
+from keras_vit.errors import ConfigError, listed, nearest, shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,6 +22,7 @@ __all__ = [
     "Thresholds",
     "check_thresholds",
     "expand",
+    "match_classes",
     "shorten",
     "top_labels",
 ]
@@ -35,6 +39,9 @@ NAMED = {"imagenet1k": 1000, "imagenet21k": 21843}
 
 Their orders are those of ILSVRC 2012 and of Google's heads for ImageNet-21k.
 """
+
+_WORDNET_ID = re.compile(r"n\d{8}")
+_SHOWN = 5
 
 
 @functools.cache
@@ -95,6 +102,96 @@ def shorten(class_names: ClassNames | None, num_classes: int) -> str | tuple[str
         )
     shipped = (word for word, length in NAMED.items() if length == len(names))
     return next((word for word in shipped if _read(word) == names), names)
+
+
+def match_classes(names: Sequence[str], class_names: Sequence[str], title: str = "") -> list[int]:
+    """Returns the place among `class_names` of each name of a class of the data.
+
+    The places are those of `pair_names`. Names that it does not find, but that number the classes
+    (`"0"`, `"1"`, ...), stand for their own places.
+
+    Args:
+        names: class names of the data; they may be fewer than `class_names`.
+        class_names: one name per class, such as those of a model.
+        title: beginning of the message.
+
+    Raises:
+        ConfigError: a name has no place, or several; the message lists what differs on both sides.
+
+    >>> from keras_vit.images.class_names import match_classes
+    >>> match_classes(["dog", "Great_Cat"], ["great cat, big cat", "bird", "dog"])
+    [2, 0]
+    """
+    places, problems = pair_names(names, class_names)
+    if problems and are_numbers(names) and len(names) <= len(class_names):
+        return list(range(len(names)))
+    if problems:
+        rest = [name for k, name in enumerate(class_names) if k not in places]
+        raise ConfigError(
+            f"{title}{len(problems)} of the data's {len(names)} classes do not fit the "
+            f"{len(class_names)} class_names: {'; '.join(problems[:_SHOWN])}. Not in the data: "
+            f"{listed(rest)}. Rename the classes, or give the data's names as class_names. A model "
+            f"gets a new head by num_classes={len(names)}, and takes the names of the data after "
+            "model.class_names = None."
+        )
+    return places
+
+
+def pair_names(names: Sequence[str], class_names: Sequence[str]) -> tuple[list[int], list[str]]:
+    """Returns the place among `class_names` of each name, and a line for each name without one.
+
+    A name has the place of its equal; or else of a name that differs in capitals, underscores or
+    Unicode's spelling alone; or else of a name that has it between commas (`"tench"` in `"tench,
+    Tinca tinca"`). Sorted WordNet ids of all classes of ImageNet have the order of its heads.
+    """
+    are_ids = len(names) in NAMED.values() and all(map(_WORDNET_ID.fullmatch, names))
+    is_sorted = are_ids and len(names) == len(class_names) and list(names) == sorted(names)
+    if is_sorted or list(names) == list(class_names):
+        return list(range(len(names))), []
+    table: dict[tuple[int, str], list[int]] = collections.defaultdict(list)
+    for k, label in enumerate(class_names):
+        for key in (
+            (0, _nfc(label)),
+            (1, _fold(label)),
+            *((2, _fold(p)) for p in label.split(",")),
+        ):
+            table[key].append(k)
+    places, problems = dict[int, str](), list[str]()
+    for name in names:
+        keys = (0, _nfc(name)), (1, _fold(name)), (2, _fold(name))
+        fits = next((table[key] for key in keys if key in table), [])
+        if len(fits) == 1 and fits[0] not in places:
+            places[fits[0]] = name
+        elif fits:
+            problems.append(f"{name!r} fits {listed(class_names[k] for k in fits)}, not one alone")
+        else:
+            hint = nearest(name, class_names) if len(problems) < _SHOWN else ""  # takes its time
+            problems.append(f"{name!r} fits none{hint and f' ({hint.strip()})'}")
+    return list(places), problems
+
+
+def are_numbers(names: Sequence[str]) -> bool:
+    """Whether names are the numbers of the classes in order, as data without names have them."""
+    return list(names) == list(map(str, range(len(names))))
+
+
+def find_names(data: Any) -> Sequence[str] | None:
+    """Returns the `class_names` of data, or the `classes` of a torch data set, also in a loader."""
+    while data is not None:
+        names = getattr(data, "class_names", getattr(data, "classes", None))
+        if isinstance(names, list | tuple) and all(isinstance(name, str) for name in names):
+            return names
+        data = getattr(data, "dataset", None)
+    return None
+
+
+def _nfc(name: str) -> str:
+    return unicodedata.normalize("NFC", name)
+
+
+def _fold(name: str) -> str:
+    folded = unicodedata.normalize("NFD", name).replace("_", " ").casefold()
+    return " ".join(_nfc(folded).split())
 
 
 def check_thresholds(thresholds: Thresholds | None, num_classes: int) -> tuple[float, ...] | None:
