@@ -11,10 +11,13 @@ from keras_vit.config import Task
 from keras_vit.data.image_data import ImageData, Options, Prepares
 from keras_vit.data.records import Records, choose_task, find_classes
 from keras_vit.data.tables import read_table
-from keras_vit.errors import ConfigError, listed, nearest
+from keras_vit.errors import ConfigError, listed
 from keras_vit.images import list_images
+from keras_vit.images.class_names import pair_names
 from keras_vit.support.arguments import check_folder, find_table
 from keras_vit.support.text import counted, warn
+
+_PARTS = ("train", "training", "valid", "val", "validation", "test", "testing")
 
 
 def from_folder(
@@ -43,7 +46,7 @@ def from_folder(
     Paths begin in the folder, lie in it, or end as its images do; a suffix may be missing. Other
     columns, and images that the table does not name, are left out.
 
-    The folders may be a part of the classes of a model.
+    The folders may be a part of the classes of a model, or `class_names` a part of the folders.
     Images may lie in subfolders. `keras_vit.images.list_images` finds the image files: it
     skips hidden files and folders. A warning names files that are not images.
 
@@ -51,8 +54,9 @@ def from_folder(
         path: the folder.
         preprocessor: a `keras_vit.Preprocessor`, or a `VisionTransformer`.
         batch_size: images per batch.
-        class_names: names of the folders, in the order of the labels. None takes all folders,
-            sorted. With a `labels_file` the names of the table take the place of the folders.
+        class_names: names of the folders, in the order of the labels; a warning names the folders
+            that they leave out. None takes all folders, sorted. With a `labels_file` the names of
+            the table take the place of the folders, and none may be left out.
         labels_file: path of a table; a relative path may begin in the folder.
         path_column: its column of paths; None takes the first of path, file_name, filename, image,
             image_id and id.
@@ -74,7 +78,7 @@ def from_folder(
     columns: tuple[str, ...] = ("",)
     if labels_file is None:
         title = str(root)
-        values = _read_folders(root, images, class_names)
+        images, values = _read_folders(root, images, class_names)
     else:
         table = find_table(root, labels_file)
         title, own = str(table), table.resolve()
@@ -98,8 +102,8 @@ def from_folder(
 
 def _read_folders(
     root: Path, images: Sequence[str], class_names: Sequence[str] | None
-) -> np.ndarray:
-    """Returns the folder of each image, `(images, 1)`."""
+) -> tuple[list[str], np.ndarray]:
+    """Returns the images in the folders of the classes, and the folder of each, `(images, 1)`."""
     folders = [e.name for e in root.iterdir() if e.is_dir() and not e.name.startswith(".")]
     used = [Path(image).relative_to(root).parts[0] for image in images]
     beside = [name for name in used if name not in folders]
@@ -107,11 +111,23 @@ def _read_folders(
         raise ConfigError(
             f"{root}: expected a folder of images per class, found {beside[0]} beside them."
         )
-    for name in class_names or ():
-        if name not in folders:
-            raise ConfigError(f"{root}: no folder {name!r}.{nearest(name, folders)}")
-    if empty := sorted(set(folders) - set(used)):
+    parts = sorted(name for name in folders if name.casefold() in _PARTS)
+    if not class_names and parts and len(parts) >= min(2, len(folders)):
+        part = next((name for name in parts if name.casefold().startswith("train")), parts[0])
+        raise ConfigError(
+            f"{root}: expected a folder of images per class, found the parts of a data set: "
+            f"{listed(parts)}. Give one of them: {root / part}"
+        )
+    places, problems = pair_names(class_names or folders, folders)
+    if problems:
+        raise ConfigError(f"{root}: not a folder for each of class_names: {'; '.join(problems)}.")
+    names = {folders[k]: name for k, name in zip(places, class_names or folders, strict=True)}
+    if left_out := sorted(set(folders) - set(names)):
+        warn(f"{root}: left out {listed(left_out)}, which class_names lacks.")
+    if empty := sorted(set(names) - set(used)):
         raise ConfigError(
             f"{root}: no image in {listed(empty)}; remove an empty class, or fill it."
         )
-    return np.array(used)[:, None]
+    kept = [(image, names[name]) for image, name in zip(images, used, strict=True) if name in names]
+    images, classes = zip(*kept, strict=True)
+    return list(images), np.array(classes)[:, None]

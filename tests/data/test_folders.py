@@ -1,5 +1,6 @@
 """`from_folder`: classes from folder names, unreadable files, and bad folders."""
 
+import shutil
 import warnings
 from pathlib import Path
 
@@ -36,14 +37,25 @@ def test_paths_are_the_files_in_the_order_of_the_labels(folder):
     assert from_arrays(np.zeros((2, 4, 4, 3), "uint8"), [0, 1], PLAIN).paths is None
 
 
-def test_class_names_order_the_labels_and_must_name_every_folder(folder):
-    """A name without a folder and a folder without a name are refused."""
+def test_class_names_choose_the_folders_and_order_the_labels(folder):
+    """A name without a folder is refused; a warning names the folders that are left out."""
     data = from_folder(folder, PLAIN, class_names=["eel", "cat", "dog"])
     assert data.labels.tolist() == [1] * 6 + [2] * 4 + [0] * 2
-    with pytest.raises(ConfigError, match="no folder 'dgo'. Did you mean 'dog'"):
+    with pytest.raises(ConfigError, match="'dgo' fits none .Did you mean 'dog'"):
         from_folder(folder, PLAIN, class_names=["cat", "dgo", "eel"])
-    with pytest.raises(ConfigError, match="'eel' fits none"):
-        from_folder(folder, PLAIN, class_names=["cat", "dog"])
+    with pytest.warns(UserWarning, match="left out cat, which class_names lacks"):
+        data = from_folder(folder, PLAIN, class_names=["Eel", "dog"])
+    assert data.class_counts == {"Eel": 2, "dog": 4}
+
+
+@pytest.mark.parametrize("parts", [["train", "valid", "test"], ["Train", "val", "more"], ["test"]])
+def test_the_parts_of_a_data_set_are_not_classes(folder, parts):
+    """The message gives the path of the part; `class_names` says that they are classes."""
+    for part in parts:
+        shutil.copytree(folder / "cat", folder / "all" / part / "cat")
+    with pytest.raises(ConfigError, match=f"parts of a data set: .*one of them: .*all.{parts[0]}"):
+        from_folder(folder / "all", PLAIN)
+    assert from_folder(folder / "all", PLAIN, class_names=parts).class_names == tuple(parts)
 
 
 def test_folders_named_as_labels_of_the_model_get_the_models_numbers(folder):
