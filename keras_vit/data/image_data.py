@@ -89,9 +89,10 @@ class ImageData(keras.utils.PyDataset):
         one_hot: float32 labels `(batch, num_classes)` of a single label; mixup, cutmix and
             multi-label data imply it.
         seed: seed of order, validation split and augmentation, an int of at least 0.
-        on_error: `"raise"`; or all images are decoded at the start, and those that cannot be read
-            are left out, by `"skip"` with one warning, or with a call of a function of each one's
-            name and the error. `data.unreadable` keeps the reasons.
+        on_error: `"raise"`; or all images are decoded at the start, and those that cannot be read,
+            or are too small, large or thin, are left out, by `"skip"` with one warning, or with a
+            call of a function of each one's name and the error. `data.unreadable` keeps the
+            reasons.
         cache: whether decoded images stay in memory; `"auto"` keeps up to half a gibibyte. Without
             a cache, only the headers of files are read at the start.
         min_size: smallest height and width of an image in pixels; None for one patch of the model.
@@ -156,7 +157,8 @@ class ImageData(keras.utils.PyDataset):
         model = None if prepares is preprocessor else expect_model(preprocessor)
         if model is not None and fits_task(model, records):
             records = records.in_order_of(model.class_names)
-        records = inspect(records, prepares, threads, on_error, cache)
+        least = (min_size or 1,) * 2 if model is None or min_size else model.config.patch_size
+        records = inspect(records, prepares, threads, on_error, cache, least)
         changes = find_augmentation(augmentation)
         mixes = changes is not None and changes.mixes
         are_rows = (one_hot or mixes) and records.task == "single_label"

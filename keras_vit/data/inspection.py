@@ -1,7 +1,8 @@
 """Inspection of every image before the first step: readability and size."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any
 
@@ -33,8 +34,9 @@ def inspect(
     threads: int,
     on_error: OnError,
     cache: bool | str,
+    least: tuple[int, int],
 ) -> Records:
-    """Returns the readable records, after decoding all images or reading their headers.
+    """Returns the usable records, after decoding all images or reading their headers.
 
     All images are decoded with a cache, and unless `on_error` is `"raise"`. Otherwise 32 images are
     decoded; of the others, headers are read if they are files of their own.
@@ -43,30 +45,32 @@ def inspect(
         records: the data set.
         preprocessor: decodes the images.
         threads: number of threads that decode.
-        on_error: `"raise"`; or images that cannot be read are left out, by `"skip"` with a warning,
+        on_error: `"raise"`; or images that cannot be used are left out, by `"skip"` with a warning,
             or with a call of a function of each one's name and the error.
         cache: whether decoded images are kept; `"auto"` keeps them if a sample of 32 says
             that all images take at most `MOST_CACHED_BYTES`.
+        least: smallest height and width in pixels.
 
     Raises:
-        ConfigError: an image cannot be read, or all images of a class cannot.
+        ConfigError: an image cannot be used, or all images of a class cannot.
     """
     with ThreadPoolExecutor(threads) as pool:
         images, keep = _look(records, preprocessor, pool, on_error != "raise", cache)
-    reasons = {
-        k: records.name_reason(k, e) for k, e in images.items() if isinstance(e, ConfigError)
-    }
+    errors = {k: image for k, image in images.items() if isinstance(image, ConfigError)}
     sizes = {
         k: image if isinstance(image, tuple) else read_size(image)
         for k, image in images.items()
-        if k not in reasons
+        if k not in errors
     }
+    errors |= _find_unfit(sizes, preprocessor, least)
+    sizes = {k: size for k, size in sizes.items() if k not in errors}
+    reasons = {k: records.name_reason(k, errors[k]) for k in sorted(errors)}
     decoded = list(images.values()) if keep else None
     records = dataclasses.replace(records, decoded=decoded, sizes=sizes)
     if not reasons:
         return records
     summary = (
-        f"{records.name}: {len(reasons)} of {len(records)} images cannot be read. "
+        f"{records.name}: {len(reasons)} of {len(records)} images cannot be used. "
         + " ".join(list(reasons.values())[:_NAMED])
         + (f" And {len(reasons) - _NAMED} more." if len(reasons) > _NAMED else "")
     )
@@ -77,7 +81,7 @@ def inspect(
         emptied = np.flatnonzero(records.counts.astype(bool) & (readable.counts == 0))
         if len(emptied):
             names = listed(records.class_names[k] for k in emptied)
-            raise ConfigError(f"{summary} No readable image is left of the classes {names}.")
+            raise ConfigError(f"{summary} No usable image is left of the classes {names}.")
     left_out = {records.where(k): reason for k, reason in reasons.items()}
     if callable(on_error):
         for name, reason in left_out.items():
@@ -123,6 +127,27 @@ def _bytes(image: Any) -> int:
     return image.height * image.width * len(image.getbands())
 
 
+def _find_unfit(
+    sizes: Mapping[int, tuple[int, int]], preprocessor: Preprocessor, least: tuple[int, int]
+) -> dict[int, ConfigError]:
+    """Returns the reason why images cannot be used, of those that are too small or too thin."""
+
+    @functools.cache
+    def judge(size: tuple[int, int]) -> ConfigError | None:
+        try:
+            preprocessor.check_size(size)
+        except ConfigError as error:
+            return error
+        if size[0] >= least[0] and size[1] >= least[1]:
+            return None
+        return ConfigError(
+            f"{size[0]}x{size[1]} pixels, expected at least {least[0]}x{least[1]}, a patch; "
+            "min_size=1 accepts it."
+        )
+
+    return {k: error for k, size in sizes.items() if (error := judge(size))}
+
+
 def list_differences(
     records: Records, preprocessor: Preprocessor, model: Any, min_size: int | None
 ) -> list[str]:
@@ -157,15 +182,10 @@ def list_differences(
             "preprocessor, or use data.with_class_names(model.class_names)"
         )
     least = config.patch_size if min_size is None else (min_size, min_size)
-    small = [k for k, (h, w) in sorted(records.sizes.items()) if h < least[0] or w < least[1]]
-    if small:
-        height, width = records.sizes[small[0]]
-        others = f", and {len(small) - 1} more are too small" if len(small) > 1 else ""
-        problems.append(
-            f"{records.where(small[0])} has {height}x{width} pixels{others}; expected at "
-            f"least {least[0]}x{least[1]}, a patch. Leave them out, or accept them with "
-            "min_size=1"
-        )
+    unfit = _find_unfit(records.sizes, preprocessor, least)
+    for k, error in list(unfit.items())[:1]:
+        more = f" {len(unfit) - 1} more images are too small." if len(unfit) > 1 else ""
+        problems.append(f"{records.name_reason(k, error)}{more}".rstrip("."))
     return problems
 
 

@@ -24,7 +24,7 @@ from keras_vit.images.inputs import Item, Pixels, UserImage, eight_bit_range, im
 from keras_vit.images.packing import fit_to_patches, pack, pack_image
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
 from keras_vit.images.resampling import Picture, Size, read_pixels, read_size
-from keras_vit.images.resizing import resize
+from keras_vit.images.resizing import find_axes, resize
 from keras_vit.support.arguments import OnError, check_on_error
 from keras_vit.support.text import visible
 
@@ -252,6 +252,19 @@ class Preprocessor:
             size = fit_to_patches(read_size(image), self._patch, self._most_patches)
             parameters = {**parameters, "crop_pct": 1.0, "crop_mode": "squash"}
         return resize(image, size, parameters)
+
+    def check_size(self, image_size: tuple[int, int]) -> None:
+        """Refuses the size of an image that `resize` cannot resize.
+
+        Args:
+            image_size: (height, width) of the decoded image.
+
+        Raises:
+            ConfigError: an image of this size is too long and thin.
+        """
+        size = _pair(self.image_size)
+        if size and self._patch is None and self._parameters.get("crop_mode") != "border":
+            find_axes(image_size, size, self._parameters)
 
     def scale(self, image: np.ndarray) -> np.ndarray:
         """Returns pixels of [0, 255] in the model's range, float32: the third step."""

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.errors import ConfigError
-from keras_vit.images.geometry import compute_axes
+from keras_vit.images.geometry import Axis, compute_axes
 from keras_vit.images.resampling import (
     RESIZE_OF_TENSORFLOW,
     Picture,
@@ -35,11 +35,8 @@ def resize(image: Picture, size: Size, parameters: dict[str, Any]) -> np.ndarray
     name = parameters["name"]
     if parameters.get("crop_mode") == "border":
         return _resize_into_frame(image, size, parameters)
-    # TensorFlow computes sizes in float32, Python in float64.
-    kind: Any = np.float64 if "crop_mode" in parameters else np.float32
-    height, width = map(kind, read_size(image))
-    axes = compute_axes((height, width), size, parameters, np)
-    target = _check_size(*(int(axis.target) for axis in axes))
+    axes = find_axes(read_size(image), size, parameters)
+    target = int(axes[0].target), int(axes[1].target)
     rows, columns = (slice(int(a.begin), int(a.begin) + a.length) for a in axes)
     crop = rows, columns
     if "interpolation" in parameters:
@@ -53,6 +50,19 @@ def resize(image: Picture, size: Size, parameters: dict[str, Any]) -> np.ndarray
     if name == "keras_hub" and pixels.dtype == np.uint8:  # as Keras's Resizing
         return np.rint(resized)
     return resized
+
+
+def find_axes(image_size: Size, size: Size, parameters: dict[str, Any]) -> list[Axis]:
+    """Returns the resize and crop of height and width, as `compute_axes`.
+
+    Raises:
+        ConfigError: as `resize`.
+    """
+    # TensorFlow computes sizes in float32, Python in float64.
+    kind: Any = np.float64 if "crop_mode" in parameters else np.float32
+    axes = compute_axes((kind(image_size[0]), kind(image_size[1])), size, parameters, np)
+    _check_size(*(int(axis.target) for axis in axes))
+    return axes
 
 
 def _resize_by_filter(

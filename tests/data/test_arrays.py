@@ -45,7 +45,7 @@ def test_pil_images_and_float_pixels_give_the_batch_of_uint8_pixels():
         (IMAGES, np.array([None, "a"] * 3), GREY, {}, "image 0 has the label None; expected a wo"),
         (IMAGES, [[0], [1, 2], []] * 2, GREY, {}, "the labels of images differ in length"),
         (IMAGES[:0], LABELS[:0], GREY, {}, "no images"),
-        (IMAGES - 300.0, LABELS, GREY, {}, "6 of 6 images cannot be read. image 0: Pixels must be"),
+        (IMAGES - 300.0, LABELS, GREY, {}, "6 of 6 images cannot be used. image 0: Pixels must be"),
         (IMAGES[0], LABELS, GREY, {}, r"shape \(8, 8\), expected \(images, height"),
         (np.zeros((6, 8, 8, 3), "uint8"), LABELS, GREY, {}, "takes 1 channels, found 3"),
         (IMAGES, LABELS, "me", {}, "expected a keras_vit.Preprocessor or a VisionTransformer"),

@@ -80,9 +80,9 @@ def test_unreadable_images_are_refused_or_skipped_by_path(folder, in_memory):
     whole = (folder / "cat" / "0.png").read_bytes()
     (folder / "cat" / "0.png").write_bytes(whole[: len(whole) // 2])
     (folder / "dog" / "3.png").write_bytes(b"not an image")
-    with pytest.raises(ConfigError, match=r"2 of 12 images cannot be read.*cat.0\.png.*dog.3\.png"):
+    with pytest.raises(ConfigError, match=r"2 of 12 images cannot be used.*cat.0\.png.*dog.3\.png"):
         from_folder(folder, PLAIN, cache=True)
-    with pytest.warns(UserWarning, match="2 of 12 images cannot be read") as caught:
+    with pytest.warns(UserWarning, match="2 of 12 images cannot be used") as caught:
         data = from_folder(folder, PLAIN, on_error="skip", cache=in_memory)
     assert len(caught) == 1
     assert caught[0].filename == __file__
@@ -92,6 +92,19 @@ def test_unreadable_images_are_refused_or_skipped_by_path(folder, in_memory):
     without = from_folder(folder, PLAIN)
     np.testing.assert_array_equal(data[0][0], without[0][0])
     np.testing.assert_array_equal(data[0][1], without[0][1])
+
+
+@pytest.mark.parametrize("size", [(1, 65_535), (65_535, 1), (7, 40), (70_000, 8)])
+@pytest.mark.parametrize("cache", [True, False])
+def test_images_of_unfit_sizes_are_skipped_as_unreadable_ones(folder, size, cache):
+    """Too small for a patch, too thin for the protocol's crop, or too long to decode."""
+    Image.new("L", size).save(folder / "cat" / "0.png")
+    for prepares in (tiny(num_classes=3), Preprocessor(16, protocol="timm")):
+        with pytest.raises(ConfigError, match="1 of 12 images cannot be used"):
+            from_folder(folder, prepares, cache=cache, min_size=8)
+        with pytest.warns(UserWarning, match="cat.0.png.*Left out"):
+            data = from_folder(folder, prepares, on_error="skip", cache=cache, min_size=8)
+        assert len(data[0][0]) == 11
 
 
 def test_a_function_receives_each_image_that_is_left_out(folder):
@@ -138,8 +151,8 @@ def _only_damaged(folder):
     [
         (_empty, {}, "no image in fox; remove an empty class"),
         (_beside, {}, "stray.png beside them"),
-        (_only_damaged, {"on_error": "skip"}, "No readable image is left of the classes eel"),
-        (_only_damaged, {}, "2 of 12 images cannot be read"),
+        (_only_damaged, {"on_error": "skip"}, "No usable image is left of the classes eel"),
+        (_only_damaged, {}, "2 of 12 images cannot be used"),
         (lambda folder: None, {"batch_size": 0}, "batch_size must be a positive int, found 0"),
         (lambda folder: None, {"seed": -1}, "seed=-1, expected 0 or more"),
         (lambda folder: None, {"on_error": "ignore"}, "on_error='ignore': expected 'raise', 'sk"),

@@ -243,5 +243,5 @@ def test_unreadable_multi_label_images_are_left_out(photos):
         data = read(photos, COLUMNS, on_error="skip")
     assert data.class_counts == {"cat": 1, "dog": 1, "eel": 1}
     (photos / "d.png").write_bytes(b"no image")
-    with pytest.raises(ConfigError, match="No readable image is left of the classes eel"):
+    with pytest.raises(ConfigError, match="No usable image is left of the classes eel"):
         read(photos, COLUMNS, on_error="skip")
