@@ -83,8 +83,8 @@ def adapt_losses(
         return keras.losses.MeanSquaredError() if is_auto else loss, metrics, weighted_metrics
     from_logits, is_multi_label = config.returns_logits, config.task == "multi_label"
     if is_auto:
-        name = "BinaryCrossentropy" if is_multi_label else "SparseCategoricalCrossentropy"
-        loss = getattr(keras.losses, name)(from_logits=from_logits)
+        kind = keras.losses.BinaryCrossentropy if is_multi_label else SingleLabelCrossentropy
+        loss = kind(from_logits=from_logits)
     else:
         loss = _each(loss, lambda one: _fit_loss(one, from_logits))
 
@@ -157,6 +157,21 @@ def _standard(value: Any, get: Any) -> Any:
     if isinstance(standard, Hashable):
         standard = _CLASSES.get(standard, standard)
     return standard() if standard in _OF_PROBABILITIES else standard
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class SingleLabelCrossentropy(keras.losses.SparseCategoricalCrossentropy):
+    """Cross-entropy for labels as indices, `(batch,)`, or one-hot, `(batch, classes)`.
+
+    Args:
+        **options: arguments of `keras.losses.SparseCategoricalCrossentropy`.
+    """
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        """Returns the loss of each image, `(batch,)`."""
+        if len(y_true.shape) == len(y_pred.shape) and y_true.shape[-1] != 1:
+            return keras.losses.categorical_crossentropy(y_true, y_pred, self.from_logits)
+        return super().call(y_true, y_pred)
 
 
 @keras.saving.register_keras_serializable("keras_vit")

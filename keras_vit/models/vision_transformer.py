@@ -307,10 +307,10 @@ class VisionTransformer(keras.Model):
 
         Args:
             optimizer: as in Keras.
-            loss: as in Keras, or `"auto"` for the loss of the model's task: sparse categorical
-                cross-entropy for a single label, binary cross-entropy for multi-label
-                classification, mean squared error for regression. If a cross-entropy of Keras
-                would take this model's logits for probabilities, it is used with
+            loss: as in Keras, or `"auto"` for the loss of the model's task: categorical
+                cross-entropy for a single label, as an index or one-hot; binary cross-entropy for
+                multi-label classification, mean squared error for regression. If a cross-entropy
+                of Keras would take this model's logits for probabilities, it is used with
                 `from_logits=True` and a warning.
             loss_weights: as in Keras.
             metrics, weighted_metrics: as in Keras; the accuracy of multi-label classification gets
