@@ -114,7 +114,7 @@ class Graph:
     ) -> None:
         float32 = float32_under_mixed(policy)
         data_format = "channels_last" if config.native_aspect else data_format
-        self.images = keras.Input(_image_shape(config, data_format), name="images")
+        self.images = keras.Input(image_shape(config, data_format), name="images")
         # A functional model without layers returns its input as Keras converts and checks it.
         self.standardise = keras.Model(self.images, self.images, name="standardise").call
         self.unpack = _unpacking(config)
@@ -304,7 +304,8 @@ def _check_reader(layer: Any, reader: Mapping[str, Any]) -> None:
             raise ConfigError(_NO_WEIGHTS.format(layer.name))
 
 
-def _image_shape(config: ViTConfig, data_format: str) -> tuple[int | None, ...]:
+def image_shape(config: ViTConfig, data_format: str) -> tuple[int | None, ...]:
+    """Returns the shape of an image, without the batch, or of its packed patches."""
     if config.native_aspect:
         if config.image_size is None:
             raise ConfigError(

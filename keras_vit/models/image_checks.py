@@ -1,8 +1,9 @@
-"""Checks the shape and the pixels of images; imports JAX or torch to know which have values.
+"""Checks the shape and the pixels of images; imports the backend to know which have values.
 
 A wrong shape is refused with the fix in the message. Pixels out of range cause one warning per
-model. Their values are read from arrays, and on torch from the first batch; integers are seen by
-their type in every call, also in `fit`. A traced tensor has no values, so nothing is read.
+model. Their values are read from the first array that `fit`, `evaluate`, `predict`
+or a call gets, and on torch also from the first batch of a data set; integers are seen by their
+type in every call. A traced tensor has no values, so nothing is read.
 """
 
 from typing import Any
@@ -13,12 +14,16 @@ import numpy as np
 from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError
 from keras_vit.images.inputs import as_array
+from keras_vit.images.preprocessor import Preprocessor
+from keras_vit.models.graph import image_shape
 from keras_vit.support.text import warn
 
 if keras.backend.backend() == "torch":
     import torch
 elif keras.backend.backend() == "jax":
     import jax
+elif keras.backend.backend() == "tensorflow":
+    import tensorflow as tf
 
 _CHECKED_IMAGES = 8
 _LARGEST_PREPARED = 3
@@ -30,41 +35,42 @@ class ImageChecks:
 
     Args:
         config: configuration of the model.
-        data_format: data format of the model.
+        preprocessor: preparation of images for the model.
     """
 
-    def __init__(self, config: ViTConfig, data_format: str) -> None:
+    def __init__(self, config: ViTConfig, preprocessor: Preprocessor) -> None:
         self._config = config
-        self._data_format = data_format
+        self._data_format = preprocessor.data_format
         self._has_seen_pixels = False
         self._has_warned = False
 
-    def check(self, images: Any) -> None:
-        """Refuses images of another shape, and warns once of pixels out of range.
+    def check(self, inputs: Any) -> Any:
+        """Refuses images of another shape, and warns once of pixels in another range.
+
+        The first images show the range, and integers always. A data set, which `fit` may get, has
+        no shape; its batches are checked when the model is called.
+
+        Returns:
+            The inputs. Where TensorFlow traces images with less of a shape than the model's, its
+            graph checks the rest: Keras's `predict` traces a second shape as an unknown one.
 
         Raises:
-            ConfigError: the shape is not the model's, and the message names the fix; or the images
-                are smaller than a patch.
-        """
-        images = images if hasattr(images, "shape") else np.asarray(images)
-        self._check_shape(images.shape)
-        self._look_at(images)
-
-    def check_call(self, inputs: Any) -> None:
-        """Checks the inputs of a call: the shape, and the pixels of the first call or of integers.
-
-        Keras checks shapes too, except in the compiled steps of JAX.
-
-        Raises:
-            ConfigError: the shape is not the model's; the message names the fix.
+            ConfigError: the shape is not the model's, and the message names the fix; or the
+                images are smaller than a patch.
         """
         images = _only(inputs)
         shape = getattr(images, "shape", None)
-        if shape is None or getattr(shape, "rank", 0) is None:  # TensorFlow may not know the rank
-            return
-        self._check_shape(shape)
-        if not self._has_seen_pixels or _are_integers(images):
-            self._look_at(images)
+        if shape is None:
+            return inputs
+        if getattr(shape, "rank", 0) is not None:
+            self._check_shape(shape)
+            if not self._has_warned and (not self._has_seen_pixels or _are_integers(images)):
+                self._look_at(images)
+        if keras.backend.backend() == "tensorflow" and isinstance(images, tf.Tensor):
+            expected = (None, *image_shape(self._config, self._data_format), 1)[: shape.rank or -1]
+            if not shape.is_subtype_of(tf.TensorShape(expected)):
+                return tf.ensure_shape(images, expected)
+        return inputs
 
     def _check_shape(self, shape: Any) -> None:
         config, shape = self._config, tuple(shape)
@@ -77,8 +83,6 @@ class ImageChecks:
             config.compute_grid(size)
 
     def _look_at(self, images: Any) -> None:
-        if self._has_warned:
-            return
         pixels = _find_pixels(images[..., :-2] if self._config.native_aspect else images)
         if pixels is None:
             return
@@ -114,23 +118,16 @@ def refuse_prepared(model: Any, images: Any) -> None:
         ConfigError: as `prepare`.
     """
     shape = tuple(getattr(images, "shape", ()))
-    if shape and "float" in str(images.dtype) and _fits(shape, model):
-        low, high = _least_and_largest(images)
+    is_float = bool(shape) and "float" in str(images.dtype)
+    if is_float and refusal(shape, model.config, model.data_format) is None:
+        values = as_array(images)
+        low, high = float(np.min(values, initial=0)), float(np.max(values, initial=0))
         if low < 0 or 1 < high <= _LARGEST_PREPARED:
             raise ConfigError(
                 f"images {shape} has floats from {low:g} to {high:g}: a prepared batch? Give "
                 "prepared=True for a batch of model.preprocessor, or pixels: floats in [0, 1], or "
                 "integers."
             )
-
-
-def _fits(shape: tuple[int, ...], model: Any) -> bool:
-    return refusal(shape, model.config, model.data_format) is None
-
-
-def _least_and_largest(images: Any) -> tuple[float, float]:
-    values = as_array(images)
-    return float(np.min(values, initial=0)), float(np.max(values, initial=0))
 
 
 def refusal(shape: tuple[int | None, ...], config: ViTConfig, data_format: str) -> str | None:
@@ -141,11 +138,10 @@ def refusal(shape: tuple[int | None, ...], config: ViTConfig, data_format: str) 
         config: configuration of the model.
         data_format: data format of the model.
     """
+    expected = image_shape(config, data_format)
     if config.native_aspect:
-        return _explain_packed(shape, config.packed_shape)
-    height, width = config.image_size or (None, None)
+        return _explain_packed(shape, expected)
     last = data_format == "channels_last"
-    expected = (height, width, config.channels) if last else (config.channels, height, width)
     if len(shape) == 3 and config.channels == 1 and last:
         shape = (*shape, 1)  # Keras adds the axis of channels
     if len(shape) == 5 and shape[-1] == 1:
@@ -178,7 +174,7 @@ def refusal(shape: tuple[int | None, ...], config: ViTConfig, data_format: str) 
     )
 
 
-def _explain_packed(shape: tuple[int | None, ...], expected: tuple[int, int]) -> str | None:
+def _explain_packed(shape: tuple[int | None, ...], expected: tuple[int | None, ...]) -> str | None:
     if len(shape) == 3 and all(a in (None, b) for a, b in zip(shape[1:], expected, strict=True)):
         return None
     return (
@@ -238,11 +234,8 @@ def _has_values(images: Any) -> bool:
 
 def _only(inputs: Any) -> Any:
     """Returns the tensor in a functional model's inputs: a tensor, or a list or dict of one."""
-    if isinstance(inputs, dict):
-        inputs = list(inputs.values())
-    if isinstance(inputs, (list, tuple)) and len(inputs) == 1:
-        return inputs[0]
-    return inputs
+    parts = keras.tree.flatten(inputs)
+    return parts[0] if len(parts) == 1 else inputs
 
 
 def _shown(shape: tuple[int | None, ...]) -> str:

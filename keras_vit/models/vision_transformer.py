@@ -156,7 +156,8 @@ class VisionTransformer(keras.Model):
         self.remat = remat
         self.dtype_policy = policy
         self.inference = Inference()
-        self._image_checks = ImageChecks(config, data_format)
+        self._image_checks = ImageChecks(config, preprocessor)
+        self.input_spec = None  # `call` checks the shape on every backend, and names the fix
         self.class_names = class_names
         self.thresholds = thresholds
         self.provenance = MappingProxyType(dict(provenance or {}))
@@ -165,10 +166,10 @@ class VisionTransformer(keras.Model):
         quantise_parts(self.layers, quantised)
 
     def __repr__(self) -> str:
-        config, origin = self.config, map(self.provenance.get, ("preset", "repo", "source"))
-        facts: dict[str, Any] = {"image_size": config.image_size, "num_classes": config.num_classes}
-        facts |= {"source": next(filter(None, origin), None)}
-        return described(self, name=self.name, variant=find_variant(config), **facts)
+        config = self.config
+        facts: dict[str, Any] = {"variant": find_variant(config), "image_size": config.image_size}
+        facts |= {"num_classes": config.num_classes, "source": self.title}
+        return described(self, name=self.name, **facts)
 
     if not TYPE_CHECKING:  # type checkers know the names
 
@@ -245,8 +246,7 @@ class VisionTransformer(keras.Model):
             stages: names of intermediate results; or a `keras_vit.models.graph.Stages`, which holds
                 them after the call, beside the output.
         """
-        self._image_checks.check_call(inputs)
-        images = self._graph.standardise(inputs, mask=mask)
+        images = self._graph.standardise(self._image_checks.check(inputs), mask=mask)
         if stages is None or isinstance(stages, Stages):
             return self._graph(images, training, stages)
         names = (stages,) if isinstance(stages, str) else stages
@@ -267,7 +267,7 @@ class VisionTransformer(keras.Model):
         Raises:
             ConfigError: the shape is not the model's; the message names the fix.
         """
-        self._image_checks.check(images)
+        self._image_checks.check(images if hasattr(images, "shape") else np.asarray(images))
 
     def _check_stages(self, names: Sequence[str]) -> None:
         """Refuses names that are no stages of this model, see `keras_vit.models.graph.Stages`.
@@ -347,17 +347,25 @@ class VisionTransformer(keras.Model):
             """The `tf.distribute.Strategy` that Keras trains with."""
             return trainer.without_tuning(super().distribute_strategy)
 
+    @trainer.shown_as(keras.Model.fit)
+    def fit(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Trains as `keras.Model.fit`."""
+        self._image_checks.check(x)
+        return super().fit(x, *args, **kwargs)
+
     @trainer.shown_as(keras.Model.evaluate)
-    def evaluate(self, *args: Any, **kwargs: Any) -> Any:
+    def evaluate(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Evaluates as `keras.Model.evaluate`."""
+        self._image_checks.check(x)
         with trainer.kept_whole(self):
-            return super().evaluate(*args, **kwargs)
+            return super().evaluate(x, *args, **kwargs)
 
     @trainer.shown_as(keras.Model.predict)
-    def predict(self, *args: Any, **kwargs: Any) -> Any:
+    def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """Predicts as `keras.Model.predict`."""
+        self._image_checks.check(x)
         with trainer.kept_whole(self):
-            return super().predict(*args, **kwargs)
+            return super().predict(x, *args, **kwargs)
 
     def load_weights(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
         """Loads weights as `keras.Model.load_weights`.

@@ -50,10 +50,59 @@ def test_nested_lists_are_images():
         model.tokens([[0.0, 1.0]], prepared=True)
 
 
-def test_keras_refuses_another_size_in_a_call_and_in_predict():
-    for call in (lambda model, images: model(images), keras.Model.predict):
-        with pytest.raises(ValueError, match=r"\(None, 16, 16, 3\)|\(batch, 16, 16, 3\)"):
-            call(tiny(), normal(2, 20, 24, 3))
+WAYS = {
+    "call": lambda model, images: model(images),
+    "predict": lambda model, images: model.predict(images, verbose=0),
+    "evaluate": lambda model, images: model.evaluate(images, np.zeros(2), verbose=0),
+    "fit": lambda model, images: model.fit(images, np.zeros(2), verbose=0),
+    "predict_on_batch": lambda model, images: model.predict_on_batch(images),
+    "train_on_batch": lambda model, images: model.train_on_batch(images, np.zeros(2)),
+}
+HAVE_ARRAYS = ("call", "predict", "evaluate", "fit")
+OF_OTHER_SHAPES = [
+    normal(2, 3, 16, 16),
+    normal(2, 8, 32, 3),
+    normal(2, 20, 24, 3),
+    normal(16, 16, 3),
+]
+
+
+@pytest.mark.skipif(keras.backend.backend() == "openvino", reason="OpenVINO does not train")
+def test_another_shape_is_refused_by_keras_methods_after_a_right_batch_too():
+    """On TensorFlow they trace their second shape as unknown; the graph refuses what it gets."""
+    for name, way in WAYS.items():
+        model = tiny(num_classes=3)
+        model.compile("sgd", "auto")
+        way(model, normal(2, 16, 16, 3))
+        for images in OF_OTHER_SHAPES:
+            with pytest.raises(Exception, match=r"16, ?16, ?3[\])]") as caught:
+                way(model, images)
+            if name in HAVE_ARRAYS or keras.backend.backend() != "tensorflow":
+                assert isinstance(caught.value, ConfigError)
+        way(model, normal(2, 16, 16, 3))
+
+
+@pytest.mark.on_one_backend("tensorflow")
+@pytest.mark.parametrize("shape", [None, (None,) * 4], ids=["no rank", "no sizes"])
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_the_graph_checks_the_shapes_that_a_data_set_does_not_state(shape, jit_compile):
+    import tensorflow as tf
+
+    def stated(images):
+        types = (tf.TensorSpec(shape, "float32"), tf.TensorSpec((None,), "float32"))
+        return tf.data.Dataset.from_generator(
+            lambda: [(images, np.zeros(2))], output_signature=types
+        )
+
+    model = random_tiny()
+    model.compile("sgd", "auto", jit_compile=jit_compile)
+    for images in OF_OTHER_SHAPES[:3]:
+        for call in (model.fit, model.evaluate):
+            with pytest.raises((ConfigError, tf.errors.InvalidArgumentError), match="16, ?16, ?3"):
+                call(stated(images), verbose=0)
+    images = normal(2, 16, 16, 3)
+    expected = model.predict(images, verbose=0)
+    np.testing.assert_allclose(model.predict(stated(images), verbose=0), expected, rtol=1e-5)
 
 
 FIRST = {"data_format": "channels_first"}
