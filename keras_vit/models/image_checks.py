@@ -1,7 +1,7 @@
 """Checks the shape and the pixels of images; imports the backend to know which have values.
 
-A wrong shape is refused with the fix in the message. Pixels out of range cause one warning per
-model. Their values are read from the first array that `fit`, `evaluate`, `predict`
+A wrong shape is refused with the fix in the message. Pixels in another range than the model's cause
+one warning per model. Their values are read from the first array that `fit`, `evaluate`, `predict`
 or a call gets, and on torch also from the first batch of a data set; integers are seen by their
 type in every call. A traced tensor has no values, so nothing is read.
 """
@@ -27,7 +27,9 @@ elif keras.backend.backend() == "tensorflow":
 
 _CHECKED_IMAGES = 8
 _LARGEST_PREPARED = 3
-"""No protocol gives larger values: white is 2.64 by ImageNet's mean and deviation."""
+"""The largest value of the usual protocols: white is 2.64 by ImageNet's mean and deviation."""
+_ALMOST_BLACK = 0.02
+"""Photographs in [0, 1] have darker pixels; prepared ones without a dark pixel seldom do."""
 
 
 class ImageChecks:
@@ -41,14 +43,16 @@ class ImageChecks:
     def __init__(self, config: ViTConfig, preprocessor: Preprocessor) -> None:
         self._config = config
         self._data_format = preprocessor.data_format
+        ends = preprocessor.scale(np.array([[0], [255]]))
+        self._black, self._white = float(ends.min()), float(ends.max())
         self._has_seen_pixels = False
         self._has_warned = False
 
     def check(self, inputs: Any) -> Any:
         """Refuses images of another shape, and warns once of pixels in another range.
 
-        The first images show the range, and integers always. A data set, which `fit` may get, has
-        no shape; its batches are checked when the model is called.
+        The first images that are not blank show the range, and integers always. A data set, which
+        `fit` may get, has no shape; its batches are checked when the model is called.
 
         Returns:
             The inputs. Where TensorFlow traces images with less of a shape than the model's, its
@@ -83,13 +87,35 @@ class ImageChecks:
             config.compute_grid(size)
 
     def _look_at(self, images: Any) -> None:
-        pixels = _find_pixels(images[..., :-2] if self._config.native_aspect else images)
-        if pixels is None:
-            return
-        self._has_seen_pixels = True
-        if warning := _doubt(*pixels, self._config.rescale):
+        if _are_integers(images):
+            found = "integers" if self._white < 128 else ""
+        else:
+            pixels = _read_first(images)
+            if pixels is None:
+                return
+            if self._config.native_aspect:
+                pixels = pixels[..., :-2][pixels[..., -1] >= 0]  # without padding
+            low, high = float(pixels.min(initial=256)), float(pixels.max(initial=-256))
+            self._has_seen_pixels = low < high
+            found = self._doubt(low, high)
+        if found:
             self._has_warned = True
-            warn(warning)
+            warn(
+                f"The images have {found}; this model takes values in [{self._black:.3g}, "
+                f"{self._white:.3g}]. Prepare them by model.preprocessor, or give pixels in "
+                "[0, 255] to a model that is built or loaded with rescale=True."
+            )
+
+    def _doubt(self, low: float, high: float) -> str:
+        """Returns what the values are if they are certainly of another range, else ""."""
+        if self._config.rescale and low < 0:
+            return f"values down to {low:g}"
+        takes_other_floats = self._black < -0.25 or self._white > 128
+        if takes_other_floats and 0 <= low <= _ALMOST_BLACK and 0.5 <= high <= 1:
+            return "floats in [0, 1]"
+        if low >= 0 and max(_LARGEST_PREPARED, 2 * self._white) < high <= 255.5:
+            return f"pixels up to {high:g}"
+        return ""
 
 
 def prepare(model: Any, images: Any, prepared: bool) -> Any:
@@ -184,34 +210,14 @@ def _explain_packed(shape: tuple[int | None, ...], expected: tuple[int | None, .
     )
 
 
-def _find_pixels(images: Any) -> tuple[str, float] | None:
-    """Returns the kind of raw pixels or "", and the least value; None for a traced tensor."""
-    if _are_integers(images):
-        return "integers", 0.0
+def _read_first(images: Any) -> np.ndarray | None:
+    """Returns the first images as float32, or None for a tensor without values."""
     if not _has_values(images):
         return None
     try:
-        first = np.asarray(keras.ops.convert_to_numpy(images[:_CHECKED_IMAGES]), "float32")
+        return np.asarray(keras.ops.convert_to_numpy(images[:_CHECKED_IMAGES]), "float32")
     except (RuntimeError, TypeError, ValueError):  # without storage, or wrapped by torch.func
         return None
-    low, high = float(np.min(first, initial=0)), float(np.max(first, initial=0))
-    return f"pixels up to {high:g}" if low == 0 and _LARGEST_PREPARED < high <= 255.5 else "", low
-
-
-def _doubt(kind: str, low: float, rescales: bool) -> str | None:
-    """Returns a warning if the first images do not fit the model, else None."""
-    if kind and not rescales:
-        return (
-            f"The images are {kind}; this model takes prepared images, in most models in [-1, 1]. "
-            "Prepare them by model.preprocessor, or build or load the model with rescale=True, "
-            "which takes pixels in [0, 255]."
-        )
-    if rescales and low < 0:
-        return (
-            f"The images have values down to {low:g}; this model has rescale=True and "
-            "takes pixels in [0, 255]: prepare them by model.preprocessor, or give raw pixels."
-        )
-    return None
 
 
 def _are_integers(images: Any) -> bool:

@@ -6,11 +6,16 @@ import keras
 import numpy as np
 import PIL.Image
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import keras_vit
 from keras_vit.errors import ConfigError
 from keras_vit.explanation import attention_maps, read_tokens
-from keras_vit.models.image_checks import refusal
+from keras_vit.images import Preprocessor
+from keras_vit.images.packing import pack_image
+from keras_vit.images.protocols import PROTOCOLS
+from keras_vit.models.image_checks import ImageChecks, refusal
 from tests.helpers import normal, random_tiny, tiny, to_numpy
 from tests.words import raises
 
@@ -186,6 +191,53 @@ def test_prepared_images_warn_only_in_a_model_that_rescales():
         fit(PIXELS, rescale=True)
     with pytest.warns(UserWarning, match="values down to -"):
         fit(normal(4, 16, 16, 3), rescale=True)
+
+
+UNIT = PIXELS / np.float32(255)
+IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
+SCALES = [{}, IMAGENET, {"mean": 0, "std": 1}, {"mean": 0, "std": 1 / 255}, {"mean": 0.5, "std": 1}]
+
+
+@pytest.mark.skipif(keras.backend.backend() == "openvino", reason="OpenVINO does not train")
+@pytest.mark.parametrize("fields", [{}, {"rescale": True}, {"native_aspect": True}], ids=str)
+def test_floats_in_the_unit_range_warn_in_every_way(fields):
+    """torchvision's ToTensor makes them; also after a blank batch, which shows no range."""
+    images = UNIT[:2]
+    if "native_aspect" in fields:
+        images = np.stack([pack_image(image, (8, 8), 4) for image in images])
+    for name in HAVE_ARRAYS:
+        model = tiny(num_classes=3, **fields)
+        model.compile("sgd", "auto")
+        model(np.zeros_like(images))
+        with pytest.warns(UserWarning, match=r"floats in \[0, 1\].*values in \[.*rescale=True"):
+            WAYS[name](model, images)
+
+
+RANGES = [(0, 256), (0, 40), (70, 256), (140, 256), (255, 256), (0, 1), (128, 129)]
+
+
+@pytest.mark.on_one_backend("torch")
+@given(
+    name=st.sampled_from(list(PROTOCOLS)),
+    scale=st.sampled_from(SCALES),
+    pixels=st.sampled_from(
+        [(0, 256), (0, 40), (70, 256), (140, 256), (255, 256), (0, 1), (128, 129)]
+    ),
+    rescale=st.booleans(),
+    native=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_prepared_images_of_every_protocol_do_not_warn(name, scale, pixels, rescale, native, seed):
+    """Photographs, dark and bright ones, and blank ones: white, black and grey."""
+    fields = {"native_aspect": True} if native else {"rescale": rescale}
+    config = tiny(**fields).config
+    patch = config.patch_size if native else None
+    protocol = {"name": name, **scale}
+    preprocess = Preprocessor(16, protocol=protocol, scaled=not config.rescale, patch_size=patch)
+    images = np.random.default_rng(seed).integers(*pixels, (2, 19, 17, 3), "uint8")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        ImageChecks(config, preprocess).check(preprocess(images))
 
 
 @pytest.mark.on_one_backend("torch")
