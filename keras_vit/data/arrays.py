@@ -8,7 +8,7 @@ from keras_vit.data.image_data import ImageData, Options, Prepares
 from keras_vit.data.records import Records, RowImages, find_classes, read_rows, read_value
 from keras_vit.errors import ConfigError
 from keras_vit.images.class_names import find_names
-from keras_vit.images.inputs import PixelImages, as_array
+from keras_vit.images.inputs import PixelImages, as_array, refuse_torch_dataset
 
 _ENDLESS = 2**40
 
@@ -40,7 +40,8 @@ def from_arrays(
         **options: optional arguments of `ImageData`.
 
     Raises:
-        ConfigError: as `ImageData`; or the array has another number of axes than images have.
+        ConfigError: as `ImageData`; or the array has another number of axes than images have; or
+            `images` is a torch Dataset, which `from_grain` reads.
 
     >>> import numpy as np
     >>> from keras_vit import Preprocessor
@@ -51,6 +52,7 @@ def from_arrays(
     >>> validation.class_counts
     {'0': 1, '1': 1}
     """
+    refuse_torch_dataset(images)
     if hasattr(images, "__array__"):
         images = as_array(images)
         if images.ndim not in (3, 4):
@@ -87,8 +89,8 @@ def from_grain(
 
     Args:
         source: a data source of Grain, or a `grain.MapDataset` without a shuffle, a batch or a
-            repetition of its own; anything with `len` and access by number will do. A record is
-            a dict or a tuple.
+            repetition of its own; anything with `len` and access by number will do, such as a
+            torch Dataset. A record is a dict or a tuple.
         preprocessor: a `keras_vit.Preprocessor`, or a `VisionTransformer`.
         batch_size: images per batch.
         image, label_column: keys of the image, in any form that `Preprocessor.decode` takes, and

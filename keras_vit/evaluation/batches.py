@@ -12,7 +12,7 @@ from PIL import Image
 from keras_vit.config.rules import COUNT
 from keras_vit.data import ImageData
 from keras_vit.errors import ConfigError
-from keras_vit.images.inputs import as_array
+from keras_vit.images.inputs import as_array, refuse_torch_dataset
 from keras_vit.images.preprocessor import read_ahead
 from keras_vit.models.image_checks import refuse_prepared
 from keras_vit.models.inference import run
@@ -158,6 +158,7 @@ def _read(data: Any, start: int) -> Iterator[Any]:
         return map(_without_copies, batches) if isinstance(data, ImageData) else batches
     if isinstance(data, Iterable) and not isinstance(data, dict):
         return itertools.islice(iter(data), start, None)
+    refuse_torch_dataset(data)
     raise ConfigError(
         f"Expected images, (images, labels), a PyDataset or an iterable of batches, found "
         f"{type(data).__name__}."

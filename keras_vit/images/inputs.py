@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -107,6 +108,21 @@ def as_array(value: Any) -> np.ndarray:
             f"A {type(value).__name__} gives NumPy no values ({reason}). Convert it to an array "
             "first; inside tf.data, call the preprocessor by tf.numpy_function."
         ) from error
+
+
+def refuse_torch_dataset(value: Any) -> None:
+    """Refuses a `torch.utils.data.Dataset`, which has single images and no batches.
+
+    Raises:
+        ConfigError: the value is one; the message names the lines that read its batches.
+    """
+    torch = sys.modules.get("torch")
+    if torch and isinstance(value, torch.utils.data.Dataset):
+        raise ConfigError(
+            f"{type(value).__name__} is a torch Dataset of single images. Give its batches: "
+            "keras_vit.data.from_grain(dataset, model) prepares the images; if they are prepared, "
+            "with the axes of the model, torch.utils.data.DataLoader(dataset, batch_size=32)."
+        )
 
 
 def _name(value: Any, _: int) -> Iterator[UserImage]:

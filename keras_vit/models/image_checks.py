@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError
-from keras_vit.images.inputs import as_array
+from keras_vit.images.inputs import as_array, refuse_torch_dataset
 from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.models.graph import image_shape
 from keras_vit.support.text import warn
@@ -59,12 +59,13 @@ class ImageChecks:
             graph checks the rest: Keras's `predict` traces a second shape as an unknown one.
 
         Raises:
-            ConfigError: the shape is not the model's, and the message names the fix; or the
-                images are smaller than a patch.
+            ConfigError: the shape is not the model's, and the message names the fix; the images
+                are smaller than a patch; or the inputs are a torch Dataset.
         """
         images = _only(inputs)
         shape = getattr(images, "shape", None)
         if shape is None:
+            refuse_torch_dataset(images)
             return inputs
         if getattr(shape, "rank", 0) is not None:
             self._check_shape(shape)

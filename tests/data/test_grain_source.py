@@ -12,6 +12,7 @@ from keras_vit.errors import ConfigError
 from tests.data.test_shards import AUGMENTED
 from tests.digits import digits
 from tests.helpers import KERAS_3_14, random_tiny, to_numpy
+from tests.words import raises
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (29, 6, 6, 3), "uint8")
 LABELS = np.arange(29) % 3
@@ -156,3 +157,36 @@ def test_a_grain_data_set_trains_scores_and_gives_features():
         keras_vit.evaluation.features(model, images, prepared=True).values,
         atol=1e-5,
     )
+
+
+@pytest.mark.filterwarnings("ignore:`shuffle=True`")
+def test_a_torch_dataset_is_refused_with_the_lines_that_read_it():
+    """Both lines give the scores of the arrays."""
+    torch = pytest.importorskip("torch")
+    model = random_tiny(num_classes=2)
+    model.compile("sgd", "auto")
+    pixels = np.random.default_rng(0).integers(0, 256, (6, 16, 16, 3), dtype="uint8")
+    labels, images = np.arange(6) % 2, model.preprocessor(pixels)
+
+    def dataset(images):
+        return torch.utils.data.TensorDataset(torch.asarray(images), torch.asarray(labels))
+
+    for read in (
+        model.fit,
+        model.evaluate,
+        model.predict,
+        lambda data: keras_vit.evaluate(model, data),
+        lambda data: from_arrays(data, None, model),
+    ):
+        with raises(
+            ConfigError,
+            "TensorDataset is a torch Dataset",
+            "keras_vit.data.from_grain(dataset, model)",
+            "torch.utils.data.DataLoader(dataset, batch_size=32)",
+        ):
+            read(dataset(images))
+    loader = torch.utils.data.DataLoader(dataset(images), batch_size=32)
+    for data in (from_grain(dataset(pixels), model), loader):
+        scores = [keras_vit.evaluate(model, d, prepared=True) for d in (data, (images, labels))]
+        assert scores[0].loss == pytest.approx(scores[1].loss, rel=1e-5)
+        model.fit(data, verbose=0)
