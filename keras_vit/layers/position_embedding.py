@@ -79,6 +79,20 @@ class AddPositionEmbs(ConfiguredLayer):
                 initializer=RandomNormal(stddev=0.02),
             )
 
+    def load_own_variables(self, store):
+        """Loads the embedding; called by Keras, as in `model.load_weights`."""
+        expected, found = (
+            [tuple(value.shape) for value in values]
+            for values in (self.weights, map(store.__getitem__, store.keys()))
+        )
+        if len(found) == len(expected) and found != expected:
+            raise ConfigError(
+                f"Expected {expected}, found {found}: the embeddings belong to another image size. "
+                "Load them into a model of that size, save it by save_to_preset(folder), and "
+                "resize them by VisionTransformer.from_preset(folder, image_size=...)."
+            )
+        super().load_own_variables(store)
+
     def _infer_grid(self, tokens, patches_shape):
         if patches_shape is not None and None not in patches_shape[1:3]:
             return tuple(patches_shape[1:3])

@@ -367,25 +367,6 @@ class VisionTransformer(keras.Model):
         with trainer.kept_whole(self):
             return super().predict(x, *args, **kwargs)
 
-    def load_weights(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
-        """Loads weights as `keras.Model.load_weights`.
-
-        Raises:
-            ConfigError: the weights belong to another image size.
-        """
-        try:
-            super().load_weights(filepath, *args, **kwargs)
-        except ValueError as error:
-            if "position_embedding" not in str(error):
-                raise
-            size = self.config.image_size
-            raise ConfigError(
-                f"{filepath}: the weights of position_embedding do not fit image_size={size}; they "
-                "seem to belong to another size. Load them into a model of that size, save it by "
-                "save_to_preset(folder), and resize them by "
-                f"VisionTransformer.from_preset(folder, image_size={size})."
-            ) from error
-
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments and the quantised parts, as plain JSON types."""
         return {
