@@ -40,6 +40,8 @@ def complete_fields(stored: ViTConfig, fields: Mapping[str, Any]) -> dict[str, A
         follow["position_grid"] = stored.source_grid if keeps else None
     if fields.get("num_classes", stored.num_classes) != stored.num_classes:
         follow |= {"unit_pre_logits": False, "task": "single_label"}
+        if stored.is_binary and stored.classifier_activation:
+            follow["classifier_activation"] = "softmax"
     if isinstance(fields.get("numerics"), Mapping):
         fields = {**fields, "numerics": {**stored.numerics.to_dict(), **fields["numerics"]}}
     return {**follow, **fields}

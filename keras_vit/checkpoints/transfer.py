@@ -124,10 +124,10 @@ def _state_facts(source: Source, info: CheckpointInfo, config: ViTConfig) -> dic
     or the task is another.
     """
     class_names = source.defaults.get("class_names") or info.class_names
-    fits = class_names is not None and len(expand(class_names)) == config.num_classes
+    fits = class_names is not None and len(expand(class_names)) == config.num_answers
     has_head = info.config.num_classes == config.num_classes
     if class_names is not None and has_head and config.num_classes and not fits:
-        counts = len(expand(class_names)), config.num_classes
+        counts = len(expand(class_names)), config.num_answers
         log.warning("%s: %d names for a head of %d classes are left out.", source, *counts)
     return {
         "protocol": source.defaults.get("protocol", info.protocol),
@@ -274,7 +274,7 @@ def convert(
                 f"{checkpoint.info.config.num_classes}, as in the file, or 0 for no head."
             )
         facts = {**_state_facts(source, checkpoint.info, config), **arguments}
-        shortest = shorten(facts["class_names"], config.num_classes)
+        shortest = shorten(facts["class_names"], config.num_answers)
         class_names = None if shortest is None else expand(shortest)
         target = dialects_named(family)
         arrays = _collect_arrays(checkpoint, config)

@@ -143,7 +143,7 @@ def _model_facts(config: "ViTConfig", size_known: bool) -> dict[str, Any]:
     return {
         "variant": find_variant(config) or "none of the named ones",
         "resolution": resolution,
-        "classes": config.num_classes or "no head",
+        "classes": config.num_answers or "no head",
         "representation layer": config.representation_size or "none",
         **{name: getattr(config, name) for name in _FIELDS.split()},
         "patch_size": "{}x{}".format(*config.patch_size),

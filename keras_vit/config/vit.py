@@ -64,7 +64,8 @@ class ViTConfig(Fields):
             resized to at most as many patches as one of `image_size` has, and a batch is an array
             of packed patches, see `keras_vit.images.packing`.
         channels: input channels of the images.
-        num_classes: width of the head; 0 for a model that returns features.
+        num_classes: width of the head; 0 for a model that returns features; 1 also for two classes,
+            where the sigmoid of the logit is the probability of the second class (`task`).
         pooling: the input of the head. `"token"`: the class token; `"gap"`: the
             mean of the patches; `"map"`: multi-head attention pooling;
             `"unpooled"`: every token; `"token_unpooled"`: every token, including a
@@ -144,9 +145,10 @@ class ViTConfig(Fields):
         head_bias_init: initial bias of the head (-10 in big_vision's pretraining).
         classifier_activation: `"softmax"` or `"sigmoid"` for a model that returns probabilities;
             None for logits.
-        task: `"single_label"`, one class per image; `"multi_label"`, any number of classes, each
-            with the sigmoid of its logit as probability; `"regression"`, numbers such as an age. A
-            `classifier_activation` of `"sigmoid"`, and a single class, imply `"multi_label"`.
+        task: `"single_label"`, one class per image, of two classes with `num_classes=1`;
+            `"multi_label"`, any number of classes, each with the sigmoid of its logit as
+            probability; `"regression"`, numbers such as an age. A `classifier_activation` of
+            `"sigmoid"` and several classes imply `"multi_label"`.
         rescale: True: the model takes pixels in [0, 255], and its first layer brings them to
             the range of its protocol. False: the model takes images in that range.
         numerics: the arithmetic that belongs to the weights.
@@ -264,7 +266,7 @@ class ViTConfig(Fields):
         """Resets fields that have no effect, given the others: one network, one configuration."""
         if self.pooling == "token_and_distillation":
             self._set("distillation_token", True)
-        has_sigmoids = self.num_classes == 1 or self.classifier_activation == "sigmoid"
+        has_sigmoids = self.num_classes != 1 and self.classifier_activation == "sigmoid"
         if self.num_classes == 0:
             self._set("task", "single_label")
         elif self.task == "single_label" and has_sigmoids:
@@ -415,6 +417,16 @@ class ViTConfig(Fields):
     def returns_logits(self) -> bool:
         """Whether the model returns logits, of which softmax or sigmoid make probabilities."""
         return self.num_classes > 0 and self.task != "regression" and not self.classifier_activation
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether one logit decides between two classes; its sigmoid is that of the second."""
+        return self.num_classes == 1 and self.task == "single_label"
+
+    @property
+    def num_answers(self) -> int:
+        """Number of classes that labels and answers name: `num_classes`, or 2 for one logit."""
+        return 2 if self.is_binary else self.num_classes
 
     @property
     def has_class_position(self) -> bool:

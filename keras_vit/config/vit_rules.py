@@ -77,11 +77,13 @@ def find_faults(config: Any) -> Iterator[str]:
             f"num_class_tokens={config.num_class_tokens} excludes distillation_token and "
             "class_token_blocks."
         )
-    refused = {"multi_label": ("softmax",), "regression": ACTIVATIONS}.get(config.task, ())
+    of_one = ("softmax",) if config.is_binary else ()  # it would be 1 for every image
+    refused = {"multi_label": ("softmax",), "regression": ACTIVATIONS}.get(config.task, of_one)
     if config.classifier_activation in refused:
         yield (
-            f"task={config.task!r} excludes classifier_activation="
-            f"{config.classifier_activation!r}; classifier_activation=None leaves it out."
+            f"task={config.task!r} with num_classes={shown(config.num_classes)} excludes "
+            f"classifier_activation={config.classifier_activation!r}; classifier_activation=None "
+            "leaves it out."
         )
     layers = config.representation_size, config.projection_dim
     if pooling in FAMILY_POOLINGS and layers != (None, None):

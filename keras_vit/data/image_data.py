@@ -427,6 +427,11 @@ class ImageData(keras.utils.PyDataset):
         """
         records = self._pipeline.records
         problems = list_differences(records, self.preprocessor, model, self._min_size)
+        if self.one_hot and model.config.is_binary:
+            problems.append(
+                "the model has one logit for two classes, whose labels are 0 and 1; load it with "
+                "num_classes=2 for one-hot, mixed or multi-label images"
+            )
         if problems:
             raise ConfigError(f"{records.name}: " + "; ".join(problems) + ".")
         if model.config.num_classes and not (model.class_names or are_numbers(self.class_names)):

@@ -170,11 +170,13 @@ def list_differences(
             )
     if config.num_classes and not fits_task(model, records):
         problems.append(describe_mismatch(config, records.task))
-    elif config.num_classes and config.num_classes != len(names):
+    elif config.num_classes and config.num_answers != len(names):
         kind = "numbers" if config.task == "regression" else "classes"
+        lone = len(names) == 1 and records.task == "single_label"
+        fix = "give class_names=" if lone else f"load the model with num_classes={len(names)}"
         problems.append(
-            f"the model has {config.num_classes} {kind}, the data {len(names)} ({listed(names)}); "
-            f"load the model with num_classes={len(names)}"
+            f"the model has {config.num_answers} {kind}, the data {len(names)} ({listed(names)}); "
+            f"{fix}"
         )
     elif model.class_names and match_classes(names, model.class_names) != [*range(len(names))]:
         problems.append(
@@ -199,5 +201,4 @@ def describe_mismatch(config: ViTConfig, task: Task) -> str:
     return (
         f"the model has task={config.task!r}, the data have {task!r}; read the data with "
         f"task={config.task!r}, or load the model with task={task!r}"
-        + (" and two classes" if config.num_classes == 1 else "")
     )

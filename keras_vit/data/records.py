@@ -334,7 +334,7 @@ def find_classes(
     known = getattr(preprocessor, "class_names", None)
     config = getattr(preprocessor, "config", None)
     if labels.dtype.kind not in "UO":
-        count = getattr(config, "num_classes", 0)
+        count = getattr(config, "num_answers", 0)
         if not count and labels.ndim == 2:
             count = labels.shape[1]
         elif not count and labels.dtype.kind in "ui" and labels.size:

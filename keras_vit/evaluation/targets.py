@@ -10,6 +10,7 @@ from keras_vit.errors import ConfigError
 from keras_vit.evaluation.batches import predict, read_batches
 from keras_vit.images.class_names import class_index, find_names, match_classes
 from keras_vit.images.inputs import as_array
+from keras_vit.models.losses import per_class
 
 
 def acceptable(labels: Any, num_classes: int, first: int = 0) -> np.ndarray:
@@ -112,7 +113,7 @@ def match_columns(
     if (task == "regression") != is_regression:
         raise ConfigError(f"The data do not fit: {describe_mismatch(model.config, task)}.")
     labels: Sequence[str] | None = model.class_names
-    competing = np.arange(model.config.num_classes)
+    competing = np.arange(model.config.num_answers)
     if classes is not None:
         chosen = [class_index(each, labels, len(competing), "classes") for each in classes]
         if not chosen or len(set(chosen)) != len(chosen):
@@ -153,7 +154,8 @@ def predict_targets(
     ):
         if labels is None:
             raise ConfigError("The data have no labels: expected batches (images, labels).")
-        logits = outputs["logits"][:, competing].astype("float64")
+        logits = per_class(outputs["logits"], model.config, stage="logits")
+        logits = logits[:, competing].astype("float64")
         if odd := np.flatnonzero(~np.isfinite(logits).all(axis=1)).tolist():
             raise ConfigError(f"The logits of image {seen + odd[0]} are not finite.")
         given = read(labels, len(places), seen)

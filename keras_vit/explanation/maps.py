@@ -10,10 +10,11 @@ import numpy as np
 from keras_vit.config import ViTConfig
 from keras_vit.config.rules import COUNT, choice
 from keras_vit.errors import ConfigError, expect_model
-from keras_vit.explanation.methods import METHODS
+from keras_vit.explanation.methods import METHODS, weigh_outputs
 from keras_vit.images.class_names import class_index
 from keras_vit.models.image_checks import prepare
 from keras_vit.models.inference import run
+from keras_vit.models.losses import per_class
 from keras_vit.models.tokens import compute_grid, image_axes
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.support.arguments import AnyMethod
@@ -137,7 +138,8 @@ def choose_classes(
     """
     model.config.demand_prediction("An explanation of a class")
     if target is None:
-        return run(model, images, batch_size=batch_size).argmax(-1).astype("int32")
+        answers = per_class(run(model, images, batch_size=batch_size), model.config)
+        return answers.argmax(-1).astype("int32")
     if isinstance(target, np.ndarray) and target.ndim:
         if target.shape != (len(images),):
             raise ConfigError(
@@ -147,7 +149,7 @@ def choose_classes(
         targets: Iterable[Any] = target
     else:
         targets = [target.item() if isinstance(target, np.ndarray) else target] * len(images)
-    classes = [class_index(each, model.class_names, model.config.num_classes) for each in targets]
+    classes = [class_index(each, model.class_names, model.config.num_answers) for each in targets]
     return np.asarray(classes, "int32")
 
 
@@ -171,9 +173,9 @@ def _in_batches(
     batch_size: int,
 ) -> np.ndarray:
     """Runs a method over all images in batches of one size, so that it is compiled once."""
-    chosen = np.zeros((len(images), max(model.config.num_classes, 1)), "float32")
+    chosen = np.zeros((len(images), 1), "float32")  # of methods that ask for no class
     if classes is not None:
-        chosen[np.arange(len(images)), classes] = 1
+        chosen = weigh_outputs(model.config, classes)
     size = min(batch_size, len(images))
     parts = []
     for start in range(0, len(images), size):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from keras import ops
 
+from keras_vit.config import ViTConfig
 from keras_vit.config.rules import COUNT
 from keras_vit.errors import ConfigError
 from keras_vit.explanation.attention import (
@@ -28,7 +29,7 @@ from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.support.arguments import AnyMethod
 
 OneBatch = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""(images, one-hot classes `(batch, num_classes)`) -> map `(batch, rows, columns)` or pixels."""
+"""(images, result of `weigh_outputs`) -> map `(batch, rows, columns)` or pixels."""
 
 
 def attention(
@@ -215,13 +216,23 @@ METHODS: dict[AnyMethod, Method] = {
 }
 
 
+def weigh_outputs(config: ViTConfig, classes: np.ndarray) -> np.ndarray:
+    """Returns the factors of the outputs whose sum is the score of each image's class.
+
+    They are one-hot rows, float32 `(batch, num_classes)`; of one logit for two classes, 1 for the
+    second class and -1 for the first.
+    """
+    rows = [[-1], [1]] if config.is_binary else np.eye(config.num_classes)
+    return np.asarray(rows, "float32")[classes]
+
+
 def _score(model: VisionTransformer, images: Any, chosen: Any, **further: Any) -> Any:
     """Returns the sum over a batch of the outputs of the chosen classes, a float32 scalar.
 
     Args:
         model: a model with one prediction per image.
         images: a tensor of images.
-        chosen: one-hot classes, float32 `(batch, num_classes)`.
+        chosen: the result of `weigh_outputs`.
         **further: further arguments of the call of the model.
     """
     outputs = ops.cast(model(images, training=False, **further), "float32")

@@ -32,7 +32,8 @@ def write(
         notes: a sentence for each difference of the export from its arguments.
     """
     plan, model = graph.plan, graph.model
-    class_names = model.class_names if plan.outputs != "features" else None
+    has_columns = plan.outputs == "logits" and not model.config.is_binary
+    class_names = model.class_names if has_columns or plan.outputs == "probabilities" else None
     if class_names is not None:
         text = "".join(" ".join(label.split()) + "\n" for label in class_names)
         (folder / "labels.txt").write_text(text, encoding="utf-8", errors="backslashreplace")

@@ -13,6 +13,7 @@ from keras_vit.images.inputs import images_in
 from keras_vit.images.resampling import read_pixels
 from keras_vit.layers.quantisation import quantised_parts
 from keras_vit.models.inference import as_float32
+from keras_vit.models.losses import per_class
 
 if TYPE_CHECKING:
     from keras_vit.models.vision_transformer import VisionTransformer
@@ -38,10 +39,8 @@ class ExportGraph:
         if plan.outputs == "features" or (plan.outputs == "logits" and has_activation):
             self._stages = [_STAGES[plan.outputs]]
         model._check_stages(self._stages)
-        self._normalise = None
         if plan.outputs == "probabilities" and not has_activation:
             model.config.demand_prediction("outputs='probabilities'")
-            self._normalise = ops.sigmoid if model.config.task == "multi_label" else ops.softmax
 
     def __call__(self, images: Any) -> Any:
         """Returns the output of a batch; `images` as the plan's `input_shape` says."""
@@ -49,8 +48,7 @@ class ExportGraph:
         if self._stages:
             (output,) = self.model(prepared, training=False, stages=self._stages).values()
             return output
-        outputs = self.model(prepared, training=False)
-        return outputs if self._normalise is None else self._normalise(outputs)
+        return self._finish(self.model(prepared, training=False))
 
     def answers(self, images: np.ndarray) -> np.ndarray:
         """Returns the outputs of the model by its own inference function, float32."""
@@ -58,7 +56,16 @@ class ExportGraph:
         outputs = self.model.inference.run(self.model, prepared, self._stages)
         if self._stages:
             return outputs[self._stages[0]]
-        return outputs if self._normalise is None else as_float32(self._normalise(outputs))
+        return as_float32(self._finish(outputs))
+
+    def _finish(self, outputs: Any) -> Any:
+        """Returns the outputs of the model in the form of the plan."""
+        config = self.model.config
+        if self.plan.outputs != "probabilities":
+            return outputs
+        answers = per_class(outputs, config, ops=ops)
+        normalise = ops.sigmoid if config.task == "multi_label" else ops.softmax
+        return normalise(answers) if config.returns_logits else answers
 
     def facts(self) -> dict[str, Any]:
         """Returns the labels, protocol and provenance of the model, as plain JSON types."""

@@ -81,7 +81,8 @@ def export(
         preprocessing: whether the graph takes uint8 images `(batch, height, width, channels)` of
             any size, and resizes, crops and scales them by the model's protocol; else prepared
             floats. `docs/export.md` states how near both are.
-        outputs: `"probabilities"`, `"logits"`, or `"features"`, the output of `pre_logits`.
+        outputs: `"probabilities"`, two for one logit of two classes; `"logits"`; or `"features"`,
+            the output of `pre_logits`.
         image_size: image size, if other than the model's; positions are resized.
         batch: images of each call, or `"dynamic"` for any number.
         precision: `"float32"`, `"float16"` or `"int8"` (products of matrices).

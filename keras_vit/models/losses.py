@@ -60,7 +60,7 @@ _CROSSENTROPY = ("crossentropy", "ce")
 """Keras's words for the cross-entropy of probabilities that suits the labels."""
 
 _ACTIVATION = (
-    'build or load it with classifier_activation="softmax" ("sigmoid" for one class or multi-label)'
+    'build or load it with classifier_activation="softmax" ("sigmoid" for one logit or multi-label)'
 )
 
 
@@ -73,24 +73,28 @@ def adapt_losses(
     loss or metric may be meant.
 
     Raises:
-        ConfigError: `loss="auto"` for a model without a head; or a loss or metric takes
-            probabilities and cannot take the logits that the model returns.
+        ConfigError: `loss="auto"` for a model without a head; a loss or metric takes
+            probabilities and cannot take the logits that the model returns; or it compares several
+            classes, and the model has one output.
     """
     is_auto = isinstance(loss, str) and loss == "auto"
     if is_auto and config.num_classes == 0:
         raise ConfigError('loss="auto" is the loss of the head; this model has none.')
     if config.task == "regression" or config.num_classes == 0:
         return keras.losses.MeanSquaredError() if is_auto else loss, metrics, weighted_metrics
-    from_logits, is_multi_label = config.returns_logits, config.task == "multi_label"
+    if config.num_classes == 1:
+        _each([loss, metrics, weighted_metrics], _refuse_several_classes)
+    from_logits = config.returns_logits
+    has_sigmoids = config.task == "multi_label" or config.is_binary
     if is_auto:
-        kind = keras.losses.BinaryCrossentropy if is_multi_label else SingleLabelCrossentropy
+        kind = keras.losses.BinaryCrossentropy if has_sigmoids else SingleLabelCrossentropy
         loss = kind(from_logits=from_logits)
     else:
         loss = _each(loss, lambda one: _fit_loss(one, from_logits))
 
     def fit_metric(metric: Any) -> Any:
         is_accuracy = metric in ("accuracy", "acc")
-        if is_accuracy and is_multi_label:
+        if is_accuracy and has_sigmoids:
             return keras.metrics.BinaryAccuracy(metric, threshold=0.0 if from_logits else 0.5)
         if from_logits and not is_accuracy:
             _check_metric(metric)
@@ -127,6 +131,15 @@ def _fit_loss(loss: Any, from_logits: bool) -> Any:
     )
     standard = _standard(loss, keras.losses.get)
     return standard.from_config({**settings, "from_logits": from_logits})
+
+
+def _refuse_several_classes(value: Any) -> None:
+    """Refuses a loss or metric that compares the outputs of several classes."""
+    if "categorical" in _name(value).lower():
+        raise ConfigError(
+            f"{_name(value)} compares the outputs of several classes, and the model has one: give "
+            'loss="auto" or "binary_crossentropy", and metrics=["accuracy"].'
+        )
 
 
 def _check_metric(metric: Any) -> None:
@@ -203,6 +216,25 @@ class MultiLabelCrossentropy(keras.losses.Loss):
         """Returns the constructor's arguments."""
         own = {"positive_weights": self.positive_weights, "from_logits": self.from_logits}
         return {**super().get_config(), **own}
+
+
+def per_class(outputs: Any, config: ViTConfig, *, stage: str = "output", ops: Any = np) -> Any:
+    """Returns the outputs of a head with a column for each class, `(..., config.num_answers)`.
+
+    A model of one logit for two classes has the columns 0 and the logit, whose softmax is the
+    sigmoid of the logit; or, of a probability p, the columns 1 - p and p.
+
+    Args:
+        outputs: the outputs, `(..., config.num_classes)`.
+        config: the configuration of the model.
+        stage: `"output"` for what the model returns, or `"logits"`.
+        ops: the module that computes, `numpy` or `keras.ops`.
+    """
+    if not config.is_binary:
+        return outputs
+    are_logits = config.returns_logits or stage == "logits"
+    first = ops.zeros_like(outputs) if are_logits else 1 - outputs
+    return ops.concatenate([first, outputs], axis=-1)
 
 
 def compute_probabilities(logits: np.ndarray, task: Task = "single_label") -> np.ndarray:

@@ -30,7 +30,7 @@ from keras_vit.models.building import Reading
 from keras_vit.models.graph import Graph, Stages
 from keras_vit.models.image_checks import ImageChecks, prepare
 from keras_vit.models.inference import Inference, run
-from keras_vit.models.losses import adapt_losses, compute_probabilities, warn_of_logits
+from keras_vit.models.losses import adapt_losses, compute_probabilities, per_class, warn_of_logits
 from keras_vit.models.tokens import Names, Tokens, compute_tokens
 from keras_vit.support.arguments import OnError
 from keras_vit.support.fixes import trainer
@@ -201,7 +201,7 @@ class VisionTransformer(keras.Model):
 
     @class_names.setter
     def class_names(self, class_names: ClassNames | None) -> None:
-        self._labels = shorten(class_names, self.config.num_classes)
+        self._labels = shorten(class_names, self.config.num_answers)
 
     @property
     def thresholds(self) -> tuple[float, ...] | None:
@@ -309,19 +309,21 @@ class VisionTransformer(keras.Model):
             optimizer: as in Keras.
             loss: as in Keras, or `"auto"` for the loss of the model's task: categorical
                 cross-entropy for a single label, as an index or one-hot; binary cross-entropy for
-                multi-label classification, mean squared error for regression. If a cross-entropy
-                of Keras would take this model's logits for probabilities, it is used with
+                multi-label classification and for one logit of two classes, whose labels are 0 and
+                1; mean squared error for regression. If a cross-entropy of Keras would take this
+                model's logits for probabilities, it is used with
                 `from_logits=True` and a warning.
             loss_weights: as in Keras.
-            metrics, weighted_metrics: as in Keras; the accuracy of multi-label classification gets
-                the threshold of this model's outputs.
+            metrics, weighted_metrics: as in Keras; the accuracy of multi-label classification and
+                of one logit gets the threshold of this model's outputs.
             **options: as in Keras.
 
         Raises:
             ConfigError: `loss="auto"` for a model without a head; or a loss or metric of Keras that
                 takes probabilities, such as AUC and Precision, for a model that returns logits:
                 build or load it with a `classifier_activation`, or give the metric
-                `from_logits=True` where it has this argument.
+                `from_logits=True` where it has this argument; or one that compares several
+                classes, for a model of one logit.
         """
         loss, metrics, weighted_metrics = adapt_losses(self.config, loss, metrics, weighted_metrics)
         super().compile(optimizer, loss, loss_weights, metrics, weighted_metrics, **options)
@@ -436,7 +438,8 @@ class VisionTransformer(keras.Model):
     ) -> np.ndarray:
         """Returns the probability of each class, float32 `(batch, num_classes)`.
 
-        They are the softmax of the logits; of a multi-label model, the sigmoid of each logit.
+        They are the softmax of the logits; of a multi-label model, the sigmoid of each logit. One
+        logit of a single-label model gives `(batch, 2)`: the sigmoid is that of the second class.
 
         Args:
             images: paths, PIL images or arrays, as for `preprocessor`.
@@ -449,8 +452,8 @@ class VisionTransformer(keras.Model):
         """
         self.config.demand_prediction("probabilities")
         batch = prepare(self, images, prepared)
-        outputs: np.ndarray = run(self, batch, batch_size=batch_size)
-        if self.config.classifier_activation is None:
+        outputs: np.ndarray = per_class(run(self, batch, batch_size=batch_size), self.config)
+        if self.config.returns_logits:
             outputs = compute_probabilities(outputs, self.config.task)
         return outputs
 
@@ -512,7 +515,7 @@ class VisionTransformer(keras.Model):
                 and so does the copy, by `pooling="token_and_mean"`, with
                 `class_token_blocks=4` for the heads that read four blocks (`..._linear4_head.pth`).
             class_names: one name per class, as for `VisionTransformer`.
-            task: what the head predicts, see `ViTConfig`.
+            task: what the head predicts, see `ViTConfig`; `Dense(1)` classifies two classes.
             allow_pickle_weights: as for `from_preset`; for a `.pth` file.
 
         Raises:

@@ -50,7 +50,7 @@ class PresetConfig:
             "keras_vit_version": __version__,
             "config": self.config.to_dict(),
             "protocol": compact_protocol(self.protocol),
-            "class_names": shorten(self.class_names, self.config.num_classes),
+            "class_names": shorten(self.class_names, self.config.num_answers),
             "provenance": self.provenance,
             "weights_sha256": self.weights_sha256,
             **({} if self.thresholds is None else {"thresholds": self.thresholds}),
@@ -92,7 +92,7 @@ class PresetConfig:
             return cls(
                 config,
                 compact_protocol(stored["protocol"]),
-                shorten(stored.get("class_names"), config.num_classes),
+                shorten(stored.get("class_names"), config.num_answers),
                 stored["provenance"],
                 stored.get("weights_sha256"),
                 check_thresholds(stored.get("thresholds"), config.num_classes),

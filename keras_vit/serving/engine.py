@@ -11,8 +11,8 @@ from PIL import Image, ImageOps
 from keras_vit.data.records import Encoded
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.explanation.display import brightness, patch_colours
-from keras_vit.explanation.maps import spread
-from keras_vit.explanation.methods import relevance
+from keras_vit.explanation.maps import choose_classes, spread
+from keras_vit.explanation.methods import relevance, weigh_outputs
 from keras_vit.images.decoding import LONGEST_SIDE, MODES, TooManyPixelsError, pixel_limit
 from keras_vit.images.resampling import make_picture
 from keras_vit.layers.quantisation import quantised_parts
@@ -77,8 +77,8 @@ class Engine:
             grid = compute_grid(self.model, batch)
             each = patches.reshape(len(batch), 1, *grid, patches.shape[-1])
             return np.concatenate([patch_colours(image) for image in each])
-        classes = run(self.model, batch, batch_size=self._max_batch).argmax(axis=-1)
-        chosen = np.eye(self.model.config.num_classes, dtype="float32")[classes]
+        classes = choose_classes(self.model, batch, None, self._max_batch)
+        chosen = weigh_outputs(self.model.config, classes)
         maps = [self._relevance(batch[k : k + 1], chosen[k : k + 1]) for k in range(len(batch))]
         return np.concatenate(maps)
 

@@ -215,7 +215,7 @@ def describe(engine: Engine, settings: Settings) -> dict[str, Any]:
         "class_names": None if model.class_names is None else list(model.class_names),
         "image_size": model.config.image_size,
         "channels": model.config.channels,
-        "num_classes": model.config.num_classes,
+        "num_classes": model.config.num_answers,
         "thresholds": model.thresholds,
         "classifies": engine.classifies,
         "embeds": engine.stage,

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from keras_vit.errors import ConfigError, expect_model, shown
-from keras_vit.models.losses import MultiLabelCrossentropy
+from keras_vit.models.losses import MultiLabelCrossentropy, adapt_losses
 from keras_vit.support.fixes.trainer import FreedGradients
 from keras_vit.training.first_loss import FirstLoss
 from keras_vit.training.optimizers import LayerwiseAdamW, LayerwiseSGD
@@ -33,8 +33,8 @@ def make_callbacks(recipe: Recipe, model: "VisionTransformer") -> list[keras.cal
     """Returns the callbacks of a recipe for `fit`."""
     callbacks: list[keras.callbacks.Callback] = []
     config = expect_model(model).config
-    if config.num_classes > 1 and config.task != "regression":
-        callbacks.append(FirstLoss(config.num_classes))
+    if config.num_answers > 1 and config.task != "regression":
+        callbacks.append(FirstLoss(config.num_answers))
     if keras.backend.backend() == "torch":
         callbacks.append(FreedGradients())
     if recipe.ema is not None:
@@ -55,9 +55,9 @@ def _loss_and_metrics(recipe: Recipe, model: "VisionTransformer") -> dict[str, A
             f"{name} needs labels (batch, num_classes) of classes; give one_hot=True here and to "
             "the function of keras_vit.data."
         )
-    judged: dict[str, Any] = {}
+    loss, _, accuracy = adapt_losses(model.config, "auto", None, ["accuracy"])
+    judged: dict[str, Any] = {"loss": loss, "weighted_metrics": accuracy}
     if task == "regression":
-        judged["loss"] = keras.losses.MeanSquaredError()
         judged["weighted_metrics"] = [keras.metrics.MeanAbsoluteError("mean_absolute_error")]
     elif task == "multi_label":
         classes, from_logits = model.config.num_classes, model.config.returns_logits
@@ -75,9 +75,6 @@ def _loss_and_metrics(recipe: Recipe, model: "VisionTransformer") -> dict[str, A
         kind = losses.BinaryCrossentropy if is_sum else losses.CategoricalCrossentropy
         judged["loss"] = kind(from_logits=True, label_smoothing=smoothing)
         judged["weighted_metrics"] = [keras.metrics.CategoricalAccuracy("accuracy")]
-    else:
-        judged["loss"] = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        judged["weighted_metrics"] = [keras.metrics.SparseCategoricalAccuracy("accuracy")]
     if is_sum:
         # Keras takes the mean over classes, big_vision the sum; clipping makes them differ.
         judged["loss_weights"] = float(model.config.num_classes)

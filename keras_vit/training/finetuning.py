@@ -123,7 +123,7 @@ def finetune(
     # The head stays if the data have exactly the classes, or the numbers, of the preset.
     names = expand(description.class_names or ())
     has_names = len(names) == images.num_classes and not pair_names(images.class_names, names)[1]
-    keeps_head = found is not None and has_names and is_same
+    keeps_head = found is not None and has_names and is_same and not description.config.is_binary
     if keeps_head:
         images = images.with_class_names(names)
         held_out = held_out and held_out.with_class_names(names)

@@ -75,7 +75,7 @@ VALUES = {
     "image_size": ((16, 32), 32, 49, None),
     "channels": (1,),
     "position_grid": ((3, 3), (1, 2), (2, 5)),
-    "num_classes": (0, 3, 1),
+    "num_classes": (0, 3, 4, 1),
     "num_registers": (0, 2),
     "num_class_tokens": (1, 3),
     "joined_class_tokens": (0, 2, 1),

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.without_backend
 FIELDS_BEHIND = {
     "has_class_token": ("pooling", "class_token", "distillation_token"),
     "has_class_position": ("pooling", "class_token", "position_before_class"),
+    "is_binary": ("num_classes", "task"),
     "has_two_heads": ("pooling", "num_class_tokens", "distillation_token"),
     "num_prefix_tokens": ("pooling", "class_token", "num_registers"),
     "num_prefix_positions": ("position_before_class", "position_before_registers"),

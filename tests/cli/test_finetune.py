@@ -205,11 +205,11 @@ def test_a_seed_may_be_larger_than_the_seeds_of_keras(desk):
 
 
 def test_images_of_one_class_alone_are_refused_for_their_number(desk, capsys):
-    """A model of one class is multi-label, which its user has never said."""
+    """One logit would be of two classes."""
     lonely = desk / "lonely"
     (lonely / "loop").mkdir(parents=True)
     for image in sorted((desk / "train" / "loop").iterdir())[:4]:
         (lonely / "loop" / image.name).write_bytes(image.read_bytes())
     command = ("finetune", lonely, "--source", desk / "tiny", "--path", desk / "alone")
     assert cli.main([str(word) for word in command]) == 2
-    assert "and two classes" in capsys.readouterr().err
+    assert "1 class_names, expected 2 strings" in capsys.readouterr().err

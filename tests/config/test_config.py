@@ -327,15 +327,25 @@ def test_to_dict_and_from_dict_are_inverse_through_json(free, kind):
     assert hash(revived) == hash(made)
 
 
-def test_sigmoids_and_a_single_class_are_multi_label():
-    """Unless the model is for regression; a model without a head has no task of its own."""
-    for fields in ({"classifier_activation": "sigmoid"}, {"num_classes": 1}):
-        assert config(**fields).task == "multi_label"
-        assert config(**{**fields, "num_classes": 0}).task == "single_label"
+def test_sigmoids_of_several_classes_are_multi_label():
+    """A model without a head has no task; softmax of one logit would be 1 for every image."""
+    assert config(classifier_activation="sigmoid").task == "multi_label"
+    assert config(classifier_activation="sigmoid", num_classes=0).task == "single_label"
     assert config(num_classes=1, task="regression").task == "regression"
-    for task, activation in (("multi_label", "softmax"), ("regression", "sigmoid")):
-        with pytest.raises(ConfigError, match=f"task='{task}' excludes .*'{activation}'"):
-            config(task=task, classifier_activation=activation)
+    excluded = ("multi_label", "softmax", 3), ("regression", "sigmoid", 3)
+    for task, activation, classes in (*excluded, ("single_label", "softmax", 1)):
+        words = f"task='{task}' with num_classes={classes} excludes .*'{activation}'"
+        with pytest.raises(ConfigError, match=words):
+            config(task=task, classifier_activation=activation, num_classes=classes)
+
+
+def test_one_logit_is_two_classes_unless_the_task_says_otherwise():
+    """With a sigmoid in the graph too."""
+    answers = {"single_label": 2, "multi_label": 1, "regression": 1}
+    for task, count in answers.items():
+        assert config(num_classes=1, task=task).num_answers == count
+    assert config(num_classes=1, classifier_activation="sigmoid").is_binary
+    assert (config(num_classes=3).num_answers, config(num_classes=0).num_answers) == (3, 0)
 
 
 def test_has_one_prediction_is_true_for_pooled_classifiers_alone():

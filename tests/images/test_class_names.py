@@ -114,7 +114,7 @@ def test_classify_each_gives_the_answers_of_classify(tmp_path):
     [
         ("imagenet", "'imagenet' is no shipped list. Did you mean 'imagenet1k'?"),
         ("imagenet1k", "1000 class_names, expected 5 strings"),
-        (["a", "b"], "2 class_names, expected 5 strings, one for each of num_classes=5"),
+        (["a", "b"], "2 class_names, expected 5 strings, one for each class; found a, b"),
         ([1, 2, 3, 4, 5], "holds 1, expected 5 strings"),
     ],
 )

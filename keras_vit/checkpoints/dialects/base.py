@@ -113,6 +113,9 @@ _WITHOUT = {
 have the same effect."""
 
 
+_ONE_LOGIT = "one logit for two classes (two logits or task='multi_label' can be written)"
+
+
 @dataclasses.dataclass(frozen=True)
 class Fold:
     """The way from the arrays of a library's files to those that the words of a dialect name.
@@ -338,6 +341,7 @@ class Dialect:
                 if field not in self._stated_fields
             },
             **self.impossible,
+            **({_ONE_LOGIT: "is_binary"} if "task" in self._stated_fields else {}),
             **{switch.words: state_others(switch.field, *switch.plain) for switch in lacking},
         }
 

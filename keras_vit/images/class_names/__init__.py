@@ -97,8 +97,8 @@ def shorten(class_names: ClassNames | None, num_classes: int) -> str | tuple[str
         raise ConfigError(f"class_names holds {odd[0]!r}, expected {num_classes} strings.")
     if len(names) != num_classes:
         raise ConfigError(
-            f"{len(names)} class_names, expected {num_classes} strings, one for each of "
-            f"num_classes={num_classes}."
+            f"{len(names)} class_names, expected {num_classes} strings, one for each class; found "
+            f"{listed(names)}."
         )
     shipped = (word for word, length in NAMED.items() if length == len(names))
     return next((word for word in shipped if _read(word) == names), names)
