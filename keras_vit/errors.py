@@ -6,6 +6,7 @@ remedy if there is one.
 """
 
 import difflib
+import re
 import reprlib
 from collections.abc import Iterable
 from typing import Any
@@ -32,7 +33,8 @@ class KerasViTError(ValueError):
     """
 
     def __str__(self) -> str:
-        return visible(Exception.__str__(self), lines=True)
+        text = re.sub(r"\x1b\[[01]m", "", Exception.__str__(self))  # Keras prints some parts bold
+        return visible(text, lines=True)
 
 
 class ConfigError(KerasViTError):

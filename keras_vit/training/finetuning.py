@@ -130,8 +130,7 @@ def finetune(
     fields |= {"num_classes": images.num_classes, "class_names": images.class_names}
     keras.utils.set_random_seed(recipe.seed % 2**32)  # Keras takes no larger one
     if found is None:
-        named = {"name": getattr(source, "name", None), **fields}
-        model = VisionTransformer(description.config, protocol=description.protocol, **named)
+        model = VisionTransformer(description.config, protocol=description.protocol, **fields)
     else:
         model = VisionTransformer.from_preset(found, **fields)
         if not keeps_head:

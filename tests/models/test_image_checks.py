@@ -84,6 +84,7 @@ def test_another_shape_is_refused_by_keras_methods_after_a_right_batch_too():
                 way(model, images)
             if name in HAVE_ARRAYS or keras.backend.backend() != "tensorflow":
                 assert isinstance(caught.value, ConfigError)
+                assert "x1b" not in str(caught.value)  # Keras's codes for bold letters
         way(model, normal(2, 16, 16, 3))
 
 
@@ -143,11 +144,9 @@ def test_shapes_that_keras_completes_are_accepted():
 
 
 def test_load_weights_of_another_resolution_names_the_fix(tmp_path):
-    """The message names the file, the weight and the image size of the model."""
+    """By the layer of the positions, so that Keras says it for a model around this one too."""
     tiny(image_size=32).save_weights(tmp_path / "x.weights.h5")
-    with pytest.raises(
-        ConfigError, match=r"x\.weights\.h5.*position_embedding.*image_size=\(16, 16\)"
-    ):
+    with raises(ValueError, "(1, 5, 16)", "(1, 17, 16)", "from_preset(folder, image_size="):
         tiny().load_weights(tmp_path / "x.weights.h5")
 
 
