@@ -84,7 +84,7 @@ def test_builders_and_loaders_share_the_arguments_of_the_model():
 
 def test_the_words_of_types_are_those_of_the_code():
     assert {*get_args(arguments.Method), "random", "centre"} == {*METHODS}
-    assert get_args(arguments.AugmentationName) == tuple(AUGREG)
+    assert get_args(arguments.AugmentationName) == ("none", *AUGREG)
 
 
 def test_the_options_of_data_sources_equal_the_arguments_of_imagedata():

@@ -168,7 +168,8 @@ class VisionTransformer(keras.Model):
     def __repr__(self) -> str:
         config = self.config
         facts: dict[str, Any] = {"variant": find_variant(config), "image_size": config.image_size}
-        facts |= {"num_classes": config.num_classes, "source": self.title}
+        source = None if self.title == self.name else self.title
+        facts |= {"num_classes": config.num_classes, "source": source}
         return described(self, name=self.name, **facts)
 
     if not TYPE_CHECKING:  # type checkers know the names

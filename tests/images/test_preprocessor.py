@@ -170,7 +170,8 @@ def test_from_preset_takes_size_channels_and_protocol_of_the_preset():
     digits = Preprocessor.from_preset("vit_digits")
     assert digits == Preprocessor((16, 16), 1, "paper")
     assert Preprocessor.from_preset("vit_digits", image_size=32).image_size == (32, 32)
-    assert Preprocessor.from_preset(FOLDER / "hf_classifier").protocol == "transformers"
+    theirs = Preprocessor.from_preset(FOLDER / "hf_classifier").protocol
+    assert theirs == {"name": "transformers", "resize": "tensor"}
     with pytest.raises(ConfigError, match="does not state its image_size"):
         Preprocessor.from_preset(FOLDER / "vit_gap.npz")
     for size in (0, np.array([32, 32])):

@@ -230,9 +230,9 @@ def test_inputs_are_taken_as_by_every_functional_model(model, make):
     """An array of any type, or a list or dict with one; another shape is refused."""
     expected = to_numpy(model(np.round(IMAGES)))
     assert_close(model(make(np.round(IMAGES).astype("int32"))), expected)
-    with pytest.raises(ValueError, match="expected shape=\\(None, 16, 16, 3\\)"):
+    with pytest.raises(ValueError, match="takes images .batch, 16, 16, 3"):
         model(make(IMAGES[:, :8]))
-    with pytest.raises(ValueError, match="expected shape=\\(None, 16, 16, 3\\)"):
+    with pytest.raises(ValueError, match="takes images .batch, 16, 16, 3"):
         model(make(IMAGES[..., :2]))
 
 

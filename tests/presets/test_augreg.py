@@ -51,6 +51,7 @@ def test_a_file_of_augreg_loads_by_its_name(hub, tmp_path):
     hub.files[f"vit_models/augreg/{name}.npz"] = (tmp_path / "x.npz").read_bytes()
     loaded = VisionTransformer.from_preset(f"augreg/{name}.npz")
     assert (loaded.config.num_classes, loaded.config.image_size) == (3, (32, 32))
-    assert (loaded.class_names, loaded.name) == (None, "vit_ti16")
+    assert loaded.class_names is None
+    assert loaded.name.startswith("vit_ti16")
     with raises(PresetError, "404"):
         VisionTransformer.from_preset(f"augreg/{UPSTREAM}")
