@@ -20,7 +20,6 @@ from keras_vit.data.pipeline import Batch, Pipeline
 from keras_vit.data.records import Records
 from keras_vit.distribution.processes import batch_parts, data_shard
 from keras_vit.errors import ConfigError, described, expect_model
-from keras_vit.images.class_names import are_numbers
 from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.support.arguments import AugmentationName, OnError, check_on_error
 from keras_vit.support.text import warn
@@ -434,8 +433,7 @@ class ImageData(keras.utils.PyDataset):
             )
         if problems:
             raise ConfigError(f"{records.name}: " + "; ".join(problems) + ".")
-        if model.config.num_classes and not (model.class_names or are_numbers(self.class_names)):
-            model.class_names = self.class_names
+        model._agree_on_names(self)
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k not in ("_lock", "_coming")}

@@ -11,7 +11,6 @@ import numpy as np
 from keras_vit.config import Task, ViTConfig
 from keras_vit.data.records import Records
 from keras_vit.errors import ConfigError, expect_model, listed
-from keras_vit.images.class_names import match_classes
 from keras_vit.images.decoding import size_in_header
 from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.images.resampling import read_size
@@ -177,11 +176,6 @@ def list_differences(
         problems.append(
             f"the model has {config.num_answers} {kind}, the data {len(names)} ({listed(names)}); "
             f"{fix}"
-        )
-    elif model.class_names and match_classes(names, model.class_names) != [*range(len(names))]:
-        problems.append(
-            "the data have the model's classes in another order; give the model itself as "
-            "preprocessor, or use data.with_class_names(model.class_names)"
         )
     least = config.patch_size if min_size is None else (min_size, min_size)
     unfit = _find_unfit(records.sizes, preprocessor, least)

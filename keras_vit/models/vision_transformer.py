@@ -12,12 +12,15 @@ import numpy as np
 from keras_vit.config import ImageSize, Task, ViTConfig
 from keras_vit.config.rules import COUNT, choice
 from keras_vit.config.variants import VARIANTS, find_variant
-from keras_vit.errors import ConfigError, described
+from keras_vit.errors import ConfigError, described, listed
 from keras_vit.images.class_names import (
     ClassNames,
     Thresholds,
+    are_numbers,
     check_thresholds,
     expand,
+    find_names,
+    match_classes,
     shorten,
     top_labels,
 )
@@ -270,6 +273,24 @@ class VisionTransformer(keras.Model):
         """
         self._image_checks.check(images if hasattr(images, "shape") else np.asarray(images))
 
+    def _agree_on_names(self, data: Any) -> None:
+        """Takes the class names of data, or refuses data that have them in another order.
+
+        Raises:
+            ConfigError: as `match_classes`; or the order differs.
+        """
+        names = find_names(data)
+        if not names or not self.config.num_classes or are_numbers(names):
+            return
+        if self.class_names is None and len(names) == self.config.num_answers:
+            self.class_names = names
+        elif self.class_names and match_classes(names, self.class_names) != [*range(len(names))]:
+            raise ConfigError(
+                f"The data have the model's classes in another order, {listed(names)} and not "
+                f"{listed(self.class_names)}: give keras_vit.data the model itself, or use "
+                "data.with_class_names(model.class_names); give another reader the model's order."
+            )
+
     def _check_stages(self, names: Sequence[str]) -> None:
         """Refuses names that are no stages of this model, see `keras_vit.models.graph.Stages`.
 
@@ -352,14 +373,17 @@ class VisionTransformer(keras.Model):
 
     @trainer.shown_as(keras.Model.fit)
     def fit(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Trains as `keras.Model.fit`."""
+        """Trains as `keras.Model.fit`; a model without class names takes those of the data."""
         self._image_checks.check(x)
+        for data in (x, kwargs.get("validation_data")):
+            self._agree_on_names(data)
         return super().fit(x, *args, **kwargs)
 
     @trainer.shown_as(keras.Model.evaluate)
     def evaluate(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Evaluates as `keras.Model.evaluate`."""
         self._image_checks.check(x)
+        self._agree_on_names(x)
         with trainer.kept_whole(self):
             return super().evaluate(x, *args, **kwargs)
 

@@ -1,5 +1,6 @@
 """The names of the data and the names of the model, by one rule for every source."""
 
+import functools
 import unicodedata
 
 import keras
@@ -168,6 +169,30 @@ def test_check_refuses_the_classes_of_a_model_in_another_order():
     data = data.with_class_names(model.class_names)
     data.check(model)
     assert data.labels.tolist() == [0, 1]
+
+
+def test_fit_and_evaluate_know_the_names_of_keras_own_data_sets(tmp_path):
+    """As training data and for validation; another order than the model's is refused."""
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        Image.fromarray(IMAGE).save(tmp_path / name / "0.png")
+    read = functools.partial(
+        keras.utils.image_dataset_from_directory, tmp_path, image_size=(16, 16), verbose=False
+    )
+    model = tiny(num_classes=2, rescale=True)
+    model.compile("sgd", "auto")
+    model.fit(read(), verbose=0)
+    assert model.class_names == ("cat", "dog")
+    model.class_names = ("dog", "cat")
+    images = np.zeros((2, 16, 16, 3), "float32"), np.zeros(2)
+    model.fit(*images, validation_data=read(class_names=["dog", "cat"]), verbose=0)
+    for call in (
+        lambda: model.fit(read(), verbose=0),
+        lambda: model.fit(*images, validation_data=read(), verbose=0),
+        lambda: model.evaluate(read(), verbose=0),
+    ):
+        with pytest.raises(ConfigError, match="in another order, cat, dog and not dog, cat"):
+            call()
 
 
 def test_after_fit_a_model_answers_with_the_names_of_the_folders(tmp_path):
