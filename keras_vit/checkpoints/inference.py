@@ -166,7 +166,7 @@ def with_grid(
         grid = None if sized.grid == sized.source_grid else grid
         return sized.replace(position_grid=grid), ()
     if num_positions is None:
-        return base, ()
+        return base.replace(position_grid=fields.get("position_grid", (1, 1))), ()
     alternatives = [base]
     if base.has_class_position and "position_before_class" not in fields:
         alternatives.append(base.replace(position_before_class=True))

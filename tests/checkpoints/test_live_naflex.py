@@ -41,6 +41,23 @@ def test_timm_computes_the_same_from_written_files(name, tmp_path):
     assert relative_error(found.numpy(), want["logits"]) <= 1e-6
 
 
+@pytest.mark.parametrize("name", sorted(p.stem for p in FOLDER.glob("timm_*.npz")))
+def test_a_file_without_json_is_read_by_the_arguments_of_timm(name, tmp_path):
+    """`timm=` and an image size take the place of `config.json`."""
+    config = json.loads((FOLDER / name / "config.json").read_text())
+    shutil.copy(FOLDER / name / "model.safetensors", tmp_path / "alone.safetensors")
+    whole = VisionTransformer.from_preset(FOLDER / name)
+    alone = VisionTransformer.from_preset(
+        tmp_path / "alone.safetensors",
+        timm={"model_name": config["architecture"], **config["model_args"]},
+        image_size=whole.config.image_size,
+    )
+    assert alone.config.source_grid == whole.config.source_grid
+    assert alone.config.replace(position_grid=None) == whole.config
+    for one, other in zip(alone.get_weights(), whole.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_transformers_computes_the_same_from_written_files(tmp_path):
     """The model, and the processor with its patch size and limit."""
     want, folder = written("hf_siglip2", tmp_path)
