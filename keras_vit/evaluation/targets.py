@@ -124,7 +124,7 @@ def match_columns(
     is_whole = names is None or len(names) == len(competing)
     if names is None or (labels is None and is_whole) or (is_regression and not is_whole):
         return competing, np.arange(len(competing))
-    return competing, np.array(match_classes(names, labels or ()))
+    return competing, np.array(match_classes(names, labels or [*map(str, competing)]))
 
 
 def predict_targets(

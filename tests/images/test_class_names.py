@@ -187,8 +187,12 @@ def test_names_that_number_the_classes_stand_for_their_places():
     """Unless the model has such names, in whatever order."""
     assert match_classes(["0", "1"], ["dog", "cat", "bird"]) == [0, 1]
     assert match_classes(["0", "1", "2"], ["2", "0", "1"]) == [1, 2, 0]
+    numbers = [*map(str, range(12))]
+    assert match_classes(sorted(numbers), list("abcdefghijkl")) == [*map(int, sorted(numbers))]
     with pytest.raises(ConfigError, match="'1' fits none"):
         match_classes(["1", "2"], ["dog", "cat", "bird"])
+    with pytest.raises(ConfigError, match="'0' fits none"):  # 1 and 2 are names of the model
+        match_classes(["0", "1", "2"], ["1", "2", "3"])
 
 
 def test_one_message_lists_what_differs_on_both_sides():
@@ -199,8 +203,15 @@ def test_one_message_lists_what_differs_on_both_sides():
         )
     message = str(error.value)
     assert message.startswith("3 of the data's 4 classes do not fit the 4 class_names")
-    for part in ("'dgo' fits none", "'crane' fits crane, a, crane, b", "Not in the data: crane, a"):
+    for part in (
+        "'dgo' fits none",
+        "'crane' fits crane, a, crane, b",
+        "'dog, hound' and 'dog' fit dog, hound",
+        "Not in the data: crane, a",
+        "takes other classes after model.class_names = None",
+    ):
         assert part in message
+    assert match_classes(["sun"], ["sun, Sun", "moon"]) == [0]
 
 
 def test_the_names_of_a_model_may_be_set():

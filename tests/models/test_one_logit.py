@@ -92,7 +92,7 @@ def test_two_folders_train_one_logit(tmp_path):
         assert evaluate(model, theirs).top1 == 1
     (tmp_path / "owl").mkdir()
     Image.fromarray(PIXELS[0]).save(tmp_path / "owl" / "1.png")
-    with pytest.raises(ConfigError, match="'owl' fits none.*new head by num_classes=3"):
+    with pytest.raises(ConfigError, match="'owl' fits none.*other classes at num_classes=3"):
         from_folder(tmp_path, model, class_names=(*NAMES, "owl"))
 
 

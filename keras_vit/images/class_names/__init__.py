@@ -107,8 +107,8 @@ def shorten(class_names: ClassNames | None, num_classes: int) -> str | tuple[str
 def match_classes(names: Sequence[str], class_names: Sequence[str], title: str = "") -> list[int]:
     """Returns the place among `class_names` of each name of a class of the data.
 
-    The places are those of `pair_names`. Names that it does not find, but that number the classes
-    (`"0"`, `"1"`, ...), stand for their own places.
+    The places are those of `pair_names`. If it finds none, names that are all numbers from `"0"`
+    on, in any order, stand for the places of these numbers.
 
     Args:
         names: class names of the data; they may be fewer than `class_names`.
@@ -123,16 +123,18 @@ def match_classes(names: Sequence[str], class_names: Sequence[str], title: str =
     [2, 0]
     """
     places, problems = pair_names(names, class_names)
-    if problems and are_numbers(names) and len(names) <= len(class_names):
-        return list(range(len(names)))
+    are_all_numbers = set(names) == set(map(str, range(len(names))))
+    if not places and are_all_numbers and len(names) <= len(class_names):
+        return [int(name) for name in names]
     if problems:
         rest = [name for k, name in enumerate(class_names) if k not in places]
+        is_whole = len(names) == len(class_names)
+        fix = "after model.class_names = None" if is_whole else f"at num_classes={len(names)}"
         raise ConfigError(
             f"{title}{len(problems)} of the data's {len(names)} classes do not fit the "
             f"{len(class_names)} class_names: {'; '.join(problems[:_SHOWN])}. Not in the data: "
             f"{listed(rest)}. Rename the classes, or give the data's names as class_names. A model "
-            f"gets a new head by num_classes={len(names)}, and takes the names of the data after "
-            "model.class_names = None."
+            f"takes other classes {fix}."
         )
     return places
 
@@ -150,11 +152,11 @@ def pair_names(names: Sequence[str], class_names: Sequence[str]) -> tuple[list[i
         return list(range(len(names))), []
     table: dict[tuple[int, str], list[int]] = collections.defaultdict(list)
     for k, label in enumerate(class_names):
-        for key in (
+        for key in {
             (0, _nfc(label)),
             (1, _fold(label)),
             *((2, _fold(p)) for p in label.split(",")),
-        ):
+        }:
             table[key].append(k)
     places, problems = dict[int, str](), list[str]()
     for name in names:
@@ -162,6 +164,8 @@ def pair_names(names: Sequence[str], class_names: Sequence[str]) -> tuple[list[i
         fits = next((table[key] for key in keys if key in table), [])
         if len(fits) == 1 and fits[0] not in places:
             places[fits[0]] = name
+        elif len(fits) == 1:
+            problems.append(f"{name!r} and {places[fits[0]]!r} fit {class_names[fits[0]]}")
         elif fits:
             problems.append(f"{name!r} fits {listed(class_names[k] for k in fits)}, not one alone")
         else:
