@@ -280,9 +280,12 @@ class VisionTransformer(keras.Model):
             ConfigError: as `match_classes`; or the order differs.
         """
         names = find_names(data)
-        if not names or not self.config.num_classes or are_numbers(names):
+        if not names or not self.config.num_classes:
             return
-        if self.class_names is None and len(names) == self.config.num_answers:
+        is_whole = len(names) == self.config.num_answers
+        if self.config.task == "regression" and not is_whole:
+            return  # Keras names each different number
+        if self.class_names is None and is_whole and not are_numbers(names):
             self.class_names = names
         elif self.class_names and match_classes(names, self.class_names) != [*range(len(names))]:
             raise ConfigError(

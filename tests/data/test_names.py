@@ -2,6 +2,7 @@
 
 import functools
 import unicodedata
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -13,6 +14,7 @@ from PIL import Image
 from keras_vit import Preprocessor, VisionTransformer, evaluate
 from keras_vit.data import from_arrays, from_folder, from_grain, from_huggingface
 from keras_vit.errors import ConfigError
+from keras_vit.images.class_names import find_names
 from tests.helpers import tiny
 
 IMAGE = np.zeros((16, 16, 3), "uint8")
@@ -193,6 +195,33 @@ def test_fit_and_evaluate_know_the_names_of_keras_own_data_sets(tmp_path):
     ):
         with pytest.raises(ConfigError, match="in another order, cat, dog and not dog, cat"):
             call()
+
+
+@pytest.mark.without_backend
+def test_only_labels_that_are_places_have_the_names_of_their_data_set():
+    """torchvision's `target_transform` gives others; joined data sets and generators have names."""
+    model = tiny(num_classes=2, class_names=("dog", "cat"))
+    loader = Loader(["cat", "dog"])
+    loader.target_transform = lambda label: 1 - label
+    assert find_names(Loader(dataset=loader)) is None
+    joined, generator = SimpleNamespace(datasets=[Loader(["cat", "dog"])]), SimpleNamespace()
+    generator.class_indices = {"cat": 0, "dog": 1}
+    for data in (joined, generator, Loader(["1", "0"])):
+        with pytest.raises(ConfigError, match="another order|fits none"):
+            model.fit(data)
+
+
+def test_numbers_of_a_regression_are_no_class_names(tmp_path):
+    """Keras names the different numbers; a model keeps the names of its outputs."""
+    for k in range(3):
+        Image.fromarray(IMAGE).save(tmp_path / f"{k}.png")
+    model = tiny(num_classes=1, task="regression", class_names=("age",), rescale=True)
+    model.compile("sgd", "auto")
+    data = keras.utils.image_dataset_from_directory(
+        tmp_path, labels=[0.5, 1.5, 2.5], image_size=(16, 16), verbose=False
+    )
+    model.fit(data, verbose=0)
+    assert model.class_names == ("age",)
 
 
 def test_after_fit_a_model_answers_with_the_names_of_the_folders(tmp_path):

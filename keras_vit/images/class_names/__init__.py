@@ -180,12 +180,17 @@ def are_numbers(names: Sequence[str]) -> bool:
 
 
 def find_names(data: Any) -> Sequence[str] | None:
-    """Returns the `class_names` of data, or the `classes` of a torch data set, also in a loader."""
-    while data is not None:
-        names = getattr(data, "class_names", getattr(data, "classes", None))
-        if isinstance(names, list | tuple) and all(isinstance(name, str) for name in names):
-            return names
-        data = getattr(data, "dataset", None)
+    """Returns the `class_names` of data, or the `classes` of a torch data set, also in a loader.
+
+    Keras's `ImageDataGenerator` has `class_indices`. Labels that torchvision transforms have no
+    names: only the function knows which classes they are.
+    """
+    while data is not None and getattr(data, "target_transform", None) is None:
+        names = getattr(data, "class_indices", getattr(data, "classes", None))
+        names = getattr(data, "class_names", names)
+        if isinstance(names, list | tuple | dict) and all(isinstance(each, str) for each in names):
+            return tuple(names)
+        data = getattr(data, "dataset", next(iter(getattr(data, "datasets", ())), None))
     return None
 
 
