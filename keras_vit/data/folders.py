@@ -1,6 +1,7 @@
 """A folder of image files, with one folder per class or a table of labels."""
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Unpack
@@ -17,7 +18,9 @@ from keras_vit.images.class_names import pair_names
 from keras_vit.support.arguments import check_folder, find_table
 from keras_vit.support.text import counted, warn
 
-_PARTS = ("train", "training", "valid", "val", "validation", "test", "testing")
+_PARTS = re.compile(
+    r"(train(ing)?|val(id(ation)?)?|test(ing)?)([ _-]?(set|data|images|\d+))?", re.IGNORECASE
+)
 
 
 def from_folder(
@@ -111,7 +114,7 @@ def _read_folders(
         raise ConfigError(
             f"{root}: expected a folder of images per class, found {beside[0]} beside them."
         )
-    parts = sorted(name for name in folders if name.casefold() in _PARTS)
+    parts = sorted(name for name in folders if _PARTS.fullmatch(name))
     if not class_names and parts and len(parts) >= min(2, len(folders)):
         part = next((name for name in parts if name.casefold().startswith("train")), parts[0])
         raise ConfigError(

@@ -48,7 +48,10 @@ def test_class_names_choose_the_folders_and_order_the_labels(folder):
     assert data.class_counts == {"Eel": 2, "dog": 4}
 
 
-@pytest.mark.parametrize("parts", [["train", "valid", "test"], ["Train", "val", "more"], ["test"]])
+PARTS = [["train", "valid", "test"], ["Train", "val", "more"], ["training_set", "test1"], ["test"]]
+
+
+@pytest.mark.parametrize("parts", PARTS)
 def test_the_parts_of_a_data_set_are_not_classes(folder, parts):
     """The message gives the path of the part; `class_names` says that they are classes."""
     for part in parts:
