@@ -134,6 +134,21 @@ def test_finetune_passes_on_where_the_labels_are(desk, tmp_path, monkeypatch):
     assert found == [("us/loops", "kind", "train")]
 
 
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"num_classes": 5}, "the classes of the data, .*Leave out num_classes="),
+        ({"class_names": ["a", "b"]}, "the classes of the data, .*Leave out num_classes="),
+        ({"learning_rate": 0.1}, r"recipe=TransferRecipe\(..., learning_rate=...\)"),
+    ],
+)
+def test_words_of_data_and_recipe_are_not_fields_of_the_model(desk, fields, message):
+    """Another head than for the data was ignored; a word of the recipe was an unknown field."""
+    with pytest.raises(ConfigError, match=message):
+        finetune(desk / "tiny", desk / "train", path=desk / "other", **fields)
+    assert not (desk / "other").exists()
+
+
 @pytest.mark.parametrize("augmentation", ["light2", "strong1"])
 def test_an_augmentation_that_mixes_images_trains_a_preset(desk, tmp_path, augmentation):
     """Mixed images have labels of several classes, without a further option."""
