@@ -130,13 +130,14 @@ class Records:
     def in_order_of(self, class_names: Sequence[str] | None) -> "Records":
         """Returns the records with labels in the order of other names, in their spelling.
 
-        None, and names of another number of outputs (regression), change nothing.
+        None changes nothing, nor does regression with one output or another number of outputs.
 
         Raises:
             ConfigError: as `match_classes`.
         """
-        is_part = self.task == "regression" and len(class_names or ()) != len(self.class_names)
-        if class_names is None or is_part:
+        if class_names is None:
+            return self
+        if self.task == "regression" and not 1 < len(class_names) == len(self.class_names):
             return self
         places = np.array(match_classes(self.class_names, class_names, f"{self.name}: "))
         if self.task == "single_label":

@@ -122,7 +122,8 @@ def match_columns(
         labels = labels and [labels[k] for k in competing.tolist()]
     names = find_names(data)
     is_whole = names is None or len(names) == len(competing)
-    if names is None or (labels is None and is_whole) or (is_regression and not is_whole):
+    has_no_order = is_regression and not (is_whole and len(competing) > 1)
+    if names is None or (labels is None and is_whole) or has_no_order:
         return competing, np.arange(len(competing))
     return competing, np.array(match_classes(names, labels or [*map(str, competing)]))
 

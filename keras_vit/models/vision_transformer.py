@@ -283,11 +283,12 @@ class VisionTransformer(keras.Model):
         if not names or not self.config.num_classes:
             return
         is_whole = len(names) == self.config.num_answers
-        if self.config.task == "regression" and not is_whole:
-            return  # Keras names each different number
         if self.class_names is None and is_whole and not are_numbers(names):
             self.class_names = names
-        elif self.class_names and match_classes(names, self.class_names) != [*range(len(names))]:
+        # Keras names each different number of a regression, and one output has no order.
+        if self.config.task == "regression" and not (is_whole and len(names) > 1):
+            return
+        if self.class_names and match_classes(names, self.class_names) != [*range(len(names))]:
             raise ConfigError(
                 f"The data have the model's classes in another order, {listed(names)} and not "
                 f"{listed(self.class_names)}: give keras_vit.data the model itself, or use "

@@ -253,3 +253,12 @@ def test_a_preset_keeps_the_names_that_the_data_gave(tmp_path):
     from_arrays([IMAGE] * 2, ["dog", "cat"], model)
     model.save_to_preset(tmp_path / "preset")
     assert VisionTransformer.from_preset(tmp_path / "preset").class_names == ("cat", "dog")
+
+
+def test_one_number_of_an_image_may_have_another_name_in_the_data(tmp_path):
+    """One output has no order that could be mistaken."""
+    model = tiny(num_classes=1, task="regression", class_names=["age"])
+    (write(tmp_path, "ab", False) / "labels.csv").write_text("path,years\n0,7\n1,9\n", "utf-8")
+    data = from_folder(tmp_path, model, label_column="years", labels_file="labels.csv")
+    assert (data.labels[:, 0].tolist(), model.class_names) == ([7, 9], ("age",))
+    assert np.isfinite(evaluate(model, data).mean_absolute_error)
