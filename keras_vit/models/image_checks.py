@@ -60,7 +60,7 @@ class ImageChecks:
 
         Raises:
             ConfigError: the shape is not the model's, and the message names the fix; the images
-                are smaller than a patch; or the inputs are a torch Dataset.
+                are smaller than a patch; or the inputs are a torch Dataset or several arrays.
         """
         images = _only(inputs)
         shape = getattr(images, "shape", None)
@@ -240,9 +240,22 @@ def _has_values(images: Any) -> bool:
 
 
 def _only(inputs: Any) -> Any:
-    """Returns the tensor in a functional model's inputs: a tensor, or a list or dict of one."""
-    parts = keras.tree.flatten(inputs)
-    return parts[0] if len(parts) == 1 else inputs
+    """Returns the tensor in a functional model's inputs: a tensor, or a list or dict of one.
+
+    Raises:
+        ConfigError: a list has several arrays, or a dict none of the name of the input.
+    """
+    if isinstance(inputs, dict) and "images" in inputs:
+        return inputs["images"]
+    if isinstance(inputs, (list, tuple)) and len(inputs) == 1:
+        return inputs[0]
+    if isinstance(inputs, (list, tuple, dict)):
+        raise ConfigError(
+            f"The model takes one array of images, found a {type(inputs).__name__} of "
+            f"{len(inputs)}. Give the images alone: np.stack(images) makes a batch of single ones, "
+            'and a dict has them by the key "images".'
+        )
+    return inputs
 
 
 def _shown(shape: tuple[int | None, ...]) -> str:

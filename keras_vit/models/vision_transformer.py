@@ -259,11 +259,12 @@ class VisionTransformer(keras.Model):
         self._graph(images, training, chosen)
         return chosen.values
 
-    def symbolic_call(self, *args: Any, **kwargs: Any) -> Any:
+    def symbolic_call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Adds the model to another model; called by Keras, as in `keras.Sequential([vit])`."""
+        self._image_checks.check(inputs)
         if self.config.returns_logits:
             warn_of_logits()
-        return super().symbolic_call(*args, **kwargs)
+        return super().symbolic_call(inputs, *args, **kwargs)
 
     def _check_images(self, images: Any) -> None:
         """Refuses images of another shape than the model's, and warns once of other pixels.
@@ -378,8 +379,9 @@ class VisionTransformer(keras.Model):
     @trainer.shown_as(keras.Model.fit)
     def fit(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Trains as `keras.Model.fit`; a model without class names takes those of the data."""
-        self._image_checks.check(x)
         for data in (x, kwargs.get("validation_data")):
+            images = data[0] if data is not x and isinstance(data, (list, tuple)) else data
+            self._image_checks.check(images)
             self._agree_on_names(data)
         return super().fit(x, *args, **kwargs)
 

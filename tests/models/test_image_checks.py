@@ -88,6 +88,33 @@ def test_another_shape_is_refused_by_keras_methods_after_a_right_batch_too():
         way(model, normal(2, 16, 16, 3))
 
 
+ONE, LABELS = normal(2, 16, 16, 3), np.zeros(2)
+
+
+@pytest.mark.parametrize("images", [[ONE, ONE], (ONE, np.zeros(2)), [*ONE], {"pixels": ONE}])
+def test_several_arrays_are_refused(images):
+    model = tiny()
+    for way in (model, model.predict):
+        with raises(ConfigError, "takes one array of images", "np.stack", 'by the key "images"'):
+            way(images)
+    assert model.predict({"images": ONE, "id": np.zeros(2)}, verbose=0).shape == (2, 5)
+
+
+def test_another_model_around_it_has_its_shape():
+    with raises(ConfigError, "np.moveaxis(images, 1, -1)"):
+        keras.Sequential([keras.Input((3, 16, 16)), tiny(classifier_activation="softmax")])
+
+
+@pytest.mark.skipif(keras.backend.backend() == "openvino", reason="OpenVINO does not train")
+def test_fit_checks_the_images_of_validation_first():
+    model = tiny()
+    model.compile("sgd", "auto")
+    for images in (OF_OTHER_SHAPES[0], ONE[0]):
+        with raises(ConfigError, "found (batch, "):
+            model.fit(ONE, LABELS, validation_data=(images, LABELS), verbose=0)
+    assert int(model.optimizer.iterations) == 0
+
+
 @pytest.mark.on_one_backend("tensorflow")
 @pytest.mark.parametrize("shape", [None, (None,) * 4], ids=["no rank", "no sizes"])
 @pytest.mark.parametrize("jit_compile", [False, True])
