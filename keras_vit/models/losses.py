@@ -93,7 +93,7 @@ def adapt_losses(
         loss = _each(loss, lambda one: _fit_loss(one, from_logits))
 
     def fit_metric(metric: Any) -> Any:
-        is_accuracy = metric in ("accuracy", "acc")
+        is_accuracy = str(metric).lower() in ("accuracy", "acc")  # as Keras reads it
         if is_accuracy and has_sigmoids:
             return keras.metrics.BinaryAccuracy(metric, threshold=0.0 if from_logits else 0.5)
         if from_logits and not is_accuracy:
@@ -181,9 +181,19 @@ class SingleLabelCrossentropy(keras.losses.SparseCategoricalCrossentropy):
     """
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        """Returns the loss of each image, `(batch,)`."""
+        """Returns the loss of each image, `(batch,)`.
+
+        Raises:
+            ConfigError: one-hot labels are of another number of classes.
+        """
         if len(y_true.shape) == len(y_pred.shape) and y_true.shape[-1] != 1:
-            return keras.losses.categorical_crossentropy(y_true, y_pred, self.from_logits)
+            if y_true.shape[-1] not in (None, y_pred.shape[-1]):
+                raise ConfigError(
+                    f"One-hot labels have {y_true.shape[-1]} classes; the model has "
+                    f"{y_pred.shape[-1]}."
+                )
+            rows = keras.ops.reshape(y_true, keras.ops.shape(y_pred))  # TensorFlow may not know it
+            return keras.losses.categorical_crossentropy(rows, y_pred, self.from_logits)
         return super().call(y_true, y_pred)
 
 

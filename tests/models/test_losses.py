@@ -87,6 +87,26 @@ def test_one_hot_labels_have_the_loss_of_their_indices(activation, tmp_path):
     np.testing.assert_allclose(losses, expected[:1], rtol=1e-5)
 
 
+def test_one_hot_labels_of_another_number_of_classes_are_refused():
+    with pytest.raises(ConfigError, match="4 classes; the model has 5"):
+        SingleLabelCrossentropy()(np.eye(4), normal(4, 5))
+
+
+@pytest.mark.on_one_backend("tensorflow")
+def test_labels_of_a_size_that_the_graph_does_not_know_are_never_broadcast():
+    import tensorflow as tf
+
+    loss = tf.function(
+        SingleLabelCrossentropy(from_logits=True),
+        input_signature=[tf.TensorSpec((None, None)), tf.TensorSpec((None, 5))],
+    )
+    logits = normal(5, 5)
+    labels = np.eye(5, dtype="float32")
+    np.testing.assert_allclose(loss(labels, logits), true_loss(logits, range(5)), rtol=1e-5)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        loss(labels[:, :1], logits)
+
+
 def test_no_loss_stays_no_loss_and_auto_needs_a_head():
     """`loss=None` means what Keras means by it: losses that layers add."""
     assert loss_for(None, tiny().config) is None
@@ -129,13 +149,14 @@ def test_a_loss_that_only_takes_probabilities_is_refused(loss):
         tiny().compile("sgd", loss)
 
 
-def test_a_model_of_one_class_has_a_binary_accuracy():
+@pytest.mark.parametrize("word", ["accuracy", "Accuracy", "acc"])
+def test_a_model_of_one_class_has_a_binary_accuracy(word):
     """The threshold is 0, because the model returns logits."""
     model = random_tiny(num_classes=1)
-    model.compile("sgd", "auto", metrics=["accuracy"])
+    model.compile("sgd", "auto", metrics=[word])
     logits, labels = to_numpy(model(IMAGES))[:, 0], np.arange(8) % 2
     actual = model.evaluate(IMAGES, labels[:, None], verbose=0, return_dict=True)
-    np.testing.assert_allclose(actual["accuracy"], ((logits > 0) == labels).mean())
+    np.testing.assert_allclose(actual[word], ((logits > 0) == labels).mean())
 
 
 def test_a_model_with_softmax_returns_probabilities():
