@@ -29,7 +29,8 @@ def from_arrays(
         images: pixels in [0, 255] or [0, 1], `(images, height, width, channels)`,
             `(images, channels, height, width)` or `(images, height, width)`; or a sequence of
             arrays, PIL images or paths. `docs/preprocessing.md` states how a shape is understood.
-        labels: integers or words `(images,)`; multi-label, zeros and ones `(images, classes)`; of
+        labels: integers or words `(images,)`, for a model of one logit also zeros and ones
+            `(images, 1)`; multi-label, zeros and ones `(images, classes)`; of
             regression numbers `(images,)` or `(images, outputs)`.
         preprocessor: a `keras_vit.Preprocessor`, or a `VisionTransformer`.
         batch_size: images per batch.

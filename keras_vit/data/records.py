@@ -314,8 +314,9 @@ def find_classes(
     """Returns the labels as indices, the name of each class, and the result of `choose_task`.
 
     Args:
-        labels: integers or words, `(images,)`, or zeros and ones `(images, classes)`; of
-            regression numbers `(images,)` or `(images, outputs)`, whose outputs are numbered.
+        labels: integers or words, `(images,)`, or zeros and ones `(images, classes)`, of a model
+            of one logit also `(images, 1)`; of regression numbers `(images,)` or
+            `(images, outputs)`, whose outputs are numbered.
         class_names: names of the classes, in the order of the indices; None for the sorted words;
             or for the names of a model, whose labels numbers are, or else for the numbers.
         preprocessor: a `Preprocessor`, or a model, whose names or number of classes count.
@@ -334,6 +335,9 @@ def find_classes(
         labels = np.char.decode(labels)
     known = getattr(preprocessor, "class_names", None)
     config = getattr(preprocessor, "config", None)
+    is_column = labels.shape[1:] == (1,) and np.isin(labels, (0, 1)).all()
+    if is_column and task != "multi_label" and getattr(config, "is_binary", False):
+        labels = labels[:, 0].astype("int32")
     if labels.dtype.kind not in "UO":
         count = getattr(config, "num_answers", 0)
         if not count and labels.ndim == 2:

@@ -161,6 +161,12 @@ def data(labels, **options):
     return from_arrays(PIXELS, labels, tiny(num_classes=1), **options)
 
 
+def test_data_of_labels_in_a_column_have_two_classes():
+    column = data((np.arange(12) % 2)[:, None].astype("float32"))
+    assert column.task == "single_label"
+    assert column.class_counts == {"0": 6, "1": 6}
+
+
 SEVERAL = "compares the outputs of several classes, and the model has one"
 LABELS = np.arange(12) % 2
 REFUSED = [
