@@ -61,7 +61,7 @@ def write(
     verified = "It was not compared with the model."
     if comparison is not None:
         verified = (
-            "The outputs of the program below differ from the model's by "
+            f"For {comparison.images}, the outputs of the program below differ from the model's by "
             f"{comparison.difference:.1e} of the largest output at most "
             f"(tolerance {comparison.tolerance:g})."
         )

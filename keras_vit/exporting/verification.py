@@ -31,11 +31,13 @@ class Comparison:
         difference: largest difference, relative to the largest output.
         tolerance: limit of the difference; an artefact above it is not written.
         runs: shape of each input with its difference.
+        images: the compared images, in words.
     """
 
     difference: float
     tolerance: float
     runs: tuple[tuple[tuple[int, ...], float], ...]
+    images: str
 
 
 _RUN_EACH = """\
@@ -89,9 +91,10 @@ def verify(
     rounds_pixels = plan.prepares == "resize" and pixels.rounds(plan.protocol)
     if plan.precision == "float32" and (rounds_pixels or quantised_parts(graph.model.layers)):
         tolerance = ROUNDED
-    batches = [_images(plan, shape) for shape in _shapes(plan)]
-    if calibration is not None:
-        batches = calibration[:3]
+    if calibration is None:
+        batches, kind = [_images(plan, shape) for shape in _shapes(plan)], "random images"
+    else:
+        batches, kind = calibration[:3], "images of the calibration"
     answers = [graph.answers(images) for images in batches]
     if not all(np.isfinite(answer).all() for answer in answers):
         raise ExportError("model: its outputs for the compared images are NaN or infinite.")
@@ -112,7 +115,7 @@ def verify(
             )
         runs.append((images.shape, difference))
     largest = max(difference for _, difference in runs)
-    return Comparison(largest, tolerance, tuple(runs))
+    return Comparison(largest, tolerance, tuple(runs), kind)
 
 
 def _shapes(plan: ExportPlan) -> list[tuple[int, ...]]:

@@ -207,6 +207,7 @@ def test_a_fixed_batch_is_calibrated(tmp_path):
     )
     shapes = [shape for shape, _ in exported.verification.runs]
     assert shapes == [(3, 40, 30, 3), (3, 41, 30, 3)]
+    assert "For images of the calibration, " in (tmp_path / "model/README.md").read_text()
 
 
 @torch_alone
