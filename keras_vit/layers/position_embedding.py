@@ -87,9 +87,10 @@ class AddPositionEmbs(ConfiguredLayer):
         )
         if len(found) == len(expected) and found != expected:
             raise ConfigError(
-                f"Expected {expected}, found {found}: the embeddings belong to another image size. "
-                "Load them into a model of that size, save it by save_to_preset(folder), and "
-                "resize them by VisionTransformer.from_preset(folder, image_size=...)."
+                f"Expected {expected}, found {found}: the embeddings belong to another image size, "
+                "or to other class tokens or registers. Load them into a model as they were saved "
+                "from. Its save_to_preset(folder), and then VisionTransformer.from_preset(folder, "
+                "image_size=...), resize embeddings to another image size."
             )
         super().load_own_variables(store)
 

@@ -175,6 +175,8 @@ def test_load_weights_of_another_resolution_names_the_fix(tmp_path):
     tiny(image_size=32).save_weights(tmp_path / "x.weights.h5")
     with raises(ValueError, "(1, 5, 16)", "(1, 17, 16)", "from_preset(folder, image_size="):
         tiny().load_weights(tmp_path / "x.weights.h5")
+    with raises(ValueError, "(1, 16, 16)", "(1, 17, 16)", "or to other class tokens"):
+        tiny(image_size=32, pooling="gap").load_weights(tmp_path / "x.weights.h5")
 
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), dtype="uint8")
