@@ -7,6 +7,7 @@ import numpy as np
 
 from keras_vit.config.rules import Values
 from keras_vit.config.vit_rules import STAGE_POOLINGS
+from keras_vit.errors import listed
 from keras_vit.models.inference import run
 
 Names: TypeAlias = list[str] | tuple[str, ...]
@@ -53,7 +54,7 @@ def check_stages(names: Sequence[Any], valid: Sequence[str]) -> None:
         ConfigError: a name is none of them.
     """
     for name in names:
-        Values(valid.__contains__, f"{valid[0]} to {valid[-1]}", tuple(valid)).check("stage", name)
+        Values(valid.__contains__, listed(valid, 3), tuple(valid)).check("stage", name)
 
 
 def choose_stage(model: Any, stage: str | None = None, pooling: str | None = None) -> str:
