@@ -21,7 +21,8 @@ _OTHERS = (
     "(backbone_)?out_(features|indices)|stage_names|reshape_hidden_states|apply_layernorm|"
     "interpolate_.*|rope_parameters|image_size|norm_mean|norm_std|(video_)?patch_dim|"
     ".*dropout.*|drop_path_rate|pos_embed_(rescale|shift|jitter)|(use_)?mask_token|norm_pix_loss|"
-    "add_(fpn|projection)|use_.*_in_fusion_residual"
+    "add_(fpn|projection)|use_.*_in_fusion_residual|finetuning_task|task_specific_params|"
+    r"tokenizer_class|transformers\.js_config|unsloth_.*"
 )
 """Keys of older releases, of training, of modules that read the network's outputs; and sizes and
 the preparation of images, which are read elsewhere."""

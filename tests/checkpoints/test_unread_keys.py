@@ -37,6 +37,16 @@ def test_keys_of_the_network_that_are_not_read_are_named(folder, place, tmp_path
 
 
 @pytest.mark.without_backend
+def test_keys_of_common_tools_are_not_named(tmp_path, caplog):
+    """Of transformers 4's example scripts, and of transformers.js."""
+    shutil.copytree(FAMILIES / "hf_dinov2_model", tmp_path / "x")
+    common = {"finetuning_task": "image-classification", "transformers.js_config": {"dtype": "q8"}}
+    edit_json(tmp_path / "x" / "config.json", **common)
+    keras_vit.info(tmp_path / "x")
+    assert not caplog.records
+
+
+@pytest.mark.without_backend
 def test_the_rotary_positions_of_transformers_5_are_read(tmp_path, caplog):
     """`rope_parameters` stands in the place of `rope_theta`."""
     shutil.copytree(FAMILIES / "hf_dinov3_rect", tmp_path / "x")
