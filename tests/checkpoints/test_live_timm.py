@@ -50,6 +50,24 @@ def test_transformers_opens_what_we_write_for_timm(name, tmp_path):
         assert wrapper.timm_model.num_classes == config.num_classes
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [{"rope": None, "numerics": {"layer_norm_epsilon": 1e-5}}, {"rope": {"form": "axial"}}],
+    ids=["no layer scale", "no reference grid"],
+)
+def test_parts_that_transformers_takes_from_the_architecture(fields, tmp_path):
+    """It drops each null in `model_args`, so that the architecture itself lacks these parts."""
+    config = next(c for c in accepted(DIALECTS["timm/eva"]) if c.rope).to_dict()
+    config |= fields | {"numerics": {**config["numerics"], **fields.get("numerics", {})}}
+    model = VisionTransformer(**config)
+    model.set_weights([normal(*weight.shape) for weight in model.get_weights()])
+    checkpoints.save(model, tmp_path, "timm/eva")
+    images = normal(1, *model.config.image_size, 3)
+    kind = transformers.TimmWrapperForImageClassification
+    theirs = kind.from_pretrained(tmp_path).eval()(torch.tensor(images).permute(0, 3, 1, 2))
+    assert_close(to_numpy(model(images)), theirs.logits.detach().numpy())
+
+
 @pytest.mark.parametrize("form", [list, lambda names: dict(enumerate(names))], ids=["list", "dict"])
 def test_labels_are_read_from_timm_and_written_to_timm(form, tmp_path):
     """From label_names, a list or an object by number, to `model.labels` and back."""

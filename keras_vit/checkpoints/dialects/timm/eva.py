@@ -72,8 +72,12 @@ def _is_split(config: ViTConfig) -> bool:
     return config.mlp == "gated" and config.sub_norm_mlp
 
 
-_WRITTEN = {1e-6: "eva02_base_patch14_224", 1e-5: "vit_small_patch16_dinov3"}
-"""An architecture to write for every epsilon; `model_args` say what is otherwise."""
+_WRITTEN = {1e-6: "eva_giant_patch14_224", 1e-5: "vit_small_patch16_dinov3"}
+"""An architecture to write for every epsilon; `model_args` say what is otherwise.
+
+A null there leaves the architecture's own value in transformers, so that eva_giant has no
+reference grid, and a model without layer scale needs another architecture than DINOv3.
+"""
 
 
 def _read_architecture(content: Json) -> dict[str, Any]:
@@ -86,6 +90,8 @@ def _read_architecture(content: Json) -> dict[str, Any]:
 def _architecture(config: ViTConfig) -> dict[str, Any]:
     if config.relative_position_bias:
         return {"architecture": "beit_base_patch16_224"}
+    if config.numerics.layer_norm_epsilon == 1e-5 and not config.layer_scale:
+        return {"architecture": "vit_pe_spatial_tiny_patch16_512"}
     return {"architecture": _WRITTEN.get(config.numerics.layer_norm_epsilon, _WRITTEN[1e-6])}
 
 
