@@ -14,7 +14,7 @@ import keras
 
 from keras_vit.checkpoints import CheckpointInfo, Source, inspection
 from keras_vit.data import ImageData, ImageSource
-from keras_vit.errors import ConfigError, listed
+from keras_vit.errors import ConfigError
 from keras_vit.evaluation.thresholds import choose_thresholds
 from keras_vit.images import Preprocessor
 from keras_vit.images.class_names import expand, pair_names
@@ -127,16 +127,7 @@ def finetune(
     if keeps_head:
         images = images.with_class_names(names)
         held_out = held_out and held_out.with_class_names(names)
-    of_data = {"num_classes": images.num_classes, "class_names": images.class_names}
-    given = {**of_data, **fields}
-    if given["num_classes"] != images.num_classes or (
-        expand(given["class_names"]) != images.class_names
-    ):
-        raise ConfigError(
-            f"{data.name}: the head gets the classes of the data, {listed(images.class_names)}. "
-            "Leave out num_classes= and class_names=, or give the same."
-        )
-    fields |= of_data
+    fields |= {"num_classes": images.num_classes, "class_names": images.class_names}
     keras.utils.set_random_seed(recipe.seed % 2**32)  # Keras takes no larger one
     if found is None:
         model = VisionTransformer(description.config, protocol=description.protocol, **fields)
@@ -173,6 +164,9 @@ def _as_source(data: Any, fields: dict[str, Any]) -> ImageSource:
     for word in (field.name for field in dataclasses.fields(Recipe)):
         if word in fields:
             raise ConfigError(f"{word}= is of the recipe: recipe=TransferRecipe(..., {word}=...).")
+    for word in ("num_classes", "class_names"):
+        if word in fields:
+            raise ConfigError(f"{word}=: the head gets the classes of the data. Leave it out.")
     for word in (field.name for field in dataclasses.fields(ImageSource)):
         if word in fields and word != "name":  # the model's name
             raise ConfigError(

@@ -137,8 +137,8 @@ def test_finetune_passes_on_where_the_labels_are(desk, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"num_classes": 5}, "the classes of the data, .*Leave out num_classes="),
-        ({"class_names": ["a", "b"]}, "the classes of the data, .*Leave out num_classes="),
+        ({"num_classes": 5}, "num_classes=: the head gets the classes of the data"),
+        ({"class_names": ["a", "b"]}, "class_names=: the head gets the classes of the data"),
         ({"learning_rate": 0.1}, r"recipe=TransferRecipe\(..., learning_rate=...\)"),
     ],
 )
