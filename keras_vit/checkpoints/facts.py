@@ -117,7 +117,8 @@ def _refuse_open_facts(
         values = "; ".join(f"{name}: {value}" for name, value in missing.items())
         raise CheckpointError(
             f"{read_as}: the arrays do not tell {', '.join(missing)}. Give "
-            f"{by_name and f'{by_name}, which tells all, or '}{', '.join(give)} ({values})."
+            f"{by_name and f'{by_name} or timm={{...}} with what its card changes, or '}"
+            f"{', '.join(give)} ({values})."
         )
 
 
