@@ -261,7 +261,7 @@ class VisionTransformer(keras.Model):
 
     def symbolic_call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Adds the model to another model; called by Keras, as in `keras.Sequential([vit])`."""
-        self._image_checks.check(inputs)
+        self._check_before_call(inputs)
         if self.config.returns_logits:
             warn_of_logits()
         return super().symbolic_call(inputs, *args, **kwargs)
@@ -273,6 +273,15 @@ class VisionTransformer(keras.Model):
             ConfigError: the shape is not the model's; the message names the fix.
         """
         self._image_checks.check(images if hasattr(images, "shape") else np.asarray(images))
+
+    def _check_before_call(self, inputs: Any) -> None:
+        """Checks images that `call` gets later; a class with another `call` may take other images.
+
+        Raises:
+            ConfigError: as `ImageChecks.check`.
+        """
+        if type(self).call is VisionTransformer.call:
+            self._image_checks.check(inputs)
 
     def _agree_on_names(self, data: Any) -> None:
         """Takes the class names of data, or refuses data that have them in another order.
@@ -381,14 +390,14 @@ class VisionTransformer(keras.Model):
         """Trains as `keras.Model.fit`; a model without class names takes those of the data."""
         for data in (x, kwargs.get("validation_data")):
             images = data[0] if data is not x and isinstance(data, (list, tuple)) else data
-            self._image_checks.check(images)
+            self._check_before_call(images)
             self._agree_on_names(data)
         return super().fit(x, *args, **kwargs)
 
     @trainer.shown_as(keras.Model.evaluate)
     def evaluate(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Evaluates as `keras.Model.evaluate`."""
-        self._image_checks.check(x)
+        self._check_before_call(x)
         self._agree_on_names(x)
         with trainer.kept_whole(self):
             return super().evaluate(x, *args, **kwargs)
@@ -396,7 +405,7 @@ class VisionTransformer(keras.Model):
     @trainer.shown_as(keras.Model.predict)
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """Predicts as `keras.Model.predict`."""
-        self._image_checks.check(x)
+        self._check_before_call(x)
         with trainer.kept_whole(self):
             return super().predict(x, *args, **kwargs)
 

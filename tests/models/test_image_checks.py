@@ -115,6 +115,25 @@ def test_fit_checks_the_images_of_validation_first():
     assert int(model.optimizer.iterations) == 0
 
 
+@pytest.mark.skipif(keras.backend.backend() == "openvino", reason="OpenVINO does not train")
+def test_a_class_with_another_call_takes_the_images_that_it_wants():
+    """Pixels without a warning; the model checks what the class gives it."""
+
+    class Scaled(keras_vit.VisionTransformer):
+        """A model of a user, which takes pixels."""
+
+        def call(self, inputs, training=None, mask=None, stages=None):
+            return super().call(inputs / 127.5 - 1, training, mask, stages)
+
+    pixels = np.linspace(0, 255, 2 * 16 * 16 * 3).reshape(2, 16, 16, 3).astype("float32")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="The images have")
+        for way in WAYS.values():
+            model = Scaled(tiny(num_classes=3).config)
+            model.compile("sgd", "auto")
+            way(model, pixels)
+
+
 @pytest.mark.on_one_backend("tensorflow")
 @pytest.mark.parametrize("shape", [None, (None,) * 4], ids=["no rank", "no sizes"])
 @pytest.mark.parametrize("jit_compile", [False, True])
