@@ -247,8 +247,8 @@ def left_over(
     """Returns the arrays outside of the model, and the reason for each.
 
     They are the arrays of whole modules that do not share the model's prefix, of a head of another
-    form, and of an optimizer. All others may change the outputs, so that they are not left out:
-    those below the prefix, single arrays, and norms of the tokens.
+    form, and of an optimizer. All others may change the outputs, so that they are refused: those
+    below the prefix, single arrays, and norms of the tokens.
 
     Args:
         shapes: shapes of the arrays by name.

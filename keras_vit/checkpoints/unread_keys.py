@@ -20,7 +20,7 @@ FILE = Path(__file__).with_suffix(".json")
 
 
 def find_keys(dialect: Dialect) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Returns where the object of a network stands in config.json, and the keys read there."""
+    """Returns the path of a network's object in config.json, and the keys that are read there."""
     tables = [table for table in dialect.json if table.file == "config.json"]
     where = max((table.at for table in tables), key=len, default=())
     return where, frozenset(k for t in tables if t.at == where for r in t.rows for k in r.keys)

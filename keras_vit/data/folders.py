@@ -58,8 +58,8 @@ def from_folder(
         preprocessor: a `keras_vit.Preprocessor`, or a `VisionTransformer`.
         batch_size: images per batch.
         class_names: names of the folders, in the order of the labels; a warning names the folders
-            that they leave out. None takes all folders, sorted. With a `labels_file` the names of
-            the table take the place of the folders, and none may be left out.
+            that are skipped. None takes all folders, sorted. With a `labels_file` the names of
+            the table take the place of the folders, and each must be given.
         labels_file: path of a table; a relative path may begin in the folder.
         path_column: its column of paths; None takes the first of path, file_name, filename, image,
             image_id and id.

@@ -30,8 +30,8 @@ def read_policy(dtype: Any) -> keras.dtype_policies.DTypePolicy:
 def write_policy(policy: keras.dtype_policies.DTypePolicy) -> Any:
     """Returns what `read_policy` makes the policy of again, as plain JSON types.
 
-    The name says all of a policy of Keras's own class, and Keras's serialisation imports TensorFlow
-    on every backend.
+    A policy of Keras's own class is given by its name, because Keras's serialisation imports
+    TensorFlow on every backend.
     """
     is_plain = type(policy) is keras.dtype_policies.DTypePolicy
     return policy.name if is_plain else keras.dtype_policies.serialize(policy)

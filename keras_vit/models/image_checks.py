@@ -243,7 +243,7 @@ def _only(inputs: Any) -> Any:
     """Returns the tensor in a functional model's inputs: a tensor, or a list or dict of one.
 
     Raises:
-        ConfigError: a list has several arrays, or a dict none of the name of the input.
+        ConfigError: a list has several arrays, or a dict lacks the key of the input, "images".
     """
     if isinstance(inputs, dict) and "images" in inputs:
         return inputs["images"]

@@ -48,10 +48,10 @@ def compute_tokens(
 
 
 def check_stages(names: Sequence[Any], valid: Sequence[str]) -> None:
-    """Refuses other names of stages than the valid ones, which are in the order of the model.
+    """Refuses names of stages that are not valid; the valid ones are in the order of the model.
 
     Raises:
-        ConfigError: a name is none of them.
+        ConfigError: a name is not valid.
     """
     for name in names:
         Values(valid.__contains__, listed(valid, 3), tuple(valid)).check("stage", name)

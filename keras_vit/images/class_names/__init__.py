@@ -175,7 +175,7 @@ def pair_names(names: Sequence[str], class_names: Sequence[str]) -> tuple[list[i
 
 
 def are_numbers(names: Sequence[str]) -> bool:
-    """Whether names are the numbers of the classes in order, as data without names have them."""
+    """Whether names are `"0"`, `"1"`, ... in order, as data without class names have them."""
     return list(names) == list(map(str, range(len(names))))
 
 

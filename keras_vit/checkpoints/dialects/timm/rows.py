@@ -240,7 +240,7 @@ def read_positions(arrays: Json, content: Json) -> dict[str, Any]:
 
 
 def _pool_beside(files: Json) -> Json:
-    """Returns the pooling that stands beside `model_args`, where they state none."""
+    """Returns the `global_pool` at the top level of config.json, if `model_args` have none."""
     config = files["config.json"]
     keys = {"global_pool"} & config.keys() - object_at(config, ("model_args",)).keys()
     return {key: config[key] for key in keys}

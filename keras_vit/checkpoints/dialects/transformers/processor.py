@@ -21,7 +21,7 @@ from keras_vit.images.protocols import TENSOR_FILTERS, ProtocolSpec, complete
 Size = tuple[int, int]
 
 FILE, RELEASE = "preprocessor_config.json", "transformers_version"
-"""The file, and the key of the release of transformers that wrote it, or config.json beside it."""
+"""The file; and the key, in it or in config.json, of the release of transformers that wrote it."""
 
 _RESAMPLE = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 """Pillow's filters by their numbers, which are the values of `resample`."""
