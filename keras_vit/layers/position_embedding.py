@@ -80,7 +80,11 @@ class AddPositionEmbs(ConfiguredLayer):
             )
 
     def load_own_variables(self, store):
-        """Loads the embedding; called by Keras, as in `model.load_weights`."""
+        """Loads the embedding; called by Keras, as in `model.load_weights`.
+
+        Raises:
+            ConfigError: the stored embedding has another shape than the layer's.
+        """
         expected, found = (
             [tuple(value.shape) for value in values]
             for values in (self.weights, map(store.__getitem__, store.keys()))
