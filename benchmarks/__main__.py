@@ -144,7 +144,7 @@ def _write_checkpoint(model: str, folder: Path) -> str:
     """Writes random weights in timm's layout; returns the folder."""
     import keras_vit
 
-    made = keras_vit.VisionTransformer(**size_named(model).fields(), numerics={"gelu": "exact"})
+    made = keras_vit.VisionTransformer(**size_named(model).fields(), block={"activation": "gelu"})
     keras_vit.checkpoints.save(made, folder, "timm")
     return str(folder)
 

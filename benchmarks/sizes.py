@@ -7,20 +7,22 @@ from keras_vit.config.variants import VARIANTS
 
 FAMILIES: dict[str, dict[str, Any]] = {
     "": {},
-    "dinov2": {"layer_scale": True, "numerics": {"gelu": "exact"}},
+    "dinov2": {"block": {"layer_scale": 1e-5, "activation": "gelu"}},
     "dinov3": {
         "position": "none",
         "rope": {"form": "dinov3", "theta": 100.0},
-        "num_registers": 4,
-        "layer_scale": True,
-        "qkv_bias": (True, False, True),
-        "numerics": {"gelu": "exact", "layer_norm_epsilon": 1e-5},
+        "tokens": {"registers": 4},
+        "block": {
+            "layer_scale": 1e-5,
+            "qkv_bias": (True, False, True),
+            "activation": "gelu",
+            "epsilon": 1e-5,
+        },
     },
-    "siglip": {"pooling": "map", "class_token": False, "numerics": {"gelu": "tanh"}},
+    "siglip": {"pool": {"kind": "map"}, "tokens": {"class_tokens": 0}},
     "clip": {
-        "pre_norm": True,
         "patch_bias": False,
-        "numerics": {"gelu": "quick", "layer_norm_epsilon": 1e-5},
+        "block": {"input_norm": "tokens", "activation": "quick_gelu", "epsilon": 1e-5},
     },
 }
 """The fields of `keras_vit.ViTConfig` in which a family differs from the paper's model."""
@@ -33,7 +35,7 @@ class Size:
     Args:
         family: a key of `FAMILIES`; `""` is the paper's model.
         prefix_tokens: class token and registers.
-        resnet: the stem of a hybrid, whose `products` are not known.
+        stem: the fields of a hybrid's ResNet; its `products` are not known.
     """
 
     name: str
@@ -46,7 +48,7 @@ class Size:
     num_classes: int = 1000
     family: str = ""
     prefix_tokens: int = 1
-    resnet: Any = None
+    stem: dict[str, Any] = dataclasses.field(default_factory=dict, hash=False)
 
     @property
     def tokens(self) -> int:
@@ -108,7 +110,7 @@ def size_named(name: str, image_size: int | None = None) -> Size:
     if name in _SIZES:
         size = _SIZES[name]
     else:
-        names = ("hidden_size", "num_layers", "num_heads", "mlp_dim", "patch_size", "resnet")
+        names = ("hidden_size", "num_layers", "num_heads", "mlp_dim", "patch_size", "stem")
         fields = VARIANTS[name_of_variant(name)].fields
         size = Size(name, **{field: fields[field] for field in names})
     return size if image_size is None else dataclasses.replace(size, image_size=image_size)

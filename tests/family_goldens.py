@@ -23,15 +23,15 @@ CASES = {
 
 def _trunk(epsilon: float) -> dict[str, Any]:
     """What the arrays of a trunk of timm do not tell."""
-    return {"rope": None, "numerics": {"gelu": "exact", "layer_norm_epsilon": epsilon}}
+    return {"rope": None, "block": {"activation": "gelu", "epsilon": epsilon}}
 
 
 FACTS: dict[str, dict[str, Any]] = {
-    "hf_siglip2_naflex": {"native_aspect": False},  # its goldens are of images of one size
-    "px_open_clip_gelu": {"numerics": {"gelu": "exact"}},
-    "px_open_clip_quickgelu": {"numerics": {"gelu": "quick"}},
-    "px_open_clip_trunk_linear": {"pooling": "token", **_trunk(1e-5)},
-    "px_open_clip_trunk_siglip": {"pooling": "map", **_trunk(1e-6)},
+    "hf_siglip2_naflex": {"stem": {"kind": "none"}},  # its goldens are of images of one size
+    "px_open_clip_gelu": {"block": {"activation": "gelu"}},
+    "px_open_clip_quickgelu": {"block": {"activation": "quick_gelu"}},
+    "px_open_clip_trunk_linear": {"pool": {"kind": "token"}, **_trunk(1e-5)},
+    "px_open_clip_trunk_siglip": {"pool": {"kind": "map"}, **_trunk(1e-6)},
 }
 """Arguments of `from_preset`, such as what a bare file does not tell, beside `load_with`."""
 
@@ -58,7 +58,7 @@ def expected(name: str) -> dict[str, np.ndarray]:
 
 def outputs(model, image: np.ndarray, names) -> dict[str, np.ndarray]:
     """Runs a model and returns the stages named in `names` that the model has."""
-    if "last_hidden_state" in names and not model.config.final_norm:
+    if "last_hidden_state" in names and model.config.pool.norm == "none":
         names = set(names) - {"encoded"}  # CLIP's classifier leaves the library's last norm out
     stages = {name: stage for name in names if (stage := _stage(model, name)) is not None}
     values = run(model, image, list(stages.values()))
@@ -69,16 +69,15 @@ def _stage(model, name: str) -> str | None:
     """The stage under a library's name, or None if keras_vit's model has no such stage."""
     config = model.config
     last = f"block_{config.num_layers - 1}"
-    one_vector = config.projection_dim is None and not config.has_two_heads
-    after = config.final_norm and not config.numerics.pool_before_norm
+    one_vector = config.projection_size is None and not config.has_two_heads
     end = "pre_logits" if config.num_classes == 0 else "logits"
     if name.startswith("block_"):
         return f"block_{int(name[6:])}"
     return {
         "embedded": "block_0/input",
         "last_hidden_state": last,
-        "encoded": "encoder_norm" if after else last,
-        "logits": end if config.classifier_activation is None else "probabilities",
+        "encoded": "encoder_norm" if config.pool.norm == "before" else last,
+        "logits": end if model.prediction.classifier_activation is None else "probabilities",
         "image_embeds": end,
         "pre_logits": "pre_logits" if one_vector else None,
     }.get(name)

@@ -6,16 +6,16 @@ import numpy as np
 from scipy import ndimage
 from scipy.special import ndtr
 
-from keras_vit.config import Numerics
+from keras_vit.config import Block
 
-OFFICIAL = Numerics()
+PLAIN = Block()
 
 
-def gelu(x: np.ndarray, form: str) -> np.ndarray:
+def activate(x: np.ndarray, name: str) -> np.ndarray:
     """The Gaussian error linear unit in one of its forms, or SiLU."""
-    if form in ("quick", "silu"):
-        return x / (1 + np.exp(-x * (1.702 if form == "quick" else 1.0)))
-    if form == "exact":
+    if name in ("quick_gelu", "silu"):
+        return x / (1 + np.exp(-x * (1.702 if name == "quick_gelu" else 1.0)))
+    if name == "gelu":
         return x * ndtr(x)
     return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
@@ -46,12 +46,12 @@ def group_norm(x: np.ndarray, w: dict, name: str, epsilon: float = 1e-6) -> np.n
     return g.reshape(x.shape) * w[f"{name}/gamma"] + w[f"{name}/beta"]
 
 
-def standardise(kernel: np.ndarray, form: str, epsilon: float) -> np.ndarray:
+def standardise(kernel: np.ndarray, arithmetic: str = "resnet") -> np.ndarray:
     """The kernel with mean 0 and a standard deviation of about 1 in each filter."""
     kernel = kernel - kernel.mean((0, 1, 2))
-    if form == "std_plus_epsilon":
-        return kernel / (kernel.std((0, 1, 2)) + epsilon)
-    return kernel / np.sqrt(kernel.var((0, 1, 2)) + epsilon)
+    if arithmetic == "resnet":
+        return kernel / (kernel.std((0, 1, 2)) + 1e-5)
+    return kernel / np.sqrt(kernel.var((0, 1, 2)) + 1e-8)
 
 
 def windows(x: np.ndarray, size: int, strides: int, fill: float) -> np.ndarray:
@@ -92,40 +92,40 @@ def attention(x: np.ndarray, context: np.ndarray, w: dict, at: str = "") -> np.n
     return np.einsum("bhtd,hdm->btm", heads, w[f"{at}out/kernel"]) + w[f"{at}out/bias"]
 
 
-def mlp(x: np.ndarray, w: dict, form: str = "tanh", at: str = "") -> np.ndarray:
+def mlp(x: np.ndarray, w: dict, activation: str = "gelu_tanh", at: str = "") -> np.ndarray:
     """Two Dense layers with a GELU between them, weights under the prefix `at`."""
-    x = gelu(x @ w[f"{at}dense_0/kernel"] + w[f"{at}dense_0/bias"], form)
+    x = activate(x @ w[f"{at}dense_0/kernel"] + w[f"{at}dense_0/bias"], activation)
     return x @ w[f"{at}dense_1/kernel"] + w[f"{at}dense_1/bias"]
 
 
-def block(x: np.ndarray, w: dict, numerics: Numerics = OFFICIAL) -> np.ndarray:
+def block(x: np.ndarray, w: dict, config: Block = PLAIN) -> np.ndarray:
     """Eqs. 2 and 3."""
-    epsilon = numerics.layer_norm_epsilon
-    y = layer_norm(x, w, "attention_norm", epsilon)
+    y = layer_norm(x, w, "attention_norm", config.epsilon)
     x = attention(y, y, w, "attention/") + x
-    return mlp(layer_norm(x, w, "mlp_norm", epsilon), w, numerics.gelu, "mlp/") + x
+    return mlp(layer_norm(x, w, "mlp_norm", config.epsilon), w, config.activation, "mlp/") + x
 
 
-def map_head(x: np.ndarray, w: dict, numerics: Numerics = OFFICIAL) -> np.ndarray:
+def map_head(x: np.ndarray, w: dict, config: Block = PLAIN) -> np.ndarray:
     """A probe attends to all tokens; then y + MLP(LN(y)), as in big_vision."""
     y = attention(np.repeat(w["probe"], len(x), axis=0), x, w, "attention/")
-    z = layer_norm(y, w, "norm", numerics.layer_norm_epsilon)
-    return (y + mlp(z, w, numerics.gelu, "mlp/"))[:, 0]
+    z = layer_norm(y, w, "norm", config.epsilon)
+    return (y + mlp(z, w, config.activation, "mlp/"))[:, 0]
 
 
 def rotary_angles(rows: int, columns: int, head_dim: int, **rope) -> np.ndarray:
     """The angles of rotary positions, DINOv3's or axial, `(rows * columns, head_dim / 2)`."""
-    form, theta, offset = rope["form"], rope["theta"], rope.get("offset", 0.0)
+    form, theta = rope["form"], rope["theta"]
+    first = 1 if form == "axial_xy_from_1" else 0
     reference = rope.get("reference_grid") or (rows, columns)
     y, x = (axis.ravel() for axis in np.mgrid[:rows, :columns].astype("float64"))
     if form == "dinov3":
         y = 2 * np.pi * (2 * (y + 0.5) / rows - 1)
         x = 2 * np.pi * (2 * (x + 0.5) / columns - 1)
     else:
-        y = (y + offset) / rows * reference[0]
-        x = (x + offset) / columns * reference[1]
+        y = (y + first) / rows * reference[0]
+        x = (x + first) / columns * reference[1]
     frequencies = theta ** (-4 * np.arange(head_dim // 4) / head_dim)
-    axes = (x, y) if rope.get("indexing") == "xy" else (y, x)
+    axes = (x, y) if form.startswith("axial_xy") else (y, x)
     return np.concatenate([np.outer(axis, frequencies) for axis in axes], axis=1)
 
 

@@ -31,7 +31,7 @@ def load_case(name: str, **fields):
     case = CASES[name]
     arguments: dict[str, Any] = {"image_size": tuple(case["config"]["image_size"])}
     if case["config"]["pooling"].endswith("unpooled"):  # the arrays do not show it
-        arguments["pooling"] = case["config"]["pooling"]
+        arguments["pool"] = {"kind": "unpooled"}
     if name == "vit_rep_dropped":  # the reference has this layer in the file and ignores it
         arguments |= {"num_classes": 0, "representation_size": None}
     return VisionTransformer.from_preset(FOLDER / case["checkpoint"], **{**arguments, **fields})
@@ -59,11 +59,11 @@ def _stage(model, name: str) -> str | None:
         prefix = f"stage{name.split('_')[1]}_unit"
         return [layer.name for layer in model.layers if layer.name.startswith(prefix)][-1]
     if name == "pooled":
-        last = "encoder_norm" if config.numerics.pool_before_norm else "pool"
-        return last if config.projection_dim is None else "projection"
-    if name == "encoded" and config.numerics.pool_before_norm:
+        last = "encoder_norm" if config.pool.norm == "after" else "pool"
+        return last if config.projection_size is None else "projection"
+    if name == "encoded" and config.pool.norm == "after":
         return f"block_{config.num_layers - 1}"
-    if name == "with_posemb" and not config.position_before_class:
+    if name == "with_posemb" and config.num_prefix_positions:
         return None
     return _LAYERS.get(name)
 

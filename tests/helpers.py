@@ -20,7 +20,7 @@ one_graph = pytest.mark.xfail(
 )
 """Marks tests that compile a layer or a model without a break in its graph."""
 
-HYBRID = {"resnet": {"num_layers": (1,), "width_factor": 0.5}, "patch_size": 2}
+HYBRID = {"stem": {"kind": "resnet", "units": (1,), "width_factor": 0.5}, "patch_size": 2}
 """Fields of a small hybrid: a root and one bottleneck unit, 8 pixels per patch."""
 
 

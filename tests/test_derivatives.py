@@ -25,9 +25,9 @@ STEP = 1e-6
 def logits(model, w):
     """The logits for `IMAGES` with the weights `w` by the formulas, in NumPy and float64."""
     x = IMAGES.astype("float64")
-    if model.config.resnet is not None:
+    if model.config.stem.is_resnet:
         root = below(w, "root/")
-        kernel = formulas.standardise(root["conv/kernel"], "std_plus_epsilon", 1e-5)
+        kernel = formulas.standardise(root["conv/kernel"])
         x = formulas.group_norm(formulas.conv(x, kernel, 2), root, "norm")
         x = unit(formulas.max_pool(np.maximum(x, 0), 3, 2), below(w, "stage1_unit1/"))
     return figure_1(model, x, w)
@@ -37,7 +37,7 @@ def unit(x, w):
     """A bottleneck unit with a projected shortcut."""
 
     def conv_norm(x, name):
-        kernel = formulas.standardise(w[f"conv{name}/kernel"], "std_plus_epsilon", 1e-5)
+        kernel = formulas.standardise(w[f"conv{name}/kernel"])
         return formulas.group_norm(formulas.conv(x, kernel, 1), w, f"norm{name}")
 
     y = np.maximum(conv_norm(x, "1"), 0)
@@ -90,9 +90,9 @@ def hessian_vector_product(model, direction, training):
 
 
 MODELS = {
-    "token": {"pooling": "token"},
-    "gap": {"pooling": "gap"},
-    "map": {"pooling": "map"},
+    "token": {"pool": {"kind": "token"}},
+    "gap": {"pool": {"kind": "gap"}, "tokens": {"class_tokens": 0}},
+    "map": {"pool": {"kind": "map"}, "tokens": {"class_tokens": 0}},
     "hybrid": HYBRID,
 }
 KINDS = [f"{model}-{kind}" for model in MODELS for kind in ("kept", "remat")]

@@ -22,6 +22,8 @@ import keras_vit
 from keras_vit import cli
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.translate import plan
+from keras_vit.config import ViTConfig
+from keras_vit.config.fields import flatten, nest
 from keras_vit.presets.bucket import OFFICIAL
 from keras_vit.presets.catalog import CATALOG
 from tests.digits import LOOPS, write_folders
@@ -143,6 +145,27 @@ def test_commands_of_the_pages_have_the_options_that_they_show():
         except CycloptsError as error:
             refused.append(f"{line}: {error}")
     assert refused == []
+
+
+@pytest.mark.without_backend
+def test_the_fields_of_families_are_fields_of_the_configuration():
+    """Every path of the tables exists, and every value is one that the field takes."""
+    page = (ROOT / "docs" / "families.md").read_text()
+    rows = re.findall(r"^\| .+", page.partition("(fields-of-a-family)=")[2], re.MULTILINE)
+    sizes = {"patch_size": 2, "hidden_size": 64, "mlp_dim": 64, "num_heads": 4, "num_layers": 4}
+    fields = ViTConfig(**sizes).to_dict()
+    known = fields.keys() | flatten(fields).keys()
+    named = [word for row in rows for word in re.findall(r"`([a-z_.]+(?:=[^`]+)?)`", row)]
+    assert len(named) > 40
+    for field, _, value in (word.partition("=") for word in named if word != "qk_norm=True"):
+        if not value:
+            assert field in known, field
+            continue
+        several = {"class_tokens": 2} if value == '"tokens"' else {}
+        tokens = {"distillation": True} if "distillation" in value else several
+        plain = {**sizes, "tokens": tokens}
+        given = nest({**flatten(plain), field: ast.literal_eval(value)})
+        assert ViTConfig.from_dict(given) != ViTConfig.from_dict(plain), field
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=[b.strip().splitlines()[-1][:40] for b in BLOCKS])

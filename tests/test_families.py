@@ -31,15 +31,19 @@ FEW = sample(FAMILIES, "dinov3", "deit", "beit", "data2vec")
 """On JAX and TensorFlow: each form of relative positions; the goldens have the other switches."""
 ANY_SIZE = [name for name in FEW if "relative_position_bias" not in FAMILIES[name]]
 PLAIN = {
-    "map": {"pooling": "map", "representation_size": 7},
+    "map": {"pool": {"kind": "map"}, "tokens": {"class_tokens": 0}, "representation_size": 7},
     "hybrid": HYBRID,
     "oblong": {"image_size": (24, 16), "channels": 1},
 }
 few_families = pytest.mark.parametrize(
     "fields", [*(FAMILIES[name] for name in FEW), *PLAIN.values()], ids=[*FEW, *PLAIN]
 )
-ONE_BLOCK = {"num_layers": 1, "class_token_blocks": 1}
 IMAGES = normal(2, 16, 16, 3)
+
+
+def one_block(fields):
+    """The fields of a family with a single block, which all of its heads read."""
+    return {**fields, "num_layers": 1, "pool": {**fields.get("pool", {}), "blocks": 1}}
 
 
 def random_family(fields, **others):
@@ -118,7 +122,7 @@ def test_attention_maps_have_all_tokens_and_rows_that_sum_to_one(fields):
 @families
 def test_lora_adapts_every_projection(fields):
     """Gates included; the merged model gives the same output."""
-    model = random_family(fields, **ONE_BLOCK)
+    model = random_family(one_block(fields))
     before = to_numpy(model(IMAGES))
     enable_lora(model, rank=1, targets=None)
     lora = [w for w in model.trainable_weights if w.name.startswith("lora_kernel")]
@@ -144,7 +148,7 @@ def test_int8_quantisation_changes_the_output_by_less_than_30_percent(fields):
 @families
 def test_tokens_splits_the_output_of_a_block(fields):
     """Class token, distillation token, registers and patch grid together are the output."""
-    model = random_family(fields, image_size=(8, 16), **ONE_BLOCK)
+    model = random_family(one_block(fields), image_size=(8, 16))
     images = normal(2, 8, 16, 3)
     raw = keras.Model(model.input, model.get_layer("block_0").output).predict(images, verbose=0)
     found = model.tokens(images, "block_0", prepared=True)
@@ -156,8 +160,7 @@ def test_tokens_splits_the_output_of_a_block(fields):
     np.testing.assert_array_equal(joined, run(model, images, ["block_0"])["block_0"])
     assert_close(joined, raw)  # where Keras calls the parts of the block one by one
     config = model.config
-    is_normed = config.final_norm and not config.numerics.pool_before_norm
-    wanted = to_numpy(model.get_layer("encoder_norm")(raw)) if is_normed else raw
+    wanted = to_numpy(model.get_layer("encoder_norm")(raw)) if config.pool.norm == "before" else raw
     last = model.tokens(images, ["block_0/norm"], prepared=True)
     for tokens in (last.pop("block_0/norm"), model.tokens(images, prepared=True)):
         assert_close(tokens.patches.reshape(2, 8, 16), wanted[:, -8:])
@@ -178,13 +181,13 @@ def test_read_tokens_gives_the_weight_of_each_token_in_the_pooling(fields):
         for tensor in (pool.input, pool.output)
     )
     mixed = np.einsum("bt,btm->bm", shares, tokens)
-    if model.config.pooling in ("token", "gap"):
+    if model.config.pool.kind in ("token", "tokens", "gap"):
         assert_close(pooled.reshape(2, -1, mixed.shape[1]).mean(1), mixed)
-    elif model.config.pooling == "token_and_mean":
+    elif model.config.pool.kind == "token_and_mean":
         last, mean = pooled.reshape(2, 2, -1).swapaxes(0, 1)
-        count = model.config.class_token_blocks
+        count = model.config.pool.blocks
         assert_close((count * last + mean) / (count + 1), mixed)
-    elif model.config.pooling == "map":
+    elif model.config.pool.kind == "map_of_patches":
         assert (shares[:, : model.config.num_prefix_tokens] == 0).all()
     else:
         assert_close(pooled.mean(1), mixed)

@@ -11,13 +11,12 @@ from typing import Any
 
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.config import ViTConfig
+from keras_vit.config.fields import part_of
 from keras_vit.models import building
 
 STUB = Path(building.__file__).with_suffix(".pyi")
-_IMPORTS = """from typing import Any, Literal, TypeAlias, TypedDict
-
-from keras_vit.config import Numerics, ResNetStem, Rope
-"""
+_IMPORT = "from keras_vit.config import Task\n"
+_PARTS = "Block, LearnedTokens, Pool, Rope, Stem, Task"
 
 
 def stub() -> str:
@@ -31,7 +30,7 @@ def stub() -> str:
     place = inspect.getsource(building.Architecture)
     source = source.replace(place, f"{place}\n{''.join(fields)}")
     source = source.replace("TypeAlias = str", f"TypeAlias = {_literal(DIALECTS)}")
-    return source.replace("from typing import Any, TypeAlias, TypedDict\n\n", _IMPORTS)
+    return source.replace(_IMPORT, _IMPORT.replace("Task", _PARTS))
 
 
 def _literal(words: Iterable[str]) -> str:
@@ -44,9 +43,10 @@ def _argument(field: dataclasses.Field[Any]) -> str:
     if values is not None and values.words:
         return _literal(values.words) + (" | None" if values.include(None) else "")
     words = inspect.formatannotation(field.type).replace('"', "'")
-    for part in ("numerics.Numerics", "rope.Rope", "stem.ResNetStem"):
-        name = part.partition(".")[2]
-        words = words.replace(f"keras_vit.config.{part}", f"{name} | Mapping[str, Any]")
+    if part := part_of(field):
+        words = words.replace(
+            f"{part.__module__}.{part.__name__}", f"{part.__name__} | Mapping[str, Any]"
+        )
     return words.replace("'", '"') if words != "tuple[int, int]" else "int | tuple[int, int]"
 
 

@@ -277,7 +277,7 @@ class MaskedPatchPrediction(keras.Model):
         config = encoder if isinstance(encoder, ViTConfig) else encoder.config
         _check(config)
         check_target(target, config, bits)
-        features: dict[str, Any] = dict.fromkeys(("representation_size", "projection_dim"))
+        features: dict[str, Any] = dict.fromkeys(("representation_size", "projection_size"))
         features["num_classes"] = 0
         if isinstance(encoder, ViTConfig):
             encoder = VisionTransformer(config, **features)
@@ -314,7 +314,8 @@ class MaskedPatchPrediction(keras.Model):
         patches = ops.reshape(grid, (batch, rows * columns, hidden_size))
         patches, corrupted = self.corruption(patches)
         z = encode(ops.reshape(patches, (batch, rows, columns, hidden_size)), training=training)
-        tokens = self.encoder.get_layer("encoder_norm")(z) if self.encoder.config.final_norm else z
+        has_norm = self.encoder.config.pool.norm != "none"
+        tokens = self.encoder.get_layer("encoder_norm")(z) if has_norm else z
         predictions = self.head(tokens[:, self.encoder.config.num_prefix_tokens :])
         shape = self._target.shape(self.encoder.config, self.bits)
         return {
@@ -328,8 +329,8 @@ class MaskedPatchPrediction(keras.Model):
 
         Args:
             num_classes: width of the head; 0 for features.
-            **fields: other arguments of `VisionTransformer`, such as `labels`, `dropout_rate` or
-                `representation_size`. Another `image_size` needs a file:
+            **fields: other arguments of `VisionTransformer`, such as `class_names`,
+                `dropout_rate` or `representation_size`. Another `image_size` needs a file:
                 `task.encoder.save_to_preset(folder)`, then `VisionTransformer.from_preset`.
 
         Raises:
@@ -403,7 +404,7 @@ class MaskedPatchPrediction(keras.Model):
         if self.encoder.data_format == "channels_first":
             images = ops.transpose(images, (0, 2, 3, 1))
         pixels = ops.cast(images, "float32")
-        if not self.encoder.config.rescale:
+        if not self.encoder.rescale:
             protocol = complete(self.encoder.preprocessor.protocol)
             pixels = pixels * ops.convert_to_tensor(protocol["std"], "float32")
             pixels = 255.0 * (pixels + ops.convert_to_tensor(protocol["mean"], "float32"))
@@ -431,10 +432,10 @@ def masked_patch_optimizer(
 
 
 def _check(config: ViTConfig) -> None:
-    if config.resnet is not None:
+    if config.stem.is_resnet:
         raise ConfigError(
             "MaskedPatchPrediction needs patches of pixels, found a hybrid: its ResNet has shown "
-            "each patch to its neighbours. Use a configuration with resnet=None."
+            "each patch to its neighbours. Use a configuration with stem.kind='none'."
         )
 
 
@@ -450,7 +451,7 @@ def _rebuilt(model: VisionTransformer, **fields: Any) -> VisionTransformer:
                 f"The weights of {layer.name} do not fit: found "
                 f"{[tuple(w.shape) for w in source.weights]}, expected "
                 f"{[tuple(w.shape) for w in layer.weights]}. Only num_classes, "
-                "representation_size, labels, name, dtype and the rates may change."
+                "representation_size, class_names, name, dtype and the rates may change."
             )
         layer.set_weights(source.get_weights())
     return other

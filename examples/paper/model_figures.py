@@ -43,7 +43,7 @@ def patch_filters(model: VisionTransformer, count: int = 28) -> Filters:
         model: a `VisionTransformer`.
         count: most filters to return.
     """
-    if model.config.resnet is not None:
+    if model.config.stem.is_resnet:
         kernels = keras.ops.convert_to_numpy(model.get_layer("root").conv.standardised_kernel())
         return Filters(np.moveaxis(kernels, -1, 0)[:count], None)
     kernel = keras.ops.convert_to_numpy(model.get_layer("patch_embedding").kernel).astype("float64")

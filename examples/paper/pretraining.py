@@ -15,6 +15,7 @@ from typing import Any
 
 import keras
 
+from keras_vit.config.fields import flatten, nest
 from keras_vit.data import AUGREG, ImageData, ImageSource
 from keras_vit.errors import ConfigError, nearest
 from keras_vit.evaluation import Evaluation
@@ -75,8 +76,11 @@ class Pretraining:
 
 
 _DROPOUT = {"dropout_rate": 0.1}
-_SIGMOID = {"head_bias_init": -10.0}
-_PLAIN_FIELDS = {"pooling": "gap", "position": "sincos2d"}
+_PLAIN_FIELDS = {
+    "pool": {"kind": "gap"},
+    "tokens": {"class_tokens": 0},
+    "position": "sincos2d",
+}
 
 PRETRAINING: dict[str, Pretraining] = {
     "vit_b_i21k": Pretraining(
@@ -123,7 +127,7 @@ def augreg_search(num_classes: int = 21_843) -> dict[str, Pretraining]:
 
     Args:
         num_classes: number of classes; 21,843 stands for ImageNet-21k, whose recipes have a
-            sigmoid loss and an initial bias of the head of -10.
+            sigmoid loss, for which `AugregRecipe` sets the initial bias of the head to -10.
     """
     sigmoid = num_classes == 21_843
     names = "vit_ti16 vit_s32 vit_s16 vit_b32 vit_b16 vit_l16 r_vit_ti16 r26_vit_s32 r50_vit_l32"
@@ -140,7 +144,7 @@ def augreg_search(num_classes: int = 21_843) -> dict[str, Pretraining]:
             clip_norm=1.0,
             augmentation=augmentation,
             loss="sigmoid" if sigmoid else "softmax",
-            fields={**rates, **(_SIGMOID if sigmoid else {})},
+            fields=rates,
             protocol="big_vision",
         )
     return found
@@ -190,11 +194,11 @@ def pretraining_recipe(
         ConfigError: the recipe is unknown, or the model differs from the recipe's fields.
     """
     published = published_recipe(name)
-    for field, wanted in published.fields.items():
-        found = getattr(model.config, field)
-        if found != wanted:
+    own = flatten(model.config.to_dict())
+    for field, wanted in flatten(published.fields).items():
+        if own[field] != wanted:
             raise ConfigError(
-                f"The recipe {name} has {field}={wanted}, the model {field}={found}; build it "
+                f"The recipe {name} has {field}={wanted}, the model {field}={own[field]}; build it "
                 f"with **PRETRAINING[{name!r}].fields."
             )
     steps = changes.pop("steps", None) or published.steps(num_images, epochs)
@@ -303,7 +307,7 @@ def pretrain(
     check_new(Path(out), resume)  # before any data are read
     published = published_recipe(recipe)
     builder = builders.variant(variant or published.variants[0])
-    fields = {**published.fields, **(fields or {})}
+    fields = nest({**flatten(published.fields), **flatten(fields or {})})
     config = builder.config(image_size, 1, **fields)  # the number of classes is not known yet
     batch_size = batch_size or published.batch_size
     if accumulate < 1 or batch_size % accumulate:

@@ -48,7 +48,7 @@ def write(source: str, repository: Path, server: str, batch: int = 16) -> Path:
             input=told["input"]["name"],
             output=told["output"],
             channels=told["input"]["shape"][-1],
-            classes=model.config.num_answers,
+            classes=model.prediction.num_answers,
         )
         (folder / "config.pbtxt").write_text(text, encoding="utf-8")
     return folder

@@ -1,8 +1,8 @@
 """Adapts the configuration and the arrays of a file to the model that a caller asks for.
 
-Four changes of arrays are possible, and the user asks for each of them: position embeddings move to
-another grid, patches get another size, the head is replaced, and the representation layer is left
-out. Every other array must match.
+Five changes of arrays are possible, and the user asks for each of them: position embeddings move to
+another grid, patches get another size, the head is replaced, the representation layer is left out,
+and blocks get a layer scale of a given value. Every other array must match.
 """
 
 import math
@@ -11,40 +11,60 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.checkpoints.inspection import Checkpoint
+from keras_vit.checkpoints.facts import flatten_arguments
+from keras_vit.checkpoints.inspection import Checkpoint, CheckpointInfo
 from keras_vit.checkpoints.surroundings import CHOICES
-from keras_vit.config import ViTConfig
+from keras_vit.config import Prediction, ViTConfig
 from keras_vit.config.rules import pair
+from keras_vit.config.weights import lexicon
 from keras_vit.errors import CheckpointError, shown
 from keras_vit.support.interpolation import resampling_matrix
 from keras_vit.support.text import log
 
 POSITIONS, PATCHES = "position_embedding/embedding", "patch_embedding/kernel"
-TABLE = "_bias/table"
+TABLE = "/table"
 """End of the paths of tables of relative position biases."""
 
-_READING = ("family", "variant", "position_grid", "class_names", "protocol", *CHOICES)
+_SCALES = ("attention_scale/gamma", "mlp_scale/gamma")
+"""Ends of the paths of weights that a caller may add, because their first value is stated."""
+OUTPUTS = ("task", "classifier_activation", "rescale")
+"""Arguments of the model on its outputs and inputs, which are facts of a checkpoint too."""
+_READING = ("family", "variant", "position_grid", "class_names", "protocol", *CHOICES, *OUTPUTS)
 """Arguments of `from_preset` that are no fields of the model's configuration."""
 
 
 def complete_fields(stored: ViTConfig, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the caller's fields, and the values of the model that follow from them.
 
-    Numerics that the caller's dict leaves out are the stored ones. Another number of classes means
-    another head; pre_logits of length 1 and the task belong to the old one. Positions
-    are resized to the caller's images, unless the model resizes them for each image.
+    Another number of classes means another head, which is a linear layer. Positions are resized to
+    the caller's images, unless the model resizes them for each image.
     """
     follow: dict[str, Any] = {}
     if "image_size" in fields:
-        keeps = fields["image_size"] is None or fields.get("native_aspect", stored.native_aspect)
+        kind = flatten_arguments(fields).get("stem.kind", stored.stem.kind)
+        keeps = fields["image_size"] is None or kind == "packed"
         follow["position_grid"] = stored.source_grid if keeps else None
     if fields.get("num_classes", stored.num_classes) != stored.num_classes:
-        follow |= {"unit_pre_logits": False, "task": "single_label"}
-        if stored.is_binary and stored.classifier_activation:
-            follow["classifier_activation"] = "softmax"
-    if isinstance(fields.get("numerics"), Mapping):
-        fields = {**fields, "numerics": {**stored.numerics.to_dict(), **fields["numerics"]}}
+        follow["head"] = "linear"
     return {**follow, **fields}
+
+
+def complete_outputs(
+    info: CheckpointInfo, config: ViTConfig, arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns the arguments `OUTPUTS` of the model: the caller's, else the checkpoint's.
+
+    The task belongs to the head. A checkpoint whose outputs are probabilities gives a model whose
+    outputs are those of its task.
+    """
+    given = {name: arguments[name] for name in OUTPUTS if name in arguments}
+    facts = {name: getattr(info, name) for name in OUTPUTS} | given
+    if config.num_classes != info.config.num_classes and "task" not in given:
+        facts["task"] = "single_label"
+    if info.classifier_activation and "classifier_activation" not in given:
+        prediction = Prediction(config.num_classes, facts["task"])
+        facts["classifier_activation"] = prediction.activation
+    return facts
 
 
 def adapt_config(checkpoint: Checkpoint, arguments: Mapping[str, Any]) -> ViTConfig:
@@ -66,7 +86,7 @@ def adapt_config(checkpoint: Checkpoint, arguments: Mapping[str, Any]) -> ViTCon
             "position_grid=(rows, columns) of the stored positions."
         )
     if pair("patch_size", fields.get("patch_size", stored.patch_size)) != stored.patch_size:
-        if stored.resnet is not None:
+        if stored.stem.is_resnet:
             raise CheckpointError(
                 f"{path}: patch_size={shown(fields['patch_size'])}, but the file has "
                 f"{stored.patch_size}. Patches of pixels can be resized; those of a hybrid, cells "
@@ -81,6 +101,13 @@ def adapt_config(checkpoint: Checkpoint, arguments: Mapping[str, Any]) -> ViTCon
             f"{stored.representation_size}. representation_size=None leaves the layer out."
         )
     config = stored.replace(**complete_fields(stored, fields))
+    for word in lexicon.LEXICON:
+        has, had = word.is_held_by(config), word.is_held_by(stored)
+        lost = ("pre_logits/", "mask_token/") if had else ()
+        is_fresh = has and word.path.endswith(_SCALES)
+        if has != had and not word.path.startswith(("head/", *lost)) and not is_fresh:
+            holder = "the file has" if had else "the model that the arguments describe has"
+            raise CheckpointError(f"{path}: only {holder} a weight {word.path}.")
     for change in _changes(stored, config):
         log.info("%s: %s", path, change)
     return config
@@ -103,7 +130,7 @@ def resize_positions(
         embedding: `(1, prefix + rows * columns, hidden_size)`.
         source, target: grids (rows, columns).
         prefix: number of rows that belong to tokens in front of the patches.
-        method: see `keras_vit.config.Numerics.position_resize`.
+        method: see `keras_vit.ViTConfig.position_resize`.
 
     Returns:
         float32 `(1, prefix + target rows * columns, hidden_size)`.
@@ -204,7 +231,7 @@ def adapt_array(
     """
     if path.startswith("head/") and replaces_head(stored, config):
         return None
-    lost = {"pre_logits/": config.representation_size, "mask_token/": config.mask_token or None}
+    lost = {"pre_logits/": config.representation_size, "mask_token/": config.tokens.mask or None}
     if any(path.startswith(start) and value is None for start, value in lost.items()):
         return None
     if not _is_resized(path, stored, config):
@@ -213,8 +240,16 @@ def adapt_array(
         return resize_patches(array, config.patch_size)
     if path.endswith(TABLE):
         return resize_distances(array, stored.table_grid, config.table_grid)
-    prefix, method = stored.num_prefix_positions, config.numerics.position_resize
+    prefix, method = stored.num_prefix_positions, config.position_resize
     return resize_positions(array, stored.source_grid, config.source_grid, prefix, method)
+
+
+def add_scales(stored: ViTConfig, config: ViTConfig) -> Iterator[tuple[str, np.ndarray]]:
+    """Yields path and values of every layer scale that the caller adds to the blocks of a file."""
+    if stored.block.layer_scale is None:
+        for weight in lexicon.weights(config):
+            if weight.path.endswith(_SCALES):
+                yield weight.path, np.full(weight.shape, config.block.layer_scale, np.float32)
 
 
 def adapt_dtype(path: str, dtype: np.dtype, stored: ViTConfig, config: ViTConfig) -> np.dtype:
@@ -248,14 +283,16 @@ def _changes(stored: ViTConfig, config: ViTConfig) -> Iterator[str]:
             yield f"the head ({old}) is left behind."
     if stored.representation_size is not None and config.representation_size is None:
         yield "pre_logits is left behind, as before fine-tuning."
-    if stored.mask_token and not config.mask_token:
+    if stored.tokens.mask and not config.tokens.mask:
         yield "the mask token, which inference does not read, is left behind."
     if stored.patch_size != config.patch_size:
         change = _sides(stored.patch_size, config.patch_size)
         yield f"the projection of patches resized {change} pixels."
-    if config.position == "learned" and stored.source_grid != config.source_grid:
+    if any(True for _ in add_scales(stored, config)):
+        yield "layer scale is added to the blocks, with the value that is given."
+    if config.has_learned_positions and stored.source_grid != config.source_grid:
         change = _sides(stored.source_grid, config.source_grid)
-        yield f"position embeddings resized {change} ({config.numerics.position_resize})."
+        yield f"position embeddings resized {change} ({config.position_resize})."
     if config.relative_position_bias and stored.table_grid != config.table_grid:
         change = _sides(stored.table_grid, config.table_grid)
         yield f"relative position bias resized {change} patches."

@@ -16,10 +16,11 @@ from keras_vit.checkpoints.containers import (
 from keras_vit.checkpoints.dialects import Dialect
 from keras_vit.checkpoints.dialects.base import find_met
 from keras_vit.checkpoints.translate import Move, plan
-from keras_vit.config import ViTConfig
+from keras_vit.config import Prediction, ViTConfig
 from keras_vit.errors import CheckpointError
+from keras_vit.images.class_names import expand
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
-from keras_vit.presets.preset_config import WEIGHTS_FILE
+from keras_vit.presets.preset_config import WEIGHTS_FILE, ModelFacts
 from keras_vit.support.files import replace_folder, write_json
 from keras_vit.support.text import log
 
@@ -38,14 +39,12 @@ class WeightArrays:
 
 
 def export(
-    config: ViTConfig,
+    facts: ModelFacts,
     arrays: WeightArrays,
     dialects: Sequence[Dialect],
     path: str | os.PathLike[str],
-    class_names: tuple[str, ...] | None = None,
     progress: bool = False,
     lossy: bool = False,
-    protocol: ProtocolSpec = "paper",
 ) -> None:
     """Writes a checkpoint: a file, or a folder if the library needs JSON beside the weights.
 
@@ -54,25 +53,25 @@ def export(
     the library can express it.
 
     Args:
-        config: configuration of the model.
+        facts: what the JSON states of the model; the configuration alone for weights alone.
         arrays: weights of the model.
         dialects: families of one library; the first that can hold the model is written.
         path: path of the file or folder.
-        class_names: one name per class, or None.
         progress: whether a bar is shown on stderr, if it is a terminal.
         lossy: whether to write a model that the library would compute differently.
-        protocol: preparation of images.
 
     Raises:
         CheckpointError: no family has a place for every weight, or the library would
             compute the model differently and `lossy` is False.
     """
-    dialect, config, moves = _choose(config, dialects, lossy)
-    if config.num_classes and config.classifier_activation is not None:
+    prediction = facts.prediction
+    dialect, config, moves = _choose(facts, dialects, lossy)
+    if prediction.classifier_activation is not None:
         lost = "%s computes logits from these files, without the model's %s."
-        log.warning(lost, dialect.library, config.classifier_activation)
-    protocol = _protocol_to_write(protocol, dialect, config)
-    files = dialect.write_json(config, class_names, protocol)
+        log.warning(lost, dialect.library, prediction.classifier_activation)
+    protocol = _protocol_to_write(facts.protocol, dialect, config)
+    names = None if facts.class_names is None else expand(facts.class_names)
+    files = dialect.write_json(config, names, protocol, prediction.task)
     reader: Reader = _Moved(Path(path), moves, arrays)
     if dialect.fold is not None:
         reader = dialect.fold.write(reader, files)
@@ -86,10 +85,10 @@ def export(
 
 
 def _choose(
-    config: ViTConfig, dialects: Sequence[Dialect], lossy: bool
+    facts: ModelFacts, dialects: Sequence[Dialect], lossy: bool
 ) -> tuple[Dialect, ViTConfig, list[Move]]:
     """Returns the first family that can hold the model, the model it holds, and the plan."""
-    refusals: list[CheckpointError] = []
+    config, refusals = facts.config, list[CheckpointError]()
     written = [dialect for dialect in dialects if not dialect.only_read]
     if not written:
         raise CheckpointError(
@@ -99,11 +98,11 @@ def _choose(
     for forgiving in (False, True) if lossy else (False,):
         for dialect in written:
             has_place = dialect.all_names("mask_token/token")
-            held = config if has_place else config.replace(mask_token=False)
+            held = config if has_place else config.replace(tokens={"mask": False})
             try:
                 moves = plan(held, dialect, dialect.prefix_for(held))
-                check_expressible(held, dialect, forgiving)
-                if held.mask_token != config.mask_token:
+                check_expressible(held, dialect, forgiving, facts.prediction)
+                if held != config:
                     lost = "has no place for the mask token, which inference does not read"
                     log.info("%s %s: it is left out.", dialect.library, lost)
                 return dialect, held, moves
@@ -164,25 +163,28 @@ class _Moved(Reader):
         return move.to_array(weights)
 
 
-def check_expressible(config: ViTConfig, dialect: Dialect, lossy: bool = False) -> None:
+def check_expressible(
+    config: ViTConfig,
+    dialect: Dialect,
+    lossy: bool = False,
+    prediction: Prediction | None = None,
+) -> None:
     """Refuses a model that no file of the dialect can hold, or that its library lacks.
 
     Args:
         config: configuration of the model.
         dialect: the family to write.
         lossy: whether the library may compute the model differently.
+        prediction: what the outputs of the model say, or None.
 
     Raises:
         CheckpointError: the message names what the library cannot express.
     """
-    impossible, reasons = find_met(dialect.refusals, config), []
-    if dialect.numerics is not None:
-        computed = dialect.numerics.to_dict()
-        reasons = [
-            f"numerics.{name}={value!r}, where it computes {computed[name]!r}"
-            for name, value in config.numerics.to_dict().items()
-            if not dialect.can_compute(name, value) and matters(name, config)
-        ]
+    impossible = find_met(dialect.refusals, config)
+    if prediction and prediction.is_binary and "task" in dialect.stated_fields:
+        two = "one logit for two classes (two logits or task='multi_label' can be written)"
+        impossible.append(two)
+    reasons = dialect.find_other_arithmetic(config)
     if not impossible and (lossy or not reasons):
         return
     advice = " lossy=True writes the weights nevertheless; the library then computes other outputs."
@@ -190,13 +192,3 @@ def check_expressible(config: ViTConfig, dialect: Dialect, lossy: bool = False) 
         f"{dialect.library} cannot express this model: {'; '.join(impossible + reasons)}. Nothing "
         f"was written.{'' if impossible else advice}"
     )
-
-
-def matters(numeric: str, config: ViTConfig) -> bool:
-    """Whether a field of `Numerics` enters the forward pass of a model."""
-    if numeric in ("group_norm_epsilon", "std_conv", "std_conv_epsilon"):
-        return config.resnet is not None
-    is_gated = config.mlp == "gated"
-    if numeric == "gelu":
-        return not is_gated or config.numerics.gate == "gelu" or config.pooling == "map"
-    return numeric != "gate" or is_gated

@@ -10,26 +10,23 @@ from keras_vit.checkpoints.dialects import Dialect, Statement
 from keras_vit.checkpoints.dialects.base import warn_of_protocol
 from keras_vit.checkpoints.opening import OpenSource
 from keras_vit.checkpoints.recognition import Recognition
-from keras_vit.config import Numerics, ViTConfig
+from keras_vit.config import ViTConfig
+from keras_vit.config.fields import flatten, nest, part_of
+from keras_vit.config.pool import TOKEN_POOLINGS
 from keras_vit.errors import CheckpointError, ConfigError, shown
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
 from keras_vit.presets.preset_config import PresetConfig
 
-ARCHITECTURE: tuple[str, ...] = (
-    "patch_size",
-    *("hidden_size", "mlp_dim", "num_heads", "num_layers", "channels", "resnet", "mlp", "norm"),
-    *("pooling", "class_token", "num_class_tokens", "distillation_token", "num_registers"),
-    *("projection_dim", "map_num_heads", "map_mlp_dim", "position", "position_before_class"),
-    *("rope", "position_before_registers", "relative_position_bias", "patch_bias", "patch_norm"),
-    *("pre_norm", "final_norm", "sub_norm_attention", "sub_norm_mlp", "layer_scale"),
-    *("qkv_bias", "qk_norm", "projection_bias", "mlp_bias"),
+_FREE = (
+    *("image_size", "num_classes", "representation_size", "head", "tokens.mask", "stem.kind"),
+    *("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate", "block.layer_scale"),
+    *("position_grid", "position_resize", "pool.blocks", "pool.norm"),
 )
-"""Fields by which a model has other arrays; if the caller gives one, the arrays must agree."""
+"""Fields, by path, that the caller may choose whatever the arrays are; with all others, the arrays
+must agree."""
 
 _NEEDED = ("patch_size", "hidden_size", "mlp_dim", "num_heads")
 """Sizes without which no model can be built."""
-
-_NUMERICS = tuple(field.name for field in dataclasses.fields(Numerics))
 
 
 def resolve(
@@ -45,14 +42,14 @@ def resolve(
     3. the fields of every file of the family (`Dialect.conventions`), and its arithmetic;
     4. the arrays: names and shapes (`inference.fields_from`).
 
-    The arrays of the file are compared with the result, so that no contradiction remains. Numerics
-    and preparation of images that the caller gives are those of the model that is built.
+    The arrays of the file are compared with the result, so that no contradiction remains. The
+    preparation of images that the caller gives is that of the model that is built.
 
     Args:
         files: the open source.
         recognition: recognition of its names and shapes.
         statement: the contents of its JSON files.
-        caller: the caller's fields of `ViTConfig`.
+        caller: the caller's fields of `ViTConfig`, by path.
 
     Raises:
         CheckpointError: a fact is missing, or the facts are invalid together.
@@ -61,28 +58,49 @@ def resolve(
     combined = combine(recognition, statement, choose_architecture(caller))
     config, undetermined = _infer_config(files.reader.path, recognition, combined, caller)
     protocol = _choose_protocol(statement, recognition.dialect, config)
-    return PresetConfig(config, protocol, statement.class_names), undetermined
+    names = statement.class_names
+    return PresetConfig(config, protocol, names, task=statement.task), undetermined
+
+
+_PARTS = [own.name for own in dataclasses.fields(ViTConfig) if part_of(own) and own.default]
+"""Fields whose parts are facts of their own; a part that a model may lack is one fact."""
+
+
+def flatten_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the caller's arguments with the fields of parts by path."""
+    parts = {name: arguments[name] for name in _PARTS if arguments.get(name)}
+    return {k: value for k, value in arguments.items() if k not in _PARTS} | flatten(parts)
 
 
 def choose_architecture(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the caller's fields that the arrays must agree with."""
-    return {name: fields[name] for name in ARCHITECTURE if name in fields}
+    return {
+        path: value for path, value in fields.items() if path in inference.PLAIN.keys() - {*_FREE}
+    }
 
 
 def combine(
     recognition: Recognition, statement: Statement, caller: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Returns the fields that the four sources of `resolve` state, before the grid is inferred."""
-    dialect, fields = recognition.dialect, recognition.fields
-    numerics = {
-        **(dialect.numerics or Numerics()).to_dict(),
-        **fields.get("numerics", {}),
-        **statement.fields.get("numerics", {}),
-    }
-    stated = {**statement.fields, "numerics": numerics}
-    if "mlp" in caller and "mlp_dim" in fields:
-        stated["mlp_dim"] = fields["mlp_dim"]  # the JSON's is that of its own kind of MLP
-    return {**fields, **dialect.conventions, **stated, **caller}
+    dialect, shown = recognition.dialect, dict(recognition.fields)
+    for switch in dialect.lacking:  # an array that the file has lost makes no other model of it
+        if shown.get(switch.field, switch.plain[0]) not in switch.plain:
+            del shown[switch.field]
+    conventions = dialect.conventions
+    if "num_positions" in shown and "position" in dialect.stated_fields:
+        conventions.pop("position", None)  # the number of positions tells what tokens have one
+    stated = {**conventions, **statement.fields, **caller}
+    facts = {**shown, **stated}
+    if "mlp_dim" in shown and any(path.startswith("block.") for path in caller):
+        facts["mlp_dim"] = caller.get("mlp_dim", shown["mlp_dim"])  # the JSON's is of its own kind
+    arithmetic = dialect.compute_arithmetic(facts)
+    if "stem.kind" in arithmetic:
+        facts["stem.kind"] = caller.get("stem.kind", arithmetic["stem.kind"])
+    if facts.get("pool.kind") in TOKEN_POOLINGS and "tokens.class_tokens" not in stated:
+        # The array that is missing is then named.
+        facts["tokens.class_tokens"] = facts.get("tokens.class_tokens") or 1
+    return {**arithmetic, **facts}
 
 
 def _refuse_open_facts(
@@ -98,22 +116,15 @@ def _refuse_open_facts(
             f"{read_as}: {dialect.needs_json} stands in config.json alone. Load the folder that "
             f"has both files{by_name and f', or give {by_name}'}."
         )
-    numerics = fields.get("numerics") or {}
-    facts = {
-        **recognition.fields.get("numerics", {}),
-        **statement.fields,
-        **statement.fields.get("numerics", {}),
-        **fields,
-        **(numerics.to_dict() if isinstance(numerics, Numerics) else numerics),
-    }
+    facts = {**statement.fields, **fields}
     open_facts: Mapping[str, str] = {}
     if not dialect.is_named_by(files.json):
         open_facts = dialect.undetermined({**recognition.fields, "prefix": recognition.prefix})
     if missing := {name: values for name, values in open_facts.items() if name not in facts}:
-        of_numerics = ", ".join(f"{name!r}: ..." for name in missing if name in _NUMERICS)
-        give = [f"{name}=..." for name in missing if name not in _NUMERICS]
-        if of_numerics:
-            give.append(f"numerics={{{of_numerics}}}")
+        give = []
+        for name, part in nest(dict.fromkeys(missing, "...")).items():
+            inside = ", ".join(f"{field!r}: ..." for field in part) if part != "..." else ""
+            give.append(f"{name}={{{inside}}}" if inside else f"{name}=...")
         values = "; ".join(f"{name}: {value}" for name, value in missing.items())
         raise CheckpointError(
             f"{read_as}: the arrays do not tell {', '.join(missing)}. Give "
@@ -141,7 +152,8 @@ def _infer_config(
         raise CheckpointError(
             f"{path}: {', '.join(missing)} cannot be inferred from the arrays; give it by name."
         )
-    if facts["position"] == "sincos2d" and "position" not in fields and facts["class_token"]:
+    is_open = facts.get("position") == "sincos2d" and "position" not in fields
+    if is_open and facts["tokens.class_tokens"]:
         raise CheckpointError(
             f"{path}: there is a class token and no array of position embeddings. If the model was "
             "trained with fixed positions, give position='sincos2d'; otherwise the file has lost "

@@ -1,6 +1,5 @@
 """Infers the configuration of a model from the names and shapes of its file."""
 
-import dataclasses
 import itertools
 import math
 from collections import Counter
@@ -8,27 +7,33 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from keras_vit.config import ViTConfig
+from keras_vit.config.fields import flatten, nest
 from keras_vit.config.rules import pair
+from keras_vit.config.weights.conditions import Place, Term
 from keras_vit.config.weights.lexicon import AXES, LEXICON, UNIT
 from keras_vit.errors import ConfigError
 from keras_vit.support.text import log
 
-_FIELDS = {field.name: field for field in dataclasses.fields(ViTConfig)}
+PLAIN = flatten(ViTConfig((16, 16), 64, 64, num_heads=1, num_layers=1).to_dict())
+"""The default of every field, by its path."""
 
 _SIZES = {
-    **{symbol: axis.words for symbol, axis in AXES.items() if axis.words in _FIELDS},
+    **{symbol: axis.words for symbol, axis in AXES.items() if axis.words in PLAIN},
     "n": "num_positions",
     "c": "channels",
     "i": "channels",
 }
 """Axis -> the field with the axis's size; a hybrid's `c` is not used: it belongs to the stem."""
 
+_INITIAL_SCALE = 1e-5
+"""Initial value of learned factors, which arrays do not tell, in DINOv2."""
+
 
 def fields_from(
     votes: Mapping[str, Counter[int]],
     bindings: Mapping[str, list[dict[str, str]]],
 ) -> dict[str, Any]:
-    """Returns the fields of `ViTConfig` that follow from a file's names and shapes.
+    """Returns the fields of `ViTConfig`, by path, that follow from a file's names and shapes.
 
     Args:
         votes: axis symbol -> sizes, with the number of arrays that have each size. The
@@ -37,85 +42,84 @@ def fields_from(
 
     Returns:
         The fields that can be inferred. `"num_positions"` stands in for the image size,
-        which does not follow from the number of positions alone.
+        which does not follow from the number of positions alone; with it, the kind of positions is
+        left out, which decides what tokens have one.
     """
     size = {symbol: counts.most_common(1)[0][0] for symbol, counts in votes.items()}
     is_hybrid = "root/conv/kernel" in bindings or any(path.startswith(UNIT) for path in bindings)
-    fields: dict[str, Any] = {
+    fields = _parts(bindings)
+    fields |= {
         field: size[symbol]
         for symbol, field in _SIZES.items()
         if symbol in size and not (is_hybrid and symbol == "c")
     }
-    fields |= _parts(bindings)
-    fields |= _pooling(bindings, is_twice_as_wide=size.get("e") == 2 * size.get("m", 0))
+    fields["pool.kind"] = _pooling(bindings, is_twice_as_wide=size.get("e") == 2 * size.get("m", 0))
+    if "position_embedding/embedding" not in bindings:
+        fields["position"] = "sincos2d"
     if "f" in votes and (width := _packed_width(votes["f"], bindings)):
-        fields |= {"mlp": "gated", "mlp_dim": width}
+        fields |= {"block.gated": True, "mlp_dim": width}
     if "pool f" in size:
-        fields["map_mlp_dim"] = size["pool f"]
+        fields["pool.mlp_dim"] = size["pool f"]
     fields["num_layers"] = size.get("l") or max(numbers(bindings, "l"), default=-1) + 1
     if "p" in size and "q" in size:
         fields["patch_size"] = (size["p"], size["q"])
     if is_hybrid:
-        units = _units_per_stage(bindings)
-        fields["resnet"] = {"num_layers": units, "width_factor": size.get("root w", 64) / 64}
+        fields |= {"stem.kind": "resnet", "stem.units": _units_per_stage(bindings)}
+        fields["stem.width_factor"] = size.get("root w", 64) / 64
         fields.setdefault("channels", 3)
     return fields
 
 
-def _pooling(paths: Collection[str], is_twice_as_wide: bool) -> dict[str, Any]:
-    """Returns the pooling that weights show, and whether there is a class token.
+def _pooling(paths: Collection[str], is_twice_as_wide: bool) -> str:
+    """Returns the pooling that weights show.
 
     Args:
         paths: templates of the paths of weights in a file.
         is_twice_as_wide: whether the head reads two vectors.
     """
-    has_token = "class_token/token" in paths or "class_tokens/tokens" in paths
-    pooling = "token" if has_token else "gap"
-    if any(path.startswith("pool/") for path in paths):
-        pooling = "map"
-    if any(path.startswith("head/{head}/") for path in paths):
-        pooling = "token_and_distillation"
     if "head/kernel" in paths and is_twice_as_wide:
-        pooling = "token_and_mean"
-    return {"pooling": pooling, "class_token": True if has_token else None}
+        return "token_and_mean"
+    if any(path.startswith("head/{head}/") for path in paths):
+        return "token_and_distillation"
+    if any(path.startswith("pool/") for path in paths):
+        return "map"
+    return "token" if {"class_token/token", "class_tokens/tokens"} & {*paths} else "gap"
 
 
 def _parts(paths: Collection[str]) -> dict[str, Any]:
     """Returns the fields that the presence or absence of weights shows.
 
-    The terms of a weight (`Word.held_by`) hold if a file has it. A field without any weight
-    in the file has its value for a model without them.
+    A term of a weight (`Word.held_by`) holds if a file has the weight, or another one with this
+    term. Of a field's values, the one with which most of its terms are as the file shows them is
+    the field's, the plainest of several.
     """
-    shown: dict[str, Any] = {}
-    values: dict[str, set[str | None]] = {}
+    terms: dict[str, dict[Term, bool]] = {}
     for word in LEXICON:
         for term in word.terms:
-            name, _, part = term.field.partition(".")
-            if name not in _FIELDS or name == "pooling" or term.is_met_by_others:
-                continue
-            values.setdefault(name, set()).add(term.value)
-            if word.path in paths:
-                shown[name] = {part: term.value} if part else term.value
-    fields: dict[str, Any] = {}
-    for name, own in values.items():
-        if name not in shown:
-            fields[name] = _without(name, own)
-        elif isinstance(_FIELDS[name].default, bool):
-            fields[name] = True
-        elif shown[name] is not None:  # a field that is the size of an axis follows from it
-            fields[name] = shown[name]
-    return fields
+            if term.field in PLAIN:
+                own = terms.setdefault(term.field, {})
+                own[term] = own.get(term, False) or word.path in paths
+
+    def choose(field: str, own: Mapping[Term, bool]) -> Any:
+        scores = {v: sum(_admits(t, v) == own[t] for t in own) for v in _list_candidates(field)}
+        return max(scores, key=lambda value: scores[value])
+
+    return {field: choose(field, own) for field, own in terms.items()}
 
 
-def _without(name: str, values: Collection[str | None]) -> Any:
-    """Returns the value of a field for a model without the weights that need other values."""
-    field = _FIELDS[name]
-    if isinstance(field.default, str):
-        words = field.metadata["values"].words
-        return next((word for word in words if word not in values), field.default)
-    if isinstance(field.default, bool):
-        return False
-    return None if field.default is None else 0
+def _list_candidates(field: str) -> tuple[Any, ...]:
+    """Returns the values among which weights decide, the plainest first."""
+    default, (kind, values) = PLAIN[field], Place(field).declaration()
+    if isinstance(default, bool):
+        return False, True
+    if values is not None and values.words:
+        return (*((None,) if values.include(None) else ()), *values.words)
+    return None if default is None else 0, _INITIAL_SCALE if kind == float | None else 1
+
+
+def _admits(term: Term, value: Any) -> bool:
+    """Whether a value of its field meets a term."""
+    return (value in term.values if term.values else bool(value)) is not term.is_met_by_others
 
 
 def _packed_width(votes: Counter[int], bindings: Mapping[str, list[dict[str, str]]]) -> int | None:
@@ -155,23 +159,27 @@ def with_grid(
     number needs `position_grid`, or an `image_size` with that number of patches. Where names
     and JSON leave open which tokens have positions, the grid decides.
 
+    Args:
+        fields: fields of the model, by path.
+        num_positions: number of stored positions, or None.
+        arguments: the caller's fields, by path.
+
     Raises:
         ConfigError: `position_grid` has another number of patches, or the positions fit two grids.
     """
     image_size = None if arguments.get("position_grid") else fields.get("image_size")
-    base = ViTConfig.from_dict({**fields, "image_size": None, "position_grid": (1, 1)})
+    base = ViTConfig.from_dict(nest({**fields, "image_size": None, "position_grid": (1, 1)}))
     if image_size is not None:
         grid = fields.get("position_grid")
         sized = base.replace(image_size=image_size, position_grid=grid)
         grid = None if sized.grid == sized.source_grid else grid
         return sized.replace(position_grid=grid), ()
     if num_positions is None:
-        return base.replace(position_grid=fields.get("position_grid", (1, 1))), ()
-    alternatives = [base]
-    if base.has_class_position and "position_before_class" not in fields:
-        alternatives.append(base.replace(position_before_class=True))
-    if base.num_registers and "position_before_registers" not in fields:
-        alternatives.append(base.replace(position_before_registers=True))
+        grid = arguments.get("position_grid") or fields.get("position_grid", (1, 1))
+        return base.replace(position_grid=grid), ()
+    stated = "" if "position" in arguments else fields.get("position")
+    models = [base.replace(position=kind) for kind in _OTHER_POSITIONS.get(stated, ())]
+    alternatives = list(dict.fromkeys([base, *models]))  # kinds may be one for this model
     counts = {b: num_positions - b.num_prefix_positions for b in reversed(alternatives)}
     grids = {b: _find_grid(b, count, arguments) for b, count in counts.items()}
     base, grid = next(((b, grids[b]) for b in alternatives if grids[b]), (base, None))
@@ -193,6 +201,11 @@ def with_grid(
     return base.replace(image_size=size, position_grid=None), ()
 
 
+_OTHER_POSITIONS = {
+    None: ("learned_patches", "learned_except_registers"),
+    "learned_except_registers": ("learned_patches",),
+}
+"""Kind of positions that names and JSON state -> the kinds that they leave open beside it."""
 _USUAL_SIZES = (224, 256, 384, 448, 512, 518)
 """Sides of images, in pixels, of which a square grid is read as such, with a line of log."""
 

@@ -26,49 +26,39 @@ from keras_vit.checkpoints.recognition import (
 from keras_vit.checkpoints.surroundings import choices, find_encoder, left_over, without_head
 from keras_vit.checkpoints.translate import Move, Shape, compare, plan
 from keras_vit.checkpoints.unread_keys import warn_of_unread_keys
-from keras_vit.config import ViTConfig
+from keras_vit.config.fields import nest
 from keras_vit.config.variants import find_variant, variant_named
 from keras_vit.config.weights.lexicon import num_parameters
 from keras_vit.errors import CheckpointError, SourceError, shown
-from keras_vit.images.protocols import ProtocolSpec
-from keras_vit.presets.preset_config import PresetConfig
+from keras_vit.presets.preset_config import ModelFacts, PresetConfig
 from keras_vit.presets.source import Source
 from keras_vit.support.text import log
 
 
-@dataclasses.dataclass(frozen=True)
-class CheckpointInfo:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CheckpointInfo(ModelFacts):
     """The description of a checkpoint.
+
+    If the image size is undetermined, the `position_grid` of the configuration has one row. The
+    protocol is that of the JSON files beside the weights, or the default of the dialect.
 
     Args:
         path: path of the file of weights; of a preset, the name of its source.
         family: name of the format of its arrays, such as `"google"`.
-        config: configuration of the model. If the image size is undetermined, its
-            `position_grid` has one row.
-        protocol: preparation of images: the protocol that the JSON files beside the weights
-            state, or the default of the dialect.
-        class_names: one name per class, the name of a shipped list, or None.
         prefix: prefix of the names of all arrays.
         undetermined: fields that the file leaves open; `from_preset` requires them.
         shapes, dtypes: shape and dtype of every array in the file, by name; empty for a preset,
             whose weights are not opened.
         ignored: names of arrays that are no weights of the model, and the reason for each.
-        provenance: origin of a preset's weights, as plain JSON types.
-        thresholds: those of a multi-label preset, see `VisionTransformer.thresholds`.
     """
 
     path: Path
     family: str
-    config: ViTConfig
-    protocol: ProtocolSpec = "paper"
-    class_names: str | tuple[str, ...] | None = None
     prefix: str = ""
     undetermined: tuple[str, ...] = ()
     shapes: Mapping[str, Shape] = dataclasses.field(default_factory=dict)
     dtypes: Mapping[str, np.dtype] = dataclasses.field(default_factory=dict)
     ignored: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    provenance: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    thresholds: tuple[float, ...] | None = None
 
     @property
     def variant(self) -> str | None:
@@ -156,7 +146,7 @@ def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoi
 
 
 def _open(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
-    file, preset, fields = files.reader, files.preset, dict(arguments)
+    file, preset, fields = files.reader, files.preset, facts.flatten_arguments(arguments)
     if preset is not None:
         fields.setdefault("family", keras_vit.name)
     files = files if fields.get("timm") is None else _with_timm(files, fields)
@@ -171,15 +161,16 @@ def _open(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
         reader = dialect.fold.read(reader, files.json)
         files = dataclasses.replace(files, reader=reader)
         recognition = recognise_dialect(files, dialect.name)
-    if dialect is keras_vit and preset is None and fields.get("numerics") is None:
+    states_block = any(path.startswith("block.") for path in fields)
+    if dialect is keras_vit and preset is None and not states_block:
         raise SourceError(
             f"{reader.path}: these are the weights of a preset, without the config.json that "
             "states its architecture and arithmetic. Copy the whole preset and name its folder; or "
-            "give numerics=, the arithmetic of the training."
+            "give block=, the arithmetic of the training."
         )
     fields.pop("patch_size", None)  # the model's; the file's is inferred from its arrays
     if fields.get("variant"):
-        fields = {**variant_named(fields["variant"]).fields, **fields}
+        fields = facts.flatten_arguments(variant_named(fields["variant"]).fields) | fields
     architecture = facts.choose_architecture(fields)
     statement = read_statement(files, dialect, recognition.fields)
     channels = preset.config.channels if preset else recognition.fields.get("channels")
@@ -191,7 +182,7 @@ def _open(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
         )
     undetermined: tuple[str, ...] = ()
     if preset is not None:
-        stated = dataclasses.replace(preset, config=preset.config.replace(**architecture))
+        stated = dataclasses.replace(preset, config=preset.config.replace(**nest(architecture)))
     else:
         stated, undetermined = facts.resolve(files, recognition, statement, fields)
     config = stated.config
@@ -241,8 +232,5 @@ def _with_timm(files: OpenSource, fields: dict[str, Any]) -> OpenSource:
 
 def _info(path: Path, dialect: str, stated: PresetConfig, **arrays: Any) -> CheckpointInfo:
     """Returns what `info` reports: the facts of `config.json` and those of the arrays."""
-    facts = {name: getattr(stated, name) for name in _STATED}
-    return CheckpointInfo(path, dialect, **facts, **arrays)
-
-
-_STATED = ("config", "protocol", "class_names", "provenance", "thresholds")
+    facts = {own.name: getattr(stated, own.name) for own in dataclasses.fields(ModelFacts)}
+    return CheckpointInfo(path=path, family=dialect, **facts, **arrays)

@@ -17,6 +17,7 @@ from keras_vit.presets.preset_config import (
     MODEL_CARD_FILE,
     PRESET_FILES,
     WEIGHTS_FILE,
+    ModelFacts,
     PresetConfig,
 )
 from keras_vit.support.files import replace_folder, write_json
@@ -42,15 +43,16 @@ def save_preset(model: Any, folder: str | os.PathLike[str], card: Mapping[str, A
         model.class_names,
         dict(model.provenance),
         thresholds=model.thresholds,
+        task=model.task,
+        classifier_activation=model.prediction.classifier_activation,
+        rescale=model.rescale,
     )
     readme = model_card(folder.name, preset, card)
     arrays = arrays_to_write(model)  # in every process
 
     def write() -> None:
         with replace_folder(folder, PRESET_FILES, PresetError) as new:
-            # config.json states the head's activation, which a file of weights alone loses.
-            config = model.config.replace(classifier_activation=None)
-            export(config, arrays, [keras_vit], new / WEIGHTS_FILE)
+            export(ModelFacts(model.config), arrays, [keras_vit], new / WEIGHTS_FILE)
             with (new / WEIGHTS_FILE).open("rb") as file:
                 checksum = hashlib.file_digest(file, "sha256").hexdigest()
             whole = dataclasses.replace(preset, weights_sha256=checksum)

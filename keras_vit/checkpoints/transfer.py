@@ -3,6 +3,7 @@
 `load` receives the class of the model as an argument, because the model imports this module.
 """
 
+import dataclasses
 import math
 import os
 from collections.abc import Callable, Iterator
@@ -13,10 +14,13 @@ import ml_dtypes
 import numpy as np
 
 from keras_vit.checkpoints.adapt import (
+    OUTPUTS,
     adapt_array,
     adapt_config,
     adapt_dtype,
+    add_scales,
     complete_fields,
+    complete_outputs,
     replaces_head,
 )
 from keras_vit.checkpoints.dialects import dialects_named
@@ -32,7 +36,7 @@ from keras_vit.checkpoints.inspection import (
 from keras_vit.checkpoints.opening import open_source
 from keras_vit.checkpoints.surroundings import CHOICES
 from keras_vit.checkpoints.translate import Move
-from keras_vit.config import ImageSize, ViTConfig
+from keras_vit.config import ImageSize, Prediction, ViTConfig
 from keras_vit.config.fields import known_fields
 from keras_vit.config.rules import is_any_size
 from keras_vit.config.weights import lexicon
@@ -40,6 +44,7 @@ from keras_vit.config.weights.axes import copy_in_order
 from keras_vit.errors import CheckpointError, expect_model, shown
 from keras_vit.images.class_names import expand, shorten
 from keras_vit.models.building import Building, Family
+from keras_vit.presets.preset_config import ModelFacts
 from keras_vit.presets.source import Source
 from keras_vit.support.memory import give, gives_a_copy, room_to_give
 from keras_vit.support.text import log, warn
@@ -75,6 +80,7 @@ def load(
     from keras_vit.layers import blank_weights
 
     options = {k: v for k, v in arguments.items() if k in _OF_MODEL and v is not None}
+    outputs = {k: v for k, v in arguments.items() if k in OUTPUTS}
     fields = {k: v for k, v in arguments.items() if k not in _OF_MODEL}
     known_fields(ViTConfig, {k: v for k, v in fields.items() if k not in _OF_READING})
     fields = {k: v for k, v in fields.items() if k not in _OF_READING or v is not None}
@@ -85,14 +91,14 @@ def load(
         reading = ("family", "variant", *CHOICES)
         fields = {k: value for k, value in fields.items() if k not in reading}
         config = info.config.replace(**complete_fields(info.config, fields))
-        model = build(config, **{**_state_facts(source, info, config), **options})
+        model = build(config, **{**_state_facts(source, info, config, outputs), **options})
         model.title = options.get("name", source.title)
         return model
     with open_source(source, checksum=checksum) as files:
         fields = {**source.defaults, **fields}
         checkpoint = open_checkpoint(files, fields)
         config = adapt_config(checkpoint, fields)
-        facts = _state_facts(source, checkpoint.info, config)
+        facts = _state_facts(source, checkpoint.info, config, outputs)
         facts["provenance"] = {**source.provenance(files.preset), **_read_scale(checkpoint)}
         with blank_weights():
             model = build(config, **{**facts, **options})
@@ -117,22 +123,27 @@ def _stated_size(image_size: ImageSize) -> dict[str, Any]:
     return {"image_size": None if is_any_size(image_size) else image_size}
 
 
-def _state_facts(source: Source, info: CheckpointInfo, config: ViTConfig) -> dict[str, Any]:
-    """Returns the facts of a model beside its configuration that the source states.
+def _state_facts(
+    source: Source, info: CheckpointInfo, config: ViTConfig, arguments: dict[str, Any]
+) -> dict[str, Any]:
+    """Returns the facts of a model beside its configuration that source and caller state.
 
     Names of classes are left out if their number is not the model's, thresholds if the head
     or the task is another.
     """
     class_names = source.defaults.get("class_names") or info.class_names
-    fits = class_names is not None and len(expand(class_names)) == config.num_answers
+    outputs = complete_outputs(info, config, arguments)
+    prediction = Prediction(config.num_classes, outputs["task"], outputs["classifier_activation"])
+    fits = class_names is not None and len(expand(class_names)) == prediction.num_answers
     has_head = info.config.num_classes == config.num_classes
     if class_names is not None and has_head and config.num_classes and not fits:
-        counts = len(expand(class_names)), config.num_answers
+        counts = len(expand(class_names)), prediction.num_answers
         log.warning("%s: %d names for a head of %d classes are left out.", source, *counts)
     return {
         "protocol": source.defaults.get("protocol", info.protocol),
         "class_names": class_names if fits else None,
-        "thresholds": info.thresholds if has_head and config.task == "multi_label" else None,
+        "thresholds": info.thresholds if has_head and prediction.task == "multi_label" else None,
+        **outputs,
     }
 
 
@@ -167,11 +178,17 @@ def save(
     from keras_vit.distribution.processes import write_once
 
     arrays = arrays_to_write(model)
-    class_names, protocol = model.class_names, model.preprocessor.protocol
+    facts = ModelFacts(
+        model.config,
+        model.preprocessor.protocol,
+        model.class_names,
+        task=model.task,
+        classifier_activation=model.prediction.classifier_activation,
+    )
     target = dialects_named(family)
 
     def write() -> None:
-        export(model.config, arrays, target, path, class_names, progress, lossy, protocol)
+        export(facts, arrays, target, path, progress, lossy)
 
     write_once(write, path)
 
@@ -273,18 +290,21 @@ def convert(
                 f"{file_path}: a conversion makes no new head. Expected num_classes="
                 f"{checkpoint.info.config.num_classes}, as in the file, or 0 for no head."
             )
-        facts = {**_state_facts(source, checkpoint.info, config), **arguments}
-        shortest = shorten(facts["class_names"], config.num_answers)
-        class_names = None if shortest is None else expand(shortest)
+        stated = _state_facts(source, checkpoint.info, config, arguments)
+        stated |= {k: arguments[k] for k in ("class_names", "protocol") if k in arguments}
+        facts = ModelFacts(config, **stated)
+        names = shorten(facts.class_names, facts.prediction.num_answers)
+        facts = dataclasses.replace(facts, class_names=names)
         target = dialects_named(family)
         arrays = _collect_arrays(checkpoint, config)
-        export(config, arrays, target, path, class_names, progress, lossy, facts["protocol"])
+        export(facts, arrays, target, path, progress, lossy)
 
 
 def _read_weights(checkpoint: Checkpoint, config: ViTConfig) -> Iterator[Named]:
     """Yields path and array of every stored weight that the model takes."""
     for move in checkpoint.moves:
         yield from _read_move(checkpoint, config, move)
+    yield from add_scales(checkpoint.info.config, config)
 
 
 def _read_move(checkpoint: Checkpoint, config: ViTConfig, move: Move) -> Iterator[Named]:
@@ -388,9 +408,11 @@ def _largest(array: np.ndarray) -> float:
 def _collect_arrays(checkpoint: Checkpoint, config: ViTConfig) -> WeightArrays:
     """Returns the weights of a file, each read on demand with the others of its array."""
     move_of = {path: move for move in checkpoint.moves for path in move.paths}
-    waiting: dict[str, np.ndarray] = {}
+    waiting = dict(add_scales(checkpoint.info.config, config))
 
     def dtype(path: str) -> np.dtype:
+        if path in waiting:
+            return waiting[path].dtype
         stored = checkpoint.reader.dtypes[move_of[path].name]
         return adapt_dtype(path, stored, checkpoint.info.config, config)
 

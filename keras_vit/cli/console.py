@@ -92,8 +92,10 @@ def load_model(
     if needs_head:
         of_model = ("dtype", "pixel_range", "draft")
         stated = {name: value for name, value in loading.items() if name not in of_model}
-        config = inspection.info(checkpoint, **stated).config
-        config.demand_prediction(needs_head, takes_numbers)
+        description = inspection.info(checkpoint, **stated)
+        description.config.demand_prediction(needs_head)
+        if not takes_numbers:
+            description.prediction.demand_classes(needs_head)
     start_backend()
     from keras_vit.checkpoints.loading import load_to_answer
 

@@ -14,7 +14,7 @@ from keras_vit.cli.console import (
     warn_on_stderr,
 )
 from keras_vit.cli.options import Labelled, Loading, Positive
-from keras_vit.config.vit_rules import StagePooling
+from keras_vit.config.pool import StagePooling
 from keras_vit.errors import KerasViTError
 from keras_vit.support.arguments import check_apart, check_data, check_results
 from keras_vit.support.files import new_file

@@ -12,7 +12,9 @@ from keras_vit.models.building import Family
 from keras_vit.support.files import check_place
 
 if TYPE_CHECKING:
+    from keras_vit.checkpoints import CheckpointInfo
     from keras_vit.config import ViTConfig
+    from keras_vit.presets.preset_config import PresetConfig
 
 _STORED = Fields()
 _READ = Reading()
@@ -108,14 +110,14 @@ def info(source: str, /, *, fields: Reading = _READ, json: bool = False) -> None
     if description.shapes:
         size_known = "image_size" not in description.undetermined
         facts |= {"family": description.family, "prefix": description.prefix or "none"}
-        facts |= _model_facts(description.config, size_known)
+        facts |= _model_facts(description, size_known)
         facts |= {"parameters": description.num_parameters, "arrays": len(description.shapes)}
         facts |= {"types": sorted({dtype.name for dtype in description.dtypes.values()})}
         if description.ignored:
             facts["ignored"] = description.ignored
         arrays = {name: list(shape) for name, shape in description.shapes.items()}
     else:
-        facts |= {"family": "keras_vit preset", **_model_facts(description.config, True)}
+        facts |= {"family": "keras_vit preset", **_model_facts(description, True)}
         facts |= {"protocol": description.protocol}
         facts |= {f"provenance: {name}": value for name, value in description.provenance.items()}
     if source in CATALOG:
@@ -126,12 +128,13 @@ def info(source: str, /, *, fields: Reading = _READ, json: bool = False) -> None
     show(json, ("fact", "value"), list(facts.items()), {**facts, "array_shapes": arrays})
 
 
-_FIELDS = "pooling hidden_size mlp_dim num_heads num_layers channels"
+_FIELDS = "hidden_size mlp_dim num_heads num_layers channels"
 
 
-def _model_facts(config: "ViTConfig", size_known: bool) -> dict[str, Any]:
+def _model_facts(description: "PresetConfig | CheckpointInfo", size_known: bool) -> dict[str, Any]:
     from keras_vit.config.variants import find_variant
 
+    config = description.config
     if not size_known:
         resolution = "undetermined; give image_size on loading"
     elif config.image_size is None:
@@ -143,11 +146,12 @@ def _model_facts(config: "ViTConfig", size_known: bool) -> dict[str, Any]:
     return {
         "variant": find_variant(config) or "none of the named ones",
         "resolution": resolution,
-        "classes": config.num_answers or "no head",
+        "classes": description.prediction.num_answers or "no head",
         "representation layer": config.representation_size or "none",
+        "pooling": config.pool.kind,
         **{name: getattr(config, name) for name in _FIELDS.split()},
         "patch_size": "{}x{}".format(*config.patch_size),
-        "stem": "none" if config.resnet is None else str(list(config.resnet.num_layers)),
+        "stem": str(list(config.stem.units)) if config.stem.is_resnet else config.stem.kind,
         **(_costs(config) if size_known and config.image_size is not None else {}),
     }
 

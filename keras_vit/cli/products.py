@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from keras_vit.cli.console import command_line, image_files, load_model, note_backend, stderr, tell
 from keras_vit.cli.options import Loading, Positive, Reading
-from keras_vit.config.vit_rules import StagePooling
+from keras_vit.config.pool import StagePooling
 from keras_vit.serving import Settings
 from keras_vit.support.arguments import Format, Method, Outputs, Precision, check_results
 from keras_vit.support.extras import import_extra, is_installed

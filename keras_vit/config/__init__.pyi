@@ -1,8 +1,11 @@
 """The public names of the room and their homes, for type checkers and for `lazy_loader`."""
 
-from .numerics import Numerics as Numerics
-from .rope import Rope as Rope
-from .stem import ResNetStem as ResNetStem
+from .block import Block as Block
+from .pool import Pool as Pool
+from .prediction import Prediction as Prediction
+from .prediction import Task as Task
+from .rotary import Rope as Rope
+from .stem import Stem as Stem
+from .tokens import LearnedTokens as LearnedTokens
 from .vit import ImageSize as ImageSize
 from .vit import ViTConfig as ViTConfig
-from .vit_rules import Task as Task

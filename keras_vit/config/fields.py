@@ -6,12 +6,11 @@ more, by `field`. Validation and the switches (`list_switches`) derive from that
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_args
 
 from keras_vit.config.foreign_words import answer_to
 from keras_vit.config.rules import (
     BOOL,
-    BOOL_OR_NONE,
     NUMBER,
     POSITIVE,
     POSITIVE_OR_NONE,
@@ -23,7 +22,6 @@ VALUES_OF_TYPES: dict[Any, Values] = {
     bool: BOOL,
     int: POSITIVE,
     float: NUMBER,
-    bool | None: BOOL_OR_NONE,
     int | None: POSITIVE_OR_NONE,
 }
 """The valid values of a field that declares none, by its type."""
@@ -41,7 +39,8 @@ def field(
         default: value of a field that is left out.
         values: the valid values; None for those of the type.
         lacking: for a switch, a part that other families add to the paper's model: its name in
-            the message about a library that lacks it. A dict names a part for single values.
+            the message about a library that lacks it. A dict names a part for single values, or
+            for several: `"mlp|both"`.
         plain: the values that stand for a model without the part; empty: the default.
     """
     declaration = {"values": values, "lacking": lacking, "plain": plain or (default,)}
@@ -53,7 +52,7 @@ class Switch:
     """A difference between a model and the paper's, which a library may lack.
 
     Args:
-        field: the field of the configuration.
+        field: path of the field of the configuration, such as `"pool.kind"`.
         words: name of the part, for messages.
         plain: the values of the field for a model without the part.
     """
@@ -63,33 +62,74 @@ class Switch:
     plain: tuple[Any, ...]
 
 
-def list_switches(cls: Any) -> dict[str, Switch]:
-    """Returns the switches that a dataclass declares, by the name of the field or of its value."""
+def list_switches(cls: Any, prefix: str = "") -> dict[str, Switch]:
+    """Returns the switches of a dataclass and its parts, by `"field"` or `"field=value"`."""
     switches: dict[str, Switch] = {}
     for own in dataclasses.fields(cls):
-        lacking = own.metadata.get("lacking")
+        path, lacking = prefix + own.name, own.metadata.get("lacking")
         if isinstance(lacking, Mapping):
             every = own.metadata["values"].words
-            for value, words in lacking.items():
-                others = tuple(other for other in every if other != value)
-                switches[value] = Switch(own.name, words, others)
+            plain = (None,) if own.metadata["values"].include(None) else ()
+            for values, words in lacking.items():
+                others = tuple(word for word in every if word not in values.split("|"))
+                switches[f"{path}={values}"] = Switch(path, words, (*plain, *others))
         elif lacking:
-            switches[own.name] = Switch(own.name, lacking, own.metadata["plain"])
+            switches[path] = Switch(path, lacking, own.metadata["plain"])
+        if part := part_of(own):
+            switches |= list_switches(part, f"{path}.")
     return switches
+
+
+def part_of(own: "dataclasses.Field[Any]") -> Any:
+    """Returns the dataclass of a field that holds a part, else None."""
+    kinds = [kind for kind in (own.type, *get_args(own.type)) if isinstance(kind, type)]
+    return next((kind for kind in kinds if issubclass(kind, Fields)), None)
+
+
+def flatten(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of nested parts by their paths: `{"pool": {"kind": "gap"}}` becomes
+    `{"pool.kind": "gap"}`. A part that is None stays so.
+    """
+    flat: dict[str, Any] = {}
+    for name, value in fields.items():
+        inner = value.to_dict() if isinstance(value, Fields) else value
+        if isinstance(inner, Mapping) and inner:
+            flat |= {f"{name}.{path}": each for path, each in flatten(inner).items()}
+        else:
+            flat[name] = value
+    return flat
+
+
+def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of paths in nested dicts; `flatten` is its inverse."""
+    fields: dict[str, Any] = {}
+    for path, value in flat.items():
+        part, _, name = path.rpartition(".")
+        if part:
+            if not isinstance(fields.get(part), dict):
+                fields[part] = {}
+            fields[part][name] = value
+        elif not (value is None and path in fields):
+            fields[path] = value
+    return fields
 
 
 def known_fields(cls: Any, fields: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Returns the fields as a dict.
 
     Raises:
-        ConfigError: the dataclass has no field of such a name. If the name is another library's
-            word, the message names the argument that does the same in keras_vit, else the field
-            with the nearest name.
+        ConfigError: the dataclass has no field of such a name. If the name is a field of a part,
+            or another library's word, the message names the argument that does the same, else the
+            field with the nearest name.
     """
     names = [own.name for own in dataclasses.fields(cls)]
+    parts = {own.name: part for own in dataclasses.fields(cls) if (part := part_of(own))}
     for name in fields:
         if name not in names:
             hint = "" if prefix else answer_to(name)
+            for part, kind in parts.items():
+                if name in [own.name for own in dataclasses.fields(kind)]:
+                    hint = f" Give {part}={{{name!r}: ...}}."
             raise ConfigError(
                 f"Unknown field {prefix}{shown(name, quoted=False)}."
                 f"{hint or nearest(str(name), names)} "
@@ -102,17 +142,29 @@ class Fields:
     """Base of the frozen dataclasses of a configuration: valid fields, to and from JSON types."""
 
     _prefix: ClassVar[str] = ""
-    """Prefix of the names of fields in messages, such as `"rope."`."""
+    """Prefix of the names of fields in messages; of a part, its name: `"block."`."""
+
+    def __init_subclass__(cls) -> None:
+        if cls.__base__ is Fields and "_prefix" not in vars(cls):
+            cls._prefix = f"{cls.__name__.lower()}."
 
     def __post_init__(self) -> None:
+        self._read_parts()
         self._validate()
+
+    def _read_parts(self) -> None:
+        """Turns dicts into the parts that they describe."""
+        for own in dataclasses.fields(self):  # type: ignore[arg-type]
+            part, value = part_of(own), getattr(self, own.name)
+            if part is not None and not (value is None and own.default is None):
+                self._set(own.name, part.read(value))
 
     def _validate(self) -> None:
         for own in dataclasses.fields(self):  # type: ignore[arg-type]
             value, kind = getattr(self, own.name), own.type
             if values := own.metadata.get("values") or VALUES_OF_TYPES.get(kind):
                 values.check(self._prefix + own.name, value)
-            if kind is float:
+            if kind is float or (kind == float | None and value is not None):
                 self._set(own.name, float(value))
         for fault in self._faults():
             raise ConfigError(self._prefix + fault)
@@ -139,6 +191,22 @@ class Fields:
         return values
 
     @classmethod
+    def read(cls, value: Any) -> Self:
+        """Returns the part that an argument states, itself or a dict of its fields.
+
+        Raises:
+            ConfigError: the argument is neither, or a field is invalid.
+        """
+        if isinstance(value, Mapping):
+            return cls.from_dict(value)
+        if not isinstance(value, cls):
+            name = cls._prefix.removesuffix(".")
+            raise ConfigError(
+                f"{name} must be a {cls.__name__} or a dict of its fields, found {shown(value)}."
+            )
+        return value
+
+    @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
         """Builds from `to_dict()`'s output.
 
@@ -154,3 +222,16 @@ class Fields:
         if absent := [name for name in required if name not in values]:
             raise ConfigError(f"A {cls.__name__} needs {', '.join(absent)}.")
         return cls(**values)
+
+    def replace(self, **fields: Any) -> Self:
+        """Returns a copy with other fields; a dict changes the fields of a part that it names.
+
+        Raises:
+            ConfigError: a field is unknown or invalid.
+        """
+        fields = known_fields(type(self), fields, self._prefix)
+        for name, value in fields.items():
+            own = getattr(self, name)
+            if isinstance(own, Fields) and isinstance(value, Mapping):
+                fields[name] = own.replace(**value)
+        return dataclasses.replace(self, **fields)  # type: ignore[type-var]

@@ -89,6 +89,6 @@ POSITIVE_OR_NONE = Values(
 )
 NUMBER = Values(is_number, "a number")
 POSITIVE_NUMBER = Values(lambda value: is_number(value) and value > 0, "a positive number")
+CLASSES = Values(lambda value: is_int(value) and value >= 0, "an int, 0 for features alone")
 SHARE = Values(lambda value: is_number(value) and 0 <= value < 1, "a number in [0, 1)")
 BOOL = Values(lambda value: isinstance(value, bool), "a bool")
-BOOL_OR_NONE = Values(lambda value: isinstance(value, bool | None), "a bool or None")

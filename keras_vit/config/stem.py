@@ -1,11 +1,11 @@
-"""The ResNet in front of a hybrid's patches (section 3.1 of the paper, last paragraph)."""
+"""What precedes the projection of patches: nothing, a ResNet, or the packing of NaFlex."""
 
 import dataclasses
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from keras_vit.config.fields import Fields, field
-from keras_vit.config.rules import Values, is_number, is_positive_int
+from keras_vit.config.rules import Values, choice, is_number, is_positive_int
 from keras_vit.errors import shown
 
 GROUP_NORM_GROUPS = 32
@@ -42,33 +42,66 @@ class Unit(NamedTuple):
         return f"stage{self.stage}_unit{self.number}"
 
 
-@dataclasses.dataclass(frozen=True)
-class ResNetStem(Fields):
-    """The (possibly partial) ResNet in front of a hybrid's patches.
+class StdConv(NamedTuple):
+    """The arithmetic of a stem's convolutions and norms.
 
     Args:
-        num_layers: bottleneck units per stage, at most 8 stages. The first stage keeps
+        takes_root_of_sum: whether a kernel is standardised as `(w - mean) / sqrt(var + epsilon)`;
+            else as `(w - mean) / (std + epsilon)`.
+        epsilon: added to the variance or deviation of a kernel.
+        norm_epsilon: added to the variance in every GroupNorm.
+    """
+
+    takes_root_of_sum: bool
+    epsilon: float
+    norm_epsilon: float
+
+
+ARITHMETIC = {
+    "resnet": StdConv(False, 1e-5, 1e-6),  # vit_jax/models_resnet.py
+    "resnet_timm": StdConv(True, 1e-8, 1e-5),  # timm, layers/std_conv.py
+}
+"""The arithmetic of the stems with a ResNet."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Stem(Fields):
+    """What precedes the projection of patches.
+
+    Args:
+        kind: `"none"`, the paper's plain models; `"resnet"`, a hybrid (section 3.1, last
+            paragraph); `"resnet_timm"`, a hybrid in timm's arithmetic, whose kernels and norms are
+            standardised with other epsilons; `"packed"`, images that keep their aspect ratio
+            (NaFlex: SigLIP 2, NaFlexViT): each is resized to at most as many patches as one of
+            `image_size` has, and a batch is an array of packed patches, see
+            `keras_vit.images.packing`.
+        units: bottleneck units of a ResNet per stage, at most 8 stages. The first stage keeps
             the resolution of the root, each later one halves it; `()` is the root
             alone (R+ViT-Ti/16).
-        width_factor: the root has `int(64 * width_factor)` channels.
+        width_factor: the root of a ResNet has `int(64 * width_factor)` channels.
 
     Raises:
         ConfigError: a stage without units, or a width that the 32 groups of
             GroupNorm do not divide.
     """
 
-    _prefix = "resnet."
-
-    num_layers: tuple[int, ...] = field((), _UNITS)
+    kind: str = field(
+        "none",
+        choice("none", *ARITHMETIC, "packed"),
+        lacking={"packed": "packed patches of images of any shape"},
+    )
+    units: tuple[int, ...] = field((), _UNITS)
     width_factor: float = field(1.0, _FACTOR)
 
     def _faults(self) -> Iterator[str]:
-        units = self.num_layers
+        units = self.units
+        if not self.is_resnet and (units or self.width_factor != 1):
+            yield f"units and width_factor are those of a ResNet; the stem has kind={self.kind!r}."
         if len(units) > MOST_STAGES:
-            yield f"num_layers has more than {MOST_STAGES} stages: {shown(units)}."
+            yield f"units has more than {MOST_STAGES} stages: {shown(units)}."
         if not all(is_positive_int(count) and count <= MOST_UNITS for count in units):
             yield (
-                f"num_layers must hold a positive int up to {MOST_UNITS} for each stage, found "
+                f"units must hold a positive int up to {MOST_UNITS} for each stage, found "
                 f"{shown(units)}."
             )
         if self.width <= 0 or self.width % GROUP_NORM_GROUPS:
@@ -79,17 +112,27 @@ class ResNetStem(Fields):
 
     def __post_init__(self) -> None:
         self._validate()
-        self._set("num_layers", tuple(self.num_layers))
+        self._set("units", tuple(self.units))
+
+    @property
+    def is_resnet(self) -> bool:
+        """Whether a ResNet precedes the patches."""
+        return self.kind in ARITHMETIC
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the model takes packed patches."""
+        return self.kind == "packed"
 
     @property
     def width(self) -> int:
         """Channels of the root, and bottleneck channels of the first stage."""
         return int(64 * self.width_factor)
 
-    def units(self) -> Iterator[Unit]:
+    def list_units(self) -> Iterator[Unit]:
         """Yields the bottleneck units, in the order of their calls."""
         channels = self.width
-        for stage, count in enumerate(self.num_layers, start=1):
+        for stage, count in enumerate(self.units, start=1):
             filters = self.width * 2 ** (stage - 1)
             for number in range(1, count + 1):
                 strides = 2 if stage > 1 and number == 1 else 1
@@ -99,11 +142,11 @@ class ResNetStem(Fields):
     @property
     def out_channels(self) -> int:
         """Number of channels of the stem's output, which the patch embedding reads."""
-        if not self.num_layers:
+        if not self.units:
             return self.width
-        return 4 * self.width * 2 ** (len(self.num_layers) - 1)
+        return 4 * self.width * 2 ** (len(self.units) - 1)
 
     @property
     def halvings(self) -> int:
         """Number of times that the stem halves the resolution, rounding up each time."""
-        return 2 + max(0, len(self.num_layers) - 1)
+        return 2 + max(0, len(self.units) - 1) if self.is_resnet else 0

@@ -8,7 +8,6 @@ import dataclasses
 from typing import Any
 
 from keras_vit.config.rules import choice
-from keras_vit.config.stem import ResNetStem
 from keras_vit.config.vit import ImageSize, ViTConfig
 
 
@@ -42,7 +41,7 @@ def _declare(name: str, patch_size: int, hidden_size: int, mlp_dim: int, num_hea
     VARIANTS[name] = Variant(name, {
         "patch_size": patch_size, "hidden_size": hidden_size, "mlp_dim": mlp_dim,
         "num_heads": num_heads, "num_layers": num_layers, "dropout_rate": dropout_rate,
-        "resnet": None if stem is None else ResNetStem(stem),
+        "stem": {} if stem is None else {"kind": "resnet", "units": stem},
     })  # fmt: skip
 
 
@@ -66,8 +65,6 @@ _declare("r50_vit_b16", patch_size=1, hidden_size=768,  mlp_dim=3072, num_heads=
 _declare("r50_vit_l32", patch_size=1, hidden_size=1024, mlp_dim=4096, num_heads=16, num_layers=24, dropout_rate=0.1, stem=(3, 4, 6, 3))
 # fmt: on
 
-_SIZE_FIELDS = ("patch_size", "hidden_size", "mlp_dim", "num_heads", "num_layers", "resnet")
-
 
 def variant_named(name: str) -> Variant:
     """Returns the variant of that name.
@@ -82,7 +79,12 @@ def variant_named(name: str) -> Variant:
 def find_variant(config: ViTConfig) -> str | None:
     """Returns the name of the variant whose sizes a configuration has, or None."""
     for name, candidate in VARIANTS.items():
-        reference = candidate.config()
-        if all(getattr(reference, field) == getattr(config, field) for field in _SIZE_FIELDS):
+        if _sizes(candidate.config()) == _sizes(config):
             return name
     return None
+
+
+def _sizes(config: ViTConfig) -> tuple[Any, ...]:
+    widths = config.patch_size, config.hidden_size, config.mlp_dim
+    counts = config.num_heads, config.num_layers, config.stem.is_resnet, config.stem.units
+    return *widths, *counts, config.stem.width_factor

@@ -426,7 +426,7 @@ class ImageData(keras.utils.PyDataset):
         """
         records = self._pipeline.records
         problems = list_differences(records, self.preprocessor, model, self._min_size)
-        if self.one_hot and model.config.is_binary:
+        if self.one_hot and model.prediction.is_binary:
             problems.append(
                 "the model has one logit for two classes, whose labels are 0 and 1; load it with "
                 "num_classes=2 for one-hot, mixed or multi-label images"

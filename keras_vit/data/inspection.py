@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.config import Task, ViTConfig
+from keras_vit.config import Task
 from keras_vit.data.records import Records
 from keras_vit.errors import ConfigError, expect_model, listed
 from keras_vit.images.decoding import size_in_header
@@ -158,7 +158,7 @@ def list_differences(
         model: a `VisionTransformer`.
         min_size: smallest height and width in pixels; None for one patch of the model.
     """
-    config, names = expect_model(model).config, records.class_names
+    prediction, names = expect_model(model).prediction, records.class_names
     problems = []
     for field in ("image_size", "channels", "scaled", "data_format", "patch_size"):
         expected, actual = getattr(model.preprocessor, field), getattr(preprocessor, field)
@@ -167,17 +167,17 @@ def list_differences(
                 f"the model takes {field}={expected}, the data are prepared for "
                 f"{field}={actual}; give the model itself as preprocessor"
             )
-    if config.num_classes and not fits_task(model, records):
-        problems.append(describe_mismatch(config, records.task))
-    elif config.num_classes and config.num_answers != len(names):
-        kind = "numbers" if config.task == "regression" else "classes"
+    if prediction.num_classes and not fits_task(model, records):
+        problems.append(describe_mismatch(model, records.task))
+    elif prediction.num_classes and prediction.num_answers != len(names):
+        kind = "numbers" if prediction.task == "regression" else "classes"
         lone = len(names) == 1 and records.task == "single_label"
         fix = "give class_names=" if lone else f"load the model with num_classes={len(names)}"
         problems.append(
-            f"the model has {config.num_answers} {kind}, the data {len(names)} ({listed(names)}); "
-            f"{fix}"
+            f"the model has {prediction.num_answers} {kind}, the data {len(names)} "
+            f"({listed(names)}); {fix}"
         )
-    least = config.patch_size if min_size is None else (min_size, min_size)
+    least = model.config.patch_size if min_size is None else (min_size, min_size)
     unfit = _find_unfit(records.sizes, preprocessor, least)
     for k, error in list(unfit.items())[:1]:
         more = f" {len(unfit) - 1} more images are too small." if len(unfit) > 1 else ""
@@ -187,12 +187,12 @@ def list_differences(
 
 def fits_task(model: Any, records: Records) -> bool:
     """Whether a model has classes and the data have classes, or both have numbers."""
-    return (model.config.task == "regression") == (records.task == "regression")
+    return (model.task == "regression") == (records.task == "regression")
 
 
-def describe_mismatch(config: ViTConfig, task: Task) -> str:
+def describe_mismatch(model: Any, task: Task) -> str:
     """Returns why a model of one task does not fit the data of another."""
     return (
-        f"the model has task={config.task!r}, the data have {task!r}; read the data with "
-        f"task={config.task!r}, or load the model with task={task!r}"
+        f"the model has task={model.task!r}, the data have {task!r}; read the data with "
+        f"task={model.task!r}, or load the model with task={task!r}"
     )

@@ -3,11 +3,12 @@
 import dataclasses
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
-from keras_vit.config.vit_rules import TASKS, Task
+from keras_vit.config import Task
+from keras_vit.config.rules import choice
 from keras_vit.data.order import count_labels
 from keras_vit.errors import ConfigError, listed, nearest, shown
 from keras_vit.images.class_names import match_classes
@@ -41,8 +42,8 @@ class Records:
         decoded: by index, the output of `Preprocessor.decode`; None without a cache.
         sizes: index -> (height, width), of the images that were inspected.
         unreadable: name of each image that was left out -> reason.
-        task: what the labels are, see `ViTConfig`; None for the task of a single label or
-            multi-label, by the shape of the labels.
+        task: what the labels are, see `keras_vit.config.Prediction`; None for the task of a single
+            label or multi-label, by the shape of the labels.
 
     Raises:
         ConfigError: the data set is empty, the numbers of labels and images differ, or a label
@@ -299,8 +300,8 @@ def choose_task(task: Task | None, preprocessor: Any) -> Task | None:
     Raises:
         ConfigError: there is no such task.
     """
-    TASKS.check("task", task or "single_label")
-    of_model = getattr(getattr(preprocessor, "config", None), "task", None)
+    choice(*get_args(Task)).check("task", task or "single_label")
+    of_model = getattr(preprocessor, "task", None)
     return task or ("regression" if of_model == "regression" else None)
 
 
@@ -334,12 +335,12 @@ def find_classes(
     if labels.dtype.kind == "S":
         labels = np.char.decode(labels)
     known = getattr(preprocessor, "class_names", None)
-    config = getattr(preprocessor, "config", None)
+    prediction = getattr(preprocessor, "prediction", None)
     is_column = labels.shape[1:] == (1,) and np.isin(labels, (0, 1)).all()
-    if is_column and task != "multi_label" and getattr(config, "is_binary", False):
+    if is_column and task != "multi_label" and getattr(prediction, "is_binary", False):
         labels = labels[:, 0].astype("int32")
     if labels.dtype.kind not in "UO":
-        count = getattr(config, "num_answers", 0)
+        count = getattr(prediction, "num_answers", 0)
         if not count and labels.ndim == 2:
             count = labels.shape[1]
         elif not count and labels.dtype.kind in "ui" and labels.size:

@@ -86,7 +86,7 @@ def predict(
     for images, labels in batches:
         array = as_array(images)
         model._check_images(array)
-        if not model.config.rescale and array.dtype.kind != "f":
+        if not model.rescale and array.dtype.kind != "f":
             raise ConfigError(
                 f"The model takes float images, found {array.dtype}. model.preprocessor brings "
                 "pixels in [0, 255] to the range that it was trained on."

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from keras_vit.config.pool import StagePooling
 from keras_vit.config.rules import COUNT
-from keras_vit.config.vit_rules import StagePooling
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.evaluation.batches import Batch, predict
 from keras_vit.evaluation.extraction import OUTPUT_DTYPES, finite, hash_files, identify

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
+from keras_vit.config.pool import StagePooling
 from keras_vit.config.rules import choice
-from keras_vit.config.vit_rules import StagePooling
 from keras_vit.distribution.processes import broadcast_from_first, process_group, whole
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.evaluation.batches import Batch, count_images, predict, read_batches, split_images
@@ -62,10 +62,10 @@ def features(
             the model's classes.
         stage: name of a stage, such as `"block_3"` or `"encoder_norm"`, see `VisionTransformer`.
             None for `"pre_logits"`, the input of the head, the representation of section 4.1; with
-            a pooling, for the tokens of the last block behind the last norm.
+            a pooling, for the tokens of the last block after the last norm.
         pooling: how the tokens become one vector: `"token"`, the class token; `"gap"`, the mean
-            of the patches, without class token and registers; `"token_and_mean"`, both beside each
-            other (DINOv2, Virchow). None for the stage as it is.
+            of the patches, without the learned tokens; `"token_and_mean"`, both side by
+            side (DINOv2, Virchow). None for the stage as it is.
         output_dtype: `"float32"` or `"float16"`, which takes half of the memory and disk.
         batch_size: images per step; a data set has its own batches.
         prepared: whether the images are an array that `model.preprocessor` has prepared.
@@ -180,6 +180,7 @@ def identify(model: VisionTransformer, stage: str, output_dtype: str) -> dict[st
     return {
         "weights": digest.hexdigest(),
         "config": model.config.to_dict(),
+        "rescale": model.rescale,
         "stage": stage,
         "dtype": model.dtype_policy.name,
         "output_dtype": output_dtype,

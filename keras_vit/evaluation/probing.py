@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.config import Task, ViTConfig
-from keras_vit.config.vit_rules import StagePooling
+from keras_vit.config import Pool, Task, ViTConfig
+from keras_vit.config.pool import StagePooling
 from keras_vit.data import ImageData, ImageSource
 from keras_vit.errors import ConfigError, expect_model, shown
 from keras_vit.evaluation.extraction import gather
@@ -329,12 +329,13 @@ def _list_features(
     parts: dict[str, tuple[str, StagePooling | None, slice]] = {}
     stages: list[str] = []
     end = 0
+    has_class_token = config.tokens.class_tokens > 0
     for block in blocks:
         stage = f"block_{block}/norm"
-        start, end = end, end + width * (1 + config.has_class_token)
+        start, end = end, end + width * (1 + has_class_token)
         stages += [f"{stage}/{k}" for k in config.poolings if k != "token_and_mean"]
         columns: dict[StagePooling, slice] = {"gap": slice(end - width, end)}
-        if config.has_class_token:
+        if has_class_token:
             both = slice(start, end)
             columns = {"token": slice(start, start + width), **columns, "token_and_mean": both}
         parts |= {f"{stage}/{kind}": (stage, kind, part) for kind, part in columns.items()}
@@ -348,17 +349,12 @@ def _choose_fields(config: ViTConfig, stage: str, pooling: str | None) -> dict[s
     """Returns what differs in the classifier on features of a block; nothing for the output."""
     if pooling is None:
         return {}
-    before_norm = config.numerics.pool_before_norm
+    norm = config.pool.norm if config.pool.norm == "before" else "none"
     return {
         "num_layers": int(stage.removeprefix("block_").removesuffix("/norm")) + 1,
-        "pooling": pooling,
-        "class_token": config.has_class_token,
-        "class_token_blocks": 1,
-        "class_token_in_mean": False,
+        "pool": Pool(pooling, norm=norm),
         "representation_size": None,
-        "projection_dim": None,
-        "final_norm": config.final_norm and not before_norm,
-        "numerics": dataclasses.replace(config.numerics, pool_before_norm=False),
+        "projection_size": None,
     }
 
 

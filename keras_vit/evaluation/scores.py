@@ -140,9 +140,9 @@ def evaluate(
     >>> keras_vit.evaluate(model, (blank, [[0, 1], [], range(10)])).count
     2
     """
-    expect_model(model).config.demand_prediction("evaluate", takes_numbers=True)
+    expect_model(model).config.demand_prediction("evaluate")
     COUNT.check("calibration_bins", calibration_bins)
-    task = model.config.task
+    task = model.task
     if task == "regression" and not (real_labels is None and classes is None):
         raise ConfigError("real_labels and classes are for classes; this model predicts numbers.")
     competing, places = match_columns(model, data, classes)

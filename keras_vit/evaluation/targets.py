@@ -108,12 +108,12 @@ def match_columns(
         ConfigError: as `class_index` and `match_classes`; `classes` is empty or has a class twice;
             or the data have classes and the model predicts numbers, or the reverse.
     """
-    is_regression = model.config.task == "regression"
-    task = getattr(data, "task", model.config.task)
+    is_regression = model.task == "regression"
+    task = getattr(data, "task", model.task)
     if (task == "regression") != is_regression:
-        raise ConfigError(f"The data do not fit: {describe_mismatch(model.config, task)}.")
+        raise ConfigError(f"The data do not fit: {describe_mismatch(model, task)}.")
     labels: Sequence[str] | None = model.class_names
-    competing = np.arange(model.config.num_answers)
+    competing = np.arange(model.prediction.num_answers)
     if classes is not None:
         chosen = [class_index(each, labels, len(competing), "classes") for each in classes]
         if not chosen or len(set(chosen)) != len(chosen):
@@ -148,14 +148,14 @@ def predict_targets(
         ConfigError: the data are empty or have no labels, labels do not fit the model, or outputs
             are not finite.
     """
-    read = _as_numbers if model.config.task == "regression" else acceptable
+    read = _as_numbers if model.task == "regression" else acceptable
     seen = 0
     for outputs, labels in predict(
         model, ["logits"], read_batches(model, data, batch_size, prepared)
     ):
         if labels is None:
             raise ConfigError("The data have no labels: expected batches (images, labels).")
-        logits = per_class(outputs["logits"], model.config, stage="logits")
+        logits = per_class(outputs["logits"], model.prediction, stage="logits")
         logits = logits[:, competing].astype("float64")
         if odd := np.flatnonzero(~np.isfinite(logits).all(axis=1)).tolist():
             raise ConfigError(f"The logits of image {seen + odd[0]} are not finite.")

@@ -56,8 +56,8 @@ def attention_rollout(
     """Returns how much each patch contributes to the prediction (Abnar and Zuidema 2020; Figure 6).
 
     The mean of the heads is mixed half and half with the identity for the residual connection, and
-    the matrices of all blocks are multiplied. The product includes the tokens before the patches, a
-    class token or registers; the result has the patches alone.
+    the matrices of all blocks are multiplied. The product includes the learned
+    tokens before the patches; the result has the patches alone.
 
     Args:
         maps: result of `attention_maps`, for all blocks or the last blocks.
@@ -106,7 +106,7 @@ def read_tokens(
         ConfigError: the model does not pool; or as `attention_maps`.
     """
     images = prepare(expect_model(model), images, prepared)
-    if model.config.pooling != "map":
+    if not model.config.pool.is_map:
         rows, columns = compute_grid(model, images)
         shares = share_tokens(model.config, rows * columns + model.config.num_prefix_tokens)
         return np.tile(shares, (len(images), 1))
@@ -122,20 +122,20 @@ def share_tokens(config: ViTConfig, num_tokens: int) -> np.ndarray:
     if not config.is_pooled:
         raise ConfigError(
             "The head of a pooled model reads a share of each token; this model does not pool: "
-            f"pooling={config.pooling!r}."
+            f"pool.kind={config.pool.kind!r}."
         )
     place = np.arange(num_tokens)
-    count = config.joined_class_tokens or config.num_class_tokens
-    of_class = (place < count) / count
-    averaged = place >= (0 if config.class_token_in_mean else config.num_prefix_tokens)
-    mean = averaged / averaged.sum()
-    tokens = config.class_token_blocks
+    of_class = (place < config.tokens.class_tokens) / max(config.tokens.class_tokens, 1)
+    of_patches = (place >= config.num_prefix_tokens) / (num_tokens - config.num_prefix_tokens)
+    blocks = config.pool.blocks
     shares = {
         "token": of_class,
-        "gap": mean,
-        "token_and_mean": (tokens * of_class + mean) / (tokens + 1),
+        "tokens": of_class,
+        "gap": of_patches,
+        "mean": np.full(num_tokens, 1 / num_tokens),
+        "token_and_mean": (blocks * of_class + of_patches) / (blocks + 1),
         "token_and_distillation": (place < 2) / 2,
-    }[config.pooling]
+    }[config.pool.kind]
     return shares.astype("float32")
 
 

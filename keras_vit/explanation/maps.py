@@ -137,8 +137,9 @@ def choose_classes(
         ConfigError: the model has no such class, or the numbers of classes and images differ.
     """
     model.config.demand_prediction("An explanation of a class")
+    model.prediction.demand_classes("An explanation of a class")
     if target is None:
-        answers = per_class(run(model, images, batch_size=batch_size), model.config)
+        answers = per_class(run(model, images, batch_size=batch_size), model.prediction)
         return answers.argmax(-1).astype("int32")
     if isinstance(target, np.ndarray) and target.ndim:
         if target.shape != (len(images),):
@@ -149,7 +150,8 @@ def choose_classes(
         targets: Iterable[Any] = target
     else:
         targets = [target.item() if isinstance(target, np.ndarray) else target] * len(images)
-    classes = [class_index(each, model.class_names, model.config.num_answers) for each in targets]
+    count = model.prediction.num_answers
+    classes = [class_index(each, model.class_names, count) for each in targets]
     return np.asarray(classes, "int32")
 
 
@@ -175,7 +177,7 @@ def _in_batches(
     """Runs a method over all images in batches of one size, so that it is compiled once."""
     chosen = np.zeros((len(images), 1), "float32")  # of methods that ask for no class
     if classes is not None:
-        chosen = weigh_outputs(model.config, classes)
+        chosen = weigh_outputs(model.prediction, classes)
     size = min(batch_size, len(images))
     parts = []
     for start in range(0, len(images), size):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from keras import ops
 
-from keras_vit.config import ViTConfig
+from keras_vit.config import Prediction
 from keras_vit.config.rules import COUNT
 from keras_vit.errors import ConfigError
 from keras_vit.explanation.attention import (
@@ -81,14 +81,14 @@ def relevance(model: VisionTransformer) -> OneBatch:
         rows, columns = compute_grid(model, images)
         batch, tokens = images.shape[0], rows * columns + model.config.num_prefix_tokens
         shapes = [(batch, model.config.num_heads, tokens, tokens)] * depth
-        if model.config.pooling == "map":
+        if model.config.pool.is_map:
             shapes.append((batch, pool.num_heads, 1, tokens - pool.skip))
         gradients, weights = _slopes(model, images, chosen, dict(zip(names, shapes, strict=True)))
         seen = [ops.mean(ops.relu(g * a), axis=1) for g, a in zip(gradients, weights, strict=True)]
         total = ops.eye(tokens, dtype="float32")[None]
         for step in seen[:depth]:
             total = total + step @ total
-        if model.config.pooling == "map":
+        if model.config.pool.is_map:
             row = ops.pad(seen[-1], [(0, 0), (0, 0), (pool.skip, 0)])
         else:
             row = ops.convert_to_tensor(share_tokens(model.config, tokens))[None, None]
@@ -216,13 +216,13 @@ METHODS: dict[AnyMethod, Method] = {
 }
 
 
-def weigh_outputs(config: ViTConfig, classes: np.ndarray) -> np.ndarray:
+def weigh_outputs(prediction: Prediction, classes: np.ndarray) -> np.ndarray:
     """Returns the factors of the outputs whose sum is the score of each image's class.
 
     They are one-hot rows, float32 `(batch, num_classes)`; of one logit for two classes, 1 for the
     second class and -1 for the first.
     """
-    rows = [[-1], [1]] if config.is_binary else np.eye(config.num_classes)
+    rows = [[-1], [1]] if prediction.is_binary else np.eye(prediction.num_classes)
     return np.asarray(rows, "float32")[classes]
 
 

@@ -80,7 +80,7 @@ def write_report(
 
     batch = model.preprocessor(list(images))
     classes = [
-        class_index(target, model.class_names, model.config.num_answers) for target in targets
+        class_index(target, model.class_names, model.prediction.num_answers) for target in targets
     ]
     methods = list(dict.fromkeys((method, *_SHOWN, *(["integrated_gradients"] if curves else []))))
     facts = _explain_all(model, batch, methods, classes, curves, progress)
@@ -175,7 +175,7 @@ def _explain_all(
 ) -> list[dict[str, Any]]:
     """Returns predictions, maps, curves and attention of each image, as the page shows them."""
     outputs = model.probabilities(batch, prepared=True)
-    class_names = model.class_names or tuple(map(str, range(model.config.num_answers)))
+    class_names = model.class_names or tuple(map(str, range(model.prediction.num_answers)))
     ranked = np.argsort(-outputs, axis=1, kind="stable")[:, :2].astype("int32")
     classes = np.tile(np.asarray(targets, "int32"), (len(batch), 1)) if targets else ranked
     jobs = [(name, k) for k in range(classes.shape[1]) for name in methods]
@@ -255,7 +255,7 @@ def _attention(
         f"block {block}": np.einsum("bt,bhtk->bhk", shares, weights)[0]
         for block, weights in enumerate(maps)
     }
-    if model.config.pooling == "map":
+    if model.config.pool.is_map:
         read["pooling"] = probe_weights(model, image)[0]
     rows, largest = _eight_bits(np.concatenate([_with_mean(w[:, prefix:]) for w in read.values()]))
     sides = zip(model.config.stride, model.config.image_size or (), strict=True)

@@ -32,7 +32,7 @@ def write(
         notes: a sentence for each difference of the export from its arguments.
     """
     plan, model = graph.plan, graph.model
-    has_columns = plan.outputs == "logits" and not model.config.is_binary
+    has_columns = plan.outputs == "logits" and not model.prediction.is_binary
     class_names = model.class_names if has_columns or plan.outputs == "probabilities" else None
     if class_names is not None:
         text = "".join(" ".join(label.split()) + "\n" for label in class_names)
@@ -53,6 +53,9 @@ def write(
         "name": model.title,
         **graph.facts(),
         "config": model.config.to_dict(),
+        "task": model.task,
+        "classifier_activation": model.prediction.classifier_activation,
+        "rescale": model.rescale,
         "notes": notes,
         "verification": None if comparison is None else dataclasses.asdict(comparison),
     }
@@ -81,7 +84,7 @@ def _pixels(plan: ExportPlan) -> str:
     if plan.prepares == "scale":
         return "[0, 255], resized before"
     prepared = "prepared: resized and normalised by the protocol"
-    return "[0, 255], floats" if plan.config.rescale else prepared
+    return "[0, 255], floats" if plan.rescale else prepared
 
 
 def _images(plan: ExportPlan) -> str:
@@ -102,7 +105,7 @@ def _images(plan: ExportPlan) -> str:
             height, width = plan.config.image_size or tuple(3 * side for side in plan.config.stride)
             opened += f".resize(({width}, {height}), Image.Resampling.BILINEAR)"
         lines.append(f"images = np.asarray({opened}){axis}")
-    if plan.prepares == "nothing" and plan.config.rescale:
+    if plan.prepares == "nothing" and plan.rescale:
         lines.append("images = images.astype(np.float32)")
     elif plan.prepares == "nothing":
         mean, std = (complete(plan.protocol)[key] for key in ("mean", "std"))

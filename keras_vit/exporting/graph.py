@@ -34,13 +34,14 @@ class ExportGraph:
         self.plan = plan
         self.model = model
         self._takes_channels_first = model.data_format == "channels_first"
-        has_activation = model.config.classifier_activation is not None
+        has_activation = model.prediction.classifier_activation is not None
         self._stages: list[str] = []
         if plan.outputs == "features" or (plan.outputs == "logits" and has_activation):
             self._stages = [_STAGES[plan.outputs]]
         model._check_stages(self._stages)
         if plan.outputs == "probabilities" and not has_activation:
             model.config.demand_prediction("outputs='probabilities'")
+            model.prediction.demand_classes("outputs='probabilities'")
 
     def __call__(self, images: Any) -> Any:
         """Returns the output of a batch; `images` as the plan's `input_shape` says."""
@@ -60,12 +61,12 @@ class ExportGraph:
 
     def _finish(self, outputs: Any) -> Any:
         """Returns the outputs of the model in the form of the plan."""
-        config = self.model.config
+        prediction = self.model.prediction
         if self.plan.outputs != "probabilities":
             return outputs
-        answers = per_class(outputs, config, ops=ops)
-        normalise = ops.sigmoid if config.task == "multi_label" else ops.softmax
-        return normalise(answers) if config.returns_logits else answers
+        answers = per_class(outputs, prediction, ops=ops)
+        normalise = ops.sigmoid if prediction.task == "multi_label" else ops.softmax
+        return normalise(answers) if prediction.returns_logits else answers
 
     def facts(self) -> dict[str, Any]:
         """Returns the labels, protocol and provenance of the model, as plain JSON types."""
@@ -119,5 +120,5 @@ class ExportGraph:
         images = ops.cast(images, "float32")
         if plan.prepares == "resize" and plan.config.image_size is not None:
             images = pixels.resize(images, plan.config.image_size, plan.protocol)
-        images = images if plan.config.rescale else pixels.scale(images, plan.protocol)
+        images = images if plan.rescale else pixels.scale(images, plan.protocol)
         return images if self._takes_channels_first else ops.transpose(images, (0, 2, 3, 1))

@@ -26,7 +26,8 @@ class ExportPlan:
         outputs: `"probabilities"`, `"logits"` or `"features"`.
         prepares: preparation of images in the graph: `"resize"` takes uint8 images of
             any size, `"scale"` uint8 images of the model's size, `"nothing"` prepared floats.
-        config: configuration of the model, at the image size and for the pixels of the export.
+        config: configuration of the model, at the image size of the export.
+        rescale: whether the model takes pixels in [0, 255].
         batch: images of each call, or None for any number.
         precision: `"float32"`, `"float16"` or `"int8"`.
         protocol: preparation of images.
@@ -36,6 +37,7 @@ class ExportPlan:
     outputs: str
     prepares: Literal["resize", "scale", "nothing"]
     config: ViTConfig
+    rescale: bool
     batch: int | None
     precision: str
     protocol: ProtocolSpec

@@ -140,4 +140,4 @@ def _images(plan: ExportPlan, shape: tuple[int, ...]) -> np.ndarray:
     if plan.prepares != "nothing":
         return pixels_of_8_bits
     images = pixels_of_8_bits.astype("float32")
-    return images if plan.config.rescale else images / np.float32(127.5) - 1
+    return images if plan.rescale else images / np.float32(127.5) - 1

@@ -121,6 +121,7 @@ def export(
         outputs=outputs,
         prepares=prepares,
         config=config,
+        rescale=model.rescale,
         batch=None if batch == "dynamic" else batch,
         precision=precision,
         protocol=protocol,

@@ -62,7 +62,7 @@ class Preprocessor:
             takes a ninth of the time, and pixels change by 0.4 levels of 255 on average, 11 at
             most (four photographs). A crop may start one pixel beside. It has no effect on other
             files, without an image size and with `patch_size`.
-        patch_size: pixels of a patch, for a model with `native_aspect=True`: images keep their
+        patch_size: pixels of a patch, for a model with a packed stem: images keep their
             aspect ratio, and a batch is packed patches, see `keras_vit.images.packing`.
 
     Raises:
@@ -155,8 +155,8 @@ class Preprocessor:
                 f"{description.path} does not state its image_size: give image_size=."
             )
         config, protocol = description.config, description.protocol
-        patch_size = config.patch_size if config.native_aspect else None
-        scaled = not config.rescale
+        patch_size = config.patch_size if config.stem.is_packed else None
+        scaled = not description.rescale
         return cls(size, config.channels, protocol, scaled=scaled, patch_size=patch_size)
 
     def __call__(self, images: Any) -> np.ndarray:

@@ -10,7 +10,6 @@ from keras_vit.layers.initializers import (
     XavierUniform,
     blank_weights,
 )
-from keras_vit.layers.layer_scale import LayerScale
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.norms import LayerNorm, RMSNorm
 from keras_vit.layers.patch_embedding import PatchEmbedding
@@ -21,7 +20,7 @@ from keras_vit.layers.rescale import Rescale
 from keras_vit.layers.resnet import BottleneckUnit, ResNetRoot, StdConv2D
 from keras_vit.layers.rotary_positions import RotaryPositions
 from keras_vit.layers.tokens import ClassToken, MaskToken, RegisterTokens
-from keras_vit.layers.transformer_block import TransformerBlock
+from keras_vit.layers.transformer_block import LayerScale, TransformerBlock
 
 __all__ = [
     "MLP",

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_vit import kernels
+from keras_vit.config import Block, Rope
 from keras_vit.errors import ConfigError
 from keras_vit.kernels import reference
 from keras_vit.layers.base import ConfiguredLayer
@@ -35,48 +36,24 @@ class Attention(ConfiguredLayer):
     Args:
         num_heads: number of heads, k in the paper; must divide `hidden_size`.
         dropout_rate: dropout of the attention weights, in training.
-        qkv_bias: whether query, key and value have biases; a triple of bools if they differ.
-        projection_bias: whether the projection of the concatenated heads has a bias.
-        sub_norm: the norm before that projection, `"layer"` or `"rms"`; None for no norm.
-        qk_norm: the norm of queries and of keys, before any rotation; values as of `sub_norm`.
-        qk_norm_over: `"head"`: each head of a query or key is normed alone, by weights that the
-            heads share; `"width"`: all heads are normed together.
-        norm_epsilon: added to the variance in these norms.
-        rope: None, or the form of the `RotaryPositions` whose output is the argument `rotary`
-            of a call and rotates queries and keys. With `"mixed"` the layer learns the
-            frequencies of each head, `(2, heads, head_dim / 2)`.
-        rope_theta: base of the initial frequencies.
+        block: biases and norms: a `keras_vit.config.Block` or a dict of its fields.
+        rope: the `keras_vit.config.Rope`, or a dict of its fields, of the `RotaryPositions` whose
+            output is the argument `rotary` of a call and rotates queries and keys; None for no
+            rotation. With learned frequencies, the layer has those of each head,
+            `(2, heads, head_dim / 2)`.
 
     Raises:
-        ConfigError: `num_heads` does not divide `hidden_size`, `qk_norm_over` is another word, or
-            only one of `rope` and `rotary` is given.
+        ConfigError: `num_heads` does not divide `hidden_size`, or only one of `rope` and `rotary`
+            is given.
     """
 
-    def __init__(
-        self,
-        num_heads,
-        dropout_rate=0.0,
-        qkv_bias=True,
-        projection_bias=True,
-        sub_norm=None,
-        qk_norm=None,
-        qk_norm_over="head",
-        norm_epsilon=1e-6,
-        rope=None,
-        rope_theta=10.0,
-        **kwargs,
-    ):
+    def __init__(self, num_heads, dropout_rate=0.0, block=Block(), rope=None, **kwargs):
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.dropout_rate = dropout_rate
-        self.qkv_bias = qkv_bias
-        self.projection_bias = projection_bias
-        self.sub_norm = sub_norm
-        self.qk_norm = qk_norm
-        self.qk_norm_over = qk_norm_over
-        self.norm_epsilon = norm_epsilon
-        self.rope = rope
-        self.rope_theta = rope_theta
+        self.block = Block.read(block)
+        self.rope = None if rope is None else Rope.read(rope)
+        self.query_norm = self.key_norm = self.norm = None
         self.supports_masking = True
 
     def build(self, inputs_shape, context_shape=None, rotary_shape=None, bias_shape=None):
@@ -86,26 +63,21 @@ class Attention(ConfiguredLayer):
                 f"hidden_size={hidden_size} is not divisible by num_heads={self.num_heads}."
             )
         head_dim = hidden_size // self.num_heads
-        if self.qk_norm_over not in ("head", "width"):
-            raise ConfigError(f"qk_norm_over={self.qk_norm_over!r}, expected head or width.")
-        biases = self.qkv_bias
-        if isinstance(biases, bool):
-            biases = (biases, biases, biases)
         self.query, self.key, self.value = (
             EinsumDense(
                 equation="btm,mhd->bthd",
                 output_shape=(None, self.num_heads, head_dim),
-                bias_axes="hd" if bias else None,
+                bias_axes="hd" if name in self.block.biased_projections else None,
                 kernel_initializer=XavierUniform(),
                 dtype=self.dtype_policy,
                 name=name,
             )
-            for name, bias in zip(("query", "key", "value"), biases, strict=True)
+            for name in ("query", "key", "value")
         )
         self.out = EinsumDense(
             equation="bthd,hdm->btm",
             output_shape=(None, hidden_size),
-            bias_axes="m" if self.projection_bias else None,
+            bias_axes="m" if self.block.projection_bias else None,
             kernel_initializer=XavierUniform(input_axes=2),
             dtype=self.dtype_policy,
             name="out",
@@ -116,24 +88,22 @@ class Attention(ConfiguredLayer):
         for layer in (self.key, self.value):
             layer.build(context_shape or inputs_shape)
         self.out.build((*inputs_shape[:-1], self.num_heads, head_dim))
-        if self.qk_norm:
+        if self.block.qk_norm:
             self.query_norm, self.key_norm = (
-                norm_layer(self.qk_norm, self.norm_epsilon, self.dtype_policy, name=name)
+                norm_layer(self.block, self.dtype_policy, name=name)
                 for name in ("query_norm", "key_norm")
             )
-            size = head_dim if self.qk_norm_over == "head" else hidden_size
+            size = head_dim if self.block.qk_norm == "head" else hidden_size
             for layer in (self.query_norm, self.key_norm):
                 layer.build((None, None, size))
-        if self.sub_norm:
-            self.norm = norm_layer(
-                self.sub_norm, self.norm_epsilon, self.dtype_policy, name="sub_norm"
-            )
+        if self.block.sub_norm in ("attention", "both"):
+            self.norm = norm_layer(self.block, self.dtype_policy, name="sub_norm")
             self.norm.build(inputs_shape)
-        if self.rope == "mixed":
+        if self.rope is not None and self.rope.is_learned:
             self.rotary_frequencies = self.add_weight(
                 name="rotary_frequencies",
                 shape=(2, self.num_heads, head_dim // 2),
-                initializer=MixedFrequencies(self.rope_theta),
+                initializer=MixedFrequencies(self.rope.theta),
                 autocast=False,
             )
 
@@ -161,7 +131,7 @@ class Attention(ConfiguredLayer):
             x = ops.einsum("bhqk,bkhd->bqhd", ops.cast(weights, value.dtype), value)
         else:
             x = kernels.attention(query, key, value, bias)
-        if self.sub_norm:
+        if self.norm is not None:
             x = norm_over_width(self.norm, x)
         return self.out(x)
 
@@ -172,16 +142,16 @@ class Attention(ConfiguredLayer):
         return reference.attention_weights(query, key, masked_bias(bias, mask))
 
     def norm_and_turn(self, query, key, rotary, norms=None):
-        """Returns query and key, normed by `qk_norm` and rotated by their positions by `rope`.
+        """Returns query and key, normed and rotated by their positions.
 
         Args:
             query, key: tensors `(batch, tokens, heads, head_dim)`.
             rotary: argument of a call.
             norms: functions that compute `query_norm` and `key_norm`; None for the layers.
         """
-        if self.qk_norm:
+        if self.query_norm is not None:
             norms = norms or (self.query_norm, self.key_norm)
-            norm_heads = norm_each if self.qk_norm_over == "head" else norm_over_width
+            norm_heads = norm_each if self.block.qk_norm == "head" else norm_over_width
             query, key = (norm_heads(*pair) for pair in zip(norms, (query, key), strict=True))
         if (self.rope is None) != (rotary is None):
             raise ConfigError(
@@ -190,12 +160,12 @@ class Attention(ConfiguredLayer):
             )
         if rotary is None:
             return query, key
-        neighbours = self.rope != "dinov3"
-        if self.rope == "mixed":  # `rotary` holds coordinates (tokens, 2)
+        neighbours = self.rope.pairs_neighbours
+        if self.rope.is_learned:  # `rotary` holds coordinates (tokens, 2)
             frequencies = ops.cast(self.rotary_frequencies, "float32")
             coordinates = ops.cast(rotary, "float32")[:, :, None, None]
             rotary = turns(
-                coordinates[:, 0] * frequencies[0] + coordinates[:, 1] * frequencies[1], self.rope
+                coordinates[:, 0] * frequencies[0] + coordinates[:, 1] * frequencies[1], neighbours
             )
         else:
             rotary = ops.expand_dims(rotary, 2)

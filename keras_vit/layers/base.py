@@ -5,6 +5,7 @@ from typing import Any
 
 import keras
 
+from keras_vit.config.fields import Fields
 from keras_vit.layers.quantisation import quantise_parts, quantised_parts
 
 
@@ -26,7 +27,8 @@ class ConfiguredLayer(keras.layers.Layer):
                 continue
             for name, parameter in inspect.signature(constructor).parameters.items():
                 if name != "self" and parameter.kind is not inspect.Parameter.VAR_KEYWORD:
-                    arguments[name] = getattr(self, name)
+                    value = getattr(self, name)
+                    arguments[name] = value.to_dict() if isinstance(value, Fields) else value
         return {**super().get_config(), **arguments}
 
     def compute_output_shape(self, input_shape: Any) -> Any:

@@ -78,14 +78,12 @@ class DistilledHead(ConfiguredLayer):
         student = keras.Model(model.input, head.both(head.input))
 
     Args:
-        num_classes: width of each head.
-        bias_init: initial bias of both heads; kernels start at zero.
+        num_classes: width of each head. Kernels and biases start at zero.
     """
 
-    def __init__(self, num_classes, bias_init=0.0, **kwargs):
+    def __init__(self, num_classes, **kwargs):
         super().__init__(**kwargs)
         self.num_classes = num_classes
-        self.bias_init = bias_init
 
     def build(self, input_shape):
         self.heads = []
@@ -93,7 +91,6 @@ class DistilledHead(ConfiguredLayer):
             head = Dense(
                 self.num_classes,
                 kernel_initializer="zeros",
-                bias_initializer=keras.initializers.Constant(self.bias_init),
                 dtype=self.dtype_policy,
                 name=name,
             )

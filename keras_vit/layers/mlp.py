@@ -1,4 +1,4 @@
-"""The MLP of Eq. 3, and its activations by their names in `keras_vit.config.Numerics`."""
+"""The MLP of Eq. 3, and its activations by their names in `keras_vit.config.Block`."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_vit import kernels
+from keras_vit.config import Block
 from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.dense import Dense
 from keras_vit.layers.dropout import Dropout
@@ -18,14 +19,14 @@ def activate(x: Any, form: str) -> Any:
 
     Args:
         x: a tensor of any shape.
-        form: `"exact"`: GELU; `"tanh"`: its approximation in the official code; `"quick"`:
+        form: `"gelu"`; `"gelu_tanh"`: its approximation in the official code; `"quick_gelu"`:
             x sigmoid(1.702 x), the approximation of CLIP; `"silu"`: x sigmoid(x).
     """
     if form == "silu":
         return ops.silu(x)
-    if form == "quick":
+    if form == "quick_gelu":
         return x * ops.sigmoid(1.702 * x)
-    return kernels.gelu(x, form == "tanh")
+    return kernels.gelu(x, form == "gelu_tanh")
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -38,55 +39,37 @@ class MLP(ConfiguredLayer):
     Input and output `(batch, tokens, hidden_size)`.
 
     Args:
-        mlp_dim: width of the hidden layer; with a gate, width of the gate and of the value.
+        mlp_dim: width of the hidden layer; of a gated MLP, width of the gate and of the value.
         dropout_rate: dropout of the hidden layer and of the output, in training.
-        gelu: form of GELU: `"tanh"` (the official code), `"exact"`, or `"quick"` (CLIP).
-        gate_activation: activation of the gate: `"silu"`, or a form of GELU; None for no gate.
-        sub_norm: the norm before W_1, `"layer"` or `"rms"`; None for no norm.
-        norm_epsilon: added to the variance in that norm.
-        use_bias: whether the Dense layers have biases.
+        block: activation, gate, biases and norm: a `keras_vit.config.Block` or a dict of its
+            fields.
     """
 
-    def __init__(
-        self,
-        mlp_dim,
-        dropout_rate=0.0,
-        gelu="tanh",
-        gate_activation=None,
-        sub_norm=None,
-        norm_epsilon=1e-6,
-        use_bias=True,
-        **kwargs,
-    ):
+    def __init__(self, mlp_dim, dropout_rate=0.0, block=Block(), **kwargs):
         super().__init__(**kwargs)
         self.mlp_dim = mlp_dim
         self.dropout_rate = dropout_rate
-        self.gelu = gelu
-        self.gate_activation = gate_activation
-        self.sub_norm = sub_norm
-        self.norm_epsilon = norm_epsilon
-        self.use_bias = use_bias
+        self.block = Block.read(block)
+        self.gate = self.norm = None
 
     def build(self, input_shape):
         hidden_shape = (*input_shape[:-1], self.mlp_dim)
-        if self.gate_activation is None:
-            self.dense_0 = self._dense(self.mlp_dim, "dense_0", input_shape)
-        else:
+        if self.block.gated:
             self.gate = self._dense(self.mlp_dim, "gate", input_shape)
             self.value = self._dense(self.mlp_dim, "value", input_shape)
+        else:
+            self.dense_0 = self._dense(self.mlp_dim, "dense_0", input_shape)
         self.dense_1 = self._dense(input_shape[-1], "dense_1", hidden_shape)
         self.dropout = Dropout(self.dropout_rate, dtype=self.dtype_policy, name="dropout")
         self.dropout.build(input_shape)
-        if self.sub_norm:
-            self.norm = norm_layer(
-                self.sub_norm, self.norm_epsilon, self.dtype_policy, name="sub_norm"
-            )
+        if self.block.sub_norm in ("mlp", "both"):
+            self.norm = norm_layer(self.block, self.dtype_policy, name="sub_norm")
             self.norm.build(hidden_shape)
 
     def _dense(self, units, name, input_shape):
         layer = Dense(
             units,
-            use_bias=self.use_bias,
+            use_bias=self.block.mlp_bias,
             kernel_initializer=XavierUniform(),
             bias_initializer=RandomNormal(stddev=1e-6),
             dtype=self.dtype_policy,
@@ -97,14 +80,14 @@ class MLP(ConfiguredLayer):
 
     def call(self, inputs, training=None):
         x = self._drop(self._hidden(inputs), training)
-        if self.sub_norm:
+        if self.norm is not None:
             x = self.norm(x)
         return self._drop(self.dense_1(x), training)
 
     def _hidden(self, inputs):
-        if self.gate_activation is None:
-            return activate(self.dense_0(inputs), self.gelu)
-        return activate(self.gate(inputs), self.gate_activation) * self.value(inputs)
+        if self.gate is None:
+            return activate(self.dense_0(inputs), self.block.activation)
+        return activate(self.gate(inputs), self.block.activation) * self.value(inputs)
 
     def _drop(self, x, training):
         drops = training and self.dropout_rate > 0

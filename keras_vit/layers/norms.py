@@ -81,16 +81,15 @@ class RMSNorm(ConfiguredLayer):
 NORMS = {"layer": LayerNorm, "rms": RMSNorm}
 
 
-def norm_layer(kind, epsilon, policy, name):
-    """Returns the norm of `kind`, float32 under a mixed policy.
+def norm_layer(block, policy, name):
+    """Returns a norm of the model, float32 under a mixed policy.
 
     Args:
-        kind: `"layer"` or `"rms"`.
-        epsilon: added to the variance.
+        block: the `keras_vit.config.Block` that states its kind and epsilon.
         policy: dtype policy of the surrounding layer.
         name: name of the layer.
     """
-    return NORMS[kind](epsilon=epsilon, dtype=float32_under_mixed(policy), name=name)
+    return NORMS[block.norm](epsilon=block.epsilon, dtype=float32_under_mixed(policy), name=name)
 
 
 @keras.saving.register_keras_serializable("keras_vit")

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_vit.config import Block
 from keras_vit.config.rules import choice
 from keras_vit.layers.attention import Attention
 from keras_vit.layers.base import ConfiguredLayer
@@ -19,49 +20,52 @@ class Pool(ConfiguredLayer):
     no mean counts.
 
     Args:
-        kind: `"token"` returns the class token (Eq. 4). `"gap"` returns the mean of the tokens
-            behind the first `skip`, and `"gap_without_first"` the mean without the first token.
-            `"token_and_mean"` returns the class token and, behind it, the mean of `"gap"`,
+        kind: `"token"` returns the class token (Eq. 4), the mean of several; `"tokens"` all class
+            tokens side by side. `"gap"` returns the mean of the tokens after the first `skip`.
+            `"token_and_mean"` returns the class token and, after it, that mean,
             `(batch, 2 * hidden_size)` (DINOv2). `"two_tokens"` returns the first two tokens,
-            `(batch, 2, hidden_size)`, and `"mean_of_two_tokens"` their mean (DeiT).
+            `(batch, 2, hidden_size)`, and `"mean_of_two_tokens"` their mean (DeiT). `"unpooled"`
+            returns the tokens.
         skip: number of tokens before the patches, which `"gap"` and `"token_and_mean"` leave
             out of the mean.
-        num_class_tokens: number of first tokens whose mean is the class token.
-        joined: number of first tokens that `"token"` returns beside each other, `(batch, joined *
-            hidden_size)`; 0 for the mean.
+        num_class_tokens: number of class tokens, which stand first.
 
     Raises:
         ConfigError: `kind` is unknown.
     """
 
-    def __init__(self, kind, skip=0, num_class_tokens=1, joined=0, **kwargs):
+    def __init__(self, kind, skip=0, num_class_tokens=1, **kwargs):
         super().__init__(**kwargs)
         _KINDS.check("kind", kind)
         self.kind = kind
         self.skip = skip
         self.num_class_tokens = num_class_tokens
-        self.joined = joined
         self.supports_masking = True
 
     def call(self, inputs, mask=None):
-        if self.kind == "token" and self.joined:
-            return ops.reshape(inputs[:, : self.joined], (-1, self.joined * inputs.shape[-1]))
+        if self.kind == "unpooled":
+            return inputs
+        if self.kind not in ("gap", "token_and_mean"):
+            return self._first_tokens(inputs)
+        patches = inputs[:, self.skip :] if self.skip else inputs
+        if mask is None:
+            mean = ops.mean(patches, axis=1)
+        else:
+            counts = ops.cast(mask[:, self.skip :], patches.dtype)[..., None]
+            mean = ops.sum(patches * counts, axis=1) / ops.maximum(ops.sum(counts, axis=1), 1)
+        if self.kind == "gap":
+            return mean
+        return ops.concatenate([self._class_token(inputs), mean], axis=-1)
+
+    def _first_tokens(self, inputs):
         if self.kind == "token":
             return self._class_token(inputs)
         if self.kind == "two_tokens":
             return inputs[:, :2]
         if self.kind == "mean_of_two_tokens":
             return ops.mean(inputs[:, :2], axis=1)
-        skip = 1 if self.kind == "gap_without_first" else self.skip
-        patches = inputs[:, skip:] if skip else inputs
-        if mask is None:
-            mean = ops.mean(patches, axis=1)
-        else:
-            counts = ops.cast(mask[:, skip:], patches.dtype)[..., None]
-            mean = ops.sum(patches * counts, axis=1) / ops.maximum(ops.sum(counts, axis=1), 1)
-        if self.kind != "token_and_mean":
-            return mean
-        return ops.concatenate([self._class_token(inputs), mean], axis=-1)
+        width = self.num_class_tokens * inputs.shape[-1]
+        return ops.reshape(inputs[:, : self.num_class_tokens], (-1, width))
 
     def _class_token(self, inputs):
         if self.num_class_tokens == 1:
@@ -73,19 +77,22 @@ class Pool(ConfiguredLayer):
 
     def compute_output_shape(self, input_shape):
         batch, _, hidden_size = input_shape
+        if self.kind == "unpooled":
+            return input_shape
         if self.kind == "two_tokens":
             return batch, 2, hidden_size
-        vectors = 2 if self.kind == "token_and_mean" else self.joined or 1
+        vectors = {"token_and_mean": 2, "tokens": self.num_class_tokens}.get(self.kind, 1)
         return batch, vectors * hidden_size
 
 
 _KINDS = choice(
     "token",
+    "tokens",
     "gap",
-    "gap_without_first",
     "token_and_mean",
     "two_tokens",
     "mean_of_two_tokens",
+    "unpooled",
 )
 
 
@@ -100,25 +107,16 @@ class MAPHead(ConfiguredLayer):
     Args:
         num_heads: attention heads; divides `hidden_size`.
         mlp_dim: width of the MLP's hidden layer.
-        gelu: `"tanh"`, `"exact"` or `"quick"`.
-        layer_norm_epsilon: added to the variance in the norm.
+        block: activation of the MLP, and epsilon of the norm: a `keras_vit.config.Block` or a dict
+            of its fields. The head has every bias and LayerNorm, whatever the block has.
         skip: number of first tokens that the probe does not attend to.
     """
 
-    def __init__(
-        self,
-        num_heads,
-        mlp_dim,
-        gelu="tanh",
-        layer_norm_epsilon=1e-6,
-        skip=0,
-        **kwargs,
-    ):
+    def __init__(self, num_heads, mlp_dim, block=Block(), skip=0, **kwargs):
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.mlp_dim = mlp_dim
-        self.gelu = gelu
-        self.layer_norm_epsilon = layer_norm_epsilon
+        self.block = Block.read(block)
         self.skip = skip
         self.supports_masking = True
 
@@ -127,9 +125,11 @@ class MAPHead(ConfiguredLayer):
         self.probe = self.add_weight(
             name="probe", shape=(1, 1, hidden_size), initializer=XavierUniform(input_axes=2)
         )
+        activation = "gelu" if self.block.activation == "silu" else self.block.activation
+        block = Block(epsilon=self.block.epsilon, activation=activation)
         self.attention = Attention(self.num_heads, dtype=self.dtype_policy, name="attention")
-        self.norm = norm_layer("layer", self.layer_norm_epsilon, self.dtype_policy, name="norm")
-        self.mlp = MLP(self.mlp_dim, gelu=self.gelu, dtype=self.dtype_policy, name="mlp")
+        self.norm = norm_layer(block, self.dtype_policy, name="norm")
+        self.mlp = MLP(self.mlp_dim, block=block, dtype=self.dtype_policy, name="mlp")
         pooled_shape = (batch, 1, hidden_size)
         self.attention.build(pooled_shape, input_shape)
         self.norm.build(pooled_shape)

@@ -33,9 +33,9 @@ class AddPositionEmbs(ConfiguredLayer):
         class_token: whether the first token is a class token. A learned embedding
             then has a row for it; `"sincos2d"` adds zero to it.
         other_tokens: number of tokens between the class token and the patches, such as a
-            distillation token or registers; they have embeddings as the class token has.
+            distillation token or register tokens; they have embeddings as the class token has.
         position: `"learned"` or `"sincos2d"`.
-        resize: see `keras_vit.config.Numerics.position_resize`.
+        resize: see `position_resize` of `keras_vit.config.ViTConfig`.
 
     Raises:
         ConfigError: the number of tokens of the first input does not fit the given grid,
@@ -92,7 +92,7 @@ class AddPositionEmbs(ConfiguredLayer):
         if len(found) == len(expected) and found != expected:
             raise ConfigError(
                 f"Expected {expected}, found {found}: the embeddings belong to another image size, "
-                "or to other class tokens or registers. Load them into a model as they were saved "
+                "or to other learned tokens. Load them into a model as they were saved "
                 "from. Its save_to_preset(folder), and then VisionTransformer.from_preset(folder, "
                 "image_size=...), resize embeddings to another image size."
             )

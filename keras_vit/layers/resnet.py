@@ -6,7 +6,7 @@ Reference: `vit_jax/models_resnet.py` and the "ResNet root" of `models_vit.py`.
 import keras
 from keras import ops
 
-from keras_vit.config.stem import GROUP_NORM_GROUPS
+from keras_vit.config.stem import ARITHMETIC, GROUP_NORM_GROUPS
 from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.initializers import LecunNormal
 from keras_vit.layers.norms import GroupNorm
@@ -25,8 +25,7 @@ class StdConv2D(ConfiguredLayer):
         filters: number of output channels.
         kernel_size: rows and columns of the (square) kernel.
         strides: step in rows and columns.
-        form: `"std_plus_epsilon"` (official code) or `"sqrt_var_plus_epsilon"` (timm).
-        epsilon: see `keras_vit.config.Numerics`.
+        arithmetic: `"resnet"` (official code) or `"resnet_timm"`, see `keras_vit.config.Stem`.
         data_format: `"channels_last"`, `"channels_first"` or None for Keras's setting.
     """
 
@@ -35,8 +34,7 @@ class StdConv2D(ConfiguredLayer):
         filters,
         kernel_size,
         strides=1,
-        form="std_plus_epsilon",
-        epsilon=1e-5,
+        arithmetic="resnet",
         data_format=None,
         **kwargs,
     ):
@@ -44,8 +42,7 @@ class StdConv2D(ConfiguredLayer):
         self.filters = filters
         self.kernel_size = kernel_size
         self.strides = strides
-        self.form = form
-        self.epsilon = epsilon
+        self.arithmetic = arithmetic
         self.data_format = data_format or keras.config.image_data_format()
 
     def build(self, input_shape):
@@ -62,9 +59,10 @@ class StdConv2D(ConfiguredLayer):
         kernel = ops.convert_to_tensor(self.kernel)
         kernel = kernel - ops.mean(kernel, axis=(0, 1, 2), keepdims=True)
         variance = ops.mean(ops.square(kernel), axis=(0, 1, 2), keepdims=True)
-        if self.form == "std_plus_epsilon":
-            return kernel / (ops.sqrt(variance) + self.epsilon)
-        return kernel / ops.sqrt(variance + self.epsilon)
+        form = ARITHMETIC[self.arithmetic]
+        if form.takes_root_of_sum:
+            return kernel / ops.sqrt(variance + form.epsilon)
+        return kernel / (ops.sqrt(variance) + form.epsilon)
 
     def call(self, inputs):
         kernel = ops.cast(self.standardised_kernel(), self.compute_dtype)
@@ -81,7 +79,7 @@ class StdConv2D(ConfiguredLayer):
 
 
 def _same_padded_shape(input_shape, filters, strides, data_format):
-    """Returns the shape behind a SAME convolution or pool: sides over `strides`, rounded up."""
+    """Returns the shape after a SAME convolution or pool: sides over `strides`, rounded up."""
     last = data_format == "channels_last"
     sides = input_shape[1:3] if last else input_shape[2:4]
     sides = tuple(None if side is None else -(-side // strides) for side in sides)
@@ -89,20 +87,11 @@ def _same_padded_shape(input_shape, filters, strides, data_format):
 
 
 class _ResNetLayer(ConfiguredLayer):
-    """The common part of the root and the units: numerics, and pairs of convolution and norm."""
+    """The common part of the root and the units: arithmetic, and pairs of convolution and norm."""
 
-    def __init__(
-        self,
-        std_conv="std_plus_epsilon",
-        std_conv_epsilon=1e-5,
-        group_norm_epsilon=1e-6,
-        data_format=None,
-        **kwargs,
-    ):
+    def __init__(self, arithmetic="resnet", data_format=None, **kwargs):
         super().__init__(**kwargs)
-        self.std_conv = std_conv
-        self.std_conv_epsilon = std_conv_epsilon
-        self.group_norm_epsilon = group_norm_epsilon
+        self.arithmetic = arithmetic
         self.data_format = data_format or keras.config.image_data_format()
 
     def _pair(self, suffix, input_shape, filters, kernel_size, strides=1, gamma="ones"):
@@ -111,8 +100,7 @@ class _ResNetLayer(ConfiguredLayer):
             filters,
             kernel_size,
             strides,
-            form=self.std_conv,
-            epsilon=self.std_conv_epsilon,
+            arithmetic=self.arithmetic,
             data_format=self.data_format,
             dtype=self.dtype_policy,
             name=f"conv{suffix}",
@@ -120,7 +108,7 @@ class _ResNetLayer(ConfiguredLayer):
         norm = GroupNorm(
             groups=GROUP_NORM_GROUPS,
             axis=-1 if self.data_format == "channels_last" else 1,
-            epsilon=self.group_norm_epsilon,
+            epsilon=ARITHMETIC[self.arithmetic].norm_epsilon,
             gamma_initializer=gamma,
             dtype=float32_under_mixed(self.dtype_policy),
             name=f"norm{suffix}",
@@ -141,7 +129,7 @@ class ResNetRoot(_ResNetLayer):
 
     Args:
         filters: output channels, a multiple of 32.
-        std_conv, std_conv_epsilon, group_norm_epsilon: see `keras_vit.config.Numerics`.
+        arithmetic: `"resnet"` or `"resnet_timm"`, see `keras_vit.config.Stem`.
         data_format: `"channels_last"`, `"channels_first"` or None for Keras's setting.
     """
 
@@ -176,7 +164,7 @@ class BottleneckUnit(_ResNetLayer):
     Args:
         filters: channels inside the bottleneck, a multiple of 32.
         strides: 1 or 2.
-        std_conv, std_conv_epsilon, group_norm_epsilon: see `keras_vit.config.Numerics`.
+        arithmetic: `"resnet"` or `"resnet_timm"`, see `keras_vit.config.Stem`.
         data_format: `"channels_last"`, `"channels_first"` or None for Keras's setting.
     """
 

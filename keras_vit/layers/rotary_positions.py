@@ -9,8 +9,7 @@ import math
 import keras
 from keras import ops
 
-from keras_vit.config.rope import ROPE_FORMS, ROPE_INDEXINGS
-from keras_vit.config.rules import choice
+from keras_vit.config import Rope
 from keras_vit.errors import ConfigError
 from keras_vit.kernels import sizes
 from keras_vit.layers.base import ConfiguredLayer
@@ -25,28 +24,25 @@ class RotaryPositions(ConfiguredLayer):
     f_k = theta^(-4k / head_dim), k = 0 ... head_dim / 4 - 1, patch (i, j) has::
 
         "dinov3":  y = 2 (i + 0.5) / rows - 1,  x alike;  2 pi [y f, x f]         (DINOv3)
-        "axial":   y = (i + offset) / rows * reference rows,  x alike;  [y f, x f] (EVA-02, PE)
-        "mixed":   y = i + offset,  x alike;  each block and head has learned frequencies for
+        "axial":   y = i / rows * reference rows,  x alike;  [y f, x f]           (EVA-02)
+        "mixed":   y = i,  x alike;  each block and head has learned frequencies for
                    both (Heo et al. 2024, arXiv 2403.13298)
 
-    Without a reference grid y is i + offset. `indexing="xy"` puts x before y.
+    Without a reference grid y is i. The forms with "_xy" put x before y, and "axial_xy_from_1"
+    counts patches from 1 (the Perception Encoder).
 
     Output, computed in float32 under every policy: cosines and sines
     `(2, tokens, head_dim)` of every pair of channels, in the order that `kernels.rotate` expects;
-    `(tokens, 2)` coordinates for "mixed". Prefix tokens come first; their angle is 0,
+    `(tokens, 2)` coordinates for learned frequencies. Prefix tokens come first; their angle is 0,
     so they are not rotated.
 
     Args:
         head_dim: channels of a head, a multiple of 4.
-        form: `"dinov3"`, `"axial"` or `"mixed"`.
-        theta: base of the frequencies.
-        offset: added to row and column.
-        reference_grid: (rows, columns) to which every grid is scaled, or None for no scaling.
-        indexing: `"ij"` for rows first, or `"xy"`.
+        form, theta, reference_grid: see `keras_vit.config.Rope`.
         num_prefix_tokens: tokens before the patches, which have no position.
 
     Raises:
-        ConfigError: `form` or `indexing` is unknown, or `head_dim` is no multiple of 4.
+        ConfigError: a setting is invalid, or `head_dim` is not a multiple of 4.
     """
 
     def __init__(
@@ -54,23 +50,18 @@ class RotaryPositions(ConfiguredLayer):
         head_dim,
         form="axial",
         theta=10_000.0,
-        offset=0.0,
         reference_grid=None,
-        indexing="ij",
         num_prefix_tokens=0,
         **kwargs,
     ):
         super().__init__(**kwargs)
-        choice(*ROPE_FORMS).check("form", form)
-        choice(*ROPE_INDEXINGS).check("indexing", indexing)
+        self._rope = Rope(form, theta, reference_grid)
         if head_dim % 4:
             raise ConfigError(f"Rotary positions need a head_dim divisible by 4, found {head_dim}.")
         self.head_dim = head_dim
         self.form = form
         self.theta = theta
-        self.offset = offset
-        self.reference_grid = None if reference_grid is None else tuple(reference_grid)
-        self.indexing = indexing
+        self.reference_grid = self._rope.reference_grid
         self.num_prefix_tokens = num_prefix_tokens
         # Numbers, because torch's compiler does not follow NumPy.
         self._frequencies = tuple(float(theta ** (-4 * k / head_dim)) for k in range(head_dim // 4))
@@ -82,8 +73,8 @@ class RotaryPositions(ConfiguredLayer):
         shape = (rows, columns)
         y = ops.reshape(ops.broadcast_to(y[:, None], shape), (-1, 1))
         x = ops.reshape(ops.broadcast_to(x[None], shape), (-1, 1))
-        first, second = (y, x) if self.indexing == "ij" else (x, y)
-        if self.form == "mixed":
+        first, second = (x, y) if self._rope.starts_with_columns else (y, x)
+        if self._rope.is_learned:
             angles = ops.concatenate([first, second], axis=-1)
         else:
             frequencies = ops.convert_to_tensor(self._frequencies, dtype="float32")
@@ -91,8 +82,8 @@ class RotaryPositions(ConfiguredLayer):
         if self.num_prefix_tokens:  # torch's compiler does not follow Keras's `pad`
             zeros = ops.zeros((self.num_prefix_tokens, angles.shape[-1]), angles.dtype)
             angles = ops.concatenate([zeros, angles])
-        if self.form != "mixed":
-            angles = turns(angles, self.form)
+        if not self._rope.is_learned:
+            angles = turns(angles, self._rope.pairs_neighbours)
         return ops.cast(angles, self.compute_dtype)
 
     def _coordinate(self, length, axis):
@@ -100,7 +91,7 @@ class RotaryPositions(ConfiguredLayer):
         steps = sizes.steps(length)
         if self.form == "dinov3":
             return 2 * math.pi * (2 * (steps + 0.5) / sizes.number(length) - 1)
-        steps = steps + self.offset
+        steps = steps + self._rope.first
         if self.reference_grid is None:
             return steps
         return steps / sizes.number(length) * self.reference_grid[axis]
@@ -110,16 +101,15 @@ class RotaryPositions(ConfiguredLayer):
         tokens = None
         if rows is not None and columns is not None:
             tokens = rows * columns + self.num_prefix_tokens
-        return (tokens, 2) if self.form == "mixed" else (2, tokens, self.head_dim)
+        return (tokens, 2) if self._rope.is_learned else (2, tokens, self.head_dim)
 
 
-def turns(angles, form):
+def turns(angles, pairs_neighbours):
     """Returns cosines and sines `(2, ..., head_dim)` of the angles `(..., head_dim / 2)` of pairs.
 
-    A pair is two channels: "dinov3" pairs a channel with the channel half a head away, the other
-    forms with its neighbour (`kernels.rotate`).
+    A pair is two neighbouring channels, or two channels half a head apart (`kernels.rotate`).
     """
     both = ops.stack([ops.cos(angles), ops.sin(angles)])
-    if form == "dinov3":
-        return ops.concatenate([both, both], axis=-1)
-    return ops.repeat(both, 2, axis=-1)
+    if pairs_neighbours:
+        return ops.repeat(both, 2, axis=-1)
+    return ops.concatenate([both, both], axis=-1)

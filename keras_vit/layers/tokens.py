@@ -1,4 +1,4 @@
-"""The learned tokens: class token (Eq. 1), registers, and the token of masked patches."""
+"""The learned tokens: class token (Eq. 1), register tokens, and the token of masked patches."""
 
 import keras
 from keras import ops
@@ -34,13 +34,13 @@ class ClassToken(ConfiguredLayer):
 class RegisterTokens(ConfiguredLayer):
     """Puts learned tokens between the first tokens of a sequence and its patches.
 
-    `[x_class; r_1; ...; r_R; x_1; ...; x_N]`: registers hold information that the encoder would
-    otherwise store in background patches (Darcet et al. 2023, arXiv 2309.16588). Input
+    `[x_class; r_1; ...; r_R; x_1; ...; x_N]`: register tokens hold information that the encoder
+    would otherwise store in background patches (Darcet et al. 2023, arXiv 2309.16588). Input
     `(batch, tokens, hidden_size)`, output `(batch, num_tokens + tokens, hidden_size)`.
 
     Args:
-        num_tokens: number of registers.
-        after: number of tokens before the registers: 1 with a class token, 0 without.
+        num_tokens: number of register tokens.
+        after: number of tokens before them: 1 with a class token, 0 without.
     """
 
     def __init__(self, num_tokens, after=0, **kwargs):
@@ -70,20 +70,16 @@ class RegisterTokens(ConfiguredLayer):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class MaskToken(ConfiguredLayer):
-    """Replaces hidden patches by one learned token (BEiT, iBOT, DINOv2).
+    """Holds the learned token that stood for hidden patches (BEiT, iBOT, DINOv2), and reads none.
 
-    Input `(batch, patches, hidden_size)`, and `masked`, bool `(batch, patches)`, True for hidden
-    patches. With `masked=None` the layer returns its input: checkpoints of DINOv2 and DINOv3 hold
-    the token, and inference does not read it. The token starts at zero, and is not trainable
-    until `trainable` is set on the weight: a model without hidden patches has no gradient for it.
+    Input and output `(batch, patches, hidden_size)`. Files of DINOv2 and DINOv3 store the token,
+    and so it goes through a model unchanged; it is not trainable.
     """
 
-    def build(self, inputs_shape, masked_shape=None):
+    def build(self, input_shape):
         self.token = self.add_weight(
-            name="token", shape=(1, 1, inputs_shape[-1]), initializer="zeros", trainable=False
+            name="token", shape=(1, 1, input_shape[-1]), initializer="zeros", trainable=False
         )
 
-    def call(self, inputs, masked=None):
-        if masked is None:
-            return inputs
-        return ops.where(ops.expand_dims(masked, -1), ops.cast(self.token, inputs.dtype), inputs)
+    def call(self, inputs):
+        return inputs

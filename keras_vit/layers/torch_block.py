@@ -23,10 +23,9 @@ from keras_vit.kernels import torch_products
 from keras_vit.kernels.torch import linear_then_gelu
 from keras_vit.layers.attention import Attention, norm_over_width
 from keras_vit.layers.dense import Dense, EinsumDense
-from keras_vit.layers.layer_scale import LayerScale
 from keras_vit.layers.mlp import MLP, activate
 from keras_vit.layers.norms import LayerNorm, RMSNorm
-from keras_vit.layers.transformer_block import TransformerBlock
+from keras_vit.layers.transformer_block import LayerScale, TransformerBlock
 from keras_vit.support.fixes.private_names import plain_form
 
 
@@ -60,12 +59,13 @@ class BlockFunction:
         """
         block, dtype = self._block, self._dtype
         z, rotary = z.to(dtype), None if rotary is None else rotary.to(dtype)
-        bias = block.with_own_bias(bias, z)
         x = self._attend(self._attention_norm(z), rotary, bias)
-        x = x if block.layer_scale is None else block.attention_scale.call(x)
+        for layer in block.after_attention:
+            x = layer.call(x)
         z = x + z  # Eq. 2
         x = self._transform(self._mlp_norm(z))
-        x = x if block.layer_scale is None else block.mlp_scale.call(x)
+        for layer in block.after_mlp:
+            x = layer.call(x)
         return x + z  # Eq. 3
 
     def _attend(self, x: Any, rotary: Any, bias: Any) -> Any:
@@ -74,14 +74,14 @@ class BlockFunction:
         query, key, value = self._query_key_value(x)
         query, key = attention.norm_and_turn(query, key, rotary, self._query_key_norms)
         x = kernels.attention(query, key, value, bias)
-        if attention.sub_norm:
+        if attention.norm is not None:
             x = norm_over_width(attention.norm.call, x)
         return self._out(x)
 
     def _transform(self, x: Any) -> Any:
         """Returns MLP(x) of Eq. 3."""
         mlp, x = self._block.mlp, self._hidden(x)
-        return self._dense_1(mlp.norm.call(x).to(x.dtype) if mlp.sub_norm else x)
+        return self._dense_1(mlp.norm.call(x).to(x.dtype) if mlp.norm is not None else x)
 
     def _norm(self, layer: Any) -> Callable[[Any], Any]:
         if self._keeps_weights and isinstance(layer, LayerNorm) and layer.is_fast(rank=3):
@@ -100,13 +100,14 @@ class BlockFunction:
 
     def _choose_hidden(self, mlp: Any) -> Callable[[Any], Any]:
         """Returns the function from tokens to the hidden units of an MLP."""
-        if mlp.gate_activation is not None:
+        activation = mlp.block.activation
+        if mlp.gate is not None:
             gate, value = self._dense(mlp.gate), self._dense(mlp.value)
-            return lambda x: activate(gate(x), mlp.gate_activation) * value(x)
-        if mlp.gelu not in ("tanh", "exact"):
+            return lambda x: activate(gate(x), activation) * value(x)
+        if activation not in ("gelu", "gelu_tanh"):
             dense_0 = self._dense(mlp.dense_0)
-            return lambda x: activate(dense_0(x), mlp.gelu)
-        product, approximate = self._product(mlp.dense_0), mlp.gelu == "tanh"
+            return lambda x: activate(dense_0(x), activation)
+        product, approximate = self._product(mlp.dense_0), activation == "gelu_tanh"
         if product is None or not product.by_onednn:
             return lambda x: _call_then_gelu(mlp.dense_0, x, approximate)
         return lambda x: product.then_gelu(x.flatten(0, 1), approximate).view(*x.shape[:2], -1)
@@ -176,7 +177,8 @@ def using(functions: Mapping[Any, BlockFunction]) -> Iterator[None]:
 
 
 def _query_key_norms(attention: Any) -> list[Any]:
-    return [attention.query_norm, attention.key_norm] if attention.qk_norm else []
+    norms = (attention.query_norm, attention.key_norm)
+    return [norm for norm in norms if norm is not None]
 
 
 def _call_then_gelu(dense: Any, x: Any, approximate: bool) -> Any:
@@ -194,11 +196,10 @@ def _is_as_built(block: Any) -> bool:
         return False
     parts = [block, block.attention_norm, attention, block.mlp_norm, mlp, mlp.dense_1]
     parts += [attention.query, attention.key, attention.value, attention.out]
-    parts += [mlp.dense_0] if mlp.gate_activation is None else [mlp.gate, mlp.value]
+    parts += [mlp.dense_0] if mlp.gate is None else [mlp.gate, mlp.value]
     parts += _query_key_norms(attention)
-    parts += [attention.norm] if attention.sub_norm else []
-    parts += [mlp.norm] if mlp.sub_norm else []
-    parts += [] if block.layer_scale is None else [block.attention_scale, block.mlp_scale]
+    parts += [norm for norm in (attention.norm, mlp.norm) if norm is not None]
+    parts += [*block.after_attention, *block.after_mlp]
     is_whole = all(_is_original(part, policy) for part in parts)
     return is_whole and keras.distribution.distribution() is None
 

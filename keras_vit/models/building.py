@@ -6,8 +6,9 @@ fields of `Architecture` and the names of `Family` are in the stub `building.pyi
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 
+from keras_vit.config import Task
 from keras_vit.images.class_names import ClassNames, Thresholds
 from keras_vit.images.protocols import ProtocolSpec
 
@@ -16,8 +17,11 @@ Family: TypeAlias = str
 
 
 class Building(TypedDict, total=False):
-    """Arguments of `VisionTransformer` beside the fields of its configuration."""
+    """Arguments of `VisionTransformer` that are not fields of its configuration."""
 
+    task: Task
+    classifier_activation: Literal["softmax", "sigmoid"] | None
+    rescale: bool
     dtype: Any
     data_format: str | None
     remat: bool
@@ -34,7 +38,7 @@ class Architecture(TypedDict, total=False):
 
 
 class Arguments(Building, Architecture, total=False):
-    """Arguments of builders beside `image_size` and `num_classes`."""
+    """Arguments of builders other than `image_size` and `num_classes`."""
 
 
 class Reading(Arguments, total=False):

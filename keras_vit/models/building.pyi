@@ -8,7 +8,7 @@ fields of `Architecture` and the names of `Family` are in the stub `building.pyi
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict
 
-from keras_vit.config import Numerics, ResNetStem, Rope
+from keras_vit.config import Block, LearnedTokens, Pool, Rope, Stem, Task
 from keras_vit.images.class_names import ClassNames, Thresholds
 from keras_vit.images.protocols import ProtocolSpec
 
@@ -17,8 +17,11 @@ Family: TypeAlias = Literal["keras_vit", "google", "google_linen", "big_vision",
 
 
 class Building(TypedDict, total=False):
-    """Arguments of `VisionTransformer` beside the fields of its configuration."""
+    """Arguments of `VisionTransformer` that are not fields of its configuration."""
 
+    task: Task
+    classifier_activation: Literal["softmax", "sigmoid"] | None
+    rescale: bool
     dtype: Any
     data_format: str | None
     remat: bool
@@ -38,56 +41,27 @@ class Architecture(TypedDict, total=False):
     mlp_dim: int
     num_heads: int
     num_layers: int
-    native_aspect: bool
     channels: int
-    pooling: Literal["token", "gap", "map", "unpooled", "token_unpooled", "token_and_mean", "token_and_distillation"]
-    class_token: bool | None
-    num_class_tokens: int
-    joined_class_tokens: int
-    distillation_token: bool
-    num_registers: int
-    mask_token: bool
-    class_token_blocks: int
-    class_token_in_mean: bool
-    prefix_in_map: bool
-    map_num_heads: int | None
-    map_mlp_dim: int | None
     representation_size: int | None
-    projection_dim: int | None
-    position: Literal["learned", "sincos2d", "none"]
-    position_before_class: bool
-    position_before_registers: bool
-    position_grid: tuple[int, int] | None
-    rope: Rope | Mapping[str, Any] | None
-    relative_position_bias: Literal["block", "shared"] | None
-    patch_bias: bool
-    patch_norm: bool
-    pre_norm: bool
-    norm: Literal["layer", "rms"]
-    final_norm: bool
-    qkv_bias: bool | tuple[bool, bool, bool]
-    projection_bias: bool
-    mlp_bias: bool
-    mlp: Literal["plain", "gated"]
-    qk_norm: Literal["head", "width"] | None
-    sub_norm_attention: bool
-    sub_norm_mlp: bool
-    layer_scale: bool
-    layer_scale_init: float
     dropout_rate: float
     attention_dropout_rate: float
     stochastic_depth_rate: float
-    resnet: ResNetStem | Mapping[str, Any] | None
-    unit_pre_logits: bool
-    head_bias_init: float
-    classifier_activation: Literal["softmax", "sigmoid"] | None
-    task: Literal["single_label", "multi_label", "regression"]
-    rescale: bool
-    numerics: Numerics | Mapping[str, Any]
+    tokens: LearnedTokens | Mapping[str, Any]
+    position: Literal["learned", "learned_except_registers", "learned_patches", "sincos2d", "none"]
+    position_grid: tuple[int, int] | None
+    position_resize: Literal["bilinear_align_corners", "bilinear_half_pixel", "bilinear_longer_side", "bilinear_antialias", "bicubic", "bicubic_catmull_rom", "bicubic_antialias"]
+    rope: Rope | Mapping[str, Any] | None
+    relative_position_bias: Literal["block", "shared"] | None
+    patch_bias: bool
+    block: Block | Mapping[str, Any]
+    stem: Stem | Mapping[str, Any]
+    pool: Pool | Mapping[str, Any]
+    head: Literal["linear", "cosine"]
+    projection_size: int | None
 
 
 class Arguments(Building, Architecture, total=False):
-    """Arguments of builders beside `image_size` and `num_classes`."""
+    """Arguments of builders other than `image_size` and `num_classes`."""
 
 
 class Reading(Arguments, total=False):

@@ -72,7 +72,7 @@ def flops(
     size = _resolve_size(config, image_size)
     rows, columns = config.compute_grid(size)
     tokens = rows * columns + config.num_prefix_tokens
-    attended = tokens if config.prefix_in_map else rows * columns
+    attended = tokens if config.pool.kind == "map" else rows * columns
     cells = _cells(config, size)
     parts: Counter[str] = Counter(attention_products=0)
     first = 0
@@ -96,7 +96,7 @@ def flops(
         parts[part] += count
         first = first or count
     parts["attention_products"] = config.num_layers * 4 * tokens**2 * config.hidden_size
-    if config.pooling == "map":
+    if config.pool.is_map:
         parts["pooling"] += 4 * attended * config.hidden_size
     counted = {part: parts[part] for part in (*_PARTS, "attention_products") if parts[part]}
     return Flops(counted, 3 * sum(counted.values()) - first)
@@ -111,12 +111,12 @@ def _resolve_size(config: ViTConfig, image_size: int | tuple[int, int] | None) -
 
 def _cells(config: ViTConfig, size: tuple[int, int]) -> dict[str, int]:
     """Returns the output cells of each convolution of a stem, by the path of its kernel."""
-    if config.resnet is None:
+    if not config.stem.is_resnet:
         return {}
     height, width = (-(-side // 2) for side in size)
     cells = {"root/conv/kernel": height * width}
     height, width = -(-height // 2), -(-width // 2)
-    for unit in config.resnet.units():
+    for unit in config.stem.list_units():
         before = height * width
         height, width = -(-height // unit.strides), -(-width // unit.strides)
         cells |= {f"{unit.name}/{conv}/kernel": height * width for conv in _CONVOLUTIONS}

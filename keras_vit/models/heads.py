@@ -28,7 +28,12 @@ def with_head(
             "its images by model.preprocessor."
         )
     activation = keras.activations.serialize(head.activation)
-    fields = {"classifier_activation": None if activation == "linear" else activation, "task": task}
+    activation = None if activation == "linear" else activation
+    is_multi_label = task == "single_label" and activation == "sigmoid" and head.units > 1
+    fields = {
+        "classifier_activation": activation,
+        "task": "multi_label" if is_multi_label else task,
+    }
     bias = np.zeros(head.units) if head.bias is None else head.bias
     return copy_with_head(model, head.kernel, bias, class_names, fields)
 
@@ -58,20 +63,19 @@ def with_stored_head(
     config, width = model.config, model.get_layer("pre_logits").output.shape[-1]
     fields: dict[str, Any] = {"task": task}
     has_both = (
-        config.pooling in ("token", "gap", "token_and_mean")
-        and config.has_class_token
-        and not config.numerics.pool_before_norm
+        config.pool.kind in ("token", "gap", "mean", "token_and_mean")
+        and config.tokens.class_tokens
+        and config.pool.norm != "after"
         and config.representation_size is None
-        and config.projection_dim is None
+        and config.projection_size is None
     )
     blocks = {2 * config.hidden_size: 1, 5 * config.hidden_size: 4}.get(weight[1], 0)
     if has_both and 0 < blocks <= config.num_layers:
-        fields |= {"pooling": "token_and_mean", "class_token_blocks": blocks}
-        fields |= {"class_token_in_mean": False}
+        fields["pool"] = config.pool.replace(kind="token_and_mean", blocks=blocks).to_dict()
     elif weight[1] != width or not config.is_pooled:
         raise CheckpointError(
             f"{path}: the head reads vectors of width {weight[1]}; the pre_logits of this model "
-            f"have {width} and pooling={config.pooling!r}. It belongs to another encoder."
+            f"have {width} and pool.kind={config.pool.kind!r}. It belongs to another encoder."
         )
     return copy_with_head(model, arrays["weight"].T, arrays["bias"], class_names, fields)
 
@@ -96,7 +100,7 @@ def head_from_embeddings(
             raise ConfigError(
                 f"The embedding of {shown(label)} has shape {texts.shape}, expected (texts, "
                 f"{width}): the pre_logits of this model have width {width}. Embed the words by "
-                "the text tower that was trained with this model, behind its projection."
+                "the text tower that was trained with this model, after its projection."
             )
         lengths = np.linalg.norm(texts, axis=-1, keepdims=True)
         mean = (texts / np.where(lengths > 0, lengths, np.nan)).mean(axis=0)
@@ -113,7 +117,7 @@ def head_from_embeddings(
             "of both towers, 100 for OpenAI's CLIP."
         )
     kernel, biases = scale * np.stack(rows, axis=1), np.full(len(rows), bias)
-    return copy_with_head(model, kernel, biases, tuple(class_names), {"unit_pre_logits": True})
+    return copy_with_head(model, kernel, biases, tuple(class_names), {"head": "cosine"})
 
 
 def _read_embeddings(
@@ -162,7 +166,7 @@ def copy_with_head(
         "classifier_activation": None,
         "task": "single_label",
         "thresholds": None,
-        "unit_pre_logits": False,
+        "head": "linear",
     }
     with blank_weights():
         copy = type(model).from_config({**model.get_config(), **of_head, **fields})
@@ -170,8 +174,8 @@ def copy_with_head(
     is_deeper = config.num_layers > model.config.num_layers
     if kernel.shape[0] != width or not config.is_pooled or is_deeper:
         raise ConfigError(
-            f"The head reads vectors of width {kernel.shape[0]} behind {config.num_layers} blocks; "
-            f"the pre_logits of this model have {width} and pooling={config.pooling!r}, behind "
+            f"The head reads vectors of width {kernel.shape[0]} after {config.num_layers} blocks; "
+            f"the pre_logits of this model have {width} and pool.kind={config.pool.kind!r}, after "
             f"{model.config.num_layers} blocks. Give the model whose pre_logits the head reads."
         )
     for layer in copy.layers:

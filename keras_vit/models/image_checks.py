@@ -15,7 +15,7 @@ from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError
 from keras_vit.images.inputs import as_array, refuse_torch_dataset
 from keras_vit.images.preprocessor import Preprocessor
-from keras_vit.models.graph import image_shape
+from keras_vit.models.stems import image_shape
 from keras_vit.support.text import warn
 
 if keras.backend.backend() == "torch":
@@ -43,6 +43,7 @@ class ImageChecks:
     def __init__(self, config: ViTConfig, preprocessor: Preprocessor) -> None:
         self._config = config
         self._data_format = preprocessor.data_format
+        self._rescales = not preprocessor.scaled
         ends = preprocessor.scale(np.array([[0], [255]]))
         self._black, self._white = float(ends.min()), float(ends.max())
         self._has_seen_pixels = False
@@ -83,7 +84,7 @@ class ImageChecks:
         if reason is not None:
             raise ConfigError(reason)
         size = shape[1:3] if self._data_format == "channels_last" else shape[2:4]
-        is_open = config.image_size is None and not config.native_aspect
+        is_open = config.image_size is None and not config.stem.is_packed
         if is_open and all(type(side) is int for side in size):  # exporters have symbols
             config.compute_grid(size)
 
@@ -94,7 +95,7 @@ class ImageChecks:
             pixels = _read_first(images)
             if pixels is None:
                 return
-            if self._config.native_aspect:
+            if self._config.stem.is_packed:
                 pixels = pixels[..., :-2][pixels[..., -1] >= 0]  # without padding
             low, high = float(pixels.min(initial=256)), float(pixels.max(initial=-256))
             self._has_seen_pixels = low < high
@@ -109,7 +110,7 @@ class ImageChecks:
 
     def _doubt(self, low: float, high: float) -> str:
         """Returns what the values are if they are certainly of another range, else ""."""
-        if self._config.rescale and low < 0:
+        if self._rescales and low < 0:
             return f"values down to {low:g}"
         takes_other_floats = self._black < -0.25 or self._white > 128
         if takes_other_floats and 0 <= low <= _ALMOST_BLACK and 0.5 <= high <= 1:
@@ -166,7 +167,7 @@ def refusal(shape: tuple[int | None, ...], config: ViTConfig, data_format: str) 
         data_format: data format of the model.
     """
     expected = image_shape(config, data_format)
-    if config.native_aspect:
+    if config.stem.is_packed:
         return _explain_packed(shape, expected)
     last = data_format == "channels_last"
     if len(shape) == 3 and config.channels == 1 and last:
@@ -207,7 +208,7 @@ def _explain_packed(shape: tuple[int | None, ...], expected: tuple[int | None, .
     return (
         f"The model takes packed patches {_shown((None, *expected))}, found {_shown(shape)}. "
         "model.preprocessor makes them of images of any shape, and its pack() of another library's "
-        "patches; from_preset(..., native_aspect=False) loads the weights for images of one size."
+        "patches; from_preset(..., stem={'kind': 'none'}) loads the weights for images of one size."
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.config import Task, ViTConfig
+from keras_vit.config import Prediction, Task
 from keras_vit.errors import ConfigError
 from keras_vit.support.text import warn
 
@@ -65,7 +65,7 @@ _ACTIVATION = (
 
 
 def adapt_losses(
-    config: ViTConfig, loss: Any, metrics: Any, weighted_metrics: Any
+    prediction: Prediction, loss: Any, metrics: Any, weighted_metrics: Any
 ) -> tuple[Any, Any, Any]:
     """Returns loss, metrics and weighted metrics of `compile`, adapted to a model's outputs.
 
@@ -78,14 +78,14 @@ def adapt_losses(
             classes, and the model has one output.
     """
     is_auto = isinstance(loss, str) and loss == "auto"
-    if is_auto and config.num_classes == 0:
+    if is_auto and prediction.num_classes == 0:
         raise ConfigError('loss="auto" is the loss of the head; this model has none.')
-    if config.task == "regression" or config.num_classes == 0:
+    if prediction.task == "regression" or prediction.num_classes == 0:
         return keras.losses.MeanSquaredError() if is_auto else loss, metrics, weighted_metrics
-    if config.num_classes == 1:
+    if prediction.num_classes == 1:
         _each([loss, metrics, weighted_metrics], _refuse_several_classes)
-    from_logits = config.returns_logits
-    has_sigmoids = config.task == "multi_label" or config.is_binary
+    from_logits = prediction.returns_logits
+    has_sigmoids = prediction.task == "multi_label" or prediction.is_binary
     if is_auto:
         kind = keras.losses.BinaryCrossentropy if has_sigmoids else SingleLabelCrossentropy
         loss = kind(from_logits=from_logits)
@@ -228,21 +228,21 @@ class MultiLabelCrossentropy(keras.losses.Loss):
         return {**super().get_config(), **own}
 
 
-def per_class(outputs: Any, config: ViTConfig, *, stage: str = "output", ops: Any = np) -> Any:
-    """Returns the outputs of a head with a column for each class, `(..., config.num_answers)`.
+def per_class(outputs: Any, prediction: Prediction, *, stage: str = "output", ops: Any = np) -> Any:
+    """Returns the outputs of a head with a column for each class, `(..., num_answers)`.
 
     A model of one logit for two classes has the columns 0 and the logit, whose softmax is the
     sigmoid of the logit; or, of a probability p, the columns 1 - p and p.
 
     Args:
-        outputs: the outputs, `(..., config.num_classes)`.
-        config: the configuration of the model.
+        outputs: the outputs, `(..., num_classes)`.
+        prediction: what they are.
         stage: `"output"` for what the model returns, or `"logits"`.
         ops: the module that computes, `numpy` or `keras.ops`.
     """
-    if not config.is_binary:
+    if not prediction.is_binary:
         return outputs
-    are_logits = config.returns_logits or stage == "logits"
+    are_logits = prediction.returns_logits or stage == "logits"
     first = ops.zeros_like(outputs) if are_logits else 1 - outputs
     return ops.concatenate([first, outputs], axis=-1)
 

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from keras_vit.config.pool import STAGE_POOLINGS
 from keras_vit.config.rules import Values
-from keras_vit.config.vit_rules import STAGE_POOLINGS
 from keras_vit.errors import listed
 from keras_vit.models.inference import run
 
@@ -18,10 +18,10 @@ class Tokens(NamedTuple):
     """The tokens of a stage as float32 arrays; None for tokens that the model lacks.
 
     Args:
-        class_token: `(batch, hidden_size)`; several `(batch, num_class_tokens, hidden_size)`; or
+        class_token: `(batch, hidden_size)`; several `(batch, class tokens, hidden_size)`; or
             None.
         distillation_token: `(batch, hidden_size)`, or None.
-        registers: `(batch, num_registers, hidden_size)`, or None.
+        registers: `(batch, registers, hidden_size)`, or None.
         patches: `(batch, rows, columns, hidden_size)`.
     """
 
@@ -62,11 +62,10 @@ def choose_stage(model: Any, stage: str | None = None, pooling: str | None = Non
 
     Args:
         model: a `VisionTransformer`.
-        stage: name of a stage, see `keras_vit.models.graph.Stages`. None for `"pre_logits"`, the
-            input of the head; with a pooling, for the tokens behind the last norm.
-        pooling: `"token"` for the class token, `"gap"` for the mean of the patches, which leaves
-            registers out, or `"token_and_mean"` for both beside each other. None for the stage
-            itself.
+        stage: name of a stage, see `keras_vit.models.stages.Stages`. None for `"pre_logits"`, the
+            input of the head; with a pooling, for the tokens after the last norm.
+        pooling: `"token"` for the class token, `"gap"` for the mean of the patches, or
+            `"token_and_mean"` for both side by side. None for the stage itself.
 
     Raises:
         ConfigError: the model has no such stage; or a pooling of this kind, or of this stage.
@@ -93,17 +92,12 @@ def image_axes(model: Any) -> tuple[int, int]:
 
 
 def _split(tokens: np.ndarray, model: Any, grid: tuple[int, int]) -> Tokens:
-    config = model.config
-    patches = tokens[:, config.num_prefix_tokens :]
-    registers = tokens[
-        :, config.num_prefix_tokens - config.num_registers : config.num_prefix_tokens
-    ]
-    class_tokens = (
-        tokens[:, : config.num_class_tokens] if config.num_class_tokens > 1 else tokens[:, 0]
-    )
+    config, kinds = model.config, model.config.tokens
+    prefix, count = config.num_prefix_tokens, kinds.class_tokens
+    class_tokens = tokens[:, 0] if count == 1 else tokens[:, :count]
     return Tokens(
-        class_tokens if config.has_class_token else None,
-        tokens[:, 1] if config.distillation_token else None,
-        registers if config.num_registers else None,
-        patches.reshape(len(patches), *grid, -1),
+        class_tokens if count else None,
+        tokens[:, 1] if kinds.distillation else None,
+        tokens[:, kinds.num_before_registers : prefix] if kinds.registers else None,
+        tokens[:, prefix:].reshape(len(tokens), *grid, -1),
     )

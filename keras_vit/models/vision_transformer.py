@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 import keras
 import numpy as np
 
-from keras_vit.config import ImageSize, Task, ViTConfig
-from keras_vit.config.rules import COUNT, choice
+from keras_vit.config import ImageSize, Prediction, Task, ViTConfig
+from keras_vit.config.rules import BOOL, COUNT, choice
 from keras_vit.config.variants import VARIANTS, find_variant
 from keras_vit.errors import ConfigError, described, listed
 from keras_vit.images.class_names import (
@@ -30,10 +30,11 @@ from keras_vit.layers.precision import read_policy, write_policy
 from keras_vit.layers.quantisation import quantise_parts, quantised_parts
 from keras_vit.models import heads
 from keras_vit.models.building import Reading
-from keras_vit.models.graph import Graph, Stages
+from keras_vit.models.graph import Graph
 from keras_vit.models.image_checks import ImageChecks, prepare
 from keras_vit.models.inference import Inference, run
 from keras_vit.models.losses import adapt_losses, compute_probabilities, per_class, warn_of_logits
+from keras_vit.models.stages import Stages
 from keras_vit.models.tokens import Names, Tokens, compute_tokens
 from keras_vit.support.arguments import OnError
 from keras_vit.support.fixes import trainer
@@ -67,7 +68,7 @@ class VisionTransformer(keras.Model):
 
     Input: float images `(batch, height, width, channels)` in [-1, 1], or
     `(batch, channels, height, width)` under `"channels_first"`; pixels in [0, 255] of any type
-    with `rescale=True`; or packed patches `(batch, patches, numbers)` with `native_aspect=True`.
+    with `rescale=True`; or packed patches `(batch, patches, values)` with a packed `stem`.
     Output: logits `(batch, num_classes)`, or probabilities with
     `classifier_activation="softmax"`; `(batch, tokens, num_classes)` for the unpooled
     classifiers; the pre_logits themselves, `(batch, hidden_size or
@@ -83,6 +84,13 @@ class VisionTransformer(keras.Model):
 
     Args:
         config: a `ViTConfig`; or None, with its fields as keywords.
+        task: `"single_label"`, one class per image, of two classes with `num_classes=1`;
+            `"multi_label"`, any number of classes; `"regression"`, values. See
+            `keras_vit.config.Prediction`.
+        classifier_activation: `"softmax"` or `"sigmoid"` for a model that returns probabilities;
+            None for logits.
+        rescale: True: the model takes pixels in [0, 255], and its first layer brings them to
+            the range of its protocol. False: the model takes images in that range.
         data_format: `"channels_last"`, `"channels_first"` or None for Keras's setting.
         dtype: a Keras dtype or policy, such as `"mixed_bfloat16"`. Softmax, norms,
             kernel standardisation and the head stay float32 under mixed policies.
@@ -97,7 +105,8 @@ class VisionTransformer(keras.Model):
         provenance: origin of the weights, as plain JSON types.
         thresholds: with `task="multi_label"`, the least probability with which an image has a
             label, one for all classes or one per class, see the attribute `thresholds`.
-        **fields: fields of `ViTConfig`; they take precedence over `config`.
+        **fields: fields of `ViTConfig`; they take precedence over `config`, and a dict changes the
+            fields of a part that it names.
 
     Raises:
         ConfigError: a field is invalid; the message names it and the valid values.
@@ -114,6 +123,9 @@ class VisionTransformer(keras.Model):
         self,
         config: ViTConfig | None = None,
         *,
+        task: Task = "single_label",
+        classifier_activation: str | None = None,
+        rescale: bool = False,
         data_format: str | None = None,
         dtype: Any = None,
         remat: bool = False,
@@ -134,16 +146,19 @@ class VisionTransformer(keras.Model):
             raise ConfigError(answer_no_config(config, list(VARIANTS)))
         data_format = data_format or keras.config.image_data_format()
         choice("channels_last", "channels_first").check("data_format", data_format)
+        BOOL.check("rescale", rescale)
+        prediction = Prediction(config.num_classes, task, classifier_activation)
         preprocessor = Preprocessor(
             config.image_size,
             config.channels,
             protocol=protocol or "paper",
             data_format=data_format,
-            scaled=not config.rescale,
-            patch_size=config.patch_size if config.native_aspect else None,
+            scaled=not rescale,
+            patch_size=config.patch_size if config.stem.is_packed else None,
         )
         policy = read_policy(dtype)
-        graph = Graph(config, data_format, policy, remat, preprocessor.normalisation)
+        normalisation = preprocessor.normalisation if rescale else None
+        graph = Graph(config, prediction, data_format, policy, remat, normalisation)
         super().__init__(
             inputs=graph.images,
             outputs=graph(graph.images),
@@ -155,6 +170,8 @@ class VisionTransformer(keras.Model):
             log.warning("image_size=%s: %s", config.image_size, rest)
         self._graph = graph
         self.config = config
+        self.prediction = prediction
+        self.rescale = rescale
         self.data_format = data_format
         self.remat = remat
         self.dtype_policy = policy
@@ -205,7 +222,12 @@ class VisionTransformer(keras.Model):
 
     @class_names.setter
     def class_names(self, class_names: ClassNames | None) -> None:
-        self._labels = shorten(class_names, self.config.num_answers)
+        self._labels = shorten(class_names, self.prediction.num_answers)
+
+    @property
+    def task(self) -> Task:
+        """What the model predicts for an image, see `keras_vit.config.Prediction`."""
+        return self.prediction.task
 
     @property
     def thresholds(self) -> tuple[float, ...] | None:
@@ -219,11 +241,11 @@ class VisionTransformer(keras.Model):
 
     @thresholds.setter
     def thresholds(self, thresholds: Thresholds | None) -> None:
-        if self.config.task == "multi_label":
+        if self.task == "multi_label":
             thresholds = 0.5 if thresholds is None else thresholds
         elif thresholds is not None:
             raise ConfigError(
-                f'thresholds need task="multi_label"; this model has task={self.config.task!r}.'
+                f'thresholds need task="multi_label"; this model has task={self.task!r}.'
             )
         self._thresholds = check_thresholds(thresholds, self.config.num_classes)
 
@@ -247,8 +269,8 @@ class VisionTransformer(keras.Model):
             inputs: the images, see `VisionTransformer`.
             training: whether dropout and stochastic depth are active.
             mask: not used; Keras passes it.
-            stages: names of intermediate results; or a `keras_vit.models.graph.Stages`, which holds
-                them after the call, beside the output.
+            stages: names of intermediate results; or a `keras_vit.models.stages.Stages`, which
+                holds them after the call.
         """
         images = self._graph.standardise(self._image_checks.check(inputs), mask=mask)
         if stages is None or isinstance(stages, Stages):
@@ -262,7 +284,7 @@ class VisionTransformer(keras.Model):
     def symbolic_call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Adds the model to another model; called by Keras, as in `keras.Sequential([vit])`."""
         self._check_before_call(inputs)
-        if self.config.returns_logits:
+        if self.prediction.returns_logits:
             warn_of_logits()
         return super().symbolic_call(inputs, *args, **kwargs)
 
@@ -292,11 +314,11 @@ class VisionTransformer(keras.Model):
         names = find_names(data)
         if not names or not self.config.num_classes:
             return
-        is_whole = len(names) == self.config.num_answers
+        is_whole = len(names) == self.prediction.num_answers
         if self.class_names is None and is_whole and not are_numbers(names):
             self.class_names = names
         # Keras names each different number of a regression, and one output has no order.
-        if self.config.task == "regression" and not (is_whole and len(names) > 1):
+        if self.task == "regression" and not (is_whole and len(names) > 1):
             return
         if self.class_names and match_classes(names, self.class_names) != [*range(len(names))]:
             raise ConfigError(
@@ -306,7 +328,7 @@ class VisionTransformer(keras.Model):
             )
 
     def _check_stages(self, names: Sequence[str]) -> None:
-        """Refuses names that are no stages of this model, see `keras_vit.models.graph.Stages`.
+        """Refuses names that are no stages of this model, see `keras_vit.models.stages.Stages`.
 
         Raises:
             ConfigError: a name is no stage of the model, and the message lists its layers; or the
@@ -361,7 +383,8 @@ class VisionTransformer(keras.Model):
                 `from_logits=True` where it has this argument; or one that compares several
                 classes, for a model of one logit.
         """
-        loss, metrics, weighted_metrics = adapt_losses(self.config, loss, metrics, weighted_metrics)
+        losses = adapt_losses(self.prediction, loss, metrics, weighted_metrics)
+        loss, metrics, weighted_metrics = losses
         super().compile(optimizer, loss, loss_weights, metrics, weighted_metrics, **options)
         self.inference.forget_programs()
 
@@ -413,6 +436,9 @@ class VisionTransformer(keras.Model):
         """Returns the constructor's arguments and the quantised parts, as plain JSON types."""
         return {
             **self.config.to_dict(),
+            "task": self.task,
+            "classifier_activation": self.prediction.classifier_activation,
+            "rescale": self.rescale,
             "data_format": self.data_format,
             "dtype": write_policy(self.dtype_policy),
             "remat": self.remat,
@@ -466,7 +492,7 @@ class VisionTransformer(keras.Model):
         Raises:
             ConfigError: as `classify`.
         """
-        self.config.demand_prediction("classify")
+        self._demand_classes("classify")
         COUNT.check("top", 1 if top is None else top)
         for items, batch in self.preprocessor.batches(images, batch_size, on_error):
             shares = self.probabilities(batch, batch_size, prepared=True)
@@ -490,12 +516,16 @@ class VisionTransformer(keras.Model):
             ConfigError: as `classify`; or the images may be
                 a prepared batch, and `prepared` is False.
         """
-        self.config.demand_prediction("probabilities")
+        self._demand_classes("probabilities")
         batch = prepare(self, images, prepared)
-        outputs: np.ndarray = per_class(run(self, batch, batch_size=batch_size), self.config)
-        if self.config.returns_logits:
-            outputs = compute_probabilities(outputs, self.config.task)
+        outputs: np.ndarray = per_class(run(self, batch, batch_size=batch_size), self.prediction)
+        if self.prediction.returns_logits:
+            outputs = compute_probabilities(outputs, self.task)
         return outputs
+
+    def _demand_classes(self, what: str) -> None:
+        self.config.demand_prediction(what)
+        self.prediction.demand_classes(what)
 
     @overload
     def tokens(
@@ -522,10 +552,8 @@ class VisionTransformer(keras.Model):
             prepared: whether `images` is a batch that `preprocessor` has made.
 
         Returns:
-            `Tokens`: `class_token` and `distillation_token` `(batch, hidden_size)` (several class
-            tokens `(batch, num_class_tokens, hidden_size)`), `registers`
-            `(batch, num_registers, hidden_size)`, each None if the model lacks it, and
-            `patches` `(batch, rows, columns, hidden_size)`. `{stage: Tokens}` for several.
+            `keras_vit.models.tokens.Tokens`: `patches` `(batch, rows, columns, hidden_size)`, and
+            each kind of learned tokens, None if the model lacks it. `{stage: Tokens}` for several.
 
         Raises:
             ConfigError: a name is no stage of tokens of the model; an image cannot be read; or the
@@ -552,10 +580,11 @@ class VisionTransformer(keras.Model):
                 representation_size)`; its activation is `"softmax"`, `"sigmoid"` or linear. Or the
                 path of a file with `weight` `(classes, width)` and `bias`, as DINOv2 and DINOv3
                 publish linear heads for ImageNet; they read class token and mean of the patches,
-                and so does the copy, by `pooling="token_and_mean"`, with
-                `class_token_blocks=4` for the heads that read four blocks (`..._linear4_head.pth`).
+                and so does the copy, by `pool.kind="token_and_mean"`, with
+                `pool.blocks=4` for the heads that read four blocks (`..._linear4_head.pth`).
             class_names: one name per class, as for `VisionTransformer`.
-            task: what the head predicts, see `ViTConfig`; `Dense(1)` classifies two classes.
+            task: what the head predicts, see `VisionTransformer`; `Dense(1)` classifies two
+                classes, and an activation of `"sigmoid"` with more of them is multi-label.
             allow_pickle_weights: as for `from_preset`; for a `.pth` file.
 
         Raises:
@@ -658,11 +687,12 @@ class VisionTransformer(keras.Model):
                 inference, such as `pretrained`, are not read.
             **arguments: other arguments of `VisionTransformer`, such as `dtype`. None for
                 `class_names`, `protocol`, `provenance` and `thresholds` takes the preset's values.
-                A caller may change `task`, `representation_size` to None (which leaves the layer
-                out), the dropout rates, `numerics` (a dict changes the numerics that it names),
-                and `pooling` between its pooled and unpooled form. Any other field must agree with
-                the file. Another `patch_size` resizes the projection of patches as FlexiViT does
-                (`adapt.resize_patches`) and, with them, the positions.
+                Of the fields of `ViTConfig`, a caller may change `representation_size` to None
+                (which leaves the layer out), the dropout rates, `position_resize`, `activation` and
+                `epsilon` of the block, `norm` of the pool, and its `kind` to `"unpooled"`; a dict
+                changes the fields of a part that it names: `block={"epsilon": 1e-5}`. Any other
+                field must agree with the file. Another `patch_size` resizes the projection of
+                patches as FlexiViT does (`adapt.resize_patches`) and, with them, the positions.
 
         Raises:
             PresetError: the preset does not exist or is damaged, or the Hub refuses or fails;

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_vit.config import ViTConfig
+from keras_vit.config.fields import flatten, nest
 from keras_vit.config.variants import VARIANTS, variant_named
 from keras_vit.errors import ConfigError, PresetError, SourceError, listed, nearest, shown
 from keras_vit.images.protocols import ProtocolSpec
@@ -56,7 +57,7 @@ class Preset:
         alternatives: other spellings of `source`, tried in turn.
         zero_head: whether the head was published as zeros.
         note: a warning for users.
-        fields: fields of `ViTConfig` in which the model differs from its variant.
+        fields: fields of `ViTConfig`, by path, in which the model differs from its variant.
         dialect: dialect of the file, for its arithmetic; the file is recognised without it.
         class_names: name of a shipped list, or None.
         license: SPDX identifier; the strictest of `licenses`.
@@ -105,7 +106,7 @@ class Preset:
     @property
     def hybrid(self) -> bool:
         """Whether a ResNet stands before the Transformer."""
-        return self.variant is not None and variant_named(self.variant).config().resnet is not None
+        return self.variant is not None and variant_named(self.variant).config().stem.is_resnet
 
     def config(self) -> ViTConfig:
         """Returns the configuration, without a download.
@@ -119,11 +120,11 @@ class Preset:
                 f"{self.name}: its {unknown} is known only to its files. Load it with its weights, "
                 "or build the model by a variant's name."
             )
-        sizes = variant_named(self.variant).fields if self.variant else {}
+        sizes = flatten(variant_named(self.variant).fields) if self.variant else {}
         # A checkpoint states no dropout; AugReg fine-tunes without dropout (`configs/augreg.py`).
         own = {"dropout_rate": 0.0, **self.fields}
         return ViTConfig.from_dict(
-            {**sizes, "image_size": self.image_size, "num_classes": self.num_classes, **own}
+            nest({**sizes, "image_size": self.image_size, "num_classes": self.num_classes, **own})
         )
 
     def preset_config(self) -> PresetConfig:

@@ -108,7 +108,7 @@ def _text(name: str, preset: PresetConfig, about: Mapping[str, Any]) -> str:
     return f"""# {in_markdown(name)}
 
 {description}A Vision Transformer ({find_variant(config) or "of its own size"}) for {size},
-{config.channels} channel(s) and {config.num_answers} classes, for
+{config.channels} channel(s) and {preset.prediction.num_answers} classes, for
 Keras 3 on TensorFlow, JAX and torch.
 
 ```python

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_vit import __version__
-from keras_vit.config import ViTConfig
+from keras_vit.config import Prediction, Task, ViTConfig
 from keras_vit.errors import ConfigError, PresetError, nearest, shown
 from keras_vit.images.class_names import check_thresholds, shorten
 from keras_vit.images.protocols import ProtocolSpec
@@ -21,26 +21,48 @@ PRESET_FILES = (CONFIG_FILE, WEIGHTS_FILE, MODEL_CARD_FILE)
 
 
 @dataclasses.dataclass(frozen=True)
-class PresetConfig:
-    """The contents of `config.json`.
+class ModelFacts:
+    """What is known of a model beside its weights.
 
     Args:
         config: configuration of the model.
         protocol: preparation of images, see `keras_vit.Preprocessor`.
         class_names: one name per class, the name of a shipped list, or None.
         provenance: origin of the weights, as plain JSON types.
-        weights_sha256: sha256 of `model.safetensors`, in hexadecimal; None in presets of early
-            releases.
-        thresholds: those of a multi-label model, see `VisionTransformer.thresholds`, or None; the
-            file of a model without them has no such field.
+        thresholds: those of a multi-label model, see `VisionTransformer.thresholds`, or None.
+        task, classifier_activation: what the outputs say, see `keras_vit.config.Prediction`.
+        rescale: whether the model takes pixels, see `VisionTransformer`.
     """
 
     config: ViTConfig
     protocol: ProtocolSpec = "paper"
     class_names: str | tuple[str, ...] | None = None
-    provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
-    weights_sha256: str | None = None
+    provenance: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     thresholds: tuple[float, ...] | None = None
+    task: Task = "single_label"
+    classifier_activation: str | None = None
+    rescale: bool = False
+
+    @property
+    def prediction(self) -> Prediction:
+        """What the outputs of the model say.
+
+        Raises:
+            ConfigError: the activation is not that of the task.
+        """
+        return Prediction(self.config.num_classes, self.task, self.classifier_activation)
+
+
+@dataclasses.dataclass(frozen=True)
+class PresetConfig(ModelFacts):
+    """The contents of `config.json`; a model without thresholds has no such field there.
+
+    Args:
+        weights_sha256: sha256 of `model.safetensors`, in hexadecimal; None in presets of early
+            releases.
+    """
+
+    weights_sha256: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the JSON object of `config.json`."""
@@ -50,10 +72,13 @@ class PresetConfig:
             "keras_vit_version": __version__,
             "config": self.config.to_dict(),
             "protocol": compact_protocol(self.protocol),
-            "class_names": shorten(self.class_names, self.config.num_answers),
+            "task": self.task,
+            "classifier_activation": self.classifier_activation,
+            "rescale": self.rescale,
+            "class_names": shorten(self.class_names, self.prediction.num_answers),
+            **({} if self.thresholds is None else {"thresholds": self.thresholds}),
             "provenance": self.provenance,
             "weights_sha256": self.weights_sha256,
-            **({} if self.thresholds is None else {"thresholds": self.thresholds}),
         }
 
     @classmethod
@@ -88,14 +113,20 @@ class PresetConfig:
             if name not in ("format", "format_version", "keras_vit_version", *_FIELDS):
                 raise PresetError(f"{where}: unknown field {name!r}.{nearest(name, _FIELDS)}")
         try:
-            config = ViTConfig.from_dict(stored["config"])
-            return cls(
-                config,
+            preset = cls(
+                ViTConfig.from_dict(stored["config"]),
                 compact_protocol(stored["protocol"]),
-                shorten(stored.get("class_names"), config.num_answers),
-                stored["provenance"],
-                stored.get("weights_sha256"),
-                check_thresholds(stored.get("thresholds"), config.num_classes),
+                provenance=stored["provenance"],
+                weights_sha256=stored.get("weights_sha256"),
+                task=stored["task"],
+                classifier_activation=stored.get("classifier_activation"),
+                rescale=stored["rescale"],
+            )
+            prediction = preset.prediction
+            return dataclasses.replace(
+                preset,
+                class_names=shorten(stored.get("class_names"), prediction.num_answers),
+                thresholds=check_thresholds(stored.get("thresholds"), prediction.num_classes),
             )
         except ConfigError as error:
             raise PresetError(f"{where}: {error}") from error
@@ -104,6 +135,9 @@ class PresetConfig:
 _FIELDS: dict[str, tuple[Any, str]] = {
     "config": (dict, "an object"),
     "protocol": ((str, dict), "a name or an object"),
+    "task": (str, "a string"),
+    "classifier_activation": ((str, type(None)), "a string or null"),
+    "rescale": (bool, "true or false"),
     "class_names": ((list, str, type(None)), "a list of names, the name of a list, or null"),
     "provenance": (dict, "an object"),
     "weights_sha256": ((str, type(None)), "a string or null"),

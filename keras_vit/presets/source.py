@@ -257,9 +257,9 @@ def describe_presets() -> Mapping[str, dict[str, Any]]:
 
 
 def _description(row: Preset) -> dict[str, Any]:
-    preset = Source.parse(row.name).preset()
-    config = row.config() if preset is None else preset.config
-    head = f"{config.num_answers} classes" if config.num_classes else "features"
+    preset = Source.parse(row.name).preset() or row.preset_config()
+    config = preset.config
+    head = f"{preset.prediction.num_answers} classes" if config.num_classes else "features"
     data = row.data.replace("_ft_", ", then ").replace("_", " ")
     metadata = {
         "description": f"Trained on {data}; {row.image_size} pixels; {head}.",

@@ -12,8 +12,8 @@ import numpy as np
 
 from keras_vit.checkpoints.loading import load_to_answer
 from keras_vit.config import ImageSize
+from keras_vit.config.pool import STAGE_POOLINGS, StagePooling
 from keras_vit.config.rules import COUNT
-from keras_vit.config.vit_rules import STAGE_POOLINGS, StagePooling
 from keras_vit.data.records import Encoded
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.extraction import OUTPUT_DTYPES
@@ -233,6 +233,7 @@ class Classify(_PerImage):
         COUNT.check("top", top)
         super().__init__(source, **options)
         self.model.config.demand_prediction("Classify")
+        self.model.prediction.demand_classes("Classify")
         self._top = top
 
     def _compute(self, images: np.ndarray, size: int) -> Sequence[Any]:

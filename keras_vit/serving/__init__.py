@@ -13,7 +13,7 @@ import dataclasses
 import os
 from typing import Any
 
-from keras_vit.config.vit_rules import STAGE_POOLINGS, StagePooling
+from keras_vit.config.pool import STAGE_POOLINGS, StagePooling
 from keras_vit.serving.settings import Settings
 from keras_vit.support.extras import import_extra
 

@@ -47,7 +47,7 @@ class Engine:
             )
         self.model = model
         self.most_pixels = pixel_limit(settings.max_pixels)
-        self.classifies = model.config.has_one_prediction and model.config.task != "regression"
+        self.classifies = model.config.has_one_prediction and model.task != "regression"
         self._preprocessor = dataclasses.replace(model.preprocessor, max_pixels=self.most_pixels)
         self._max_batch = settings.max_batch
         has_gradients = keras.backend.backend() != "openvino" and not quantised_parts(model.layers)
@@ -78,7 +78,7 @@ class Engine:
             each = patches.reshape(len(batch), 1, *grid, patches.shape[-1])
             return np.concatenate([patch_colours(image) for image in each])
         classes = choose_classes(self.model, batch, None, self._max_batch)
-        chosen = weigh_outputs(self.model.config, classes)
+        chosen = weigh_outputs(self.model.prediction, classes)
         maps = [self._relevance(batch[k : k + 1], chosen[k : k + 1]) for k in range(len(batch))]
         return np.concatenate(maps)
 
@@ -95,7 +95,7 @@ class Engine:
             shape = (min(count, self._max_batch), *self.model.input_shape[1:])
             function(np.zeros(shape, "float32"))
             count *= 2
-        if not self.model.config.native_aspect:
+        if not self.model.config.stem.is_packed:
             self._explain(np.zeros((1, *self.model.input_shape[1:]), "float32"))
 
     def prepare(self, encoded: bytes, name: str) -> np.ndarray:
@@ -122,7 +122,7 @@ class Engine:
         except ConfigError as error:
             raise HTTPException(415, str(error)) from error
         image: np.ndarray = batch[0]
-        if self.model.config.native_aspect:  # packed patches, of which an image has one or more
+        if self.model.config.stem.is_packed:  # packed patches, of which an image has one or more
             return image
         first = 0 if self.model.data_format == "channels_last" else 1
         high, wide = self.model.config.stride

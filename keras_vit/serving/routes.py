@@ -180,7 +180,7 @@ def build_application(
         Of a model without classes, or without gradients, the patches in the colours of their main
         components: like features have like colours.
         """
-        if model.config.native_aspect:
+        if model.config.stem.is_packed:
             raise HTTPException(404, "Images of unequal shape have no map here.")
         image, row = (await service.answer(request, "explain"))[0]
         return Response(engine.picture(image, row), media_type="image/png")
@@ -215,7 +215,7 @@ def describe(engine: Engine, settings: Settings) -> dict[str, Any]:
         "class_names": None if model.class_names is None else list(model.class_names),
         "image_size": model.config.image_size,
         "channels": model.config.channels,
-        "num_classes": model.config.num_answers,
+        "num_classes": model.prediction.num_answers,
         "thresholds": model.thresholds,
         "classifies": engine.classifies,
         "embeds": engine.stage,

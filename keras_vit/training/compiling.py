@@ -12,10 +12,14 @@ from keras_vit.training.first_loss import FirstLoss
 from keras_vit.training.optimizers import LayerwiseAdamW, LayerwiseSGD
 from keras_vit.training.recipes import Recipe
 from keras_vit.training.schedules import LinearDecay, PerUpdate
-from keras_vit.training.trainable import layer_decay_multipliers
+from keras_vit.training.trainable import layer_decay_multipliers, set_head_bias
 
 if TYPE_CHECKING:
     from keras_vit.models.vision_transformer import VisionTransformer
+
+_BIAS_OF_SIGMOIDS = -10.0
+"""Initial bias of a new head with a sigmoid per class (`big_vision/configs/vit_i21k.py`): one class
+of thousands is right, so that each has a small probability."""
 
 
 def compile_args(recipe: Recipe, model: "VisionTransformer") -> dict[str, Any]:
@@ -25,16 +29,20 @@ def compile_args(recipe: Recipe, model: "VisionTransformer") -> dict[str, Any]:
             "The model has num_classes=0, so nothing to train on labels: "
             "load it with from_preset(..., num_classes=n)."
         )
-    optimizer = _optimizer(recipe, model)
-    return {"optimizer": optimizer, **_loss_and_metrics(recipe, model)}
+    arguments = {"optimizer": _optimizer(recipe, model), **_loss_and_metrics(recipe, model)}
+    if model.task == "single_label" and recipe.sums_over_classes(model):
+        head = model.get_layer("head").weights
+        if not any(keras.ops.any(weight.value) for weight in head):
+            set_head_bias(model, _BIAS_OF_SIGMOIDS)
+    return arguments
 
 
 def make_callbacks(recipe: Recipe, model: "VisionTransformer") -> list[keras.callbacks.Callback]:
     """Returns the callbacks of a recipe for `fit`."""
     callbacks: list[keras.callbacks.Callback] = []
-    config = expect_model(model).config
-    if config.num_answers > 1 and config.task != "regression":
-        callbacks.append(FirstLoss(config.num_answers))
+    prediction = expect_model(model).prediction
+    if prediction.num_answers > 1 and prediction.task != "regression":
+        callbacks.append(FirstLoss(prediction.num_answers))
     if keras.backend.backend() == "torch":
         callbacks.append(FreedGradients())
     if recipe.ema is not None:
@@ -44,7 +52,7 @@ def make_callbacks(recipe: Recipe, model: "VisionTransformer") -> list[keras.cal
 
 
 def _loss_and_metrics(recipe: Recipe, model: "VisionTransformer") -> dict[str, Any]:
-    task, is_sum = model.config.task, recipe.sums_over_classes(model)
+    task, is_sum = model.task, recipe.sums_over_classes(model)
     smoothing, one_hot = recipe.label_smoothing, recipe.one_hot
     if recipe.positive_weights is not None and task != "multi_label":
         raise ConfigError('positive_weights need a model with task="multi_label".')
@@ -55,12 +63,12 @@ def _loss_and_metrics(recipe: Recipe, model: "VisionTransformer") -> dict[str, A
             f"{name} needs labels (batch, num_classes) of classes; give one_hot=True here and to "
             "the function of keras_vit.data."
         )
-    loss, _, accuracy = adapt_losses(model.config, "auto", None, ["accuracy"])
+    loss, _, accuracy = adapt_losses(model.prediction, "auto", None, ["accuracy"])
     judged: dict[str, Any] = {"loss": loss, "weighted_metrics": accuracy}
     if task == "regression":
         judged["weighted_metrics"] = [keras.metrics.MeanAbsoluteError("mean_absolute_error")]
     elif task == "multi_label":
-        classes, from_logits = model.config.num_classes, model.config.returns_logits
+        classes, from_logits = model.config.num_classes, model.prediction.returns_logits
         judged["loss"] = _multi_label_loss(recipe, classes, from_logits)
         area = keras.metrics.AUC(
             curve="PR",

@@ -26,7 +26,7 @@ from keras_vit.support.arguments import check_training
 from keras_vit.support.backend import require_training
 from keras_vit.support.text import counted
 from keras_vit.training.recipes import Recipe, TransferRecipe
-from keras_vit.training.trainable import zero_head
+from keras_vit.training.trainable import set_head_bias, zero_head
 from keras_vit.training.training import BEST, LAST, save_trained, train
 
 _EPOCHS = 20
@@ -117,13 +117,14 @@ def finetune(
         **recipe.data_args,
     )
     fields["task"] = task = images.task
-    is_same = description.config.task == task
-    if not is_same:
+    old = description.prediction
+    is_same = old.task == task
+    if old.is_binary or not is_same:  # the activation is that of the old head
         fields.setdefault("classifier_activation", None)
     # The head stays if the data have exactly the classes, or the numbers, of the preset.
     names = expand(description.class_names or ())
     has_names = len(names) == images.num_classes and not pair_names(images.class_names, names)[1]
-    keeps_head = found is not None and has_names and is_same and not description.config.is_binary
+    keeps_head = found is not None and has_names and is_same and not old.is_binary
     if keeps_head:
         images = images.with_class_names(names)
         held_out = held_out and held_out.with_class_names(names)
@@ -136,8 +137,7 @@ def finetune(
         if not keeps_head:
             zero_head(model)
     if task == "regression" and not keeps_head:
-        for bias in (weight for weight in model.get_layer("head").weights if weight.name == "bias"):
-            bias.assign(images.labels.mean(axis=0))
+        set_head_bias(model, images.labels.mean(axis=0))
     if learns is not None:
         learns(model)
     if progress:

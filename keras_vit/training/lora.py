@@ -21,7 +21,7 @@ PROJECTIONS = (
     "mlp/value",
     "mlp/dense_1",
 )
-"""Parts of a block that can be adapted; a gated MLP has `gate` and `value` for `dense_0`."""
+"""Parts of a block that can be adapted; an MLP with a gate has `gate` and `value` for `dense_0`."""
 
 
 def enable_lora(

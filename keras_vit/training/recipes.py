@@ -35,7 +35,8 @@ _WARMUP = Values(
 class Recipe(Fields):
     """The settings of a training, as plain JSON types; `to_dict` and `from_dict` keep them.
 
-    A recipe changes neither the model nor the data: it gives arguments for both::
+    A recipe gives arguments for the model and the data, and changes neither, but for the bias that
+    `AugregRecipe` states::
 
         data = keras_vit.data.from_folder("flowers", model, **recipe.data_args)
         model.compile(**recipe.compile_args(model))
@@ -77,6 +78,8 @@ class Recipe(Fields):
     Raises:
         ConfigError: a setting is invalid; the message names it and the valid values.
     """
+
+    _prefix = ""
 
     steps: int
     batch_size: int = 512
@@ -211,8 +214,9 @@ class AugregRecipe(Recipe):
     Args:
         loss: `"softmax"`, or `"sigmoid"`, a binary loss per class, summed over the classes;
             None for sigmoid with ImageNet-21k's 21,843 classes or a multi-label model, and
-            softmax otherwise. With sigmoid, an initial bias of the head of -10 helps
-            (`head_bias_init=-10.0`).
+            softmax otherwise. With sigmoid and one class per image, `compile_args` sets the bias
+            of a head of zeros to -10, as big_vision does, so that the first loss is near 11, not
+            15,000.
         steps, batch_size, and other arguments: as in `Recipe`.
 
     >>> import keras_vit
@@ -234,7 +238,7 @@ class AugregRecipe(Recipe):
 
     def sums_over_classes(self, model: "VisionTransformer") -> bool:
         """Whether the loss is binary, and its sum over the classes counts, not their mean."""
-        is_multi_label = model.config.task == "multi_label"
+        is_multi_label = model.task == "multi_label"
         if is_multi_label and self.loss == "softmax":
             raise ConfigError("loss='softmax': a multi-label model needs loss='sigmoid'.")
         if self.loss is None:

@@ -3,9 +3,10 @@
 import math
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import keras
+import numpy as np
 
 from keras_vit.config.weights.lexicon import LEXICON
 from keras_vit.errors import ConfigError, expect_model
@@ -16,10 +17,11 @@ if TYPE_CHECKING:
 
 _AFTER_BLOCKS = ("encoder_norm", "pool", "projection", "pre_logits", "head")
 _LAYERS = dict.fromkeys(word.path.partition("/")[0] for word in LEXICON)
+_OF_BLOCKS = tuple(layer for layer in _LAYERS if layer.endswith("_{l}"))
 _EMBEDDINGS = "|".join(
     re.sub(r"{\w+}", r"\\d+", layer)
     for layer in _LAYERS
-    if layer not in _AFTER_BLOCKS and not layer.startswith("block_")
+    if layer not in (*_AFTER_BLOCKS, *_OF_BLOCKS)
 )
 """Layers before the blocks, as a regular expression."""
 
@@ -81,9 +83,14 @@ def train_last_blocks(model: "VisionTransformer", blocks: int) -> int:
         raise ConfigError(
             f"The last {counted(blocks, 'block')}: the model has {counted(num_layers, 'block')}."
         )
-    last = [f"block_{i}" for i in range(num_layers - blocks, num_layers)]
-    after = [each.name for each in model.layers if each.name in _AFTER_BLOCKS and each.weights]
-    return train_only(model, [*last, *after])
+    last = [
+        layer.replace("{l}", str(i))
+        for i in range(num_layers - blocks, num_layers)
+        for layer in _OF_BLOCKS
+    ]
+    learning = (*last, *_AFTER_BLOCKS)
+    found = [each.name for each in model.layers if each.name in learning and each.weights]
+    return train_only(model, found)
 
 
 def layer_decay_multipliers(model: "VisionTransformer", decay: float) -> dict[str, float]:
@@ -108,7 +115,8 @@ def layer_decay_multipliers(model: "VisionTransformer", decay: float) -> dict[st
         raise ConfigError(f"layer_decay={decay!r}: expected a number in (0, 1].")
     num_layers = expect_model(model).config.num_layers
     embeddings = rf"\b({_EMBEDDINGS})/"
-    blocks = {rf"\bblock_{i}/": decay ** (num_layers - i) for i in range(num_layers)}
+    names = "|".join(layer.removesuffix("_{l}") for layer in _OF_BLOCKS)
+    blocks = {rf"\b({names})_{i}/": decay ** (num_layers - i) for i in range(num_layers)}
     return {embeddings: decay ** (num_layers + 1), **blocks}
 
 
@@ -124,6 +132,13 @@ def zero_head(model: "VisionTransformer") -> None:
         raise ConfigError("The model has num_classes=0, so no head; load it with num_classes.")
     for weight in model.get_layer("head").weights:
         weight.assign(keras.ops.zeros(weight.shape, weight.dtype))
+
+
+def set_head_bias(model: "VisionTransformer", values: Any) -> None:
+    """Sets the bias of the head, or of both heads, to a number or to one per class."""
+    for weight in model.get_layer("head").weights:
+        if weight.name == "bias":
+            weight.assign(np.broadcast_to(values, weight.shape))
 
 
 def _is_below(path: str, prefix: str) -> bool:

@@ -181,8 +181,8 @@ def save_trained(model: "VisionTransformer", folder: Path) -> None:
 
 def _check_recipe(recipe: Recipe, data: Any, model: "VisionTransformer") -> None:
     """Raises `ConfigError` if recipe, data and model were made for different labels or batches."""
-    if data.task != model.config.task:
-        raise ConfigError(f"The data do not fit: {describe_mismatch(model.config, data.task)}.")
+    if data.task != model.task:
+        raise ConfigError(f"The data do not fit: {describe_mismatch(model, data.task)}.")
     actual = {name: getattr(data, name, None) for name in recipe.data_args}
     actual["steps_per_epoch"] = len(data)
     stated = recipe.data_args

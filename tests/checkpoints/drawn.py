@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.dialects.base import Dialect, find_met
 from keras_vit.checkpoints.export import check_expressible
-from keras_vit.config import Numerics, ResNetStem, Rope, ViTConfig
-from keras_vit.config.vit import PARTS
+from keras_vit.config import Rope, Stem, ViTConfig
+from keras_vit.config.fields import nest, part_of
+from keras_vit.config.pool import TOKEN_POOLINGS
 from keras_vit.config.weights.lexicon import LEXICON
 from keras_vit.errors import CheckpointError, ConfigError
 
@@ -27,44 +28,49 @@ PLAIN = {
     "num_layers": 2,
     "num_classes": 3,
 }
-_DINOV2 = {"pooling": "token_and_mean", "mask_token": True}
-_BEIT = {"pooling": "token", "class_token": True, "position": "none", "layer_scale": True}
-_NO_KEY = {"qkv_bias": (True, False, True)}
+_SCALE = {"block.layer_scale": 1e-5}
+_DINOV2 = {"pool.kind": "token_and_mean", "tokens.mask": True, **_SCALE}
+_BEIT = {"pool.kind": "token", "position": "none", **_SCALE}
+_NO_KEY = {"block.qkv_bias": (True, False, True)}
 _PARTS: dict[str, dict[str, Any]] = {
     "timm/eva": {
         "rope": {"form": "axial", "reference_grid": (16, 16)},
-        **{"mlp": "gated", "num_registers": 1, **_NO_KEY},
+        **{"block.gated": True, "tokens.registers": 1, **_NO_KEY},
     },
-    "timm/naflex": {"pooling": "map", "num_registers": 1, "position_before_class": True},
-    "transformers/deit": {"pooling": "token"},
+    "timm/naflex": {"pool.kind": "map", "tokens.registers": 1, "position": "learned_patches"},
+    "transformers/deit": {"pool.kind": "token"},
     "transformers/beit": {**_BEIT, "relative_position_bias": "block"},
     "transformers/data2vec-vision": {**_BEIT, "relative_position_bias": "block"},
     "transformers/dinov2": _DINOV2,
-    "transformers/dinov2_with_registers": {**_DINOV2, "num_registers": 2},
-    "transformers/dinov3_vit": {"rope": {"form": "dinov3"}, "num_registers": 2, **_NO_KEY},
-    "transformers/clip_vision_model_with_projection": {"projection_dim": 5},
+    "transformers/dinov2_with_registers": {**_DINOV2, "tokens.registers": 2},
+    "transformers/dinov3_vit": {
+        **{"rope": {"form": "dinov3"}, "tokens.registers": 2, **_NO_KEY},
+        **_SCALE,
+    },
+    "transformers/clip_vision_model_with_projection": {"projection_size": 5},
     "transformers/aimv2_vision_model": {
-        "pooling": "gap",
-        **dict.fromkeys(("qkv_bias", "projection_bias", "mlp_bias"), False),
+        "pool.kind": "gap",
+        **dict.fromkeys(("block.qkv_bias", "block.projection_bias", "block.mlp_bias"), False),
     },
-    "transformers/pixio": {"num_class_tokens": 4},
+    "transformers/pixio": {"tokens.class_tokens": 4},
     "transformers/radio": {
-        **{"num_class_tokens": 3, "joined_class_tokens": 2},
-        **{"num_registers": 2, "layer_scale": True},
+        **{"tokens.class_tokens": 2, "tokens.registers": 3},
+        **{"pool.kind": "tokens", **_SCALE},
     },
-    "transformers/tipsv2_vision_model": {"num_registers": 1},
+    "transformers/internvl_vision": _SCALE,
+    "transformers/tipsv2_vision_model": {"tokens.registers": 1, **_SCALE},
 }
 """Parts of a family's models that not all of them have, or that its rules ask for together."""
 BEIT = {
     "relative_position_bias": "block",
     "rope": None,
     "position": "none",
-    "num_registers": 0,
-    "mlp": "plain",
-    "class_token": True,
+    "tokens.registers": 0,
+    "tokens.class_tokens": 1,
+    "block.gated": False,
 }
-KINDS = ({}, {"num_classes": 0}, BEIT)
-"""Fields of the models that changes begin with, beside `PLAIN` and those of `sample`."""
+KINDS: tuple[dict[str, Any], ...] = ({}, {"num_classes": 0}, BEIT)
+"""Fields of the models that changes begin with, beside `PLAIN` and those of the dialect."""
 
 VALUES = {
     "patch_size": ((2, 4), (4, 4)),
@@ -76,38 +82,36 @@ VALUES = {
     "channels": (1,),
     "position_grid": ((3, 3), (1, 2), (2, 5)),
     "num_classes": (0, 3, 4, 1),
-    "num_registers": (0, 2),
-    "num_class_tokens": (1, 3),
-    "joined_class_tokens": (0, 2, 1),
-    "class_token": (True, False),
-    "class_token_blocks": (2,),
-    "map_num_heads": (4,),
-    "map_mlp_dim": (8,),
+    "tokens.registers": (0, 2),
+    "tokens.class_tokens": (0, 1, 3),
+    "pool.blocks": (2,),
+    "pool.num_heads": (4,),
+    "pool.mlp_dim": (8,),
     "representation_size": (None, 9),
-    "projection_dim": (None, 7),
+    "projection_size": (None, 7),
     "relative_position_bias": (None, "block", "shared"),
-    "qkv_bias": (True, False, (True, False, True), (True, True, False)),
-    "layer_scale_init": (0.5,),
+    "block.qkv_bias": (True, False, (True, False, True), (True, True, False)),
+    "block.qk_norm": (None, "head", "width"),
+    "block.sub_norm": (None, "mlp", "attention", "both"),
+    "block.input_norm": (None, "patches", "tokens"),
+    "block.layer_scale": (None, 0.5),
+    "block.epsilon": (1e-3, 1e-5, 1e-6),
     "dropout_rate": (0.25,),
     "attention_dropout_rate": (0.5,),
     "stochastic_depth_rate": (0.125,),
-    "head_bias_init": (-10.0,),
-    "resnet": (None, ResNetStem((1,)), ResNetStem(width_factor=0.5)),
-    "resnet.num_layers": ((), (2, 1)),
-    "resnet.width_factor": (1.0, 0.5),
-    "rope": (None, Rope("dinov3"), Rope("mixed", offset=1.0), Rope("axial")),
+    "stem": (Stem(), Stem("resnet_timm", (1,)), Stem("resnet", width_factor=0.5)),
+    "stem.units": ((), (2, 1)),
+    "stem.width_factor": (1.0, 0.5),
+    "rope": (None, Rope("dinov3"), Rope("mixed"), Rope("axial")),
     "rope.theta": (50.0,),
-    "rope.offset": (0.0, 1.0),
     "rope.reference_grid": (None, (5, 4)),
-    "numerics.layer_norm_epsilon": (1e-3, 1e-5, 1e-6),
-    "numerics.group_norm_epsilon": (1e-3,),
-    "numerics.std_conv_epsilon": (1e-3,),
 }
 """Values of fields beside bools and words, which are all tried."""
 
 
 def _values() -> Iterator[tuple[str, tuple[Any, ...]]]:
-    for part, kind in {"": ViTConfig, **PARTS}.items():
+    parts = {own.name: part_of(own) for own in dataclasses.fields(ViTConfig) if part_of(own)}
+    for part, kind in {"": ViTConfig, **parts}.items():
         for field in dataclasses.fields(kind):
             path = f"{part}.{field.name}" if part else field.name
             words = getattr(field.metadata.get("values"), "words", ())
@@ -116,7 +120,7 @@ def _values() -> Iterator[tuple[str, tuple[Any, ...]]]:
 
 
 ALL_VALUES = dict(_values())
-"""Path of every field -> the values that are tried; `numerics` has none, but its fields have."""
+"""Path of every field -> the values that are tried; parts have none, but their fields have."""
 CHANGES = [(path, value) for path, values in ALL_VALUES.items() for value in values]
 
 
@@ -131,11 +135,12 @@ def changed(config: ViTConfig, *changes: tuple[str, Any]) -> ViTConfig | None:
                 own = fields.get(part, getattr(config, part))
                 if own is None:
                     return None
-                fields[part] = dataclasses.replace(own, **{name: value})
+                kept = own if isinstance(own, dict) else own.to_dict()
+                fields[part] = {**kept, name: value}
             else:
                 fields[name] = value
         other = config.replace(**fields)
-        if not other.native_aspect or other.image_size:  # other models have no graph
+        if not other.stem.is_packed or other.image_size:  # other models have no graph
             return other
     return None
 
@@ -150,20 +155,21 @@ def is_held(dialect: Dialect, config: ViTConfig) -> bool:
     return False
 
 
-def sample(dialect: Dialect) -> dict[str, Any]:
-    """Fields of a model of the dialect, beside its sizes."""
-    numerics = dialect.numerics or Numerics()
-    return {"numerics": numerics, **dialect.conventions, **_PARTS.get(dialect.name, {})}
+def build(dialect: Dialect, **kind: Any) -> ViTConfig:
+    """A model of the dialect, with its arithmetic; `kind` has further fields by path."""
+    facts = {**PLAIN, **dialect.conventions, **_PARTS.get(dialect.name, {}), **kind}
+    reads_token = facts.get("pool.kind", "token") in TOKEN_POOLINGS
+    facts.setdefault("tokens.class_tokens", int(reads_token))
+    return ViTConfig.from_dict(nest({**dialect.compute_arithmetic(facts), **facts}))
 
 
 @functools.cache
 def accepted(dialect: Dialect) -> list[ViTConfig]:
     """Models that the dialect and its library can express, at least one."""
-    fields = {**PLAIN, **sample(dialect)}
     models = []
     for kind in KINDS:
         with contextlib.suppress(ConfigError):
-            models.append(ViTConfig(**{**fields, **kind}))
+            models.append(build(dialect, **kind))
     found = [config for config in models if not find_met(dialect.refusals, config)]
     assert found, find_met(dialect.refusals, models[0])
     return found

@@ -27,7 +27,7 @@ def run(theirs):
         return theirs(channels_first(IMAGE))
 
 
-@pytest.mark.parametrize("fields", [{}, {"qkv_bias": True, "mlp_bias": True}])
+@pytest.mark.parametrize("fields", [{"hidden_act": "gelu"}, {"qkv_bias": True, "mlp_bias": True}])
 def test_the_pooled_output_is_that_of_the_library(fields, tmp_path):
     theirs = random_transformers("Aimv2VisionModel", **SIZES, **fields)
     theirs.save_pretrained(tmp_path / "theirs")

@@ -64,7 +64,7 @@ def test_a_file_gives_the_tokens_of_transformers(name, dialect, tmp_path):
     assert keras_vit.info(tmp_path / "x.safetensors", num_heads=3).family == dialect
     heads, epsilon = case["config"]["num_heads"], case["config"]["numerics"]["ln_eps"]
     model = VisionTransformer.from_preset(
-        tmp_path / "x.safetensors", num_heads=heads, numerics={"layer_norm_epsilon": epsilon}
+        tmp_path / "x.safetensors", num_heads=heads, block={"epsilon": epsilon}
     )
     got = outputs(model, want["image"], ["encoded"])["encoded"]
     assert relative_error(got, want["encoded"]) <= case["tolerance_tokens"]
@@ -83,11 +83,11 @@ def test_the_scales_of_deit_iii_are_read(tmp_path):
     model = VisionTransformer.from_preset(tmp_path / "x.safetensors", family="facebook", **fields)
     got = outputs(model, want["image"], ["logits"])["logits"]
     assert relative_error(got, want["logits"]) <= case["tolerance"]
-    assert model.config.layer_scale
+    assert model.config.block.layer_scale
     again = load_case(name).config
-    assert model.config.replace(numerics=again.numerics, layer_scale_init=1.0) == again.replace(
-        layer_scale_init=1.0
-    )
+    same = {"block": {"layer_scale": 1.0, "epsilon": again.block.epsilon}}
+    same["position_resize"] = again.position_resize
+    assert model.config.replace(**same) == again.replace(**same)
 
 
 def test_what_the_pre_training_alone_reads_is_left_out(tmp_path):

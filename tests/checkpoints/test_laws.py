@@ -11,13 +11,12 @@ from keras_vit.checkpoints.adapt import adapt_config
 from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.dialects.names import TORCH
 from keras_vit.checkpoints.dialects.timm import architectures
-from keras_vit.checkpoints.export import matters
 from keras_vit.checkpoints.inspection import open_checkpoint
 from keras_vit.checkpoints.opening import OpenSource
 from keras_vit.checkpoints.transfer import weights_by_path
 from keras_vit.checkpoints.translate import plan
-from keras_vit.config import Numerics, ViTConfig
-from keras_vit.config.vit import PARTS
+from keras_vit.config import ViTConfig
+from keras_vit.config.fields import flatten, nest
 from keras_vit.config.weights import lexicon
 from keras_vit.errors import CheckpointError
 from keras_vit.models.builders import list_variants, variant
@@ -32,35 +31,26 @@ dialects = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 written_dialects = pytest.mark.parametrize("dialect", WRITTEN, ids=lambda dialect: dialect.name)
 
 
-NOT_DRAWN = {"numerics": "its fields are drawn"}
+NOT_DRAWN = dict.fromkeys(("tokens", "block", "pool"), "its fields are drawn")
 NOT_IN_FILES = {
     **dict.fromkeys(
         ("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate"),
         "acts in training alone",
     ),
-    **dict.fromkeys(("layer_scale_init", "head_bias_init"), "an array of the file has replaced it"),
-    "task": "says what the outputs mean, as names of classes do",
-    "classifier_activation": "libraries return logits",
-    "rescale": "libraries prepare images outside of the model",
-    "numerics.position_resize": "acts at other image sizes than the stored one",
+    "position_resize": "acts at other image sizes than the stored one",
 }
 """Fields that a file may leave out, so that the library's or our default is read, and why."""
 
 
 def facts_of(config: ViTConfig) -> dict[str, object]:
     """The fields by path, each in one spelling for all models that compute alike."""
-    fields = config.to_dict()
-    for part in PARTS:
-        own = fields.pop(part) or {}
-        fields |= {f"{part}.{name}": value for name, value in own.items()}
+    fields = flatten(config.to_dict())
     fields["position_grid"] = config.source_grid
-    if config.native_aspect:  # the number of patches counts
+    if fields["block.layer_scale"]:
+        fields["block.layer_scale"] = "an array of the file has replaced the initial value"
+    if config.stem.is_packed:  # the number of patches counts
         fields["image_size"] = config.packed_shape
-    return {
-        path: value
-        for path, value in fields.items()
-        if not path.startswith("numerics.") or matters(path.removeprefix("numerics."), config)
-    }
+    return fields
 
 
 def random_arrays(shapes) -> dict[str, np.ndarray]:
@@ -93,9 +83,9 @@ def test_a_name_for_a_layer_that_the_lexicon_lacks_is_an_error():
     "fields",
     [
         {},
-        {"pooling": "map", "position": "sincos2d"},
-        {"pooling": "gap", "representation_size": 12, "num_classes": 0},
-        {"resnet": {"num_layers": [2, 1], "width_factor": 0.5}, "patch_size": 1},
+        {"pool": {"kind": "map"}, "position": "sincos2d"},
+        {"pool": {"kind": "gap"}, "representation_size": 12, "num_classes": 0},
+        {"stem": {"kind": "resnet", "units": [2, 1], "width_factor": 0.5}, "patch_size": 1},
         *FAMILIES.values(),
     ],
 )
@@ -147,8 +137,8 @@ def test_a_written_file_is_read_as_the_same_model(dialect, data, prefix):
         prefix = dialect.prefix_for(config)
     shapes = {move.name: move.file_shape for move in plan(config, dialect, prefix)}
     asked, preset = {}, None
-    if "unpooled" in config.pooling:  # the arrays are those of the pooled form
-        asked["pooling"] = config.pooling
+    if config.pool.kind == "unpooled":  # the arrays are those of the pooled form
+        asked["pool"] = {"kind": "unpooled"}
     if config.image_size is None:
         asked["image_size"] = None
     if config.position == "sincos2d":  # a class token without positions could be a lost array
@@ -157,8 +147,8 @@ def test_a_written_file_is_read_as_the_same_model(dialect, data, prefix):
         content = json.loads(json.dumps(PresetConfig(config).to_dict()))
         asked, preset = {}, PresetConfig.from_dict(content, "config.json")
     elif not files:
-        if config.pooling == "gap":  # an encoder alone does not show its pooling
-            asked["pooling"] = "gap"
+        if config.pool.kind == "gap":  # an encoder alone does not show its pooling
+            asked["pool"] = {"kind": "gap"}
         asked["position_grid"] = config.source_grid
         asked["image_size"] = config.image_size
         asked["num_heads"] = config.num_heads  # a fused axis hides the number of heads
@@ -169,7 +159,7 @@ def test_a_written_file_is_read_as_the_same_model(dialect, data, prefix):
     read = adapt_config(opened, asked)
     if config.image_size and not (files or preset):  # the caller's images resize the positions
         config = config.replace(position_grid=None)
-    plain = facts_of(ViTConfig(**PLAIN, numerics=dialect.numerics or Numerics()))
+    plain = facts_of(ViTConfig.from_dict(nest({**PLAIN, **dialect.compute_arithmetic({})})))
     want, got = facts_of(config), facts_of(read)
     lost = {path for path in NOT_IN_FILES if path in got and got[path] == plain[path]}
     assert {p: got.get(p) for p in want if got.get(p) != want[p] and p not in lost} == {}
@@ -181,7 +171,7 @@ def test_a_written_file_is_read_as_the_same_model(dialect, data, prefix):
 def test_a_variant_has_a_name_for_every_weight_or_is_refused(dialect, name):
     """At full size; no name stands for two weights."""
     config = variant(name).config()
-    if config.resnet is not None and not dialect.all_names("root/conv/kernel"):
+    if config.stem.is_resnet and not dialect.all_names("root/conv/kernel"):
         with pytest.raises(CheckpointError, match="no place for root/conv/kernel: .* ResNet stem"):
             plan(config, dialect)
         return
@@ -216,7 +206,7 @@ def test_timm_stores_a_gated_mlp_as_its_architecture_does(name):
     fields = dialect.read_json({"config.json": {"architecture": name}}).fields
     sizes = {"hidden_size": 16, "mlp_dim": 24, "num_heads": 2, "num_layers": 2, "num_classes": 0}
     sizes |= {"patch_size": 4, "image_size": 16}
-    config = ViTConfig.from_dict({**dialect.conventions, **fields, **sizes})
+    config = ViTConfig.from_dict(nest({**dialect.conventions, **fields, **sizes}))
     shapes = {move.name: move.file_shape for move in plan(config, dialect)}
     first = {n for n in shapes if n.startswith("blocks.0.mlp.fc1") and n.endswith("weight")}
     halves = {f"blocks.0.mlp.fc1_{half}.weight" for half in "gx"}

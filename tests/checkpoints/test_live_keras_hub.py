@@ -11,6 +11,7 @@ import pytest
 import keras_vit
 from keras_vit import VisionTransformer, checkpoints
 from keras_vit.checkpoints.dialects import DIALECTS
+from keras_vit.config.fields import nest
 from keras_vit.errors import CheckpointError
 from keras_vit.models.inference import run
 from tests import golden
@@ -45,19 +46,19 @@ def test_bfloat16_presets_are_read_bit_for_bit(tmp_path):
     assert np.array_equal(kernel, stored.view(ml_dtypes.bfloat16).astype("float32"))
 
 
-ENCODER = {"num_classes": 0, "pooling": "token", "layer_scale": True, "mask_token": True}
+ENCODER = {"num_classes": 0, "block.layer_scale": 1e-5, "tokens.mask": True}
 FAMILIES = {
-    "transformers": {"pooling": "token"},
-    "transformers/deit": {"pooling": "token_and_distillation"},
+    "transformers": {},
+    "transformers/deit": {"pool.kind": "token_and_distillation", "tokens.distillation": True},
     "transformers/dinov2": ENCODER,
-    "transformers/dinov3_vit": {**ENCODER, "position": "none", "rope": {"form": "dinov3"}},
+    "transformers/dinov3_vit": {**ENCODER, "position": "none", "rope.form": "dinov3"},
 }
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_keras_hub_reads_a_folder_written_for_transformers(family, tmp_path):
     """The logits of a ViT, else the class token: keras-hub's DeiT leaves one of two heads out."""
-    model = random_tiny(**{"numerics": DIALECTS[family].numerics, **FAMILIES[family]})
+    model = random_tiny(**nest({**DIALECTS[family].arithmetic, **FAMILIES[family]}))
     checkpoints.save(model, tmp_path / "x", family)
     image = normal(2, *model.config.image_size, 3)
     if family == "transformers":

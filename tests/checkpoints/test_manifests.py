@@ -13,6 +13,7 @@ from keras_vit.checkpoints.dialects import DIALECTS
 from keras_vit.checkpoints.recognition import recognise
 from keras_vit.checkpoints.translate import plan
 from keras_vit.config import ViTConfig
+from keras_vit.config.fields import flatten
 from keras_vit.models.builders import list_variants, variant
 
 pytestmark = pytest.mark.without_backend
@@ -70,12 +71,13 @@ def test_names_and_shapes_determine_dialect_and_sizes(preset):
     config = make_config(preset)
     assert found.dialect is DIALECTS[preset["dialect"]]
     assert found.prefix == found.dialect.prefix_for(config)
-    sizes = ("patch_size", "hidden_size", "mlp_dim", "num_layers", "channels", "qkv_bias")
+    sizes = ("patch_size", "hidden_size", "mlp_dim", "num_layers", "channels", "block.qkv_bias")
     if preset["dialect"] == "keras_hub":  # whose task.json states the head
         assert found.fields["num_heads"] == config.num_heads
     else:
-        sizes += ("num_classes", "representation_size", "pooling")
+        sizes += ("num_classes", "representation_size", "pool.kind")
         assert "num_heads" not in found.fields
-    assert {name: found.fields[name] for name in sizes} == {n: getattr(config, n) for n in sizes}
-    assert found.fields["resnet"] == (config.resnet and config.resnet.to_dict())
+    sizes += ("stem.kind", "stem.units") if config.stem.is_resnet else ()
+    want = {**flatten(config.to_dict()), "patch_size": config.patch_size}
+    assert {name: found.fields[name] for name in sizes} == {name: want[name] for name in sizes}
     assert found.fields["num_positions"] == config.num_positions

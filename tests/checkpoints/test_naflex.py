@@ -28,11 +28,11 @@ def test_a_batch_of_unequal_images_equals_the_library(name):
     """Logits, or pooled features, and every token that is no padding, within 1e-5."""
     want, _ = expected(name)
     model = VisionTransformer.from_preset(FOLDER / name)
-    assert model.config.native_aspect
+    assert model.config.stem.is_packed
     assert len(set(want["mask"].sum(axis=1))) > 1  # padding is part of the batch
     batch = model.preprocessor.pack(want["patches"], want["shapes"], want["mask"])
     names = ["encoder_norm", "logits" if model.config.num_classes else "pre_logits"]
-    if model.config.numerics.pool_before_norm:
+    if model.config.pool.norm == "after":
         names[0] = f"block_{model.config.num_layers - 1}"
     found = run(model, batch, names)
     assert relative_error(found[names[1]], want["logits"]) <= 1e-5
@@ -57,9 +57,9 @@ def test_pictures_are_prepared_as_by_the_library(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_weights_serve_images_of_one_size_too(name):
-    """`native_aspect=False` computes the same for images of the stored size."""
+    """A plain stem computes the same for images of the stored size."""
     packed = VisionTransformer.from_preset(FOLDER / name)
-    plain = VisionTransformer.from_preset(FOLDER / name, native_aspect=False)
+    plain = VisionTransformer.from_preset(FOLDER / name, stem={"kind": "none"})
     image = np.random.default_rng(0).uniform(-1, 1, (2, *plain.config.image_size, 3))
     image = image.astype("float32")
     assert relative_error(run(packed, packed.preprocessor.stack(image)), run(plain, image)) <= 1e-5

@@ -67,32 +67,34 @@ def test_torchvisions_names_of_the_mlp_before_release_0_13_are_read(tmp_path):
     assert_same_arrays(*weights)
 
 
-def test_a_file_that_does_not_determine_the_gelu_needs_numerics():
+def test_a_file_that_does_not_determine_the_gelu_needs_the_activation():
     """The GELU decides the output, so it is not guessed."""
     path = FOLDER / "px_open_clip_gelu.safetensors"
-    unknown = "the arrays do not tell gelu. Give numerics={'gelu': ...}"
-    with raises(CheckpointError, unknown, "gelu: 'quick' in the weights of OpenAI"):
+    unknown = "the arrays do not tell block.activation. Give block={'activation': ...}"
+    with raises(
+        CheckpointError, unknown, "block.activation: 'quick_gelu' in the weights of OpenAI"
+    ):
         VisionTransformer.from_preset(path, **PLAIN)
     model = VisionTransformer.from_preset(
-        path, **PLAIN, numerics={"gelu": "tanh"}, load_weights=False
+        path, **PLAIN, block={"activation": "gelu_tanh"}, load_weights=False
     )
-    assert model.config.numerics.gelu == "tanh"
+    assert model.config.block.activation == "gelu_tanh"
 
 
 def test_a_trunk_without_its_architectures_name_needs_what_a_file_of_timm_needs():
-    unknown = "the arrays do not tell pooling, rope, gelu, layer_norm_epsilon."
+    unknown = "the arrays do not tell pool.kind, rope, block.activation, block.epsilon."
     with raises(CheckpointError, unknown):
         keras_vit.info(FOLDER / "px_open_clip_trunk_siglip.safetensors", **PLAIN)
 
 
-def test_a_dict_of_numerics_changes_only_the_fields_that_it_names():
+def test_a_dict_of_a_part_changes_only_the_fields_that_it_names():
     """The epsilon stays at open_clip's 1e-5, not at the default of 1e-6."""
     path = FOLDER / "px_open_clip_gelu.safetensors"
     for load_weights in (True, False):
         model = VisionTransformer.from_preset(
-            path, **PLAIN, numerics={"gelu": "quick"}, load_weights=load_weights
+            path, **PLAIN, block={"activation": "quick_gelu"}, load_weights=load_weights
         )
-        assert model.config.numerics.layer_norm_epsilon == 1e-5
+        assert model.config.block.epsilon == 1e-5
 
 
 def test_open_clips_config_determines_heads_and_gelu(tmp_path):
@@ -106,8 +108,8 @@ def test_open_clips_config_determines_heads_and_gelu(tmp_path):
     }
     (tmp_path / "open_clip_config.json").write_text(json.dumps(content))
     info = keras_vit.info(tmp_path)
-    assert (info.config.num_heads, info.config.numerics.gelu) == (3, "quick")
-    assert info.config.projection_dim == 10
+    assert (info.config.num_heads, info.config.block.activation) == (3, "quick_gelu")
+    assert info.config.projection_size == 10
     assert info.protocol["mean"] == [0.1, 0.2, 0.3]
 
 

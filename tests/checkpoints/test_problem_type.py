@@ -59,7 +59,7 @@ def test_logits_and_the_loss_auto_are_those_of_transformers(tmp_path, case):
     model.compile("sgd", "auto")
     loss = model.evaluate(IMAGES, targets, verbose=0)
     np.testing.assert_allclose(loss, float(expected.loss), rtol=1e-5)
-    if model.config.task == "regression":
+    if model.task == "regression":
         scores = evaluate(model, (IMAGES, targets), prepared=True)
         np.testing.assert_allclose(scores.loss, float(expected.loss), rtol=1e-5)
 
@@ -76,7 +76,7 @@ def test_the_word_is_written_back_and_read_again(tmp_path, case):
     for name in ("saved", "converted", "preset"):
         again = VisionTransformer.from_preset(tmp_path / name)
         assert again.thresholds == model.thresholds
-        assert again.config.task == model.config.task
+        assert again.task == model.task
         if name != "preset":
             stored = json.loads((tmp_path / name / "config.json").read_text())
             assert stored.get("problem_type") == written
@@ -110,7 +110,7 @@ def test_the_caller_and_a_new_head_beat_the_word(tmp_path):
     theirs(tmp_path / "in", 2, "regression")
     for fields in ({"task": "single_label"}, {"num_classes": 3}, {"num_classes": 0}):
         model = VisionTransformer.from_preset(tmp_path / "in", **fields)
-        assert model.config.task == "single_label"
+        assert model.task == "single_label"
 
 
 def test_an_unknown_word_is_refused_with_the_known_ones(tmp_path):

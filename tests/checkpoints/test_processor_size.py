@@ -131,7 +131,7 @@ def test_convert_keeps_the_stored_positions_and_the_size_of_images(dinov2, tmp_p
 @pytest.mark.usefixtures("offline")
 def test_a_model_of_timm_that_resizes_its_positions_takes_images_of_its_input_size(tmp_path):
     """timm takes the size of images from pretrained_cfg, that of positions from model_args."""
-    checkpoints.save(random_tiny(numerics={"gelu": "exact"}), tmp_path / "x", "timm")
+    checkpoints.save(random_tiny(block={"activation": "gelu"}), tmp_path / "x", "timm")
     edit_json(tmp_path / "x" / "config.json", "pretrained_cfg", input_size=[3, 24, 40])
     assert keras_vit.info(tmp_path / "x").config.image_size == (16, 16)
     edit_json(tmp_path / "x" / "config.json", "model_args", dynamic_img_size=True)

@@ -20,7 +20,7 @@ from tests.words import edit_json
 pytestmark = pytest.mark.on_one_backend("torch")
 
 IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
-EXACT = {"gelu": "exact"}
+EXACT = {"activation": "gelu"}
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_protocol_that_a_library_can_express_is_saved_and_loaded(
     dialect, protocol, tmp_path, caplog
 ):
     """No warning is logged."""
-    model = tiny(numerics=EXACT, protocol=protocol)
+    model = tiny(block=EXACT, protocol=protocol)
     checkpoints.save(model, tmp_path / "x", dialect, lossy=True)
     assert VisionTransformer.from_preset(tmp_path / "x").preprocessor.protocol == protocol
     assert "no words" not in caplog.text
@@ -255,13 +255,13 @@ def test_timm_and_transformers_read_the_written_protocol(tmp_path):
     from timm.data import resolve_data_config
     from transformers import AutoImageProcessor
 
-    model = tiny(numerics=EXACT, protocol={"name": "timm", "crop_pct": 0.8, **IMAGENET})
+    model = tiny(block=EXACT, protocol={"name": "timm", "crop_pct": 0.8, **IMAGENET})
     checkpoints.save(model, tmp_path / "timm", "timm", lossy=True)
     written = json.loads((tmp_path / "timm" / "config.json").read_text())["pretrained_cfg"]
     config = resolve_data_config(pretrained_cfg=written)
     assert (config["crop_pct"], config["interpolation"]) == (0.8, "bicubic")
     assert list(config["mean"]) == IMAGENET["mean"]
-    model = tiny(numerics=EXACT, protocol={"name": "transformers", "crop_pct": 0.8})
+    model = tiny(block=EXACT, protocol={"name": "transformers", "crop_pct": 0.8})
     checkpoints.save(model, tmp_path / "hf", "transformers", lossy=True)
     process = AutoImageProcessor.from_pretrained(tmp_path / "hf", backend="pil")
     photo = np.random.default_rng(0).integers(0, 256, (40, 30, 3), dtype="uint8")

@@ -62,7 +62,7 @@ def test_a_published_repository_is_recognised(name, tmp_path):
     poolings = {"siglip": "map", "ijepa": "gap", "reg-1layer": "token_and_mean"}
     poolings |= {"deit-base-distilled": "token_and_distillation"}
     pooling = next((pooling for part, pooling in poolings.items() if part in name), "token")
-    assert info.config.pooling == pooling
+    assert info.config.pool.kind == pooling
 
 
 _PIXELS = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
@@ -144,9 +144,9 @@ def test_dinov3_without_registers_has_none(tmp_path):
     repository["json"]["config.json"]["num_register_tokens"] = 0
     name = next(name for name in repository["arrays"] if name.endswith("register_tokens"))
     repository["arrays"][name][1][1] = 0
-    assert keras_vit.info(write(tmp_path, repository)).config.num_registers == 0
+    assert keras_vit.info(write(tmp_path, repository)).config.tokens.registers == 0
     del repository["arrays"][name]
-    assert keras_vit.info(write(tmp_path, repository)).config.num_registers == 0
+    assert keras_vit.info(write(tmp_path, repository)).config.tokens.registers == 0
 
 
 def test_a_classifier_is_found_by_its_arrays_where_no_class_is_named(tmp_path):
@@ -157,7 +157,7 @@ def test_a_classifier_is_found_by_its_arrays_where_no_class_is_named(tmp_path):
     arrays |= {"classifier.weight": ["F32", [10, 768]], "classifier.bias": ["F32", [10]]}
     info = keras_vit.info(write(tmp_path, {**repository, "arrays": arrays}))
     assert (info.family, info.config.num_classes) == ("transformers/siglip_classifier", 10)
-    assert info.config.pooling == "gap"
+    assert info.config.pool.kind == "gap"
 
 
 def test_names_that_do_not_number_the_classes_are_left_out(tmp_path, caplog):

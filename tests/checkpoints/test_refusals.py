@@ -18,33 +18,43 @@ from tests.words import edit_json, raises
 
 pytestmark = pytest.mark.on_one_backend("torch")
 
-EXACT = {"numerics": {"gelu": "exact"}}
+EXACT = {"block": {"activation": "gelu"}}
 SINCOS = ({"position": "sincos2d"}, "position other than 'learned'")
-NO_POOLING = {"pooling": "map"}
-CLASS_POSITION = ({"position_before_class": True}, "position_before_class other than False")
+NO_POOLING = {"pool": {"kind": "map"}}
+CLASS_POSITION = ({"position": "learned_patches"}, "position other than 'learned'")
 OTHER_GRID = ({"position_grid": (3, 3)}, "positions of another grid than that of image_size")
-MEAN_BESIDE_A_TOKEN = {"pooling": "gap", "class_token": True}
+MEAN_BESIDE_A_TOKEN = {"pool": {"kind": "gap"}}
 TOWER = {"num_classes": 0}
-POOLED_TOWER = {"num_classes": 0, "pooling": "map", "class_token": False}
-TWO_HEADS = {"pooling": "token_and_distillation", "numerics": {"gelu": "exact"}}
-BIAS = {"qkv_bias": (True, False, True), "relative_position_bias": "block", "position": "none"}
+POOLED_TOWER = {"num_classes": 0, "pool": {"kind": "map"}, "tokens": {"class_tokens": 0}}
+TWO_HEADS = {"pool": {"kind": "token_and_distillation"}, **EXACT, "tokens": {"distillation": True}}
+BIAS = {"relative_position_bias": "block", "position": "none"}
+BIAS |= {"block": {"qkv_bias": (True, False, True)}}
 INEXPRESSIBLE = {
     "google": (
         (BIAS, "a relative position bias"),
         SINCOS,
         CLASS_POSITION,
-        (EXACT, "numerics.gelu='exact', where it computes 'tanh'"),
+        (EXACT, "block.activation='gelu', where it computes 'gelu_tanh'"),
         (NO_POOLING, "no place for pool/probe: no model of the family has attention pooling"),
     ),
     "timm": (
         SINCOS,
         OTHER_GRID,
         ({"representation_size": 9}, "no place for pre_logits/kernel"),
-        ({"numerics": {"layer_norm_epsilon": 1e-12}}, "layer_norm_epsilon=1e-12, where it"),
-        ({"resnet": {"num_layers": (1,)}, "patch_size": 2}, "stages that no architecture of"),
-        ({"resnet": {"width_factor": 0.5}, "patch_size": 2}, "another width than 64"),
-        ({**TWO_HEADS, "num_registers": 1}, "a distillation token beside registers"),
-        ({**TWO_HEADS, "position_before_class": True}, "or tokens without a position"),
+        ({"block": {"epsilon": 1e-12}}, "block.epsilon=1e-12, where it"),
+        (
+            {"stem": {"kind": "resnet", "units": (1,)}, "patch_size": 2},
+            "stages that no architecture",
+        ),
+        (
+            {"stem": {"kind": "resnet", "width_factor": 0.5}, "patch_size": 2},
+            "another width than 64",
+        ),
+        (
+            {**TWO_HEADS, "tokens": {"distillation": True, "registers": 1}},
+            "a distillation token beside registers",
+        ),
+        ({**TWO_HEADS, "position": "learned_patches"}, "or tokens without a position"),
         ({**TWO_HEADS, "position": "none"}, "or tokens without a position"),
     ),
     "transformers": (
@@ -53,34 +63,43 @@ INEXPRESSIBLE = {
         CLASS_POSITION,
         (HYBRID, "no place for root/conv/kernel"),
         (NO_POOLING, "no place for pool/probe: no model of the family has attention pooling"),
-        (MEAN_BESIDE_A_TOKEN, "pooling other than 'token'"),
+        (MEAN_BESIDE_A_TOKEN, "pool.kind other than 'token'"),
         ({"representation_size": 9}, "a head behind a representation layer"),
     ),
     "keras_hub": (({}, "keras_hub is read and not written: keras-hub reads folders of transfor"),),
     "transformers/clip": ((TOWER, "text tower"),),
     "transformers/siglip": ((POOLED_TOWER, "text tower"),),
     "transformers/siglip2_vision_model": (
-        (POOLED_TOWER, "native_aspect other than True"),
+        (POOLED_TOWER, "stem.kind other than 'packed'"),
         (
-            {**POOLED_TOWER, "native_aspect": True, "image_size": (16, 32), "patch_size": (8, 8)},
+            {
+                **{**POOLED_TOWER, "stem": {"kind": "packed"}},
+                **{"image_size": (16, 32), "patch_size": (8, 8)},
+            },
             "patches or images that are not square",
         ),
     ),
     "open_clip": ((TOWER, "open_clip's models have a text tower too; family='transformers'"),),
     "torchvision": (({}, "family='timm' and family='transformers' write the same network"),),
     "transformers/flava_image_model": ((TOWER, "an image model without the text"),),
-    "timm/naflex": ((NO_POOLING, "native_aspect other than True"),),
+    "timm/naflex": ((NO_POOLING, "stem.kind other than 'packed'"),),
     "timm/eva": (
-        ({**BIAS, "pooling": "gap"}, "a relative position bias in another network th"),
-        ({**BIAS, "num_registers": 2}, "in another network than BEiT"),
         (
-            {"qkv_bias": (True, True, False)},
+            {**BIAS, "pool": {"kind": "gap"}, "tokens": {"class_tokens": 0}},
+            "a relative position bias in another network th",
+        ),
+        ({**BIAS, "tokens": {"registers": 2}}, "in another network than BEiT"),
+        (
+            {"block": {"qkv_bias": (True, True, False)}},
             "timm/eva has no place for block_0/attention/key/bi",
         ),
     ),
     "transformers/beit": (
         ({**BIAS, "image_size": (16, 32)}, "patches or a grid that are not square"),
-        ({**BIAS, "pooling": "gap"}, "without a class token"),
+        (
+            {**BIAS, "pool": {"kind": "gap"}, "tokens": {"class_tokens": 0}},
+            "tokens.class_tokens other than 1",
+        ),
     ),
 }
 
@@ -118,14 +137,14 @@ CONTRADICTIONS = (
     ("hf_classifier", (), {"hidden_act": "relu"}, "hidden_act='relu', expected one of gelu"),
     ("hf_classifier", (), {"model_type": "beat"}, "model_type='beat', expected 'vit'"),
     ("hf_classifier", (), {"hidden_size": "24"}, "hidden_size must be a positive int, found '24'"),
-    ("hf_classifier", (), {"layer_norm_eps": None}, "layer_norm_epsilon must be a number"),
+    ("hf_classifier", (), {"layer_norm_eps": None}, "block.epsilon must be a number"),
     ("hf_model", (), {"pooler_act": "gelu"}, "pooler_act='gelu', expected 'tanh'"),
     ("kh_intermediate", HUB, {"mlp_dim": 33}, f"misshapen: {BLOCK}/mlp/dense_1/vars/0 is (16, 24)"),
     ("kh_intermediate", HUB, {"num_heads": 4}, f"{BLOCK}/mha/key_dense/vars/0 is (16, 2, 8)"),
     ("kh_intermediate", HUB, {"num_layers": 2}, f"missing: {BLOCK}_1/"),
     ("kh_intermediate", HUB, {"image_shape": [16, 16, 1]}, "expected (4, 4, 1, 16)"),
     ("kh_intermediate", HUB, {"use_mlp_bias": False}, f"unexpected: {BLOCK}/mlp/dense_1/vars/1"),
-    ("kh_intermediate", HUB, {"use_class_token": False}, "pooling='token' needs class_token=True"),
+    ("kh_intermediate", HUB, {"use_class_token": False}, "pool.kind='token' needs a class token"),
     ("kh_intermediate", (), {"class_name": "GemmaBackbone"}, "class_name='GemmaBackbone', expecte"),
     ("kh_intermediate", TASK, {"num_classes": 6}, "misshapen: task/layers/dense_1/vars/0 is"),
     ("kh_intermediate", TASK, {"intermediate_dim": None}, "unexpected: task/layers/dense_1/vars/1"),
@@ -233,7 +252,7 @@ def test_a_clip_file_without_its_vision_tower_is_refused(tmp_path):
         ("hf_dinov3_model/model.safetensors", "theta of the rotary positions stands in config"),
         ("kh_dinov2_reg/model.weights.h5", "which numbered array is which token stands in config"),
         ("kh_clip_vision/model.weights.h5", "the form of the GELU stands in config.json"),
-        ("hf_clip_vision/model.safetensors", "the arrays do not tell gelu. Give numerics="),
+        ("hf_clip_vision/model.safetensors", "do not tell block.activation. Give block={"),
     ],
 )
 def test_a_file_without_json_is_refused_by_the_missing_fact(name, reason, tmp_path):
@@ -298,7 +317,7 @@ def test_sharded_safetensors_load_and_bad_indices_are_refused(folder):
 
 def test_a_folder_with_other_files_is_not_overwritten(tmp_path):
     """A folder with an older checkpoint is."""
-    model = random_tiny(numerics={"gelu": "exact", "layer_norm_epsilon": 1e-12})
+    model = random_tiny(block={"activation": "gelu", "epsilon": 1e-12})
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "notes.txt").touch()
     with pytest.raises(CheckpointError, match="holds notes.txt, so it is not overwritten"):

@@ -68,7 +68,7 @@ def test_the_large_internvl_norms_whole_queries_and_keys(tmp_path):
     theirs = random_transformers("InternVLVisionModel", **VISION, **RMS)
     theirs.save_pretrained(tmp_path / "theirs")
     model = VisionTransformer.from_preset(tmp_path / "theirs")
-    assert (model.config.norm, model.config.qk_norm) == ("rms", "width")
+    assert (model.config.block.norm, model.config.block.qk_norm) == ("rms", "width")
     want = outputs(theirs).last_hidden_state[:, 0].numpy()
     assert relative_error(to_numpy(model(IMAGE)), want) <= 1e-5
     checkpoints.save(model, tmp_path / "ours", "transformers/internvl_vision")
@@ -120,7 +120,7 @@ def test_a_whole_model_of_two_towers_gives_the_projected_features(class_name, tm
         want = theirs.get_submodule(projection)(pooled).numpy()
     model = VisionTransformer.from_preset(tmp_path)
     assert keras_vit.info(tmp_path).family == f"transformers/{family}_vision_model"
-    assert model.config.projection_dim == 8
+    assert model.config.projection_size == 8
     assert relative_error(to_numpy(model(IMAGE)), want) <= 1e-5
 
 

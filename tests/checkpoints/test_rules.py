@@ -14,51 +14,41 @@ from tests.checkpoints.drawn import ALL_VALUES, WRITTEN, accepted, changed
 pytestmark = pytest.mark.without_backend
 
 FIELDS_BEHIND = {
-    "has_class_token": ("pooling", "class_token", "distillation_token"),
-    "has_class_position": ("pooling", "class_token", "position_before_class"),
-    "is_binary": ("num_classes", "task"),
-    "has_two_heads": ("pooling", "num_class_tokens", "distillation_token"),
-    "num_prefix_tokens": ("pooling", "class_token", "num_registers"),
-    "num_prefix_positions": ("position_before_class", "position_before_registers"),
+    "has_two_heads": ("pool.kind", "tokens.class_tokens", "tokens.distillation"),
+    "num_prefix_tokens": ("tokens.class_tokens", "pool.kind", "tokens.registers"),
+    "num_prefix_positions": ("position", "tokens.class_tokens", "tokens.registers", "pool.kind"),
     "grid": ("image_size", "position_grid", "position"),
     "source_grid": ("image_size", "position_grid"),
     "table_grid": ("image_size",),
-    "pooling": ("pooling", "projection_dim", "num_class_tokens"),
-    "class_token": ("class_token", "pooling", "distillation_token"),
-    "joined_class_tokens": (
-        "joined_class_tokens",
-        "num_class_tokens",
-        "pooling",
-        "class_token",
-        "distillation_token",
-    ),
-    "num_class_tokens": ("num_class_tokens", "distillation_token", "pooling", "class_token"),
-    "class_token_in_mean": ("class_token_in_mean", "pooling", "class_token"),
-    "class_token_blocks": ("class_token_blocks", "num_class_tokens", "pooling", "projection_dim"),
-    "prefix_in_map": ("prefix_in_map", "pooling", "class_token"),
-    "map_num_heads": ("map_num_heads", "pooling", "class_token"),
-    "map_mlp_dim": ("map_mlp_dim", "pooling", "class_token"),
-    "projection_dim": ("projection_dim", "pooling"),
-    "position_before_class": ("position_before_class", "position", "class_token", "pooling"),
-    "position_before_registers": ("position_before_registers", "num_registers"),
-    "distillation_token": ("distillation_token", "num_class_tokens", "pooling", "class_token"),
-    "native_aspect": (
-        *("native_aspect", "rope", "relative_position_bias"),
-        "numerics.position_resize",
-    ),
-    "rope": ("rope", "native_aspect"),
-    "relative_position_bias": ("relative_position_bias", "native_aspect"),
-    "numerics.pool_before_norm": ("numerics.pool_before_norm", "pooling"),
+    "pool.kind": ("pool.kind", "projection_size", "tokens.class_tokens", "tokens.distillation"),
+    "pool.is_map": ("pool.kind", "tokens.class_tokens"),
+    "pool.blocks": ("pool.blocks", "tokens.class_tokens", "pool.kind", "projection_size"),
+    "pool.num_heads": ("pool.num_heads", "pool.kind", "tokens.class_tokens"),
+    "pool.mlp_dim": ("pool.mlp_dim", "pool.kind", "tokens.class_tokens"),
+    "pool.norm": ("pool.norm", "pool.kind"),
+    "tokens.class_tokens": ("tokens.class_tokens", "tokens.distillation", "pool.kind"),
+    "tokens.distillation": ("tokens.distillation", "tokens.class_tokens", "pool.kind"),
+    "projection_size": ("projection_size", "pool.kind"),
+    "position": ("position", "tokens.class_tokens", "tokens.registers", "pool.kind"),
+    "stem.is_resnet": ("stem",),
+    "stem.is_packed": ("stem", "stem.kind", "rope", "relative_position_bias", "position_resize"),
+    "stem.kind": ("stem", "stem.kind", "rope", "relative_position_bias", "position_resize"),
+    "rope": ("rope", "stem.kind"),
+    "relative_position_bias": ("relative_position_bias", "stem.kind"),
 }
 """A property, or a field that depends on others -> the fields that change it."""
-FIELDS_OF_FUNCTIONS = ("mlp_dim", "resnet", "position_grid", "pooling", "norm", "image_size", "mlp")
+FIELDS_OF_FUNCTIONS = (
+    *("mlp_dim", "stem", "position_grid", "pool.kind", "block.norm", "image_size", "block.gated"),
+)
 """Fields on which the rules that are functions depend."""
 
 
-def fields_of(rule) -> list[str]:
+def fields_of(words, rule) -> list[str]:
     """The fields that may decide whether a model breaks a rule."""
     names = FIELDS_OF_FUNCTIONS
-    if isinstance(rule, str):
+    if words.partition(" other than ")[0] in ALL_VALUES:  # words of `limit_to`
+        names = [words.partition(" ")[0]]
+    elif isinstance(rule, str):
         terms = list(itertools.chain(*parse(rule).alternatives))
         places = [v.path for term in terms for v in term.values if isinstance(v, Place)]
         paths = [*(term.field for term in terms), *places]
@@ -77,7 +67,7 @@ def others(config: ViTConfig, fields, count: int):
 
 def breaking(dialect, words, rule) -> ViTConfig:
     """A model that breaks a rule, and no other one if few changes to a model show one."""
-    fields, found = fields_of(rule), []
+    fields, found = fields_of(words, rule), []
     for count in range(1, len(fields) + 1):
         for config in accepted(dialect):
             for other in others(config, fields, count):

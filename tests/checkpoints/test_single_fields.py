@@ -76,13 +76,14 @@ def test_folder_and_file_give_the_features_of_timm(name, tmp_path):
 
 
 def test_the_activation_of_a_gated_mlp_that_is_assumed_is_logged(tmp_path, caplog):
-    """JSON cannot state the class; a word for it beats the assumption, and `numerics` both."""
+    """JSON cannot state the class; a word for it beats the assumption, and `block` both."""
     written("H0-mini", tmp_path / "encoder")
     with caplog.at_level("INFO", "keras_vit"):
-        assert VisionTransformer.from_preset(tmp_path / "encoder").config.numerics.gate == "silu"
+        silu = VisionTransformer.from_preset(tmp_path / "encoder")
+    assert silu.config.block.activation == "silu"
     assert "activation is taken to be SiLU" in caplog.text
-    gelu = VisionTransformer.from_preset(tmp_path / "encoder", numerics={"gate": "gelu"})
-    assert gelu.config.numerics.gate == "gelu"
+    gelu = VisionTransformer.from_preset(tmp_path / "encoder", block={"activation": "gelu"})
+    assert gelu.config.block.activation == "gelu"
     caplog.clear()
     path = tmp_path / "encoder" / "config.json"
     content = json.loads(path.read_text())
@@ -162,11 +163,11 @@ def test_the_name_of_an_architecture_is_enough(tmp_path):
 def test_classes_are_given_as_such_or_by_name(tmp_path):
     _, card = saved("Virchow2", tmp_path / "x.bin")
     want = read(tmp_path / "x.bin", card).config
-    assert (want.mlp, want.numerics.gate) == ("gated", "silu")
+    assert (want.block.gated, want.block.activation) == (True, "silu")
     words = {"mlp_layer": "timm.layers.SwiGLUPacked", "act_layer": "torch.nn.SiLU"}
     assert read(tmp_path / "x.bin", {**card, **words}).config == want
-    gelu = read(tmp_path / "x.bin", {**card, "act_layer": torch.nn.GELU}).config.numerics.gate
-    assert gelu == "gelu"
+    gelu = read(tmp_path / "x.bin", {**card, "act_layer": torch.nn.GELU}).config
+    assert gelu.block.activation == "gelu"
 
 
 def test_a_card_beats_the_json_beside_it_and_leaves_the_rest_to_it(tmp_path):
@@ -177,7 +178,7 @@ def test_a_card_beats_the_json_beside_it_and_leaves_the_rest_to_it(tmp_path):
     for source in (tmp_path / "encoder", tmp_path / "encoder" / "model.safetensors"):
         info = keras_vit.info(source, timm=card)
         assert (info.protocol["mean"], info.protocol["std"]) == (MEAN, [0.1, 0.2, 0.3])
-        assert (info.config.num_registers, info.config.numerics.gate) == (8, "gelu")
+        assert (info.config.tokens.registers, info.config.block.activation) == (8, "gelu")
     other = {"model_name": "vit_giant_patch14_reg4_dinov2", "num_heads": 8}
     info = keras_vit.info(tmp_path / "encoder", timm=other)
     assert (info.config.num_heads, complete(info.protocol)["mean"]) == (8, 0.5)
@@ -235,9 +236,8 @@ def test_a_file_whose_architecture_is_not_named_is_refused(tmp_path):
     """A plain ViT lacks its number of heads alone; the message names `timm=` first."""
     saved("Virchow2", tmp_path / "x.bin")
     saved("UNI", tmp_path / "y.bin", init_values=None)
-    with pytest.raises(
-        CheckpointError, match='tell pooling, rope, gelu, layer_norm_epsilon. Give timm="arch'
-    ):
+    open_facts = "tell pool.kind, rope, block.activation, block.epsilon"
+    with pytest.raises(CheckpointError, match=f'{open_facts}. Give timm="arch'):
         keras_vit.info(tmp_path / "x.bin", num_heads=4, allow_pickle_weights=True)
     with pytest.raises(CheckpointError, match='tell num_heads. Give timm="arch.*, or num_heads=..'):
         keras_vit.info(tmp_path / "y.bin", allow_pickle_weights=True)

@@ -52,7 +52,7 @@ def test_files_of_dinov2_with_the_same_names_stay_facebooks(tmp_path):
     named = keras_vit.info(
         weights, num_heads=3, family="transformers/tipsv2_vision_model", image_size=16
     )
-    assert named.config.mask_token
+    assert named.config.tokens.mask
 
 
 def test_images_are_those_of_its_own_processor(tmp_path):

@@ -20,6 +20,7 @@ from tests.families import FAMILIES
 from tests.golden import CASES, FOLDER, expected, load_case, relative_error
 from tests.helpers import assert_same_arrays, random_tiny, stored, tiny
 
+GAP = {"pool": {"kind": "gap"}, "tokens": {"class_tokens": 0}}
 SOURCE = FOLDER / "vit_token_published.npz"
 
 
@@ -172,15 +173,15 @@ def test_a_resized_relative_position_bias_is_logged(tmp_path, caplog):
 
 def test_big_vision_gets_no_grid_that_it_would_read_with_a_class_token(tmp_path):
     """Without a class token it takes 2 x 1 positions for that of a class token and one patch."""
-    checkpoints.save(random_tiny(pooling="gap"), tmp_path / "square.npz", "big_vision")
-    pair = random_tiny(pooling="gap", image_size=(16, 8))
+    checkpoints.save(random_tiny(**GAP), tmp_path / "square.npz", "big_vision")
+    pair = random_tiny(**GAP, image_size=(16, 8))
     with pytest.raises(CheckpointError, match=r"a grid of k\^2 \+ 1 patches"):
         checkpoints.save(pair, tmp_path / "pair.npz", "big_vision")
 
 
 def test_positions_are_resized_to_a_grid_with_an_equal_number_of_cells(tmp_path):
     """From 4x9 to 6x6."""
-    model = random_tiny(image_size=(32, 72), pooling="gap")
+    model = random_tiny(image_size=(32, 72), **GAP)
     checkpoints.save(model, tmp_path / "x.npz")
     square = VisionTransformer.from_preset(tmp_path / "x.npz", position_grid=(4, 9), image_size=48)
     stored = keras.ops.convert_to_numpy(model.get_layer("position_embedding").embedding)
@@ -197,16 +198,11 @@ def test_load_passes_arguments_to_the_model():
     )
     assert (model.dtype_policy.name, model.name) == ("mixed_bfloat16", "mine")
     assert model.input_shape == (None, 3, 16, 16)
-    assert VisionTransformer.from_preset(SOURCE, pooling="token_unpooled").output_shape == (
+    assert VisionTransformer.from_preset(SOURCE, pool={"kind": "unpooled"}).output_shape == (
         None,
         17,
         7,
     )
-
-
-def test_numerics_of_layers_that_a_model_lacks_do_not_prevent_saving(tmp_path):
-    """A plain model has no standardised convolutions, so their epsilon is free."""
-    checkpoints.save(tiny(numerics={"std_conv_epsilon": 1e-8}), tmp_path / "x.npz")
 
 
 def test_weight_paths_do_not_depend_on_the_name_or_the_outer_model():
@@ -309,3 +305,27 @@ def test_save_refuses_other_models_by_their_class(tmp_path):
         checkpoints.save(other, tmp_path / "x.npz")
     with pytest.raises(CheckpointError, match="found 'model'"):
         checkpoints.save("model", tmp_path / "x.npz")
+
+
+@pytest.mark.without_backend
+@pytest.mark.parametrize(
+    ("name", "fields", "message"),
+    [
+        ("timm_token", {"stem": {"kind": "resnet"}}, "describe has a weight root/conv/kernel"),
+        ("timm_r_ti", {"stem": {"kind": "none"}}, "only the file has a weight root/conv/kernel"),
+        ("timm_token", {"pool": {"norm": "none"}}, "the file has a weight encoder_norm/gamma"),
+        ("timm_token", {"tokens": {"mask": True}}, "describe has a weight mask_token/token"),
+    ],
+)
+def test_a_part_that_only_model_or_file_has_is_refused(name, fields, message, tmp_path):
+    with pytest.raises(CheckpointError, match=message):
+        keras_vit.convert(FOLDER / name, tmp_path / "x", "timm", **fields)
+
+
+def test_a_part_may_be_given_as_such_or_as_a_dict_of_what_changes():
+    """A dict keeps the other fields of the file's part."""
+    source = FOLDER / "timm_token"
+    for pool in (keras_vit.config.Pool("unpooled"), {"kind": "unpooled"}):
+        assert VisionTransformer.from_preset(source, pool=pool).output_shape == (None, 17, 7)
+    block = VisionTransformer.from_preset(source, block={"epsilon": 1e-3}).config.block
+    assert (block.epsilon, block.activation) == (1e-3, "gelu")

@@ -12,8 +12,8 @@ from tests.words import raises
 pytestmark = pytest.mark.without_backend
 
 HEADS = {"num_heads": 2}
-OPEN = {"pooling": "token", "rope": None}
-OPEN |= {"numerics": {"gelu": "exact", "layer_norm_epsilon": 1e-6}}
+OPEN = {"pool": {"kind": "token"}, "rope": None}
+OPEN |= {"block": {"activation": "gelu", "epsilon": 1e-6}}
 BLOCK = {"norm1": (8,), "attn.qkv": (24, 8), "attn.proj": (8, 8)}
 BLOCK |= {"norm2": (8,), "mlp.fc1": (16, 8), "mlp.fc2": (8, 16)}
 

@@ -30,7 +30,7 @@ def test_a_checkpoint_is_compared_with_its_librarys_code(name):
     assert check.name == "logits"
     assert check.expected.partition(" ")[0] in ("timm", "transformers", "keras-hub")
     if name == "timm_token":
-        assert not keras_vit.verify(FOLDER / name, numerics={"gelu": "tanh"}).passed
+        assert not keras_vit.verify(FOLDER / name, block={"activation": "gelu_tanh"}).passed
 
 
 def test_two_checkpoints_are_compared_on_every_backend(tmp_path):
@@ -40,7 +40,7 @@ def test_two_checkpoints_are_compared_on_every_backend(tmp_path):
     keras_vit.convert(tmp_path / "tanh.npz", tmp_path / "same.npz", "google_linen")
     result = keras_vit.verify(tmp_path / "tanh.npz", tmp_path / "same.npz")
     assert max(check.difference for check in result.checks) == 0
-    exact = {"numerics": {"gelu": "exact"}, "image_size": 16}
+    exact = {"block": {"activation": "gelu"}, "image_size": 16}
     keras_vit.convert(tmp_path / "tanh.npz", tmp_path / "exact", "timm", **exact)
     result = keras_vit.verify(tmp_path / "tanh.npz", tmp_path / "exact")
     logits = next(check for check in result.checks if check.name == "logits")

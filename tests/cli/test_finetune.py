@@ -228,3 +228,14 @@ def test_images_of_one_class_alone_are_refused_for_their_number(desk, capsys):
     command = ("finetune", lonely, "--source", desk / "tiny", "--path", desk / "alone")
     assert cli.main([str(word) for word in command]) == 2
     assert "1 class_names, expected 2 strings" in capsys.readouterr().err
+
+
+def test_the_sigmoid_of_one_logit_goes_with_its_head(desk):
+    """The new head of two classes returns logits."""
+    sigmoid = {"num_classes": 1, "classifier_activation": "sigmoid"}
+    tiny(channels=1, **sigmoid).save_to_preset(desk / "sigmoid")
+    recipe = TransferRecipe(1, 8)
+    result = finetune(desk / "sigmoid", desk / "train", path=desk / "two", recipe=recipe)
+    prediction = VisionTransformer.from_preset(result.path).prediction
+    assert (prediction.num_classes, prediction.task) == (2, "single_label")
+    assert prediction.classifier_activation is None

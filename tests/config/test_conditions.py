@@ -8,30 +8,35 @@ from keras_vit.config.weights.conditions import parse, state_others
 pytestmark = pytest.mark.without_backend
 
 SIZES = {"patch_size": 4, "hidden_size": 8, "mlp_dim": 8, "num_heads": 2, "num_layers": 1}
+SWIGLU = {"block": {"gated": True}}
+BIASES = {"block": {"qkv_bias": (True, False, True)}}
+GAP = {"pool": {"kind": "gap"}, "tokens": {"class_tokens": 0}}
 CASES = (
     ("", {}, None),
-    ("mask_token", {"mask_token": True}, {}),
-    ("mask_token!", {}, {"mask_token": True}),
-    ("num_registers", {"num_registers": 2}, {}),
-    ("num_class_tokens!=1", {"num_class_tokens": 2}, {}),
-    ("projection_dim!", {}, {"projection_dim": 4}),
-    ("has_class_token!", {"pooling": "gap"}, {}),
+    ("tokens.mask", {"tokens": {"mask": True}}, {}),
+    ("tokens.mask!", {}, {"tokens": {"mask": True}}),
+    ("tokens.registers", {"tokens": {"registers": 2}}, {}),
+    ("tokens.class_tokens!=1", {"tokens": {"class_tokens": 2}}, {}),
+    ("tokens.class_tokens!", GAP, {}),
+    ("projection_size!", {}, {"projection_size": 4}),
     ("num_classes=0", {"num_classes": 0}, {}),
-    ("pooling=gap|map", {"pooling": "map"}, {}),
-    ("pooling!=gap|map", {}, {"pooling": "map"}),
-    ("qkv_bias=(True,False,True)", {"qkv_bias": (True, False, True)}, {}),
-    ("qkv_bias!=True|False", {"qkv_bias": (True, False, True)}, {}),
+    ("pool.kind=gap|map", {"pool": {"kind": "map"}}, {}),
+    ("pool.kind!=gap|map", {}, {"pool": {"kind": "map"}}),
+    ("pool.is_map", {"pool": {"kind": "map_of_patches"}}, {}),
+    ("block.qkv_bias=(True,False,True)", BIASES, {}),
+    ("block.qkv_bias!=True|False", BIASES, {}),
     ("relative_position_bias!=None", {"relative_position_bias": "block"}, {}),
-    ("numerics.layer_norm_epsilon=1e-6", {}, {"numerics": {"layer_norm_epsilon": 1e-5}}),
+    ("block.layer_scale!=None", {"block": {"layer_scale": 0.0}}, {}),
+    ("block.epsilon=1e-6", {}, {"block": {"epsilon": 1e-5}}),
     ("rope.form=mixed", {"rope": {"form": "mixed"}}, {"rope": {"form": "axial"}}),
     ("rope.form=mixed", {"rope": {"form": "mixed"}}, {}),
-    ("rope.offset", {"rope": {"offset": 1.0}}, {}),
-    ("pre_norm=patch_bias", {"pre_norm": True}, {}),
+    ("rope.is_learned", {"rope": {"form": "mixed_xy"}}, {}),
+    ("block.mlp_bias=patch_bias", {}, {"patch_bias": False}),
     ("grid!=source_grid", {"position_grid": (3, 3)}, {}),
     ("patch_size!=square", {"patch_size": (4, 8)}, {}),
     ("image_size=square", {}, {"image_size": None}),
-    ("mlp=gated sub_norm_mlp", {"mlp": "gated", "sub_norm_mlp": True}, {"mlp": "gated"}),
-    ("mask_token or mlp=gated", {"mlp": "gated"}, {}),
+    ("block.gated block.mlp_bias!", {"block": {"gated": True, "mlp_bias": False}}, SWIGLU),
+    ("tokens.mask or block.gated", SWIGLU, {}),
 )
 
 
@@ -46,16 +51,17 @@ def test_a_condition_holds_for_one_model_and_not_for_another(text, met, unmet):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("mask_tokens", "mask_tokens is no field of ViTConfig. Did you mean 'mask_token'"),
-        ("mlp=gated or mask_tokens!", "mask_tokens is no field of ViTConfig"),
+        ("image_sizes", "image_sizes is no field of ViTConfig. Did you mean 'image_size'"),
+        ("tokens.masks", "tokens.masks is no field of ViTConfig. Did you mean 'mask'"),
+        ("block.gated or masks!", "masks is no field of ViTConfig"),
         ("rope.from=axial", "rope.from is no field of ViTConfig. Did you mean 'form'"),
         ("ropes.form=axial", "ropes.form is no field of ViTConfig"),
         ("replace", "replace is no field of ViTConfig"),
-        ("pooling=gap|mean", "pooling cannot be mean, nor is that another field"),
-        ("mask_token=1", "mask_token cannot be 1"),
-        ("num_registers=many", "num_registers cannot be many"),
+        ("pool.kind=gap|means", "pool.kind cannot be means, nor is that another field"),
+        ("tokens.mask=1", "tokens.mask cannot be 1"),
+        ("tokens.registers=many", "tokens.registers cannot be many"),
         ("mlp_dim=square", "mlp_dim cannot be square"),
-        ("has_class_token=yes", "has_class_token cannot be yes"),
+        ("pool.is_map=yes", "pool.is_map cannot be yes"),
     ],
 )
 def test_a_condition_with_an_unknown_word_is_refused(text, message):
@@ -66,8 +72,8 @@ def test_a_condition_with_an_unknown_word_is_refused(text, message):
 
 def test_the_condition_of_the_other_values_is_one_that_is_read():
     """With several values, and with a value of several numbers."""
-    text = state_others("qkv_bias", True, (True, False, True))
-    assert text == "qkv_bias!=True|(True,False,True)"
+    text = state_others("block.qkv_bias", True, (True, False, True))
+    assert text == "block.qkv_bias!=True|(True,False,True)"
     biases = (True, False, True), (True, True, False), True, False
-    models = [ViTConfig(**SIZES, qkv_bias=own) for own in biases]
+    models = [ViTConfig(**SIZES, block={"qkv_bias": own}) for own in biases]
     assert [parse(text).holds(model) for model in models] == [False, True, False, True]

@@ -8,7 +8,7 @@ import keras
 import pytest
 
 import keras_vit
-from keras_vit.config import ResNetStem, foreign_words
+from keras_vit.config import foreign_words
 from keras_vit.config.variants import find_variant
 from keras_vit.config.weights import lexicon
 from keras_vit.errors import ConfigError
@@ -69,14 +69,14 @@ def test_the_built_model_has_the_counts_of_its_config(name):
 def test_variant_of_recognises_the_config_of_a_variant(name):
     """Other fields, such as classes, channels or rates, make no difference."""
     config = variant(name).config(
-        image_size=None, num_classes=3, pooling="map", dropout_rate=0.3, channels=1
+        image_size=None, num_classes=3, pool={"kind": "map"}, dropout_rate=0.3, channels=1
     )
     assert find_variant(config) == name
 
 
 @pytest.mark.parametrize(
     "fields",
-    [{"num_heads": 6}, {"mlp_dim": 3000}, {"patch_size": 14}, {"resnet": ResNetStem()}],
+    [{"num_heads": 6}, {"mlp_dim": 3000}, {"patch_size": 14}, {"stem": {"kind": "resnet"}}],
     ids=str,
 )
 def test_a_config_with_one_other_size_is_no_variant(fields):

@@ -106,7 +106,7 @@ def test_classify_returns_all_labels_above_their_threshold(model, images):
 
 def test_a_head_of_sigmoids_has_thresholds_of_a_half():
     """Without thresholds of its own; a model of another task takes none."""
-    assert tiny(num_classes=2, classifier_activation="sigmoid").thresholds == (0.5, 0.5)
+    assert tiny(num_classes=2, task="multi_label").thresholds == (0.5, 0.5)
     assert tiny(num_classes=2).thresholds is None
     with pytest.raises(ConfigError, match='thresholds need task="multi_label"'):
         tiny(num_classes=2, thresholds=0.5)

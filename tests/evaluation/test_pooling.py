@@ -31,11 +31,11 @@ def test_token_and_mean_is_the_feature_of_virchow_by_timm(tmp_path, registers):
     with live.torch.no_grad():
         tokens = theirs.forward_features(live.channels_first(IMAGES)).numpy()
     expected = np.concatenate([tokens[:, 0], tokens[:, 1 + registers :].mean(axis=1)], axis=-1)
-    for head in ({}, {"num_classes": 0}, {"num_classes": 0, "pooling": "token_unpooled"}):
+    for head in ({}, {"num_classes": 0}, {"num_classes": 0, "pool": {"kind": "unpooled"}}):
         ours = VisionTransformer.from_preset(
             tmp_path / "x.safetensors", timm=card, num_heads=2, image_size=28, **head
         )
-        assert ours.config.num_registers == registers
+        assert ours.config.tokens.registers == registers
         assert_close(
             features(ours, IMAGES, pooling="token_and_mean", prepared=True).values, expected
         )
@@ -62,8 +62,9 @@ def test_every_pooling_is_that_of_the_tokens_of_transformers(tmp_path):
 
 def test_packed_patches_are_pooled_without_their_padding():
     """As the model's own mean, which leaves padding out; the mean of all tokens is another."""
-    sizes = {"image_size": 16, "patch_size": 4, "position_grid": (3, 3), "num_registers": 2}
-    model = random_tiny(native_aspect=True, pooling="gap", **sizes)
+    sizes = {"image_size": 16, "patch_size": 4, "position_grid": (3, 3)}
+    parts = {"stem": {"kind": "packed"}, "tokens": {"class_tokens": 0, "registers": 2}}
+    model = random_tiny(pool={"kind": "gap"}, **parts, **sizes)
     images = model.preprocessor(np.clip(normal(30, 90, 3) * 60 + 128, 0, 255).astype("uint8"))
     expected = features(model, images, "pool", prepared=True).values
     assert_close(features(model, images, pooling="gap", prepared=True).values, expected)
@@ -95,7 +96,7 @@ def test_a_pooled_stage_is_a_stage_of_the_model():
 )
 def test_a_pooling_that_a_stage_lacks_is_refused(stage, pooling, message):
     """The message names those that it has."""
-    model = random_tiny(pooling="gap")
+    model = random_tiny(pool={"kind": "gap"}, tokens={"class_tokens": 0})
     with pytest.raises(ConfigError, match=message):
         features(model, np.zeros((1, 16, 16, 3)), stage, pooling=pooling, prepared=True)
 

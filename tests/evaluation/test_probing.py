@@ -57,12 +57,13 @@ def test_a_folder_becomes_a_classifier_that_knows_its_wrong_label(result):
 
 
 KINDS = [
-    {"pooling": "token"},
-    {"pooling": "gap", "num_registers": 2},
-    {"pooling": "map"},
-    {"pooling": "gap", "class_token": True, "numerics": {"pool_before_norm": True}},
-    {"pooling": "token_and_distillation"},
-    {"pooling": "token", "representation_size": 12},
+    {"pool": {"kind": "token"}},
+    {"pool": {"kind": "gap"}, "tokens": {"class_tokens": 0, "registers": 2}},
+    {"pool": {"kind": "map"}, "tokens": {"class_tokens": 0}},
+    {"pool": {"kind": "gap", "norm": "after"}},
+    {"pool": {"kind": "tokens"}, "tokens": {"class_tokens": 2}},
+    {"pool": {"kind": "token_and_distillation"}, "tokens": {"distillation": True}},
+    {"pool": {"kind": "token"}, "representation_size": 12},
 ]
 
 

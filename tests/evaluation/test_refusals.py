@@ -48,7 +48,7 @@ NARROW = linear_probe(*clusters(30, width=8), l2=1.0)
 
 OF_EVALUATE = [
     (lambda: scored(model=random_tiny(num_classes=0)), "one prediction per image"),
-    (lambda: scored(model=random_tiny(pooling="unpooled")), "one prediction per image"),
+    (lambda: scored(model=random_tiny(pool={"kind": "unpooled"})), "one prediction per image"),
     (lambda: scored(real_labels=[[0]] * 22), "22 lists; more images"),
     (lambda: scored(real_labels=[[0]] * 24), "24 lists for 23 images"),
     (lambda: scored(calibration_bins=0), "calibration_bins must be a positive int, found 0"),

@@ -77,7 +77,7 @@ def test_a_probe_of_numbers_becomes_a_model_that_predicts_them(tmp_path):
 
     result.build_model(model).save_to_preset(tmp_path / "preset")
     saved = VisionTransformer.from_preset(tmp_path / "preset")
-    assert (saved.config.task, saved.class_names) == ("regression", NAMES)
+    assert (saved.task, saved.class_names) == ("regression", NAMES)
     fitted = evaluate(saved, data)
     assert fitted.r2 >= result.score
     pixels, _ = arrays()

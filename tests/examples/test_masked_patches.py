@@ -49,7 +49,7 @@ def compiled(task, **arguments):
 def untrained():
     """A task with random weights for a model with class token and attention pooling."""
     keras.utils.set_random_seed(0)
-    model = tiny(**FIELDS, pooling="map", class_token=True, representation_size=6)
+    model = tiny(**FIELDS, pool={"kind": "map"}, representation_size=6)
     return randomise(MaskedPatchPrediction(model, seed=1))
 
 
@@ -185,7 +185,7 @@ def test_metrics_count_corrupted_patches(task, outputs):
 
 def test_without_corruption_the_head_reads_the_encoders_tokens():
     """The head reads the normalised patch tokens of the last block."""
-    fields = {"pooling": "gap", "class_token": True, "numerics": {"pool_before_norm": True}}
+    fields = {"pool": {"kind": "gap", "norm": "after"}}
     model = tiny(**FIELDS, **fields)
     task = randomise(MaskedPatchPrediction(model, mask_share=0.0, other_share=0.0))
     actual = task.predict(IMAGES, verbose=0)["predictions"]

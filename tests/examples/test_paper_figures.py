@@ -45,7 +45,7 @@ def test_patch_filters_of_a_hybrid_are_the_kernels_of_its_root():
 
 def test_position_similarity_is_the_cosine_of_position_embeddings():
     """Class token and registers are left out."""
-    model = random_tiny(image_size=(24, 16), num_registers=2)
+    model = random_tiny(image_size=(24, 16), tokens={"registers": 2})
     similar = position_similarity(model)
     table = to_numpy(model.get_layer("position_embedding").embedding)[0, -6:]
     one, other = table[3], table[4]  # row 1, column 1; row 2, column 0
@@ -56,7 +56,7 @@ def test_position_similarity_is_the_cosine_of_position_embeddings():
 
 def test_attention_distance_is_a_mean_weighted_by_attention():
     """In pixels between the centres of patches; registers are left out."""
-    model = random_tiny(image_size=(16, 24), patch_size=(8, 4), num_registers=2)
+    model = random_tiny(image_size=(16, 24), patch_size=(8, 4), tokens={"registers": 2})
     images = normal(2, 16, 24, 3)
     maps = attention_maps(model, images, prepared=True)
     found = attention_distance(maps, model.config.grid, model.config)
@@ -72,7 +72,7 @@ def test_attention_distance_is_a_mean_weighted_by_attention():
 
 def test_token_norms_are_the_lengths_of_patch_tokens():
     """Also the share of tokens above three medians."""
-    model, images = random_tiny(num_layers=2, num_registers=1), normal(3, 16, 16, 3)
+    model, images = random_tiny(num_layers=2, tokens={"registers": 1}), normal(3, 16, 16, 3)
     found = token_norms(model, images, factor=1.2)
     tokens = keras.Model(model.input, model.get_layer("block_1").output).predict(images, verbose=0)
     lengths = np.sqrt((tokens[:, 2:] ** 2).sum(-1))

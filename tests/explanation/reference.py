@@ -74,10 +74,10 @@ class Reference:
         return torch.einsum("bhtd,hdm->btm", a @ v, w[f"{at}out/kernel"]) + w[f"{at}out/bias"]
 
     def head(self, y):
-        kind, skip = self.config.pooling, self.config.num_prefix_tokens
-        if kind == "map":
+        kind, skip = self.config.pool.kind, self.config.num_prefix_tokens
+        if kind in ("map", "map_of_patches"):
             w = self.weights["pool"]
-            context = y[:, 0 if self.config.prefix_in_map else skip :]
+            context = y[:, 0 if kind == "map" else skip :]
             x = self.attend(w["probe"].expand(len(y), 1, -1), context, w, "attention/")
             pooled = (x + mlp(norm(x, w, "norm"), w, "mlp/"))[:, 0]
         elif kind == "token_and_distillation":
@@ -88,7 +88,9 @@ class Reference:
             mean = y[:, skip:].mean(1)
             pooled = {
                 "token": y[:, 0],
+                "tokens": y[:, : self.config.tokens.class_tokens].flatten(1),
                 "gap": mean,
+                "mean": y.mean(1),
                 "token_and_mean": torch.cat([y[:, 0], mean], 1),
             }
             pooled = pooled[kind]
@@ -107,13 +109,15 @@ class Reference:
 
     def read(self, rows, probe):
         """Combines the rows of a matrix over tokens as the head combines tokens."""
-        kind, skip = self.config.pooling, self.config.num_prefix_tokens
-        if kind == "map":
-            return (probe @ rows[:, 0 if self.config.prefix_in_map else skip :])[:, 0]
+        kind, skip = self.config.pool.kind, self.config.num_prefix_tokens
+        if kind in ("map", "map_of_patches"):
+            return (probe @ rows[:, 0 if kind == "map" else skip :])[:, 0]
         mean = rows[:, skip:].mean(1)
         return {
             "token": rows[:, 0],
+            "tokens": rows[:, : self.config.tokens.class_tokens].mean(1),
             "gap": mean,
+            "mean": rows.mean(1),
             "token_and_mean": (rows[:, 0] + mean) / 2,
             "token_and_distillation": rows[:, :2].mean(1),
         }[kind]

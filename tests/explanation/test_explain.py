@@ -16,15 +16,16 @@ from tests.models.inference.test_inference import Pauses
 
 MODELS = {
     "token, any size": {"image_size": None, "position_grid": (2, 2), "num_layers": 2},
-    "map": {"pooling": "map", "class_token": True, "prefix_in_map": False},
+    "map": {"pool": {"kind": "map_of_patches"}},
     "hybrid, registers": {
         **HYBRID,
         "image_size": (24, 16),
-        "pooling": "token_and_mean",
-        "num_registers": 2,
+        "pool": {"kind": "token_and_mean"},
+        "tokens": {"registers": 2},
     },
     "gap, channels first": {
-        "pooling": "gap",
+        "pool": {"kind": "gap"},
+        "tokens": {"class_tokens": 0},
         "data_format": "channels_first",
         "image_size": (16, 24),
     },
@@ -32,8 +33,13 @@ MODELS = {
 """Models that together cover the features on which the reading of a map depends."""
 MORE = {
     "plain": {"num_layers": 2},
-    "probe of all": {"pooling": "map", "num_registers": 1, "prefix_in_map": True},
-    "distilled": {"pooling": "token_and_distillation"},
+    "probe of all": {"pool": {"kind": "map"}, "tokens": {"class_tokens": 0, "registers": 1}},
+    "distilled": {
+        "pool": {"kind": "token_and_distillation"},
+        "tokens": {"distillation": True},
+    },
+    "mean of all": {"pool": {"kind": "mean"}},
+    "class tokens": {"pool": {"kind": "tokens"}, "tokens": {"class_tokens": 2}},
 }
 """Further models, for torch alone, because the backends do not differ for them."""
 ON_TORCH = keras.backend.backend() == "torch"

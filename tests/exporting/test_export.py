@@ -174,7 +174,7 @@ def test_the_program_in_the_readme_reads_a_photo_as_the_model_does(
     model = tiny(num_layers=1, channels=channels, protocol="paper")
     photo = make()
     Image.fromarray(photo.pop("pixels")).save(tmp_path / "photo.png", **photo)
-    plan = ExportPlan("torch", "logits", "resize", model.config, None, "float32", "paper")
+    plan = ExportPlan("torch", "logits", "resize", model.config, False, None, "float32", "paper")
     monkeypatch.chdir(tmp_path)
     names = {"np": np, "Image": Image, "ImageOps": ImageOps}
     exec(documents._images(plan).replace("photo.jpg", "photo.png"), names)
@@ -292,7 +292,7 @@ def test_float16_of_onnx_takes_prepared_images(tmp_path):
 def make_plan(precision, format="onnx"):
     fixed = {"outputs": "probabilities", "prepares": "resize", "protocol": "timm", "batch": None}
     config = tiny().config
-    return ExportPlan(format, config=config, precision=precision, **fixed)
+    return ExportPlan(format, config=config, rescale=False, precision=precision, **fixed)
 
 
 @torch_alone

@@ -27,22 +27,29 @@ TINY = {
     "num_classes": 10,
 }
 ANY_SIZE = {"image_size": None, "position_grid": (4, 4)}
-DINOV2 = {"num_registers": 2, "layer_scale": True}
-DINOV3 = {**DINOV2, "position": "none", "rope": {"form": "dinov3"}, "mlp": "gated"}
+DINOV2 = {"tokens": {"registers": 2}, "block": {"layer_scale": 1e-5}}
+SWIGLU = {"layer_scale": 1e-5, "gated": True, "activation": "silu"}
+DINOV3 = {**DINOV2, "position": "none", "rope": {"form": "dinov3"}, "block": SWIGLU}
 KINDS = {
     "plain": {},
-    "gap": {"pooling": "gap"},
-    "map": {"pooling": "map", "class_token": False},
+    "gap": {"pool": {"kind": "gap"}, "tokens": {"class_tokens": 0}},
+    "map": {"pool": {"kind": "map"}, "tokens": {"class_tokens": 0}},
     "hybrid": HYBRID,
     "any size": ANY_SIZE,
     "any size, hybrid": {**HYBRID, **ANY_SIZE, "position_grid": (2, 2)},
     "registers (DINOv2)": DINOV2,
     "rotary, SwiGLU (DINOv3)": DINOV3,
     "any size, rotary, SwiGLU": {**DINOV3, **ANY_SIZE},
-    "two heads (DeiT)": {"pooling": "token_and_distillation"},
-    "quick GELU (CLIP)": {"pre_norm": True, "patch_bias": False, "numerics": {"gelu": "quick"}},
+    "two heads (DeiT)": {
+        "pool": {"kind": "token_and_distillation"},
+        "tokens": {"distillation": True},
+    },
+    "quick GELU (CLIP)": {
+        "block": {"input_norm": "tokens", "activation": "quick_gelu"},
+        "patch_bias": False,
+    },
     "relative bias (BEiT)": {"relative_position_bias": "block"},
-    "head of two blocks": {"pooling": "token_and_mean", "class_token_blocks": 2},
+    "head of two blocks": {"pool": {"kind": "token_and_mean", "blocks": 2}},
     "remat": {"remat": True},
     "channels_first": {"data_format": "channels_first"},
     "mixed_bfloat16": {"dtype": "mixed_bfloat16"},

@@ -43,7 +43,8 @@ def get_answer(reader: str, folder: Path, good: Any = None) -> Any:
         numbers = {name: _digest(opened.reader.read(name)) for name in names}
         preset = opened.preset.to_dict() if opened.preset else None
     config = about.config.to_dict()
-    facts = (config, about.class_names, about.protocol, about.undetermined, preset)
+    outputs = (about.task, about.classifier_activation, about.rescale)
+    facts = (config, outputs, about.class_names, about.protocol, about.undetermined, preset)
     return {"numbers": numbers, "told": repr(facts), "dialect": about.family}
 
 

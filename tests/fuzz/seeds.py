@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 
 from keras_vit.checkpoints import dialects, save
 from keras_vit.checkpoints.transfer import convert
-from tests.checkpoints.drawn import sample
+from tests.checkpoints.drawn import build
 from tests.checkpoints.shards import split
 from tests.fuzz import answers
 
@@ -58,13 +58,13 @@ _GIVEN: dict[str, dict[str, Any]] = {
     "facebook": {"num_heads": 3},
     "torchvision": {"num_heads": 3},
     "open_clip/timm_trunk": {
-        **{"num_heads": 3, "pooling": "map", "rope": None},
-        "numerics": {"gelu": "tanh", "layer_norm_epsilon": 1e-6},
+        **{"num_heads": 3, "pool": {"kind": "map"}, "tokens": {"class_tokens": 0}, "rope": None},
+        "block": {"epsilon": 1e-6, "activation": "gelu_tanh"},
     },
     "open_clip/timm_eva_trunk": {
-        **{"num_heads": 3, "pooling": "token"},
+        **{"num_heads": 3, "pool": {"kind": "token"}},
         "rope": {"form": "axial", "reference_grid": (16, 16)},
-        "numerics": {"gelu": "exact", "layer_norm_epsilon": 1e-6},
+        "block": {"epsilon": 1e-6, "activation": "gelu"},
     },
 }
 _OF_OPEN_CLIP = {
@@ -167,7 +167,7 @@ def make(reader: str, folder: Path) -> None:
         _build(reader, folder)
     elif reader in WRITTEN:
         family = dialects.DIALECTS[reader]
-        save(random_tiny(**sample(family)), folder, reader)
+        save(random_tiny(**build(family).to_dict()), folder, reader)
     elif reader == "sharded":
         convert(source, folder, "timm", lossy=True)
         split(folder)

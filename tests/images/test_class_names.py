@@ -155,7 +155,7 @@ def test_label_names_of_a_file_take_precedence_over_its_tag():
 
 def test_a_list_is_exported_as_its_names(tmp_path):
     """A timm folder holds the names; loading it gives the name of the list again."""
-    model = tiny(num_classes=1000, class_names="imagenet1k", numerics={"gelu": "exact"})
+    model = tiny(num_classes=1000, class_names="imagenet1k", block={"activation": "gelu"})
     checkpoints.save(model, tmp_path / "timm", "timm", lossy=True)
     back = VisionTransformer.from_preset(tmp_path / "timm")
     assert back.class_names == model.class_names

@@ -83,6 +83,7 @@ def _case(name: str, *fields: Any, **more: Any) -> Case:
 
 RATES = dict.fromkeys(("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate"), 0.5)
 BLOCK = {"num_heads": 2, "mlp_dim": 16}
+SWIGLU = {"gated": True, "activation": "silu", "mlp_bias": False}
 
 CASES = (
     _tokens("LayerNorm", {"epsilon": 1e-6}),
@@ -98,29 +99,22 @@ CASES = (
     _tokens("RMSNorm", {"epsilon": 1e-6}),
     _tokens("LayerScale", {"initial_value": 0.5}),
     _tokens("MaskToken", {}),
-    _tokens(
-        "MLP-gated",
-        {"mlp_dim": 12, "gate_activation": "silu", "sub_norm": "rms", "use_bias": False},
-    ),
+    _tokens("MLP-gated", {"mlp_dim": 12, "block": {**SWIGLU, "sub_norm": "mlp", "norm": "rms"}}),
     _tokens(
         "Attention-sub-norm",
-        {"num_heads": 2, "qkv_bias": (True, False, True), "sub_norm": "layer"},
+        {"num_heads": 2, "block": {"qkv_bias": (True, False, True), "sub_norm": "attention"}},
     ),
-    _tokens("Attention-qk-norm", {"num_heads": 2, "qk_norm": "layer"}),
+    _tokens("Attention-qk-norm", {"num_heads": 2, "block": {"qk_norm": "head"}}),
     _tokens(
         "Attention-qk-norm-over-width",
-        {"num_heads": 2, "qk_norm": "rms", "qk_norm_over": "width"},
+        {"num_heads": 2, "block": {"qk_norm": "width", "norm": "rms"}},
     ),
     _tokens("RegisterTokens", {"num_tokens": 1, "after": 1}, (BATCH, TOKENS + 1, WIDTH)),
     _images("Rescale", {"mean": [0.1, 0.2, 0.3], "std": 0.25}, (BATCH, 9, 6, 3)),
     _tokens("ClassToken", {}, (BATCH, TOKENS + 1, WIDTH)),
     _tokens("Pool-token", {"kind": "token"}, (BATCH, WIDTH)),
     _tokens("Pool-tokens", {"kind": "token", "num_class_tokens": 3}, (BATCH, WIDTH)),
-    _tokens(
-        "Pool-joined",
-        {"kind": "token", "num_class_tokens": 3, "joined": 2},
-        (BATCH, 2 * WIDTH),
-    ),
+    _tokens("Pool-joined", {"kind": "tokens", "num_class_tokens": 2}, (BATCH, 2 * WIDTH)),
     _tokens("Pool-gap", {"kind": "gap"}, (BATCH, WIDTH)),
     _tokens("Pool-token_and_mean", {"kind": "token_and_mean", "skip": 2}, (BATCH, 2 * WIDTH)),
     _case(
@@ -135,12 +129,12 @@ CASES = (
     _tokens("TransformerBlock", {**BLOCK, **RATES}),
     _tokens(
         "TransformerBlock-layer-scale",
-        {**BLOCK, "layer_scale": 0.5, "norm": "rms", "mlp_bias": False},
+        {**BLOCK, "block": {"mlp_bias": False, "norm": "rms", "layer_scale": 0.5}},
     ),
     *(
         _case(
             f"TransformerBlock-{form}",
-            {**BLOCK, "rope": form},
+            {**BLOCK, "rope": {"form": form}},
             inputs={"inputs": (BATCH, TOKENS, WIDTH), "rotary": table(TOKENS)},
             output=(BATCH, TOKENS, WIDTH),
             other={"inputs": (3, 4, WIDTH), "rotary": table(4)},

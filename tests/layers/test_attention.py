@@ -43,7 +43,7 @@ def test_outputs_and_weights_equal_the_formulas(context):
 def test_queries_and_keys_are_normed_by_head_or_together(over, kind):
     """Values are not; keys and queries have scales of their own."""
     x, context = normal(2, 3, 8), normal(2, 6, 8, seed=1)
-    layer = built(x, context, qk_norm=kind, qk_norm_over=over, norm_epsilon=0.1)
+    layer = built(x, context, block={"qk_norm": over, "norm": kind, "epsilon": 0.1})
     w = read_weights(layer)
     norm = {"layer": formulas.layer_norm, "rms": formulas.rms_norm}[kind]
     query, key, value = (
@@ -60,11 +60,6 @@ def test_queries_and_keys_are_normed_by_head_or_together(over, kind):
     want = np.einsum("bthd,hdm->btm", heads, w["out/kernel"]) + w["out/bias"]
     assert_close(run(layer, x, context), want)
     assert_close(layer(x, context, read_weights=lambda weights: weights), want)
-
-
-def test_norms_of_queries_and_keys_over_other_channels_are_refused():
-    with raises(ConfigError, "qk_norm_over='heads'", "expected head or width"):
-        Attention(2, qk_norm="layer", qk_norm_over="heads")(normal(1, 3, 8))
 
 
 def test_a_bias_is_added_to_the_scores():
@@ -128,6 +123,10 @@ def test_dropout_falls_on_the_weights_and_not_on_the_output():
 
 
 def test_a_width_that_heads_do_not_divide_is_refused():
-    """The message names both numbers."""
+    """The message names both numbers; an invalid block is refused as in a configuration."""
+    with raises(ConfigError, "block.qk_norm='heads'", "head, width"):
+        Attention(2, block={"qk_norm": "heads"})
+    with raises(ConfigError, "block must be a Block or a dict", "'rms'"):
+        Attention(2, block="rms")
     with raises(ConfigError, "hidden_size=9", "num_heads=2"):
         Attention(2)(normal(1, 3, 9))

@@ -1,4 +1,4 @@
-"""The MLP of Eq. 3, with all forms of the GELU, gates, sub-norms and dropout."""
+"""The MLP of Eq. 3, with all activations, gates, sub-norms and dropout."""
 
 import numpy as np
 import pytest
@@ -15,14 +15,14 @@ def built(x, **arguments):
     return randomise(layer)
 
 
-@pytest.mark.parametrize("form", ["silu", "exact", "quick"])
-def test_a_gated_mlp_multiplies_the_value_by_the_activated_gate(form):
+@pytest.mark.parametrize("activation", ["silu", "gelu", "quick_gelu"])
+def test_a_gated_mlp_multiplies_the_value_by_the_activated_gate(activation):
     """W_1 (act(W_gate x) * W_value x)."""
     x = 2 * normal(2, 6, 8)
-    layer = built(x, gate_activation=form)
+    layer = built(x, block={"gated": True, "activation": activation})
     w = read_weights(layer)
     gate, value = (x @ w[f"{n}/kernel"] + w[f"{n}/bias"] for n in ("gate", "value"))
-    expected = formulas.gelu(gate, form) * value @ w["dense_1/kernel"] + w["dense_1/bias"]
+    expected = formulas.activate(gate, activation) * value @ w["dense_1/kernel"] + w["dense_1/bias"]
     assert_close(run(layer, x), expected, 2e-6)
 
 
@@ -30,9 +30,10 @@ def test_a_gated_mlp_multiplies_the_value_by_the_activated_gate(form):
 def test_a_sub_norm_precedes_the_last_product(kind):
     """W_1 norm(gelu(W_0 x)), without biases."""
     x = 2 * normal(2, 6, 8)
-    layer = built(x, sub_norm=kind, norm_epsilon=0.1, use_bias=False)
+    block = {"sub_norm": "both", "norm": kind, "epsilon": 0.1, "mlp_bias": False}
+    layer = built(x, block=block)
     w = read_weights(layer)
-    hidden = formulas.gelu(x @ w["dense_0/kernel"], "tanh")
+    hidden = formulas.activate(x @ w["dense_0/kernel"], "gelu_tanh")
     norm = {"layer": formulas.layer_norm, "rms": formulas.rms_norm}[kind]
     assert_close(run(layer, x), norm(hidden, w, "sub_norm", 0.1) @ w["dense_1/kernel"], 2e-6)
 

@@ -37,8 +37,16 @@ def test_a_mean_of_masked_tokens_alone_is_zero():
 
 def test_an_unknown_kind_is_refused():
     """The message names the kind found and the kinds known."""
-    with raises(ConfigError, "kind='max'", "token, gap, gap_without_first"):
+    with raises(ConfigError, "kind='max'", "token, tokens, gap"):
         Pool("max")
+
+
+def test_the_mlp_of_attention_pooling_has_no_gate():
+    """With gated blocks by SiLU, it has the exact GELU; it always has biases and LayerNorm."""
+    x = normal(2, 5, 8)
+    plain = map_head(x, block={"activation": "gelu", "epsilon": 0.1})
+    block = {"activation": "silu", "epsilon": 0.1, "gated": True, "norm": "rms", "mlp_bias": False}
+    np.testing.assert_array_equal(run(map_head(x, block=block), x), run(plain, x))
 
 
 def map_head(x, **arguments):

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.config.numerics import POSITION_RESIZES
+from keras_vit.config.vit import POSITION_RESIZES
 from keras_vit.errors import ConfigError
 from keras_vit.layers import AddPositionEmbs
 from tests import formulas

@@ -52,14 +52,13 @@ def test_attention_weights_of_a_model_include_the_bias(kind):
     model = random_tiny(relative_position_bias=kind, num_layers=2)
     images = normal(2, 16, 16, 3)
     names = ["block_1/input", "block_1/attention"]
-    names += ["relative_position_bias"] if kind == "shared" else []
     values = run(model, images, names)
+    layer = model.get_layer("relative_position_bias" if kind == "shared" else "position_bias_1")
+    bias = layer(values["block_1/input"])
     block = model.get_layer("block_1")
-    bias = {"bias": values["relative_position_bias"]} if kind == "shared" else {}
-    expected = to_numpy(block.attention_weights(values["block_1/input"], **bias))
+    expected = to_numpy(block.attention_weights(values["block_1/input"], bias=bias))
     assert_close(values["block_1/attention"], expected)
     assert_close(attention_maps(model, images, prepared=True)["block_1/attention"], expected)
-    layer = model.get_layer("relative_position_bias") if kind == "shared" else block.bias_layer
     layer.table.assign(np.zeros(layer.table.shape, "float32"))
     assert np.abs(run(model, images, names)["block_1/attention"] - expected).max() > 1e-2
 

@@ -14,25 +14,26 @@ from tests.words import raises
 ROWS, COLUMNS, HEAD_DIM = 3, 5, 8
 ROPES = {
     "dinov3": {"form": "dinov3", "theta": 100.0},
-    "eva02": {"theta": 10_000.0, "reference_grid": (16, 16)},
-    "pe": {"theta": 10_000.0, "offset": 1.0, "reference_grid": (24, 12), "indexing": "xy"},
+    "eva02": {"form": "axial", "theta": 10_000.0, "reference_grid": (16, 16)},
+    "rope_vit": {"form": "axial_xy", "theta": 100.0},
+    "pe": {"form": "axial_xy_from_1", "theta": 10_000.0, "reference_grid": (24, 12)},
 }
 
 
 def table():
     """The table that the layer returns for a grid."""
-    layer = RotaryPositions(HEAD_DIM, "axial", theta=100.0, indexing="xy")
+    layer = RotaryPositions(HEAD_DIM, "axial_xy", theta=100.0)
     return layer(np.zeros((1, ROWS, COLUMNS, 1), "float32"))
 
 
 @pytest.mark.parametrize("rope", ROPES.values(), ids=ROPES)
 def test_a_table_rotates_pairs_of_channels_by_the_angles_of_their_patch(rope):
     """Each pair of channels is a complex number, multiplied by e^(i angle)."""
-    x, form = normal(2, ROWS * COLUMNS, 3, HEAD_DIM), rope.get("form", "axial")
+    x, form = normal(2, ROWS * COLUMNS, 3, HEAD_DIM), rope["form"]
     rotary = RotaryPositions(HEAD_DIM, **rope)(np.zeros((1, ROWS, COLUMNS, 1), "float32"))
     rotary = keras.ops.expand_dims(rotary, 2)
     actual = kernels.rotate(keras.ops.convert_to_tensor(x), rotary, form != "dinov3")
-    angles = formulas.rotary_angles(ROWS, COLUMNS, HEAD_DIM, **{"form": "axial", **rope})
+    angles = formulas.rotary_angles(ROWS, COLUMNS, HEAD_DIM, **rope)
     pairs = "halves" if form == "dinov3" else "neighbours"
     expected = formulas.rotated(np.swapaxes(x, 1, 2), angles, pairs)
     assert_close(actual, np.swapaxes(expected, 1, 2).astype("float32"), 2e-6)
@@ -51,10 +52,10 @@ def test_bad_head_sizes_forms_and_missing_tables_are_refused():
     """Also a table that is given to attention without rotary positions."""
     with raises(ConfigError, "divisible by 4", "6"):
         RotaryPositions(6)
-    with raises(ConfigError, "form='rope'", "dinov3, axial, mixed"):
+    with raises(ConfigError, "rope.form='rope'", "dinov3, axial, axial_xy"):
         RotaryPositions(8, form="rope")
     x = normal(1, 15, 16)
-    with raises(ConfigError, "rope='axial'", "without"):
-        Attention(2, rope="axial")(x)
+    with raises(ConfigError, "rope=Rope(form='axial'", "without"):
+        Attention(2, rope={"form": "axial"})(x)
     with raises(ConfigError, "rope=None", "with rotary"):
         Attention(2)(x, rotary=table())

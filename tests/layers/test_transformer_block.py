@@ -92,34 +92,6 @@ def step(block, x, bias, mask):
     return [to_numpy(tensor) for tensor in (output, *gradients)]
 
 
-@keras.saving.register_keras_serializable("tests")
-class Table(keras.layers.Layer):
-    """A bias for two heads, the same for all images."""
-
-    def build(self, inputs_shape):
-        tokens = inputs_shape[1]
-        self.table = self.add_weight(name="table", shape=(1, 2, tokens, tokens))
-
-    def call(self, inputs):
-        return keras.ops.convert_to_tensor(self.table)
-
-
-def test_a_layer_gives_the_bias_of_its_block():
-    """The block keeps its description, calls it, and owns its weights."""
-    x = normal(2, 6, 8)
-    block = built(x, attention_bias=keras.layers.serialize(Table(name="own")))
-    assert [weight.path for weight in block.bias_layer.weights] == ["block/own/table"]
-    table = to_numpy(block.bias_layer.table)
-    plain = built(x)
-    plain.set_weights([w for w in block.get_weights() if w.shape != table.shape])
-    assert_close(run(block, x), run(plain, x, bias=table))
-    weights = to_numpy(plain.attention_weights(x, bias=table))
-    assert_close(block.attention_weights(x), weights)
-    again = TransformerBlock.from_config(block.get_config())
-    again.build(x.shape)
-    assert [w.path for w in again.weights] == [w.path for w in block.weights]
-
-
 def test_dropout_follows_the_attention():
     """With an MLP that returns zero, about half of the output values equal the input."""
     x = normal(64, 6, 8)

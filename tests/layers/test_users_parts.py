@@ -173,9 +173,14 @@ def test_torch_forward_hooks_change_the_outputs(model, path):
 
 
 ASSEMBLIES = {
-    "token": {"num_registers": 2, "dropout_rate": 0.1, "pre_norm": True, "representation_size": 8},
-    "map": {"pooling": "map", "mask_token": True},
-    "gap": {"pooling": "gap"},
+    "token": {
+        "tokens": {"registers": 2},
+        "block": {"input_norm": "tokens"},
+        "dropout_rate": 0.1,
+        "representation_size": 8,
+    },
+    "map": {"pool": {"kind": "map"}, "tokens": {"class_tokens": 0, "mask": True}},
+    "gap": {"pool": {"kind": "gap"}, "relative_position_bias": "block"},
 }
 
 

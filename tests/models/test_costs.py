@@ -55,19 +55,16 @@ def test_forward_costs_equal_the_model_cards_of_timm(name):
 
 MODELS = {
     "token": {},
-    "map": {"pooling": "map", "representation_size": 6},
-    "gap": {"pooling": "gap", "num_classes": 3},
-    "unpooled": {"pooling": "unpooled"},
-    "gated, registers": {"mlp": "gated", "num_registers": 3},
-    "two tokens": {"pooling": "token_and_distillation"},
-    "projection": {
-        "pooling": "map",
-        "class_token": True,
-        "prefix_in_map": False,
-        "map_mlp_dim": 8,
-        "projection_dim": 6,
+    "map": {"pool": {"kind": "map"}, "tokens": {"class_tokens": 0}, "representation_size": 6},
+    "gap": {"pool": {"kind": "gap"}, "tokens": {"class_tokens": 0}, "num_classes": 3},
+    "unpooled": {"pool": {"kind": "unpooled"}, "tokens": {"class_tokens": 0}},
+    "gated, registers": {
+        "tokens": {"registers": 3},
+        "block": {"gated": True, "activation": "silu"},
     },
-    "hybrid": {"resnet": {"num_layers": (1, 2), "width_factor": 0.5}, "patch_size": 1},
+    "two tokens": {"pool": {"kind": "token_and_distillation"}, "tokens": {"distillation": True}},
+    "projection": {"pool": {"kind": "map_of_patches", "mlp_dim": 8}, "projection_size": 6},
+    "hybrid": {"stem": {"kind": "resnet", "units": (1, 2), "width_factor": 0.5}, "patch_size": 1},
 }
 
 

@@ -125,9 +125,9 @@ def test_another_head_has_no_unit_vectors(num_classes, load_weights, tmp_path):
     other = VisionTransformer.from_preset(
         tmp_path / "words", num_classes=num_classes, load_weights=load_weights
     )
-    assert not other.config.unit_pre_logits
+    assert other.config.head == "linear"
     same = VisionTransformer.from_preset(tmp_path / "words", num_classes=4)
-    assert same.config.unit_pre_logits
+    assert same.config.head == "cosine"
 
 
 def test_a_file_that_is_missing_is_named(tmp_path):

@@ -40,7 +40,7 @@ def test_activation_and_missing_bias_of_a_head_are_kept(options):
     expected = to_numpy(functional(model, head)(IMAGES))
     classifier = model.with_head(head)
     assert_close(classifier(IMAGES), expected)
-    assert classifier.config.classifier_activation == options.get("activation")
+    assert classifier.prediction.classifier_activation == options.get("activation")
 
 
 def test_a_new_head_takes_no_setting_of_the_old_one():
@@ -86,20 +86,19 @@ def test_a_head_that_no_preset_can_hold_is_refused(head, width, words):
         random_tiny().with_head(layer)
 
 
-@pytest.mark.parametrize("kind", ["token", "token_and_mean", "gap", "gap with a token"])
-def test_a_head_in_a_file_reads_what_its_width_says(kind, tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "count"), [("token", 1), ("token_and_mean", 1), ("gap", 0), ("mean", 1)]
+)
+def test_a_head_in_a_file_reads_what_its_width_says(kind, count, tmp_path):
     """Twice the width is class token and mean of the patches, as in DINOv2's classifiers."""
-    fields = {"pooling": kind}
-    if kind == "gap with a token":  # timm's DINOv3
-        fields = {"pooling": "gap", "class_token": True, "class_token_in_mean": True}
-    model = random_tiny(**fields, num_registers=1)
-    width = 16 if kind == "gap" else 32
+    model = random_tiny(pool={"kind": kind}, tokens={"class_tokens": count, "registers": 1})
+    width = 16 + 16 * count
     head = {"weight": normal(3, width, seed=1), "bias": normal(3, seed=2)}
     save_file(head, tmp_path / "head.safetensors")
     classifier = model.with_head(tmp_path / "head.safetensors", class_names=NAMES)
     tokens = model.tokens(IMAGES, prepared=True)
     features = [tokens.patches.mean(axis=(1, 2))]
-    if kind != "gap":
+    if count:
         features.insert(0, tokens.class_token)
     expected = np.concatenate(features, axis=1) @ head["weight"].T + head["bias"]
     assert_close(classifier(IMAGES), expected)
@@ -109,15 +108,15 @@ def test_a_head_in_a_file_reads_what_its_width_says(kind, tmp_path):
     assert_close(loaded(IMAGES), expected)
 
 
-@pytest.mark.parametrize("fields", [{}, {"pooling": "token_and_mean"}, {"dtype": "float16"}])
+@pytest.mark.parametrize("fields", [{}, {"pool": {"kind": "token_and_mean"}}, {"dtype": "float16"}])
 def test_a_head_of_four_blocks_reads_their_class_tokens(fields, tmp_path):
     """As `_LinearClassifierWrapper` of DINOv2's `hub/classifiers.py` with `layers=4`."""
     torch = pytest.importorskip("torch")
-    model = random_tiny(num_layers=5, num_registers=1, num_classes=0, **fields)
+    model = random_tiny(num_layers=5, tokens={"registers": 1}, num_classes=0, **fields)
     linear, path = torch.nn.Linear(5 * 16, 3), tmp_path / "dinov2_vits14_linear4_head.pth"
     torch.save(linear.state_dict(), path)
     classifier = model.with_head(path, class_names=NAMES, allow_pickle_weights=True)
-    assert classifier.config.class_token_blocks == 4
+    assert classifier.config.pool.blocks == 4
     names = [f"block_{block}/norm" for block in (1, 2, 3, 4)]
     layers = list(model.tokens(IMAGES, names, prepared=True).values())
     tokens = [torch.tensor(each.class_token) for each in layers]
@@ -138,7 +137,7 @@ def test_a_head_of_four_blocks_reads_their_class_tokens(fields, tmp_path):
 
 
 def test_every_class_token_of_a_head_learns():
-    model = random_tiny(num_layers=3, pooling="token_and_mean", class_token_blocks=2)
+    model = random_tiny(num_layers=3, pool={"kind": "token_and_mean", "blocks": 2})
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     before = to_numpy(model.get_layer("head").kernel)
     model.train_on_batch(IMAGES, np.array([0, 2]))

@@ -194,8 +194,10 @@ def test_load_weights_of_another_resolution_names_the_fix(tmp_path):
     tiny(image_size=32).save_weights(tmp_path / "x.weights.h5")
     with raises(ValueError, "(1, 5, 16)", "(1, 17, 16)", "from_preset(folder, image_size="):
         tiny().load_weights(tmp_path / "x.weights.h5")
-    with raises(ValueError, "(1, 16, 16)", "(1, 17, 16)", "or to other class tokens"):
-        tiny(image_size=32, pooling="gap").load_weights(tmp_path / "x.weights.h5")
+    with raises(ValueError, "(1, 16, 16)", "(1, 17, 16)", "or to other learned tokens"):
+        tiny(image_size=32, pool={"kind": "gap"}, tokens={"class_tokens": 0}).load_weights(
+            tmp_path / "x.weights.h5"
+        )
 
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), dtype="uint8")
@@ -246,11 +248,11 @@ SCALES = [{}, IMAGENET, {"mean": 0, "std": 1}, {"mean": 0, "std": 1 / 255}, {"me
 
 
 @pytest.mark.skipif(keras.backend.backend() == "openvino", reason="OpenVINO does not train")
-@pytest.mark.parametrize("fields", [{}, {"rescale": True}, {"native_aspect": True}], ids=str)
+@pytest.mark.parametrize("fields", [{}, {"rescale": True}, {"stem": {"kind": "packed"}}], ids=str)
 def test_floats_in_the_unit_range_warn_in_every_way(fields):
     """torchvision's ToTensor makes them; also after a blank batch, which shows no range."""
     images = UNIT[:2]
-    if "native_aspect" in fields:
+    if "stem" in fields:
         images = np.stack([pack_image(image, (8, 8), 4) for image in images])
     for name in HAVE_ARRAYS:
         model = tiny(num_classes=3, **fields)
@@ -276,11 +278,11 @@ RANGES = [(0, 256), (0, 40), (70, 256), (140, 256), (255, 256), (0, 1), (128, 12
 )
 def test_prepared_images_of_every_protocol_do_not_warn(name, scale, pixels, rescale, native, seed):
     """Photographs, dark and bright ones, and blank ones: white, black and grey."""
-    fields = {"native_aspect": True} if native else {"rescale": rescale}
+    fields = {"stem": {"kind": "packed"}} if native else {"rescale": rescale}
     config = tiny(**fields).config
     patch = config.patch_size if native else None
     protocol = {"name": name, **scale}
-    preprocess = Preprocessor(16, protocol=protocol, scaled=not config.rescale, patch_size=patch)
+    preprocess = Preprocessor(16, protocol=protocol, scaled=not rescale, patch_size=patch)
     images = np.random.default_rng(seed).integers(*pixels, (2, 19, 17, 3), "uint8")
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)

@@ -21,13 +21,25 @@ BFLOAT16 = 2e-2
 DTYPES = ["float32", "bfloat16", "mixed_bfloat16"]
 FIELDS = [
     {},
-    {"qkv_bias": (True, False, True), "layer_scale": True, "layer_scale_init": 0.5},
-    {"qkv_bias": False, "mlp_bias": False, "projection_bias": False, "numerics": {"gelu": "exact"}},
-    {"mlp": "gated", "sub_norm_attention": True, "sub_norm_mlp": True, "norm": "rms"},
-    {"qk_norm": "head", "rope": {"form": "mixed"}},
-    {"qk_norm": "width", "norm": "rms"},
-    {"numerics": {"gelu": "quick"}, "rope": {}, "position": "none", "num_registers": 1},
-    {"relative_position_bias": "block", "class_token": False, "pooling": "gap"},
+    {"block": {"qkv_bias": (True, False, True), "layer_scale": 0.5}},
+    {
+        "block": {
+            "qkv_bias": False,
+            "projection_bias": False,
+            "mlp_bias": False,
+            "activation": "gelu",
+        }
+    },
+    {"block": {"norm": "rms", "gated": True, "activation": "silu", "sub_norm": "both"}},
+    {"block": {"qk_norm": "head"}, "rope": {"form": "mixed"}},
+    {"block": {"qk_norm": "width", "norm": "rms"}},
+    {
+        "tokens": {"registers": 1},
+        "position": "none",
+        "rope": {},
+        "block": {"activation": "quick_gelu"},
+    },
+    {"relative_position_bias": "block", "pool": {"kind": "gap"}, "tokens": {"class_tokens": 0}},
 ]
 
 

@@ -19,8 +19,8 @@ TYPED = (
 )
 
 
-def loss_for(loss, config):
-    return adapt_losses(config, loss, None, None)[0]
+def loss_for(loss, model):
+    return adapt_losses(model.prediction, loss, None, None)[0]
 
 
 def true_loss(logits, labels=LABELS):
@@ -34,7 +34,7 @@ def test_a_loss_for_probabilities_is_replaced_by_the_loss_from_logits(loss):
     with pytest.warns(
         UserWarning, match="is for probabilities; the model returns logits"
     ) as record:
-        actual = loss_for(loss, tiny().config)
+        actual = loss_for(loss, tiny())
     assert len(record) == 1
     actual = actual[0] if isinstance(actual, list) else actual
     assert actual.get_config()["from_logits"]
@@ -59,7 +59,10 @@ def test_a_model_compiled_with_it_evaluates_from_logits(tmp_path):
     [
         ({}, SingleLabelCrossentropy(from_logits=True)),
         ({"classifier_activation": "softmax"}, SingleLabelCrossentropy()),
-        ({"classifier_activation": "sigmoid"}, keras.losses.BinaryCrossentropy()),
+        (
+            {"task": "multi_label", "classifier_activation": "sigmoid"},
+            keras.losses.BinaryCrossentropy(),
+        ),
         ({"task": "multi_label"}, keras.losses.BinaryCrossentropy(from_logits=True)),
         ({"num_classes": 1}, keras.losses.BinaryCrossentropy(from_logits=True)),
     ],
@@ -67,7 +70,7 @@ def test_a_model_compiled_with_it_evaluates_from_logits(tmp_path):
 def test_the_loss_auto_is_the_loss_of_the_head(fields, loss):
     """By the number of classes and the activation of the classifier."""
     model = tiny(**fields)
-    chosen = loss_for("auto", model.config)
+    chosen = loss_for("auto", model)
     assert type(chosen) is type(loss)
     assert chosen.get_config() == loss.get_config()
 
@@ -109,7 +112,7 @@ def test_labels_of_a_size_that_the_graph_does_not_know_are_never_broadcast():
 
 def test_no_loss_stays_no_loss_and_auto_needs_a_head():
     """`loss=None` means what Keras means by it: losses that layers add."""
-    assert loss_for(None, tiny().config) is None
+    assert loss_for(None, tiny()) is None
     with pytest.raises(ConfigError, match="this model has none"):
         tiny(num_classes=0).compile("sgd", "auto")
 
@@ -122,12 +125,12 @@ def test_losses_that_fit_and_losses_of_the_user_are_kept():
 
     own = Own()
     loss = keras.losses.CategoricalCrossentropy(from_logits=True)
-    config = tiny().config
-    assert loss_for(own, config) is own
-    assert loss_for(loss, config) is loss
-    assert loss_for("mse", config) in ("mse", keras.losses.mean_squared_error)
+    model = tiny()
+    assert loss_for(own, model) is own
+    assert loss_for(loss, model) is loss
+    assert loss_for("mse", model) in ("mse", keras.losses.mean_squared_error)
     with pytest.warns(UserWarning, match="for logits; the model returns probabilities"):
-        actual = loss_for(loss, tiny(classifier_activation="softmax").config)
+        actual = loss_for(loss, tiny(classifier_activation="softmax"))
     assert not actual.get_config()["from_logits"]
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_vit import VisionTransformer
-from keras_vit.config.vit_rules import POOLINGS
+from keras_vit.config import Block, Prediction
 from keras_vit.errors import ConfigError
 from tests import formulas
 from tests.helpers import (
@@ -34,23 +34,28 @@ def figure_1(model, images, w=None):
     z = z.reshape(batch, rows * columns, -1)
     positions = (
         w["position_embedding/embedding"][0]
-        if config.position == "learned"
+        if config.has_learned_positions
         else formulas.sincos2d(rows, columns, config.hidden_size)
     )
-    if config.has_class_token:
+    if config.tokens.class_tokens:
         z = np.concatenate([np.repeat(w["class_token/token"], batch, axis=0), z], axis=1)
     z[:, -len(positions) :] += positions
     for i in range(config.num_layers):
-        z = formulas.block(z, with_biases(below(w, f"block_{i}/")), config.numerics)
-    if config.numerics.pool_before_norm:
-        z = z[:, config.has_class_token - config.class_token_in_mean :].mean(1)
-    y = formulas.layer_norm(z, w, "encoder_norm", config.numerics.layer_norm_epsilon)
-    if config.pooling == "token":
+        z = formulas.block(z, with_biases(below(w, f"block_{i}/")), config.block)
+    pool = config.pool
+    skip = 0 if pool.kind == "mean" else config.tokens.class_tokens
+    if pool.norm == "after":
+        z = z[:, skip:].mean(1)
+    y = z
+    if pool.norm != "none":
+        y = formulas.layer_norm(z, w, "encoder_norm", config.block.epsilon)
+    if pool.kind == "token":
         y = y[:, 0]
-    elif config.pooling == "gap" and not config.numerics.pool_before_norm:
-        y = y[:, config.has_class_token - config.class_token_in_mean :].mean(1)
-    elif config.pooling == "map":
-        y = formulas.map_head(y, below(w, "pool/"), config.numerics)
+    elif pool.is_mean and pool.norm == "before":
+        y = y[:, skip:].mean(1)
+    elif pool.is_map:
+        y = y if pool.kind == "map" else y[:, skip:]
+        y = formulas.map_head(y, below(w, "pool/"), config.block)
     if config.representation_size:
         y = np.tanh(y @ w["pre_logits/kernel"] + w["pre_logits/bias"])
     return y @ w["head/kernel"] + w["head/bias"] if config.num_classes else y
@@ -67,24 +72,29 @@ def below(w, prefix):
     return {path.removeprefix(prefix): v for path, v in w.items() if path.startswith(prefix)}
 
 
+KINDS = ("token", "gap", "mean", "map", "map_of_patches", "unpooled")
+NO_CLASS_TOKEN = {"tokens": {"class_tokens": 0}}
 ARRANGEMENTS = [
-    *({"pooling": classifier} for classifier in POOLINGS),
-    *({"pooling": classifier, "class_token": True} for classifier in ("gap", "map", "unpooled")),
-    {"pooling": "gap", "class_token": True, "class_token_in_mean": True},
-    {"pooling": "gap", "numerics": {"pool_before_norm": True}},
-    {"pooling": "gap", "class_token": True, "numerics": {"pool_before_norm": True}},
-    {"qkv_bias": False},
+    *({"pool": {"kind": kind}} for kind in KINDS),
+    *({"pool": {"kind": kind}, **NO_CLASS_TOKEN} for kind in ("gap", "map", "unpooled")),
+    {"pool": {"kind": "gap", "norm": "after"}, **NO_CLASS_TOKEN},
+    {"pool": {"kind": "gap", "norm": "after"}},
+    {"pool": {"norm": "none"}},
+    {"block": {"qkv_bias": False}},
     {"representation_size": 7},
     {"num_classes": 0},
     {"num_classes": 0, "representation_size": 7},
     {"position": "sincos2d"},
-    {"position": "sincos2d", "pooling": "gap"},
-    {"position": "sincos2d", "position_before_class": True},
-    {"position_before_class": True},
-    {"position_before_class": True, "pooling": "token_unpooled"},
+    {"pool": {"kind": "gap"}, **NO_CLASS_TOKEN, "position": "sincos2d"},
+    {"position": "learned_patches"},
+    {"pool": {"kind": "unpooled"}, "position": "learned_patches"},
     {"image_size": (24, 16), "patch_size": (8, 4), "channels": 1, "num_layers": 3},
-    {"numerics": {"gelu": "exact", "layer_norm_epsilon": 0.1}},
-    {"numerics": {"gelu": "exact", "layer_norm_epsilon": 0.1}, "pooling": "map"},
+    {"block": {"epsilon": 0.1, "activation": "gelu"}},
+    {
+        "pool": {"kind": "map"},
+        **NO_CLASS_TOKEN,
+        "block": {"epsilon": 0.1, "activation": "gelu"},
+    },
 ]
 
 
@@ -138,10 +148,10 @@ def test_policy_and_data_format_default_to_the_settings_of_keras():
 def test_initial_weights_are_those_of_the_reference():
     """Zero head and class token, N(0.02) positions, Xavier and LeCun kernels."""
     keras.utils.set_random_seed(0)
-    model = tiny(head_bias_init=-10.0, representation_size=100)
+    model = tiny(representation_size=100)
     w = read_weights(model)
     assert not w["head/kernel"].any()
-    assert (w["head/bias"] == -10).all()
+    assert not w["head/bias"].any()
     assert not w["class_token/token"].any()
     assert not w["patch_embedding/bias"].any()
     assert abs(w["position_embedding/embedding"].std() - 0.02) < 0.005
@@ -154,7 +164,7 @@ def test_initial_weights_are_those_of_the_reference():
     assert abs(w["patch_embedding/kernel"].std() * np.sqrt(8 * 8 * 3) - 1) < 0.1
     assert not w["block_0/attention/query/bias"].any()
     assert (w["block_0/mlp_norm/gamma"] == 1).all()
-    assert (to_numpy(model(IMAGES)) == -10).all()
+    assert not to_numpy(model(IMAGES)).any()
 
 
 def test_the_same_seed_gives_the_same_weights():
@@ -213,11 +223,13 @@ def test_stochastic_depth_grows_linearly_with_depth():
     assert single.get_layer("block_0").stochastic_depth_rate == 0
 
 
-def test_fields_given_beside_a_config_replace_its_fields():
-    """`num_classes` in this case."""
-    config = tiny().config
-    model = VisionTransformer(config, num_classes=3)
-    assert model.config == config.replace(num_classes=3)
+def test_fields_given_with_a_config_replace_its_fields():
+    """A dict changes the fields of a part that it names; the config has no task."""
+    config = tiny(block={"layer_scale": 0.5}).config
+    model = VisionTransformer(config, num_classes=3, block={"gated": True}, task="multi_label")
+    assert model.config == config.replace(num_classes=3, block={"gated": True})
+    assert model.config.block == Block(gated=True, layer_scale=0.5)
+    assert model.prediction == Prediction(3, "multi_label")
     assert model.output_shape == (None, 3)
 
 

@@ -17,13 +17,22 @@ KINDS = {
         "class_names": list("abcde"),
         "provenance": {"source": "me"},
     },
-    "map": {"pooling": "map", "dropout_rate": 0.1, "stochastic_depth_rate": 0.2},
-    "resized": {"position_grid": (3, 5), "numerics": {"gelu": "exact"}, "name": "mine"},
+    "map": {
+        "pool": {"kind": "map"},
+        "tokens": {"class_tokens": 0},
+        "dropout_rate": 0.1,
+        "stochastic_depth_rate": 0.2,
+    },
+    "resized": {"position_grid": (3, 5), "block": {"activation": "gelu"}, "name": "mine"},
     "any size": {"image_size": None, "position_grid": (3, 2)},
     "hybrid": HYBRID,
     "mixed": {"dtype": "mixed_bfloat16", "data_format": "channels_first"},
     "softmax": {"classifier_activation": "softmax", "rescale": True},
-    "native aspect": {"native_aspect": True, "position_grid": (3, 3), "num_registers": 1},
+    "native aspect": {
+        "tokens": {"registers": 1},
+        "stem": {"kind": "packed"},
+        "position_grid": (3, 3),
+    },
     **FAMILIES,
 }
 every_kind = pytest.mark.parametrize("kind", sample(KINDS, "token", "map", "any size", "mixed"))
@@ -32,7 +41,7 @@ every_kind = pytest.mark.parametrize("kind", sample(KINDS, "token", "map", "any 
 def images_for(model):
     """Two images of the model's size, or of 16 by 24 pixels."""
     images = normal(2, *(model.config.image_size or (16, 24)), model.config.channels)
-    if model.config.native_aspect:
+    if model.config.stem.is_packed:
         return model.preprocessor.stack(images)
     return np.moveaxis(images, -1, 1) if model.data_format == "channels_first" else images
 

@@ -51,7 +51,18 @@ def test_an_any_size_model_predicts_and_trains_at_every_size(jit_compile):
         assert not np.array_equal(model.predict(images, verbose=0), logits)
 
 
-@pytest.mark.parametrize("fields", [{**HYBRID, "pooling": "map", "representation_size": 7}, {}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {
+            **HYBRID,
+            "pool": {"kind": "map"},
+            "tokens": {"class_tokens": 0},
+            "representation_size": 7,
+        },
+        {},
+    ],
+)
 def test_a_training_step_moves_every_weight(fields):
     """Gradients reach stem, class token, positions, every block, pooling and head."""
     model = compiled(random_tiny(**fields), optimizer="sgd")

@@ -1,4 +1,4 @@
-"""A model with `native_aspect=True` keeps every promise of a keras_vit model."""
+"""A model of packed patches keeps every promise of a keras_vit model."""
 
 import numpy as np
 import pytest
@@ -23,11 +23,18 @@ from tests.helpers import (
 from tests.words import raises
 
 POOLS = {
-    "map": {"pooling": "map", "num_registers": 1, "prefix_in_map": False},
-    "gap": {"pooling": "gap", "num_registers": 2, "numerics": {"pool_before_norm": True}},
-    "token": {"pooling": "token", "patch_norm": True, "layer_scale": True},
-    "mean": {"pooling": "token_and_mean", "position_before_class": True, "rescale": True},
-    "free": {"pooling": "map", "position": "none", "mask_token": True},
+    "map": {"pool": {"kind": "map_of_patches"}, "tokens": {"class_tokens": 0, "registers": 1}},
+    "gap": {
+        "pool": {"kind": "gap", "norm": "after"},
+        "tokens": {"class_tokens": 0, "registers": 2},
+    },
+    "token": {"pool": {"kind": "token"}, "block": {"layer_scale": 1e-5, "input_norm": "patches"}},
+    "mean": {"pool": {"kind": "token_and_mean"}, "position": "learned_patches", "rescale": True},
+    "free": {
+        "pool": {"kind": "map"},
+        "tokens": {"class_tokens": 0, "mask": True},
+        "position": "none",
+    },
 }
 pools = pytest.mark.parametrize("fields", POOLS.values(), ids=POOLS)
 SIDES = [(30, 90), (80, 20), (33, 44), (8, 8), (16, 16)]
@@ -36,7 +43,7 @@ SIDES = [(30, 90), (80, 20), (33, 44), (8, 8), (16, 16)]
 def make_model(fields, **others):
     """A model of at most 16 patches, whose positions are stored for 9."""
     sizes = {"image_size": 16, "patch_size": 4, "position_grid": (3, 3), "num_classes": 3}
-    return random_tiny(**{**sizes, "native_aspect": True, **fields, **others})
+    return random_tiny(**{**sizes, "stem": {"kind": "packed"}, **fields, **others})
 
 
 def pictures():
@@ -71,9 +78,11 @@ def test_an_image_gives_the_same_in_a_batch_and_alone(fields):
 
 @pools
 def test_full_square_images_give_what_a_model_of_images_gives(fields):
-    """The same weights with `native_aspect=False` are a model for images of one size."""
+    """The same weights without the packing are a model for images of one size."""
     model = make_model(fields)
-    plain = copy_weights(model, tiny(**{**model.config.to_dict(), "native_aspect": False}))
+    plain = copy_weights(
+        model, tiny(**model.config.replace(stem={"kind": "none"}).to_dict(), rescale=model.rescale)
+    )
     images = normal(2, 16, 16, 3)
     assert_close(run(model, model.preprocessor.stack(images)), run(plain, images), 1e-5)
 
@@ -146,9 +155,9 @@ def test_mixing_of_packed_patches_is_refused(folder):
     assert batch.shape == (5, 16, 50)
 
 
-SIZED = ("images of one size", "native_aspect=False", "(16, 16)")
+SIZED = ("images of one size", 'stem={"kind": "none"}', "16")
 PACKED = ("packed patches (batch, 16, 50)", "preprocessor", "pack()")
-GAP = {"pooling": "gap"}
+GAP = {"pool": {"kind": "gap"}, "tokens": {"class_tokens": 0}}
 
 
 @pytest.mark.on_one_backend("torch")
@@ -164,9 +173,9 @@ GAP = {"pooling": "gap"}
          ("2x9 patches", "1 to 16", "image_size=")),
         (lambda model: model.preprocessor.pixels(model.preprocessor(pictures())),
          ("one size", "packed patches")),
-        (lambda _: make_model(GAP, image_size=None), ("native_aspect=True", "(None, None)")),
-        (lambda _: make_model(GAP, rope={"form": "axial"}), ("native_aspect=True", "rope")),
-        (lambda _: make_model(GAP, position="sincos2d"), ("native_aspect=True", "sincos2d")),
+        (lambda _: make_model(GAP, image_size=None), ("stem.kind='packed'", "(None, None)")),
+        (lambda _: make_model(GAP, rope={"form": "axial"}), ("stem.kind='packed'", "rope")),
+        (lambda _: make_model(GAP, position="sincos2d"), ("stem.kind='packed'", "sincos2d")),
     ],
 )  # fmt: skip
 def test_what_needs_one_size_and_other_arrays_are_refused(call, words):

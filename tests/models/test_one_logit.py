@@ -115,7 +115,7 @@ def test_an_export_has_a_column_for_each_label(tmp_path, activation):
     """Logits have one column, so that its README names no labels."""
     model, images, logits, _ = binary(classifier_activation=activation)
     for outputs, width in (("probabilities", 2), ("logits", 1)):
-        plan = ExportPlan("onnx", outputs, "nothing", model.config, None, "float32", "paper")
+        plan = ExportPlan("onnx", outputs, "nothing", model.config, False, None, "float32", "paper")
         graph = ExportGraph(model, plan)
         for answers in (graph.answers(images), to_numpy(graph(images))):
             assert answers.shape == (12, width)
@@ -139,11 +139,11 @@ def test_a_dense_layer_of_one_unit_is_a_head_for_two_classes(tmp_path):
     read = VisionTransformer.from_preset
     kept = [made, read(tmp_path / "preset"), keras.saving.load_model(tmp_path / "model.keras")]
     for each in (*kept, read(tmp_path / "timm")):
-        assert (each.config.is_binary, each.class_names) == (True, NAMES)
+        assert (each.prediction.is_binary, each.class_names) == (True, NAMES)
         shares = each.probabilities(images, prepared=True)[:, 1]
         np.testing.assert_allclose(shares, 1 / (1 + np.exp(-logits)), atol=2e-3)
     three = read(tmp_path / "preset", num_classes=3)
-    assert (three.config.task, three.config.classifier_activation) == ("single_label", "softmax")
+    assert (three.task, three.prediction.classifier_activation) == ("single_label", "softmax")
     with pytest.raises(CheckpointError, match="transformers cannot .* one logit for two classes"):
         checkpoints.save(model, tmp_path / "theirs", "transformers")
 

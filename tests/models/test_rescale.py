@@ -59,7 +59,7 @@ def test_data_prepared_for_the_other_value_of_rescale_are_refused():
     plain, inside = pair()
     for model, other in ((plain, inside), (inside, plain)):
         data = from_arrays(PIXELS, np.arange(4), other.preprocessor)
-        with pytest.raises(ValueError, match=f"takes scaled={not model.config.rescale}"):
+        with pytest.raises(ValueError, match=f"takes scaled={not model.rescale}"):
             data.check(model)
 
 

@@ -34,7 +34,7 @@ MODELS = {
     "float16": {"dtype": "mixed_float16"},
     "remat": {"remat": True},
     "sincos2d": {"position": "sincos2d"},
-    "map": {"pooling": "map"},
+    "map": {"pool": {"kind": "map"}, "tokens": {"class_tokens": 0}},
     "hybrid": HYBRID,
     **FAMILIES,
 }

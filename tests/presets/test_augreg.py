@@ -46,7 +46,7 @@ def test_names_of_another_form_are_refused(name):
 
 def test_a_file_of_augreg_loads_by_its_name(hub, tmp_path):
     """The file determines the number of classes."""
-    model = variant("vit_ti16")(32, num_classes=3, pooling="token")
+    model = variant("vit_ti16")(32, num_classes=3)
     checkpoints.save(model, tmp_path / "x.npz", "google")
     name = "Ti_16-i21k-300ep-lr_0.001-aug_none-wd_0.03-do_0.0-sd_0.0--pets-steps_0k-lr_0.003-res_32"
     hub.files[f"vit_models/augreg/{name}.npz"] = (tmp_path / "x.npz").read_bytes()

@@ -14,7 +14,7 @@ from keras_vit.checkpoints.dialects import DIALECTS, dialects_named
 from keras_vit.checkpoints.dialects.base import find_met
 from keras_vit.checkpoints.dialects.timm.by_name import merge_config
 from keras_vit.checkpoints.translate import plan
-from keras_vit.config import Numerics
+from keras_vit.config.fields import flatten, nest
 from keras_vit.config.rules import pair
 from keras_vit.config.weights import lexicon
 from keras_vit.errors import CheckpointError, ConfigError, PresetError
@@ -68,15 +68,13 @@ GAP_COUNTS = {
 
 def check_card(row):
     """The arguments of the card state the fields of the row, and its mean and std."""
-    fields = row.config().to_dict()
-    arrays = {**fields, "num_positions": row.config().num_positions, "class_token": True}
+    fields = flatten(row.config().to_dict())
+    arrays = {**fields, "num_positions": row.config().num_positions}
     stated = DIALECTS["timm"].read_json({"config.json": merge_config(row.timm, {})}, arrays).fields
-    numerics = stated.pop("numerics")
-    assert numerics == {key: fields["numerics"][key] for key in numerics}
     if "patch_size" in stated:
         stated["patch_size"] = pair("patch_size", stated["patch_size"])
         fields["patch_size"] = tuple(fields["patch_size"])
-    free = ("image_size", "pooling", "class_token", "layer_scale_init", "num_classes")
+    free = ("image_size", "pool.kind", "tokens.class_tokens", "num_classes")
     assert {k: v for k, v in stated.items() if k not in free and fields[k] != v} == {}
     for key in ("mean", "std"):
         if key in row.timm:
@@ -130,15 +128,16 @@ def test_the_dialect_of_a_row_holds_its_model(name):
     dialect, config = dialects_named(row.dialect)[0], row.config()
     moves = plan(config, dialect, dialect.prefix_for(config))
     assert sum(len(move.paths) for move in moves) == len(list(lexicon.weights(config)))
-    numerics = (dialect.numerics or Numerics()).to_dict()
-    differ = {key for key, value in numerics.items() if getattr(config.numerics, key) != value}
-    own = {"layer_norm_epsilon"} if row.family == "ijepa" else set()
-    assert differ <= ({"gelu"} if ".clip_laion" in name else own)
+    fields = flatten(config.to_dict())
+    arithmetic = dialect.compute_arithmetic(fields)
+    differ = {key for key, value in arithmetic.items() if fields[key] != value}
+    own = {"block.epsilon"} if row.family == "ijepa" else set()
+    assert differ <= ({"block.activation"} if ".clip_laion" in name else own)
     if row.family != "vit":
         assert dialect.only_read or not find_met(dialect.refusals, config)
         stated = {key: value for key, value in dialect.conventions.items() if key not in row.fields}
         assert stated.pop("num_classes", row.num_classes) == row.num_classes
-        assert {key: config.to_dict()[key] for key in stated} == stated
+        assert config.replace(**nest(stated)) == config
 
 
 @pytest.mark.parametrize("name", MILLIONS)
@@ -155,7 +154,7 @@ def test_parameters_equal_the_counts_of_the_reference(name):
     config = row.config()
     if config.position == "sincos2d":  # the count without a class token, minus the positions
         expected = GAP_COUNTS[row.variant] - 196 * config.hidden_size
-    elif row.fields.get("pooling") == "gap":
+    elif row.fields.get("pool.kind") == "gap":
         expected = GAP_COUNTS[row.variant]
     else:
         expected = COUNTS[row.variant][row.num_classes == 21843]

@@ -20,11 +20,8 @@ TABLE = json.loads((Path(__file__).parents[1] / "data" / "counterparts.json").re
 """The releases that were compared, and each difference with its reason."""
 
 _ACTIVATIONS = {
-    "gelu": "exact",
-    "GELU": "exact",
-    "quick_gelu": "quick",
-    "gelu_tanh": "tanh",
-    "SiLU": "silu",
+    **{word: word for word in ("gelu", "quick_gelu", "gelu_tanh")},
+    **{"GELU": "gelu", "SiLU": "silu"},
 }
 _SPDX = {
     "apache-2.0": "Apache-2.0",
@@ -42,14 +39,14 @@ def of_keras_vit(row: Preset) -> dict:
     )
     facts = {
         "pixels": row.image_size,
-        "classes": config.projection_dim or config.num_classes,
+        "classes": config.projection_size or config.num_classes,
         "licenses": {row.license, *row.licenses.values()},
-        "activation": config.numerics.gelu if config.mlp == "plain" else "silu",
-        "registers": config.num_registers,
-        "qkv_bias": bool(config.qkv_bias),
-        "layer_scale": config.layer_scale is not False,
-        "pre_norm": config.pre_norm,
-        "head": config.pooling,
+        "activation": config.block.activation,
+        "registers": config.tokens.registers,
+        "qkv_bias": bool(config.block.qkv_bias),
+        "layer_scale": config.block.layer_scale is not None,
+        "pre_norm": config.block.input_norm == "tokens",
+        "head": config.pool.kind,
         "mean": protocol["mean"],
         "std": protocol["std"],
         "interpolation": protocol.get("interpolation", "bilinear"),

@@ -60,9 +60,9 @@ def test_the_command_writes_a_record_and_names_what_differs_from_it(tmp_path, ca
     for other, changes, fields, names in (
         (source, {"sha256": {"x": "0"}}, {}, {"sha256"}),
         (source, {}, {"protocol": "timm"}, {"protocol"}),
-        (source, {}, {"numerics": {"gelu": "quick"}}, {"logits"}),
+        (source, {}, {"block": {"activation": "quick_gelu"}}, {"logits"}),
         (source, {}, {"image_size": 32}, {"image size"}),
-        (tmp_path / "other.npz", {}, {"numerics": {"gelu": "tanh"}}, set()),
+        (tmp_path / "other.npz", {}, {"block": {"activation": "gelu_tanh"}}, set()),
     ):
         checks = verify.compare(other, {**record, **changes}, **fields)
         differ = {check.name for check in checks if not check.passed}

@@ -121,7 +121,7 @@ def test_an_address_may_name_a_subfolder_or_a_file(hub):
     assert VisionTransformer.from_preset("hf://them/zoo/a").class_names is None
     hub.requests.clear()
     model = VisionTransformer.from_preset("hf://them/zoo/vit_gap.npz", position_grid=(3, 5))
-    assert model.config.pooling == "gap"
+    assert model.config.pool.kind == "gap"
     assert hub.fetched() == {"vit_gap.npz"}
     assert "expected one file of weights" in refusal("hf://them/zoo")
     assert "Name one: hf://them/zoo/vit_gap.npz." in refusal("hf://them/zoo")

@@ -26,7 +26,7 @@ def saved(tmp_path):
     model = random_tiny(
         class_names=["a", "b", "c", "d", "e"],
         provenance={"source": "nowhere"},
-        numerics={"gelu": "exact", "layer_norm_epsilon": 1e-12},
+        block={"activation": "gelu", "epsilon": 1e-12},
         image_size=(16, 24),
     )
     model.save_to_preset(tmp_path / "mine")
@@ -55,7 +55,7 @@ def test_fields_of_a_preset_can_be_overridden(saved):
     assert model.class_names is None
     assert model.config.image_size == (32, 32)
     assert model.config.dropout_rate == 0.1
-    assert model.config.numerics.gelu == "exact"
+    assert model.config.block.activation == "gelu"
     relabelled = VisionTransformer.from_preset(folder, num_classes=2, class_names=("x", "y"))
     assert relabelled.class_names == ("x", "y")
 
@@ -137,8 +137,15 @@ def test_a_fault_in_config_json_is_refused_by_its_field(saved, changes, message)
 
 
 def test_a_preset_keeps_the_activation_of_the_head_without_a_warning(tmp_path, caplog):
-    tiny(classifier_activation="sigmoid").save_to_preset(tmp_path / "x")
-    assert VisionTransformer.from_preset(tmp_path / "x").config.classifier_activation == "sigmoid"
+    outputs = {"task": "multi_label", "classifier_activation": "sigmoid", "rescale": True}
+    tiny(**outputs).save_to_preset(tmp_path / "x")
+    again = VisionTransformer.from_preset(tmp_path / "x")
+    assert (again.task, again.rescale) == ("multi_label", True)
+    assert again.prediction.classifier_activation == "sigmoid"
+    logits = VisionTransformer.from_preset(tmp_path / "x", classifier_activation=None)
+    assert logits.prediction.returns_logits
+    new = VisionTransformer.from_preset(tmp_path / "x", num_classes=3)
+    assert (new.task, new.prediction.classifier_activation) == ("single_label", "softmax")
     assert not caplog.text
 
 
@@ -209,11 +216,11 @@ def test_weights_of_a_preset_alone_are_refused(saved, tmp_path):
     assert beside.config == model.config
     weights = shutil.copy(folder / "model.safetensors", tmp_path / "alone.safetensors")
     for read in (VisionTransformer.from_preset, keras_vit.info):
-        with pytest.raises(PresetError, match=r"config\.json that states .*numerics="):
+        with pytest.raises(PresetError, match=r"config\.json that states .*block="):
             read(weights)
-    asked = {"numerics": model.config.numerics, "image_size": model.config.image_size}
+    asked = {"block": model.config.block, "image_size": model.config.image_size}
     told = VisionTransformer.from_preset(weights, **asked)
-    assert told.config.numerics == model.config.numerics
+    assert told.config.block == model.config.block
 
 
 def test_a_preset_that_is_replaced_while_it_is_read_gives_one_state(saved):

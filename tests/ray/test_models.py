@@ -112,7 +112,7 @@ def test_pooling_and_types_of_features_are_those_of_the_function(tmp_path):
     np.testing.assert_allclose(table["features"].to_pylist(), exact, rtol=0.02, atol=0.02)
     assert (Embed("vit_digits", image_size=12).model.config.image_size) == (12, 12)
     VisionTransformer.from_preset(
-        "vit_digits", num_classes=0, pooling="token_unpooled"
+        "vit_digits", num_classes=0, pool={"kind": "unpooled"}
     ).save_to_preset(tmp_path / "tokens")
     with pytest.raises(ConfigError, match="pooling='gap', and with a class token"):
         Embed(tmp_path / "tokens")

@@ -99,7 +99,7 @@ def test_a_server_embeds_by_the_stage_and_the_pooling_it_was_started_with(model,
         np.testing.assert_allclose(answer, wanted.values, rtol=0, atol=1e-5)
         metadata = requests.get(f"{address}/metadata", timeout=60).json()
         assert metadata["embeds"] == "block_1/token_and_mean"
-    tokens = random_tiny(num_classes=0, pooling="token_unpooled")
+    tokens = random_tiny(num_classes=0, pool={"kind": "unpooled"})
     with served(tokens, pooling="gap") as address:
         (vector,) = post(address, images[0], "embed").json()["embeddings"]
         assert np.shape(vector) == (tokens.config.hidden_size,)

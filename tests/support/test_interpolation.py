@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from keras_vit.config.numerics import POSITION_RESIZES
+from keras_vit.config.vit import POSITION_RESIZES
 from keras_vit.kernels.sizes import number, steps
 from keras_vit.support.interpolation import resampling_matrix, resampling_weights
 from tests.formulas import torch_resize

@@ -68,7 +68,7 @@ def test_auto_is_binary_crossentropy_for_a_multi_label_model():
     assert scores["loss"] == pytest.approx(
         evaluate(model, (images, labels), prepared=True).loss, rel=1e-4
     )
-    loss, _, _ = adapt_losses(tiny().config, "auto", None, None)
+    loss, _, _ = adapt_losses(tiny().prediction, "auto", None, None)
     assert isinstance(loss, keras.losses.SparseCategoricalCrossentropy)
 
 

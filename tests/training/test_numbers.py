@@ -40,8 +40,8 @@ def test_a_table_of_numbers_becomes_a_preset_that_predicts_them(photos):
     history = result.history
     assert {"val_loss", "val_mean_absolute_error"} <= set(history)
     best = VisionTransformer.from_preset(result.path)
-    assert (best.config.task, best.class_names) == ("regression", ("level",))
-    assert best.config.classifier_activation is None
+    assert (best.task, best.class_names) == ("regression", ("level",))
+    assert best.prediction.classifier_activation is None
     data = from_folder(
         photos / "photos", best, labels_file="levels.csv", task="regression", batch_size=16
     )

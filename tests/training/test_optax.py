@@ -77,7 +77,7 @@ def make_recipe(name):
 
 def model_and_start(num_layers):
     """A model and its weights by path; without a key bias, whose gradient is rounding alone."""
-    model = random_tiny(num_layers=num_layers, hidden_size=8, mlp_dim=16, qkv_bias=False)
+    model = random_tiny(num_layers=num_layers, hidden_size=8, mlp_dim=16, block={"qkv_bias": False})
     return model, {weight.path: to_numpy(weight) for weight in model.weights}
 
 

@@ -158,6 +158,22 @@ def test_the_recipe_chooses_the_loss_by_classes_and_labels(model):
     assert abs(float(smooth(np.eye(5)[classes], logits)) - float(dense(labels, logits))) < 1e-6
 
 
+def test_a_new_head_of_21k_begins_with_the_bias_of_big_vision():
+    """-10: the first loss is 10 for the right class, and 1 for all others together."""
+    model = tiny(num_classes=21843, **SMALL)
+    model.compile(**AugregRecipe(10).compile_args(model))
+    loss = model.evaluate(normal(2, 16, 16, 3), np.eye(21843)[[7, 21842]], verbose=0)[0]
+    assert loss == pytest.approx(np.log1p(np.exp(10)) + 21842 * np.log1p(np.exp(-10)), rel=2e-3)
+    for other, loss in (
+        (random_tiny(**SMALL), "sigmoid"),
+        (tiny(**SMALL), "softmax"),
+        (tiny(task="multi_label", **SMALL), "sigmoid"),
+    ):
+        before = to_numpy(other.get_layer("head").bias)
+        AugregRecipe(10, loss=loss).compile_args(other)
+        np.testing.assert_array_equal(to_numpy(other.get_layer("head").bias), before)
+
+
 def test_a_recipe_is_plain_json_and_is_rebuilt_from_it():
     """`settings` has the numbers that defaults stand for; an array of weights becomes a tuple."""
     weights = np.array([1.0, 2.5])
@@ -172,7 +188,7 @@ def test_a_recipe_is_plain_json_and_is_rebuilt_from_it():
         TransferRecipe.from_dict({"stepz": 4})
 
 
-def test_a_recipe_changes_no_model():
+def test_a_recipe_changes_no_trained_model():
     """Neither its weights, nor what learns, nor its thresholds."""
     model = random_tiny(**SMALL)
     before = [to_numpy(weight) for weight in model.weights]

@@ -18,7 +18,7 @@ from keras_vit.training.lora import PROJECTIONS
 from tests.helpers import HYBRID, assert_close, normal, random_tiny, tiny, to_numpy
 from tests.training.updates import after_each
 
-SMALL = {"hidden_size": 8, "mlp_dim": 8, "num_layers": 2, "qkv_bias": False}
+SMALL = {"hidden_size": 8, "mlp_dim": 8, "num_layers": 2, "block": {"qkv_bias": False}}
 IMAGES, CLASSES = normal(4, 16, 16, 3), np.arange(4) % 3
 
 
@@ -78,6 +78,18 @@ def test_frozen_weights_stay_and_trainable_weights_move(blocks):
     else:
         train_last_blocks(model, blocks)
     assert moved(before, steps(model, 2)) == learns
+
+
+def test_the_position_bias_of_a_block_learns_with_the_block():
+    """It is a layer next to the block, with the same learning rate."""
+    model = tiny(relative_position_bias="block", **SMALL)
+    train_last_blocks(model, 1)
+    learns = {weight.path for weight in model.trainable_weights}
+    assert "position_bias_1/table" in learns
+    assert "position_bias_0/table" not in learns
+    optimizer = TransferRecipe(10, layer_decay=0.5).compile_args(model)["optimizer"]
+    tables = [weight for weight in model.weights if weight.name == "table"]
+    assert [optimizer.multiplier_of(table) for table in tables] == [0.25, 0.5]
 
 
 def test_lora_moves_its_matrices_and_the_head(tmp_path):

@@ -47,6 +47,7 @@ _ROWS = (
     ("ViTModel", PLAIN, "pooled"),
     ("ViTForImageClassification", PLAIN, "logits"),
     ("ViTForImageClassification", {**PLAIN, "qkv_bias": False}, "logits"),
+    ("ViTForImageClassification", {**PLAIN, "hidden_act": "silu"}, "logits"),
     ("DeiTModel", PLAIN, "pooled"),
     ("DeiTForImageClassification", PLAIN, "logits"),
     ("DeiTForImageClassificationWithTeacher", PLAIN, "logits"),

@@ -16,12 +16,14 @@ from keras_vit.checkpoints.dialects.json_fields import (
     JsonTable,
     merge,
 )
-from keras_vit.config import Numerics, ViTConfig
+from keras_vit.config import Task, ViTConfig
+from keras_vit.config.fields import Switch, flatten, nest
 from keras_vit.config.rules import pair
+from keras_vit.config.stem import ARITHMETIC as STEMS
 from keras_vit.config.vit import SWITCHES
 from keras_vit.config.weights.conditions import parse, state_others
 from keras_vit.config.weights.lexicon import LEXICON, Word
-from keras_vit.errors import shown
+from keras_vit.errors import ConfigError, shown
 from keras_vit.images.protocols import ProtocolSpec, complete
 from keras_vit.support.text import log
 
@@ -38,8 +40,7 @@ class StoredAs:
         when: condition (`keras_vit.config.weights.conditions`), for a weight with several names:
             the models whose files have this name. The first name that applies is written; any name
             is read.
-        implies: fields of `ViTConfig` that follow from this name in a file; fields of
-            `Numerics` are under `"numerics"`.
+        implies: fields of `ViTConfig`, by path, that follow from this name in a file.
         outside: whether this name lacks the dialect's prefix.
         only: placeholder of the path -> the values that this name serves; a placeholder that
             is absent may have every value.
@@ -78,14 +79,29 @@ def find_met(limits: Limits, config: ViTConfig) -> list[str]:
     ]
 
 
-def one_of_several(field: str, *values: str) -> Limits:
+def one_of_several(field: str, *values: Any) -> Limits:
     """Returns the limit of a family that has several values of a field; {} for a single value.
 
     A single value is one of the `fields` of the dialect, which state their limit themselves.
     """
+    return limit_to(field, *values) if len(values) > 1 else {}
+
+
+def limit_to(field: str, *values: Any) -> Limits:
+    """Returns the limit of a family that has these values of a field, by its path, alone.
+
+    A model fits if one of them makes no other model of it: of two words with one meaning for a
+    model, its configuration has the plainer one.
+    """
+
+    def is_another(config: ViTConfig, value: Any) -> bool:
+        try:
+            return config.replace(**nest({field: value})) != config
+        except ConfigError:
+            return True
+
     words = " or ".join(map(repr, values))
-    limit = {f"{field} other than {words}": state_others(field, *values)}
-    return limit if len(values) > 1 else {}
+    return {f"{field} other than {words}": lambda c: all(is_another(c, value) for value in values)}
 
 
 _PARTS_OF_PATHS = {
@@ -103,17 +119,15 @@ def name_part(word: Word) -> str:
     return word.part or next(starts, "")
 
 
-_WITHOUT = {
-    ("class_token", True): "has_class_token!",
-    ("position_before_registers", True): (
-        "position_before_registers! num_registers position=learned position_before_class!"
-    ),
+ARITHMETIC = {
+    "block.activation": "gelu_tanh",
+    "block.epsilon": 1e-6,
+    "position_resize": "bilinear_align_corners",
+    "pool.norm": "before",
+    "stem.kind": "resnet",
 }
-"""Field and value -> the models without that value, where `ViTConfig` keeps another one if both
-have the same effect."""
-
-
-_ONE_LOGIT = "one logit for two classes (two logits or task='multi_label' can be written)"
+"""Fields, by path, with which a model computes otherwise of the same arrays, and the official
+code's values. Of `stem.kind`, the words for a ResNet count."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,14 +150,16 @@ class Statement:
     """The contents of the JSON files beside the weights, in the words of keras_vit.
 
     Args:
-        fields: fields of `ViTConfig`; fields of `Numerics` are under `"numerics"`.
+        fields: fields of `ViTConfig`, by path.
         class_names: one name per class, the name of a shipped list, or None.
         protocol: preparation of images, or None.
+        task: what the outputs say, see `keras_vit.config.Prediction`.
     """
 
     fields: dict[str, Any] = dataclasses.field(default_factory=dict)
     class_names: ClassNames = None
     protocol: ProtocolSpec | None = None
+    task: Task = "single_label"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -263,8 +279,8 @@ class Dialect:
         needs_json: fact that only the JSON beside the weights states; "" if the model can be
             inferred from the arrays, except for the number of heads and `undetermined`.
         undetermined: takes the fields inferred from the arrays, with the prefix of the file under
-            `"prefix"`. Returns, for files without JSON, each field of `ViTConfig` and `Numerics`
-            that a caller must give, and the values of published weights.
+            `"prefix"`. Returns, for files without JSON, the path of each field of `ViTConfig` that
+            a caller must give, and the values of published weights.
         derived: takes a configuration and returns the names of arrays that the library computes
             from others, and the reason for each. They are neither read nor written.
         row_numbers: name of an array -> name of an array of integers `(1, rows)`, by which the
@@ -275,13 +291,15 @@ class Dialect:
         class_names: returns the names of the classes, from the JSON files and the number of
             classes, if no row of `json` reads them.
         images: the library's JSON for the preparation of images.
-        numerics: the arithmetic of the library, for which its weights were trained; None
-            if the files state any arithmetic.
-        expresses: fields of `Numerics` that the library can vary.
-        varies: field of `Numerics` -> the values that the library can give it, for a field that
+        arithmetic: the library's values of fields in `ARITHMETIC`, for which its weights were
+            trained, where they are not the official code's; None if the files state any
+            arithmetic.
+        gate: activation of the library's gated MLP.
+        expresses: fields of `ARITHMETIC` that the library can vary.
+        varies: field of `ARITHMETIC` -> the values that the library can give it, for a field that
             the library cannot vary freely.
-        fields: fields of `ViTConfig` that every file of the dialect has; models that differ in one
-            of them are refused, unless a row of `json` states the field.
+        fields: fields of `ViTConfig`, by path, that every file of the dialect has; models that
+            differ in one of them are refused, unless a row of `json` states the field.
         switches: names of the `SWITCHES` that the library has and that neither a name of a weight
             nor a row of `json` shows (`parts`). Files are read without all other switches, and
             models that use them are refused.
@@ -310,7 +328,8 @@ class Dialect:
     json: tuple[JsonTable, ...] = ()
     class_names: Callable[[Json, int], ClassNames] = lambda files, num_classes: None
     images: PreparationWords = PreparationWords()
-    numerics: Numerics | None = None
+    arithmetic: Mapping[str, Any] | None = None
+    gate: str = "silu"
     expresses: tuple[str, ...] = ("position_resize",)
     varies: Mapping[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
     fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -325,29 +344,33 @@ class Dialect:
     @property
     def conventions(self) -> dict[str, Any]:
         """Fields of every file: `fields`, and the plain values of the switches that it lacks."""
-        lacking = [switch for name, switch in SWITCHES.items() if name not in self.parts]
-        plain = {switch.field: switch.plain[0] for switch in lacking if len(switch.plain) == 1}
+        plain = {own.field: own.plain[0] for own in self.lacking if len(own.plain) == 1}
         return {**plain, **self.fields}
 
     @functools.cached_property
     def refusals(self) -> Limits:
         """Models that no file can hold."""
-        lacking = [switch for name, switch in SWITCHES.items() if name not in self.parts]
         return {
             **{
-                f"{field} other than {value!r}": _WITHOUT.get((field, value))
-                or state_others(field, value)
+                words: rule
                 for field, value in self.fields.items()
-                if field not in self._stated_fields
+                if field not in self.stated_fields
+                for words, rule in limit_to(field, value).items()
             },
             **self.impossible,
-            **({_ONE_LOGIT: "is_binary"} if "task" in self._stated_fields else {}),
-            **{switch.words: state_others(switch.field, *switch.plain) for switch in lacking},
+            **{switch.words: state_others(switch.field, *switch.plain) for switch in self.lacking},
         }
 
-    @property
-    def _stated_fields(self) -> set[str]:
-        return {field for table in self.json for row in table.rows for field in row.fields}
+    @functools.cached_property
+    def stated_fields(self) -> frozenset[str]:
+        """The fields that a row of `json` states, by path."""
+        rows = [row for table in self.json for row in table.rows]
+        return frozenset(field for row in rows for field in row.fields)
+
+    @functools.cached_property
+    def lacking(self) -> tuple[Switch, ...]:
+        """The `SWITCHES` that no model in a file of the dialect has."""
+        return tuple(switch for name, switch in SWITCHES.items() if name not in self.parts)
 
     @functools.cached_property
     def parts(self) -> frozenset[str]:
@@ -363,9 +386,11 @@ class Dialect:
             name
             for name, switch in SWITCHES.items()
             if switch.words in words
-            or (name in self._stated_fields and len(switch.plain) == 1)
-            or self.fields.get(name, switch.plain[0]) not in switch.plain
-            or any(fields.get(switch.field) == name for fields in implied)
+            or (switch.field in self.stated_fields and len(switch.plain) == 1)
+            or any(
+                fields.get(switch.field, switch.plain[0]) not in switch.plain
+                for fields in (self.fields, *implied)
+            )
         }
         return frozenset(shown_parts.union(self.switches))
 
@@ -382,11 +407,30 @@ class Dialect:
             stored for stored in names if parse(stored.when).holds(config) and stored.holds(binding)
         )
 
-    def can_compute(self, name: str, value: Any) -> bool:
-        """Whether the library computes with this value of a field of `Numerics`."""
-        own = None if self.numerics is None else getattr(self.numerics, name)
-        fits_all = self.numerics is None or name in self.expresses
-        return fits_all or value == own or value in self.varies.get(name, ())
+    def compute_arithmetic(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the library's arithmetic for a model, by path.
+
+        Args:
+            facts: fields of the model, by path; a gated MLP and a ResNet have values of their own.
+        """
+        own = {**ARITHMETIC, **(self.arithmetic or {})}
+        if facts.get("block.gated"):
+            own["block.activation"] = self.gate
+        if facts.get("stem.kind") not in STEMS:
+            del own["stem.kind"]
+        return own
+
+    def find_other_arithmetic(self, config: ViTConfig) -> list[str]:
+        """Returns a phrase for each field with which the library computes otherwise."""
+        facts = flatten(config.to_dict())
+        own = {} if self.arithmetic is None else self.compute_arithmetic(facts)
+        if config.pool.norm == "none":
+            own.pop("pool.norm", None)
+        return [
+            f"{path}={facts[path]!r}, where it computes {value!r}"
+            for path, value in own.items()
+            if path not in self.expresses and facts[path] not in (value, *self.varies.get(path, ()))
+        ]
 
     def is_named_by(self, files: Json) -> bool | None:
         """Whether the JSON files name this family; None if they name no family."""
@@ -405,7 +449,7 @@ class Dialect:
 
         Args:
             files: the JSON objects, by file name.
-            arrays: fields that the arrays show; they decide what an object leaves out and the
+            arrays: fields, by path, that the arrays show; they decide what an object leaves out and the
                 name of an architecture only suggests.
 
         Raises:
@@ -416,36 +460,35 @@ class Dialect:
             raise ValueError(
                 f"config.json has {where.key}={shown(value)}, expected {where.expected}"
             )
-        flat: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for table in self.json:
-            flat |= table.read_from(files, arrays)
-        class_names = flat.pop("class_names", None) or None
-        fields = {name: value for name, value in flat.items() if "." not in name}
-        numerics = {k.removeprefix("numerics."): v for k, v in flat.items() if "." in k}
-        if numerics:
-            fields["numerics"] = numerics
+            fields |= table.read_from(files, arrays)
+        class_names = fields.pop("class_names", None) or None
+        task = fields.pop("task", "single_label")
         if class_names is None and "num_classes" in fields:
             class_names = self.class_names(files, fields["num_classes"])
         size = self.images.image_size and self.images.image_size(files)
         if size is not None and fields.get("image_size") is not None:
             fields |= _resized(size, {**arrays, **fields})
-        return Statement(fields, class_names, self.images.read(files))
+        return Statement(fields, class_names, self.images.read(files), task)
 
     def write_json(
         self,
         config: ViTConfig,
         class_names: tuple[str, ...] | None = None,
         protocol: ProtocolSpec | None = None,
+        task: Task = "single_label",
     ) -> dict[str, Any]:
         """Returns the JSON files to write beside the weights, by name.
 
         Args:
             config, class_names: configuration of the model and names of its classes.
             protocol: a protocol that the library can express; None for its default.
+            task: what the outputs of the model say.
         """
         if not self.json:
             return {}
-        facts = Facts(config, class_names)
+        facts = Facts(config, class_names, task)
         images = complete(protocol or self.images.default(config))
         parts = [table.write_for(facts) for table in self.json]
         return merge([*parts, self.images.write(images, config)])

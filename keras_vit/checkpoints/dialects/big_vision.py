@@ -15,22 +15,22 @@ from typing import Any
 from keras_vit.checkpoints.dialects import google
 from keras_vit.checkpoints.dialects.base import Dialect, Names, PreparationWords
 from keras_vit.checkpoints.dialects.names import FLAX, Section
-from keras_vit.config import Numerics, ViTConfig
+from keras_vit.config import ViTConfig
 from keras_vit.config.weights.lexicon import LEXICON
 
 _NAMES: Section = {
     "position_embedding/embedding": [
         {
             "name": "Transformer/pos_embedding",
-            "when": "has_class_position",
-            "implies": {"position_before_class": False},
+            "when": "num_prefix_positions",
+            "implies": {"position": "learned"},
         },
         {
             "name": "pos_embedding",
-            "when": "has_class_position!",
-            "implies": {"position_before_class": True},
+            "when": "num_prefix_positions!",
+            "implies": {"position": "learned_patches"},
         },
-        {"name": "Transformer/pos_embedding", "when": "has_class_token!"},
+        {"name": "Transformer/pos_embedding", "when": "tokens.class_tokens!"},
     ],
     "pool/probe": ["MAPHead_0/probe", "probe"],
     "pool/attention/{qkv}": [
@@ -64,7 +64,7 @@ def _is_read_as_old(config: ViTConfig) -> bool:
     rows, columns = config.source_grid
     count = rows * columns - 1
     is_square = count > 0 and math.isqrt(count) ** 2 == count
-    return config.position == "learned" and not config.has_class_position and is_square
+    return config.has_learned_positions and not config.num_prefix_positions and is_square
 
 
 def _undetermined(fields: Mapping[str, Any]) -> dict[str, str]:
@@ -74,10 +74,10 @@ def _undetermined(fields: Mapping[str, Any]) -> dict[str, str]:
     encoder alone, and the image tower of a file with a text tower, may do anything.
     """
     is_tower = fields["prefix"] == "params/img/" or not fields.get("num_classes")
-    if fields["pooling"] != "gap" or not is_tower:
+    if fields["pool.kind"] != "gap" or not is_tower:
         return {}
     return {
-        "pooling": "'gap' for pool_type='gap', 'unpooled' for 'none'; for '0' take the first "
+        "pool.kind": "'gap' for pool_type='gap', 'unpooled' for 'none'; for '0' take the first "
         "token of 'unpooled'"
     }
 
@@ -94,13 +94,13 @@ big_vision = Dialect(
         r"params/(txt/.*|t|b)": "text tower",
     },
     undetermined=_undetermined,
-    numerics=Numerics(),
-    fields={"qkv_bias": True},
+    arithmetic={},
+    fields={"block.qkv_bias": True},
     images=PreparationWords(default=lambda config: "big_vision"),
     impossible={
         **google.UNREAD_CLASS_TOKEN,
         "a class token with a position, beside a grid that is not square": (
-            "position=learned has_class_position source_grid!=square"
+            "position=learned tokens.class_tokens source_grid!=square"
         ),
         "a grid of k^2 + 1 patches, whose first position it would take for the class token's": (
             _is_read_as_old

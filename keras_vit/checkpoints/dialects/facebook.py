@@ -10,7 +10,6 @@ width and DINOv2's the encoder's, under one name; keras_vit ignores both.
 from keras_vit.checkpoints.dialects.base import Dialect, PreparationWords
 from keras_vit.checkpoints.dialects.names import BLOCKS, TORCH, Section
 from keras_vit.checkpoints.dialects.torch_conventions import IMAGENET
-from keras_vit.config import Numerics
 
 _NAMES: Section = {
     **BLOCKS,
@@ -32,7 +31,7 @@ facebook = Dialect(
         r"fc\..*": "the projection of MSN's pre-training",
     },
     images=PreparationWords(default=lambda config: IMAGENET),
-    numerics=Numerics(gelu="exact", position_resize="bicubic"),
-    fields={"pooling": "token", "position": "learned", "position_before_registers": True},
+    arithmetic={"block.activation": "gelu", "position_resize": "bicubic"},
+    fields={"pool.kind": "token", "position": "learned_except_registers"},
     only_read="files in Facebook's own names, which only Facebook's own code reads",
 )

@@ -10,7 +10,6 @@ import dataclasses
 
 from keras_vit.checkpoints.dialects.base import Dialect, Limits, Names
 from keras_vit.checkpoints.dialects.names import FLAX, Section
-from keras_vit.config import Numerics
 from keras_vit.config.weights.lexicon import LEXICON
 
 NAMES: Section = {
@@ -70,7 +69,7 @@ def _words(submodules: Section, norm_axes: tuple[str, str]) -> dict[str, Names]:
 
 
 UNREAD_CLASS_TOKEN: Limits = {
-    "a class token that the head does not read": "has_class_token pooling=gap|map|unpooled"
+    "a class token that the head does not read": "tokens.class_tokens pool.kind=gap|map"
 }
 """A limit of the official code and of big_vision."""
 
@@ -82,8 +81,8 @@ google = Dialect(
     words=_words(_PRE_LINEN, norm_axes=("1 1 1 {}", "{}")),
     prefixes=("", "params/", "opt/target/"),
     ignored={r"opt/state(/.*)?": "optimizer state", r"(opt/)?step": "training step"},
-    numerics=Numerics(),
-    fields={"position": "learned", "position_before_class": False, "qkv_bias": True},
+    arithmetic={},
+    fields={"position": "learned", "block.qkv_bias": True},
     impossible=UNREAD_CLASS_TOKEN,
 )
 

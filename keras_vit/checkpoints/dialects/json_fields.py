@@ -1,8 +1,8 @@
 """Tables of the JSON beside weights, such as `config.json`: the same rows read and write it.
 
 A row states a key of the library, the corresponding field of `ViTConfig`, and the conversion
-of their values. `"numerics.gelu"` is a field of `Numerics`, `"class_names"` are the names of the
-classes. There are two kinds of rows: `JsonField` (one key, one field) and `JsonFields` (several
+of their values. `"block.epsilon"` is the field of a part, `"class_names"` are the names of the
+classes, `"task"` is what the outputs say. There are two kinds of rows: `JsonField` (one key, one field) and `JsonFields` (several
 keys that state fields together); `constant` is a key for which keras_vit accepts a single meaning,
 and `note` one that is written for the library and not read by keras_vit.
 """
@@ -12,8 +12,8 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from keras_vit.config import ViTConfig
-from keras_vit.config.weights.conditions import parse
+from keras_vit.config import Task, ViTConfig
+from keras_vit.config.weights.conditions import Place, parse
 from keras_vit.errors import listed, shown
 
 ClassNames = str | tuple[str, ...] | None
@@ -32,17 +32,18 @@ class Facts:
     Args:
         config: configuration of the model.
         class_names: one name per class, or None.
+        task: what the outputs of the model say, see `keras_vit.config.Prediction`.
     """
 
     config: ViTConfig
     class_names: tuple[str, ...] | None = None
+    task: Task = "single_label"
 
     def get(self, field: str) -> Any:
-        """Returns the value of a field, by its name in a row."""
-        if field == "class_names":
-            return self.class_names
-        part, _, name = field.rpartition(".")
-        return getattr(getattr(self.config, part) if part else self.config, name)
+        """Returns the value of a field, by its path in a row."""
+        if field in ("class_names", "task"):
+            return getattr(self, field)
+        return Place(field).read(self.config)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,8 +99,8 @@ class JsonField:
 
     Args:
         key: the library's key.
-        field: name of the field in `ViTConfig`; "" for a key that keras_vit writes and does not
-            read.
+        field: path of the field in `ViTConfig`, such as `"block.qk_norm"`; "" for a key that
+            keras_vit writes and does not read.
         codec: conversion of the value.
         default: the library's value for an absent key, or `LEFT_OUT` or `REQUIRED`.
         write: returns the library's value instead of `codec.write`, if the value depends on
@@ -119,7 +120,7 @@ class JsonField:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Names of the fields in `ViTConfig` that the row states."""
+        """Paths of the fields in `ViTConfig` that the row states."""
         return (self.field,) if self.field else ()
 
     def read_from(self, content: Json) -> dict[str, Any]:
@@ -144,7 +145,7 @@ class JsonFields:
 
     Args:
         keys: the library's keys; messages about unreadable values name the first.
-        fields: names of the fields in `ViTConfig`.
+        fields: paths of the fields in `ViTConfig`.
         read: from the library's object to these fields.
         write: from the configuration to the library's keys; a key that is left out has the
             library's default. A family that is only read needs none.
@@ -199,7 +200,7 @@ def shared_key(key: str, *fields: str, default: Any = LEFT_OUT) -> Row:
         (key,),
         fields,
         lambda content: dict.fromkeys(fields, content.get(key, default)),
-        lambda config: {key: getattr(config, fields[0])},
+        lambda config: {key: Place(fields[0]).read(config)},
         is_optional=default is LEFT_OUT,
     )
 

@@ -97,7 +97,7 @@ def norms_of_qk(name: str, kind: str) -> Section:
     return {
         f"block_{{l}}/attention/{part}_norm": {
             "name": name.replace("{q}", part[0]),
-            "implies": {"qk_norm": kind},
+            "implies": {"block.qk_norm": kind},
         }
         for part in ("query", "key")
     }
@@ -105,10 +105,10 @@ def norms_of_qk(name: str, kind: str) -> Section:
 
 def last_norms(of_mean: str, usual: str) -> list[Section]:
     """Returns the names of the last norm: of one that norms the mean of the patches, and others."""
-    implied = {"pooling": "gap", "numerics": {"pool_before_norm": True}}
+    implied = {"pool.kind": "gap", "pool.norm": "after"}
     return [
-        {"name": of_mean, "when": "numerics.pool_before_norm", "implies": implied},
-        {"name": usual, "when": "numerics.pool_before_norm!"},
+        {"name": of_mean, "when": "pool.norm=after", "implies": implied},
+        {"name": usual, "when": "pool.norm!=after"},
     ]
 
 

@@ -8,6 +8,7 @@ import dataclasses
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import (
+    ARITHMETIC,
     Dialect,
     PreparationWords,
     StoredAs,
@@ -22,10 +23,9 @@ from keras_vit.checkpoints.dialects.json_fields import (
 )
 from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.timm import FAMILIES as TIMM
-from keras_vit.checkpoints.dialects.timm import architectures
+from keras_vit.checkpoints.dialects.timm import architectures, rows
 from keras_vit.checkpoints.dialects.torch_conventions import CLIP
-from keras_vit.checkpoints.dialects.transformers.common import GELU_OF_CLIP
-from keras_vit.config import Numerics
+from keras_vit.checkpoints.dialects.transformers.common import ACTIVATION_OF_CLIP
 from keras_vit.images.protocols import ProtocolSpec, complete
 
 _NAMES: Section = {
@@ -59,7 +59,7 @@ _ONLY_READ = (
 
 def _read_tower(content: Json) -> dict[str, Any]:
     tower = object_at(content, ("vision_cfg",))
-    fields = {"numerics.gelu": "quick" if content.get("quick_gelu") else "exact"}
+    fields = {"block.activation": "quick_gelu" if content.get("quick_gelu") else "gelu"}
     if "image_size" in tower:
         fields["image_size"] = tower["image_size"]
     if "width" in tower:
@@ -69,7 +69,7 @@ def _read_tower(content: Json) -> dict[str, Any]:
 
 _TOWER = JsonTable(
     CONFIG,
-    (JsonFields(("vision_cfg",), ("num_heads", "image_size", "numerics.gelu"), _read_tower),),
+    (JsonFields(("vision_cfg",), ("num_heads", "image_size", "block.activation"), _read_tower),),
     at=("model_cfg",),
 )
 
@@ -100,37 +100,41 @@ open_clip = Dialect(
     ignored=_OF_TEXT,
     json=(_TOWER,),
     images=_IMAGES,
-    undetermined=lambda fields: GELU_OF_CLIP,
-    numerics=Numerics(gelu="exact", layer_norm_epsilon=1e-5, position_resize="bicubic_antialias"),
+    undetermined=lambda fields: ACTIVATION_OF_CLIP,
+    arithmetic={
+        "block.activation": "gelu",
+        "block.epsilon": 1e-5,
+        "position_resize": "bicubic_antialias",
+        "pool.norm": "before",
+    },
     fields={
-        "pooling": "token",
+        "pool.kind": "token",
         "num_classes": 0,
         "position": "learned",
-        "position_before_class": False,
-        "qkv_bias": True,
+        "block.qkv_bias": True,
     },
     switches=("patch_bias",),
     only_read=_ONLY_READ,
 )
 
 
-_OF_NAME = (
-    *("num_heads", "rope", "pooling", "class_token_in_mean", "prefix_in_map", "map_num_heads"),
-)
+_OF_NAME = ("num_heads", "rope", "pool.kind", "pool.num_heads", *ARITHMETIC)
 """What the name of an architecture tells and no array."""
 
 
 def _read_trunk(content: Json) -> dict[str, Any]:
     """Returns the facts that `timm_model_name` states of a trunk; `timm_pool` may pool otherwise."""
-    facts: dict[str, Any] = {}
-    if row := architectures.find_row(content["timm_model_name"]):
+    name, pool = content["timm_model_name"], content.get("timm_pool")
+    own = {"global_pool": pool} if pool in ("avg", "token", "map") else {}
+    stated = rows.read_pooling(own, "fc_norm", has_norm=True)
+    if row := architectures.find_row(name):
         family = next(family for family in TIMM if family.name == architectures.find_family(row))
-        named = {"config.json": {"architecture": content["timm_model_name"]}}
+        named = {"config.json": {"architecture": name, "model_args": own}}
         stated = family.read_json(named).fields
-        facts = {key: stated[key] for key in _OF_NAME if key in stated}
-        facts |= {f"numerics.{key}": value for key, value in stated["numerics"].items()}
-    pooling = {"avg": "gap", "token": "token", "map": "map"}.get(content.get("timm_pool") or "")
-    return facts if pooling is None else {**facts, "pooling": pooling}
+    facts = {key: stated[key] for key in _OF_NAME if key in stated}
+    if facts.get("pool.norm") == "after":  # arrays tell it: another pooling keeps the trunk's norm
+        del facts["pool.norm"]
+    return facts
 
 
 _TRUNK = JsonTable(
@@ -138,7 +142,7 @@ _TRUNK = JsonTable(
     (
         JsonFields(
             ("timm_model_name", "timm_pool"),
-            ("num_heads", "numerics.gelu", "numerics.layer_norm_epsilon", "rope", "pooling"),
+            _OF_NAME,
             _read_trunk,
             is_optional=True,
         ),
@@ -167,6 +171,6 @@ def _make_trunk(family: Dialect) -> Dialect:
 
 
 # No tower of open_clip has a trunk for images of unequal shape.
-_TRUNKS = (family for family in TIMM if "native_aspect" not in family.fields)
+_TRUNKS = (family for family in TIMM if "stem.kind" not in family.fields)
 
 FAMILIES = (open_clip, *map(_make_trunk, _TRUNKS))

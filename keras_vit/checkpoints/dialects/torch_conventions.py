@@ -34,7 +34,7 @@ def stored_image_size(config: ViTConfig) -> tuple[int, int]:
 
 POSITIONS_OF_ANOTHER_GRID = {
     "positions of another grid than that of image_size, which loading with image_size= resizes": (
-        "native_aspect! grid grid!=source_grid"
+        "stem.kind!=packed grid grid!=source_grid"
     )
 }
 """A limit of timm and transformers, which resize positions on loading and not per call.

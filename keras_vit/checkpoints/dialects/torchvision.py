@@ -10,7 +10,7 @@ from keras_vit.checkpoints.dialects.torch_conventions import (
     IMAGENET,
     stored_image_size,
 )
-from keras_vit.config import Numerics, ViTConfig
+from keras_vit.config import ViTConfig
 from keras_vit.images.protocols import ProtocolSpec
 
 _IMAGENET: ProtocolSpec = {**IMAGENET, "interpolation": "bilinear"}
@@ -53,12 +53,7 @@ torchvision = Dialect(
     library="torchvision",
     words=TORCH.names(_NAMES),
     images=PreparationWords(default=_default),
-    numerics=Numerics(gelu="exact", position_resize="bicubic"),
-    fields={
-        "pooling": "token",
-        "position": "learned",
-        "position_before_class": False,
-        "qkv_bias": True,
-    },
+    arithmetic={"block.activation": "gelu", "position_resize": "bicubic"},
+    fields={"pool.kind": "token", "position": "learned", "block.qkv_bias": True},
     only_read="family='timm' and family='transformers' write the same network for these libraries",
 )

@@ -1,15 +1,14 @@
-"""The language of conditions on a configuration, such as `"mlp=gated sub_norm_mlp"`.
+"""The language of conditions on a configuration, such as `"pool.is_map block.norm=layer"`.
 
 With conditions the lexicon states which models have a weight, and a dialect which models have a
 name in its files, an object of JSON, or a part that its library lacks. Terms that are separated by
 blanks hold together, ` or ` separates alternatives, and `""` holds for every model. A term names a
-field or property of `ViTConfig`, or a field of one of its parts, such as `rope.form`, which is None
-in a model without the part:
+field or property of `ViTConfig` or of one of its parts, and is None in a model without the part:
 
-    mask_token            the field has a true value
-    mask_token!           the field has no true value: it is False, 0 or None
-    pooling=gap|map       the field has one of these values
-    pooling!=gap|map      the field has none of these values
+    tokens.mask           the field has a true value
+    tokens.mask!          the field has no true value: it is False, 0 or None
+    pool.kind=gap|map     the field has one of these values
+    pool.kind!=gap|map    the field has none of these values
     grid!=source_grid     the field does not have the value of the other field
     patch_size!=square    rows and columns of the pair differ
 """
@@ -21,15 +20,15 @@ import functools
 import typing
 from typing import Any
 
-from keras_vit.config.fields import VALUES_OF_TYPES
+from keras_vit.config.fields import VALUES_OF_TYPES, part_of
 from keras_vit.config.rules import Values
-from keras_vit.config.vit import PARTS, SWITCHES, ViTConfig
+from keras_vit.config.vit import SWITCHES, ViTConfig
 from keras_vit.errors import ConfigError, nearest
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """A field or property of `ViTConfig`, or a field of a part: `"rope.form"`."""
+    """A field or property of `ViTConfig` or of a part: `"pool.kind"`."""
 
     path: str
 
@@ -47,7 +46,8 @@ class Place:
             ValueError: there is no such field or property.
         """
         part, _, name = self.path.rpartition(".")
-        owner = PARTS.get(part) if part else ViTConfig
+        parts = {own.name: part_of(own) for own in dataclasses.fields(ViTConfig)}
+        owner = parts.get(part) if part else ViTConfig
         for own in dataclasses.fields(owner) if owner else ():
             if own.name == name:
                 return own.type, own.metadata.get("values") or VALUES_OF_TYPES.get(own.type)
@@ -90,10 +90,12 @@ class Term:
     @property
     def part(self) -> str:
         """Name of the part that the paper's model lacks, if the term asks for one."""
-        switch = SWITCHES.get(self.value) or SWITCHES.get(self.field.partition(".")[0])
+        values, part = "|".join(map(str, self.values)), self.field.rpartition(".")[0]
+        names = (f"{self.field}={values}", self.field, part)
+        switch = next((SWITCHES[name] for name in names if name in SWITCHES), None)
         if switch is None:
             return ""
-        has_plain = any(switch.plain) if self.value is None else self.value in switch.plain
+        has_plain = any(value in switch.plain for value in self.values or (True,))
         return switch.words if has_plain is self.is_met_by_others else ""
 
 

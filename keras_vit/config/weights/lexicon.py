@@ -10,9 +10,9 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 
-from keras_vit.config import ResNetStem, ViTConfig
+from keras_vit.config import Stem, ViTConfig
 from keras_vit.config.weights.axes import compute_shape
-from keras_vit.config.weights.conditions import Term, parse
+from keras_vit.config.weights.conditions import Place, Term, parse
 from keras_vit.config.weights.templates import PLACEHOLDERS, fill, placeholders
 
 
@@ -21,8 +21,8 @@ class Axis:
     """An axis of weights.
 
     Args:
-        words: name of the axis, for messages; the field of `ViTConfig` that states its size, if
-            there is one.
+        words: name of the axis, for messages; the path of the field of `ViTConfig` that states its
+            size, if there is one.
         size: function that returns the size; None for the value of the field. A stem has sizes of
             its own.
     """
@@ -32,14 +32,15 @@ class Axis:
 
     def size_in(self, config: ViTConfig) -> int:
         """Returns the size of the axis in a model."""
-        return self.size(config) if self.size else getattr(config, self.words, None) or 0
+        return self.size(config) if self.size else Place(self.words).read(config) or 0
 
 
 AXES = {
     "p": Axis("patch rows", lambda c: c.patch_size[0]),
     "q": Axis("patch columns", lambda c: c.patch_size[1]),
     "c": Axis(
-        "channels into the patches", lambda c: c.resnet.out_channels if c.resnet else c.channels
+        "channels into the patches",
+        lambda c: c.stem.out_channels if c.stem.is_resnet else c.channels,
     ),
     "m": Axis("hidden_size"),
     "n": Axis("positions", lambda c: c.num_positions),
@@ -50,18 +51,18 @@ AXES = {
     "d": Axis("head_dim"),
     "b": Axis(
         "channels of a norm of queries and keys",
-        lambda c: c.hidden_size if c.qk_norm == "width" else c.head_dim,
+        lambda c: c.hidden_size if c.block.qk_norm == "width" else c.head_dim,
     ),
     "f": Axis("mlp_dim"),
     "r": Axis("representation_size"),
     "e": Axis(
         "features into the head",
-        lambda c: c.representation_size or c.projection_dim or c.pooled_size,
+        lambda c: c.representation_size or c.projection_size or c.pooled_size,
     ),
     "k": Axis("num_classes"),
-    "s": Axis("num_class_tokens"),
-    "g": Axis("num_registers"),
-    "t": Axis("projection_dim"),
+    "s": Axis("tokens.class_tokens"),
+    "g": Axis("tokens.registers"),
+    "t": Axis("projection_size"),
     "z": Axis("coordinates", lambda c: 2),
     "j": Axis("pairs of channels", lambda c: c.head_dim // 2),
     "y": Axis("kernel rows"),
@@ -125,91 +126,93 @@ class Weight:
 
 
 def _has_bias(config: ViTConfig, binding: Mapping[str, str]) -> bool:
-    return binding["qkv"] in config.biased_projections
+    return binding["qkv"] in config.block.biased_projections
 
 
 UNIT = "stage{s}_unit{u}"
 
 LEXICON: tuple[Word, ...] = (
     # stem of a hybrid
-    Word("root/conv/kernel", "y x i w", "resnet"),
-    Word("root/norm/gamma", "w", "resnet"),
-    Word("root/norm/beta", "w", "resnet"),
-    Word(UNIT + "/conv_proj/kernel", "y x a o", "resnet"),
-    Word(UNIT + "/norm_proj/gamma", "o", "resnet"),
-    Word(UNIT + "/norm_proj/beta", "o", "resnet"),
-    Word(UNIT + "/conv1/kernel", "y x a w", "resnet"),
-    Word(UNIT + "/norm1/gamma", "w", "resnet"),
-    Word(UNIT + "/norm1/beta", "w", "resnet"),
-    Word(UNIT + "/conv2/kernel", "y x w v", "resnet"),
-    Word(UNIT + "/norm2/gamma", "w", "resnet"),
-    Word(UNIT + "/norm2/beta", "w", "resnet"),
-    Word(UNIT + "/conv3/kernel", "y x w o", "resnet"),
-    Word(UNIT + "/norm3/gamma", "o", "resnet"),
-    Word(UNIT + "/norm3/beta", "o", "resnet"),
+    Word("root/conv/kernel", "y x i w", "stem.is_resnet"),
+    Word("root/norm/gamma", "w", "stem.is_resnet"),
+    Word("root/norm/beta", "w", "stem.is_resnet"),
+    Word(UNIT + "/conv_proj/kernel", "y x a o", "stem.is_resnet"),
+    Word(UNIT + "/norm_proj/gamma", "o", "stem.is_resnet"),
+    Word(UNIT + "/norm_proj/beta", "o", "stem.is_resnet"),
+    Word(UNIT + "/conv1/kernel", "y x a w", "stem.is_resnet"),
+    Word(UNIT + "/norm1/gamma", "w", "stem.is_resnet"),
+    Word(UNIT + "/norm1/beta", "w", "stem.is_resnet"),
+    Word(UNIT + "/conv2/kernel", "y x w v", "stem.is_resnet"),
+    Word(UNIT + "/norm2/gamma", "w", "stem.is_resnet"),
+    Word(UNIT + "/norm2/beta", "w", "stem.is_resnet"),
+    Word(UNIT + "/conv3/kernel", "y x w o", "stem.is_resnet"),
+    Word(UNIT + "/norm3/gamma", "o", "stem.is_resnet"),
+    Word(UNIT + "/norm3/beta", "o", "stem.is_resnet"),
     # Eq. 1
     Word("patch_embedding/kernel", "p q c m"),
     Word("patch_embedding/bias", "m", "patch_bias"),
-    Word("patch_norm/gamma", "m", "patch_norm"),
-    Word("patch_norm/beta", "m", "patch_norm norm=layer"),
-    Word("mask_token/token", "1 1 m", "mask_token"),
-    Word("class_tokens/tokens", "1 s m", "num_class_tokens!=1"),
-    Word("class_token/token", "1 1 m", "has_one_class_token"),
-    Word("distillation_token/token", "1 1 m", "distillation_token"),
-    Word("register_tokens/tokens", "1 g m", "num_registers"),
-    Word("position_embedding/embedding", "1 n m", "position=learned"),
+    Word("patch_norm/gamma", "m", "block.input_norm=patches"),
+    Word("patch_norm/beta", "m", "block.input_norm=patches block.norm=layer"),
+    Word("mask_token/token", "1 1 m", "tokens.mask"),
+    Word("class_tokens/tokens", "1 s m", "tokens.class_tokens!=0|1"),
+    Word("class_token/token", "1 1 m", "tokens.class_tokens=1"),
+    Word("distillation_token/token", "1 1 m", "tokens.distillation"),
+    Word("register_tokens/tokens", "1 g m", "tokens.registers"),
+    Word("position_embedding/embedding", "1 n m", "has_learned_positions"),
     Word("relative_position_bias/table", "u h", "relative_position_bias=shared"),
-    Word("pre_norm/gamma", "m", "pre_norm"),
-    Word("pre_norm/beta", "m", "pre_norm norm=layer"),
+    Word("pre_norm/gamma", "m", "block.input_norm=tokens"),
+    Word("pre_norm/beta", "m", "block.input_norm=tokens block.norm=layer"),
     # Eqs. 2 and 3
-    Word("block_{l}/attention_bias/table", "u h", "relative_position_bias=block"),
+    Word("position_bias_{l}/table", "u h", "relative_position_bias=block"),
     Word("block_{l}/attention_norm/gamma", "m"),
-    Word("block_{l}/attention_norm/beta", "m", "norm=layer"),
+    Word("block_{l}/attention_norm/beta", "m", "block.norm=layer"),
     Word("block_{l}/attention/{qkv}/kernel", "m h d"),
-    Word("block_{l}/attention/{qkv}/bias", "h d", "qkv_bias", bound_by=_has_bias),
-    Word("block_{l}/attention/query_norm/gamma", "b", "qk_norm"),
-    Word("block_{l}/attention/query_norm/beta", "b", "qk_norm norm=layer"),
-    Word("block_{l}/attention/key_norm/gamma", "b", "qk_norm"),
-    Word("block_{l}/attention/key_norm/beta", "b", "qk_norm norm=layer"),
-    Word("block_{l}/attention/rotary_frequencies", "z h j", "rope.form=mixed"),
-    Word("block_{l}/attention/sub_norm/gamma", "m", "sub_norm_attention"),
-    Word("block_{l}/attention/sub_norm/beta", "m", "sub_norm_attention norm=layer"),
+    Word("block_{l}/attention/{qkv}/bias", "h d", "block.qkv_bias", bound_by=_has_bias),
+    Word("block_{l}/attention/query_norm/gamma", "b", "block.qk_norm"),
+    Word("block_{l}/attention/query_norm/beta", "b", "block.qk_norm block.norm=layer"),
+    Word("block_{l}/attention/key_norm/gamma", "b", "block.qk_norm"),
+    Word("block_{l}/attention/key_norm/beta", "b", "block.qk_norm block.norm=layer"),
+    Word("block_{l}/attention/rotary_frequencies", "z h j", "rope.is_learned"),
+    Word("block_{l}/attention/sub_norm/gamma", "m", "block.sub_norm=attention|both"),
+    Word(
+        "block_{l}/attention/sub_norm/beta", "m", "block.sub_norm=attention|both block.norm=layer"
+    ),
     Word("block_{l}/attention/out/kernel", "h d m"),
-    Word("block_{l}/attention/out/bias", "m", "projection_bias"),
-    Word("block_{l}/attention_scale/gamma", "m", "layer_scale"),
+    Word("block_{l}/attention/out/bias", "m", "block.projection_bias"),
+    Word("block_{l}/attention_scale/gamma", "m", "block.layer_scale!=None"),
     Word("block_{l}/mlp_norm/gamma", "m"),
-    Word("block_{l}/mlp_norm/beta", "m", "norm=layer"),
-    Word("block_{l}/mlp/dense_0/kernel", "m f", "mlp=plain"),
-    Word("block_{l}/mlp/dense_0/bias", "f", "mlp=plain mlp_bias"),
-    Word("block_{l}/mlp/{gate}/kernel", "m f", "mlp=gated"),
-    Word("block_{l}/mlp/{gate}/bias", "f", "mlp=gated mlp_bias"),
-    Word("block_{l}/mlp/sub_norm/gamma", "f", "sub_norm_mlp"),
-    Word("block_{l}/mlp/sub_norm/beta", "f", "sub_norm_mlp norm=layer"),
+    Word("block_{l}/mlp_norm/beta", "m", "block.norm=layer"),
+    Word("block_{l}/mlp/dense_0/kernel", "m f", "block.gated!"),
+    Word("block_{l}/mlp/dense_0/bias", "f", "block.gated! block.mlp_bias"),
+    Word("block_{l}/mlp/{gate}/kernel", "m f", "block.gated"),
+    Word("block_{l}/mlp/{gate}/bias", "f", "block.gated block.mlp_bias"),
+    Word("block_{l}/mlp/sub_norm/gamma", "f", "block.sub_norm=mlp|both"),
+    Word("block_{l}/mlp/sub_norm/beta", "f", "block.sub_norm=mlp|both block.norm=layer"),
     Word("block_{l}/mlp/dense_1/kernel", "f m"),
-    Word("block_{l}/mlp/dense_1/bias", "m", "mlp_bias"),
-    Word("block_{l}/mlp_scale/gamma", "m", "layer_scale"),
+    Word("block_{l}/mlp/dense_1/bias", "m", "block.mlp_bias"),
+    Word("block_{l}/mlp_scale/gamma", "m", "block.layer_scale!=None"),
     # Eq. 4
-    Word("encoder_norm/gamma", "m", "final_norm"),
-    Word("encoder_norm/beta", "m", "final_norm norm=layer"),
-    Word("pool/probe", "1 1 m", "pooling=map"),
-    Word("pool/attention/{qkv}/kernel", "m h d", "pooling=map"),
-    Word("pool/attention/{qkv}/bias", "h d", "pooling=map"),
-    Word("pool/attention/out/kernel", "h d m", "pooling=map"),
-    Word("pool/attention/out/bias", "m", "pooling=map"),
-    Word("pool/norm/gamma", "m", "pooling=map"),
-    Word("pool/norm/beta", "m", "pooling=map"),
-    Word("pool/mlp/dense_0/kernel", "m f", "pooling=map"),
-    Word("pool/mlp/dense_0/bias", "f", "pooling=map"),
-    Word("pool/mlp/dense_1/kernel", "f m", "pooling=map"),
-    Word("pool/mlp/dense_1/bias", "m", "pooling=map"),
+    Word("encoder_norm/gamma", "m", "pool.norm!=none"),
+    Word("encoder_norm/beta", "m", "pool.norm!=none block.norm=layer"),
+    Word("pool/probe", "1 1 m", "pool.is_map"),
+    Word("pool/attention/{qkv}/kernel", "m h d", "pool.is_map"),
+    Word("pool/attention/{qkv}/bias", "h d", "pool.is_map"),
+    Word("pool/attention/out/kernel", "h d m", "pool.is_map"),
+    Word("pool/attention/out/bias", "m", "pool.is_map"),
+    Word("pool/norm/gamma", "m", "pool.is_map"),
+    Word("pool/norm/beta", "m", "pool.is_map"),
+    Word("pool/mlp/dense_0/kernel", "m f", "pool.is_map"),
+    Word("pool/mlp/dense_0/bias", "f", "pool.is_map"),
+    Word("pool/mlp/dense_1/kernel", "f m", "pool.is_map"),
+    Word("pool/mlp/dense_1/bias", "m", "pool.is_map"),
     # the head
-    Word("projection/kernel", "m t", "projection_dim"),
+    Word("projection/kernel", "m t", "projection_size"),
     Word("pre_logits/kernel", "m r", "representation_size"),
     Word("pre_logits/bias", "r", "representation_size"),
-    Word("head/kernel", "e k", "num_classes pooling!=token_and_distillation"),
-    Word("head/bias", "k", "num_classes pooling!=token_and_distillation"),
-    Word("head/{head}/kernel", "e k", "num_classes pooling=token_and_distillation"),
-    Word("head/{head}/bias", "k", "num_classes pooling=token_and_distillation"),
+    Word("head/kernel", "e k", "num_classes pool.kind!=token_and_distillation"),
+    Word("head/bias", "k", "num_classes pool.kind!=token_and_distillation"),
+    Word("head/{head}/kernel", "e k", "num_classes pool.kind=token_and_distillation"),
+    Word("head/{head}/bias", "k", "num_classes pool.kind=token_and_distillation"),
 )
 
 
@@ -236,11 +239,11 @@ def _kinds(config: ViTConfig) -> Iterator[Kind]:
     for word in LEXICON:
         if not word.is_held_by(config):
             continue
-        if config.resnet and word.path.startswith("root"):
-            root = {"y": 7, "x": 7, "i": config.channels, "w": config.resnet.width}
+        if config.stem.is_resnet and word.path.startswith("root"):
+            root = {"y": 7, "x": 7, "i": config.channels, "w": config.stem.width}
             yield word, root, [{}]
-        elif config.resnet and word.path.startswith(UNIT):
-            yield from _unit_kinds(word, config.resnet)
+        elif config.stem.is_resnet and word.path.startswith(UNIT):
+            yield from _unit_kinds(word, config.stem)
         else:
             names = placeholders(word.path)
             values = itertools.product(*(PLACEHOLDERS[n].values(config) for n in names))
@@ -253,13 +256,17 @@ def _read_pool_sizes(word: Word, config: ViTConfig) -> dict[str, int]:
     """Returns the sizes in which attention pooling may differ from the blocks."""
     if not word.path.startswith("pool/"):
         return {}
-    heads = config.map_num_heads or config.num_heads
-    return {"h": heads, "d": config.hidden_size // heads, "f": config.map_mlp_dim or config.mlp_dim}
+    heads = config.pool.num_heads or config.num_heads
+    return {
+        "h": heads,
+        "d": config.hidden_size // heads,
+        "f": config.pool.mlp_dim or config.mlp_dim,
+    }
 
 
-def _unit_kinds(word: Word, stem: ResNetStem) -> Iterator[Kind]:
+def _unit_kinds(word: Word, stem: Stem) -> Iterator[Kind]:
     kernel = 3 if "/conv2/" in word.path else 1
-    for unit in stem.units():
+    for unit in stem.list_units():
         if unit.number == 1 or "_proj/" not in word.path:  # only a stage's first unit projects
             width = unit.filters
             channels = {"a": unit.channels, "w": width, "v": width, "o": 4 * width}

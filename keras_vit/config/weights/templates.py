@@ -70,7 +70,7 @@ SPELLINGS = {
     "up": _by_words("gate", {"gate": "gate", "value": "up"}),
 }
 """Stages and units counted from zero; Keras's number behind a name, which the first layer of a
-kind lacks; letters; the names of the two heads and of the two halves of a gated MLP."""
+kind lacks; letters; the names of the two heads, and of the gate and its values in an MLP."""
 
 
 def _spelling(name: str) -> Spelling:

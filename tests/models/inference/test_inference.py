@@ -29,8 +29,8 @@ def test_any_number_of_images_gives_the_outputs_of_a_call(count, batch_size):
     "fields",
     [
         {},
-        {"pooling": "map", "class_token": False},
-        {"pooling": "gap", "class_token": False},
+        {"pool": {"kind": "map"}, "tokens": {"class_tokens": 0}},
+        {"pool": {"kind": "gap"}, "tokens": {"class_tokens": 0}},
         {"classifier_activation": "softmax", "representation_size": 8},
     ],
 )

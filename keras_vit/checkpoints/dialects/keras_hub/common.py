@@ -23,7 +23,6 @@ from keras_vit.checkpoints.dialects.json_fields import (
     shared_key,
 )
 from keras_vit.checkpoints.dialects.names import KERAS, Section
-from keras_vit.config import Numerics
 from keras_vit.images.protocols import ProtocolSpec, complete
 
 
@@ -60,13 +59,14 @@ def _read_pooling(content: Json) -> dict[str, Any]:
     if pooling not in ("token", "gap"):
         raise ValueError("expected 'token' or 'gap'")
     backbone = object_at(content, ("backbone", "config"))
-    in_mean = pooling == "gap" and backbone.get("use_class_token", True)
-    return {"pooling": pooling, "class_token_in_mean": in_mean}
+    if pooling == "gap" and backbone.get("use_class_token", True):
+        pooling = "mean"
+    return {"pool.kind": pooling}
 
 
 _TASK: tuple[Row, ...] = (
     JsonField("num_classes", "num_classes", default=REQUIRED),
-    JsonFields(("pooling",), ("pooling", "class_token_in_mean"), _read_pooling),
+    JsonFields(("pooling",), ("pool.kind",), _read_pooling),
 )
 
 
@@ -132,7 +132,7 @@ def backbone_family(
         **{
             "json": (JsonTable("config.json", rows, ("config",)),),
             "images": images,
-            "numerics": Numerics(gelu="exact"),
+            "arithmetic": {"block.activation": "gelu"},
             **more,
         },
     )
@@ -151,19 +151,21 @@ def classifier_family(
     Args:
         name, class_name, names: as of `backbone_family`.
         backbone: rows of the backbone beside those of all such families.
-        fields: fields of `ViTConfig` that every file has.
+        fields: facts about every file.
         task: rows of `task.json` beside those of all such families.
     """
     rows = (
         *backbone,
         JsonField("dropout_rate", "dropout_rate", default=REQUIRED),
         JsonField("attention_dropout", "attention_dropout_rate", default=REQUIRED),
-        JsonField("layer_norm_epsilon", "numerics.layer_norm_epsilon", default=REQUIRED),
-        shared_key("use_mha_bias", "qkv_bias", "projection_bias", default=True),
+        JsonField("layer_norm_epsilon", "block.epsilon", default=REQUIRED),
+        shared_key("use_mha_bias", "block.qkv_bias", "block.projection_bias", default=True),
     )
     tables = (
         JsonTable("config.json", rows, ("config",)),
         JsonTable("task.json", (*task, *_TASK), ("config",)),
     )
-    own = {"position": "learned", "position_before_class": False, **fields}
-    return backbone_family(name, class_name, rows, names, json=tables, fields=own)
+    own = {"position": "learned", **fields}
+    return backbone_family(
+        name, class_name, rows, names, json=tables, fields=own, switches=("pool.kind=mean",)
+    )

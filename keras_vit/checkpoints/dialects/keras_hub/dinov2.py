@@ -27,10 +27,10 @@ from keras_vit.checkpoints.dialects.keras_hub.common import (
 from keras_vit.checkpoints.dialects.names import Section
 from keras_vit.checkpoints.dialects.torch_conventions import IMAGENET
 from keras_vit.checkpoints.dialects.transformers.dinov2 import read_mlp
-from keras_vit.config import Numerics, ViTConfig
+from keras_vit.config import ViTConfig
 from keras_vit.images.protocols import ProtocolSpec
 
-MASK_TOKEN = JsonField("use_mask_token", "mask_token", default=True)
+MASK_TOKEN = JsonField("use_mask_token", "tokens.mask", default=True)
 """A row that DINOv2 and DINOv3 share."""
 
 
@@ -53,7 +53,7 @@ def dino_family(
         class_name,
         rows,
         names,
-        fields={"num_classes": 0, "pooling": "token", "layer_scale": True, **fields},
+        fields={"num_classes": 0, "pool.kind": "token", "block.layer_scale": 1e-5, **fields},
         images=dataclasses.replace(images, default=_imagenet),
         **more,
     )
@@ -64,14 +64,14 @@ _NAMES: Section = {
     "mask_token/token": "layers/dinov2_embedding/vars/1 : 1 m",
     "class_token/token": "layers/dinov2_embedding/vars/0",
     "register_tokens/tokens": [
-        {"name": "layers/dinov2_embedding/vars/2", "when": "mask_token"},
-        {"name": "layers/dinov2_embedding/vars/1", "when": "mask_token!"},
+        {"name": "layers/dinov2_embedding/vars/2", "when": "tokens.mask"},
+        {"name": "layers/dinov2_embedding/vars/1", "when": "tokens.mask!"},
     ],
     "position_embedding/embedding": [
-        {"name": "layers/dinov2_embedding/vars/4", "when": "mask_token num_registers"},
-        {"name": "layers/dinov2_embedding/vars/3", "when": "mask_token num_registers!"},
-        {"name": "layers/dinov2_embedding/vars/3", "when": "mask_token! num_registers"},
-        {"name": "layers/dinov2_embedding/vars/2", "when": "mask_token! num_registers!"},
+        {"name": "layers/dinov2_embedding/vars/4", "when": "tokens.mask tokens.registers"},
+        {"name": "layers/dinov2_embedding/vars/3", "when": "tokens.mask tokens.registers!"},
+        {"name": "layers/dinov2_embedding/vars/3", "when": "tokens.mask! tokens.registers"},
+        {"name": "layers/dinov2_embedding/vars/2", "when": "tokens.mask! tokens.registers!"},
     ],
     "block_{l}/attention_norm": "layers/dinov2_encoder/layers/dinov2_layer{_l}/norm1",
     "block_{l}/attention/{qkv}": "layers/dinov2_encoder/layers/dinov2_layer{_l}/attention/attention/{qkv}_dense",
@@ -82,7 +82,7 @@ _NAMES: Section = {
     "block_{l}/mlp/{gate}/kernel": "layers/dinov2_encoder/layers/dinov2_layer{_l}/mlp/weights_in/vars/0 : m (gate f)",
     "block_{l}/mlp/{gate}/bias": "layers/dinov2_encoder/layers/dinov2_layer{_l}/mlp/weights_in/vars/1 : (gate f)",
     "block_{l}/mlp/dense_1": [
-        {"name": "layers/dinov2_encoder/layers/dinov2_layer{_l}/mlp/fc2", "when": "mlp=plain"},
+        {"name": "layers/dinov2_encoder/layers/dinov2_layer{_l}/mlp/fc2", "when": "block.gated!"},
         "layers/dinov2_encoder/layers/dinov2_layer{_l}/mlp/weights_out",
     ],
     "block_{l}/mlp_scale": "layers/dinov2_encoder/layers/dinov2_layer{_l}/layer_scale2",
@@ -91,7 +91,7 @@ _NAMES: Section = {
 
 
 def _resized_positions(config: ViTConfig) -> dict[str, str]:
-    position = 1 + config.mask_token + (config.num_registers > 0)
+    position = 1 + config.tokens.mask + (config.tokens.registers > 0)
     name = f"layers/dinov2_embedding/vars/{position}"
     return {name: "positions that the library computes from the others"}
 
@@ -119,26 +119,21 @@ _dinov2 = dino_family(
         ),
         JsonFields(
             ("intermediate_dim", "use_swiglu_ffn"),
-            ("mlp", "mlp_dim"),
+            ("block.gated", "block.activation", "mlp_dim"),
             lambda content: read_mlp(content, number(content, "intermediate_dim")),
         ),
-        JsonField("layer_scale_init_value", "layer_scale_init"),
-        JsonField("num_register_tokens", "num_registers", default=0),
+        JsonField("layer_scale_init_value", "block.layer_scale"),
+        JsonField("num_register_tokens", "tokens.registers", default=0),
         JsonField("dropout_rate", "dropout_rate"),
         JsonField("drop_path_rate", "stochastic_depth_rate"),
-        JsonField("antialias_in_interpolation", "numerics.position_resize", _RESIZE, default=False),
+        JsonField("antialias_in_interpolation", "position_resize", _RESIZE, default=False),
         MASK_TOKEN,
     ),
     _NAMES,
-    {
-        "position": "learned",
-        "position_before_class": False,
-        "position_before_registers": True,
-        "qkv_bias": True,
-    },
+    {"position": "learned_except_registers", "block.qkv_bias": True},
     derived=_resized_positions,
     needs_json="which numbered array is which token",
-    numerics=Numerics(gelu="exact", position_resize="bicubic_catmull_rom"),
+    arithmetic={"block.activation": "gelu", "position_resize": "bicubic_catmull_rom"},
 )
 
 FAMILIES = (_dinov2,)

@@ -4,15 +4,14 @@ from keras_vit.checkpoints.dialects.dinov3_rows import dinov3_rows
 from keras_vit.checkpoints.dialects.keras_hub.common import size_rows
 from keras_vit.checkpoints.dialects.keras_hub.dinov2 import MASK_TOKEN, dino_family
 from keras_vit.checkpoints.dialects.names import Section
-from keras_vit.config import Numerics
 
 _NAMES: Section = {
     "patch_embedding": "layers/dinov3_embedding/patch_embeddings/projection",
     "mask_token/token": "layers/dinov3_embedding/vars/1 : 1 1 m",
     "class_token/token": "layers/dinov3_embedding/vars/0",
     "register_tokens/tokens": [
-        {"name": "layers/dinov3_embedding/vars/2", "when": "mask_token"},
-        {"name": "layers/dinov3_embedding/vars/1", "when": "mask_token!"},
+        {"name": "layers/dinov3_embedding/vars/2", "when": "tokens.mask"},
+        {"name": "layers/dinov3_embedding/vars/1", "when": "tokens.mask!"},
     ],
     "block_{l}/attention_norm": "layers/dinov3_encoder/layers/dinov3_layer{_l}/norm1",
     "block_{l}/attention/{qkv}/kernel": "layers/dinov3_encoder/layers/dinov3_layer{_l}/attention/{qkv}_dense/vars/0 : m (h d)",
@@ -45,7 +44,7 @@ _dinov3 = dino_family(
     _NAMES,
     {"position": "none"},
     needs_json="theta of the rotary positions",
-    numerics=Numerics(gelu="exact", layer_norm_epsilon=1e-5),
+    arithmetic={"block.activation": "gelu", "block.epsilon": 1e-5},
 )
 
 FAMILIES = (_dinov3,)

@@ -8,7 +8,6 @@ from keras_vit.checkpoints.dialects.base import Dialect, Identity, StoredAs
 from keras_vit.checkpoints.dialects.json_fields import JsonField, Row, constant, one_of
 from keras_vit.checkpoints.dialects.keras_hub.common import backbone_family, size_rows
 from keras_vit.checkpoints.dialects.names import Section
-from keras_vit.config import Numerics
 
 _OF_CLIP: Section = {
     "patch_embedding": "layers/clip_vision_embedding/patch_embedding",
@@ -40,7 +39,7 @@ _OF_SIGLIP: Section = {
     "pool/mlp/dense_0": "layers/sig_lip_multi_head_attention_pooling/mlp/fc1",
     "pool/mlp/dense_1": "layers/sig_lip_multi_head_attention_pooling/mlp/fc2",
 }
-_GELUS = {"gelu": "exact", "gelu_approximate": "tanh", "quick_gelu": "quick"}
+_GELUS = {"gelu": "gelu", "gelu_approximate": "gelu_tanh", "quick_gelu": "quick_gelu"}
 
 
 def _towers(
@@ -63,20 +62,22 @@ def _towers(
         embedding: name of the layer of the embeddings.
         rows: name in that layer of the array of integers by which the positions are read in order.
         gelu, epsilon: the library's word for the GELU and its LayerNorm's epsilon.
-        fields: fields of `ViTConfig` that every file has.
+        fields: facts about every file.
         projection: name of the kernel behind the encoder, if the backbone has one.
     """
     name = f"keras_hub/{class_name.lower()}"
     table, numbers = f"layers/{embedding}/position_embedding/vars/0", f"layers/{embedding}/{rows}"
-    activation = JsonField("intermediate_activation", "numerics.gelu", one_of(_GELUS), default=gelu)
+    activation = JsonField(
+        "intermediate_activation", "block.activation", one_of(_GELUS), default=gelu
+    )
     alone = backbone_family(
         f"{name}_vision",
         f"{class_name}VisionEncoder",
         (*size_rows(), activation, row),
         names,
-        fields={"num_classes": 0, "position": "learned", "qkv_bias": True, **fields},
+        fields={"num_classes": 0, "position": "learned", "block.qkv_bias": True, **fields},
         needs_json="the form of the GELU",
-        numerics=Numerics(gelu=_GELUS[gelu], layer_norm_epsilon=epsilon),
+        arithmetic={"block.activation": _GELUS[gelu], "block.epsilon": epsilon},
         row_numbers={table: numbers},
     )
     alone = dataclasses.replace(
@@ -110,7 +111,7 @@ FAMILIES = (
         "vars/1",  # zeros in a new encoder of keras-hub, so that every token reads the first row
         "quick_gelu",
         1e-5,
-        {"pooling": "token", "position_before_class": False, "pre_norm": True, "patch_bias": False},
+        {"pool.kind": "token", "block.input_norm": "tokens", "patch_bias": False},
         projection="layers/dense/vars/0",
     ),
     *_towers(
@@ -122,6 +123,6 @@ FAMILIES = (
         "vars/0",
         "gelu_approximate",
         1e-6,
-        {"pooling": "map", "class_token": None},
+        {"pool.kind": "map", "tokens.class_tokens": 0},
     ),
 )

@@ -32,7 +32,7 @@ _NAMES: Section = {
 
 def _class_token(content: Json) -> dict[str, object]:
     with_class = content.get("use_class_token", True)
-    return {"pooling": "token" if with_class else "gap", "class_token": with_class}
+    return {"pool.kind": "token" if with_class else "gap", "tokens.class_tokens": int(with_class)}
 
 
 _vit = classifier_family(
@@ -40,8 +40,8 @@ _vit = classifier_family(
     "ViTBackbone",
     (
         *size_rows("mlp_dim"),
-        JsonField("use_mlp_bias", "mlp_bias", default=True),
-        JsonFields(("use_class_token",), ("pooling", "class_token"), _class_token),
+        JsonField("use_mlp_bias", "block.mlp_bias", default=True),
+        JsonFields(("use_class_token",), ("pool.kind", "tokens.class_tokens"), _class_token),
         JsonField("use_patch_bias", "patch_bias", default=True),
     ),
     _NAMES,
@@ -69,7 +69,7 @@ _deit = classifier_family(
     "DeiTBackbone",
     size_rows(),
     _NAMES_OF_DEIT,
-    fields={"class_token": True, "distillation_token": True},
+    fields={"tokens.class_tokens": 1, "tokens.distillation": True},
 )
 
 FAMILIES = (_vit, _deit)

@@ -134,7 +134,7 @@ def read_norm(arguments: Mapping[str, Any]) -> dict[str, Any]:
     kinds = {"layernorm": "layer", "layernormfp32": "layer", "rmsnorm": "rms"}
     if str(name).lower() not in kinds:
         raise ValueError(f"with norm_layer={shown(name)}, expected one of {', '.join(kinds)}")
-    return {"norm": kinds[str(name).lower()], "numerics.layer_norm_epsilon": epsilon}
+    return {"block.norm": kinds[str(name).lower()], "block.epsilon": epsilon}
 
 
 EPSILONS = (1e-6, 1e-5)
@@ -150,15 +150,19 @@ def to_write(config: ViTConfig) -> str | None:
     plain: dict[str, Any] = {
         "has_two_heads": False,
         "norm": "layer",
-        "layer_norm_epsilon": EPSILONS[0],
+        "epsilon": EPSILONS[0],
         "patch_norm": False,
-        "mlp": "plain",
+        "gated": False,
         "stem": None,
     }
-    own = {name: getattr(config, name, None) for name in plain}
-    own["stem"] = config.resnet and list(config.resnet.num_layers)
-    own["layer_norm_epsilon"] = config.numerics.layer_norm_epsilon
-    if own["layer_norm_epsilon"] not in EPSILONS:
-        own["layer_norm_epsilon"] = EPSILONS[0]
+    block, stem = config.block, config.stem
+    own = {
+        "has_two_heads": config.has_two_heads,
+        "norm": block.norm,
+        "epsilon": block.epsilon if block.epsilon in EPSILONS else EPSILONS[0],
+        "patch_norm": block.input_norm == "patches",
+        "gated": block.gated,
+        "stem": list(stem.units) if stem.is_resnet else None,
+    }
     written = _read("classes.json")["written"].items()
     return next((name for name, parts in written if {**plain, **parts} == own), None)

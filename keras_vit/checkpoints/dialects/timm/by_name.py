@@ -30,10 +30,9 @@ _WITHOUT_EFFECT = frozenset(
         *("pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path", "cache_dir"),
         *("drop_rate", "pos_drop_rate", "patch_drop_rate", "proj_drop_rate", "attn_drop_rate"),
         *("drop_path_rate", "weight_init", "fix_init", "dynamic_img_size", "strict_img_size"),
-        "use_post_transformer_norm",
     )
 )
-"""Arguments that change no output of trained weights, and those that the arrays alone decide."""
+"""Arguments that change no output of trained weights."""
 
 
 def known_arguments(architecture: Any) -> frozenset[str]:

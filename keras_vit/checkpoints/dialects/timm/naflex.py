@@ -7,6 +7,7 @@ arrays: positions lie in rows and columns, and the projection of patches is a ma
 from typing import Any
 
 from keras_vit.checkpoints.dialects.json_fields import (
+    Codec,
     Json,
     JsonField,
     JsonFields,
@@ -17,7 +18,7 @@ from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.timm import rows
 from keras_vit.checkpoints.dialects.timm.eva import POOL_SIZES
 from keras_vit.checkpoints.dialects.timm.vit import ARGUMENTS, NAMES, ONE_BIAS, shown_by_arrays
-from keras_vit.config import Numerics, ViTConfig
+from keras_vit.config import ViTConfig
 
 _OWN: Section = {
     "patch_embedding/kernel": "embeds.proj.weight : m (p q c)",
@@ -34,7 +35,7 @@ _RESIZES = {
     ("bilinear", False, False): "bilinear_half_pixel",
     ("bilinear", False, True): "bilinear_align_corners",
 }
-"""Filter, antialias and aligned corners -> the same in `Numerics.position_resize`."""
+"""Filter, antialias and aligned corners -> the same in `ViTConfig.position_resize`."""
 _KEYS_OF_RESIZE = ("pos_embed_interp_mode", "pos_embed_antialias", "pos_embed_align_corners")
 
 
@@ -44,38 +45,35 @@ def _read_resize(content: Json) -> dict[str, Any]:
     how = tuple(content[key] for key in _KEYS_OF_RESIZE)
     if how not in _RESIZES:
         raise ValueError(f"{how}, expected one of {', '.join(map(str, _RESIZES))}")
-    return {"numerics.position_resize": _RESIZES[how]}
+    return {"position_resize": _RESIZES[how]}
 
 
 def _write_resize(config: ViTConfig) -> dict[str, Any]:
-    resize = config.numerics.position_resize
-    how = next((how for how, name in _RESIZES.items() if name == resize), ())
+    names = _RESIZES.items()
+    how = next((how for how, name in names if name == config.position_resize), ())
     return dict(zip(_KEYS_OF_RESIZE, how, strict=bool(how)))
 
 
-_OTHERS = {"pos_embed", "no_embed_class", "scale_attn_norm"}
+_OTHERS = {"pos_embed", "scale_attn_norm"}
 """Keys of `VisionTransformer` that `NaFlexVit` lacks or gives other values."""
+
+_POSITIONS = Codec(
+    lambda position: "none" if position == "none" else "learned",
+    lambda word: "learned_patches" if word == "learned" else "none",
+)
+"""The codec of positions, which all tokens but the patches join without one."""
 
 _ARGUMENTS: tuple[Row, ...] = (
     *(row for row in ARGUMENTS if _OTHERS.isdisjoint(row.keys)),
     POOL_SIZES,
-    JsonField("scale_attn_inner_norm", "sub_norm_attention"),
-    JsonFields(
-        ("pos_embed",),
-        ("position",),
-        lambda content: {
-            "position": "learned" if content["pos_embed"] == "learned" else "none",
-            "position_before_class": True,  # all other tokens join afterwards
-        },
-        lambda config: {"pos_embed": config.position},
-        is_optional=True,
-    ),
+    rows.sub_norm_row("scale_attn_inner_norm", "scale_mlp_norm"),
+    JsonField("pos_embed", "position", _POSITIONS),
     JsonField(
         "pos_embed_grid_size",
         "position_grid",
         write=lambda facts: list(facts.config.source_grid),
     ),
-    JsonFields(_KEYS_OF_RESIZE, ("numerics.position_resize",), _read_resize, _write_resize),
+    JsonFields(_KEYS_OF_RESIZE, ("position_resize",), _read_resize, _write_resize),
 )
 """Arguments of `NaFlexVit`."""
 
@@ -89,14 +87,14 @@ naflex = rows.family(
         (_ARGUMENTS, ""),
         shown=shown_by_arrays,
     ),
-    numerics=Numerics(gelu="exact", position_resize="bicubic_antialias"),
-    expresses=("gelu", "pool_before_norm"),
+    arithmetic=rows.ARITHMETIC,
+    expresses=("block.activation", "pool.norm"),
     varies={"position_resize": tuple(_RESIZES.values())},
-    fields={"native_aspect": True},
-    switches=("position",),
+    fields={"stem.kind": "packed"},
+    switches=("position", "pool.kind=mean", "pool.kind=map_of_patches", "pool.norm=none"),
     impossible={
         **rows.IMPOSSIBLE,
-        "positions of the tokens before the patches": "position=learned num_prefix_positions",
+        "positions of the tokens before the patches": "has_learned_positions num_prefix_positions",
         **ONE_BIAS,
     },
 )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Dialect, Identity, Limits
+from keras_vit.checkpoints.dialects.base import Dialect, Identity, Limits, one_of_several
 from keras_vit.checkpoints.dialects.json_fields import (
     LEFT_OUT,
     SIDES,
@@ -29,41 +29,47 @@ from keras_vit.checkpoints.dialects.timm.architectures import (
 )
 from keras_vit.checkpoints.dialects.timm.images import images
 from keras_vit.checkpoints.dialects.torch_conventions import stored_image_size
-from keras_vit.config import ViTConfig
+from keras_vit.config import Block, Stem, ViTConfig
+from keras_vit.config.fields import flatten
 from keras_vit.config.rules import pair
 from keras_vit.images.class_names import NAMED
 from keras_vit.support.text import log
 
-_POOLS = {"token": "token", "avg": "gap", "map": "map"}
-POOL_OF = {**{ours: theirs for theirs, ours in _POOLS.items()}, "token_and_distillation": "token"}
+_POOLS = {"token": "token", "avg": "gap", "map": "map", "": "unpooled"}
+_OTHER_POOLS = {"mean": "avg", "map_of_patches": "map", "token_and_distillation": "token"}
+POOL_OF = {**{ours: theirs for theirs, ours in _POOLS.items()}, **_OTHER_POOLS}
 
 
-def read_pooling(content: Json, fc_norm: str) -> dict[str, Any]:
-    """Returns the pooling, whether the last norm follows it, and whether there is a class token.
+def norms_pooled(content: Json, fc_norm: str) -> bool:
+    """Whether the last norm follows the pooling."""
+    own = content.get(fc_norm)
+    return content.get("global_pool") == "avg" if own is None else bool(own)
+
+
+def read_pooling(content: Json, fc_norm: str, has_norm: bool) -> dict[str, Any]:
+    """Returns the pooling, the place of the last norm, and the tokens that the pooling shows.
 
     The vector of one token, and tokens that are not pooled, are the same behind either norm.
 
     Args:
         content: the arguments.
         fc_norm: name of the argument for a norm that follows the pooling; None: that of a mean.
+        has_norm: whether the model has a last norm.
     """
     if "global_pool" not in content:
         return {}
-    pool, has_token = content["global_pool"], content.get("class_token")
-    if pool and pool not in _POOLS:
-        raise ValueError(f"expected one of {', '.join(_POOLS)}")
-    is_last = pool == "avg" if content.get(fc_norm) is None else content[fc_norm]
-    is_last = bool(is_last and content.get("final_norm", True))
+    pool, has_token = content["global_pool"] or "", content.get("class_token")
+    if pool not in _POOLS:
+        raise ValueError(f"expected one of {', '.join(filter(None, _POOLS))}")
+    is_last = has_norm and norms_pooled(content, fc_norm)
     if is_last and pool == "map":
         raise ValueError(f"with {fc_norm}=True, expected a norm before attention pooling")
-    fields: dict[str, Any] = {"pooling": _POOLS.get(pool)}
-    fields["numerics.pool_before_norm"] = is_last and pool == "avg"
-    if not pool:
-        fields["pooling"] = "token_unpooled" if has_token else "unpooled"
+    place = "after" if is_last and pool == "avg" else "before" if has_norm else "none"
+    fields: dict[str, Any] = {"pool.kind": _POOLS[pool], "pool.norm": place}
     if content.get("class") == "VisionTransformerDistilled":
-        fields["pooling"] = "token_and_distillation"
+        fields |= {"pool.kind": "token_and_distillation", "tokens.distillation": True}
     if has_token is not None:
-        fields["class_token"] = has_token
+        fields["tokens.class_tokens"] = int(has_token)
     return fields
 
 
@@ -85,7 +91,7 @@ def dim_row(read_size: Callable[[Json], int], ratio: Callable[[ViTConfig], float
 
 
 NUM_CLASSES = note("num_classes", attrgetter("config.num_classes"))
-GLOBAL_POOL = note("global_pool", lambda facts: POOL_OF.get(facts.config.pooling, ""))
+GLOBAL_POOL = note("global_pool", lambda facts: POOL_OF.get(facts.config.pool.kind, ""))
 
 SIZES: tuple[Row, ...] = (
     JsonField("img_size", "image_size", write=lambda facts: list(stored_image_size(facts.config))),
@@ -97,17 +103,6 @@ SIZES: tuple[Row, ...] = (
 )
 
 
-def _scale(content: Json) -> dict[str, Any]:
-    init = content["init_values"]
-    if not init:
-        return {"layer_scale": False}
-    return {"layer_scale": True, "layer_scale_init": init}
-
-
-def _adds_positions_first(facts: Facts) -> bool:
-    return bool(facts.config.num_prefix_tokens) and not facts.config.num_prefix_positions
-
-
 def scale_row(without: float | None) -> Row:
     """Returns the row of the layer scale.
 
@@ -115,46 +110,97 @@ def scale_row(without: float | None) -> Row:
         without: value of `init_values` in a class without a layer scale. `create_model` replaces
             None by the architecture's own value.
     """
-    return JsonFields(
-        ("init_values",),
-        ("layer_scale",),
-        _scale,
-        lambda c: {"init_values": c.layer_scale_init if c.layer_scale else without},
-        is_optional=True,
-    )
+    codec = Codec(lambda init: without if init is None else init, lambda init: init or None)
+    return JsonField("init_values", "block.layer_scale", codec)
 
 
-BLOCKS: tuple[Row, ...] = (
-    scale_row(0.0),
-    JsonField("no_embed_class", "position_before_class", write=_adds_positions_first),
-)
+def position_row(key: str, codec: Codec) -> Row:
+    """Returns the row of positions.
+
+    Args:
+        key: the argument that states whether there are learned positions.
+        codec: conversion of its value from and to `"learned"` or `"none"`.
+    """
+
+    def read(content: Json) -> dict[str, Any]:
+        if key not in content and "no_embed_class" not in content:
+            return {}
+        position = codec.read(content[key]) if key in content else "learned"
+        is_of_patches = position == "learned" and content.get("no_embed_class")
+        return {"position": "learned_patches" if is_of_patches else position}
+
+    def write(config: ViTConfig) -> dict[str, Any]:
+        return {
+            key: codec.write("none" if config.position == "none" else "learned"),
+            "no_embed_class": config.position == "learned_patches",
+        }
+
+    return JsonFields((key, "no_embed_class"), ("position",), read, write)
 
 
-def pre_norm_row(key: str) -> Row:
-    """Returns the row of the norm before the blocks; with this norm, patches have no bias."""
+def input_norm_row(key: str) -> Row:
+    """Returns the row of the norm before the blocks; with a norm of all tokens, patches have no bias.
+
+    Args:
+        key: the argument that states whether all tokens are normed. A norm of the patches is one of
+            the architecture.
+    """
+
+    def read(content: Json) -> dict[str, Any]:
+        of_patches = content.get("embed_norm_layer") is not None
+        word = "tokens" if content[key] else "patches" if of_patches else None
+        return {"block.input_norm": word, "patch_bias": not content[key]}
+
     return JsonFields(
         (key,),
-        ("pre_norm", "patch_bias"),
-        lambda content: {"pre_norm": bool(content[key]), "patch_bias": not content[key]},
-        lambda c: {key: c.pre_norm},
+        ("block.input_norm", "patch_bias"),
+        read,
+        lambda c: {key: c.block.input_norm == "tokens"},
         is_optional=True,
     )
 
 
-QK_NORM = JsonField("qk_norm", "qk_norm", one_of({False: None, True: "head"}))
+def sub_norm_row(of_attention: str, of_mlp: str) -> Row:
+    """Returns the row of the norms inside the branches, which have an argument each."""
+    words = {"attention": {of_attention}, "mlp": {of_mlp}, "both": {of_attention, of_mlp}}
+
+    def read(content: Json) -> dict[str, Any]:
+        stated = {key for key in words["both"] if key in content}
+        own = {key for key in stated if content[key]}
+        word = next((word for word, keys in words.items() if keys == own), None)
+        return {"block.sub_norm": word} if stated else {}
+
+    def write(config: ViTConfig) -> dict[str, Any]:
+        own = words.get(config.block.sub_norm or "", set())
+        return {key: key in own for key in (of_attention, of_mlp)}
+
+    return JsonFields((of_attention, of_mlp), ("block.sub_norm",), read, write)
+
+
+QK_NORM = JsonField("qk_norm", "block.qk_norm", one_of({False: None, True: "head"}))
 """The row of norms of queries and keys, which `Beit` lacks."""
 
 
+ARITHMETIC = {
+    "block.activation": "gelu",
+    "block.epsilon": 1e-6,
+    "position_resize": "bicubic_antialias",
+    "pool.norm": "before",
+}
+"""The arithmetic of every class, unless the architecture's name or an argument states another."""
+
+
+POSITIONS = one_of_several("position", "learned", "learned_patches", "none")
+"""The limit of positions of `VisionTransformer` and `Eva`."""
+
+
 IMPOSSIBLE: Limits = {
-    "norms of whole queries and keys": "qk_norm=width",
+    "norms of whole queries and keys": "block.qk_norm=width",
     "a bias of the patches beside a norm before the blocks, or neither of them": (
-        "pre_norm=patch_bias"
+        "block.input_norm=tokens patch_bias or block.input_norm!=tokens patch_bias!"
     ),
-    "positions of some of the tokens before the patches": (
-        "position=learned num_prefix_positions!=0|num_prefix_tokens"
-    ),
-    "a distillation token without a head": "distillation_token!=has_two_heads",
-    "attention pooling with a LayerNorm behind blocks with RMSNorm": "norm=rms pooling=map",
+    "a distillation token without a head": "tokens.distillation!=has_two_heads",
+    "attention pooling with a LayerNorm behind blocks with RMSNorm": "block.norm=rms pool.is_map",
 }
 """Models that neither `VisionTransformer` nor `Eva` of timm can express."""
 
@@ -180,12 +226,10 @@ _LABELS: tuple[Row, ...] = (
 
 
 def _first_conv(facts: Facts) -> str:
-    if facts.config.native_aspect:
-        return "embeds.proj"
-    stem = facts.config.resnet
-    if stem is None:
-        return "patch_embed.proj"
-    return f"patch_embed.backbone.{'stem.' if stem.num_layers else ''}conv"
+    stem = facts.config.stem
+    if stem.is_resnet:
+        return f"patch_embed.backbone.{'stem.' if stem.units else ''}conv"
+    return "embeds.proj" if stem.is_packed else "patch_embed.proj"
 
 
 def _classifier(facts: Facts) -> Any:
@@ -203,12 +247,12 @@ def shown_by_arrays(registers: str, fc_norm: str, arrays: Json, content: Json) -
         arrays: fields that the arrays show.
         content: the arguments by `model_args` and by the architecture.
     """
-    keys = {"in_chans": "channels", registers: "num_registers"}
+    keys = {"in_chans": "channels", registers: "tokens.registers"}
     words = {key: arrays[field] for key, field in keys.items() if field in arrays}
-    words[fc_norm] = arrays.get("numerics", {}).get("pool_before_norm", False)
-    scale = content.get("init_values") or ViTConfig.layer_scale_init
-    words["init_values"] = scale if arrays.get("layer_scale") else None
-    words["qk_norm"] = bool(arrays.get("qk_norm"))
+    words[fc_norm] = arrays.get("pool.norm") == "after"
+    scale = arrays.get("block.layer_scale")
+    words["init_values"] = None if scale is None else content.get("init_values") or scale
+    words["qk_norm"] = bool(arrays.get("block.qk_norm"))
     width = arrays.get("hidden_size")
     if "embed_dim" not in content and content.get("width", width) != width:
         words["num_heads"] = LEFT_OUT  # the architecture's belongs to its own width
@@ -221,6 +265,9 @@ def _shown_beside_arguments(arrays: Json, content: Json) -> dict[str, Any]:
     return {} if is_stated else {"num_classes": arrays["num_classes"]}
 
 
+_PREFIX = ("class_tokens", "distillation", "registers")
+
+
 def read_positions(arrays: Json, content: Json) -> dict[str, Any]:
     """Returns whether all tokens have positions, or no image size if the assumed one is wrong."""
     count, patch, size = (
@@ -228,12 +275,11 @@ def read_positions(arrays: Json, content: Json) -> dict[str, Any]:
         arrays.get("patch_size"),
         content.get("img_size"),
     )
-    if not count or not patch or not size or arrays.get("resnet"):
+    if not count or not patch or not size or "stem.units" in arrays:
         return {}
     sides = zip(pair("img_size", size), patch, strict=True)
     rows, columns = (side // length for side, length in sides)
-    has_two_heads = arrays.get("pooling") == "token_and_distillation"
-    prefix = bool(arrays.get("class_token")) + has_two_heads + arrays.get("num_registers", 0)
+    prefix = sum(int(arrays.get(f"tokens.{name}", 0)) for name in _PREFIX)
     if count not in (rows * columns, rows * columns + prefix):
         return {"img_size": None}
     return {"no_embed_class": count == rows * columns} if prefix else {}
@@ -295,8 +341,8 @@ def warn_of_gelu(config: Json, arguments: Arguments) -> None:
     if "QuickGELU" in str(notes) and arguments.get("act_layer") != "quick_gelu":
         log.warning(
             "config.json notes that the weights were trained with the quick GELU, and names %s, "
-            "with which timm computes the exact one. keras_vit does as timm does; numerics="
-            "{'gelu': 'quick'} computes as in training.",
+            "with which timm computes the exact one. keras_vit does as timm does; block="
+            "{'activation': 'quick_gelu'} computes as in training.",
             config.get("architecture"),
         )
 
@@ -313,22 +359,20 @@ def imagenet(files: Json, num_classes: int) -> ClassNames:
 
 
 _PLAIN = {
-    "class_token": True,
+    "tokens.class_tokens": 1,
+    "tokens.registers": 0,
     "position": "learned",
-    "norm": "layer",
-    "mlp": "plain",
-    "final_norm": True,
-    **dict.fromkeys(("qkv_bias", "projection_bias", "mlp_bias", "patch_bias"), True),
+    "patch_bias": True,
+    **flatten({"block": Block(), "stem": Stem()}),
 }
-_OTHER_PARTS = (
-    *("pre_norm", "patch_norm", "qk_norm", "sub_norm_attention", "sub_norm_mlp"),
-    *("layer_scale", "num_registers", "resnet"),
-)
 _OPEN = {
-    "pooling": "'token', 'gap' or 'map'",
+    "pool.kind": "'token', 'gap' or 'map'",
     "rope": "no array tells it; family='facebook' reads DeiT-III by Facebook's names",
-    "gelu": "'exact' in most architectures, 'tanh' or 'quick' in some of SigLIP and CLIP",
-    "layer_norm_epsilon": "1e-6 in most architectures, 1e-5 in CLIP, DINOv3 and others",
+    "block.activation": (
+        "'gelu' in most architectures, 'silu' with a gated MLP, 'gelu_tanh' or 'quick_gelu' in some "
+        "of SigLIP and CLIP"
+    ),
+    "block.epsilon": "1e-6 in most architectures, 1e-5 in CLIP, DINOv3 and others",
 }
 
 
@@ -339,8 +383,8 @@ def undetermined(fields: Mapping[str, Any]) -> dict[str, str]:
     DINO and MAE, which compute as timm's `VisionTransformer` does.
     """
     heads = {"num_heads": "hidden_size / 64 in most architectures"}
-    has_parts = fields["pooling"] == "map" or any(fields.get(name) for name in _OTHER_PARTS)
-    if not has_parts and all(fields.get(name, value) == value for name, value in _PLAIN.items()):
+    is_pooled_plainly = fields["pool.kind"] != "map" and fields["pool.norm"] != "none"
+    if is_pooled_plainly and all(fields.get(path, own) == own for path, own in _PLAIN.items()):
         return heads
     return heads | _OPEN
 

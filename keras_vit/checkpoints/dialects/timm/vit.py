@@ -7,7 +7,7 @@ epsilons than the official code (`vision_transformer_hybrid.py`, `layers/std_con
 
 from typing import Any
 
-from keras_vit.checkpoints.dialects.base import Limits, one_of_several
+from keras_vit.checkpoints.dialects.base import Limits
 from keras_vit.checkpoints.dialects.json_fields import (
     Codec,
     Json,
@@ -25,7 +25,8 @@ from keras_vit.checkpoints.dialects.torch_conventions import (
     POSITIONS_OF_ANOTHER_GRID,
     compute_ratio,
 )
-from keras_vit.config import Numerics, ViTConfig
+from keras_vit.config import ViTConfig
+from keras_vit.config.block import ACTIVATIONS
 from keras_vit.support.text import log
 
 NAMES: Section = {
@@ -37,7 +38,7 @@ NAMES: Section = {
     "block_{l}/mlp/sub_norm": "blocks.{l}.mlp.norm",
     "encoder_norm": [
         *last_norms("fc_norm", "norm"),
-        {"name": "fc_norm", "when": "pooling=token|unpooled|token_unpooled"},  # the same there
+        {"name": "fc_norm", "when": "pool.kind=token|unpooled"},  # the same there
     ],
     "pool/probe": "attn_pool.latent",
     "pool/attention/{qkv}/kernel": [
@@ -56,12 +57,12 @@ NAMES: Section = {
 """The names that `Eva` and `NaFlexVit` share."""
 _OF_STEM: Section = {
     "root/conv": [
-        {"name": "patch_embed.backbone.conv", "when": "resnet.num_layers!"},
-        {"name": "patch_embed.backbone.stem.conv", "when": "resnet.num_layers"},
+        {"name": "patch_embed.backbone.conv", "when": "stem.units!"},
+        {"name": "patch_embed.backbone.stem.conv", "when": "stem.units"},
     ],
     "root/norm": [
-        {"name": "patch_embed.backbone.norm", "when": "resnet.num_layers!"},
-        {"name": "patch_embed.backbone.stem.norm", "when": "resnet.num_layers"},
+        {"name": "patch_embed.backbone.norm", "when": "stem.units!"},
+        {"name": "patch_embed.backbone.stem.norm", "when": "stem.units"},
     ],
     "stage{s}_unit{u}/conv_proj": "patch_embed.backbone.stages.{s-1}.blocks.{u-1}.downsample.conv",
     "stage{s}_unit{u}/norm_proj": "patch_embed.backbone.stages.{s-1}.blocks.{u-1}.downsample.norm",
@@ -97,23 +98,24 @@ _OWN: Section = {
     "patch_norm": "patch_embed.norm",
     "distillation_token/token": {
         "name": "dist_token",
-        "implies": {"pooling": "token_and_distillation"},
+        "implies": {"pool.kind": "token_and_distillation"},
     },
-    **gated_names("norm=layer"),
+    **gated_names("block.norm=layer"),
     "head/{head}": "head{_dist}",
 }
 
-_MLPS = {"Mlp": "plain", "GluMlp": "gated", "SwiGLU": "gated"}
-_ACTIVATIONS = {"plain": "gelu", "gated": "silu"}
-"""The usual activations, for files whose arrays alone tell the kind of MLP."""
+_IS_GATED = {"Mlp": False, "GluMlp": True, "SwiGLU": True}
 _SILU = (
     "The arrays have a gated MLP, which model_args do not state: its activation is taken to be "
-    "SiLU, unless they state act_layer. numerics={'gate': 'gelu'} computes with GELU."
+    "SiLU, unless they state act_layer. block={'activation': 'gelu'} computes with GELU."
 )
 """Message about models whose class of MLP, and of its activation, JSON cannot state."""
-_GELUS = {"gelu": "exact", "gelu_tanh": "tanh", "quick_gelu": "quick", None: "exact", "": "exact"}
+_ACTIVATIONS: dict[str | None, str] = {
+    **{word: word for word in ACTIVATIONS},
+    **{"SiLU": "silu", None: "gelu", "": "gelu"},
+}
 _POSITIONS = Codec(
-    lambda position: "none" if position == "none" else "learn",
+    {"none": "none", "learned": "learn"}.__getitem__,
     lambda word: "none" if word in ("", "none", False) else "learned",
 )
 
@@ -128,50 +130,28 @@ def _architecture(content: Json) -> dict[str, Any]:
     fields = architectures.read_norm(arguments)
     if architectures.find_row(content.get("architecture")) is not None:
         fields["rope"] = None  # no field of the row: a model with rope is not written
-    if "embed_norm_layer" in arguments:
-        fields["patch_norm"] = arguments["embed_norm_layer"] is not None
     return fields
-
-
-def _read_activation(content: Json) -> dict[str, Any]:
-    word = content["act_layer"]
-    is_gated = content.get("mlp_layer", "Mlp") != "Mlp"
-    if is_gated and str(word).lower() == "silu":
-        return {"numerics.gate": "silu", "numerics.gelu": "exact"}  # no part computes a GELU
-    gelu = one_of(_GELUS).read(word)
-    return {"numerics.gelu": gelu, **({"numerics.gate": "gelu"} if is_gated else {})}
-
-
-def _activation(config: ViTConfig) -> dict[str, Any]:
-    if config.mlp == "gated" and config.numerics.gate == "silu":
-        return {"act_layer": "silu"}
-    return {"act_layer": one_of(_GELUS).write(config.numerics.gelu)}
 
 
 def _read_pooling(content: Json) -> dict[str, Any]:
-    fields = rows.read_pooling(content, "fc_norm")
-    if "final_norm" in content:
-        fields["final_norm"] = content["final_norm"]
-    include = content.get("pool_include_prefix", False)
-    kind = fields.get("pooling")
-    others = content.get("class_token") or content.get("reg_tokens")
-    if kind == "gap":
-        fields["class_token_in_mean"] = bool(include and others)
-    if kind == "map":
-        fields["prefix_in_map"] = bool(include or not others)
-    return fields
+    fields = rows.read_pooling(content, "fc_norm", bool(content.get("final_norm", True)))
+    # Whether the pooling reads the tokens before the patches too.
+    words = {"gap": "mean"} if content.get("pool_include_prefix") else {"map": "map_of_patches"}
+    kind = fields.get("pool.kind")
+    return {**fields, "pool.kind": words[kind]} if kind in words else fields
 
 
 def _pooling(config: ViTConfig) -> dict[str, Any]:
+    pool = config.pool
     words: dict[str, Any] = {
-        "global_pool": rows.POOL_OF.get(config.pooling, ""),
-        "class_token": config.has_class_token,
-        "final_norm": config.final_norm,
+        "global_pool": rows.POOL_OF.get(pool.kind, ""),
+        "class_token": bool(config.tokens.class_tokens),
+        "final_norm": pool.norm != "none",
     }
-    if config.pooling == "gap":
-        words["fc_norm"] = config.numerics.pool_before_norm
-    is_map = config.pooling == "map" and bool(config.num_prefix_tokens)
-    words["pool_include_prefix"] = config.class_token_in_mean or (is_map and config.prefix_in_map)
+    if pool.is_mean:
+        words["fc_norm"] = pool.norm == "after"
+    is_of_all = pool.kind == "map" and config.num_prefix_tokens > 0
+    words["pool_include_prefix"] = pool.kind == "mean" or is_of_all
     return words
 
 
@@ -183,21 +163,25 @@ def _mlp_dim(content: Json) -> int:
 def shown_by_arrays(arrays: Json, content: Json) -> dict[str, Any]:
     """Returns arguments that the arrays tell, see `rows.shown_by_arrays`."""
     words = rows.shown_by_arrays("reg_tokens", "fc_norm", arrays, content)
-    words |= {key: arrays[key] for key in ("qkv_bias", "pre_norm") if key in arrays}
-    if "pooling" in arrays:
-        words["class_token"] = bool(arrays["class_token"])
-        is_mean = not arrays["class_token"] or (words["fc_norm"] and "fc_norm" not in content)
-        if arrays["pooling"] == "map" or (is_mean and content.get("global_pool") == "token"):
-            words["global_pool"] = "map" if arrays["pooling"] == "map" else "avg"
+    if "block.input_norm" in arrays:
+        words["pre_norm"] = arrays["block.input_norm"] == "tokens"
+    if "block.qkv_bias" in arrays:
+        words["qkv_bias"] = arrays["block.qkv_bias"]
+    if "pool.kind" in arrays:
+        words["class_token"] = has_token = bool(arrays["tokens.class_tokens"])
+        is_map = arrays["pool.kind"] == "map"
+        is_mean = not has_token or (words["fc_norm"] and "fc_norm" not in content)
+        if is_map or (is_mean and content.get("global_pool") == "token"):
+            words["global_pool"] = "map" if is_map else "avg"
     if "mlp_dim" not in arrays or "hidden_size" not in arrays:
         return words
-    kind, size, width = (arrays[field] for field in ("mlp", "mlp_dim", "hidden_size"))
+    is_gated, size, width = (arrays[path] for path in ("block.gated", "mlp_dim", "hidden_size"))
     layer = str(content.get("mlp_layer"))
-    if _MLPS.get(layer) != kind:
+    if _IS_GATED.get(layer) != is_gated:
         is_packed = int(width * number(content, "mlp_ratio", 4.0)) != size
-        layer = "Mlp" if kind == "plain" else "GluMlp" if is_packed else "SwiGLU"
-        words |= {"mlp_layer": layer, "act_layer": _ACTIVATIONS[kind]}
-        if kind == "gated" and content.get("act_layer") != "silu":
+        layer = "Mlp" if not is_gated else "GluMlp" if is_packed else "SwiGLU"
+        words |= {"mlp_layer": layer, "act_layer": "silu" if is_gated else "gelu"}
+        if is_gated and content.get("act_layer") != "silu":
             log.info(_SILU)
     words["mlp_ratio"] = compute_ratio(size * (1 + (layer == "GluMlp")), width)
     return words
@@ -205,7 +189,7 @@ def shown_by_arrays(arrays: Json, content: Json) -> dict[str, Any]:
 
 def _ratio(config: ViTConfig) -> float:
     # Gate and value are one array, as in DINOv2-g, or two, as in AIMv2 with its RMSNorm.
-    is_packed = config.mlp == "gated" and config.norm == "layer"
+    is_packed = config.block.gated and config.block.norm == "layer"
     return compute_ratio(config.mlp_dim * (1 + is_packed), config.hidden_size)
 
 
@@ -214,32 +198,25 @@ ARGUMENTS: tuple[Row, ...] = (
     rows.dim_row(_mlp_dim, _ratio),
     JsonFields(
         ("global_pool", "class_token", "pool_include_prefix", "final_norm", "fc_norm"),
-        ("pooling", "class_token", "class_token_in_mean", "prefix_in_map", "final_norm"),
+        ("pool.kind", "pool.norm", "tokens.class_tokens"),
         _read_pooling,
         _pooling,
     ),
-    *rows.BLOCKS,
-    rows.pre_norm_row("pre_norm"),
-    JsonField("qkv_bias", "qkv_bias"),
-    shared_key("proj_bias", "projection_bias", "mlp_bias"),
+    rows.scale_row(0.0),
+    rows.position_row("pos_embed", _POSITIONS),
+    rows.input_norm_row("pre_norm"),
+    JsonField("qkv_bias", "block.qkv_bias"),
+    shared_key("proj_bias", "block.projection_bias", "block.mlp_bias"),
     rows.QK_NORM,
-    JsonField("scale_attn_norm", "sub_norm_attention"),
-    JsonField("scale_mlp_norm", "sub_norm_mlp"),
-    JsonField("reg_tokens", "num_registers"),
-    JsonField("pos_embed", "position", _POSITIONS),
-    JsonFields(
-        ("act_layer",),
-        ("numerics.gelu", "numerics.gate"),
-        _read_activation,
-        _activation,
-        is_optional=True,
-    ),
+    rows.sub_norm_row("scale_attn_norm", "scale_mlp_norm"),
+    JsonField("reg_tokens", "tokens.registers"),
+    JsonField("act_layer", "block.activation", one_of(_ACTIVATIONS)),
 )
 """Arguments of `VisionTransformer`."""
 
 ONE_BIAS: Limits = {
     "a bias behind the attention without one in the MLP, or the other way round": (
-        "projection_bias!=mlp_bias"
+        "block.projection_bias!=block.mlp_bias"
     )
 }
 """A limit of `proj_bias`."""
@@ -251,7 +228,7 @@ vit = rows.family(
     json=(
         JsonTable(  # an architecture's name stands for the kind of MLP that is written
             "config.json",
-            (JsonField("mlp_layer", "mlp", one_of(_MLPS)),),
+            (JsonField("mlp_layer", "block.gated", one_of(_IS_GATED)),),
             ("model_args",),
             architectures.assumed_arguments,
             shown_by_arrays,
@@ -260,7 +237,7 @@ vit = rows.family(
         *rows.tables(
             JsonFields(
                 ("architecture",),
-                ("norm", "numerics.layer_norm_epsilon", "patch_norm"),
+                ("block.norm", "block.epsilon"),
                 _architecture,
                 lambda c: {"architecture": architectures.to_write(c)},
             ),
@@ -268,33 +245,27 @@ vit = rows.family(
             shown=shown_by_arrays,
         ),
     ),
-    numerics=Numerics(
-        gelu="exact",
-        group_norm_epsilon=1e-5,
-        std_conv="sqrt_var_plus_epsilon",
-        std_conv_epsilon=1e-8,
-        position_resize="bicubic_antialias",
-    ),
-    expresses=("gelu", "gate", "pool_before_norm", "position_resize"),
-    varies={"layer_norm_epsilon": architectures.EPSILONS},
+    arithmetic={**rows.ARITHMETIC, "stem.kind": "resnet_timm"},
+    expresses=("block.activation", "pool.norm", "position_resize"),
+    varies={"block.epsilon": architectures.EPSILONS},
     fields={"position": "learned"},
-    switches=("position",),
+    switches=("position", "pool.kind=mean", "pool.kind=map_of_patches", "pool.norm=none"),
     impossible={
-        **one_of_several("position", "learned", "none"),
+        **rows.POSITIONS,
         **POSITIONS_OF_ANOTHER_GRID,
         **rows.IMPOSSIBLE,
         "a stem of stages that no architecture of timm has": lambda c: (
-            c.resnet is not None and architectures.to_write(c) is None
+            c.stem.is_resnet and architectures.to_write(c) is None
         ),
         "norms and an MLP that no architecture of timm has together": lambda c: (
-            c.resnet is None and architectures.to_write(c) is None
+            not c.stem.is_resnet and architectures.to_write(c) is None
         ),
-        "a stem of another width than 64": "resnet resnet.width_factor!=1",
+        "a stem of another width than 64": "stem.width_factor!=1",
         **ONE_BIAS,
         "a distillation token beside registers, or tokens without a position": (
-            "distillation_token num_registers or distillation_token position_before_class "
-            "or distillation_token position=none"
+            "tokens.distillation tokens.registers "
+            "or tokens.distillation position=learned_patches|none"
         ),
-        "attention pooling behind gated MLPs": "mlp=gated pooling=map",
+        "attention pooling behind gated MLPs": "block.gated pool.is_map",
     },
 )

@@ -10,11 +10,13 @@ import numpy as np
 
 from keras_vit.checkpoints.containers import ComputedArray, Reader, computed
 from keras_vit.checkpoints.dialects.base import Feature, Fold
+from keras_vit.checkpoints.dialects.dinov3_rows import ACTIVATIONS
 from keras_vit.checkpoints.dialects.json_fields import (
     Json,
     JsonField,
     constant,
     note,
+    one_of,
     shared_key,
 )
 from keras_vit.checkpoints.dialects.names import TORCH, Section
@@ -68,29 +70,28 @@ FAMILIES = (
         (
             common.architectures(None, "Aimv2VisionModel"),
             *common.size_rows(),
-            constant("hidden_act", "silu"),
+            JsonField("hidden_act", "block.activation", one_of(ACTIVATIONS), default="silu"),
             constant("is_native", False),
-            JsonField("rms_norm_eps", "numerics.layer_norm_epsilon", default=1e-5),
-            shared_key("qkv_bias", "qkv_bias", "projection_bias", default=False),
-            JsonField("mlp_bias", "mlp_bias", default=False),
+            JsonField("rms_norm_eps", "block.epsilon", default=1e-5),
+            shared_key("qkv_bias", "block.qkv_bias", "block.projection_bias", default=False),
+            JsonField("mlp_bias", "block.mlp_bias", default=False),
             note("use_head", False),
             JsonField("attention_dropout", "attention_dropout_rate"),
         ),
         sizes=common.tower_sizes(1024, 2816, 24, 8, 224, 14),
         epsilon=1e-5,
         poolings=("gap", "map"),
-        expresses=("gelu", "layer_norm_epsilon"),
-        switches=("map_mlp_dim",),
+        expresses=("block.activation", "block.epsilon"),
+        switches=("pool.mlp_dim",),
         fields={
             "num_classes": 0,
-            "class_token": None,
-            "norm": "rms",
-            "mlp": "gated",
-            "patch_norm": True,
+            "block.norm": "rms",
+            "block.gated": True,
+            "block.input_norm": "patches",
         },
         impossible={
-            "attention pooling with a product of the query and an MLP": "pooling=map",
-            "an attention output whose bias is not that of the query": "qkv_bias!=projection_bias",
+            "attention pooling with a product of the query and an MLP": "pool.kind=map",
+            "an attention output whose bias is not that of the query": "block.qkv_bias!=block.projection_bias",
             **common.SQUARE_ALONE,
         },
         fold=Fold(_read),

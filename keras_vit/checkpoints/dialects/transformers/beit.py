@@ -5,11 +5,12 @@ from typing import Any
 from keras_vit.checkpoints.dialects.base import Dialect, Feature, Limits
 from keras_vit.checkpoints.dialects.json_fields import (
     HAS_POSITIONS,
+    Codec,
     Json,
     JsonField,
     JsonFields,
     note,
-    number,
+    one_of,
 )
 from keras_vit.checkpoints.dialects.names import TORCH, Section, last_norms
 from keras_vit.checkpoints.dialects.torch_conventions import (
@@ -22,7 +23,7 @@ from keras_vit.errors import shown
 
 _NAMES: Section = {
     "relative_position_bias/table": "encoder.relative_position_bias.relative_position_bias_table",
-    "block_{l}/attention_bias/table": "encoder.layer.{l}.attention.attention.relative_position_bias.relative_position_bias_table",
+    "position_bias_{l}/table": "encoder.layer.{l}.attention.attention.relative_position_bias.relative_position_bias_table",
     "block_{l}/attention_scale/gamma": "encoder.layer.{l}.lambda_1",
     "block_{l}/mlp_scale/gamma": "encoder.layer.{l}.lambda_2",
     "encoder_norm": last_norms("pooler.layernorm", "layernorm"),
@@ -30,19 +31,9 @@ _NAMES: Section = {
 
 _NO_KEY = (True, False, True)
 _BIASES = ("use_relative_position_bias", "use_shared_relative_position_bias")
+_POOLINGS = one_of({True: "gap", False: "token"})
+_SCALE = Codec(lambda initial: initial or 0, lambda value: value if value > 0 else None)
 _SWAPS = "transformers reads the rows of a table as its columns"
-
-
-def _read_pooling(content: Json) -> dict[str, Any]:
-    return {
-        "pooling": "gap" if content.get("use_mean_pooling", True) else "token",
-        "class_token": True,
-    }
-
-
-def _read_scale(content: Json) -> dict[str, Any]:
-    init = number(content, "layer_scale_init_value", 0.1)
-    return {"layer_scale": True, "layer_scale_init": init} if init > 0 else {"layer_scale": False}
 
 
 def _read_bias(content: Json) -> dict[str, Any]:
@@ -68,14 +59,10 @@ def _beit(model_type: str, class_name: str, of_model: Limits, feature: Feature) 
     """
     prefix = model_type.replace("-", "_") + "."
     limits: Limits = {
-        "a model without a class token": "has_class_token!",
-        "a mean of the class token too": "class_token_in_mean",
         f"patches or a grid that are not square: {_SWAPS}": (
             "patch_size!=square or table_grid!=square or image_size image_size!=square"
         ),
-        "a norm before the mean of the patches": (
-            "pooling=gap final_norm numerics.pool_before_norm!"
-        ),
+        "a norm before the mean of the patches": "pool.kind=gap pool.norm=before",
         **of_model,
     }
     return family_with_blocks(
@@ -85,18 +72,8 @@ def _beit(model_type: str, class_name: str, of_model: Limits, feature: Feature) 
         {**TORCH.names(_NAMES), **common.classifier_names()},
         rows=(
             JsonField("drop_path_rate", "stochastic_depth_rate"),
-            JsonFields(
-                ("use_mean_pooling",),
-                ("pooling", "class_token"),
-                _read_pooling,
-                lambda c: {"use_mean_pooling": c.pooling == "gap"},
-            ),
-            JsonFields(
-                ("layer_scale_init_value",),
-                ("layer_scale", "layer_scale_init"),
-                _read_scale,
-                lambda c: {"layer_scale_init_value": c.layer_scale_init if c.layer_scale else 0},
-            ),
+            JsonField("use_mean_pooling", "pool.kind", _POOLINGS, default=True),
+            JsonField("layer_scale_init_value", "block.layer_scale", _SCALE, default=0.1),
             JsonField("use_absolute_position_embeddings", "position", HAS_POSITIONS, default=False),
             JsonFields(
                 _BIASES,
@@ -112,25 +89,25 @@ def _beit(model_type: str, class_name: str, of_model: Limits, feature: Feature) 
             **mask_token(prefix),
             r".*relative_position_index": "a number that follows from the grid",
         },
-        expresses=("gelu", "layer_norm_epsilon", "position_resize", "pool_before_norm"),
-        fields={"qkv_bias": _NO_KEY},
-        switches=("position", "final_norm"),
+        expresses=("block.activation", "block.epsilon", "position_resize", "pool.norm"),
+        fields={"block.qkv_bias": _NO_KEY},
+        switches=("position", "pool.norm=none"),
         impossible=limits,
         feature=feature,
     )
 
 
 FAMILIES = (
-    _beit("beit", "Beit", {"an encoder without a last norm": "final_norm!"}, Feature()),
+    _beit("beit", "Beit", {"an encoder without a last norm": "pool.norm=none"}, Feature()),
     _beit(
         "data2vec-vision",
         "Data2VecVision",
         {
             "an encoder without a last norm": (
-                "final_norm! num_classes or final_norm! pooling!=gap"
+                "pool.norm=none num_classes or pool.norm=none pool.kind!=gap"
             ),
             "features behind a norm of the mean: Data2VecVisionModel has none": (
-                "num_classes! numerics.pool_before_norm"
+                "num_classes! pool.norm=after"
             ),
         },
         Feature(first_patch=1),

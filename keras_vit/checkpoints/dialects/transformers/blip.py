@@ -16,7 +16,7 @@ _OWN: Section = {
     "block_{l}/attention/{qkv}/bias": "encoder.layers.{l}.self_attn.qkv.bias : (qkv h d)",
     "block_{l}/attention/out": "encoder.layers.{l}.self_attn.projection",
 }
-_QKV_BIAS: tuple[Row, ...] = (JsonField("qkv_bias", "qkv_bias", default=True),)
+_QKV_BIAS: tuple[Row, ...] = (JsonField("qkv_bias", "block.qkv_bias", default=True),)
 
 
 def _blip(

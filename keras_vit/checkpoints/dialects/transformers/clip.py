@@ -24,7 +24,7 @@ _OWN: Section = {
     "pre_norm": "pre_layrnorm",
 }
 WORDS = TORCH.names(NAMES, _OWN)
-FIELDS = {"pre_norm": True, "patch_bias": False, "qkv_bias": True}
+FIELDS = {"block.input_norm": "tokens", "patch_bias": False, "block.qkv_bias": True}
 
 ENCODER = Encoder(
     "clip",
@@ -32,7 +32,11 @@ ENCODER = Encoder(
     common.tower_rows("quick_gelu", 1e-5),
     common.tower_sizes(768, 3072, 12, 12, 224, 32) | {"num_channels": 3},
     FIELDS,
-    {"gelu": "quick", "epsilon": 1e-5, "undetermined": lambda fields: common.GELU_OF_CLIP},
+    {
+        "activation": "quick_gelu",
+        "epsilon": 1e-5,
+        "undetermined": lambda fields: common.ACTIVATION_OF_CLIP,
+    },
     refusals=common.SQUARE_ALONE,
 )
 _PROJECTED = projection(PROJECTION)
@@ -53,7 +57,7 @@ def classifier(encoder: Encoder, class_name: str) -> Dialect:
         "gap",
         common.classifier_names(),
         name=f"{encoder.model_type}_classifier",
-        fields={"class_token": True, "final_norm": False, "class_token_in_mean": False},
+        fields={"pool.norm": "none"},
         refusals=NO_CLASSES,
         ignored={r"vision_model\.post_layernorm\..*": "a norm that the class does not use"},
         fold=Fold(write=_with_last_norm),
@@ -74,8 +78,8 @@ FAMILIES = (
         "token",
         _PROJECTED,
         name="clip_vision_model_with_projection",
-        rows=(JsonField("projection_dim", "projection_dim", default=512),),
-        refusals={"projection_dim=None": "projection_dim!"},
+        rows=(JsonField("projection_dim", "projection_size", default=512),),
+        refusals={"projection_size=None": "projection_size!"},
         prefixes=(TOWER, ""),
         prefix_for=lambda config: TOWER,
     ),

@@ -59,7 +59,7 @@ def _relative(
         "quick_gelu",
         1e-5,
         clip.FIELDS,
-        undetermined=lambda fields: common.GELU_OF_CLIP,
+        undetermined=lambda fields: common.ACTIVATION_OF_CLIP,
         impossible=common.SQUARE_ALONE,
         **more,
     )

@@ -11,7 +11,7 @@ from keras_vit.checkpoints.dialects.base import (
     Names,
     one_of_several,
 )
-from keras_vit.checkpoints.dialects.dinov3_rows import GELUS
+from keras_vit.checkpoints.dialects.dinov3_rows import ACTIVATIONS
 from keras_vit.checkpoints.dialects.json_fields import (
     LEFT_OUT,
     SIDES,
@@ -34,16 +34,15 @@ from keras_vit.checkpoints.dialects.torch_conventions import (
     stored_image_size,
 )
 from keras_vit.checkpoints.dialects.transformers.processor import processor
-from keras_vit.config import Numerics, ViTConfig
 from keras_vit.errors import shown
 from keras_vit.support.text import log
 
 
-def classifier_names(**implies: Any) -> dict[str, Names]:
+def classifier_names(implies: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Names]:
     """Returns the names of the head of a class for image classification.
 
     Args:
-        **implies: fields of `ViTConfig` that a file with this head has.
+        implies: facts about a file with this head.
     """
     head = {"name": "classifier", "implies": implies, "outside": True}
     return TORCH.names({"head": head})
@@ -85,9 +84,9 @@ def _image_size(facts: Facts) -> Any:
     return SIDES.write(stored_image_size(config))
 
 
-GELU_OF_CLIP = {
-    "gelu": "'quick' in the weights of OpenAI, MetaCLIP and DFN, 'exact' in those of LAION and "
-    "DataComp"
+ACTIVATION_OF_CLIP = {
+    "block.activation": "'quick_gelu' in the weights of OpenAI, MetaCLIP and DFN, 'gelu' in those "
+    "of LAION and DataComp"
 }
 """Fields that CLIP's arrays do not tell, and their values in published weights."""
 
@@ -115,15 +114,16 @@ def _read_task(content: Json) -> dict[str, Any]:
     return {"task": _TASKS.read(problem)}
 
 
-def _write_task(config: ViTConfig) -> dict[str, Any]:
-    """Returns the key, unless transformers would read the same without it."""
-    return {} if config.task == "single_label" else {"problem_type": _TASKS.write(config.task)}
+def _write_task(facts: Facts) -> Any:
+    """Returns the value of the key, which is left out where transformers reads the same without."""
+    return LEFT_OUT if facts.task == "single_label" else _TASKS.write(facts.task)
 
 
 LABEL_ROWS: tuple[Row, ...] = (
     JsonField("id2label", "class_names", Codec(list, _labels), write=_names),
     note("label2id", _numbers),
-    JsonFields(("problem_type",), ("task",), _read_task, _write_task),
+    JsonFields(("problem_type",), ("task",), _read_task),
+    note("problem_type", _write_task),
 )
 
 
@@ -161,23 +161,23 @@ def size_rows(mlp_dim: bool = True) -> tuple[Row, ...]:
     )
 
 
-def arithmetic_rows(gelu: str, epsilon: float) -> tuple[Row, ...]:
-    """Returns the rows of the GELU and of LayerNorm's epsilon.
+def arithmetic_rows(activation: str, epsilon: float) -> tuple[Row, ...]:
+    """Returns the rows of the activation and of LayerNorm's epsilon.
 
     Args:
-        gelu, epsilon: values of `hidden_act` and `layer_norm_eps` where the keys are absent.
+        activation, epsilon: values of `hidden_act` and `layer_norm_eps` where the keys are absent.
     """
     return (
-        JsonField("hidden_act", "numerics.gelu", one_of(GELUS), default=gelu),
-        JsonField("layer_norm_eps", "numerics.layer_norm_epsilon", default=epsilon),
+        JsonField("hidden_act", "block.activation", one_of(ACTIVATIONS), default=activation),
+        JsonField("layer_norm_eps", "block.epsilon", default=epsilon),
     )
 
 
-def tower_rows(gelu: str, epsilon: float) -> tuple[Row, ...]:
+def tower_rows(activation: str, epsilon: float) -> tuple[Row, ...]:
     """Returns the rows of a vision tower; arguments as of `arithmetic_rows`."""
     return (
         *size_rows(),
-        *arithmetic_rows(gelu, epsilon),
+        *arithmetic_rows(activation, epsilon),
         JsonField("attention_dropout", "attention_dropout_rate"),
     )
 
@@ -216,7 +216,7 @@ def dialect(
     prefix: str = "",
     sizes: Json = MappingProxyType({}),
     epsilon: float = 1e-6,
-    gelu: str = "exact",
+    activation: str = "gelu",
     resize: str = "bicubic",
     poolings: tuple[str, ...] = ("token",),
     positions: tuple[str, ...] = ("learned",),
@@ -232,18 +232,18 @@ def dialect(
         prefix: prefix of the names in files with a head; files without a head have none, and both
             are read with and without it.
         sizes: values of keys that config.json may lack.
-        epsilon, gelu, resize: the arithmetic of the family: LayerNorm's epsilon, the form of the
-            GELU, and the way to resize positions.
+        epsilon, activation, resize: the arithmetic of the family: LayerNorm's epsilon, the
+            activation, and the way to resize positions.
         poolings, positions: the poolings and the kinds of positions that the family has;
-            where it has several, its rows state one of them.
+            where it has several, its rows or the names of its weights state one of them.
         **more: further fields of `Dialect`; `fields` and `impossible` are added to those that follow
             from the arguments.
     """
     fields: dict[str, Any] = {} if len(positions) > 1 else {"position": positions[0]}
     if len(poolings) == 1:
-        fields["pooling"] = poolings[0]
-    if "learned" in positions:
-        fields["position_before_class"] = False
+        fields["pool.kind"] = poolings[0]
+    if "class_tokens/tokens" not in words:
+        fields["tokens.class_tokens"] = int("class_token/token" in words)
     own: dict[str, Any] = {
         "identity": Identity("model_type", (model_type,)),
         "json": (
@@ -255,14 +255,14 @@ def dialect(
         ),
         "prefixes": (prefix, "") if prefix else ("",),
         "prefix_for": lambda config: prefix if config.num_classes else "",
-        "expresses": ("gelu", "layer_norm_epsilon", "position_resize"),
+        "expresses": ("block.activation", "block.epsilon", "position_resize"),
         "images": processor,
         **more,
         "fields": {**fields, **more.get("fields", {})},
     }
     resizes = own["images"].image_size is not None
     own["impossible"] = {
-        **one_of_several("pooling", *poolings),
+        **one_of_several("pool.kind", *poolings),
         **one_of_several("position", *positions),
         **({} if resizes else POSITIONS_OF_ANOTHER_GRID),
         **more.get("impossible", {}),
@@ -271,7 +271,11 @@ def dialect(
         name=f"transformers/{name or model_type}",
         library="transformers",
         words=words,
-        numerics=Numerics(gelu=gelu, layer_norm_epsilon=epsilon, position_resize=resize),
+        arithmetic={
+            "block.activation": activation,
+            "block.epsilon": epsilon,
+            "position_resize": resize,
+        },
         metadata={"format": "pt"},
         **own,
     )

@@ -1,6 +1,6 @@
 """transformers' `DINOv3ViTModel`, such as `facebook/dinov3-vitb16-pretrain-lvd1689m`."""
 
-from keras_vit.checkpoints.dialects.dinov3_rows import OWN_ROPE, dinov3_rows
+from keras_vit.checkpoints.dialects.dinov3_rows import OWN_ROPE, SCALED, dinov3_rows
 from keras_vit.checkpoints.dialects.names import TORCH, Section
 from keras_vit.checkpoints.dialects.transformers.common import (
     architectures,
@@ -47,9 +47,8 @@ FAMILIES = (
         positions=("none",),
         prefixes=("", "model."),
         needs_json="theta of the rotary positions",
-        expresses=("gelu", "gate", "layer_norm_epsilon", "position_resize"),
-        fields={"num_classes": 0, "layer_scale": True, "mask_token": True},
-        switches=("qkv_bias",),
-        impossible=OWN_ROPE,
+        fields={"num_classes": 0, "block.layer_scale": 1e-5, "tokens.mask": True},
+        switches=("block.qkv_bias",),
+        impossible={**OWN_ROPE, **SCALED},
     ),
 )

@@ -15,7 +15,7 @@ FAMILIES = tuple(
         (1152, 3072, 12, 16, 224, 32),
         "gelu_pytorch_tanh",
         1e-6,
-        {"class_token": None, "qkv_bias": True},
+        {"block.qkv_bias": True},
         feature=Feature(first_patch=0),
         impossible=common.SQUARE_ALONE,
     )

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from keras_vit.checkpoints.dialects.dinov3_rows import SCALED
 from keras_vit.checkpoints.dialects.json_fields import (
     Json,
     JsonField,
@@ -37,7 +38,7 @@ def _read_qk_norm(content: Json) -> dict[str, Any]:
             "norm_type='rms_norm' and layer_norm_eps=1e-06: the norms of queries and keys are "
             "these, and keras_vit norms everything alike"
         )
-    return {"qk_norm": qk_norm}
+    return {"block.qk_norm": qk_norm}
 
 
 _WORDS = TORCH.names(vit.NAMES, _OWN)
@@ -52,24 +53,25 @@ FAMILIES = (
         (1024, 4096, 24, 16, 448, 14),
         "gelu",
         1e-6,
-        {"layer_scale": True, "final_norm": False},
+        {"block.layer_scale": 1e-5, "pool.norm": "none"},
         rows=(
-            JsonField("attention_bias", "qkv_bias", default=False),
-            JsonField("layer_scale_init_value", "layer_scale_init"),
-            JsonField("norm_type", "norm", one_of(_NORMS), default="layer_norm"),
+            JsonField("attention_bias", "block.qkv_bias", default=False),
+            JsonField("layer_scale_init_value", "block.layer_scale"),
+            JsonField("norm_type", "block.norm", one_of(_NORMS), default="layer_norm"),
             JsonFields(
                 ("use_qk_norm",),
-                ("qk_norm",),
+                ("block.qk_norm",),
                 _read_qk_norm,
-                lambda c: {"use_qk_norm": _WIDTH.write(c.qk_norm)},
+                lambda c: {"use_qk_norm": _WIDTH.write(c.block.qk_norm)},
             ),
             constant("use_mean_pooling", True),
             constant("use_absolute_position_embeddings", True),
         ),
         impossible={
-            "norms of each head of queries and keys": "qk_norm=head",
+            **SCALED,
+            "norms of each head of queries and keys": "block.qk_norm=head",
             "norms of queries and keys that are not RMSNorm with an epsilon of 1e-6": (
-                "qk_norm norm!=rms or qk_norm numerics.layer_norm_epsilon!=1e-06"
+                "block.qk_norm block.norm!=rms or block.qk_norm block.epsilon!=1e-06"
             ),
         },
     ),

@@ -35,8 +35,8 @@ _ROWS: tuple[Row, ...] = (
         },
         lambda c: {"mlp_ratio": c.mlp_dim // c.hidden_size},
     ),
-    JsonField("n_cls_tokens", "num_class_tokens", default=8),
-    JsonField("qkv_bias", "qkv_bias", default=True),
+    JsonField("n_cls_tokens", "tokens.class_tokens", default=8),
+    JsonField("qkv_bias", "block.qkv_bias", default=True),
     *common.arithmetic_rows("gelu", 1e-6),
     *common.DROPOUT_ROWS,
 )
@@ -48,7 +48,7 @@ FAMILIES = (
         _ROWS,
         sizes=_SIZES,
         images=processor_of_any_size,
-        expresses=("gelu", "layer_norm_epsilon"),
+        expresses=("block.activation", "block.epsilon"),
         fields={"num_classes": 0},
         impossible={
             "an mlp_dim that is no multiple of hidden_size": lambda c: (

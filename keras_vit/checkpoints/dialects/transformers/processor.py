@@ -217,7 +217,7 @@ def _write(protocol: dict[str, Any], config: ViTConfig) -> dict[str, Any]:
         "image_mean": per_channel(protocol["mean"], config),
         "image_std": per_channel(protocol["std"], config),
     }
-    if config.native_aspect:  # no class crops an image whose aspect the model takes
+    if config.stem.is_packed:  # no class crops an image whose aspect the model takes
         fast = "Fast" if protocol.get("resize") == "tensor" else ""
         preprocessor |= {
             "image_processor_type": f"Siglip2ImageProcessor{fast}",

@@ -1,6 +1,7 @@
 """transformers' `RadioModel` (AM-RADIO, arXiv 2312.06709), such as `nvidia/C-RADIOv4-H`.
 
-The feature is the first class tokens beside each other. Only patches have positions, in a table for
+The feature is the first class tokens side by side; the class tokens after them, which only take
+part in the attention, are registers of keras_vit. Only patches have positions, in a table for
 the largest image; for another image the library resizes it to the longer side and cuts the rest.
 The library subtracts the mean and divides by the std itself, which config.json states. Class tokens
 and registers are one array of the file.
@@ -16,7 +17,6 @@ from keras_vit.checkpoints.containers import ComputedArray, Reader, computed
 from keras_vit.checkpoints.dialects.base import Fold, per_channel
 from keras_vit.checkpoints.dialects.json_fields import (
     Json,
-    JsonField,
     JsonFields,
     note,
     number,
@@ -46,11 +46,13 @@ _NAMES: Section = {
     "block_{l}/mlp/dense_0": f"{_BLOCK}mlp.fc1",
     "block_{l}/mlp/{gate}": _BLOCK + "mlp.{up}_proj",
     "block_{l}/mlp/dense_1": [
-        {"name": f"{_BLOCK}mlp.fc2", "when": "mlp=plain"},
+        {"name": f"{_BLOCK}mlp.fc2", "when": "block.gated!"},
         f"{_BLOCK}mlp.down_proj",
     ],
     "block_{l}/mlp_scale/gamma": f"{_BLOCK}layer_scale2.lambda1",
 }
+_FIRST = [0, 1]
+"""The class tokens that a file without `summary_idxs` reads."""
 _NORMS = {"norm_mean": CLIP["mean"], "norm_std": CLIP["std"]}
 _SIZES = {
     "hidden_size": 1280,
@@ -62,9 +64,10 @@ _SIZES = {
 
 
 def _read(reader: Reader, files: Json) -> Reader:
-    count = files.get("config.json", {}).get("num_cls_tokens", 3)
+    read = files.get("config.json", {}).get("summary_idxs") or _FIRST
     tokens, *width = reader.shapes.get(_TOKENS, (0,))
-    if not (isinstance(count, int) and 0 < count < tokens):
+    count = len(read) if isinstance(read, list) else tokens
+    if count >= tokens:
         return reader
 
     def part(start: int, end: int) -> ComputedArray:
@@ -92,16 +95,24 @@ def _write(reader: Reader, files: Json) -> Reader:
     return computed(reader, {_TOKENS: joined}, without=parts)
 
 
-def _read_class_tokens(content: Json) -> dict[str, Any]:
-    count, read = number(content, "num_cls_tokens", 3), content.get("summary_idxs") or [0, 1]
+def _read_tokens(content: Json) -> dict[str, Any]:
+    count, read = number(content, "num_cls_tokens", 3), content.get("summary_idxs") or _FIRST
     if read != list(range(len(read))) or len(read) > count:
         raise ValueError(f"expected the first of {count} class tokens, in order from 0")
-    return {"num_class_tokens": count, "joined_class_tokens": len(read) if count > 1 else 0}
+    return {
+        "pool.kind": "tokens" if len(read) > 1 else "token",
+        "tokens.class_tokens": len(read),
+        "tokens.registers": number(content, "num_registers", 7) + count - len(read),
+    }
 
 
-def _write_class_tokens(config: ViTConfig) -> Mapping[str, Any]:
-    read = list(range(config.joined_class_tokens or 1))
-    return {"num_cls_tokens": config.num_class_tokens, "summary_idxs": read}
+def _write_tokens(config: ViTConfig) -> Mapping[str, Any]:
+    count = config.tokens.class_tokens
+    return {
+        "summary_idxs": list(range(count)),
+        "num_cls_tokens": count,
+        "num_registers": config.tokens.registers,
+    }
 
 
 def _read_protocol(files: Json) -> ProtocolSpec | None:
@@ -139,23 +150,23 @@ FAMILIES = (
             common.architectures(None, "RadioModel"),
             *(row for row in common.size_rows(mlp_dim=False) if row is not common.IMAGE_SIZE),
             dataclasses.replace(common.IMAGE_SIZE, key="max_img_size"),
-            dinov2.MLP,
             JsonFields(
-                ("summary_idxs", "num_cls_tokens"),
-                ("num_class_tokens", "joined_class_tokens"),
-                _read_class_tokens,
-                _write_class_tokens,
+                ("summary_idxs", "num_cls_tokens", "num_registers"),
+                ("pool.kind", "tokens.class_tokens", "tokens.registers"),
+                _read_tokens,
+                _write_tokens,
             ),
-            JsonField("num_registers", "num_registers", default=7),
             *dinov2.BLOCK_ROWS,
-            note(  # the value of an array that the file lacks
-                "layerscale_value",
-                lambda facts: facts.config.layer_scale_init if facts.config.layer_scale else 1.0,
-            ),
+            dinov2.MLP,
+            # 1 makes an array that the file lacks one without an effect
+            note("layerscale_value", lambda facts: facts.config.block.layer_scale or 1.0),
         ),
         sizes=_SIZES,
         resize="bilinear_longer_side",
-        expresses=("gelu", "layer_norm_epsilon"),
+        poolings=("token", "tokens"),
+        positions=("learned_patches",),
+        switches=("pool.kind=tokens",),
+        expresses=("block.activation", "block.epsilon"),
         needs_json="the number of class tokens",
         ignored={
             r"radio_model\.(summary_idxs|input_conditioner\.norm_\w+)": "config.json states it",
@@ -167,16 +178,11 @@ FAMILIES = (
             write=_write_protocol,
             image_size=_image_size,
         ),
-        fields={
-            "num_classes": 0,
-            "position_before_class": True,
-            "patch_bias": False,
-            "final_norm": False,
-        },
+        fields={"num_classes": 0, "patch_bias": False, "pool.norm": "none"},
         impossible={
             **dinov2.UNEVEN,
             **common.SQUARE_ALONE,
-            "the mean of several class tokens": "num_class_tokens!=1 joined_class_tokens!",
+            "the mean of several class tokens": "pool.kind=token tokens.class_tokens!=1",
         },
         fold=Fold(_read, _write),
     ),

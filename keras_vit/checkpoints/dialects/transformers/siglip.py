@@ -37,8 +37,8 @@ _SIGLIP = Encoder(
     TORCH.names(NAMES, _OWN),
     common.tower_rows("gelu_pytorch_tanh", 1e-6),
     common.tower_sizes(768, 3072, 12, 12, 224, 16) | {"num_channels": 3},
-    {"class_token": None, "qkv_bias": True},
-    {"gelu": "tanh"},
+    {"block.qkv_bias": True},
+    {"activation": "gelu_tanh"},
     refusals=common.SQUARE_ALONE,
 )
 
@@ -78,8 +78,8 @@ _SIGLIP_2 = dataclasses.replace(
         *(row for row in _SIGLIP.rows if row is not common.IMAGE_SIZE),
     ),
     sizes={**_SIGLIP.sizes, "num_patches": 256},
-    fields={**_SIGLIP.fields, "native_aspect": True},
-    more={"gelu": "tanh", "resize": "bilinear_antialias", "needs_json": "patch_size"},
+    fields={**_SIGLIP.fields, "stem.kind": "packed"},
+    more={"activation": "gelu_tanh", "resize": "bilinear_antialias", "needs_json": "patch_size"},
     limit=JsonFields(
         ("max_num_patches",),
         ("image_size", "position_grid"),

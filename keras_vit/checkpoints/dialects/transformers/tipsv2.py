@@ -6,6 +6,7 @@ Facebook's names of DINOv2, and other names of a plain MLP.
 
 import dataclasses
 
+from keras_vit.checkpoints.dialects.dinov3_rows import SCALED
 from keras_vit.checkpoints.dialects.json_fields import JsonField
 from keras_vit.checkpoints.dialects.names import BLOCKS, TORCH, Section
 from keras_vit.checkpoints.dialects.transformers import common, dinov2
@@ -19,7 +20,7 @@ _NAMES: Section = {
     "block_{l}/mlp/{gate}/kernel": "blocks.{l}.mlp.w12.weight : (gate f) m",
     "block_{l}/mlp/{gate}/bias": "blocks.{l}.mlp.w12.bias : (gate f)",
     "block_{l}/mlp/dense_1": [
-        {"name": "blocks.{l}.mlp.c_proj", "when": "mlp=plain"},
+        {"name": "blocks.{l}.mlp.c_proj", "when": "block.gated!"},
         "blocks.{l}.mlp.w3",
     ],
 }
@@ -34,10 +35,10 @@ FAMILIES = (
         (
             common.architectures(None, "Tipsv2VisionModel"),
             *common.size_rows(mlp_dim=False),
-            dinov2.MLP,
             *dinov2.BLOCK_ROWS,
-            JsonField("layerscale_value", "layer_scale_init"),
-            JsonField("num_register_tokens", "num_registers", default=1),
+            dinov2.MLP,
+            JsonField("layerscale_value", "block.layer_scale"),
+            JsonField("num_register_tokens", "tokens.registers", default=1),
         ),
         sizes={
             "hidden_size": 768,
@@ -46,15 +47,11 @@ FAMILIES = (
             "patch_size": 14,
         },
         resize="bilinear_antialias",
-        expresses=("gelu", "layer_norm_epsilon"),
+        expresses=("block.activation", "block.epsilon"),
         images=dataclasses.replace(processor_of_any_size, default=lambda config: _PIXELS),
-        fields={
-            "num_classes": 0,
-            "layer_scale": True,
-            "mask_token": True,
-            "position_before_registers": True,
-        },
-        impossible=dinov2.UNEVEN,
+        positions=("learned_except_registers",),
+        fields={"num_classes": 0, "block.layer_scale": 1e-5, "tokens.mask": True},
+        impossible={**SCALED, **dinov2.UNEVEN},
         only_named=True,
     ),
 )

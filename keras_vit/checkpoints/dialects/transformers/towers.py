@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from keras_vit.checkpoints.dialects.base import Dialect, Identity, Limits, Names, StoredAs
-from keras_vit.checkpoints.dialects.dinov3_rows import GELUS
+from keras_vit.checkpoints.dialects.dinov3_rows import ACTIVATIONS
 from keras_vit.checkpoints.dialects.json_fields import (
     Json,
     JsonTable,
@@ -55,7 +55,7 @@ class Encoder:
         words: names of the weights.
         rows: rows of config.json.
         sizes: defaults of the class; config.json of older releases omits keys with these values.
-        fields: fields of `ViTConfig` that every file has.
+        fields: facts about every file.
         more: further arguments of `common.dialect`.
         refusals: models that no file can hold.
         limit: the row of the processor's limit of patches, if images keep their aspect ratio.
@@ -94,7 +94,7 @@ def tower(
     Args:
         encoder: names and rows that the class shares with others.
         class_name: name of the class, which config.json names.
-        pooling: see `ViTConfig`.
+        pooling: see `Pool.kind`.
         words: names of weights beside the encoder's.
         name: name of the dialect behind `transformers/`; `""` for the `model_type`.
         rows, fields, refusals: beside those of the encoder and of all classes.
@@ -176,7 +176,7 @@ def tower_or_whole(
     prefixes: tuple[str, ...],
     words: Mapping[str, Names],
     sizes: tuple[int, int, int, int, int, int],
-    gelu: str,
+    activation: str,
     epsilon: float,
     fields: Mapping[str, Any],
     rows: tuple[Row, ...] = (),
@@ -192,13 +192,13 @@ def tower_or_whole(
         prefixes: prefixes of the tower's names; the first is the vision class's own.
         words: names of the weights.
         sizes: the class's defaults of width, MLP, blocks, heads, pixels and patch.
-        gelu, epsilon: the class's default of `hidden_act` and of `layer_norm_eps`.
-        fields: fields of `ViTConfig` that every model of the family has.
+        activation, epsilon: the class's default of `hidden_act` and of `layer_norm_eps`.
+        fields: facts about every model of the family.
         rows: further rows of the JSON.
         impossible: models that the class lacks.
         **more: further fields of `Dialect`.
     """
-    defaults = {**common.tower_sizes(*sizes), "hidden_act": gelu, "layer_norm_eps": epsilon}
+    defaults = {**common.tower_sizes(*sizes), "hidden_act": activation, "layer_norm_eps": epsilon}
 
     def of_the_part(files: Json) -> Json:
         """Returns the object of the tower in a whole model's JSON, complete by the defaults."""
@@ -214,7 +214,7 @@ def tower_or_whole(
     table: tuple[Row, ...] = (
         common.architectures(None, class_name),
         note("model_type", own),
-        *common.tower_rows(gelu, epsilon),
+        *common.tower_rows(activation, epsilon),
         *rows,
     )
     return common.dialect(
@@ -222,8 +222,8 @@ def tower_or_whole(
         words,
         (),
         epsilon=epsilon,
-        gelu=GELUS[gelu],
-        poolings=("gap" if fields.get("class_token", True) is None else "token",),
+        activation=ACTIVATIONS[activation],
+        poolings=("token" if "class_token/token" in words else "gap",),
         prefixes=prefixes,
         prefix_for=lambda config: prefixes[0],
         ignored={
@@ -235,6 +235,6 @@ def tower_or_whole(
             JsonTable("config.json", table, assumed=lambda content: defaults, beside=of_the_part),
         ),
         fields={"num_classes": 0, **fields},
-        impossible={"a projection: this class has none": "projection_dim", **impossible},
+        impossible={"a projection: this class has none": "projection_size", **impossible},
         **more,
     )

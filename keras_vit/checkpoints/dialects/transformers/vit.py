@@ -62,18 +62,18 @@ def family_with_blocks(
         words: names of weights that ViT's encoder lacks, or has under other names.
         epsilon: LayerNorm's epsilon where config.json has none.
         rows: further rows of config.json.
-        fields: fields of `ViTConfig` that every file has. config.json states `qkv_bias` if it is
-            not among them.
+        fields: facts about every file. config.json states `block.qkv_bias` if it is not among
+            them.
         **more: further arguments of `common.dialect`.
     """
-    biases = () if "qkv_bias" in fields else (JsonField("qkv_bias", "qkv_bias", default=True),)
+    biases = (JsonField("qkv_bias", "block.qkv_bias", default=True),)
     return common.dialect(
         model_type,
         {**TORCH.names(NAMES), **words},
         (
             common.architectures(*classes),
             *common.size_rows(),
-            *biases,
+            *(() if "block.qkv_bias" in fields else biases),
             *common.arithmetic_rows("gelu", epsilon),
             *common.DROPOUT_ROWS,
             *rows,
@@ -97,7 +97,7 @@ FAMILIES = (
             "vit",
             "vit.",
             ("ViTForImageClassification", "ViTModel"),
-            {**POOLER, **common.classifier_names(**NO_POOLER)},
+            {**POOLER, **common.classifier_names(NO_POOLER)},
             rows=POOLER_ROWS,
             impossible=NOT_BOTH,
         ),

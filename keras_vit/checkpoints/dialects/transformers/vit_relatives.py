@@ -17,7 +17,7 @@ _WORDS_OF_DEIT: Section = {
     "distillation_token/token": "embeddings.distillation_token",
     "head/{head}": {
         "name": "{cls}_classifier",
-        "implies": {"pooling": "token_and_distillation", "representation_size": None},
+        "implies": {"pool.kind": "token_and_distillation", "representation_size": None},
         "outside": True,
     },
 }
@@ -34,13 +34,13 @@ FAMILIES = (
         "deit",
         "deit.",
         ("DeiTForImageClassification", "DeiTModel"),
-        {**vit.POOLER, **TORCH.names(_WORDS_OF_DEIT), **common.classifier_names(**vit.NO_POOLER)},
+        {**vit.POOLER, **TORCH.names(_WORDS_OF_DEIT), **common.classifier_names(vit.NO_POOLER)},
         poolings=("token", "token_and_distillation"),
-        fields={"distillation_token": True},
+        fields={"tokens.distillation": True},
         rows=vit.POOLER_ROWS,
         impossible={
             **vit.NOT_BOTH,
-            "two heads without classes": "pooling=token_and_distillation num_classes!",
+            "two heads without classes": "pool.kind=token_and_distillation num_classes!",
         },
     ),
     vit.family_with_blocks(
@@ -69,7 +69,7 @@ FAMILIES = (
         ("IJepaForImageClassification", "IJepaModel"),
         common.classifier_names(),
         poolings=("gap",),
-        fields={"class_token": None},
+        fields={"tokens.class_tokens": 0},
         feature=Feature(first_patch=0),
     ),
     vit.family_with_blocks(
