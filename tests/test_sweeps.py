@@ -31,7 +31,7 @@ SAMPLE = {
     "beit_base_patch16_224": "equal",
     "vit_base_patch16_rpn_224": "refused",
 }
-"""Architectures of timm, and what becomes of them by folder, and by file with `timm=`."""
+"""Architectures of timm, and what becomes of them by folder, and by file with its name."""
 
 
 @pytest.mark.parametrize("name", SAMPLE)

@@ -38,6 +38,8 @@ keras_vit.evaluation.features(model, [], pooling="map")
 keras_vit.explain(model, [], method="relevence")
 keras_vit.export(model, "x", "onxx")
 keras_vit.checkpoints.save(model, "x", "transformers/vit")
+keras_vit.VisionTransformer.from_preset("x", read={"prefx": "a."})
+keras_vit.info("x", read={"weights": 1})
 """
 """A script of a user; its last lines have misspelt arguments and words."""
 
@@ -70,6 +72,8 @@ def test_mypy_in_a_users_environment_sees_the_types(tmp_path):
         'script.py:12: error: Unexpected keyword argument "sede"',
         'script.py:13: error: Unexpected keyword argument "hidden_sise"',
         *(f"script.py:{line}: error: Argument " for line in range(14, 20)),
+        'script.py:20: error: Extra key "prefx" for TypedDict "Reading"',
+        "script.py:21: error: Incompatible types",
     ):
         assert line in printed, printed
 

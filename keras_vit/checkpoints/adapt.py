@@ -13,11 +13,11 @@ import numpy as np
 
 from keras_vit.checkpoints.facts import flatten_arguments
 from keras_vit.checkpoints.inspection import Checkpoint, CheckpointInfo
-from keras_vit.checkpoints.surroundings import CHOICES
 from keras_vit.config import Prediction, ViTConfig
 from keras_vit.config.rules import pair
 from keras_vit.config.weights import lexicon
 from keras_vit.errors import CheckpointError, shown
+from keras_vit.models.building import Reading
 from keras_vit.support.interpolation import resampling_matrix
 from keras_vit.support.text import log
 
@@ -29,7 +29,7 @@ _SCALES = ("attention_scale/gamma", "mlp_scale/gamma")
 """Ends of the paths of weights that a caller may add, because their first value is stated."""
 OUTPUTS = ("task", "classifier_activation", "rescale")
 """Arguments of the model on its outputs and inputs, which are facts of a checkpoint too."""
-_READING = ("family", "variant", "position_grid", "class_names", "protocol", *CHOICES, *OUTPUTS)
+_READING = (*Reading.__annotations__, "position_grid", "class_names", "protocol", *OUTPUTS)
 """Arguments of `from_preset` that are no fields of the model's configuration."""
 
 

@@ -11,10 +11,11 @@ from keras_vit.checkpoints.dialects.base import warn_of_protocol
 from keras_vit.checkpoints.opening import OpenSource
 from keras_vit.checkpoints.recognition import Recognition
 from keras_vit.config import ViTConfig
-from keras_vit.config.fields import flatten, nest, part_of
+from keras_vit.config.fields import flatten, known_fields, nest, part_of
 from keras_vit.config.pool import TOKEN_POOLINGS
-from keras_vit.errors import CheckpointError, ConfigError, shown
+from keras_vit.errors import CheckpointError, ConfigError, nearest, shown
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
+from keras_vit.models.building import Building, Reading
 from keras_vit.presets.preset_config import PresetConfig
 
 _FREE = (
@@ -72,6 +73,29 @@ def flatten_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {k: value for k, value in arguments.items() if k not in _PARTS} | flatten(parts)
 
 
+def unpack_reading(read: Reading | None, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what `read` of a public function states, and its defaults.
+
+    Args:
+        read: as for `VisionTransformer.from_preset`.
+        arguments: the other arguments of the function.
+
+    Raises:
+        ConfigError: `read` is no dict or has an unknown key, or an argument is unknown.
+    """
+    others = {k: v for k, v in arguments.items() if k not in Building.__annotations__}
+    known_fields(ViTConfig, others, read=Reading)
+    keys = list(Reading.__annotations__)
+    words = ", ".join(keys)
+    if not isinstance(read, Mapping | None):
+        raise ConfigError(f"read must be a dict with keys of {words}, found {shown(read)}.")
+    for key in read or {}:
+        if key not in keys:
+            raise ConfigError(f"read has no key {shown(key)}.{nearest(key, keys)} It has {words}.")
+    given = {key: value for key, value in (read or {}).items() if value is not None}
+    return {"checksum": True, "allow_pickle_weights": False, **given}
+
+
 def choose_architecture(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the caller's fields that the arrays must agree with."""
     return {
@@ -110,7 +134,7 @@ def _refuse_open_facts(
     dialect = recognition.dialect
     read_as = f"{files.reader.path}: read as {dialect.name}"
     has_architecture = dialect.identity is not None and dialect.identity.key == "architecture"
-    by_name = 'timm="architecture" (such as "vit_small_patch16_224")' if has_architecture else ""
+    by_name = "read={'timm': 'vit_small_patch16_224'} or the like" if has_architecture else ""
     if dialect.needs_json and not any(table.file in files.json for table in dialect.json):
         raise CheckpointError(
             f"{read_as}: {dialect.needs_json} stands in config.json alone. Load the folder that "
@@ -128,8 +152,8 @@ def _refuse_open_facts(
         values = "; ".join(f"{name}: {value}" for name, value in missing.items())
         raise CheckpointError(
             f"{read_as}: the arrays do not tell {', '.join(missing)}. Give "
-            f"{by_name and f'{by_name} or timm={{...}} with what its card changes, or '}"
-            f"{', '.join(give)} ({values})."
+            f"{by_name and f'{by_name}, or the arguments of its card, or '}{', '.join(give)} "
+            f"({values})."
         )
 
 

@@ -30,6 +30,7 @@ from keras_vit.config.fields import nest
 from keras_vit.config.variants import find_variant, variant_named
 from keras_vit.config.weights.lexicon import num_parameters
 from keras_vit.errors import CheckpointError, SourceError, shown
+from keras_vit.models.building import Reading
 from keras_vit.presets.preset_config import ModelFacts, PresetConfig
 from keras_vit.presets.source import Source
 from keras_vit.support.text import log
@@ -91,7 +92,7 @@ class Checkpoint:
 def info(
     source: str | os.PathLike[str] | Source,
     *,
-    allow_pickle_weights: bool = False,
+    read: Reading | None = None,
     **fields: Any,
 ) -> CheckpointInfo:
     """Describes the checkpoint of a source, without a backend and without reading arrays.
@@ -101,21 +102,22 @@ def info(
 
     Args:
         source: a source as for `VisionTransformer.from_preset`.
-        allow_pickle_weights: as for `from_preset`.
-        **fields: arguments of `from_preset` that a checkpoint leaves open, or that choose among
-            its arrays.
+        read: as for `from_preset`.
+        **fields: other arguments of `from_preset`, such as fields that a checkpoint leaves open.
 
     Raises:
         PresetError: the preset does not exist, or is damaged.
         CheckpointError: the file cannot be read, holds no Vision Transformer, or its arrays
             do not fit the inferred configuration.
+        ConfigError: an argument or a key of `read` is unknown.
     """
-    source = Source.parse(source, allow_pickle_weights=allow_pickle_weights)
+    how = facts.unpack_reading(read, fields)
+    source = Source.parse(source, allow_pickle_weights=how["allow_pickle_weights"])
     if (preset := source.preset()) is not None:
         family = keras_vit.name if source.row is None else source.row.dialect
         return _info(Path(source.name), family, preset)
     with open_source(source, headers=True) as files:
-        return open_checkpoint(files, {**source.defaults, **fields}).info
+        return open_checkpoint(files, {**source.defaults, **fields, **how}).info
 
 
 def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
@@ -224,7 +226,7 @@ def _with_timm(files: OpenSource, fields: dict[str, Any]) -> OpenSource:
             raise ValueError(f"is for files of timm, and these are to be read as {family!r}")
         config = merge_config(timm, files.json.get("config.json", {}))
     except ValueError as error:
-        raise CheckpointError(f"{files.reader.path}: timm= {error}") from error
+        raise CheckpointError(f"{files.reader.path}: read={{'timm': ...}} {error}") from error
     if not isinstance(timm, str) and timm.get("num_classes") == 0:
         fields.setdefault("num_classes", 0)
     return dataclasses.replace(files, json={"config.json": config})

@@ -204,7 +204,7 @@ def _describe(files: OpenSource, dialects: Sequence[Dialect], tried: tuple[Diale
     some = listed((shown(name, 60, quoted=False) for name in shapes), 4)
     lines.append(f"Arrays of the file: {some}.")
     if nearest:
-        lines.append("family=... reads the file as one of them, and names each difference.")
+        lines.append("read={'family': ...} reads it as one of them, and names each difference.")
     return "\n  ".join(lines)
 
 

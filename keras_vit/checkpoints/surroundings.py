@@ -21,8 +21,7 @@ from keras_vit.errors import CheckpointError, ConfigError, listed, shown
 from keras_vit.support.text import log
 
 _OF_ARRAYS = ("prefix", "ignore", "weights")
-CHOICES: tuple[str, ...] = (*_OF_ARRAYS, "timm")
-"""Arguments of `from_preset` that describe one file: which arrays to read, and timm's words."""
+"""Keys of `read` of `from_preset` that say which arrays of a file to read."""
 
 _AVERAGE = re.compile(r"(?:^|[._/])(?:ema|teacher|target_encoder)(?=[._/])")
 """Words for the average of a model's weights over its training, as evaluations read it: timm, DeiT
@@ -83,7 +82,7 @@ def find_encoder(
     Args:
         reader: the arrays of the file.
         dialects: the dialects that the names may have.
-        prefix, ignore, weights: as for `VisionTransformer.from_preset`.
+        prefix, ignore, weights: as in `read` of `VisionTransformer.from_preset`.
 
     Raises:
         CheckpointError: the file has several Vision Transformers and nothing tells which to read,
@@ -91,14 +90,14 @@ def find_encoder(
         ConfigError: `weights` is an unknown word.
     """
     if weights not in (None, "ema", "raw"):
-        raise ConfigError(f"weights={shown(weights)}: expected 'ema', 'raw' or None.")
+        raise ConfigError(f"read={{'weights': {shown(weights)}}}: expected 'ema' or 'raw'.")
     ignored = _ignored_by(reader, ignore)
     names = [name for name in reader.shapes if name not in ignored]
     found, choice = _encoders(reader, names, dialects), ""
     if prefix is None:
         prefix, choice = _choose(reader, found, weights)
     elif weights is not None:
-        raise ConfigError("Give prefix= or weights=, one of the two.")
+        raise ConfigError("Give read={'prefix': ...} or read={'weights': ...}, one of the two.")
     else:
         prefix = _completed(reader, names, prefix)
     others = tuple(other for other in found if len(other) > len(prefix))
@@ -116,8 +115,8 @@ def _ignored_by(reader: Reader, ignore: str | Sequence[str]) -> set[str]:
         hits = {name for name in reader.shapes if fnmatch.fnmatchcase(name, str(pattern))}
         if not hits:
             raise CheckpointError(
-                f"{reader.path}: ignore={shown(pattern)} fits no array. It is the whole name of an "
-                f"array, or a pattern such as 'decoder.*'. The file has {listed(reader.shapes)}."
+                f"{reader.path}: read={{'ignore': {shown(pattern)}}} fits no array. It is a whole "
+                f"name, or a pattern such as 'decoder.*'. The file has {listed(reader.shapes)}."
             )
         ignored |= hits
     return ignored
@@ -130,7 +129,8 @@ def _completed(reader: Reader, names: Collection[str], prefix: str) -> str:
         if completed[-1:] in ("", ".", "/") and any(name.startswith(completed) for name in names):
             return completed
     raise CheckpointError(
-        f"{reader.path}: no array is below prefix={shown(prefix)}. The file has {listed(names)}."
+        f"{reader.path}: no array is below read={{'prefix': {shown(prefix)}}}. The file has "
+        f"{listed(names)}."
     )
 
 
@@ -208,22 +208,22 @@ def _choose(
     if found and not chosen:
         kind = "average of" if weights == "ema" else "other weights than an average of"
         raise CheckpointError(
-            f"{reader.path}: weights={weights!r}, but the names show no {kind} the training's "
-            f"weights. It has a Vision Transformer below {_quoted(found)}."
+            f"{reader.path}: read={{'weights': {weights!r}}}, but the names show no {kind} the "
+            f"training's weights. It has a Vision Transformer below {_quoted(found)}."
         )
     if len(chosen) > 1 and len(averages) == 1 and found[averages[0]] in map(found.get, others):
         chosen = averages
     if len(chosen) > 1:
         raise CheckpointError(
             f"{reader.path}: there are {len(chosen)} Vision Transformers, below {_quoted(chosen)}. "
-            f"Choose one: prefix={chosen[0]!r}."
+            f"Choose one: read={{'prefix': {chosen[0]!r}}}."
         )
     prefix = chosen[0] if chosen else ""
     rest = [other for other in found if other != prefix]
     if not rest:
         return prefix, ""
     kind = "the average of the weights, " if prefix in averages else ""
-    return prefix, f" ({kind}not {_quoted(rest)}, which prefix= or weights= chooses)"
+    return prefix, f" ({kind}not {_quoted(rest)}, which read={{'prefix': ...}} chooses)"
 
 
 def _quoted(prefixes: Iterable[str]) -> str:

@@ -25,6 +25,7 @@ from keras_vit.checkpoints.adapt import (
 )
 from keras_vit.checkpoints.dialects import dialects_named
 from keras_vit.checkpoints.export import WeightArrays, export
+from keras_vit.checkpoints.facts import unpack_reading
 from keras_vit.checkpoints.inspection import (
     Checkpoint,
     CheckpointInfo,
@@ -34,16 +35,14 @@ from keras_vit.checkpoints.inspection import (
     info as read_info,
 )
 from keras_vit.checkpoints.opening import open_source
-from keras_vit.checkpoints.surroundings import CHOICES
 from keras_vit.checkpoints.translate import Move
 from keras_vit.config import ImageSize, Prediction, ViTConfig
-from keras_vit.config.fields import known_fields
 from keras_vit.config.rules import is_any_size
 from keras_vit.config.weights import lexicon
 from keras_vit.config.weights.axes import copy_in_order
 from keras_vit.errors import CheckpointError, expect_model, shown
 from keras_vit.images.class_names import expand, shorten
-from keras_vit.models.building import Building, Family
+from keras_vit.models.building import Building, Family, Reading
 from keras_vit.presets.preset_config import ModelFacts
 from keras_vit.presets.source import Source
 from keras_vit.support.memory import give, gives_a_copy, room_to_give
@@ -53,7 +52,7 @@ Named = tuple[str, np.ndarray]
 
 _OF_MODEL = frozenset(Building.__annotations__)
 """Arguments of the model; None takes the value of the files, or the model's default."""
-_OF_READING = frozenset(("num_classes", "family", "variant", "position_grid", *CHOICES))
+_NOT_NONE = ("num_classes", "position_grid")
 """Arguments for which None means that they are not given; other fields may be None."""
 
 
@@ -63,8 +62,7 @@ def load(
     *,
     image_size: ImageSize = None,
     load_weights: bool = True,
-    checksum: bool = True,
-    allow_pickle_weights: bool = False,
+    read: Reading | None = None,
     **arguments: Any,
 ) -> Any:
     """Builds the model of a checkpoint or preset, as `VisionTransformer.from_preset` describes.
@@ -79,23 +77,20 @@ def load(
     """
     from keras_vit.layers import blank_weights
 
-    options = {k: v for k, v in arguments.items() if k in _OF_MODEL and v is not None}
-    outputs = {k: v for k, v in arguments.items() if k in OUTPUTS}
-    fields = {k: v for k, v in arguments.items() if k not in _OF_MODEL}
-    known_fields(ViTConfig, {k: v for k, v in fields.items() if k not in _OF_READING})
-    fields = {k: v for k, v in fields.items() if k not in _OF_READING or v is not None}
-    source = Source.parse(source, allow_pickle_weights=allow_pickle_weights)
-    fields |= _stated_size(image_size)
+    how = unpack_reading(read, arguments)
+    given = {k: v for k, v in arguments.items() if k not in _NOT_NONE or v is not None}
+    options = {k: v for k, v in given.items() if k in _OF_MODEL and v is not None}
+    outputs = {k: v for k, v in given.items() if k in OUTPUTS}
+    fields = {k: v for k, v in given.items() if k not in _OF_MODEL} | _stated_size(image_size)
+    source = Source.parse(source, allow_pickle_weights=how["allow_pickle_weights"])
     if not load_weights:
-        info = read_info(source, **fields)
-        reading = ("family", "variant", *CHOICES)
-        fields = {k: value for k, value in fields.items() if k not in reading}
+        info = read_info(source, read=read, **fields)
         config = info.config.replace(**complete_fields(info.config, fields))
         model = build(config, **{**_state_facts(source, info, config, outputs), **options})
         model.title = options.get("name", source.title)
         return model
-    with open_source(source, checksum=checksum) as files:
-        fields = {**source.defaults, **fields}
+    with open_source(source, checksum=how["checksum"]) as files:
+        fields = {**source.defaults, **fields, **how}
         checkpoint = open_checkpoint(files, fields)
         config = adapt_config(checkpoint, fields)
         facts = _state_facts(source, checkpoint.info, config, outputs)
@@ -245,7 +240,7 @@ def convert(
     *,
     lossy: bool = False,
     progress: bool = False,
-    allow_pickle_weights: bool = False,
+    read: Reading | None = None,
     **arguments: Any,
 ) -> None:
     """Translates a checkpoint into another dialect, without a model or a backend.
@@ -259,9 +254,9 @@ def convert(
             a `.safetensors` file.
         lossy: whether to write a model whose arithmetic the library cannot express.
         progress: whether a bar is shown on stderr, if it is a terminal.
-        allow_pickle_weights: as for `from_preset`.
-        **arguments: arguments of `from_preset` on how to read the file and on its configuration,
-            `class_names` and `protocol`.
+        read: as for `from_preset`.
+        **arguments: other arguments of `from_preset`: fields of the configuration, `class_names`
+            and `protocol`.
 
     Raises:
         CheckpointError: as `from_preset` and `save`. No file is written.
@@ -272,8 +267,9 @@ def convert(
             f"protocol. Write it by VisionTransformer.from_preset({str(source)!r})"
             f".save_to_preset({str(path)!r}); a file of weights alone ends in .safetensors."
         )
-    source = Source.parse(source, allow_pickle_weights=allow_pickle_weights)
-    with open_source(source) as files:
+    how = unpack_reading(read, arguments)
+    source = Source.parse(source, allow_pickle_weights=how["allow_pickle_weights"])
+    with open_source(source, checksum=how["checksum"]) as files:
         file_path = files.reader.path
         is_inside = files.is_folder and file_path.is_file()
         own = (file_path, file_path.parent) if is_inside else (file_path,)
@@ -282,7 +278,7 @@ def convert(
         ):
             raise CheckpointError(f"{path}: source and destination are one file.")
         size = _stated_size(arguments.pop("image_size", None))
-        fields = {**source.defaults, **arguments, **size}
+        fields = {**source.defaults, **arguments, **size, **how}
         checkpoint = open_checkpoint(files, fields)
         config = adapt_config(checkpoint, fields)
         if config.num_classes and replaces_head(checkpoint.info.config, config):

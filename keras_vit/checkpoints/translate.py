@@ -174,7 +174,7 @@ def compare(reader: Reader, moves: Sequence[Move], ignored: Mapping[str, str], m
     if any(reader.shapes[name] == (0,) for name in kinds["misshapen"]):
         lines.append(EMPTY)
     if len(unexpected) == len(every):
-        lines.append("ignore=, names or a pattern such as 'decoder.*', leaves arrays out.")
+        lines.append("read={'ignore': 'decoder.*'}, names or a pattern, leaves arrays out.")
     listing = "\n  ".join(lines)
     error = CheckpointError(f"{reader.path}: {subject} not fit {model}.\n  {listing}")
     error.differences = tuple(every)

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keras_vit.checkpoints.facts import unpack_reading
 from keras_vit.checkpoints.inspection import open_checkpoint
 from keras_vit.checkpoints.libraries import LibraryUnavailableError, run_library
 from keras_vit.checkpoints.opening import open_source
-from keras_vit.checkpoints.surroundings import CHOICES
 from keras_vit.errors import CheckpointError
+from keras_vit.models.building import Reading
 from keras_vit.presets.source import Source
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def verify(
     source: str | os.PathLike[str] | Source,
     against: str | os.PathLike[str] | Source | None = None,
     *,
-    allow_pickle_weights: bool = False,
+    read: Reading | None = None,
     **fields: Any,
 ) -> Verification:
     """Compares a checkpoint's outputs for two images with those of another implementation.
@@ -72,26 +73,27 @@ def verify(
         source: a source as for `VisionTransformer.from_preset`, of any library.
         against: another checkpoint, whose blocks and logits keras_vit computes. None for the
             logits that timm, transformers or keras-hub computes from the files of `source`.
-        allow_pickle_weights: as for `from_preset`, for both checkpoints.
-        **fields: other arguments of `from_preset`, for both checkpoints; those that choose among
-            the arrays of a file (`prefix`, `ignore`, `weights`) for `source` alone.
+        read: as for `from_preset`. `variant`, `checksum` and `allow_pickle_weights` hold for both
+            checkpoints, the other keys for `source` alone.
+        **fields: other arguments of `from_preset`, for both checkpoints.
 
     Raises:
         CheckpointError: as `from_preset`; or the two checkpoints take images of different sizes.
         LibraryUnavailableError: the files belong to a library that cannot run here.
     """
-    source = Source.parse(source, allow_pickle_weights=allow_pickle_weights)
+    how = unpack_reading(read, fields)
+    source = Source.parse(source, allow_pickle_weights=how["allow_pickle_weights"])
     if against is not None:  # a wrong name costs no loading
-        against = Source.parse(against, allow_pickle_weights=allow_pickle_weights)
+        against = Source.parse(against, allow_pickle_weights=how["allow_pickle_weights"])
     from keras_vit.models.vision_transformer import VisionTransformer  # starts a backend
 
-    model = VisionTransformer.from_preset(source, **fields)
+    model = VisionTransformer.from_preset(source, read=read, **fields)
     images = formula_images(*image_shape(model))
     if against is None:
-        origin, logits = run_origin(source, model, fields)
+        origin, logits = run_origin(source, model, {**fields, "read": how})
         return Verification((check("logits", compute(model, images)["logits"], logits, origin),))
-    shared = {name: value for name, value in fields.items() if name not in ("family", *CHOICES)}
-    other = VisionTransformer.from_preset(against, **shared)
+    shared: Any = {key: how[key] for key in ("variant", "checksum") if key in how}
+    other = VisionTransformer.from_preset(against, read=shared, **fields)
     if image_shape(other) != image_shape(model):
         raise CheckpointError(
             f"{source} takes images of (height, width, channels) {image_shape(model)}, and "
@@ -134,7 +136,7 @@ def find_dialect(source: Source, model: "VisionTransformer", fields: dict[str, A
     """Returns the dialect of the files themselves, which a row of the catalog may not know."""
     with open_source(source, headers=True) as files:
         arguments = {**source.defaults, "image_size": model.config.image_size, **fields}
-        return open_checkpoint(files, arguments).info.family
+        return open_checkpoint(files, arguments | fields.get("read", {})).info.family
 
 
 def image_shape(model: "VisionTransformer") -> tuple[int, int, int]:

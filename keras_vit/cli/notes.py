@@ -77,8 +77,9 @@ def suggest(word: str, known: Iterable[str]) -> str:
 def in_words_of_the_shell(message: str, options: Iterable[str]) -> str:
     """Returns a message of a function with the options of its command in place of arguments.
 
-    `resume=True` becomes `--resume`, `image_size=` becomes `--image-size`, and so does the name of
-    an argument that a message begins with, as in "image_size must be".
+    `resume=True` becomes `--resume`, `image_size=` becomes `--image-size`, `read={'prefix': ...}`
+    becomes `--prefix ...`. So does the name of an argument that a message begins with, as in
+    "image_size must be".
 
     Args:
         message: the message.
@@ -87,6 +88,7 @@ def in_words_of_the_shell(message: str, options: Iterable[str]) -> str:
     for option in options:
         name = option.removeprefix("--").replace("-", "_")
         pattern = re.compile(rf"(?<![\w.-]){name}={_VALUE}|^{name}(?= must be )")
+        message = re.sub(rf"read={{'{name}': ([^{{}}]*|{{[^{{}}]*}})}}", rf"{name}=\1", message)
         parts = pattern.split(message)  # text, value, text, value, ..., text
         for k in range(1, len(parts), 2):
             parts[k] = f"{option} {_typed(parts[k])}".rstrip()

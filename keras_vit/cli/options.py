@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from keras_vit.config import Task
+from keras_vit.models import building
 
 Positive = Annotated[int, Parameter(validator=Number(gte=1))]
 """An integer above 0."""
@@ -99,11 +100,13 @@ class Fields:
     allow_pickle_weights: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the fields that the user has stated."""
+        """Returns the arguments that the user has stated, those on how to read in `read`."""
         stated = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         card = None if self.timm is None else dict(map(_read_argument, self.timm))
         size = self.image_size and (self.image_size * 2)[:2]  # one number for a square
-        return drop_unset({**stated, "image_size": size, "timm": card})
+        stated = drop_unset({**stated, "image_size": size, "timm": card})
+        read = {key: stated.pop(key) for key in building.Reading.__annotations__ if key in stated}
+        return {**stated, "read": read}
 
 
 @_READ

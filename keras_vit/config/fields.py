@@ -114,21 +114,29 @@ def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def known_fields(cls: Any, fields: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def known_fields(
+    cls: Any, fields: Mapping[str, Any], prefix: str = "", **others: Any
+) -> dict[str, Any]:
     """Returns the fields as a dict.
+
+    Args:
+        cls: the dataclass.
+        fields: the fields by name.
+        prefix: text in front of a name in messages.
+        **others: further arguments of the caller that are dicts, each with the class of its keys.
 
     Raises:
         ConfigError: the dataclass has no field of such a name. If the name is a field of a part,
-            or another library's word, the message names the argument that does the same, else the
-            field with the nearest name.
+            a key of another argument, or another library's word, the message names the argument
+            that does the same, else the field with the nearest name.
     """
     names = [own.name for own in dataclasses.fields(cls)]
     parts = {own.name: part for own in dataclasses.fields(cls) if (part := part_of(own))}
     for name in fields:
         if name not in names:
             hint = "" if prefix else answer_to(name)
-            for part, kind in parts.items():
-                if name in [own.name for own in dataclasses.fields(kind)]:
+            for part, kind in {**parts, **others}.items():
+                if name in kind.__annotations__:
                     hint = f" Give {part}={{{name!r}: ...}}."
             raise ConfigError(
                 f"Unknown field {prefix}{shown(name, quoted=False)}."

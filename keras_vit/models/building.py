@@ -41,8 +41,8 @@ class Arguments(Building, Architecture, total=False):
     """Arguments of builders other than `image_size` and `num_classes`."""
 
 
-class Reading(Arguments, total=False):
-    """Arguments of `from_preset`, with those on how to read files."""
+class Reading(TypedDict, total=False):
+    """How the files of a source are read: the keys of `read` of `from_preset`."""
 
     family: Family
     variant: str

@@ -29,7 +29,7 @@ from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.layers.precision import read_policy, write_policy
 from keras_vit.layers.quantisation import quantise_parts, quantised_parts
 from keras_vit.models import heads
-from keras_vit.models.building import Reading
+from keras_vit.models.building import Arguments, Reading
 from keras_vit.models.graph import Graph
 from keras_vit.models.image_checks import ImageChecks, prepare
 from keras_vit.models.inference import Inference, run
@@ -585,7 +585,7 @@ class VisionTransformer(keras.Model):
             class_names: one name per class, as for `VisionTransformer`.
             task: what the head predicts, see `VisionTransformer`; `Dense(1)` classifies two
                 classes, and an activation of `"sigmoid"` with more of them is multi-label.
-            allow_pickle_weights: as for `from_preset`; for a `.pth` file.
+            allow_pickle_weights: whether a `.pth` file is read, see `read` of `from_preset`.
 
         Raises:
             ConfigError: the layer is no `Dense`, was never called, reads another width or has
@@ -642,7 +642,8 @@ class VisionTransformer(keras.Model):
         num_classes: int | None = None,
         image_size: ImageSize = None,
         load_weights: bool = True,
-        **arguments: Unpack[Reading],
+        read: Reading | None = None,
+        **arguments: Unpack[Arguments],
     ) -> "VisionTransformer":
         """Loads a preset by name, from the Hub, or from a local folder or file of any dialect.
 
@@ -664,41 +665,50 @@ class VisionTransformer(keras.Model):
                 takes any size per call.
             load_weights: False for the architecture with fresh weights. Weights on the Hub are
                 then downloaded only if JSON and headers do not suffice.
-            family: name of the format to read a file as, if its names are ambiguous.
-            variant: name of the variant that a file must be.
-            position_grid: (rows, columns) of the patches that the stored positions are for, if
-                they are no square or fit two grids.
-            checksum: whether to compare a preset's weights with the sha256 in its `config.json`.
-            allow_pickle_weights: whether weights may be a pickle of torch (`.bin`, `.pth`), which
-                `torch.load(weights_only=True)` of torch 2.7 or newer reads; see SECURITY.md.
-            prefix: start of the names of the arrays to read, if a file holds several Vision
-                Transformers. None finds it; a line of log says what is left out.
-            weights: `"ema"` for the average of the weights over the training, `"raw"` for the
-                weights themselves, if a training has both; None takes the average, and says so.
-            ignore: names of arrays to leave out, or patterns such as `"decoder.*"`.
-            timm: an architecture of timm, `"vit_small_patch16_224"`, or the arguments of
-                `timm.create_model` by name, as the card of a model prints them: `{"model_name":
-                "vit_giant_patch14_224", "mlp_layer": "SwiGLUPacked", "reg_tokens": 8}`. They take
-                the place of the JSON beside a file, or change it. `model_name` may be left out, or
-                name a repository (`"hf-hub:owner/name"`), where a `config.json` beside the weights
-                states the architecture. `mlp_layer` and `act_layer` are classes or their names;
-                `mean`, `std`, `interpolation`, `crop_pct` and `crop_mode` prepare images;
-                `num_classes=0` leaves the head out. Arguments that make no difference for
-                inference, such as `pretrained`, are not read.
-            **arguments: other arguments of `VisionTransformer`, such as `dtype`. None for
-                `class_names`, `protocol`, `provenance` and `thresholds` takes the preset's values.
-                Of the fields of `ViTConfig`, a caller may change `representation_size` to None
-                (which leaves the layer out), the dropout rates, `position_resize`, `activation` and
-                `epsilon` of the block, `norm` of the pool, and its `kind` to `"unpooled"`; a dict
-                changes the fields of a part that it names: `block={"epsilon": 1e-5}`. Any other
-                field must agree with the file. Another `patch_size` resizes the projection of
-                patches as FlexiViT does (`adapt.resize_patches`) and, with them, the positions.
+            read: how the files are read, a dict with some of these keys:
+
+                - `family`: name of the format to read a file as, if its names are ambiguous.
+                - `variant`: name of the variant that a file must be.
+                - `prefix`: start of the names of the arrays to read, if a file holds several Vision
+                  Transformers. Without it they are found; a line of log says what is left out.
+                - `ignore`: names of arrays to leave out, or patterns such as `"decoder.*"`.
+                - `weights`: `"ema"` for the average of the weights over the training, `"raw"` for
+                  the weights themselves, if a training has both; by default the average.
+                - `timm`: an architecture of timm, `"vit_small_patch16_224"`, or the arguments of
+                  `timm.create_model` by name, as the card of a model prints them: `{"model_name":
+                  "vit_giant_patch14_224", "mlp_layer": "SwiGLUPacked", "reg_tokens": 8}`. They take
+                  the place of the JSON beside a file, or change it. `model_name` may be left out,
+                  or name a repository (`"hf-hub:owner/name"`), where a `config.json` beside the
+                  weights states the architecture. `mlp_layer` and `act_layer` are classes or their
+                  names; `mean`, `std`, `interpolation`, `crop_pct` and `crop_mode` prepare images;
+                  `num_classes=0` leaves the head out. Arguments that make no difference for
+                  inference, such as `pretrained`, are not read.
+                - `checksum`: False to load a preset without comparing its weights with the sha256
+                  in its `config.json`.
+                - `allow_pickle_weights`: True to read weights that are a pickle of torch (`.bin`,
+                  `.pth`), by `torch.load(weights_only=True)` of torch 2.7 or newer; see
+                  SECURITY.md.
+
+            **arguments: fields of the network and other arguments of `VisionTransformer`.
+
+                Of the network, `position_grid` is (rows, columns) of the patches that the stored
+                positions are for, if they are no square or fit two grids. A caller may change
+                `representation_size` to None (which leaves the layer out), the dropout rates,
+                `position_resize`, `activation` and `epsilon` of the block, `norm` of the pool, and
+                its `kind` to `"unpooled"`; a dict changes the fields of a part that it names:
+                `block={"epsilon": 1e-5}`. Any other field must agree with the file. Another
+                `patch_size` resizes the projection of patches as FlexiViT does
+                (`adapt.resize_patches`) and, with them, the positions.
+
+                Of the model, such as `dtype` and `task`: None for `class_names`, `protocol`,
+                `provenance` and `thresholds` takes the preset's values.
 
         Raises:
             PresetError: the preset does not exist or is damaged, or the Hub refuses or fails;
                 the message states a remedy.
             CheckpointError: arrays do not fit; the message names the file and each such array.
-            ConfigError: a field is invalid; the message names it and the valid values.
+            ConfigError: an argument or a key of `read` is unknown or invalid; the message names it
+                and the valid ones.
         """
         from keras_vit.checkpoints.transfer import load  # reads all dialects' tables
 
@@ -708,6 +718,7 @@ class VisionTransformer(keras.Model):
             num_classes=num_classes,
             image_size=image_size,
             load_weights=load_weights,
+            read=read,
             **arguments,
         )
         return model

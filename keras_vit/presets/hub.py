@@ -85,7 +85,7 @@ class HubFolder(Location):
         self.files = {name: sizes[path] for name, path in self._names.items()}
         self.provenance = {"repo": f"{SCHEME}{where.id}", "commit": commit}
         self.pickle_advice = (
-            "keras_vit unpickles only with allow_pickle_weights=True, by "
+            "keras_vit unpickles only with read={'allow_pickle_weights': True}, by "
             "torch.load(weights_only=True). Safer: ask the authors for safetensors, or look among "
             f"the pull requests of https://huggingface.co/{where.id} for the Hub's own "
             "conversion and add @refs%2Fpr%2FNUMBER."

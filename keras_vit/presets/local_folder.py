@@ -9,11 +9,11 @@ from keras_vit.presets.place import Location
 from keras_vit.support.files import OpenFolder, exists, open_plain
 
 PICKLE_ADVICE = (
-    "keras_vit unpickles only if you ask for it: allow_pickle_weights=True reads its arrays by "
-    "torch.load(weights_only=True). Safer: write safetensors where the pickle was made, by "
-    "timm.models.save_for_hf(model, folder, safe_serialization=True), by save_pretrained of "
-    "transformers, or by safetensors.torch.save_file(torch.load(path, weights_only=True), "
-    "'model.safetensors')."
+    "keras_vit unpickles only on request: read={'allow_pickle_weights': True} (in with_head, "
+    "the argument allow_pickle_weights) reads its arrays by torch.load(weights_only=True). Safer: "
+    "write safetensors where the pickle was made, by timm.models.save_for_hf(model, folder, "
+    "safe_serialization=True), by save_pretrained of transformers, or by "
+    "safetensors.torch.save_file(torch.load(path, weights_only=True), 'model.safetensors')."
 )
 
 

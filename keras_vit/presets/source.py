@@ -306,7 +306,7 @@ def _compare_checksum(stream: BufferedReader, expected: str) -> None:
         refuse_pointer(stream.name, stream.peek(8), SourceError)
         raise SourceError(
             f"{stream.name}: its sha256 is {digest}, config.json says {expected}. The file is "
-            "damaged or belongs to another preset. checksum=False loads it without this check."
+            "damaged or belongs to another preset. read={'checksum': False} loads it unchecked."
         )
 
 

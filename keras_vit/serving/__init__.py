@@ -14,6 +14,7 @@ import os
 from typing import Any
 
 from keras_vit.config.pool import STAGE_POOLINGS, StagePooling
+from keras_vit.models.building import Reading
 from keras_vit.serving.settings import Settings
 from keras_vit.support.extras import import_extra
 
@@ -60,6 +61,7 @@ def serve(
     pooling: StagePooling | None = None,
     access_log: bool = False,
     progress: bool = False,
+    read: Reading | None = None,
     **fields: Any,
 ) -> None:
     """Serves a model over HTTP until SIGTERM or Ctrl-C; accepted requests are answered first.
@@ -74,8 +76,8 @@ def serve(
         stage, pooling: the features that `/embed` answers with, as in `evaluation.features`.
         access_log: whether a line is logged for each request.
         progress: whether the address is printed once the server listens.
-        **fields: other arguments of `VisionTransformer.from_preset`, such as `image_size`, `dtype`
-            and `timm`.
+        read: as for `VisionTransformer.from_preset`.
+        **fields: its other arguments, such as `image_size` and `dtype`.
 
     Raises:
         ConfigError: the extra `serve` is not installed, the server cannot listen at the address, or
@@ -84,7 +86,7 @@ def serve(
     """
     from keras_vit.presets.source import Source
 
-    checkpoint = Source.parse(source)  # an unknown name is refused before a backend starts
+    found = Source.parse(source)  # an unknown name is refused before a backend starts
     check_installed()
     STAGE_POOLINGS.check("pooling", pooling)  # before a model is loaded
     from keras_vit.checkpoints.loading import load_to_answer
@@ -97,10 +99,10 @@ def serve(
 
     def build() -> Any:
         backend.start()
-        model = load_to_answer(checkpoint, pixel_range=pixel_range, draft=draft, **fields)
+        model = load_to_answer(found, pixel_range=pixel_range, draft=draft, read=read, **fields)
         return application(model, settings, stage=stage, pooling=pooling)
 
-    server.run(build, checkpoint, host, port, settings, access_log, progress)
+    server.run(build, found, host, port, settings, access_log, progress)
 
 
 def check_installed() -> None:

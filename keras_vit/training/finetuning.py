@@ -19,7 +19,7 @@ from keras_vit.evaluation.thresholds import choose_thresholds
 from keras_vit.images import Preprocessor
 from keras_vit.images.class_names import expand, pair_names
 from keras_vit.models.builders import Builder
-from keras_vit.models.building import Building
+from keras_vit.models.building import Building, Reading
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.presets.preset_config import PresetConfig
 from keras_vit.support.arguments import check_training
@@ -63,6 +63,7 @@ def finetune(
     validation: float | str | os.PathLike[str] | None = 0.1,
     pixel_range: tuple[float, float] | None = None,
     progress: bool = False,
+    read: Reading | None = None,
     **fields: Any,
 ) -> FinetuneResult:
     """Trains a preset on images by a recipe, and writes all results into one folder.
@@ -91,8 +92,9 @@ def finetune(
         pixel_range: values of black and white in images of more than 8 bits, see `Preprocessor`.
         progress: whether the plan, an estimate of the time after ten batches, and each epoch are
             printed.
-        **fields: other arguments of `VisionTransformer.from_preset`, such as `image_size`, `dtype`
-            and `dropout_rate`; None for the preset's values.
+        read: as for `VisionTransformer.from_preset`.
+        **fields: its other arguments, such as `image_size`, `dtype` and `dropout_rate`; None for
+            the preset's values.
 
     Raises:
         BackendError: the backend is OpenVINO, which computes no gradients.
@@ -103,7 +105,7 @@ def finetune(
     require_training()
     data = _as_source(data, fields)
     check_training(data.name, Path(path), resume=resume, validation=validation, **data.labels)
-    fields = {name: value for name, value in fields.items() if value is not None}
+    fields = {k: v for k, v in {**fields, "read": read or None}.items() if v is not None}
     found, description = _start(source, fields)
     if recipe.steps_per_epoch is None:
         length = recipe.steps // _epochs(recipe.steps) * recipe.accumulate

@@ -68,7 +68,7 @@ def test_a_file_loaded_as_another_variant_is_refused(tmp_path):
 
     moves = plan(variant("vit_ti16").config(num_classes=2), DIALECTS["google"])
     arrays = {m.name: np.zeros(m.file_shape, "float16") for m in moves}
-    message = refused(tmp_path, arrays, variant="vit_s16")
+    message = refused(tmp_path, arrays, read={"variant": "vit_s16"})
     assert "do not fit vit_s16 as google has it" in message
     assert "head/kernel is (192, 2), expected (384, 2)" in message
 
@@ -83,8 +83,11 @@ def test_a_field_that_the_arrays_contradict_is_refused(tmp_path, arrays):
     ("fields", "error", "message"),
     [
         ({"image_siz": 24}, ConfigError, "Unknown field image_siz. Did you mean 'image_size'?"),
-        ({"variant": "vitb16"}, ConfigError, "Did you mean 'vit_b16'?"),
-        ({"family": "gogle"}, KerasViTError, "family 'gogle'. Did you mean 'google'?"),
+        ({"read": {"variant": "vitb16"}}, ConfigError, "Did you mean 'vit_b16'?"),
+        ({"read": {"family": "gogle"}}, KerasViTError, "family 'gogle'. Did you mean 'google'?"),
+        ({"read": {"prefx": "a."}}, ConfigError, "read has no key 'prefx'. Did you mean 'prefix'?"),
+        ({"prefix": "a."}, ConfigError, "Unknown field prefix. Give read={'prefix': ...}."),
+        ({"read": "timm"}, ConfigError, "read must be a dict with keys of family, variant, prefix"),
     ],
 )
 def test_an_unknown_argument_is_refused_with_the_nearest_name(

@@ -78,9 +78,11 @@ def test_the_scales_of_deit_iii_are_read(tmp_path):
     renamed = {re.sub(r"ls(\d)\.gamma", r"gamma_\1", n): array for n, array in arrays.items()}
     save_file(renamed, tmp_path / "x.safetensors")
     fields = {"num_heads": case["config"]["num_heads"], "image_size": want["image"].shape[1:3]}
-    with pytest.raises(CheckpointError, match="do not tell.*rope.*family='facebook'"):
+    with pytest.raises(CheckpointError, match="do not tell.*rope.*'family': 'facebook'"):
         VisionTransformer.from_preset(tmp_path / "x.safetensors", **fields)
-    model = VisionTransformer.from_preset(tmp_path / "x.safetensors", family="facebook", **fields)
+    model = VisionTransformer.from_preset(
+        tmp_path / "x.safetensors", read={"family": "facebook"}, **fields
+    )
     got = outputs(model, want["image"], ["logits"])["logits"]
     assert relative_error(got, want["logits"]) <= case["tolerance"]
     assert model.config.block.layer_scale

@@ -43,13 +43,13 @@ def test_timm_computes_the_same_from_written_files(name, tmp_path):
 
 @pytest.mark.parametrize("name", sorted(p.stem for p in FOLDER.glob("timm_*.npz")))
 def test_a_file_without_json_is_read_by_the_arguments_of_timm(name, tmp_path):
-    """`timm=` and an image size take the place of `config.json`."""
+    """`read={"timm": ...}` and an image size take the place of `config.json`."""
     config = json.loads((FOLDER / name / "config.json").read_text())
     shutil.copy(FOLDER / name / "model.safetensors", tmp_path / "alone.safetensors")
     whole = VisionTransformer.from_preset(FOLDER / name)
     alone = VisionTransformer.from_preset(
         tmp_path / "alone.safetensors",
-        timm={"model_name": config["architecture"], **config["model_args"]},
+        read={"timm": {"model_name": config["architecture"], **config["model_args"]}},
         image_size=whole.config.image_size,
     )
     assert alone.config.source_grid == whole.config.source_grid

@@ -92,8 +92,8 @@ def test_outputs_of_timm(left, ours, name, tmp_path):
         assert not inner.load_state_dict(network.state_dict(), strict=False).missing_keys
         return other
 
-    arguments = {"allow_pickle_weights": True, "timm": {"model_name": name, **changed}}
-    model = VisionTransformer.from_preset(tmp_path / "x.pth", **arguments)
+    read = {"allow_pickle_weights": True, "timm": {"model_name": name, **changed}}
+    model = VisionTransformer.from_preset(tmp_path / "x.pth", read=read)
     names = {"model": network, "create_model": create_model, "name": name}
     names["x"] = channels_first(model.preprocessor(IMAGES))
     with torch.no_grad():

@@ -131,9 +131,9 @@ def test_pooling_and_the_place_of_the_last_norm_are_those_of_timm(pool, fc_norm,
     for source, read in ((tmp_path / "theirs", {}), (file, {"timm": card})):
         if pool == "max" or (pool == "map" and fc_norm):
             with raises(CheckpointError, f"global_pool={pool!r}"):
-                VisionTransformer.from_preset(source, **read)
+                VisionTransformer.from_preset(source, read=read)
             continue
-        model = VisionTransformer.from_preset(source, **read)
+        model = VisionTransformer.from_preset(source, read=read)
         assert_close(to_numpy(model(images)), expected)
         checkpoints.save(model, tmp_path / "ours", family="timm")
         ours = timm.create_model(f"local-dir:{tmp_path / 'ours'}", pretrained=True).eval()
@@ -240,7 +240,7 @@ def test_the_heads_of_attention_pooling_are_those_of_the_architecture(tmp_path):
     images = normal(1, 56, 56, 3)
     want = theirs(torch.from_numpy(images).permute(0, 3, 1, 2)).detach().numpy()
     model = VisionTransformer.from_preset(
-        tmp_path / "model.safetensors", timm={"model_name": name, **sizes}
+        tmp_path / "model.safetensors", read={"timm": {"model_name": name, **sizes}}
     )
     assert model.config.pool.num_heads == 8
     assert_close(model(images), want, 1e-5)

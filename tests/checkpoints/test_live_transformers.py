@@ -76,7 +76,7 @@ def test_pixio_gives_the_mean_of_its_class_tokens(count, size, tmp_path):
         part = want.last_hidden_state[:, part].numpy()
         assert_close(found.reshape(part.shape), part, 1e-5)
     alone = shutil.copy(tmp_path / "theirs" / "model.safetensors", tmp_path / "x.safetensors")
-    assert keras_vit.info(alone, num_heads=3, family="transformers/pixio").config == (
+    assert keras_vit.info(alone, num_heads=3, read={"family": "transformers/pixio"}).config == (
         keras_vit.info(tmp_path / "theirs").config
     )
     checkpoints.save(

@@ -39,11 +39,11 @@ def check(model, folder):
 
 
 def test_a_pickle_is_read_if_the_caller_allows_it(folder):
-    words = r"found pytorch_model\.bin.*allow_pickle_weights=True.*safe_serialization=True"
+    words = r"found pytorch_model\.bin.*'allow_pickle_weights': True.*safe_serialization=True"
     with pytest.raises(CheckpointError, match=words):
         VisionTransformer.from_preset(folder)
-    check(VisionTransformer.from_preset(folder, allow_pickle_weights=True), folder)
-    info = keras_vit.info(folder, allow_pickle_weights=True)
+    check(VisionTransformer.from_preset(folder, read={"allow_pickle_weights": True}), folder)
+    info = keras_vit.info(folder, read={"allow_pickle_weights": True})
     assert info.family == "transformers"
 
 
@@ -58,8 +58,8 @@ def test_shards_with_an_index_are_one_pickle(folder):
         torch.save({n: array for n, array in arrays.items() if names[n] == part}, folder / part)
     index = json.dumps({"weight_map": names})
     (folder / "pytorch_model.bin.index.json").write_text(index)
-    check(VisionTransformer.from_preset(folder, allow_pickle_weights=True), folder)
-    with pytest.raises(CheckpointError, match="allow_pickle_weights=True"):
+    check(VisionTransformer.from_preset(folder, read={"allow_pickle_weights": True}), folder)
+    with pytest.raises(CheckpointError, match="'allow_pickle_weights': True"):
         VisionTransformer.from_preset(folder)
 
 
@@ -71,7 +71,7 @@ def test_permission_for_pickles_leaves_safetensors_what_they_are(tmp_path):
     lengths = iter(range(300))
     while not path.exists() or path.read_bytes()[:1] != b"\x80":
         save_file(arrays, path, metadata={"note": "x" * next(lengths)})
-    assert keras_vit.info(path, num_heads=3, allow_pickle_weights=True).family == "timm"
+    assert keras_vit.info(path, num_heads=3, read={"allow_pickle_weights": True}).family == "timm"
 
 
 @pytest.mark.parametrize("form", ["nested", "before torch 1.6", "bfloat16"])
@@ -87,7 +87,7 @@ def test_every_form_of_a_pickle_is_read(folder, form):
         torch.save({name: array.bfloat16() for name, array in arrays.items()}, path)
     else:
         torch.save(arrays, path, _use_new_zipfile_serialization=False)
-    model = VisionTransformer.from_preset(folder, allow_pickle_weights=True)
+    model = VisionTransformer.from_preset(folder, read={"allow_pickle_weights": True})
     if form != "bfloat16":
         check(model, folder)
     kernel = next(array for name, array in arrays.items() if name.endswith("classifier.weight"))
@@ -115,7 +115,7 @@ def test_a_pickle_that_would_run_code_is_refused(folder, is_zip, tmp_path):
     else:
         path.write_bytes(pickle.dumps({"a": Hostile(trace)}))
     with pytest.raises(CheckpointError, match=r"pytorch_model\.bin"):
-        VisionTransformer.from_preset(folder, allow_pickle_weights=True)
+        VisionTransformer.from_preset(folder, read={"allow_pickle_weights": True})
     assert not trace.exists()
 
 
@@ -123,7 +123,7 @@ def test_a_damaged_pickle_is_named(folder):
     path = folder / "pytorch_model.bin"
     path.write_bytes(path.read_bytes()[:500])
     with pytest.raises(CheckpointError, match=r"pytorch_model\.bin"):
-        keras_vit.info(folder, allow_pickle_weights=True)
+        keras_vit.info(folder, read={"allow_pickle_weights": True})
 
 
 def test_the_command_line_turns_a_pickle_into_safetensors(folder, tmp_path, capsys):
@@ -150,7 +150,7 @@ def test_an_array_that_holds_no_weights_is_refused(kind, folder):
     arrays["classifier.weight"] = odd[kind](arrays["classifier.weight"])
     torch.save(arrays, path)
     with pytest.raises(CheckpointError, match=r"compute with: classifier.weight is torch\.\w+ of "):
-        keras_vit.info(folder, allow_pickle_weights=True)
+        keras_vit.info(folder, read={"allow_pickle_weights": True})
 
 
 @pytest.mark.parametrize("is_zip", [True, False])
@@ -162,7 +162,7 @@ def test_a_class_that_torch_refuses_is_named(is_zip, folder):
     path = folder / "pytorch_model.bin"
     torch.save(content, path, _use_new_zipfile_serialization=is_zip)
     with pytest.raises(CheckpointError) as caught:
-        keras_vit.info(folder, allow_pickle_weights=True)
+        keras_vit.info(folder, read={"allow_pickle_weights": True})
     assert "torch.nn.modules.linear.Linear" in str(caught.value)
     assert "complete" not in str(caught.value)
 
@@ -186,7 +186,7 @@ def test_other_files_of_these_names_are_called_what_they_are(write, words, tmp_p
     path = tmp_path / "x.pt"
     write(torch, torch.nn.Linear(2, 2), path)
     with pytest.raises(CheckpointError, match=words):
-        keras_vit.info(path, allow_pickle_weights=True)
+        keras_vit.info(path, read={"allow_pickle_weights": True})
 
 
 def test_options_that_the_program_allows_stay_allowed(folder):
@@ -195,7 +195,7 @@ def test_options_that_the_program_allows_stay_allowed(folder):
     import torch
 
     with torch.serialization.safe_globals([argparse.Namespace]):
-        keras_vit.info(folder, allow_pickle_weights=True)
+        keras_vit.info(folder, read={"allow_pickle_weights": True})
         assert argparse.Namespace in torch.serialization.get_safe_globals()
 
 
@@ -206,5 +206,5 @@ def test_dicts_that_hold_themselves_are_read_once(folder):
     content = {"state_dict": torch.load(path, weights_only=True)}
     content["itself"] = content
     torch.save(content, path)
-    info = keras_vit.info(folder, allow_pickle_weights=True)
+    info = keras_vit.info(folder, read={"allow_pickle_weights": True})
     assert info.prefix.startswith("state_dict.")

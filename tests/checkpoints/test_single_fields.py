@@ -1,6 +1,6 @@
 """Encoders of single fields, as folders of timm and as files with the arguments of their cards.
 
-What `model_args` leaves out the arrays decide. A card is the argument `timm=`, in place of JSON.
+What `model_args` leaves out the arrays decide. A card is `timm` of `read`, in place of JSON.
 """
 
 import json
@@ -137,7 +137,9 @@ def saved(name, path, **changed):
 
 
 def read(path, card, **fields):
-    return VisionTransformer.from_preset(path, timm=card, allow_pickle_weights=True, **fields)
+    return VisionTransformer.from_preset(
+        path, read={"timm": card, "allow_pickle_weights": True}, **fields
+    )
 
 
 @pytest.mark.parametrize("name", CARDS)
@@ -176,11 +178,11 @@ def test_a_card_beats_the_json_beside_it_and_leaves_the_rest_to_it(tmp_path):
     card = {"model_name": "hf-hub:MahmoodLab/UNI2-h", "std": (0.1, 0.2, 0.3), "act_layer": "gelu"}
     card["mlp_layer"] = "SwiGLUPacked"
     for source in (tmp_path / "encoder", tmp_path / "encoder" / "model.safetensors"):
-        info = keras_vit.info(source, timm=card)
+        info = keras_vit.info(source, read={"timm": card})
         assert (info.protocol["mean"], info.protocol["std"]) == (MEAN, [0.1, 0.2, 0.3])
         assert (info.config.tokens.registers, info.config.block.activation) == (8, "gelu")
     other = {"model_name": "vit_giant_patch14_reg4_dinov2", "num_heads": 8}
-    info = keras_vit.info(tmp_path / "encoder", timm=other)
+    info = keras_vit.info(tmp_path / "encoder", read={"timm": other})
     assert (info.config.num_heads, complete(info.protocol)["mean"]) == (8, 0.5)
 
 
@@ -195,7 +197,10 @@ def test_no_classes_leave_out_a_head_and_others_make_a_new_one(tmp_path):
     assert read(tmp_path / "x.bin", headless, load_weights=False).output_shape == (None, 32)
     assert read(tmp_path / "x.bin", headless, num_classes=4).output_shape == (None, 4)
     keras_vit.convert(
-        tmp_path / "x.bin", tmp_path / "y", "timm", timm=headless, allow_pickle_weights=True
+        tmp_path / "x.bin",
+        tmp_path / "y",
+        "timm",
+        read={"timm": headless, "allow_pickle_weights": True},
     )
     assert keras_vit.info(tmp_path / "y").config.num_classes == 0
 
@@ -225,7 +230,8 @@ def test_what_does_not_fit_is_refused(argument, value, found, tmp_path):
     _, card = saved("Virchow2", tmp_path / "x.bin", num_classes=3)
     with pytest.raises(CheckpointError) as error:
         keras_vit.info(
-            tmp_path / "x.bin", timm={**card, argument: value}, allow_pickle_weights=True
+            tmp_path / "x.bin",
+            read={"timm": {**card, argument: value}, "allow_pickle_weights": True},
         )
     assert found in str(error.value)
     assert str(tmp_path / "x.bin") in str(error.value)
@@ -233,18 +239,18 @@ def test_what_does_not_fit_is_refused(argument, value, found, tmp_path):
 
 @pytest.mark.without_backend
 def test_a_file_whose_architecture_is_not_named_is_refused(tmp_path):
-    """A plain ViT lacks its number of heads alone; the message names `timm=` first."""
+    """A plain ViT lacks its number of heads alone; the message names `timm` first."""
     saved("Virchow2", tmp_path / "x.bin")
     saved("UNI", tmp_path / "y.bin", init_values=None)
     open_facts = "tell pool.kind, rope, block.activation, block.epsilon"
-    with pytest.raises(CheckpointError, match=f'{open_facts}. Give timm="arch'):
-        keras_vit.info(tmp_path / "x.bin", num_heads=4, allow_pickle_weights=True)
-    with pytest.raises(CheckpointError, match='tell num_heads. Give timm="arch.*, or num_heads=..'):
-        keras_vit.info(tmp_path / "y.bin", allow_pickle_weights=True)
+    with pytest.raises(CheckpointError, match=f"{open_facts}. Give read={{'timm': 'vit_"):
+        keras_vit.info(tmp_path / "x.bin", num_heads=4, read={"allow_pickle_weights": True})
+    with pytest.raises(CheckpointError, match="tell num_heads. Give read=.*, or num_heads=.."):
+        keras_vit.info(tmp_path / "y.bin", read={"allow_pickle_weights": True})
     with pytest.raises(CheckpointError, match="num_heads cannot be inferred"):
-        keras_vit.info(tmp_path / "y.bin", timm="vit_small_patch16_224", allow_pickle_weights=True)
-    with pytest.raises(CheckpointError, match="timm= is for files of timm.*'google'"):
         keras_vit.info(
-            *(tmp_path / "y.bin",),
-            **{"timm": "vit_small_patch16_224", "family": "google", "allow_pickle_weights": True},
+            tmp_path / "y.bin", read={"timm": "vit_small_patch16_224", "allow_pickle_weights": True}
         )
+    with pytest.raises(CheckpointError, match="'timm': ...} is for files of timm.*'google'"):
+        names = {"timm": "vit_small_patch16_224", "family": "google"}
+        keras_vit.info(tmp_path / "y.bin", read={**names, "allow_pickle_weights": True})

@@ -50,7 +50,7 @@ def test_files_of_dinov2_with_the_same_names_stay_facebooks(tmp_path):
     weights = tmp_path / "model.safetensors"
     assert keras_vit.info(weights, num_heads=3).family == "facebook"
     named = keras_vit.info(
-        weights, num_heads=3, family="transformers/tipsv2_vision_model", image_size=16
+        weights, num_heads=3, read={"family": "transformers/tipsv2_vision_model"}, image_size=16
     )
     assert named.config.tokens.mask
 

@@ -102,7 +102,7 @@ def test_every_command_reads_a_file_by_the_options_of_info(
     [
         (("--weights", "mean"), "ema"),
         (("--prefix", "net"), "no array is below --prefix 'net'"),
-        (("--prefix", "student", "--weights", "raw"), "--prefix or --weights"),
+        (("--prefix", "student", "--weights", "raw"), "--prefix ... or --weights ..., one"),
     ],
 )
 def test_options_that_fit_nothing_are_named(twice, options, words, capsys):

@@ -258,6 +258,8 @@ def test_a_line_of_log_is_one_note_beside_a_handler_of_the_root_logger(capsys, m
         ("my_labels=3", "my_labels=3"),
         ('labels_file="a b", image_size=...', '--labels-file "a b", --image-size ...'),
         ("batch_size must be 1", "--batch-size must be 1"),
+        ("Choose read={'batch_size': 'a b'}.", "Choose --batch-size 'a b'."),
+        ("read={'resume': True} or read={'seed': 1}", "--resume or read={'seed': 1}"),
         ("The labels must be words", "The labels must be words"),
     ],
 )

@@ -33,7 +33,7 @@ def test_token_and_mean_is_the_feature_of_virchow_by_timm(tmp_path, registers):
     expected = np.concatenate([tokens[:, 0], tokens[:, 1 + registers :].mean(axis=1)], axis=-1)
     for head in ({}, {"num_classes": 0}, {"num_classes": 0, "pool": {"kind": "unpooled"}}):
         ours = VisionTransformer.from_preset(
-            tmp_path / "x.safetensors", timm=card, num_heads=2, image_size=28, **head
+            tmp_path / "x.safetensors", read={"timm": card}, num_heads=2, image_size=28, **head
         )
         assert ours.config.tokens.registers == registers
         assert_close(

@@ -309,4 +309,4 @@ def test_a_row_loads_with_the_arguments_of_its_card(hub, monkeypatch, tmp_path):
     assert VisionTransformer.from_preset("again").preprocessor.protocol["std"] == 0.25
     other = {**card, "reg_tokens": 3}
     with pytest.raises(CheckpointError, match="reg_token is"):
-        VisionTransformer.from_preset("again", timm=other)
+        VisionTransformer.from_preset("again", read={"timm": other})

@@ -191,20 +191,20 @@ def test_a_preset_that_is_not_whole_is_refused(saved, spoil, reads_numbers, erro
 
 
 def test_weights_with_another_checksum_than_the_config_states_are_refused(saved):
-    """One byte is changed; `checksum=False` skips the check, and old presets have no checksum."""
+    """One byte is changed; `checksum` of `read` skips the check; old presets have no checksum."""
     folder, model = saved
     weights = folder / "model.safetensors"
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1
     weights.write_bytes(bytes(content))
     with pytest.raises(
-        CheckpointError, match=r"model.safetensors: its sha256 is .* checksum=False"
+        CheckpointError, match=r"model.safetensors: its sha256 is .* 'checksum': False"
     ):
         VisionTransformer.from_preset(folder)
     with pytest.raises(CheckpointError, match="its sha256 is"):
         keras_vit.convert(folder, folder.parent / "x.npz", "google")
     assert not (folder.parent / "x.npz").exists()
-    assert VisionTransformer.from_preset(folder, checksum=False).config == model.config
+    assert VisionTransformer.from_preset(folder, read={"checksum": False}).config == model.config
     edited(folder, weights_sha256=...)  # as presets of early releases are
     assert VisionTransformer.from_preset(folder).config == model.config
 

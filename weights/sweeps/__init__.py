@@ -25,7 +25,7 @@ class Outcome:
         group: the row of the table that it counts for.
         names: the pretrained models, or the class with its options, of this kind.
         folder, file: `"equal"`, `"wrong ..."`, or the reason of the refusal, by folder and by the
-            file of weights and `timm=`; `file` is `""` where the library's files are never alone.
+            file of weights and its name; `file` is `""` where the library's files are never alone.
     """
 
     group: str

@@ -37,7 +37,7 @@ def read(library: str) -> tuple[str, list[Outcome]]:
 
 
 def counts(outcomes: Iterable[Outcome], way: str) -> collections.Counter[str]:
-    """Returns the number of models by verdict, by the folder or by the file with `timm=`."""
+    """Returns the number of models by verdict, by the folder or by the file with its name."""
     actual: collections.Counter[str] = collections.Counter()
     for outcome in outcomes:
         actual[_verdict(getattr(outcome, way))] += len(outcome.names)
@@ -52,7 +52,7 @@ def markdown(library: str) -> str:
     """Returns the counts of every group as a Markdown table, and the reasons of the refusals."""
     version, outcomes = read(library)
     ways = [way for way in ("folder", "file") if any(getattr(o, way) for o in outcomes)]
-    words = {"folder": "folder", "file": "file with timm="}
+    words = {"folder": "folder", "file": "file with its name"}
     columns = [f"{words[way]}: {', '.join(_VERDICTS)}" for way in ways]
     groups = {o.group: [p for p in outcomes if p.group == o.group] for o in outcomes}
     same = {

@@ -84,7 +84,7 @@ def outcome(module: str, name: str, tags: tuple[str, ...]) -> Outcome:
         tolerance = HYBRID_TOLERANCE if module.endswith("hybrid") else TOLERANCE
         answers = [
             judged(lambda: compare(folder), CheckpointError, tolerance),
-            judged(lambda: compare(file, timm=named), CheckpointError, tolerance),
+            judged(lambda: compare(file, read={"timm": named}), CheckpointError, tolerance),
         ]
     # The path of the file, which is a temporary one.
     answers = [re.sub(r"refused: \S*?: ?", "refused: ", answer, count=1) for answer in answers]

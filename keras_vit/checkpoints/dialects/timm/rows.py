@@ -367,7 +367,7 @@ _PLAIN = {
 }
 _OPEN = {
     "pool.kind": "'token', 'gap' or 'map'",
-    "rope": "no array tells it; family='facebook' reads DeiT-III by Facebook's names",
+    "rope": "no array tells it; read={'family': 'facebook'} reads Facebook's names of DeiT-III",
     "block.activation": (
         "'gelu' in most architectures, 'silu' with a gated MLP, 'gelu_tanh' or 'quick_gelu' in some "
         "of SigLIP and CLIP"
