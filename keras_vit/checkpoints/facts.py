@@ -63,14 +63,16 @@ def resolve(
     return PresetConfig(config, protocol, names, task=statement.task), undetermined
 
 
-_PARTS = [own.name for own in dataclasses.fields(ViTConfig) if part_of(own) and own.default]
-"""Fields whose parts are facts of their own; a part that a model may lack is one fact."""
+_PARTS = {own.name: part for own in dataclasses.fields(ViTConfig) if (part := part_of(own))}
+_OPTIONAL_PARTS = {name: part for name, part in _PARTS.items() if getattr(ViTConfig, name) is None}
+"""Parts that a model may lack: each is one fact. Of the others, every field is a fact."""
 
 
 def flatten_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the caller's arguments with the fields of parts by path."""
-    parts = {name: arguments[name] for name in _PARTS if arguments.get(name)}
-    return {k: value for k, value in arguments.items() if k not in _PARTS} | flatten(parts)
+    parts = [name for name in _PARTS if name not in _OPTIONAL_PARTS and name in arguments]
+    others = {name: value for name, value in arguments.items() if name not in parts}
+    return others | flatten({name: arguments[name] for name in parts if arguments[name]})
 
 
 def unpack_reading(read: Reading | None, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,7 +83,7 @@ def unpack_reading(read: Reading | None, arguments: Mapping[str, Any]) -> dict[s
         arguments: the other arguments of the function.
 
     Raises:
-        ConfigError: `read` is no dict or has an unknown key, or an argument is unknown.
+        ConfigError: `read` is not a dict or has an unknown key, or an argument is unknown.
     """
     others = {k: v for k, v in arguments.items() if k not in Building.__annotations__}
     known_fields(ViTConfig, others, read=Reading)
@@ -114,10 +116,14 @@ def combine(
     conventions = dialect.conventions
     if "num_positions" in shown and "position" in dialect.stated_fields:
         conventions.pop("position", None)  # the number of positions tells what tokens have one
-    stated = {**conventions, **statement.fields, **caller}
+    stated = {**conventions, **statement.fields}
+    for name, part in _OPTIONAL_PARTS.items():
+        if isinstance(caller.get(name), Mapping) and stated.get(name) is not None:
+            caller = {**caller, name: part.read(stated[name]).replace(**caller[name])}
+    stated |= caller
     facts = {**shown, **stated}
     if "mlp_dim" in shown and any(path.startswith("block.") for path in caller):
-        facts["mlp_dim"] = caller.get("mlp_dim", shown["mlp_dim"])  # the JSON's is of its own kind
+        facts["mlp_dim"] = caller.get("mlp_dim", shown["mlp_dim"])  # the JSON's is that of its MLP
     arithmetic = dialect.compute_arithmetic(facts)
     if "stem.kind" in arithmetic:
         facts["stem.kind"] = caller.get("stem.kind", arithmetic["stem.kind"])

@@ -205,7 +205,7 @@ _OTHER_POSITIONS = {
     None: ("learned_patches", "learned_except_registers"),
     "learned_except_registers": ("learned_patches",),
 }
-"""Kind of positions that names and JSON state -> the kinds that they leave open beside it."""
+"""Kind of positions that names and JSON state -> the other kinds that they leave open."""
 _USUAL_SIZES = (224, 256, 384, 448, 512, 518)
 """Sides of images, in pixels, of which a square grid is read as such, with a line of log."""
 

@@ -121,7 +121,7 @@ def _stated_size(image_size: ImageSize) -> dict[str, Any]:
 def _state_facts(
     source: Source, info: CheckpointInfo, config: ViTConfig, arguments: dict[str, Any]
 ) -> dict[str, Any]:
-    """Returns the facts of a model beside its configuration that source and caller state.
+    """Returns what source and caller state of a model, but for its configuration.
 
     Names of classes are left out if their number is not the model's, thresholds if the head
     or the task is another.

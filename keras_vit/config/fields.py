@@ -114,15 +114,12 @@ def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def known_fields(
-    cls: Any, fields: Mapping[str, Any], prefix: str = "", **others: Any
-) -> dict[str, Any]:
+def known_fields(cls: Any, fields: Mapping[str, Any], **others: Any) -> dict[str, Any]:
     """Returns the fields as a dict.
 
     Args:
         cls: the dataclass.
         fields: the fields by name.
-        prefix: text in front of a name in messages.
         **others: further arguments of the caller that are dicts, each with the class of its keys.
 
     Raises:
@@ -134,12 +131,12 @@ def known_fields(
     parts = {own.name: part for own in dataclasses.fields(cls) if (part := part_of(own))}
     for name in fields:
         if name not in names:
-            hint = "" if prefix else answer_to(name)
+            hint = "" if cls._prefix else answer_to(name)
             for part, kind in {**parts, **others}.items():
                 if name in kind.__annotations__:
                     hint = f" Give {part}={{{name!r}: ...}}."
             raise ConfigError(
-                f"Unknown field {prefix}{shown(name, quoted=False)}."
+                f"Unknown field {cls._prefix}{shown(name, quoted=False)}."
                 f"{hint or nearest(str(name), names)} "
                 f"{cls.__name__} has {', '.join(names)}."
             )
@@ -221,7 +218,7 @@ class Fields:
         Raises:
             ConfigError: a field is unknown, missing or invalid.
         """
-        values = known_fields(cls, fields, cls._prefix)
+        values = known_fields(cls, fields)
         required = [
             f.name
             for f in dataclasses.fields(cls)  # type: ignore[arg-type]
@@ -237,7 +234,7 @@ class Fields:
         Raises:
             ConfigError: a field is unknown or invalid.
         """
-        fields = known_fields(type(self), fields, self._prefix)
+        fields = known_fields(type(self), fields)
         for name, value in fields.items():
             own = getattr(self, name)
             if isinstance(own, Fields) and isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""The learned tokens beside the patches."""
+"""The learned tokens that join the patches."""
 
 import dataclasses
 

@@ -112,10 +112,10 @@ class TransformerBlock(ConfiguredLayer):
             layer.build(inputs_shape)
 
     def _list_after(self, branch):
-        scale = self.block.layer_scale
-        if scale is None:
-            return []
-        return [LayerScale(scale, dtype=self.dtype_policy, name=f"{branch}_scale")]
+        layers, block, policy = [], self.block, self.dtype_policy
+        if block.layer_scale is not None:
+            layers.append(LayerScale(block.layer_scale, dtype=policy, name=f"{branch}_scale"))
+        return layers
 
     def call(self, inputs, rotary=None, bias=None, mask=None, training=None, read_weights=None):
         if self.remat and training:

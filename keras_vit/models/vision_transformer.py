@@ -694,8 +694,9 @@ class VisionTransformer(keras.Model):
                 Of the network, `position_grid` is (rows, columns) of the patches that the stored
                 positions are for, if they are no square or fit two grids. A caller may change
                 `representation_size` to None (which leaves the layer out), the dropout rates,
-                `position_resize`, `activation` and `epsilon` of the block, `norm` of the pool, and
-                its `kind` to `"unpooled"`; a dict changes the fields of a part that it names:
+                `position_resize`, `activation` and `epsilon` of the block, its `layer_scale`, with
+                which layers of this value are added, `norm` of the pool, and its `kind` to
+                `"unpooled"`; a dict changes the fields of a part that it names:
                 `block={"epsilon": 1e-5}`. Any other field must agree with the file. Another
                 `patch_size` resizes the projection of patches as FlexiViT does
                 (`adapt.resize_patches`) and, with them, the positions.

@@ -22,7 +22,7 @@ PRESET_FILES = (CONFIG_FILE, WEIGHTS_FILE, MODEL_CARD_FILE)
 
 @dataclasses.dataclass(frozen=True)
 class ModelFacts:
-    """What is known of a model beside its weights.
+    """What is known of a model, but for its weights.
 
     Args:
         config: configuration of the model.

@@ -2,8 +2,10 @@
 
 import pytest
 
+import keras_vit
 from tests.family_goldens import (
     CASES,
+    FOLDER,
     OF_THE_HEAD,
     expected,
     load_case,
@@ -54,3 +56,11 @@ def test_a_distilled_model_without_heads_returns_the_mean_of_two_tokens():
     want = expected("hf_deit_teacher")
     got = load_case("hf_deit_teacher", num_classes=0).predict(want["image"], verbose=0)
     assert relative_error(got, want["pre_logits"]) <= CASES["hf_deit_teacher"]["tolerance"]
+
+
+@pytest.mark.without_backend
+@pytest.mark.parametrize("name", ["hf_dinov3_model", "timm_dinov3"])
+def test_a_field_of_the_rotary_positions_leaves_the_others_to_the_file(name):
+    stated = keras_vit.info(FOLDER / name).config
+    changed = keras_vit.info(FOLDER / name, rope={"theta": 50.0}).config
+    assert changed == stated.replace(rope={"theta": 50.0})

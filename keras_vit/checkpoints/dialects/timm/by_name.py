@@ -1,7 +1,7 @@
 """The argument `timm`: an architecture, or a model card's arguments of `timm.create_model`.
 
-    timm="vit_small_patch16_224"
-    timm={"model_name": "vit_giant_patch14_224", "mlp_layer": "SwiGLUPacked", "reg_tokens": 8}
+    read={"timm": "vit_small_patch16_224"}
+    read={"timm": {"model_name": "vit_giant_patch14_224", "mlp_layer": "SwiGLUPacked", "reg_tokens": 8}}
 
 Both become the content of `config.json`, which the rows of the dialect read.
 """

@@ -321,7 +321,7 @@ eva = rows.family(
         **POSITIONS_OF_ANOTHER_GRID,
         **rows.IMPOSSIBLE,
         "these biases of query, key, value": state_others("block.qkv_bias", True, False, _NO_KEY),
-        "a bias of the key beside a gated MLP with a norm": f"block.qkv_bias=True {_SPLIT}",
+        "a bias of the key with a normed gated MLP": f"block.qkv_bias=True {_SPLIT}",
         "a reference grid of rotary positions that are not axial": (
             "rope.form=mixed|mixed_xy|dinov3 rope.reference_grid"
         ),

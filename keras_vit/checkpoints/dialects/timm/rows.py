@@ -200,7 +200,7 @@ IMPOSSIBLE: Limits = {
         "block.input_norm=tokens patch_bias or block.input_norm!=tokens patch_bias!"
     ),
     "a distillation token without a head": "tokens.distillation!=has_two_heads",
-    "attention pooling with a LayerNorm behind blocks with RMSNorm": "block.norm=rms pool.is_map",
+    "attention pooling with a LayerNorm after blocks with RMSNorm": "block.norm=rms pool.is_map",
 }
 """Models that neither `VisionTransformer` nor `Eva` of timm can express."""
 

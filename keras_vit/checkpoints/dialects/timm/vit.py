@@ -266,6 +266,6 @@ vit = rows.family(
             "tokens.distillation tokens.registers "
             "or tokens.distillation position=learned_patches|none"
         ),
-        "attention pooling behind gated MLPs": "block.gated pool.is_map",
+        "attention pooling after gated MLPs": "block.gated pool.is_map",
     },
 )
