@@ -132,9 +132,9 @@ def known_fields(cls: Any, fields: Mapping[str, Any], **others: Any) -> dict[str
     for name in fields:
         if name not in names:
             hint = "" if cls._prefix else answer_to(name)
-            for part, kind in {**parts, **others}.items():
-                if name in kind.__annotations__:
-                    hint = f" Give {part}={{{name!r}: ...}}."
+            homes = [k for k, kind in {**parts, **others}.items() if name in kind.__annotations__]
+            if homes:
+                hint = f" Give {' or '.join(f'{home}={{{name!r}: ...}}' for home in homes)}."
             raise ConfigError(
                 f"Unknown field {cls._prefix}{shown(name, quoted=False)}."
                 f"{hint or nearest(str(name), names)} "

@@ -11,30 +11,31 @@ _FIELDS = {
     "channels": "in_chans num_channels in_channels input_channels",
     "num_classes": "classes num_labels n_classes num_outputs",
     "image_size": "img_size input_size image_shape_2d resolution",
-    "pool": "pooling classifier global_pool pool_type pool_mode",
     "dropout_rate": "drop_rate hidden_dropout_prob proj_drop_rate pos_drop_rate p_drop",
     "attention_dropout_rate": "attn_drop_rate attention_dropout attention_probs_dropout_prob",
     "stochastic_depth_rate": (
         "drop_path_rate drop_path stochastic_depth stochastic_depth_prob survival_probability"
     ),
     "representation_size": "pre_logits_size pooler_output_size representation_dim",
+    "pool.kind": "pooling classifier global_pool pool_type pool_mode",
+    "pool.norm": "fc_norm",
+    "tokens.class_tokens": "class_token use_class_token cls_token",
+    "tokens.registers": "reg_tokens num_register_tokens num_registers",
+    "block.activation": "hidden_act act_layer",
+    "block.epsilon": "layer_norm_eps layer_norm_epsilon norm_eps",
     "position": "posemb pos_embed_type position_embedding_type",
-    "tokens": "class_token reg_tokens num_register_tokens use_class_token cls_token",
     "remat": "gradient_checkpointing use_checkpoint grad_checkpointing",
     "data_format": "image_data_format",
     "protocol": "preprocessing preprocessor transform",
     "class_names": "id2label labels classes_names label_names",
 }
-"""An argument of keras_vit and other libraries' words for it."""
+"""An argument of keras_vit, or the path of a field of a part, and other libraries' words for it."""
 
 _SENTENCES = {
+    **dict.fromkeys(
+        ("task", "classifier_activation", "rescale"), "VisionTransformer takes it, no network does"
+    ),
     "mlp_ratio": "give mlp_dim, which is mlp_ratio * hidden_size",
-    "hidden_act": "give block={'activation': 'gelu_tanh'} or {'activation': 'gelu'}",
-    "act_layer": "give block={'activation': 'gelu_tanh'} or {'activation': 'gelu'}",
-    "layer_norm_eps": "give block={'epsilon': ...}",
-    "layer_norm_epsilon": "give block={'epsilon': ...}",
-    "norm_eps": "give block={'epsilon': ...}",
-    "fc_norm": "give pool={'norm': 'after'}",
     "include_top": "num_classes=0 leaves the head out",
     "pretrained": "VisionTransformer.from_preset(name) loads trained weights, a builder makes none",
     "preset": "VisionTransformer.from_preset(name) loads a preset",
@@ -48,9 +49,15 @@ _SENTENCES = {
 }
 """Names without a single counterpart in keras_vit, and the advice for each."""
 
+
+def _state(field: str) -> str:
+    part, _, name = field.rpartition(".")
+    return f"{part}={{{name!r}: ...}}" if part else field
+
+
 ANSWERS = {
     **{
-        word: f"{word} is {field} here"
+        word: f"{word} is {_state(field)} here"
         for field, words in _FIELDS.items()
         for word in words.split()
     },

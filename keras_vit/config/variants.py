@@ -26,10 +26,12 @@ class Variant:
     def config(
         self, image_size: ImageSize = 224, num_classes: int = 1000, **fields: Any
     ) -> ViTConfig:
-        """Returns the configuration with an image size, a number of classes and other fields."""
-        return ViTConfig.from_dict(
-            {**self.fields, "image_size": image_size, "num_classes": num_classes, **fields}
-        )
+        """Returns the configuration with an image size, a number of classes and other fields.
+
+        A dict changes the fields of a part that it names.
+        """
+        own = ViTConfig.from_dict(self.fields)
+        return own.replace(image_size=image_size, num_classes=num_classes, **fields)
 
 
 VARIANTS: dict[str, Variant] = {}

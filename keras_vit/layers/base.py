@@ -26,7 +26,8 @@ class ConfiguredLayer(keras.layers.Layer):
             if constructor is None:
                 continue
             for name, parameter in inspect.signature(constructor).parameters.items():
-                if name != "self" and parameter.kind is not inspect.Parameter.VAR_KEYWORD:
+                is_rest = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+                if name != "self" and not is_rest:
                     value = getattr(self, name)
                     arguments[name] = value.to_dict() if isinstance(value, Fields) else value
         return {**super().get_config(), **arguments}

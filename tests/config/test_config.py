@@ -148,6 +148,10 @@ def test_an_unknown_field_is_refused_with_the_nearest_name():
         config().replace(dropout=0.1)
     with raises(ConfigError, "Unknown field gated. Give block={'gated': ...}."):
         config().replace(gated=True)
+    with raises(ConfigError, "Give block={'norm': ...} or pool={'norm': ...}."):
+        config().replace(norm="rms")
+    with raises(ConfigError, "task is an argument of VisionTransformer"):
+        config().replace(task="regression")
     with raises(ConfigError, "Unknown field block.gate.", "mean 'gated'"):
         config().replace(block={"gate": True})
 

@@ -140,3 +140,9 @@ def test_common_words_of_other_libraries_are_answered():
     assert {"embed_dim", "depth", "img_size", "num_labels", "classifier", "include_top"} <= set(
         foreign_words.ANSWERS
     )
+
+
+def test_a_dict_changes_one_field_of_the_stem_of_a_hybrid():
+    config = keras_vit.r50_vit_b16.config(stem={"kind": "resnet_timm"})
+    assert config == keras_vit.r50_vit_b16.config().replace(stem={"kind": "resnet_timm"})
+    assert config.stem.units == (3, 4, 9)

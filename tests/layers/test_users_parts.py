@@ -301,3 +301,13 @@ def test_a_subclass_of_dense_is_not_quantised():
     layer.build((None, 8))
     with pytest.raises(NotImplementedError):
         layer.quantize("int8")
+
+
+def test_a_subclass_with_rest_arguments_has_a_config():
+    class Gated(layers.TransformerBlock):
+        def __init__(self, *args, extra=1, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.extra = extra
+
+    block = Gated.from_config(Gated(3, 24, {"gated": True}, extra=2).get_config())
+    assert (block.num_heads, block.block.gated, block.extra) == (3, True, 2)
