@@ -100,15 +100,16 @@ def _results(metrics: Any) -> list[Any]:
 def _text(name: str, preset: PresetConfig, about: Mapping[str, Any]) -> str:
     config = preset.config
     size = "any size" if config.image_size is None else "{}x{} pixels".format(*config.image_size)
-    last = 'features = model.predict(model.preprocessor("image.jpg"))'
-    if config.has_one_prediction:
+    last = 'outputs = model.predict(model.preprocessor("image.jpg"))'
+    if config.has_one_prediction and preset.task != "regression":
         last = 'print(model.classify("image.jpg"))'
+    words = "values" if preset.task == "regression" else "classes"
     origin = "\n".join(_list(preset.provenance))
     description = f"{about['description'].strip()}\n\n" if about.get("description") else ""
     return f"""# {in_markdown(name)}
 
 {description}A Vision Transformer ({find_variant(config) or "of its own size"}) for {size},
-{config.channels} channel(s) and {preset.prediction.num_answers} classes, for
+{config.channels} channel(s) and {preset.prediction.num_answers} {words}, for
 Keras 3 on TensorFlow, JAX and torch.
 
 ```python

@@ -215,8 +215,8 @@ class AugregRecipe(Recipe):
         loss: `"softmax"`, or `"sigmoid"`, a binary loss per class, summed over the classes;
             None for sigmoid with ImageNet-21k's 21,843 classes or a multi-label model, and
             softmax otherwise. With sigmoid and one class per image, `compile_args` sets the bias
-            of a head of zeros to -10, as big_vision does, so that the first loss is near 11, not
-            15,000.
+            of a head of zeros to -ln(classes), as big_vision does: -10 for ImageNet-21k, so that
+            the first loss is near 11, not 15,000.
         steps, batch_size, and other arguments: as in `Recipe`.
 
     >>> import keras_vit

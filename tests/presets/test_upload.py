@@ -279,3 +279,13 @@ def test_the_card_of_a_model_without_a_head_is_for_feature_extraction(model):
     text = model_card("features", PresetConfig(model.config.replace(num_classes=0)))
     assert "pipeline_tag: image-feature-extraction" in text
     assert "classify" not in text
+
+
+def test_the_card_of_a_model_for_regression_predicts_values(model):
+    """`classify` would refuse it."""
+    from keras_vit.presets.preset_config import PresetConfig
+
+    text = model_card("age", PresetConfig(model.config, task="regression"))
+    assert f"{model.config.num_classes} values" in text
+    assert "model.predict(" in text
+    assert "classify" not in text

@@ -164,6 +164,9 @@ def test_a_new_head_of_21k_begins_with_the_bias_of_big_vision():
     model.compile(**AugregRecipe(10).compile_args(model))
     loss = model.evaluate(normal(2, 16, 16, 3), np.eye(21843)[[7, 21842]], verbose=0)[0]
     assert loss == pytest.approx(np.log1p(np.exp(10)) + 21842 * np.log1p(np.exp(-10)), rel=2e-3)
+    few = tiny(num_classes=5, **SMALL)  # -10 would be far above chance, and warn
+    AugregRecipe(10, loss="sigmoid").compile_args(few)
+    np.testing.assert_allclose(to_numpy(few.get_layer("head").bias), -1.6)
     for other, loss in (
         (random_tiny(**SMALL), "sigmoid"),
         (tiny(**SMALL), "softmax"),
