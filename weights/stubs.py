@@ -20,17 +20,25 @@ _PARTS = "Block, LearnedTokens, Pool, Rope, Stem, Task"
 
 
 def stub() -> str:
-    """Returns `building.py` with the names of families, and with the fields of `ViTConfig`."""
+    """Returns `building.py` with the names of families, and the fields of `ViTConfig` and parts."""
     source = Path(building.__file__).read_text(encoding="utf-8")
-    fields = [
-        f"    {field.name}: {_argument(field)}\n"
-        for field in dataclasses.fields(ViTConfig)
-        if field.name not in ("image_size", "num_classes")
-    ]
+    parts = [part for field in dataclasses.fields(ViTConfig) if (part := part_of(field))]
+    dicts = "".join(
+        f"class {part.__name__}Fields(TypedDict, total=False):\n{_list_fields(part)}\n\n"
+        for part in parts
+    )
     place = inspect.getsource(building.Architecture)
-    source = source.replace(place, f"{place}\n{''.join(fields)}")
+    source = source.replace(place, f"{dicts}{place}\n{_list_fields(ViTConfig)}")
     source = source.replace("TypeAlias = str", f"TypeAlias = {_literal(DIALECTS)}")
     return source.replace(_IMPORT, _IMPORT.replace("Task", _PARTS))
+
+
+def _list_fields(kind: Any) -> str:
+    return "".join(
+        f"    {field.name}: {_argument(field)}\n"
+        for field in dataclasses.fields(kind)
+        if field.name not in ("image_size", "num_classes")
+    )
 
 
 def _literal(words: Iterable[str]) -> str:
@@ -44,9 +52,8 @@ def _argument(field: dataclasses.Field[Any]) -> str:
         return _literal(values.words) + (" | None" if values.include(None) else "")
     words = inspect.formatannotation(field.type).replace('"', "'")
     if part := part_of(field):
-        words = words.replace(
-            f"{part.__module__}.{part.__name__}", f"{part.__name__} | Mapping[str, Any]"
-        )
+        name = part.__name__
+        words = words.replace(f"{part.__module__}.{name}", f"{name} | {name}Fields")
     return words.replace("'", '"') if words != "tuple[int, int]" else "int | tuple[int, int]"
 
 

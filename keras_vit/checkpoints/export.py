@@ -66,9 +66,12 @@ def export(
     """
     prediction = facts.prediction
     dialect, config, moves = _choose(facts, dialects, lossy)
-    if prediction.classifier_activation is not None:
-        lost = "%s computes logits from these files, without the model's %s."
-        log.warning(lost, dialect.library, prediction.classifier_activation)
+    lost = [prediction.classifier_activation] if prediction.classifier_activation else []
+    if prediction.task != "single_label" and "task" not in dialect.stated_fields:
+        lost.append(f"task={prediction.task!r}")
+    if lost:
+        computes = "%s computes logits from these files, without the model's %s."
+        log.warning(computes, dialect.library, " and ".join(lost))
     protocol = _protocol_to_write(facts.protocol, dialect, config)
     names = None if facts.class_names is None else expand(facts.class_names)
     files = dialect.write_json(config, names, protocol, prediction.task)

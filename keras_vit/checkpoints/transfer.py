@@ -136,7 +136,7 @@ def _state_facts(
         log.warning("%s: %d names for a head of %d classes are left out.", source, *counts)
     return {
         "protocol": source.defaults.get("protocol", info.protocol),
-        "class_names": class_names if fits else None,
+        "class_names": class_names if fits and (has_head or info.task == "single_label") else None,
         "thresholds": info.thresholds if has_head and prediction.task == "multi_label" else None,
         **outputs,
     }

@@ -147,6 +147,7 @@ def _model_facts(description: "PresetConfig | CheckpointInfo", size_known: bool)
         "variant": find_variant(config) or "none of the named ones",
         "resolution": resolution,
         "classes": description.prediction.num_answers or "no head",
+        "task": description.task,
         "representation layer": config.representation_size or "none",
         "pooling": config.pool.kind,
         **{name: getattr(config, name) for name in _FIELDS.split()},

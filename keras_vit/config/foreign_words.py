@@ -32,9 +32,6 @@ _FIELDS = {
 """An argument of keras_vit, or the path of a field of a part, and other libraries' words for it."""
 
 _SENTENCES = {
-    **dict.fromkeys(
-        ("task", "classifier_activation", "rescale"), "VisionTransformer takes it, no network does"
-    ),
     "mlp_ratio": "give mlp_dim, which is mlp_ratio * hidden_size",
     "include_top": "num_classes=0 leaves the head out",
     "pretrained": "VisionTransformer.from_preset(name) loads trained weights, a builder makes none",
@@ -68,4 +65,6 @@ ANSWERS = {
 
 def answer_to(word: Any) -> str:
     """Returns `" drop_path_rate is stochastic_depth_rate here."` for a foreign name, else `""`."""
+    if word in ("task", "classifier_activation", "rescale"):
+        return f" {word} is an argument of VisionTransformer, not of its network."
     return f" {ANSWERS[word]}." if isinstance(word, str) and word in ANSWERS else ""

@@ -33,6 +33,47 @@ class Building(TypedDict, total=False):
     thresholds: Thresholds | None
 
 
+class LearnedTokensFields(TypedDict, total=False):
+    class_tokens: int
+    distillation: bool
+    registers: int
+    mask: bool
+
+
+class RopeFields(TypedDict, total=False):
+    form: Literal["dinov3", "axial", "axial_xy", "axial_xy_from_1", "mixed", "mixed_xy"]
+    theta: float
+    reference_grid: tuple[int, int] | None
+
+
+class BlockFields(TypedDict, total=False):
+    norm: Literal["layer", "rms"]
+    epsilon: float
+    activation: Literal["gelu_tanh", "gelu", "quick_gelu", "silu"]
+    gated: bool
+    qkv_bias: bool | tuple[bool, bool, bool]
+    projection_bias: bool
+    mlp_bias: bool
+    qk_norm: Literal["head", "width"] | None
+    sub_norm: Literal["mlp", "attention", "both"] | None
+    layer_scale: float | None
+    input_norm: Literal["patches", "tokens"] | None
+
+
+class StemFields(TypedDict, total=False):
+    kind: Literal["none", "resnet", "resnet_timm", "packed"]
+    units: tuple[int, ...]
+    width_factor: float
+
+
+class PoolFields(TypedDict, total=False):
+    kind: Literal["token", "tokens", "gap", "mean", "map", "map_of_patches", "unpooled", "token_and_mean", "token_and_distillation"]
+    blocks: int
+    norm: Literal["before", "after", "none"]
+    num_heads: int | None
+    mlp_dim: int | None
+
+
 class Architecture(TypedDict, total=False):
     """The fields of `ViTConfig`, but for `image_size` and `num_classes`."""
 
@@ -46,16 +87,16 @@ class Architecture(TypedDict, total=False):
     dropout_rate: float
     attention_dropout_rate: float
     stochastic_depth_rate: float
-    tokens: LearnedTokens | Mapping[str, Any]
+    tokens: LearnedTokens | LearnedTokensFields
     position: Literal["learned", "learned_except_registers", "learned_patches", "sincos2d", "none"]
     position_grid: tuple[int, int] | None
     position_resize: Literal["bilinear_align_corners", "bilinear_half_pixel", "bilinear_longer_side", "bilinear_antialias", "bicubic", "bicubic_catmull_rom", "bicubic_antialias"]
-    rope: Rope | Mapping[str, Any] | None
+    rope: Rope | RopeFields | None
     relative_position_bias: Literal["block", "shared"] | None
     patch_bias: bool
-    block: Block | Mapping[str, Any]
-    stem: Stem | Mapping[str, Any]
-    pool: Pool | Mapping[str, Any]
+    block: Block | BlockFields
+    stem: Stem | StemFields
+    pool: Pool | PoolFields
     head: Literal["linear", "cosine"]
     projection_size: int | None
 
