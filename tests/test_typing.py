@@ -40,6 +40,8 @@ keras_vit.export(model, "x", "onxx")
 keras_vit.checkpoints.save(model, "x", "transformers/vit")
 keras_vit.VisionTransformer.from_preset("x", read={"prefx": "a."})
 keras_vit.info("x", read={"weights": 1})
+keras_vit.vit_b16(block={"layer_scle": 1.0})
+keras_vit.vit_b16(pool={"kind": "avg"})
 """
 """A script of a user; its last lines have misspelt arguments and words."""
 
@@ -71,7 +73,7 @@ def test_mypy_in_a_users_environment_sees_the_types(tmp_path):
         'script.py:11: note: Revealed type is "dict[str, ',
         'script.py:12: error: Unexpected keyword argument "sede"',
         'script.py:13: error: Unexpected keyword argument "hidden_sise"',
-        *(f"script.py:{line}: error: Argument " for line in range(14, 22)),
+        *(f"script.py:{line}: error: Argument " for line in range(14, 24)),
     ):
         assert line in printed, printed
 

@@ -127,7 +127,7 @@ def augreg_search(num_classes: int = 21_843) -> dict[str, Pretraining]:
 
     Args:
         num_classes: number of classes; 21,843 stands for ImageNet-21k, whose recipes have a
-            sigmoid loss, for which `AugregRecipe` sets the initial bias of the head to -10.
+            sigmoid loss, for which `AugregRecipe` sets the initial bias of the head.
     """
     sigmoid = num_classes == 21_843
     names = "vit_ti16 vit_s32 vit_s16 vit_b32 vit_b16 vit_l16 r_vit_ti16 r26_vit_s32 r50_vit_l32"

@@ -692,13 +692,13 @@ class VisionTransformer(keras.Model):
             **arguments: fields of the network and other arguments of `VisionTransformer`.
 
                 Of the network, `position_grid` is (rows, columns) of the patches that the stored
-                positions are for, if they are no square or fit two grids. A caller may change
-                `representation_size` to None (which leaves the layer out), the dropout rates,
-                `position_resize`, `activation` and `epsilon` of the block, its `layer_scale`, with
-                which layers of this value are added, `norm` of the pool, and its `kind` to
-                `"unpooled"`; a dict changes the fields of a part that it names:
-                `block={"epsilon": 1e-5}`. Any other field must agree with the file. Another
-                `patch_size` resizes the projection of patches as FlexiViT does
+                positions are for, if they are not a square or fit two grids. A dict changes the
+                fields of a part that it names: `block={"epsilon": 1e-5}`. Fields that change no
+                array, such as the dropout rates, `position_resize`, epsilon and activation of the
+                block, or kind and norm of the pool, are the caller's, also with the stored head.
+                `representation_size=None` leaves that layer out; a layer scale of the block that
+                the file lacks is added, with the given value. With all other fields, the arrays
+                must agree. Another `patch_size` resizes the projection of patches as FlexiViT does
                 (`adapt.resize_patches`) and, with them, the positions.
 
                 Of the model, such as `dtype` and `task`: None for `class_names`, `protocol`,
