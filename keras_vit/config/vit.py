@@ -152,7 +152,7 @@ class ViTConfig(Fields):
     def _normalise(self) -> None:
         """Gives one network one configuration, by three rules."""
         tokens, pool = self.tokens, self.pool
-        # 1. A word that tells tokens from others which the model lacks is the plain word.
+        # 1. A word about tokens that the model lacks becomes the word without them.
         if not self.num_prefix_tokens:
             plain = {"learned_patches": "learned", "learned_except_registers": "learned"}
             self._set("position", plain.get(self.position, self.position))

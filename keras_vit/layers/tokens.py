@@ -70,7 +70,7 @@ class RegisterTokens(ConfiguredLayer):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class MaskToken(ConfiguredLayer):
-    """Holds the learned token that stood for hidden patches (BEiT, iBOT, DINOv2), and reads none.
+    """Holds the learned token that stood for hidden patches (BEiT, iBOT, DINOv2), unused.
 
     Input and output `(batch, patches, hidden_size)`. Files of DINOv2 and DINOv3 store the token,
     and so it goes through a model unchanged; it is not trainable.
