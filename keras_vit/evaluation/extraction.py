@@ -64,8 +64,8 @@ def features(
             None for `"pre_logits"`, the input of the head, the representation of section 4.1; with
             a pooling, for the tokens of the last block after the last norm.
         pooling: how the tokens become one vector: `"token"`, the class token; `"gap"`, the mean
-            of the patches, without the learned tokens; `"token_and_mean"`, both side by
-            side (DINOv2, Virchow). None for the stage as it is.
+            of the patches, without the learned tokens; `"token_and_mean"`, both side by side
+            (DINOv2, Virchow). None for the stage as it is.
         output_dtype: `"float32"` or `"float16"`, which takes half of the memory and disk.
         batch_size: images per step; a data set has its own batches.
         prepared: whether the images are an array that `model.preprocessor` has prepared.

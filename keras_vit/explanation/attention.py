@@ -56,8 +56,8 @@ def attention_rollout(
     """Returns how much each patch contributes to the prediction (Abnar and Zuidema 2020; Figure 6).
 
     The mean of the heads is mixed half and half with the identity for the residual connection, and
-    the matrices of all blocks are multiplied. The product includes the learned
-    tokens before the patches; the result has the patches alone.
+    the matrices of all blocks are multiplied. The product includes the learned tokens before the
+    patches; the result has the patches alone.
 
     Args:
         maps: result of `attention_maps`, for all blocks or the last blocks.

@@ -449,8 +449,8 @@ class Dialect:
 
         Args:
             files: the JSON objects, by file name.
-            arrays: fields, by path, that the arrays show; they decide what an object leaves out and the
-                name of an architecture only suggests.
+            arrays: fields, by path, that the arrays show; they decide what an object leaves out
+                and the name of an architecture only suggests.
 
         Raises:
             ValueError: a value is invalid; the message names file, key and expected value.

@@ -2,9 +2,10 @@
 
 A row states a key of the library, the corresponding field of `ViTConfig`, and the conversion
 of their values. `"block.epsilon"` is the field of a part, `"class_names"` are the names of the
-classes, `"task"` is what the outputs say. There are two kinds of rows: `JsonField` (one key, one field) and `JsonFields` (several
-keys that state fields together); `constant` is a key for which keras_vit accepts a single meaning,
-and `note` one that is written for the library and not read by keras_vit.
+classes, `"task"` is what the outputs say. There are two kinds of rows: `JsonField` (one key, one
+field) and `JsonFields` (several keys that state fields together); `constant` is a key for which
+keras_vit accepts a single meaning, and `note` one that is written for the library and not read by
+keras_vit.
 """
 
 import contextlib
