@@ -47,8 +47,6 @@ class Block(Fields):
             norm.
         layer_scale: initial value of a learned factor per channel of each residual branch
             (DeiT-III, DINOv2, DINOv3); None, no such factor.
-        post_norm: whether a norm follows each branch, before the residual sum (sandwich norms:
-            CogView, arXiv 2105.13290).
         input_norm: a norm before the first block: `"patches"` norms the projected patches
             (AIMv2), `"tokens"` all tokens with their positions (CLIP); None, no such norm.
 
@@ -77,7 +75,6 @@ class Block(Fields):
         },
     )
     layer_scale: float | None = field(None, _NUMBER_OR_NONE, lacking="layer scale")
-    post_norm: bool = field(False, lacking="norms after the branches")
     input_norm: str | None = field(
         None,
         choice("patches", "tokens", None),

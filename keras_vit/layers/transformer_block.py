@@ -8,7 +8,7 @@ from keras_vit.layers.attention import Attention
 from keras_vit.layers.base import ConfiguredLayer
 from keras_vit.layers.dropout import Dropout, StochasticDepth
 from keras_vit.layers.mlp import MLP
-from keras_vit.layers.norms import NORMS, norm_layer
+from keras_vit.layers.norms import norm_layer
 from keras_vit.layers.remat import rematerialised
 
 
@@ -113,9 +113,6 @@ class TransformerBlock(ConfiguredLayer):
 
     def _list_after(self, branch):
         layers, block, policy = [], self.block, self.dtype_policy
-        if block.post_norm:  # in the type of the branch, for the residual sum
-            norm = NORMS[block.norm]
-            layers.append(norm(epsilon=block.epsilon, dtype=policy, name=f"{branch}_post_norm"))
         if block.layer_scale is not None:
             layers.append(LayerScale(block.layer_scale, dtype=policy, name=f"{branch}_scale"))
         return layers

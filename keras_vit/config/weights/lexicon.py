@@ -179,8 +179,6 @@ LEXICON: tuple[Word, ...] = (
     ),
     Word("block_{l}/attention/out/kernel", "h d m"),
     Word("block_{l}/attention/out/bias", "m", "block.projection_bias"),
-    Word("block_{l}/attention_post_norm/gamma", "m", "block.post_norm"),
-    Word("block_{l}/attention_post_norm/beta", "m", "block.post_norm block.norm=layer"),
     Word("block_{l}/attention_scale/gamma", "m", "block.layer_scale!=None"),
     Word("block_{l}/mlp_norm/gamma", "m"),
     Word("block_{l}/mlp_norm/beta", "m", "block.norm=layer"),
@@ -192,8 +190,6 @@ LEXICON: tuple[Word, ...] = (
     Word("block_{l}/mlp/sub_norm/beta", "f", "block.sub_norm=mlp|both block.norm=layer"),
     Word("block_{l}/mlp/dense_1/kernel", "f m"),
     Word("block_{l}/mlp/dense_1/bias", "m", "block.mlp_bias"),
-    Word("block_{l}/mlp_post_norm/gamma", "m", "block.post_norm"),
-    Word("block_{l}/mlp_post_norm/beta", "m", "block.post_norm block.norm=layer"),
     Word("block_{l}/mlp_scale/gamma", "m", "block.layer_scale!=None"),
     # Eq. 4
     Word("encoder_norm/gamma", "m", "pool.norm!=none"),
