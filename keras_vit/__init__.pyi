@@ -14,7 +14,7 @@ from . import models as models
 from . import ray as ray
 from . import serving as serving
 from . import training as training
-from .checkpoints.inspection import info as info
+from .checkpoints.reading import info as info
 from .checkpoints.transfer import convert as convert
 from .checkpoints.verification import verify as verify
 from .config import ViTConfig as ViTConfig

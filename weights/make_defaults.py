@@ -1,9 +1,8 @@
-"""Writes the defaults of transformers' configurations, for keys that keras_vit does not read.
+"""Writes the default values of transformers' own classes, which config.json may leave out.
 
     python -m weights.make_defaults            # needs transformers
 
-`keras_vit.checkpoints.unread_keys` compares a config.json with them. Keys whose default is None,
-False or 0 are left out: such a value changes no network.
+Reading completes a config.json by them, and names the keys that differ from them and are not read.
 """
 
 import json
@@ -11,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.dialects import DIALECTS
-from keras_vit.checkpoints.unread_keys import FILE, find_keys
+from keras_vit.checkpoints.families import FORMATS
+from keras_vit.checkpoints.families.transformers.library import DEFAULTS
 
 _OTHERS = (
     "_.*|auto_map|torch_.*|tie_word_embeddings|gradient_checkpointing|initializer_.*|vocab_size|"
@@ -31,33 +30,39 @@ the preparation of images, which are read elsewhere."""
 def read_defaults() -> dict[str, Any]:
     """Returns the content of the file for the transformers that is installed."""
     import transformers
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     every = transformers.PreTrainedConfig().to_dict()
     every |= transformers.GenerationConfig().to_dict()
     others = "|".join([_OTHERS, *sorted(every)])
-    families: dict[str, Any] = {}
-    for name, dialect in DIALECTS.items():
-        identity = dialect.identity
-        if dialect.library != "transformers" or identity is None or callable(identity.values):
+    types: dict[str, Any] = {}
+    for format in FORMATS:
+        if format.library.name != "transformers":
             continue
-        where, listed = find_keys(dialect)
-        kind = CONFIG_MAPPING[identity.values[0]]
-        for part in where:
-            kind = kind.sub_configs[part]
-        own = kind().to_dict().items()
-        rest = {k: v for k, v in own if v and k not in listed}
-        families[name] = {k: v for k, v in rest.items() if not re.fullmatch(others, k)}
-    families = {name: own for name, own in families.items() if own}
-    return {"transformers": transformers.__version__, "others": others, "families": families}
+        kind = format.row.inside or format.words[0]
+        known = {name for keys in (*format.keys, *format.shapes) for name in keys.split()}
+        own = types.setdefault(kind, {})
+        for key, value in _find_config(kind)().to_dict().items():
+            if value is not None and (key in known or (value and not re.fullmatch(others, key))):
+                own[key] = value
+    return {"transformers": transformers.__version__, "others": others, "types": types}
+
+
+def _find_config(kind: str) -> Any:
+    """Returns the class of a configuration, which may be a part of another one."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    if kind in CONFIG_MAPPING:
+        return CONFIG_MAPPING[kind]
+    parts = (part for own in CONFIG_MAPPING.values() for part in own.sub_configs.values())
+    return next(part for part in parts if getattr(part, "model_type", "") == kind)
 
 
 def text(content: Mapping[str, Any]) -> str:
-    """Returns the file: a line for each family."""
-    rows = ",\n".join(f'  "{k}": {json.dumps(v)}' for k, v in content["families"].items())
-    head = {key: value for key, value in content.items() if key != "families"}
-    return f'{json.dumps(head)[:-1]},\n "families": {{\n{rows}\n }}\n}}\n'
+    """Returns the file: a line for each type."""
+    rows = ",\n".join(f'  "{k}": {json.dumps(v)}' for k, v in content["types"].items())
+    head = {key: value for key, value in content.items() if key != "types"}
+    return f'{json.dumps(head)[:-1]},\n "types": {{\n{rows}\n }}\n}}\n'
 
 
 if __name__ == "__main__":
-    FILE.write_text(text(read_defaults()), encoding="utf-8")
+    DEFAULTS.write_text(text(read_defaults()), encoding="utf-8")

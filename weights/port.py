@@ -25,8 +25,8 @@ from rich.table import Table
 
 import keras_vit
 from keras_vit import KerasViTError, VisionTransformer
-from keras_vit.checkpoints.inspection import open_checkpoint
 from keras_vit.checkpoints.opening import open_source
+from keras_vit.checkpoints.reading import open_checkpoint
 from keras_vit.checkpoints.saving import save_preset
 from keras_vit.checkpoints.verification import formula_images
 from keras_vit.cli.console import Screen
@@ -142,7 +142,12 @@ def port(row: Preset, folder: Path, records: Path) -> str:
             than its record. No preset is written.
     """
     model = VisionTransformer.from_preset(row.name)
-    if row.variant and row.num_classes and row.dialect != "timm" and model.config != row.config():
+    if (
+        row.variant
+        and row.num_classes
+        and row.format_name != "timm"
+        and model.config != row.config()
+    ):
         raise PresetError(
             f"{row.name}: the file holds {model.config}, the catalog expects {row.config()}."
         )

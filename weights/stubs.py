@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from keras_vit.checkpoints.dialects import DIALECTS
+from keras_vit.checkpoints.families import NAMES
 from keras_vit.config import ViTConfig
 from keras_vit.config.fields import part_of
 from keras_vit.models import building
@@ -29,7 +29,7 @@ def stub() -> str:
     )
     place = inspect.getsource(building.Architecture)
     source = source.replace(place, f"{dicts}{place}\n{_list_fields(ViTConfig)}")
-    source = source.replace("TypeAlias = str", f"TypeAlias = {_literal(DIALECTS)}")
+    source = source.replace("TypeAlias = str", f"TypeAlias = {_literal(NAMES)}")
     return source.replace(_IMPORT, _IMPORT.replace("Task", _PARTS))
 
 

@@ -27,7 +27,7 @@ from keras_vit.checkpoints.verification import (
     Check,
     check,
     compute,
-    find_dialect,
+    find_format,
     formula_images,
     image_shape,
     run_origin,
@@ -71,7 +71,7 @@ def attest(source: str | os.PathLike[str], by: str = "library", **fields: Any) -
 
     Args:
         source: a source as for `VisionTransformer.from_preset`.
-        by: `"library"` for timm, transformers or keras-hub, the code that the files' dialect
+        by: `"library"` for timm, transformers or keras-hub, the code that the files' format
             belongs to; `"keras_vit"` for keras_vit's own outputs, which say nothing about the
             origin. Presets of keras_vit have no other origin.
         **fields: arguments of `VisionTransformer.from_preset`.
@@ -81,8 +81,8 @@ def attest(source: str | os.PathLike[str], by: str = "library", **fields: Any) -
     """
     place = Source.parse(source)
     model = VisionTransformer.from_preset(place, **fields)
-    dialect = find_dialect(place, model, fields)
-    if by == "keras_vit" or dialect == "keras_vit":
+    family = find_format(place, model, fields).name
+    if by == "keras_vit" or family == "keras_vit":
         origin, outputs = f"keras_vit {keras_vit.__version__}", compute_outputs(model)
     else:
         origin, logits = run_origin(place, model, fields)
@@ -90,7 +90,7 @@ def attest(source: str | os.PathLike[str], by: str = "library", **fields: Any) -
     return {
         "name": place.row.name if place.row else Path(place.name).name,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "dialect": dialect,
+        "family": family,
         "sha256": digests(place),
         "origin": origin,
         "image_shape": image_shape(model),
@@ -106,7 +106,7 @@ def compare(source: str | os.PathLike[str], record: Record, **fields: Any) -> li
 
     Args:
         source: a source as for `VisionTransformer.from_preset`, of any library. The sha256 is
-            compared if the dialect is the record's.
+            compared if the format is the record's.
         record: contents of the JSON file.
         **fields: arguments of `VisionTransformer.from_preset`.
     """
@@ -114,7 +114,7 @@ def compare(source: str | os.PathLike[str], record: Record, **fields: Any) -> li
     model = VisionTransformer.from_preset(place, **fields)
     origin, expected = record["origin"], dict(record["norms"])
     checks = []
-    if record["dialect"] == find_dialect(place, model, fields):
+    if record["family"] == find_format(place, model, fields).name:
         same = digests(place) == record["sha256"]
         checks.append(Check("sha256", " ".join(record["sha256"]), float(not same), 0.0))
     same = compact(record["protocol"]) == compact(model.preprocessor.protocol)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.checkpoints.facts import flatten_arguments
-from keras_vit.checkpoints.inspection import Checkpoint, CheckpointInfo
+from keras_vit.checkpoints.reading import Checkpoint, CheckpointInfo
 from keras_vit.config import Prediction, ViTConfig
 from keras_vit.config.rules import pair
 from keras_vit.config.weights import lexicon

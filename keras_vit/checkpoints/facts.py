@@ -1,22 +1,24 @@
-"""The facts of a checkpoint: arrays, family, JSON and caller, in one order."""
+"""The facts of a checkpoint: caller, keys, arrays and constants, in one order."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from keras_vit.checkpoints import inference
-from keras_vit.checkpoints.dialects import Dialect, Statement
-from keras_vit.checkpoints.dialects.base import warn_of_protocol
-from keras_vit.checkpoints.opening import OpenSource
-from keras_vit.checkpoints.recognition import Recognition
+from keras_vit.checkpoints.families import KERAS_VIT
+from keras_vit.checkpoints.families.family import ARITHMETIC, Format, Stated, warn_of_protocol
+from keras_vit.checkpoints.families.keys import Facts, Json
+from keras_vit.checkpoints.match import Evidence, Match
 from keras_vit.config import ViTConfig
 from keras_vit.config.fields import flatten, known_fields, nest, part_of
-from keras_vit.config.pool import TOKEN_POOLINGS
-from keras_vit.errors import CheckpointError, ConfigError, nearest, shown
+from keras_vit.config.rules import pair
+from keras_vit.config.variants import variant_named
+from keras_vit.errors import CheckpointError, ConfigError, SourceError, nearest, shown
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
 from keras_vit.models.building import Building, Reading
 from keras_vit.presets.preset_config import PresetConfig
+from keras_vit.support.text import log
 
 _FREE = (
     *("image_size", "num_classes", "representation_size", "head", "tokens.mask", "stem.kind"),
@@ -29,43 +31,221 @@ must agree."""
 _NEEDED = ("patch_size", "hidden_size", "mlp_dim", "num_heads")
 """Sizes without which no model can be built."""
 
+_PARTS = {own.name: part for own in dataclasses.fields(ViTConfig) if (part := part_of(own))}
+_OPTIONAL_PARTS = {name: part for name, part in _PARTS.items() if getattr(ViTConfig, name) is None}
+"""Parts that a model may lack: each is one fact. Of the others, every field is a fact."""
+
+_PREFIX = ("tokens.class_tokens", "tokens.distillation", "tokens.registers")
+
 
 def resolve(
-    files: OpenSource, recognition: Recognition, statement: Statement, caller: Mapping[str, Any]
+    match: Match, preset: PresetConfig | None, files: Json, caller: dict[str, Any]
 ) -> tuple[PresetConfig, tuple[str, ...]]:
     """Returns what a checkpoint is, and the names of the fields that it leaves open.
+
+    The arrays of the file are compared with the result afterwards, so that no contradiction
+    remains. The preparation of images that the caller gives is that of the model that is built.
+
+    Args:
+        match: the arrays and their format.
+        preset: the contents of config.json, if keras_vit wrote it.
+        files: the JSON files.
+        caller: the caller's arguments, by path.
+
+    Raises:
+        CheckpointError: a fact is missing or invalid, or the facts are invalid together.
+        SourceError: the arrays belong to a preset whose config.json is missing.
+    """
+    format, path = match.format, match.reader.path
+    caller.pop("patch_size", None)  # the model's; the file's is inferred from its arrays
+    if caller.get("variant"):
+        caller = flatten_arguments(variant_named(caller["variant"]).fields) | caller
+    _refuse_other_models(match, preset, caller)
+    architecture = choose_architecture(caller)
+    if preset is not None:
+        config = preset.config.replace(**nest(architecture))
+        return dataclasses.replace(preset, config=config), ()
+    try:
+        facts = state_facts(match.evidence, match.stated, architecture, files)
+        _refuse_open(match, facts, caller)
+        if missing := [name for name in _NEEDED if name not in facts]:
+            raise ConfigError(
+                f"{', '.join(missing)} cannot be inferred from the arrays; give it by name."
+            )
+        config, undetermined = inference.with_grid(facts, facts.pop("num_positions", None), caller)
+        names = format.library.class_names(files, config.num_classes)
+        protocol = _choose_protocol(format.library.images.read(files), format, config)
+    except CheckpointError as error:  # the JSON is that of another model
+        raise CheckpointError(f"{path}: read as {format.name}: {error}.") from None
+    except (ConfigError, ValueError) as error:
+        reason = str(error).removesuffix(".")
+        raise CheckpointError(f"{path}: read as {format.name}: {reason}.") from error
+    return PresetConfig(config, protocol, names, task=match.stated.task), undetermined
+
+
+def _refuse_other_models(
+    match: Match, preset: PresetConfig | None, caller: Mapping[str, Any]
+) -> None:
+    """Refuses a preset's weights without their config.json, and another number of channels."""
+    path = match.reader.path
+    states_block = any(field.startswith("block.") for field in caller)
+    if match.format is KERAS_VIT and preset is None and not states_block:
+        raise SourceError(
+            f"{path}: these are the weights of a preset, without the config.json that "
+            "states its architecture and arithmetic. Copy the whole preset and name its folder; or "
+            "give block=, the arithmetic of the training."
+        )
+    channels = preset.config.channels if preset else match.evidence.fields.get("channels")
+    if channels and caller.get("channels", channels) != channels:
+        raise CheckpointError(
+            f"{path}: channels={shown(caller['channels'])}, but its patches have "
+            f"{channels}. Load it without channels=, and repeat its kernel over the new channels: "
+            'six lines in docs/preprocessing.md, "Images of other channels".'
+        )
+
+
+def state_facts(
+    evidence: Evidence, stated: Stated, caller: Mapping[str, Any], files: Json
+) -> Facts:
+    """Returns the fields of a model by path, with `num_positions` of the arrays.
 
     The first of these that states a field decides it:
 
     1. the caller;
-    2. the JSON beside the weights. For a key that it leaves out, what the arrays show comes
-       before what the name of an architecture implies (`JsonTable.shown`);
-    3. the fields of every file of the family (`Dialect.conventions`), and its arithmetic;
-    4. the arrays: names and shapes (`inference.fields_from`).
-
-    The arrays of the file are compared with the result, so that no contradiction remains. The
-    preparation of images that the caller gives is that of the model that is built.
+    2. the keys of the JSON that no array shows;
+    3. the arrays, for what the family leaves open: a constant of the family is one of every file;
+    4. the keys that arrays show, where these do not;
+    5. what the name of an architecture implies, and the family's arithmetic.
 
     Args:
-        files: the open source.
-        recognition: recognition of its names and shapes.
-        statement: the contents of its JSON files.
-        caller: the caller's fields of `ViTConfig`, by path.
+        evidence: what names and shapes show.
+        stated: what the JSON states.
+        caller: the caller's fields that the arrays must agree with, by path.
+        files: the JSON files.
 
     Raises:
-        CheckpointError: a fact is missing, or the facts are invalid together.
+        ConfigError, ValueError: a value is invalid.
+        CheckpointError: the JSON contradicts the arrays.
     """
-    _refuse_open_facts(files, recognition, statement, caller)
-    combined = combine(recognition, statement, choose_architecture(caller))
-    config, undetermined = _infer_config(files.reader.path, recognition, combined, caller)
-    protocol = _choose_protocol(statement, recognition.dialect, config)
-    names = statement.class_names
-    return PresetConfig(config, protocol, names, task=statement.task), undetermined
+    format, shows = evidence.format, evidence.fields
+    told, assumed = format.read_keys(stated, format.keys)
+    sizes, usual = format.read_keys(stated, format.shapes)
+    _compare(sizes, {**shows, **caller})
+    if {**usual, **sizes}.get("hidden_size") not in (None, shows.get("hidden_size")):
+        assumed.pop("num_heads", None)  # an architecture's belongs to its own width
+    assumed = _fit_positions({**usual, **assumed}, {**shows, **sizes, **told})
+    for name, part in _OPTIONAL_PARTS.items():
+        own = {**assumed, **format.fixed, **told}.get(name)
+        if isinstance(caller.get(name), Mapping) and own is not None:
+            caller = {**caller, name: part.read(own).replace(**caller[name])}
+    refined = {field for field, value in assumed.items() if _refines(field, value, shows)}
+    shows = {field: value for field, value in shows.items() if field not in refined}
+    chosen = {**told, **caller}
+    if chosen.get("pool.kind", "gap") not in ("gap", "mean"):  # the name of the last norm is open
+        shows = {field: v for field, v in shows.items() if (field, v) != ("pool.norm", "after")}
+    usual = {**ARITHMETIC, **format.library.arithmetic}
+    facts = {**usual, **assumed, **sizes, **shows, **format.fixed, **chosen}
+    was_gated = {**assumed, **sizes}.get("block.gated")
+    if facts.get("block.gated") and "block.activation" not in chosen:
+        is_of_gate = was_gated and "block.activation" in assumed
+        facts["block.activation"] = assumed["block.activation"] if is_of_gate else "silu"
+        if "block.activation" in assumed and not is_of_gate:
+            log.info(_SILU)
+    elif was_gated and "block.activation" not in chosen:
+        facts["block.activation"] = usual["block.activation"]
+    is_fixed = facts.get("position") == "sincos2d" != chosen.get("position")
+    if is_fixed and facts.get(_PREFIX[0], 1):
+        raise ConfigError(
+            "there is a class token and no array of position embeddings. If the model was trained "
+            "with fixed positions, give position='sincos2d'; otherwise the file has lost an array"
+        )
+    size = format.library.images.image_size and format.library.images.image_size(files)
+    if size and told.get("image_size") and "image_size" not in caller:
+        sides, patch = (pair(name, facts[name]) for name in ("image_size", "patch_size"))
+        facts |= {"image_size": size, "position_grid": (sides[0] // patch[0], sides[1] // patch[1])}
+    _compare_counts(evidence, facts)
+    return facts
 
 
-_PARTS = {own.name: part for own in dataclasses.fields(ViTConfig) if (part := part_of(own))}
-_OPTIONAL_PARTS = {name: part for name, part in _PARTS.items() if getattr(ViTConfig, name) is None}
-"""Parts that a model may lack: each is one fact. Of the others, every field is a fact."""
+def _compare(sizes: Mapping[str, Any], shows: Mapping[str, Any]) -> None:
+    """Refuses keys that arrays show to be otherwise."""
+
+    def plain(field: str, value: Any) -> Any:
+        value = pair(field, value) if field == "patch_size" else value
+        return tuple(value) if isinstance(value, list) else value
+
+    differences = [
+        f"{field}={shown(value)}, and the arrays have {shown(shows[field])}"
+        for field, value in sizes.items()
+        if field in shows and plain(field, value) != plain(field, shows[field])
+    ]
+    if differences:
+        raise CheckpointError(f"config.json states {'; '.join(differences)}")
+
+
+_REFINED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
+    "pool.kind": {"map_of_patches": ("map",), "gap": ("mean", "unpooled")},
+    "position": {"sincos2d": ("learned", "learned_patches", "none")},
+}
+"""Field -> what arrays show -> the values of an architecture that have the same arrays, or one more
+that the file has lost."""
+_SILU = (
+    "The arrays have a gated MLP, which model_args do not state: its activation is taken to be "
+    "SiLU, unless they state act_layer. block={'activation': 'gelu'} computes with GELU."
+)
+"""Message about models whose class of MLP, and of its activation, JSON cannot state."""
+
+
+def _refines(field: str, value: Any, shows: Facts) -> bool:
+    """Whether an architecture's value of a field tells more than the arrays do."""
+    if field == "block.layer_scale":
+        return bool(value and shows.get(field))
+    return value in _REFINED.get(field, {}).get(str(shows.get(field)), ())
+
+
+def _fit_positions(assumed: Facts, stated: Facts) -> Facts:
+    """Returns what an architecture's name implies, as far as the number of positions allows it.
+
+    The number tells whether all tokens have positions, or that the images have another size.
+    """
+    count, patch, size = (
+        {**assumed, **stated}.get(name) for name in ("num_positions", "patch_size", "image_size")
+    )
+    if not count or not patch or not size or "stem.units" in stated:
+        return assumed
+    sides = zip(pair("image_size", size), pair("patch_size", patch), strict=True)
+    patches = math.prod(side // length for side, length in sides)
+    prefix = sum(int(stated.get(name, 0)) for name in _PREFIX)
+    if count not in (patches, patches + prefix):
+        return {field: value for field, value in assumed.items() if field != "image_size"}
+    kind = "learned_patches" if count == patches else "learned"
+    return {**assumed, "position": kind} if prefix and "position" not in stated else assumed
+
+
+def _refuse_open(match: Match, facts: Facts, caller: Mapping[str, Any]) -> None:
+    """Refuses a file without JSON if its arrays leave a fact open that its caller does not give."""
+    format = match.evidence.format
+    if match.stated.keys or match.stated.defaults:
+        return
+    missing = {
+        field: own.words
+        for field, own in format.family.open.items()
+        if field not in caller and own.is_asked(match.evidence.fields, facts)
+    }
+    if not missing:
+        return
+    give = []
+    for name, part in nest(dict.fromkeys(missing, "...")).items():
+        inside = ", ".join(f"{field!r}: ..." for field in part) if part != "..." else ""
+        give.append(f"{name}={{{inside}}}" if inside else f"{name}=...")
+    values = "; ".join(f"{name}: {words}" for name, words in missing.items())
+    others = [f"load the folder that has {file} too" for file in format.library.json[:1]]
+    if "architecture" in format.library.named_by:
+        others.append("give read={'timm': 'vit_small_patch16_224'} or the arguments of its card")
+    ways = "".join(f"{way}, or " for way in others)
+    raise ConfigError(
+        f"the arrays do not tell {', '.join(missing)}: {ways}give {', '.join(give)} ({values})"
+    )
 
 
 def flatten_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,6 +253,13 @@ def flatten_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     parts = [name for name in _PARTS if name not in _OPTIONAL_PARTS and name in arguments]
     others = {name: value for name, value in arguments.items() if name not in parts}
     return others | flatten({name: arguments[name] for name in parts if arguments[name]})
+
+
+def choose_architecture(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the caller's fields that the arrays must agree with."""
+    return {
+        path: value for path, value in fields.items() if path in inference.PLAIN.keys() - {*_FREE}
+    }
 
 
 def unpack_reading(read: Reading | None, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,112 +285,14 @@ def unpack_reading(read: Reading | None, arguments: Mapping[str, Any]) -> dict[s
     return {"checksum": True, "allow_pickle_weights": False, **given}
 
 
-def choose_architecture(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the caller's fields that the arrays must agree with."""
-    return {
-        path: value for path, value in fields.items() if path in inference.PLAIN.keys() - {*_FREE}
-    }
-
-
-def combine(
-    recognition: Recognition, statement: Statement, caller: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Returns the fields that the four sources of `resolve` state, before the grid is inferred."""
-    dialect, shown = recognition.dialect, dict(recognition.fields)
-    for switch in dialect.lacking:  # an array that the file has lost makes no other model of it
-        if shown.get(switch.field, switch.plain[0]) not in switch.plain:
-            del shown[switch.field]
-    conventions = dialect.conventions
-    if "num_positions" in shown and "position" in dialect.stated_fields:
-        conventions.pop("position", None)  # the number of positions tells what tokens have one
-    stated = {**conventions, **statement.fields}
-    for name, part in _OPTIONAL_PARTS.items():
-        if isinstance(caller.get(name), Mapping) and stated.get(name) is not None:
-            caller = {**caller, name: part.read(stated[name]).replace(**caller[name])}
-    stated |= caller
-    facts = {**shown, **stated}
-    if "mlp_dim" in shown and any(path.startswith("block.") for path in caller):
-        facts["mlp_dim"] = caller.get("mlp_dim", shown["mlp_dim"])  # the JSON's is that of its MLP
-    arithmetic = dialect.compute_arithmetic(facts)
-    if "stem.kind" in arithmetic:
-        facts["stem.kind"] = caller.get("stem.kind", arithmetic["stem.kind"])
-    if facts.get("pool.kind") in TOKEN_POOLINGS and "tokens.class_tokens" not in stated:
-        # The array that is missing is then named.
-        facts["tokens.class_tokens"] = facts.get("tokens.class_tokens") or 1
-    return {**arithmetic, **facts}
-
-
-def _refuse_open_facts(
-    files: OpenSource, recognition: Recognition, statement: Statement, fields: Mapping[str, Any]
-) -> None:
-    """Refuses a file without JSON if its arrays leave the arithmetic open."""
-    dialect = recognition.dialect
-    read_as = f"{files.reader.path}: read as {dialect.name}"
-    has_architecture = dialect.identity is not None and dialect.identity.key == "architecture"
-    by_name = "read={'timm': 'vit_small_patch16_224'} or the like" if has_architecture else ""
-    if dialect.needs_json and not any(table.file in files.json for table in dialect.json):
-        raise CheckpointError(
-            f"{read_as}: {dialect.needs_json} stands in config.json alone. Load the folder that "
-            f"has both files{by_name and f', or give {by_name}'}."
-        )
-    facts = {**statement.fields, **fields}
-    open_facts: Mapping[str, str] = {}
-    if not dialect.is_named_by(files.json):
-        open_facts = dialect.undetermined({**recognition.fields, "prefix": recognition.prefix})
-    if missing := {name: values for name, values in open_facts.items() if name not in facts}:
-        give = []
-        for name, part in nest(dict.fromkeys(missing, "...")).items():
-            inside = ", ".join(f"{field!r}: ..." for field in part) if part != "..." else ""
-            give.append(f"{name}={{{inside}}}" if inside else f"{name}=...")
-        values = "; ".join(f"{name}: {value}" for name, value in missing.items())
-        raise CheckpointError(
-            f"{read_as}: the arrays do not tell {', '.join(missing)}. Give "
-            f"{by_name and f'{by_name}, or the arguments of its card, or '}{', '.join(give)} "
-            f"({values})."
-        )
-
-
-def _infer_config(
-    path: Path, recognition: Recognition, facts: dict[str, Any], fields: Mapping[str, Any]
-) -> tuple[ViTConfig, tuple[str, ...]]:
-    """Returns the configuration of a file, and the names of the fields that it leaves open.
-
-    Args:
-        path: path of the file, for messages.
-        recognition: recognition of its names and shapes.
-        facts: fields from the arrays, the dialect, the JSON files and the caller.
-        fields: fields from the caller alone.
-
-    Raises:
-        CheckpointError: a required field is missing, or the fields are invalid together.
-    """
-    num_positions = facts.pop("num_positions", None)
-    if missing := [name for name in _NEEDED if name not in facts]:
-        raise CheckpointError(
-            f"{path}: {', '.join(missing)} cannot be inferred from the arrays; give it by name."
-        )
-    is_open = facts.get("position") == "sincos2d" and "position" not in fields
-    if is_open and facts["tokens.class_tokens"]:
-        raise CheckpointError(
-            f"{path}: there is a class token and no array of position embeddings. If the model was "
-            "trained with fixed positions, give position='sincos2d'; otherwise the file has lost "
-            "an array."
-        )
-    try:
-        _compare_counts(recognition, facts)
-        return inference.with_grid(facts, num_positions, fields)
-    except ConfigError as error:
-        raise CheckpointError(f"{path}: read as {recognition.dialect.name}: {error}") from error
-
-
-def _compare_counts(recognition: Recognition, facts: Mapping[str, Any]) -> None:
+def _compare_counts(evidence: Evidence, facts: Mapping[str, Any]) -> None:
     """Refuses a number of blocks or stages that is far above the number of arrays.
 
     A single name such as `block_100000` promises as many blocks; a list of their missing arrays
     would take minutes and gigabytes.
     """
     for placeholder, part in (("l", "blocks"), ("s", "stages"), ("u", "units of a stage")):
-        found = inference.numbers(recognition.bindings, placeholder)
+        found = inference.numbers(evidence.bindings, placeholder)
         promise = facts.get("num_layers") if placeholder == "l" else max(found, default=0)
         if found and isinstance(promise, int) and promise > 2 * len(found) + 8:
             raise ConfigError(
@@ -212,13 +301,15 @@ def _compare_counts(recognition: Recognition, facts: Mapping[str, Any]) -> None:
             )
 
 
-def _choose_protocol(statement: Statement, dialect: Dialect, config: ViTConfig) -> ProtocolSpec:
+def _choose_protocol(
+    stated: ProtocolSpec | None, format: Format, config: ViTConfig
+) -> ProtocolSpec:
     """Returns the protocol that the files state if it fits the model's channels, else a default."""
-    if statement.protocol is not None:
-        protocol = complete(statement.protocol)
+    if stated is not None:
+        protocol = complete(stated)
         counts = [len(protocol[k]) for k in ("mean", "std") if isinstance(protocol[k], list)]
         if set(counts) <= {config.channels}:
             return compact(protocol)
         counted = f"A mean or std of {counts[0]} channels, where the model has {config.channels},"
         warn_of_protocol(counted)
-    return compact(dialect.images.default(config))
+    return compact(format.library.images.default(config))

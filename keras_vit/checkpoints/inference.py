@@ -6,16 +6,14 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from keras_vit.checkpoints.families.family import PLAIN, Format
 from keras_vit.config import ViTConfig
-from keras_vit.config.fields import flatten, nest
+from keras_vit.config.fields import nest
 from keras_vit.config.rules import pair
 from keras_vit.config.weights.conditions import Place, Term
 from keras_vit.config.weights.lexicon import AXES, LEXICON, UNIT
 from keras_vit.errors import ConfigError
 from keras_vit.support.text import log
-
-PLAIN = flatten(ViTConfig((16, 16), 64, 64, num_heads=1, num_layers=1).to_dict())
-"""The default of every field, by its path."""
 
 _SIZES = {
     **{symbol: axis.words for symbol, axis in AXES.items() if axis.words in PLAIN},
@@ -28,10 +26,14 @@ _SIZES = {
 _INITIAL_SCALE = 1e-5
 """Initial value of learned factors, which arrays do not tell, in DINOv2."""
 
+_MAY_BE_ABSENT = ("num_classes", "tokens.class_tokens")
+"""Fields whose weights a file of any family may lack."""
+
 
 def fields_from(
     votes: Mapping[str, Counter[int]],
     bindings: Mapping[str, list[dict[str, str]]],
+    format: Format,
 ) -> dict[str, Any]:
     """Returns the fields of `ViTConfig`, by path, that follow from a file's names and shapes.
 
@@ -39,26 +41,25 @@ def fields_from(
         votes: axis symbol -> sizes, with the number of arrays that have each size. The
             majority wins, so that one misshapen array is reported against the rest.
         bindings: path template -> the values of its placeholders in the file.
+        format: the format of the names.
 
     Returns:
-        The fields that can be inferred. `"num_positions"` stands in for the image size,
-        which does not follow from the number of positions alone; with it, the kind of positions is
-        left out, which decides what tokens have one.
+        The fields that arrays show. `"num_positions"` stands in for the image size, which does not
+        follow from the number of positions alone, nor does the kind of positions.
     """
     size = {symbol: counts.most_common(1)[0][0] for symbol, counts in votes.items()}
     is_hybrid = "root/conv/kernel" in bindings or any(path.startswith(UNIT) for path in bindings)
-    fields = _parts(bindings)
+    fields = _parts(bindings, format)
     fields |= {
         field: size[symbol]
         for symbol, field in _SIZES.items()
         if symbol in size and not (is_hybrid and symbol == "c")
     }
-    fields["pool.kind"] = _pooling(bindings, is_twice_as_wide=size.get("e") == 2 * size.get("m", 0))
-    if "position_embedding/embedding" not in bindings:
-        fields["position"] = "sincos2d"
+    if kind := _pooling(bindings):
+        fields["pool.kind"] = kind
     if "f" in votes and (width := _packed_width(votes["f"], bindings)):
         fields |= {"block.gated": True, "mlp_dim": width}
-    if "pool f" in size:
+    if "pool f" in size and "pool.mlp_dim" in format.stated:
         fields["pool.mlp_dim"] = size["pool f"]
     fields["num_layers"] = size.get("l") or max(numbers(bindings, "l"), default=-1) + 1
     if "p" in size and "q" in size:
@@ -70,41 +71,53 @@ def fields_from(
     return fields
 
 
-def _pooling(paths: Collection[str], is_twice_as_wide: bool) -> str:
-    """Returns the pooling that weights show.
-
-    Args:
-        paths: templates of the paths of weights in a file.
-        is_twice_as_wide: whether the head reads two vectors.
-    """
-    if "head/kernel" in paths and is_twice_as_wide:
-        return "token_and_mean"
+def _pooling(paths: Collection[str]) -> str:
+    """Returns the pooling that weights at these paths show, or ""."""
     if any(path.startswith("head/{head}/") for path in paths):
         return "token_and_distillation"
     if any(path.startswith("pool/") for path in paths):
         return "map"
-    return "token" if {"class_token/token", "class_tokens/tokens"} & {*paths} else "gap"
+    return "" if {"class_token/token", "class_tokens/tokens"} & {*paths} else "gap"
 
 
-def _parts(paths: Collection[str]) -> dict[str, Any]:
+def _parts(bindings: Mapping[str, list[dict[str, str]]], format: Format) -> dict[str, Any]:
     """Returns the fields that the presence or absence of weights shows.
 
     A term of a weight (`Word.held_by`) holds if a file has the weight, or another one with this
     term. Of a field's values, the one with which most of its terms are as the file shows them is
-    the field's, the plainest of several.
+    the field's, the plainest of several. That a part of the paper's model is absent counts where
+    files of the format may lack it; elsewhere the file has lost an array.
     """
     terms: dict[str, dict[Term, bool]] = {}
     for word in LEXICON:
+        # A file without a head shows nothing else by its absence.
+        absent = {t.field for t in word.terms if word.path not in bindings} & {*_MAY_BE_ABSENT}
         for term in word.terms:
-            if term.field in PLAIN:
+            is_open = absent - {term.field}
+            if term.field in PLAIN and word.path in format.names and not is_open:
                 own = terms.setdefault(term.field, {})
-                own[term] = own.get(term, False) or word.path in paths
+                own[term] = own.get(term, False) or word.path in bindings
+    fields: dict[str, Any] = {}
+    terms.pop("pool.kind", None)  # `_pooling` finds it
+    for field, held in terms.items():
+        scores = {v: sum(_admits(t, v) == held[t] for t in held) for v in _list_candidates(field)}
+        value = max(scores, key=lambda value: scores[value])
+        if field == "block.qkv_bias":
+            value = _find_biases(bindings)
+        shows = any(own and not _admits(term, PLAIN[field]) for term, own in held.items())
+        if value == PLAIN[field] or shows or field in (*_MAY_BE_ABSENT, *format.optional):
+            fields[field] = value
+    return fields
 
-    def choose(field: str, own: Mapping[Term, bool]) -> Any:
-        scores = {v: sum(_admits(t, v) == own[t] for t in own) for v in _list_candidates(field)}
-        return max(scores, key=lambda value: scores[value])
 
-    return {field: choose(field, own) for field, own in terms.items()}
+def _find_biases(bindings: Mapping[str, list[dict[str, str]]]) -> bool | tuple[bool, ...]:
+    """Returns which of query, key and value have a bias."""
+    found = bindings.get("block_{l}/attention/{qkv}/bias", ())
+    own = {binding.get("qkv") for binding in found}
+    if not own or None in own:  # one array of all three
+        return bool(own)
+    biases = tuple(name in own for name in ("query", "key", "value"))
+    return True if all(biases) else biases
 
 
 def _list_candidates(field: str) -> tuple[Any, ...]:

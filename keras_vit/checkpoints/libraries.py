@@ -1,6 +1,5 @@
 """Runs checkpoints by the libraries that they belong to; timm and transformers need torch."""
 
-import dataclasses
 import json
 import os
 from importlib import metadata
@@ -9,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.checkpoints.dialects import DIALECTS, Dialect
-from keras_vit.checkpoints.dialects.base import Feature
+from keras_vit.checkpoints.families.family import Format, Output
 from keras_vit.errors import CheckpointError, first_line
 from keras_vit.support.extras import is_installed
 
@@ -20,12 +18,12 @@ class LibraryUnavailableError(CheckpointError):
 
 
 def run_library(
-    dialect: str, path: str | os.PathLike[str], images: np.ndarray
+    format: Format, path: str | os.PathLike[str], images: np.ndarray
 ) -> tuple[str, np.ndarray]:
-    """Runs a checkpoint folder by its dialect's own library.
+    """Runs a checkpoint folder by its own library.
 
     Args:
-        dialect: name of the dialect.
+        format: format of the checkpoint.
         path: folder of the checkpoint; the libraries need the JSON beside the weights.
         images: float32 `(images, height, width, channels)`, prepared for the model.
 
@@ -34,19 +32,19 @@ def run_library(
         encoder its pooled output.
 
     Raises:
-        LibraryUnavailableError: the dialect's library is not on the package index, is not
+        LibraryUnavailableError: the library is not on the package index, is not
             installed, fails to import, or needs a folder and got a file.
     """
-    library = dialect.partition("/")[0]
+    library = format.name.partition("/")[0]
     if library not in _LIBRARIES:
-        raise LibraryUnavailableError(f"the family {dialect} has no library to install")
+        raise LibraryUnavailableError(f"the family {format.name} has no library to install")
     if not os.path.isdir(path):  # noqa: PTH112  a long name does not raise
         raise LibraryUnavailableError(
             f"{library} reads a folder with its config.json, not a file alone"
         )
     package, run = _LIBRARIES[library]
     try:
-        logits = run(Path(path).resolve(), images, DIALECTS[dialect])
+        logits = run(Path(path).resolve(), images, format)
     except ImportError as error:
         state = "cannot be imported here" if is_installed(library) else "is not installed"
         raise LibraryUnavailableError(f"{library} {state} ({first_line(error)})") from error
@@ -57,40 +55,40 @@ def run_library(
     return f"{package} {metadata.version(package)}", logits
 
 
-def _timm(path: Path, images: np.ndarray, dialect: Dialect) -> np.ndarray:
+def _timm(path: Path, images: np.ndarray, format: Format) -> np.ndarray:
     import timm
 
     return _run_torch(
-        timm.create_model(f"local-dir:{path}", pretrained=True), images, dialect.feature
+        timm.create_model(f"local-dir:{path}", pretrained=True), images, format.row.output
     )
 
 
-def _transformers(path: Path, images: np.ndarray, dialect: Dialect) -> np.ndarray:
+def _transformers(path: Path, images: np.ndarray, format: Format) -> np.ndarray:
     import transformers
 
     config = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    own, kind = dialect.identity, config.get("model_type")
-    if own and kind is not None and repr(kind) != own.expected:
+    kind = config.get("model_type")
+    if kind is not None and kind != format.words[0]:
         raise LibraryUnavailableError(
             f"transformers runs the whole model {kind!r}, not its vision tower"
         )
-    feature = dialect.feature
+    compared = format.row.output
     named = (config.get("architectures") or ["AutoModel"])[0]
-    model, info = getattr(transformers, feature.class_name or named).from_pretrained(
-        path, local_files_only=True, output_loading_info=True, **feature.arguments
+    model, info = getattr(transformers, compared.class_name or named).from_pretrained(
+        path, local_files_only=True, output_loading_info=True, **compared.arguments
     )
     # transformers gives a pooler that the file does not have random weights.
     lacks_pooler = any("pooler" in name for name in info["missing_keys"])
-    first = feature.first_patch if config.get("use_mean_pooling", True) else None
-    feature = dataclasses.replace(
-        feature, has_pooler=feature.has_pooler and not lacks_pooler, first_patch=first
+    compared = compared._replace(
+        has_pooler=compared.has_pooler and not lacks_pooler,
+        first_patch=compared.first_patch if config.get("use_mean_pooling", True) else None,
     )
     if hasattr(model, "make_preprocessor_external"):  # RADIO's own mean and std
         model.make_preprocessor_external()
-    return _run_torch(model, images, feature)
+    return _run_torch(model, images, compared)
 
 
-def _run_torch(model: Any, images: np.ndarray, feature: Feature) -> np.ndarray:
+def _run_torch(model: Any, images: np.ndarray, compared: Output) -> np.ndarray:
     import torch
 
     channels_first = np.ascontiguousarray(np.moveaxis(images, -1, 1))
@@ -98,16 +96,16 @@ def _run_torch(model: Any, images: np.ndarray, feature: Feature) -> np.ndarray:
         output = model.eval().float()(torch.from_numpy(channels_first))
     if torch.is_tensor(output):
         return output.numpy()
-    pooled = ("image_embeds", "pooler_output", "summary") if feature.has_pooler else ()
+    pooled = ("image_embeds", "pooler_output", "summary") if compared.has_pooler else ()
     for name in ("logits", *pooled):  # of a class of transformers
         if getattr(output, name, None) is not None:
             return getattr(output, name).numpy()
     tokens = output.last_hidden_state.numpy()
-    first = feature.first_patch
+    first = compared.first_patch
     return tokens[:, 0] if first is None else tokens[:, first:].mean(axis=1)
 
 
-def _keras_hub(path: Path, images: np.ndarray, dialect: Dialect) -> np.ndarray:
+def _keras_hub(path: Path, images: np.ndarray, format: Format) -> np.ndarray:
     import keras
     import keras_hub
 
@@ -125,4 +123,4 @@ _LIBRARIES = {
     "transformers": ("transformers", _transformers),
     "keras_hub": ("keras-hub", _keras_hub),
 }
-"""Libraries that can run, by the first word of their dialects; their names on the index."""
+"""Libraries that can run, by the first word of their formats; their names on the index."""

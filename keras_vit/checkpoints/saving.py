@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_vit.checkpoints.dialects.keras_vit import keras_vit
-from keras_vit.checkpoints.export import export
+from keras_vit.checkpoints.families import KERAS_VIT
 from keras_vit.checkpoints.transfer import arrays_to_write
+from keras_vit.checkpoints.writing import write as write_checkpoint
 from keras_vit.errors import PresetError
 from keras_vit.presets.model_card import model_card
 from keras_vit.presets.preset_config import (
@@ -52,7 +52,7 @@ def save_preset(model: Any, folder: str | os.PathLike[str], card: Mapping[str, A
 
     def write() -> None:
         with replace_folder(folder, PRESET_FILES, PresetError) as new:
-            export(ModelFacts(model.config), arrays, [keras_vit], new / WEIGHTS_FILE)
+            write_checkpoint(ModelFacts(model.config), arrays, [KERAS_VIT], new / WEIGHTS_FILE)
             with (new / WEIGHTS_FILE).open("rb") as file:
                 checksum = hashlib.file_digest(file, "sha256").hexdigest()
             whole = dataclasses.replace(preset, weights_sha256=checksum)

@@ -23,24 +23,19 @@ from keras_vit.checkpoints.adapt import (
     complete_outputs,
     replaces_head,
 )
-from keras_vit.checkpoints.dialects import dialects_named
-from keras_vit.checkpoints.export import WeightArrays, export
+from keras_vit.checkpoints.containers import Reader
 from keras_vit.checkpoints.facts import unpack_reading
-from keras_vit.checkpoints.inspection import (
-    Checkpoint,
-    CheckpointInfo,
-    open_checkpoint,
-)
-from keras_vit.checkpoints.inspection import (
-    info as read_info,
-)
+from keras_vit.checkpoints.families import formats_named
+from keras_vit.checkpoints.moves import Move
 from keras_vit.checkpoints.opening import open_source
-from keras_vit.checkpoints.translate import Move
+from keras_vit.checkpoints.reading import Checkpoint, CheckpointInfo, open_checkpoint
+from keras_vit.checkpoints.reading import info as read_info
+from keras_vit.checkpoints.writing import WeightArrays, write
 from keras_vit.config import ImageSize, Prediction, ViTConfig
 from keras_vit.config.rules import is_any_size
 from keras_vit.config.weights import lexicon
 from keras_vit.config.weights.axes import copy_in_order
-from keras_vit.errors import CheckpointError, expect_model, shown
+from keras_vit.errors import CheckpointError, expect_model
 from keras_vit.images.class_names import expand, shorten
 from keras_vit.models.building import Building, Family, Reading
 from keras_vit.presets.preset_config import ModelFacts
@@ -94,7 +89,7 @@ def load(
         checkpoint = open_checkpoint(files, fields)
         config = adapt_config(checkpoint, fields)
         facts = _state_facts(source, checkpoint.info, config, outputs)
-        facts["provenance"] = {**source.provenance(files.preset), **_read_scale(checkpoint)}
+        facts["provenance"] = {**source.provenance(files.preset), **_read_scale(files.reader)}
         with blank_weights():
             model = build(config, **{**facts, **options})
         model.title = options.get("name", source.title)
@@ -159,15 +154,15 @@ def save(
     Args:
         model: a `VisionTransformer`.
         path: path of the file, or of the folder if the library needs JSON beside the weights.
-        family: a name of `keras_vit.checkpoints.dialects.DIALECTS`, such as
-            `"google"`, the dialect of the published files.
+        family: name of a format, such as `"google"`, that of the published files, or
+            `"transformers"`, whose families are tried in turn.
         lossy: whether to write a model whose arithmetic the library cannot express.
         progress: whether a bar is shown on stderr, if it is a terminal.
 
     Raises:
-        CheckpointError: the dialect is unknown, or its library cannot hold the
+        CheckpointError: the family is unknown, or its library cannot hold the
             model's weights or express its arithmetic; or the model is quantised, has unmerged
-            LoRA weights, or is no `VisionTransformer`. No file is written.
+            LoRA weights, or is not a `VisionTransformer`. No file is written.
         WriteError: the destination cannot be written; an existing file there is unchanged.
     """
     from keras_vit.distribution.processes import write_once
@@ -180,12 +175,9 @@ def save(
         task=model.task,
         classifier_activation=model.prediction.classifier_activation,
     )
-    target = dialects_named(family)
+    target = formats_named(family)
 
-    def write() -> None:
-        export(facts, arrays, target, path, progress, lossy)
-
-    write_once(write, path)
+    write_once(lambda: write(facts, arrays, target, path, progress, lossy), path)
 
 
 def arrays_to_write(model: Any) -> WeightArrays:
@@ -243,14 +235,14 @@ def convert(
     read: Reading | None = None,
     **arguments: Any,
 ) -> None:
-    """Translates a checkpoint into another dialect, without a model or a backend.
+    """Translates a checkpoint into another format, without a model or a backend.
 
     Arrays keep their type and are processed one at a time; an h5 file is made in memory first.
 
     Args:
         source: a source as for `VisionTransformer.from_preset`.
         path: the file or folder to write; must not be `source`.
-        family: name of the dialect to write, see `save`; `"keras_vit"` writes weights alone, into
+        family: name of the format to write, see `save`; `"keras_vit"` writes weights alone, into
             a `.safetensors` file.
         lossy: whether to write a model whose arithmetic the library cannot express.
         progress: whether a bar is shown on stderr, if it is a terminal.
@@ -291,9 +283,9 @@ def convert(
         facts = ModelFacts(config, **stated)
         names = shorten(facts.class_names, facts.prediction.num_answers)
         facts = dataclasses.replace(facts, class_names=names)
-        target = dialects_named(family)
+        target = formats_named(family)
         arrays = _collect_arrays(checkpoint, config)
-        export(facts, arrays, target, path, progress, lossy)
+        write(facts, arrays, target, path, progress, lossy)
 
 
 def _read_weights(checkpoint: Checkpoint, config: ViTConfig) -> Iterator[Named]:
@@ -304,7 +296,7 @@ def _read_weights(checkpoint: Checkpoint, config: ViTConfig) -> Iterator[Named]:
 
 
 def _read_move(checkpoint: Checkpoint, config: ViTConfig, move: Move) -> Iterator[Named]:
-    for path, array in move.to_weights(_read_stored(checkpoint, move.name)):
+    for path, array in move.to_weights(_read_stored(checkpoint.reader, move.name)):
         with np.errstate(over="ignore"):
             adapted = adapt_array(path, array, checkpoint.info.config, config)
         if adapted is None:
@@ -314,38 +306,27 @@ def _read_move(checkpoint: Checkpoint, config: ViTConfig, move: Move) -> Iterato
         yield path, adapted
 
 
-def _read_stored(checkpoint: Checkpoint, name: str) -> np.ndarray:
-    """Returns an array of the file, its rows in the order that an array of numbers may state."""
-    reader = checkpoint.reader
+def _read_stored(reader: Reader, name: str) -> np.ndarray:
+    """Returns an array of finite numbers."""
     array = reader.read(name)
     if not _is_finite(array):
         raise CheckpointError(
-            f"{reader.path}: array {name!r} holds NaN or infinity; expected finite numbers. The "
-            "training that wrote it diverged, or the file is damaged."
+            f"{reader.path}: array {name!r} holds NaN or infinity; expected finite "
+            "numbers. The training that wrote it diverged, or the file is damaged."
         )
-    numbering = checkpoint.dialect.row_numbers.get(name)
-    if numbering is None or numbering not in reader.shapes:
-        return array
-    numbers = reader.read(numbering).reshape(-1)
-    if numbers.shape != array.shape[:1] or set(numbers.tolist()) - set(range(len(array))):
-        raise CheckpointError(
-            f"{reader.path}: array {numbering!r} numbers the rows of {name!r}; expected "
-            f"{len(array)} numbers from 0 to {len(array) - 1}, found "
-            f"{shown(numbers.tolist(), quoted=False)}."
-        )
-    return array[numbers.astype(np.intp)]
+    return array
 
 
-def _read_scale(checkpoint: Checkpoint) -> dict[str, float]:
+def _read_scale(reader: Reader) -> dict[str, float]:
     """Returns the temperature and bias of a file of two towers, for `head_from_embeddings`."""
     scale: dict[str, float] = {}
-    for name in checkpoint.reader.shapes:
+    for name in reader.shapes:
         word = name.rpartition(".")[2]
         if word in ("logit_scale", "logit_bias"):
-            number = float(_read_stored(checkpoint, name).reshape(-1)[0])
+            number = float(_read_stored(reader, name).reshape(-1)[0])
             if word == "logit_scale" and number > 700:  # math.exp overflows
                 raise CheckpointError(
-                    f"{checkpoint.reader.path}: {name!r} is {number:g}, expected the logarithm of "
+                    f"{reader.path}: {name!r} is {number:g}, expected the logarithm of "
                     "a temperature, such as 4.6."
                 )
             scale[word] = math.exp(number) if word == "logit_scale" else number

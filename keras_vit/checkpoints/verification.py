@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_vit.checkpoints.facts import unpack_reading
-from keras_vit.checkpoints.inspection import open_checkpoint
+from keras_vit.checkpoints.families.family import Format
 from keras_vit.checkpoints.libraries import LibraryUnavailableError, run_library
 from keras_vit.checkpoints.opening import open_source
+from keras_vit.checkpoints.reading import open_checkpoint
 from keras_vit.errors import CheckpointError
 from keras_vit.models.building import Reading
 from keras_vit.presets.source import Source
@@ -124,7 +125,7 @@ def run_origin(
     images = formula_images(*image_shape(model))
     try:
         with source.local() as path:
-            return run_library(find_dialect(source, model, fields), path, images)
+            return run_library(find_format(source, model, fields), path, images)
     except LibraryUnavailableError as error:
         raise LibraryUnavailableError(
             f"{source}: its library cannot run: {error}. Compare it with another checkpoint: "
@@ -132,11 +133,11 @@ def run_origin(
         ) from error
 
 
-def find_dialect(source: Source, model: "VisionTransformer", fields: dict[str, Any]) -> str:
-    """Returns the dialect of the files themselves, which a row of the catalog may not know."""
+def find_format(source: Source, model: "VisionTransformer", fields: dict[str, Any]) -> Format:
+    """Returns the format of the files themselves, which a row of the catalog may not know."""
     with open_source(source, headers=True) as files:
         arguments = {**source.defaults, "image_size": model.config.image_size, **fields}
-        return open_checkpoint(files, arguments | fields.get("read", {})).info.family
+        return open_checkpoint(files, arguments | fields.get("read", {})).format
 
 
 def image_shape(model: "VisionTransformer") -> tuple[int, int, int]:

@@ -86,13 +86,13 @@ def load_model(
         takes_numbers: whether this command takes a model for regression.
         **loading: as for `load_to_answer`.
     """
-    from keras_vit.checkpoints import Source, inspection
+    from keras_vit.checkpoints import Source, reading
 
     checkpoint = Source.parse(source)
     if needs_head:
         of_model = ("dtype", "pixel_range", "draft")
         stated = {name: value for name, value in loading.items() if name not in of_model}
-        description = inspection.info(checkpoint, **stated)
+        description = reading.info(checkpoint, **stated)
         description.config.demand_prediction(needs_head)
         if not takes_numbers:
             description.prediction.demand_classes(needs_head)

@@ -35,7 +35,7 @@ def list_(
 
     Args:
         variant: only presets of this architecture, such as vit_b16.
-        family: only presets of this family: vit, dinov2, dinov3, clip, siglip, deit, mae, ...
+        family: only presets of this family: vit, dinov2, dinov3, clip, deit, mae, ...
         data: only presets trained on this data: i21k, i1k, i21k_ft_i1k, i1k_ft_i1k.
         resolution: only presets for images of this number of pixels, such as 384.
         hybrid: only models with a ResNet before the Transformer; --no-hybrid: only others.
@@ -44,7 +44,7 @@ def list_(
     from keras_vit.config.weights.lexicon import num_parameters
     from keras_vit.presets.catalog import list_presets, preset_named
     from keras_vit.presets.evidence import evidence_level
-    from keras_vit.presets.source import Source  # `checkpoints` would import every dialect
+    from keras_vit.presets.source import Source  # `checkpoints` would import every family
 
     rows: list[tuple[object, ...]] = []
     names = list_presets(
@@ -100,11 +100,11 @@ def info(source: str, /, *, fields: Reading = _READ, json: bool = False) -> None
         source: name of a preset, path of a file or folder, or hf://owner/repo.
         json: print the answer as JSON.
     """
-    from keras_vit.checkpoints import inspection
+    from keras_vit.checkpoints import reading
     from keras_vit.presets.catalog import CATALOG
     from keras_vit.presets.evidence import LEVELS, evidence_level, shipped
 
-    description = inspection.info(source, **fields.to_dict())
+    description = reading.info(source, **fields.to_dict())
     facts: dict[str, Any] = {"source": source}
     arrays = {}
     if description.shapes:
@@ -190,10 +190,10 @@ def convert(
         lossy: also write a model whose outputs will differ, because the other library lacks its
             arithmetic.
     """
-    from keras_vit.checkpoints.dialects import dialects_named
+    from keras_vit.checkpoints.families import formats_named
     from keras_vit.checkpoints.transfer import convert as convert_checkpoint
 
-    dialects_named(family)  # refuses an unknown name before a download
+    formats_named(family)  # refuses an unknown name before a download
     check_place(path.parent)
     convert_checkpoint(source, path, family, lossy=lossy, progress=True, **fields.to_dict())
     tell(f"{path} written, as {family} reads it.")

@@ -72,7 +72,7 @@ class Stem(Fields):
         kind: `"none"`, the paper's plain models; `"resnet"`, a hybrid (section 3.1, last
             paragraph); `"resnet_timm"`, a hybrid in timm's arithmetic, whose kernels and norms are
             standardised with other epsilons; `"packed"`, images that keep their aspect ratio
-            (NaFlex: SigLIP 2, NaFlexViT): each is resized to at most as many patches as one of
+            (NaFlex): each is resized to at most as many patches as one of
             `image_size` has, and a batch is an array of packed patches, see
             `keras_vit.images.packing`.
         units: bottleneck units of a ResNet per stage, at most 8 stages. The first stage keeps

@@ -76,7 +76,7 @@ class ViTConfig(Fields):
         position_resize: resampling of positions to another grid: `"bilinear_align_corners"` (the
             official `scipy.ndimage.zoom` of order 1), `"bilinear_half_pixel"`,
             `"bilinear_longer_side"` (the same to a square of the longer side, whose first rows and
-            columns count: RADIO), `"bilinear_antialias"` (SigLIP 2), `"bicubic"` (transformers),
+            columns count: RADIO), `"bilinear_antialias"` (NaFlex), `"bicubic"` (transformers),
             `"bicubic_catmull_rom"` (keras-hub on JAX) or `"bicubic_antialias"` (timm).
         rope: a `Rope`: every block rotates queries and keys of patches by row and column
             (DINOv3, EVA-02), with or without `position`. None: no rotation.
@@ -88,8 +88,8 @@ class ViTConfig(Fields):
         stem: what precedes the projection of patches, a `Stem`: a ResNet (section 3.1, last
             paragraph), or the packing of images that keep their aspect ratio (NaFlex).
         pool: how tokens become the input of the head, a `Pool`.
-        head: `"linear"`; or `"cosine"`, a linear layer on pre_logits of length 1, as CLIP and
-            SigLIP compare images with words.
+        head: `"linear"`; or `"cosine"`, a linear layer on pre_logits of length 1, as CLIP
+            compares images with words.
         projection_size: width of a linear layer without bias after the pooling, whose
             output is the image embedding (CLIP); None: no such layer.
 

@@ -22,7 +22,7 @@ def fit_to_patches(size: Size, patch_size: Size, most: int) -> Size:
     """Returns the (height, width) to which an image is resized, whole patches of about its aspect.
 
     The largest factor is searched with which height and width, rounded up to whole patches, have
-    no more than `most` patches: `get_image_size_for_max_num_patches` of transformers' SigLIP 2, and
+    no more than `most` patches: `get_image_size_for_max_num_patches` of transformers' NaFlex, and
     `get_image_size_for_seq` of timm.
 
     Args:

@@ -131,7 +131,7 @@ class Preprocessor:
             CheckpointError: a file or folder of another library cannot be read.
             ConfigError: the source does not state its image size.
         """
-        from keras_vit.checkpoints.inspection import info  # reads all dialects' tables
+        from keras_vit.checkpoints.reading import info  # reads all families' tables
 
         return cls.from_description(info(source), image_size)
 
@@ -321,7 +321,7 @@ class Preprocessor:
 
         Args:
             patches, shapes, mask: `pixel_values`, `spatial_shapes` and `pixel_attention_mask` of
-                transformers' SigLIP 2; see `keras_vit.images.packing.pack`.
+                transformers' NaFlex; see `keras_vit.images.packing.pack`.
 
         Raises:
             ConfigError: the arrays do not fit each other or the model.

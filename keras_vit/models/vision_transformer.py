@@ -609,8 +609,8 @@ class VisionTransformer(keras.Model):
     ) -> "VisionTransformer":
         """Returns a copy of this model that classifies by embeddings of words (zero-shot).
 
-        The logits are `scale * cos(image, word) + bias`, as CLIP (arXiv 2103.00020, section 3.1.2)
-        and SigLIP (arXiv 2303.15343) compare images with texts; the image's embedding is the
+        The logits are `scale * cos(image, word) + bias`, as CLIP (arXiv 2103.00020, section 3.1.2;
+        with a bias: arXiv 2303.15343) compares images with texts; the image's embedding is the
         output of `pre_logits`. The library of the text tower computes the embeddings.
 
         Args:
@@ -645,7 +645,7 @@ class VisionTransformer(keras.Model):
         read: Reading | None = None,
         **arguments: Unpack[Arguments],
     ) -> "VisionTransformer":
-        """Loads a preset by name, from the Hub, or from a local folder or file of any dialect.
+        """Loads a preset by name, from the Hub, or from a local folder or file of any family.
 
         Names, shapes and types of all arrays are checked before the model is built, and every
         number must be finite. Arrays are read one at a time. Files of a folder are opened once,
@@ -711,7 +711,7 @@ class VisionTransformer(keras.Model):
             ConfigError: an argument or a key of `read` is unknown or invalid; the message names it
                 and the valid ones.
         """
-        from keras_vit.checkpoints.transfer import load  # reads all dialects' tables
+        from keras_vit.checkpoints.transfer import load  # reads all families' tables
 
         model: VisionTransformer = load(
             cls,

@@ -10,7 +10,7 @@ row states its facts itself, beside the fields of `ViTConfig` that all rows of i
 difference with its reason. When a preset is loaded from the Hub, the repository's files decide.
 
 The catalog leaves out FlexiViT's files (patches of 32 pixels to be resized: big_vision#31) and
-big_vision's DeiT-3 files (LayerScale), which the big_vision dialect cannot read;
+big_vision's DeiT-3 files (LayerScale), which the family big_vision cannot hold;
 `imagenet21k/ViT-B_8.npz` (VT#139), for which only its existence is documented; and a fine-tuned
 H/14, which was never published (VT#133).
 """
@@ -58,7 +58,7 @@ class Preset:
         zero_head: whether the head was published as zeros.
         note: a warning for users.
         fields: fields of `ViTConfig`, by path, in which the model differs from its variant.
-        dialect: dialect of the file, for its arithmetic; the file is recognised without it.
+        format_name: format of the file, for its arithmetic; the file is recognised without it.
         class_names: name of a shipped list, or None.
         license: SPDX identifier; the strictest of `licenses`.
         licenses: SPDX identifier by who states it, where two sources state different ones.
@@ -87,7 +87,7 @@ class Preset:
     zero_head: bool = False
     note: str = ""
     fields: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
-    dialect: str = "google"
+    format_name: str = "google"
     class_names: str | None = None
     license: str = "Apache-2.0"
     licenses: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
@@ -144,7 +144,7 @@ class Preset:
         return BucketFile(source, self.alternatives, doubt)
 
     def defaults(self) -> dict[str, Any]:
-        """Returns arguments of `from_preset`, without the dialect, which the file shows."""
+        """Returns arguments of `from_preset`, without the format, which the file shows."""
         defaults: dict[str, Any] = {"class_names": self.class_names}
         if self.family == "vit":
             defaults["protocol"] = self.protocol  # files of other families state their protocol

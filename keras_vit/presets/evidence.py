@@ -31,7 +31,7 @@ def level(record: Mapping[str, Any]) -> int:
     """Returns the highest level of `LEVELS` that a record reaches; an empty one reaches 0."""
     origin, images = record.get("origin", ""), record.get("images", 0)
     # keras_vit is the origin of its own presets alone.
-    by_origin = origin and (record["dialect"] == "keras_vit" or "keras_vit" not in origin)
+    by_origin = origin and (record["family"] == "keras_vit" or "keras_vit" not in origin)
     steps = (
         record.get("read") == AS_PUBLISHED,
         record.get("sha256"),

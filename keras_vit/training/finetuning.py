@@ -12,7 +12,7 @@ from typing import Any
 
 import keras
 
-from keras_vit.checkpoints import CheckpointInfo, Source, inspection
+from keras_vit.checkpoints import CheckpointInfo, Source, reading
 from keras_vit.data import ImageData, ImageSource
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.thresholds import choose_thresholds
@@ -191,7 +191,7 @@ def _start(
         return None, PresetConfig(source.config(fields.get("image_size", 224)))
     found = Source.parse(source)
     of_files = {k: v for k, v in fields.items() if k not in Building.__annotations__}
-    return found, inspection.info(found, **of_files)
+    return found, reading.info(found, **of_files)
 
 
 class _Estimate(keras.callbacks.Callback):

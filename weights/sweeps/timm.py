@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit import VisionTransformer
-from keras_vit.checkpoints.dialects.timm.architectures import find_row
+from keras_vit.checkpoints.families.timm.architectures import find_row
 from keras_vit.errors import CheckpointError
 from tests import torchvision_shim  # noqa: F401
 from weights.sweeps import HYBRID_TOLERANCE, TOLERANCE, Outcome, judged

@@ -1,6 +1,6 @@
 """The language of conditions on a configuration, such as `"pool.is_map block.norm=layer"`.
 
-With conditions the lexicon states which models have a weight, and a dialect which models have a
+With conditions the lexicon states which models have a weight, and a family which models have a
 name in its files, an object of JSON, or a part that its library lacks. Terms that are separated by
 blanks hold together, ` or ` separates alternatives, and `""` holds for every model. A term names a
 field or property of `ViTConfig` or of one of its parts, and is None in a model without the part:

@@ -1,7 +1,7 @@
 """Declares the weights of keras_vit, each once: path, axes, and the models that have it.
 
 A path is the place of a weight in a `VisionTransformer`; a placeholder in braces stands
-for each of the values that the configuration gives it. The names of the axes let a dialect
+for each of the values that the configuration gives it. The names of the axes let a family
 state the axes of its arrays.
 """
 

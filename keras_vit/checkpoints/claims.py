@@ -1,0 +1,91 @@
+"""The names of arrays that formats explain: one look-up in the names of all of them."""
+
+import functools
+import re
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from keras_vit.checkpoints.families.family import Format
+from keras_vit.checkpoints.families.names import StoredAs
+from keras_vit.config.weights import lexicon, templates
+
+Bindings = dict[str, str]
+Formats = tuple[Format, ...]
+
+PATCHES = "patch_embedding/kernel"
+"""The weight that shows where an encoder stands."""
+
+
+class Claim(NamedTuple):
+    """A weight that a name of a file may stand for.
+
+    Args:
+        path: path template of the weight in the lexicon.
+        stored: name and axes in the format.
+        binding: values of the placeholders.
+    """
+
+    path: str
+    stored: StoredAs
+    binding: Bindings
+
+
+class _Template(NamedTuple):
+    match: Callable[[str], Bindings | None]
+    places: list[tuple[int, str, StoredAs]]
+
+
+def claim_names(names: Iterable[str], formats: Formats) -> list[dict[str, Claim]]:
+    """Returns for every format the names that it explains, each with the first weight that fits."""
+    index = _index(formats)
+    claims: list[dict[str, Claim]] = [{} for _ in formats]
+    for name in names:
+        for template in index.get(re.sub(r"\d+", "#", name), ()):
+            if (binding := template.match(name)) is not None:
+                for number, path, stored in template.places:
+                    claims[number].setdefault(name, Claim(path, stored, binding))
+    return claims
+
+
+def count_explained(names: Iterable[str], formats: Formats) -> int:
+    """Returns the most names that a format with a projection of patches and blocks explains."""
+    counts = [0]
+    for own in claim_names(names, formats):
+        paths = {claim.path for claim in own.values()}
+        if PATCHES in paths and any("{l}" in path for path in paths):
+            counts.append(len(own))
+    return max(counts)
+
+
+@functools.lru_cache(maxsize=128)
+def _index(formats: Formats) -> dict[str, list[_Template]]:
+    """Returns templates by the skeletons of their names, in which `#` stands for a number."""
+    templates_of: dict[str, _Template] = {}
+    index: dict[str, list[_Template]] = {}
+    for number, format in enumerate(formats):
+        for word in lexicon.LEXICON:
+            for stored in format.names.get(word.path, ()):
+                own = templates_of.get(stored.name)
+                if own is None:
+                    own = templates_of[stored.name] = _Template(templates.matcher(stored.name), [])
+                    for skeleton in _skeletons(stored.name):
+                        index.setdefault(skeleton, []).append(own)
+                own.places.append((number, word.path, stored))
+    return index
+
+
+@functools.cache
+def _skeletons(template: str) -> tuple[str, ...]:
+    """Returns the names that a template can make, each number as `#`."""
+    names = templates.examples(template)
+    return tuple(dict.fromkeys(re.sub(r"\d+", "#", name) for name in names))
+
+
+def is_outside(name: str, formats: Formats) -> bool:
+    """Whether a format has the name without its prefix."""
+    return any(
+        stored.outside
+        for template in _index(formats).get(re.sub(r"\d+", "#", name), ())
+        if template.match(name) is not None
+        for _, _, stored in template.places
+    )

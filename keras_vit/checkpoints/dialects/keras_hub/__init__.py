@@ -1,9 +1,0 @@
-"""Presets of keras-hub, such as `vit_base_patch16_224_imagenet`: one file for each backbone.
-
-A preset is a folder with `config.json`, `model.weights.h5` and, for a classifier, `task.json` and
-`task.weights.h5`. Layers are named by class and order of creation. Presets are read, not written.
-"""
-
-from keras_vit.checkpoints.dialects.base import collect
-
-FAMILIES = collect(__name__, __path__, ("vit",))

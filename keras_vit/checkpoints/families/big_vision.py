@@ -1,0 +1,92 @@
+"""Checkpoints of google-research/big_vision (`models/vit.py`), such as `vit_s16_i1k_90ep.npz`.
+
+Two layouts: `big_vision` with one set of arrays per block, `big_vision_scan` with
+all blocks in one set whose first axis is the depth. Positions belong to the patches
+alone and are added before the class token joins. Files from before 2022 have a
+position for the class token, under another name; big_vision folds it into the class
+token on loading (`fix_old_checkpoints`), which gives the same tokens.
+"""
+
+import math
+from collections.abc import Mapping
+
+from keras_vit.checkpoints.families import google
+from keras_vit.checkpoints.families.family import Family, Images, Library, Open, Rule
+from keras_vit.checkpoints.families.names import FLAX, Section
+from keras_vit.config import ViTConfig
+
+_NAMES: Section = {
+    **google.NAMES,
+    **google.LINEN,
+    "position_embedding/embedding": [
+        {
+            "name": "Transformer/pos_embedding",
+            "when": "num_prefix_positions",
+            "implies": {"position": "learned"},
+        },
+        {
+            "name": "pos_embedding",
+            "when": "num_prefix_positions!",
+            "implies": {"position": "learned_patches"},
+        },
+        {"name": "Transformer/pos_embedding", "when": "tokens.class_tokens!"},
+    ],
+    "pool/probe": ["MAPHead_0/probe", "probe"],
+    "pool/attention/{qkv}": [
+        "MAPHead_0/MultiHeadDotProductAttention_0/{qkv}",
+        "MultiHeadDotProductAttention_0/{qkv}",
+    ],
+    "pool/attention/out": [
+        "MAPHead_0/MultiHeadDotProductAttention_0/out",
+        "MultiHeadDotProductAttention_0/out",
+    ],
+    "pool/norm": ["MAPHead_0/LayerNorm_0", "LayerNorm_0"],
+    "pool/mlp/dense_0": ["MAPHead_0/MlpBlock_0/Dense_0", "MlpBlock_0/Dense_0"],
+    "pool/mlp/dense_1": ["MAPHead_0/MlpBlock_0/Dense_1", "MlpBlock_0/Dense_1"],
+}
+_SCANNED: Section = {
+    layer: name.replace("encoderblock_{l}", "encoderblock") if layer.startswith("block_") else name
+    for layer, name in _NAMES.items()
+}
+_LIBRARY = Library(
+    "google-research/big_vision",
+    "npz",
+    FLAX,
+    images=Images(default=lambda config: "big_vision"),
+    ignored={
+        r"opt/(?!target/).*": "optimizer state",
+        r"chrono/.*": "clock of the training",
+        r"params/(txt/.*|t|b)": "text tower",
+    },
+)
+
+
+def _is_read_as_old(config: ViTConfig) -> bool:
+    """Whether `fix_old_checkpoints` would take k^2 + 1 patches for a class token and k^2."""
+    count = math.prod(config.source_grid) - 1
+    is_square = count > 0 and math.isqrt(count) ** 2 == count
+    return config.has_learned_positions and not config.num_prefix_positions and is_square
+
+
+_FIXED = {"block.qkv_bias": True}
+_LIMITS: Mapping[str, Rule] = {
+    **google.LIMITS,
+    "a class token with a position, and a grid that is not square": (
+        "position=learned tokens.class_tokens source_grid!=square"
+    ),
+    "a grid of k^2 + 1 patches, whose first position it would take for the class token's": (
+        _is_read_as_old
+    ),
+}
+_OPEN = {
+    "pool.kind": Open(
+        "'gap' for pool_type='gap', 'unpooled' for 'none'; for '0' take the first token of "
+        "'unpooled'",
+        "pool.kind=gap num_classes!",
+    )
+}
+
+FAMILIES = (
+    Family("big_vision", _LIBRARY, _NAMES, fixed=_FIXED, limits=_LIMITS, open=_OPEN),
+    Family("big_vision_scan", _LIBRARY, _SCANNED, fixed=_FIXED, limits=_LIMITS, open=_OPEN),
+)

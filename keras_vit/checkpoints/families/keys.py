@@ -1,0 +1,230 @@
+"""The JSON of a library as a table: key -> the field that it states, and how their values convert.
+
+An entry of a table is the path of a field (`"block.epsilon"`), a path with the library's words for
+the values (`("block.norm", {"rms_norm": "rms"})`), or a codec of this module. Keys that state
+fields together stand in one entry, separated by blanks: `"mlp_ratio use_swiglu_ffn"`.
+"""
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from keras_vit.config import ViTConfig
+from keras_vit.config.weights.conditions import Place
+from keras_vit.errors import listed, shown
+
+Json = Mapping[str, Any]
+Facts = dict[str, Any]
+"""Fields of `ViTConfig` by path, with their values."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Codec:
+    """The conversion between keys of an object and fields of a model.
+
+    Args:
+        fields: paths of the fields, separated by blanks.
+        read: from the library's object to facts; a `ValueError` states the expected values.
+        write: from a configuration to keys; a family that is only read needs none. A `KeyError` is
+            raised for a model that the keys cannot state.
+    """
+
+    fields: str
+    read: Callable[[Json], Mapping[str, Any]]
+    write: Callable[[ViTConfig], Mapping[str, Any]] = lambda config: {}
+
+
+Entry = str | tuple[str, Mapping[Any, Any]] | Codec | Callable[[str], Codec] | None
+"""None takes the entry of a shared table away."""
+Keys = Mapping[str, Entry]
+
+
+def make_codecs(table: Keys) -> dict[str, Codec]:
+    """Returns the codecs of a table by their keys."""
+    return {keys: _make_codec(keys, entry) for keys, entry in table.items() if entry}
+
+
+def _make_codec(keys: str, entry: Any) -> Codec:
+    if isinstance(entry, Codec):
+        return entry
+    if isinstance(entry, tuple):
+        return _worded(keys, *entry)
+    return _plain(keys, entry) if isinstance(entry, str) else entry(keys)
+
+
+def _plain(key: str, field: str) -> Codec:
+    def write(config: ViTConfig) -> dict[str, Any]:
+        value = Place(field).read(config)
+        if isinstance(value, tuple):  # a key with one value
+            raise KeyError(value)
+        return {key: value}
+
+    return Codec(field, lambda content: {field: content[key]}, write)
+
+
+def _worded(key: str, field: str, words: Mapping[Any, Any]) -> Codec:
+    """Returns the codec of a key with words; of several words for a value, the first is written."""
+    written: dict[Any, Any] = {}
+    for word, value in words.items():
+        written.setdefault(value, word)
+
+    def read(content: Json) -> Facts:
+        word = content[key]
+        if not isinstance(word, (str, int, bool, type(None))) or word not in words:
+            raise ValueError(f"expected one of {', '.join(map(str, words))}")
+        return {field: words[word]}
+
+    return Codec(field, read, lambda config: {key: written[Place(field).read(config)]})
+
+
+def alike(*fields: str) -> Callable[[str], Codec]:
+    """Returns the codec of a key that states several fields, which all have its value."""
+    return lambda key: Codec(
+        " ".join(fields),
+        lambda content: dict.fromkeys(fields, content[key]),
+        lambda config: {key: Place(fields[0]).read(config)},
+    )
+
+
+def sides(field: str) -> Callable[[str], Codec]:
+    """Returns the codec of (rows, columns): one int if they are equal, else a list."""
+
+    def write(config: ViTConfig) -> Any:
+        rows, columns = Place(field).read(config)
+        return rows if rows == columns else [rows, columns]
+
+    return lambda key: Codec(
+        field, lambda content: {field: content[key]}, lambda config: {key: write(config)}
+    )
+
+
+def image_size(key: str) -> Codec:
+    """Returns the codec of the size of the images whose positions are stored."""
+
+    def write(config: ViTConfig) -> dict[str, Any]:
+        height, width = stored_image_size(config)
+        return {key: height if height == width else [height, width]}
+
+    return Codec("image_size", lambda keys: {"image_size": keys[key]}, write)
+
+
+def only(value: Any) -> Callable[[str], Codec]:
+    """Returns the codec of a key with one value: the only one that keras_vit supports."""
+
+    def make(key: str) -> Codec:
+        def read(content: Json) -> Facts:
+            if content[key] != value:
+                raise ValueError(f"expected {value!r}")
+            return {}
+
+        return Codec("", read, lambda config: {key: value})
+
+    return make
+
+
+def note(value: Any) -> Callable[[str], Codec]:
+    """Returns the codec of a key that is written for the library and not read.
+
+    Args:
+        value: the value, or a function that returns it for a configuration.
+    """
+    write = value if callable(value) else lambda config: value
+    return lambda key: Codec("", lambda content: {}, lambda config: {key: write(config)})
+
+
+def relative_bias(of_block: str, shared: str) -> Codec:
+    """Returns the codec of two keys, for a table in each block and for one table of all blocks."""
+
+    def read(content: Json) -> Facts:
+        if content.get(of_block) and content.get(shared):
+            raise ValueError(f"together with {shared}, expected one of them")
+        kind = "block" if content.get(of_block) else "shared" if content.get(shared) else None
+        return {"relative_position_bias": kind}
+
+    def write(config: ViTConfig) -> dict[str, Any]:
+        kind = config.relative_position_bias
+        return {of_block: kind == "block", shared: kind == "shared"}
+
+    return Codec("relative_position_bias", read, write)
+
+
+def compute_ratio(size: int, width: int) -> float:
+    """Returns the ratio whose product with `width`, cut to an int, is `size`."""
+    ratio = size / width
+    return ratio if int(width * ratio) == size else math.nextafter(ratio, math.inf)
+
+
+def stored_image_size(config: ViTConfig) -> tuple[int, int]:
+    """Returns the image size to write: the model's, or the size of the stored positions."""
+    is_own = config.grid == config.source_grid or config.stem.is_packed
+    if config.image_size is not None and is_own:
+        return config.image_size
+    rows, columns = config.source_grid
+    return rows * config.stride[0], columns * config.stride[1]
+
+
+def number(content: Json, key: str, default: Any = None) -> Any:
+    """Returns a number of an object, for arithmetic: a text times a large number fills the memory.
+
+    Raises:
+        KeyError: the key is absent and has no default.
+        ValueError: the value is not an int or a float.
+    """
+    value = content[key] if default is None else content.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"expected {key} to be a number, found {shown(value)}")
+    return value
+
+
+@contextlib.contextmanager
+def naming(words: str, value: Any) -> Iterator[None]:
+    """Turns errors of its block into a `ValueError` that begins with words and a value."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        reason = f"and no {error.args[0]}" if isinstance(error, KeyError) else str(error)
+        reason = shown(reason, 400, quoted=False)
+        if reason.startswith("of "):  # the reason states the value itself
+            raise ValueError(f"{words} {reason}") from error
+        raise ValueError(f"{words}={shown(value)}, {reason}") from error
+
+
+def object_at(content: Any, keys: Sequence[str]) -> dict[str, Any]:
+    """Returns the object below some keys; an empty object if a key is absent or null.
+
+    Raises:
+        ValueError: a value on the way is not an object.
+    """
+    for key in keys:
+        content = content.get(key)
+        if content is None:
+            return {}
+        if not isinstance(content, Mapping):
+            raise ValueError(f"has {key}={shown(content)}, expected an object")
+    return dict(content)
+
+
+def merge(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns one object from several, merging objects under the same key."""
+    result: dict[str, Any] = {}
+    for part in parts:
+        for key, value in part.items():
+            both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
+            result[key] = merge([result[key], value]) if both else value
+    return result
+
+
+def names_by_number(names: Any) -> tuple[str, ...]:
+    """Returns the names of the classes from an object `{number: name}`, or from a list.
+
+    Raises:
+        ValueError: the keys are not 0, 1, 2 and so on.
+    """
+    if not isinstance(names, Mapping):
+        return tuple(str(name) for name in names)
+    if names.keys() != {str(k) for k in range(len(names))}:
+        keys = listed(map(str, names))
+        raise ValueError(f"of the keys {keys}, expected 0 to {len(names) - 1}")
+    return tuple(str(names[str(k)]) for k in range(len(names)))

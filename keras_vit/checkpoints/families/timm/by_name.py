@@ -1,0 +1,93 @@
+"""The argument `timm`: an architecture, or a model card's arguments of `timm.create_model`.
+
+    read={"timm": "vit_small_patch16_224"}
+    read={"timm": {"model_name": "vit_giant_patch14_224", "mlp_layer": "SwiGLUPacked", "reg_tokens": 8}}
+
+Both become the content of `config.json`.
+"""
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from keras_vit.checkpoints.families.keys import Json, object_at
+from keras_vit.checkpoints.families.timm import FAMILIES, architectures
+from keras_vit.checkpoints.families.timm.images import KEYS
+from keras_vit.errors import nearest, shown
+
+_CLASSES = {
+    "mlp_layer": {"Mlp": "Mlp", "SwiGLU": "SwiGLU", "SwiGLUPacked": "GluMlp"},
+    "act_layer": {
+        **{word: word for word in ("gelu", "gelu_tanh", "quick_gelu", "silu")},
+        **{"GELU": "gelu", "GELUTanh": "gelu_tanh", "QuickGELU": "quick_gelu", "SiLU": "silu"},
+    },
+}
+"""Argument -> the names of classes, which JSON cannot state, and its words for them."""
+
+
+def _refuse_unknown(architecture: str, arguments: Json) -> None:
+    """Raises `ValueError` for an argument that is not read, such as a misspelt one."""
+    kind = architectures.find_class(architectures.find_row(architecture))
+    tables = [(*f.keys, *f.shapes) for f in FAMILIES if not kind or kind in f.classes]
+    known = architectures.list_arguments(architecture).union(
+        " ".join(map(" ".join, tables)).split()
+    )
+    for key in arguments:
+        if key not in known:
+            raise ValueError(
+                f"has {key}=, which is no argument of {architecture} that keras_vit reads."
+                f"{nearest(key, known)}"
+            )
+
+
+def _write(key: str, value: Any) -> Any:
+    """Returns an argument as JSON states it: a class by its name, except a norm's."""
+    if value is None or "norm" in key:  # a norm's class hides its epsilon, and is refused
+        return value
+    if isinstance(value, functools.partial) and value.keywords.get("gate_last") is False:
+        value = "SwiGLUPacked"  # which timm defines as a partial of GluMlp
+    name = getattr(value, "__name__", value)
+    if key not in _CLASSES:
+        return name
+    name = str(name).rpartition(".")[2]
+    if name not in _CLASSES[key]:
+        raise ValueError(f"has {key}={shown(name)}, expected one of {', '.join(_CLASSES[key])}")
+    return _CLASSES[key][name]
+
+
+def merge_config(timm: str | Mapping[str, Any], stored: Json) -> dict[str, Any]:
+    """Returns the content of `config.json` for an architecture or the arguments of a card.
+
+    Args:
+        timm: the name of an architecture, or the arguments of `timm.create_model` by name.
+            `model_name` may be left out, or name a repository (`hf-hub:owner/name`), where
+            `stored` states the architecture.
+        stored: the content of the `config.json` beside the weights, or an empty object. It states
+            what the arguments leave out, unless it is of another architecture.
+
+    Raises:
+        ValueError: no architecture of timm is named, or a class or an argument is unknown.
+    """
+    card = {"model_name": timm} if isinstance(timm, str) else timm
+    if not isinstance(card, Mapping):
+        raise ValueError(f"is {shown(card)}, expected an architecture or arguments in a dict")
+    own = {key: _write(key, value) for key, value in card.items()}
+    name = str(own.pop("model_name", ""))
+    is_place = not name or ":" in name
+    if is_place and "architecture" in stored:
+        name = str(stored["architecture"])
+    elif architectures.find_row(name) is None:
+        guess = nearest(name, architectures.list_names())
+        raise ValueError(
+            f"has model_name={shown(name)}, expected an architecture of a plain ViT of timm, such "
+            f"as 'vit_large_patch16_224'.{guess}"
+        )
+    is_same = str(stored.get("architecture")).partition(".")[0] == name.partition(".")[0]
+    config = {**(stored if is_same else {}), "architecture": name}
+    if num_classes := own.pop("num_classes", None):  # 0 leaves out a head that the arrays have
+        config["num_classes"] = num_classes
+    images = {key: own.pop(key) for key in KEYS if key in own}
+    _refuse_unknown(name, own)
+    for key, stated in (("model_args", own), ("pretrained_cfg", images)):
+        config[key] = {**object_at(config, (key,)), **stated}
+    return config

@@ -1,0 +1,339 @@
+"""What the families of timm share: config.json, which names an architecture, and its arguments.
+
+`model_args` are the arguments of the class that differ from the architecture's.
+`open_clip_config.json` names the architecture of a vision tower, whose arrays are below
+`visual.trunk.`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from keras_vit.checkpoints.families.family import Format, Library, Open, Stated
+from keras_vit.checkpoints.families.keys import (
+    Codec,
+    Facts,
+    Json,
+    Keys,
+    compute_ratio,
+    names_by_number,
+    naming,
+    number,
+    object_at,
+    sides,
+    stored_image_size,
+)
+from keras_vit.checkpoints.families.timm import architectures
+from keras_vit.checkpoints.families.timm.images import images
+from keras_vit.checkpoints.families.transformers.library import POSITIONS_OF_ANOTHER_GRID
+from keras_vit.config import Task, ViTConfig
+from keras_vit.errors import shown
+from keras_vit.images.class_names import NAMED
+from keras_vit.support.text import log
+
+_TRUNK = ("model_cfg", "vision_cfg")
+"""The keys in `open_clip_config.json` that lead to the vision tower."""
+
+POOLS = {"token": "token", "avg": "gap", "map": "map", "": "unpooled", None: "unpooled"}
+"""`global_pool` -> `Pool.kind`."""
+_POOL_OF = {
+    **{ours: theirs for theirs, ours in POOLS.items() if theirs},
+    **{"mean": "avg", "map_of_patches": "map", "token_and_distillation": "token"},
+}
+
+
+def write_pool(config: ViTConfig) -> str:
+    """Returns `global_pool`."""
+    return _POOL_OF.get(config.pool.kind, "")
+
+
+def read(files: Json, formats: Sequence[Format]) -> Stated:
+    """Returns what config.json states, or what open_clip's file states of a trunk of timm."""
+    config, tower = files.get("config.json"), files.get("open_clip_config.json")
+    if not isinstance(config, Mapping) or "architecture" not in config:
+        trunk = object_at(tower or {}, _TRUNK)
+        if not trunk.get("timm_model_name"):
+            return Stated()
+        pool, size = trunk.get("timm_pool"), trunk.get("image_size")
+        own = {"global_pool": pool} if pool in ("avg", "token", "map") else {}
+        own |= {"img_size": size} if size is not None else {}
+        config = {"architecture": trunk["timm_model_name"], "model_args": own}
+    architecture = config["architecture"]
+    row = architectures.find_row(architecture)
+    defaults = architectures.read_defaults(row)
+    own = architectures.read_model_args(config)
+    with naming("architecture", architecture):
+        architectures.refuse_parts(architecture, {**defaults, **own}, own)
+    _warn_of_gelu(config, {**defaults, **own})
+    stated = {key: config[key] for key in ("global_pool", "num_classes") if key in config}
+    if config.get("model_type") == "timm_wrapper":  # 2 also where there is no head
+        stated.pop("num_classes", None)
+    size = object_at(config, ("pretrained_cfg",)).get("input_size")
+    if size is not None:
+        defaults = {"img_size": size[-2:] if isinstance(size, list) else size, **defaults}
+    return Stated(
+        words=(architectures.find_class(row),) if row else architectures.CLASSES[:-1],
+        class_name=architectures.find_class(row),
+        keys={**stated, **own},
+        defaults=defaults,
+        unread={
+            key: value
+            for key, value in own.items()
+            if value and value != defaults.get(key) and key not in architectures.WITHOUT_EFFECT
+        },
+    )
+
+
+def _warn_of_gelu(config: Json, arguments: Json) -> None:
+    """Warns if timm, by its own note, computes another GELU than the weights were trained with."""
+    notes = object_at(config, ("pretrained_cfg",)).get("notes")
+    if "QuickGELU" in str(notes) and arguments.get("act_layer") != "quick_gelu":
+        log.warning(
+            "config.json notes that the weights were trained with the quick GELU, and names %s, "
+            "with which timm computes the exact one. keras_vit does as timm does; block="
+            "{'activation': 'quick_gelu'} computes as in training.",
+            config.get("architecture"),
+        )
+
+
+def write(
+    format: Format,
+    keys: dict[str, Any],
+    config: ViTConfig,
+    class_names: tuple[str, ...] | None,
+    task: Task,
+) -> dict[str, Any]:
+    """Returns config.json with the arguments of an architecture that has the model's other parts."""
+    conv = "embeds.proj" if config.stem.is_packed else "patch_embed.proj"
+    if config.stem.is_resnet:
+        conv = f"patch_embed.backbone.{'stem.' if config.stem.units else ''}conv"
+    num_classes = {"num_classes": keys.pop("num_classes")}
+    content = {
+        "architecture": architectures.choose_written(format.class_name, config),
+        **num_classes,
+        "num_features": config.hidden_size,
+        "global_pool": write_pool(config),
+        "model_args": keys,
+        **({} if class_names is None else {"label_names": list(class_names)}),
+        "pretrained_cfg": {
+            **num_classes,
+            "first_conv": conv,
+            "classifier": ["head", "head_dist"] if config.has_two_heads else "head",
+        },
+    }
+    return {"config.json": content}
+
+
+def read_class_names(files: Json, num_classes: int) -> str | tuple[str, ...] | None:
+    """Returns the stated names, or the name of ImageNet's labels if the weights' tag ends with it."""
+    config = files.get("config.json", {})
+    pretrained = object_at(config, ("pretrained_cfg",))
+    labels = config.get("label_names") or pretrained.get("label_names") or ()
+    with naming("label_names", labels):
+        if names := names_by_number(labels):
+            return names
+    tag = str(pretrained.get("tag") or str(config.get("architecture")).partition(".")[2])
+    for word, data in (("imagenet1k", "in1k"), ("imagenet21k", "in21k")):
+        if NAMED[word] == num_classes and data in tag.split("_")[-1:]:
+            return word
+    return None
+
+
+# ---- the keys that the classes share
+
+
+def scale(without: float | None) -> Codec:
+    """Returns the codec of the layer scale.
+
+    Args:
+        without: value of `init_values` in a class without a layer scale. `create_model` replaces
+            None by the architecture's own value.
+    """
+
+    def write(config: ViTConfig) -> Facts:
+        value = config.block.layer_scale
+        return {"init_values": without if value is None else value}
+
+    return Codec(
+        "block.layer_scale",
+        lambda content: {"block.layer_scale": content["init_values"] or None},
+        write,
+    )
+
+
+def last_norm(after: str, norm: str) -> Codec:
+    """Returns the codec of the last norm. What the keys leave open, the norm's name in a file tells.
+
+    Args:
+        after: the argument that places the norm after the pooling; the class token, and tokens
+            that are not pooled, are the same with either place.
+        norm: the argument for a norm, in `Eva` for one before the pooling.
+    """
+
+    def read(content: Json) -> Facts:
+        is_last, has_norm = content.get(after), content.get(norm)
+        if is_last:
+            return {"pool.norm": "after" if content.get("global_pool") == "avg" else "before"}
+        if has_norm is False:
+            return {"pool.norm": "none"}
+        return {} if is_last is None else {"pool.norm": "before"}
+
+    def write(config: ViTConfig) -> Facts:
+        own = config.pool.norm
+        if after == "fc_norm":
+            place = {after: own == "after"} if config.pool.is_mean else {}
+            return {norm: own != "none", **place}
+        return {after: own == "after", norm: own == "before"}
+
+    return Codec("pool.norm", read, write)
+
+
+def positions(key: str, words: Mapping[str, Any]) -> Codec:
+    """Returns the codec of positions.
+
+    Args:
+        key: the argument that states whether there are learned positions.
+        words: its values for `"learned"` and `"none"`.
+    """
+
+    def read(content: Json) -> Facts:
+        if content.get(key, True) in ("", "none", False):
+            return {"position": "none"}
+        if "no_embed_class" not in content:
+            return {}
+        return {"position": "learned_patches" if content["no_embed_class"] else "learned"}
+
+    def write(config: ViTConfig) -> Facts:
+        return {
+            key: words["none" if config.position == "none" else "learned"],
+            "no_embed_class": config.position == "learned_patches",
+        }
+
+    return Codec("position", read, write)
+
+
+def input_norm(key: str) -> Codec:
+    """Returns the codec of a norm of all tokens before the blocks, with which patches have no bias.
+
+    A norm of the patches is one of the architecture.
+    """
+
+    def read(content: Json) -> Facts:
+        of_patches = content.get("embed_norm_layer") is not None
+        word = "tokens" if content[key] else "patches" if of_patches else None
+        return {"block.input_norm": word, "patch_bias": not content[key]}
+
+    return Codec(
+        "block.input_norm patch_bias", read, lambda c: {key: c.block.input_norm == "tokens"}
+    )
+
+
+def sub_norm(of_attention: str, of_mlp: str) -> Codec:
+    """Returns the codec of the norms inside the branches, which have an argument each."""
+    words = {"attention": {of_attention}, "mlp": {of_mlp}, "both": {of_attention, of_mlp}}
+
+    def read(content: Json) -> Facts:
+        own = {key for key in words["both"] if content.get(key)}
+        return {"block.sub_norm": next((word for word, keys in words.items() if keys == own), None)}
+
+    def write(config: ViTConfig) -> Facts:
+        own = words.get(config.block.sub_norm or "", set())
+        return {key: key in own for key in (of_attention, of_mlp)}
+
+    return Codec("block.sub_norm", read, write)
+
+
+def _read_norm(content: Json) -> Facts:
+    """Returns the fields that `norm_layer`, a class of timm or its name, states."""
+    layer = content["norm_layer"]
+    if layer is None:
+        return {}
+    name, epsilon = (layer["name"], layer["eps"]) if isinstance(layer, Mapping) else (layer, 1e-6)
+    kinds = {"layernorm": "layer", "layernormfp32": "layer", "rmsnorm": "rms"}
+    if str(name).lower() not in kinds:
+        raise ValueError(f"with norm_layer={shown(name)}, expected one of {', '.join(kinds)}")
+    return {"block.norm": kinds[str(name).lower()], "block.epsilon": epsilon}
+
+
+def _read_pool_sizes(content: Json) -> Facts:
+    """Returns the sizes of attention pooling; an absent size is that of the blocks."""
+    facts: Facts = {}
+    if content.get("global_pool") != "map":
+        return facts
+    if heads := content.get("attn_pool_num_heads"):
+        facts["pool.num_heads"] = heads
+    if content.get("attn_pool_mlp_ratio") and "embed_dim" in content:
+        ratio = number(content, "attn_pool_mlp_ratio")
+        facts["pool.mlp_dim"] = int(number(content, "embed_dim") * ratio)
+    return facts
+
+
+def _write_pool_sizes(config: ViTConfig) -> Facts:
+    width = config.pool.mlp_dim
+    return {
+        "attn_pool_num_heads": config.pool.num_heads,
+        "attn_pool_mlp_ratio": width and compute_ratio(width, config.hidden_size),
+    }
+
+
+POOL_SIZES: Keys = {
+    "attn_pool_num_heads attn_pool_mlp_ratio": Codec(
+        "pool.num_heads pool.mlp_dim", _read_pool_sizes, _write_pool_sizes
+    )
+}
+"""The sizes of attention pooling of `Eva` and `NaFlexVit`."""
+KEYS: Keys = {
+    "img_size": Codec(
+        "image_size",
+        lambda content: {"image_size": content["img_size"]},
+        lambda config: {"img_size": list(stored_image_size(config))},
+    ),
+    "num_heads": "num_heads",
+    "norm_layer": Codec("block.norm block.epsilon", _read_norm),
+}
+SHAPES: Keys = {
+    "patch_size": sides("patch_size"),
+    "embed_dim": "hidden_size",
+    "width": Codec("hidden_size", lambda content: {"hidden_size": content["width"]}),
+    "depth": "num_layers",
+    "in_chans": "channels",
+    "num_classes": "num_classes",
+}
+"""`width` is that of the registered architecture."""
+QK_NORM: Keys = {"qk_norm": ("block.qk_norm", {False: None, True: "head"})}
+
+OPEN = {
+    "num_heads": Open("hidden_size / 64 in most architectures"),
+    "pool.kind": Open("'token', 'gap' or 'map'", "another"),
+    "rope": Open(
+        "no array tells it; read={'family': 'facebook'} reads Facebook's names of DeiT-III",
+        "another",
+    ),
+    "block.activation": Open(
+        "'gelu' in most architectures, 'silu' with a gated MLP, 'gelu_tanh' or 'quick_gelu' in some "
+        "relatives of CLIP",
+        "another",
+    ),
+    "block.epsilon": Open("1e-6 in most architectures, 1e-5 in CLIP, DINOv3 and others", "another"),
+}
+"""A plain ViT leaves the number of heads open alone: its names are also those of Facebook's DeiT,
+DINO and MAE, which compute as timm's `VisionTransformer` does."""
+
+TIMM = Library(
+    "timm",
+    json=("config.json",),
+    named_by="architecture",
+    read=read,
+    write=write,
+    class_names=read_class_names,
+    images=images,
+    arithmetic={"block.activation": "gelu", "position_resize": "bicubic_antialias"},
+    ignored={
+        r"text\..*": "the text tower",
+        r"logit_scale|logit_bias": "temperature and bias of the contrastive loss",
+    },
+    limits={
+        **POSITIONS_OF_ANOTHER_GRID,
+        "attention pooling with a LayerNorm after blocks with RMSNorm": "block.norm=rms pool.is_map",
+        "the projection of a tower of open_clip": "projection_size",
+    },
+)

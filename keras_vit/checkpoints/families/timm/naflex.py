@@ -1,0 +1,79 @@
+"""timm's `NaFlexVit`: images of unequal shape in one batch, with positions of the patches alone.
+
+What is not rotary, gated or factorised is the `VisionTransformer` with other names of its first
+arrays: positions lie in rows and columns, and the projection of patches is a matrix.
+"""
+
+from keras_vit.checkpoints.families.family import Class, Family, Open
+from keras_vit.checkpoints.families.keys import Codec, Facts, Json
+from keras_vit.checkpoints.families.names import Section
+from keras_vit.checkpoints.families.timm import library
+from keras_vit.checkpoints.families.timm.vit import KEYS, NAMES, OF_PATCHES, SHAPES
+from keras_vit.config import ViTConfig
+
+_OWN: Section = {
+    "patch_embedding/kernel": "embeds.proj.weight : m (p q c)",
+    "patch_embedding/bias": "embeds.proj.bias",
+    "class_token/token": "embeds.cls_token",
+    "register_tokens/tokens": "embeds.reg_token",
+    "position_embedding/embedding": {"name": "embeds.pos_embed : 1 R S m", "parted": "1 (R S) m"},
+}
+
+_RESIZES = {
+    ("bicubic", True, False): "bicubic_antialias",
+    ("bicubic", False, False): "bicubic",
+    ("bilinear", True, False): "bilinear_antialias",
+    ("bilinear", False, False): "bilinear_half_pixel",
+    ("bilinear", False, True): "bilinear_align_corners",
+}
+"""Filter, antialias and aligned corners -> the same in `ViTConfig.position_resize`."""
+_HOW = ("pos_embed_interp_mode", "pos_embed_antialias", "pos_embed_align_corners")
+
+
+def _read_resize(content: Json) -> Facts:
+    how = tuple(content.get(key) for key in _HOW)
+    if how not in _RESIZES:
+        raise ValueError(f"{how}, expected one of {', '.join(map(str, _RESIZES))}")
+    return {"position_resize": _RESIZES[how]}
+
+
+def _write_resize(config: ViTConfig) -> Facts:
+    names = _RESIZES.items()
+    how = next((how for how, name in names if name == config.position_resize), ())
+    return dict(zip(_HOW, how, strict=bool(how)))
+
+
+_POSITIONS = Codec(
+    "position",
+    lambda c: {"position": "learned_patches" if c["pos_embed"] == "learned" else "none"},
+    lambda c: {"pos_embed": "none" if c.position == "none" else "learned"},
+)
+_GRID = Codec(
+    "position_grid",
+    lambda content: {"position_grid": content["pos_embed_grid_size"]},
+    lambda config: {"pos_embed_grid_size": list(config.source_grid)},
+)
+
+FAMILIES = (
+    Family(
+        "timm/naflex",
+        library.TIMM,
+        names={**NAMES, **OF_PATCHES, **_OWN},
+        keys={
+            **KEYS,
+            "pos_embed": _POSITIONS,
+            "pos_embed_grid_size": _GRID,
+            " ".join(_HOW): Codec("position_resize", _read_resize, _write_resize),
+        },
+        shapes={
+            **SHAPES,
+            **library.POOL_SIZES,
+            "scale_attn_inner_norm scale_mlp_norm": library.sub_norm(
+                "scale_attn_inner_norm", "scale_mlp_norm"
+            ),
+        },
+        fixed={"stem.kind": "packed"},
+        open={**library.OPEN, "patch_size": Open("it stands in config.json alone")},
+        classes={"NaFlexVit": Class("NaFlexVit")},
+    ),
+)

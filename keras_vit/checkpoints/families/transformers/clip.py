@@ -1,0 +1,151 @@
+"""transformers' CLIP (arXiv 2103.00020), such as `openai/clip-vit-base-patch32`, and its relatives.
+
+AltCLIP (arXiv 2211.06679), Chinese CLIP (arXiv 2211.01335), CLIPSeg (arXiv 2112.10003), GIT (arXiv
+2205.14100), Kosmos-2 (arXiv 2306.14824), MetaCLIP 2 (arXiv 2507.22062), OWL-ViT (arXiv 2205.06230)
+and OWLv2 (arXiv 2306.09683): their vision towers, alone or inside of a whole model.
+"""
+
+import numpy as np
+
+from keras_vit.checkpoints.containers import Reader, computed
+from keras_vit.checkpoints.families.family import Class, Family, Fold, Open, Output
+from keras_vit.checkpoints.families.keys import Json, Keys
+from keras_vit.checkpoints.families.names import Section
+from keras_vit.checkpoints.families.transformers import library
+from keras_vit.checkpoints.families.transformers.vit import CLASSIFIER
+
+NAMES: Section = {
+    "patch_embedding": "embeddings.patch_embedding",
+    "position_embedding/embedding": "embeddings.position_embedding.weight : n m",
+    "block_{l}/attention_norm": "encoder.layers.{l}.layer_norm1",
+    "block_{l}/attention/{qkv}": "encoder.layers.{l}.self_attn.{q}_proj",
+    "block_{l}/attention/out": "encoder.layers.{l}.self_attn.out_proj",
+    "block_{l}/mlp_norm": "encoder.layers.{l}.layer_norm2",
+    "block_{l}/mlp/dense_0": "encoder.layers.{l}.mlp.fc1",
+    "block_{l}/mlp/dense_1": "encoder.layers.{l}.mlp.fc2",
+    "encoder_norm": "post_layernorm",
+}
+"""The names that other towers share."""
+KEYS: Keys = {**library.KEYS, "attention_dropout": "attention_dropout_rate"}
+_OWN: Section = {
+    "class_token/token": "embeddings.class_embedding : m",
+    "pre_norm": "pre_layrnorm",
+}
+_PROJECTION: Section = {
+    "projection/kernel": {"name": "visual_projection.weight : t m", "outside": True}
+}
+_OF_ALTCLIP: Section = {
+    # transformers 5 writes the whole model with the text tower's word for a block.
+    path: [name, name.replace(".layers.", ".layer.")]
+    for path, name in NAMES.items()
+    if path.startswith("block_")
+}
+
+
+_TOWER = Class(
+    head=False,
+    names=_PROJECTION,
+    limits={"a projection: this class has none": "projection_size"},
+)
+"""A class of a tower, which reads the tower of a whole model with its projection too."""
+_OWL = _TOWER._replace(prefix="vision_model.", names={**_PROJECTION, "pre_norm": "pre_layernorm"})
+_WITH_HEAD = Class(
+    head=True,
+    prefix="vision_model.",
+    names={**CLASSIFIER, "encoder_norm": None},
+    fixed={"pool.kind": "gap", "pool.norm": "none", "tokens.class_tokens": 1},
+    ignored={r"post_layernorm\..*": "a norm that the class does not use"},
+)
+"""A class with a head on the mean of the patches."""
+
+
+def _add_last_norm(reader: Reader, files: Json) -> Reader:
+    """Returns the arrays with a classifier's last norm, which its class makes and does not use."""
+    norm = "vision_model.post_layernorm"
+    if "classifier.weight" not in reader.shapes:
+        return reader
+    shape = reader.shapes["vision_model.pre_layrnorm.weight"]
+    weight, bias = np.ones(shape, "float32"), np.zeros(shape, "float32")
+    return computed(reader, {f"{norm}.weight": weight, f"{norm}.bias": bias})
+
+
+FAMILIES = (
+    Family(
+        "transformers/clip",
+        library.TRANSFORMERS,
+        {**NAMES, **_OWN},
+        keys=KEYS,
+        shapes=library.SHAPES,
+        fixed={
+            "pool.kind": "token",
+            "position": "learned",
+            "patch_bias": False,
+            "block.input_norm": "tokens",
+            "block.qkv_bias": True,
+            "block.epsilon": 1e-5,
+        },
+        limits=library.SQUARE_ALONE,
+        open={
+            "block.activation": Open(
+                "'quick_gelu' in the weights of OpenAI, MetaCLIP and DFN, 'gelu' in those of LAION "
+                "and DataComp"
+            )
+        },
+        fold=Fold(write=_add_last_norm),
+        classes={
+            "CLIPVisionModel": Class("clip_vision_model", head=False),
+            "CLIPVisionModelWithProjection": Class(
+                "clip_vision_model",
+                head=False,
+                prefix="vision_model.",
+                names=_PROJECTION,
+                keys={"projection_dim": "projection_size"},
+            ),
+            "CLIPForImageClassification": _WITH_HEAD._replace(
+                words="clip", inside="clip_vision_model"
+            ),
+            "CLIPModel": Class(
+                "clip",
+                inside="clip_vision_model",
+                head=False,
+                names=_PROJECTION,
+                output=Output("CLIPVisionModelWithProjection"),
+                only_read="a vision tower without a text tower, which this class has",
+            ),
+            "AltCLIPVisionModel": _TOWER._replace(
+                words="altclip_vision_model altclip",
+                name="altclip_vision_model",
+                names={**_PROJECTION, **_OF_ALTCLIP},
+            ),
+            "ChineseCLIPVisionModel": _TOWER._replace(
+                words="chinese_clip_vision_model chinese_clip", name="chinese_clip_vision_model"
+            ),
+            "CLIPSegVisionModel": _TOWER._replace(
+                words="clipseg_vision_model clipseg", name="clipseg_vision_model"
+            ),
+            "GitVisionModel": Class(
+                "git_vision_model git", "git_vision_model", head=False, prefix="vision_model."
+            ),
+            "Kosmos2VisionModel": Class(
+                "kosmos_2_vision_model kosmos-2",
+                "kosmos_2_vision_model",
+                head=False,
+                only_read="transformers has no class for the tower of Kosmos-2 alone",
+            ),
+            "MetaClip2VisionModel": _TOWER._replace(
+                words="metaclip_2_vision_model metaclip_2", name="metaclip_2_vision_model"
+            ),
+            "MetaClip2ForImageClassification": _WITH_HEAD._replace(
+                words="metaclip_2",
+                name="metaclip_2_classifier",
+                inside="metaclip_2_vision_model",
+            ),
+            "OwlViTVisionModel": _OWL._replace(
+                words="owlvit_vision_model owlvit", name="owlvit_vision_model"
+            ),
+            "Owlv2VisionModel": _OWL._replace(
+                words="owlv2_vision_model owlv2", name="owlv2_vision_model"
+            ),
+        },
+    ),
+)

@@ -1,0 +1,133 @@
+"""transformers' DINOv2 (arXiv 2304.07193), such as `facebook/dinov2-base`, and relatives.
+
+The classifier reads the class token and, after it, the mean of the patches. Positions belong to
+the class token and the patches; registers join after them (arXiv 2309.16588).
+
+TIPSv2, such as `google/tipsv2-b14`: DINOv2's network with one register, which is a second class
+token; the pooled output is the first one. The files have Facebook's names of DINOv2, and other
+names of a plain MLP. Pixio, such as `facebook/pixio-huge`: an encoder with several class tokens,
+whose mean after the norm is the feature. Every token has a position.
+"""
+
+import dataclasses
+
+from keras_vit.checkpoints.families.codecs import mask_token, mlp_by_ratio
+from keras_vit.checkpoints.families.family import Class, Family
+from keras_vit.checkpoints.families.keys import Keys
+from keras_vit.checkpoints.families.names import BLOCKS, Section
+from keras_vit.checkpoints.families.transformers import vit
+from keras_vit.checkpoints.families.transformers.library import (
+    ANY_SIZE,
+    DROPOUT,
+    KEYS,
+    SHAPES,
+    SQUARE_ALONE,
+    make_library,
+)
+from keras_vit.checkpoints.families.transformers.processor import processor_of_any_size
+
+_NAMES: Section = {
+    **vit.NAMES,
+    **vit.CLASSIFIER,
+    "mask_token/token": "embeddings.mask_token : 1 m",
+    "block_{l}/attention_norm": "encoder.layer.{l}.norm1",
+    "block_{l}/attention_scale/gamma": "encoder.layer.{l}.layer_scale1.lambda1",
+    "block_{l}/mlp_norm": "encoder.layer.{l}.norm2",
+    "block_{l}/mlp/dense_0": "encoder.layer.{l}.mlp.fc1",
+    "block_{l}/mlp/{gate}/kernel": "encoder.layer.{l}.mlp.weights_in.weight : (gate f) m",
+    "block_{l}/mlp/{gate}/bias": "encoder.layer.{l}.mlp.weights_in.bias : (gate f)",
+    "block_{l}/mlp_scale/gamma": "encoder.layer.{l}.layer_scale2.lambda1",
+    "block_{l}/mlp/dense_1": [
+        {"name": "encoder.layer.{l}.mlp.fc2", "when": "block.gated!"},
+        "encoder.layer.{l}.mlp.weights_out",
+    ],
+}
+_REGISTERS: Section = {"register_tokens/tokens": "embeddings.register_tokens"}
+
+BLOCK_KEYS: Keys = {**KEYS, **DROPOUT, "drop_path_rate": "stochastic_depth_rate"}
+"""The keys of DINOv2's blocks but its MLP, which RADIO and TIPSv2 have too."""
+SCALE: Keys = {"layerscale_value": "block.layer_scale"}
+BLOCK_SHAPES: Keys = {**SHAPES, "intermediate_size": None, "qkv_bias": "block.qkv_bias"}
+
+_OF_TIPS: Section = {
+    **BLOCKS,
+    "mask_token/token": "mask_token : 1 m",
+    "register_tokens/tokens": "register_tokens",
+    "block_{l}/mlp/dense_0": "blocks.{l}.mlp.c_fc",
+    "block_{l}/mlp/{gate}/kernel": "blocks.{l}.mlp.w12.weight : (gate f) m",
+    "block_{l}/mlp/{gate}/bias": "blocks.{l}.mlp.w12.bias : (gate f)",
+    "block_{l}/mlp/dense_1": [
+        {"name": "blocks.{l}.mlp.c_proj", "when": "block.gated!"},
+        "blocks.{l}.mlp.w3",
+    ],
+}
+
+
+_PIXELS = {"name": "transformers", "resize": "tensor", "mean": 0.0, "std": 1.0}
+"""The protocol of files that state none: `Tipsv2ImageProcessor` does not normalise pixels."""
+_IMAGES_OF_TIPS = dataclasses.replace(processor_of_any_size, default=lambda config: _PIXELS)
+
+_PLAIN = {"position": "learned", "position_resize": "bicubic"}
+_REGISTERED = {"position": "learned_except_registers", "position_resize": "bicubic_antialias"}
+_MASK: Keys = {"use_mask_token": mask_token}
+_NUMBER: Keys = {"num_register_tokens": "tokens.registers"}
+_OF_HEAD = {"pool.kind": "token_and_mean"}
+_WITH = "dinov2_with_registers"
+
+FAMILIES = (
+    Family(
+        "transformers/dinov2",
+        ANY_SIZE,
+        names=_NAMES,
+        keys={**BLOCK_KEYS, **SCALE, "mlp_ratio use_swiglu_ffn": mlp_by_ratio(whole=True)},
+        shapes=BLOCK_SHAPES,
+        classes={
+            "Dinov2Model": Class("dinov2", head=False, keys=_MASK, fixed=_PLAIN),
+            "Dinov2ForImageClassification": Class(
+                "dinov2", head=True, prefix="dinov2.", keys=_MASK, fixed={**_PLAIN, **_OF_HEAD}
+            ),
+            "Dinov2WithRegistersModel": Class(
+                _WITH, _WITH, head=False, names=_REGISTERS, keys=_NUMBER, fixed=_REGISTERED
+            ),
+            "Dinov2WithRegistersForImageClassification": Class(
+                _WITH,
+                _WITH,
+                head=True,
+                prefix=f"{_WITH}.",
+                names=_REGISTERS,
+                keys=_NUMBER,
+                fixed={**_REGISTERED, **_OF_HEAD},
+            ),
+        },
+        fixed={"pool.kind": "token"},
+    ),
+    Family(
+        "transformers/tipsv2_vision_model",
+        make_library(_IMAGES_OF_TIPS),
+        names=_OF_TIPS,
+        keys={**BLOCK_KEYS, **SCALE, "mlp_ratio use_swiglu_ffn": mlp_by_ratio(whole=False)},
+        shapes={**BLOCK_SHAPES, "num_register_tokens": "tokens.registers"},
+        classes={"Tipsv2VisionModel": Class("tipsv2_vision_model", head=False)},
+        fixed={
+            "pool.kind": "token",
+            "position": "learned_except_registers",
+            "position_resize": "bilinear_antialias",
+            "tokens.mask": True,
+        },
+    ),
+    Family(
+        "transformers/pixio",
+        ANY_SIZE,
+        names={
+            **vit.NAMES,
+            "class_tokens/tokens": "embeddings.cls_token",
+            "block_{l}/attention_norm": "encoder.layer.{l}.norm1",
+            "block_{l}/mlp_norm": "encoder.layer.{l}.norm2",
+        },
+        keys={**KEYS, **DROPOUT, "mlp_ratio": mlp_by_ratio(whole=True)},
+        shapes={**BLOCK_SHAPES, "n_cls_tokens": "tokens.class_tokens"},
+        classes={"PixioModel": Class("pixio", head=False)},
+        fixed={"pool.kind": "token", "position": "learned", "position_resize": "bicubic"},
+        limits=SQUARE_ALONE,
+    ),
+)

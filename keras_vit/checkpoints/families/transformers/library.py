@@ -1,0 +1,246 @@
+"""What the families of transformers share: config.json, its keys, and the library itself.
+
+The object of a vision tower lies in that of a whole model, as `vision_config` or `backbone_config`.
+`defaults.json` has the values of keys in the library's own classes; `python -m
+weights.make_defaults` writes it.
+"""
+
+import functools
+import itertools
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_vit.checkpoints.families.family import Format, Images, Library, Stated
+from keras_vit.checkpoints.families.keys import (
+    Json,
+    Keys,
+    image_size,
+    names_by_number,
+    note,
+    only,
+    sides,
+)
+from keras_vit.checkpoints.families.transformers.processor import (
+    FILE,
+    RELEASE,
+    processor,
+    processor_of_any_size,
+)
+from keras_vit.config import Task, ViTConfig
+from keras_vit.errors import shown
+from keras_vit.support.text import log
+
+_OF_PROCESSOR = ("max_num_patches",)
+"""Keys of a network that stand in preprocessor_config.json."""
+DEFAULTS = Path(__file__).with_name("defaults.json")
+
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "quick_gelu": "quick_gelu",
+    "silu": "silu",
+}
+"""transformers' name of an activation -> `Block.activation`."""
+TASKS = {
+    "single_label_classification": "single_label",
+    "multi_label_classification": "multi_label",
+    "regression": "regression",
+}
+"""`problem_type` -> `Prediction.task`."""
+
+
+KEYS: Keys = {
+    "num_attention_heads": "num_heads",
+    "image_size": image_size,
+    "hidden_act": ("block.activation", ACTIVATIONS),
+    "layer_norm_eps": "block.epsilon",
+}
+DROPOUT: Keys = {
+    "hidden_dropout_prob": "dropout_rate",
+    "attention_probs_dropout_prob": "attention_dropout_rate",
+}
+SHAPES: Keys = {
+    "hidden_size": "hidden_size",
+    "intermediate_size": "mlp_dim",
+    "num_hidden_layers": "num_layers",
+    "num_channels": "channels",
+    "patch_size": sides("patch_size"),
+}
+POOLER: Keys = {
+    "pooler_output_size": note(lambda config: config.representation_size or config.hidden_size),
+    "pooler_act": only("tanh"),
+}
+
+SQUARE_ALONE = {
+    "patches or images that are not square": "patch_size!=square or source_grid!=square",
+}
+"""The limit of classes that divide `image_size` by `patch_size` as integers."""
+POSITIONS_OF_ANOTHER_GRID = {
+    "positions of another grid than that of image_size, which loading with image_size= resizes": (
+        "stem.kind!=packed grid grid!=source_grid"
+    )
+}
+"""A limit of libraries that resize positions on loading and not for each image."""
+
+
+@functools.cache
+def read_defaults() -> dict[str, Any]:
+    """Returns the content of the file of defaults."""
+    return json.loads(DEFAULTS.read_text("utf-8"))
+
+
+def read(files: Json, formats: Sequence[Format]) -> Stated:
+    """Returns what config.json states of a network, or of the vision tower in a whole model."""
+    top = files.get("config.json")
+    if not isinstance(top, Mapping):
+        return Stated()
+    towers = {word: f.row.inside or f.words[0] for f in formats for word in f.words}
+    own, word = _find_tower(top, towers)
+    if not word:
+        return Stated()
+    data = read_defaults()
+    kind = own.get("model_type")
+    defaults = data["types"].get(kind if kind in data["types"] else towers.get(word), {})
+    every = {**own, **(own.get("rope_parameters") or {})}
+    stated = {key: v for key, v in every.items() if v is not None or key not in defaults}
+    of_whole = {key: top[key] for key in (RELEASE, "projection_dim") if key in top}
+    prepared = {k: v for k, v in files.get(FILE, {}).items() if k in _OF_PROCESSOR}
+    classes = top.get("architectures")
+    return Stated(
+        words=(word,),
+        class_name=str(classes[0]) if isinstance(classes, list) and len(classes) == 1 else "",
+        keys={**defaults, **stated, **of_whole, **prepared},
+        task=_read_task(top),
+        unread={
+            key: value
+            for key, value in own.items()
+            if value != defaults.get(key) and (value or key in defaults)
+            if not re.fullmatch(data["others"], key)
+        },
+    )
+
+
+_DEEPEST_TOWER = 4
+"""Most objects around that of a tower; ColPali has two."""
+_MOST_PARTS = 50
+"""Most parts of a whole model that are looked at; Gemma 3 has two."""
+
+
+def _find_tower(content: Json, towers: Mapping[str, str]) -> tuple[dict[str, Any], str]:
+    """Returns the object of the vision tower in config.json, and the word that names its family.
+
+    Args:
+        content: config.json, or an object in it.
+        towers: word of a family -> the word of its tower's own object.
+    """
+    backbone, word = content.get("backbone_config"), str(content.get("model_type") or "")
+    if isinstance(backbone, Mapping) and "model_type" in backbone:
+        return _find_tower(backbone, towers)  # takes the place of a named family's own encoder
+    if word in towers:
+        if towers[word] == word:
+            return dict(content), word
+        part = content.get("vision_config") or {}
+        older = content.get("vision_config_dict") or {}  # before 4.22; the library prefers it
+        return {**part, **older}, word
+    for part in itertools.islice(_list_parts(content, _DEEPEST_TOWER), _MOST_PARTS):
+        if str(part["model_type"]) in towers:
+            return _find_tower(part, towers)
+    return dict(content), word
+
+
+def _list_parts(content: Json, levels: int) -> Iterator[Json]:
+    """Yields the objects in an object that have a `model_type`, down to a number of levels."""
+    for value in content.values():
+        if isinstance(value, Mapping):
+            if "model_type" in value:
+                yield value
+            if levels > 1:
+                yield from _list_parts(value, levels - 1)
+
+
+def _read_task(content: Json) -> Task:
+    """Returns what the head predicts; without a word, the loss of transformers decides.
+
+    That loss is then mean squared error for a single output, and a cross-entropy for several
+    (`ForSequenceClassificationLoss`, which its image classifiers share).
+    """
+    problem, labels = content.get("problem_type"), content.get("id2label")
+    if problem is None:
+        is_single = isinstance(labels, Mapping) and len(labels) == 1
+        return "regression" if is_single else "single_label"
+    if problem not in TASKS:
+        raise ValueError(
+            f"config.json has problem_type={shown(problem)}, expected one of {', '.join(TASKS)}"
+        )
+    return TASKS[problem]  # type: ignore[return-value]
+
+
+def write(
+    format: Format,
+    keys: dict[str, Any],
+    config: ViTConfig,
+    class_names: tuple[str, ...] | None,
+    task: Task,
+) -> dict[str, Any]:
+    """Returns config.json with the keys of a network, and those of its head."""
+    content: dict[str, Any] = {"architectures": [format.class_name], "model_type": format.words[0]}
+    if names := class_names or tuple(map(_label, range(config.num_classes))):
+        content["id2label"] = {str(k): name for k, name in enumerate(names)}
+        content["label2id"] = {name: k for k, name in enumerate(names)}
+    if task != "single_label":
+        content["problem_type"] = next(word for word, own in TASKS.items() if own == task)
+    prepared = {key: keys.pop(key) for key in _OF_PROCESSOR if key in keys}
+    if inside := format.row.inside:
+        keys = {"vision_config": {"model_type": inside, **keys}}
+    return {"config.json": {**content, **keys}, **({FILE: prepared} if prepared else {})}
+
+
+def _label(k: int) -> str:
+    return f"LABEL_{k}"
+
+
+def read_class_names(files: Json, num_classes: int) -> tuple[str, ...] | None:
+    """Returns the names of the classes; None for transformers' defaults LABEL_0, LABEL_1, ...
+
+    Names that do not number all classes are left out, since no answer depends on them.
+    """
+    try:
+        names = names_by_number(files.get("config.json", {}).get("id2label") or {})
+    except ValueError as reason:
+        said = shown(str(reason), 400, quoted=False)
+        log.warning("config.json has id2label %s. The classes have no names.", said)
+        return None
+    return names if any(label != _label(k) for k, label in enumerate(names)) else None
+
+
+def make_library(images: Images = processor) -> Library:
+    """Returns the library, with the preparation of images by some of its classes."""
+    return Library(
+        "transformers",
+        json=("config.json",),
+        named_by="model_type",
+        read=read,
+        write=write,
+        class_names=read_class_names,
+        images=images,
+        arithmetic={"block.activation": "gelu", "position_resize": "bicubic"},
+        ignored={
+            r"text_model\..*|text_projection\.weight": "the text tower",
+            r"logit_scale|logit_bias": "temperature and bias of the contrastive loss",
+            r"embeddings\.position_ids": "the numbers of the positions",
+            r"embeddings\.mask_token": "mask of masked image modelling",
+        },
+        limits={} if images.image_size else POSITIONS_OF_ANOTHER_GRID,
+        states_task=True,
+        metadata={"format": "pt"},
+    )
+
+
+TRANSFORMERS = make_library()
+ANY_SIZE = make_library(processor_of_any_size)
+"""The library for classes that resize positions to the images that they get."""

@@ -1,0 +1,136 @@
+"""transformers' SigLIP (arXiv 2303.15343), and SigLIP 2 (arXiv 2502.14786) in its NaFlex form.
+
+The towers of Idefics 3 (arXiv 2408.12637) and SmolVLM are SigLIP's without its head.
+"""
+
+import math
+from typing import Any
+
+from keras_vit.checkpoints.families.family import Class, Family, Output
+from keras_vit.checkpoints.families.keys import Codec, Json, Keys, note, number
+from keras_vit.checkpoints.families.names import Section
+from keras_vit.checkpoints.families.transformers.clip import KEYS, NAMES
+from keras_vit.checkpoints.families.transformers.library import (
+    SHAPES,
+    SQUARE_ALONE,
+    TRANSFORMERS,
+)
+from keras_vit.checkpoints.families.transformers.vit import CLASSIFIER
+from keras_vit.config import ViTConfig
+
+_POOL: Section = {
+    "pool/probe": "head.probe",
+    "pool/attention/{qkv}/kernel": "head.attention.in_proj_weight : (qkv h d) m",
+    "pool/attention/{qkv}/bias": "head.attention.in_proj_bias : (qkv h d)",
+    "pool/attention/out": "head.attention.out_proj",
+    "pool/norm": "head.layernorm",
+    "pool/mlp/dense_0": "head.mlp.fc1",
+    "pool/mlp/dense_1": "head.mlp.fc2",
+}
+_USE_HEAD = Codec(
+    "pool.kind",
+    lambda keys: {} if keys["vision_use_head"] else {"pool.kind": "gap"},
+    lambda config: {} if config.pool.kind == "map" else {"vision_use_head": False},
+)
+
+
+def _read_patches(keys: Json) -> dict[str, Any]:
+    """Returns an image of as many patches as the processor allows, and the grid of positions.
+
+    The image is square, or one row of patches if no square has this number.
+    """
+    patch, stored = number(keys, "patch_size"), math.isqrt(number(keys, "num_patches"))
+    if keys.get("max_num_patches") is None:
+        return {"image_size": stored * patch}
+    most = number(keys, "max_num_patches")
+    if most < 1:
+        raise ValueError("expected at least 1")
+    side = math.isqrt(most)
+    rows, columns = (side, side) if side * side == most else (1, most)
+    return {"image_size": (rows * patch, columns * patch), "position_grid": (stored, stored)}
+
+
+def _write_patches(config: ViTConfig) -> dict[str, Any]:
+    return {
+        "max_num_patches": config.packed_shape[0],
+        "num_patches": math.prod(config.source_grid),
+    }
+
+
+_OF_NAFLEX: Keys = {
+    "image_size": "",
+    "max_num_patches num_patches": Codec("image_size position_grid", _read_patches, _write_patches),
+}
+_FIXED = {"position": "learned", "block.qkv_bias": True, "block.activation": "gelu_tanh"}
+
+
+_TOWER = Class(
+    head=False,
+    names=_POOL,
+    keys={"vision_use_head": _USE_HEAD},
+    output=Output(first_patch=0),
+)
+_WITH_HEAD = Class(
+    head=True,
+    prefix="vision_model.",
+    names=CLASSIFIER,
+    keys={"vision_use_head": note(False)},
+    ignored={r"head\..*": "an attention pooling that the class does not use"},
+)
+_WITH_TEXT = Class(
+    head=False,
+    names=_POOL,
+    only_read="a vision tower without a text tower, which this class has",
+)
+_WITHOUT_POOL = Class(head=False, output=Output(first_patch=0))
+
+FAMILIES = (
+    Family(
+        "transformers/siglip",
+        TRANSFORMERS,
+        NAMES,
+        keys=KEYS,
+        shapes=SHAPES,
+        fixed=_FIXED,
+        limits=SQUARE_ALONE,
+        classes={
+            "SiglipVisionModel": _TOWER._replace(words="siglip_vision_model"),
+            "SiglipForImageClassification": _WITH_HEAD._replace(
+                words="siglip", inside="siglip_vision_model"
+            ),
+            "SiglipModel": _WITH_TEXT._replace(
+                words="siglip",
+                inside="siglip_vision_model",
+                output=Output("SiglipVisionModel"),
+            ),
+            "Idefics3VisionTransformer": _WITHOUT_POOL._replace(
+                words="idefics3_vision idefics3", name="idefics3_vision"
+            ),
+            "SmolVLMVisionTransformer": _WITHOUT_POOL._replace(
+                words="smolvlm_vision smolvlm", name="smolvlm_vision"
+            ),
+        },
+    ),
+    # Patches come as rows of a matrix, which a convolution equals. The class resizes positions for
+    # each image by torch's antialiased bilinear resize.
+    Family(
+        "transformers/siglip2",
+        TRANSFORMERS,
+        {**NAMES, "patch_embedding/kernel": "embeddings.patch_embedding.weight : m (p q c)"},
+        keys={**KEYS, **_OF_NAFLEX},
+        shapes=SHAPES,
+        fixed={**_FIXED, "stem.kind": "packed", "position_resize": "bilinear_antialias"},
+        limits=SQUARE_ALONE,
+        classes={
+            "Siglip2VisionModel": _TOWER._replace(words="siglip2_vision_model"),
+            "Siglip2ForImageClassification": _WITH_HEAD._replace(
+                words="siglip2", inside="siglip2_vision_model"
+            ),
+            "Siglip2Model": _WITH_TEXT._replace(
+                words="siglip2",
+                inside="siglip2_vision_model",
+                output=Output("Siglip2VisionModel"),
+            ),
+        },
+    ),
+)

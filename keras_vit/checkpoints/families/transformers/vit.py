@@ -1,0 +1,139 @@
+"""transformers' ViT, such as `google/vit-base-patch16-224`, and the relatives that have its blocks.
+
+DeiT (arXiv 2012.12877): a distillation token, and a head for it or not. The encoder of MAE (arXiv
+2111.06377). MSN (arXiv 2204.07141). I-JEPA (arXiv 2301.08243): no class token. The encoder of DPT
+(arXiv 2103.13413). The image model of FLAVA (arXiv 2112.04482). The pooler of an encoder is the
+representation layer of keras_vit; a classifier has none.
+"""
+
+from keras_vit.checkpoints.families.family import Class, Family, Output
+from keras_vit.checkpoints.families.keys import note, only
+from keras_vit.checkpoints.families.names import Section
+from keras_vit.checkpoints.families.transformers.library import (
+    DROPOUT,
+    KEYS,
+    POOLER,
+    SHAPES,
+    TRANSFORMERS,
+)
+
+NAMES: Section = {
+    "patch_embedding": "embeddings.patch_embeddings.projection",
+    "class_token/token": "embeddings.cls_token",
+    "position_embedding/embedding": "embeddings.position_embeddings",
+    "block_{l}/attention_norm": "encoder.layer.{l}.layernorm_before",
+    "block_{l}/attention/{qkv}": "encoder.layer.{l}.attention.attention.{qkv}",
+    "block_{l}/attention/out": "encoder.layer.{l}.attention.output.dense",
+    "block_{l}/mlp_norm": "encoder.layer.{l}.layernorm_after",
+    "block_{l}/mlp/dense_0": "encoder.layer.{l}.intermediate.dense",
+    "block_{l}/mlp/dense_1": "encoder.layer.{l}.output.dense",
+    "encoder_norm": "layernorm",
+}
+CLASSIFIER: Section = {"head": {"name": "classifier", "outside": True}}
+_POOLER: Section = {"pre_logits": "pooler.dense"}
+_OF_DEIT: Section = {
+    "distillation_token/token": "embeddings.distillation_token",
+    "head/{head}": {"name": "{cls}_classifier", "outside": True},
+}
+_OF_MSN: Section = {
+    # transformers 5 writes a classifier's tokens and last norm with `vit.`, its blocks without.
+    path: [name, {"name": name, "outside": True}] if path.startswith("block_") else name
+    for path, name in NAMES.items()
+}
+_UNREAD_POOLER = {r"pooler\.dense\..*": "a layer that the class does not read"}
+_DISTILLED = {"tokens.distillation": True}
+
+FAMILIES = (
+    Family(
+        "transformers",
+        TRANSFORMERS,
+        names={**NAMES, **CLASSIFIER},
+        keys={**KEYS, **DROPOUT},
+        shapes={**SHAPES, "qkv_bias": "block.qkv_bias"},
+        fixed={"pool.kind": "token", "position": "learned"},
+        classes={
+            "ViTModel": Class("vit", head=False, names=_POOLER, keys=POOLER),
+            "ViTForImageClassification": Class(
+                "vit", head=True, prefix="vit.", keys=POOLER, ignored=_UNREAD_POOLER
+            ),
+            "DeiTModel": Class(
+                "deit",
+                "deit",
+                head=False,
+                names={**_POOLER, **_OF_DEIT},
+                keys=POOLER,
+                fixed=_DISTILLED,
+            ),
+            "DeiTForImageClassification": Class(
+                "deit",
+                "deit",
+                head=True,
+                prefix="deit.",
+                names={**_OF_DEIT, "head/{head}": None},
+                keys=POOLER,
+                fixed=_DISTILLED,
+                ignored=_UNREAD_POOLER,
+            ),
+            "DeiTForImageClassificationWithTeacher": Class(
+                "deit",
+                "deit",
+                head=True,
+                prefix="deit.",
+                names={**_OF_DEIT, "head": None},
+                keys=POOLER,
+                fixed={**_DISTILLED, "pool.kind": "token_and_distillation"},
+                ignored=_UNREAD_POOLER,
+            ),
+            "ViTMAEModel": Class(
+                "vit_mae",
+                "vit_mae",
+                head=False,
+                # A share of hidden patches belongs to pretraining; the class hides that share in
+                # inference too.
+                keys={"mask_ratio": note(0.0)},
+                ignored={r"decoder\..*": "the decoder of pretraining"},
+                output=Output("ViTMAEModel", arguments={"mask_ratio": 0.0}),
+            ),
+            "ViTMSNModel": Class("vit_msn", "vit_msn", head=False, names=_OF_MSN),
+            "ViTMSNForImageClassification": Class(
+                "vit_msn", "vit_msn", head=True, prefix="vit.", names=_OF_MSN
+            ),
+            "IJepaModel": Class(
+                "ijepa",
+                "ijepa",
+                head=False,
+                names={"class_token/token": None},
+                fixed={"pool.kind": "gap"},
+                output=Output(first_patch=0),
+            ),
+            "IJepaForImageClassification": Class(
+                "ijepa",
+                "ijepa",
+                head=True,
+                prefix="ijepa.",
+                names={"class_token/token": None},
+                fixed={"pool.kind": "gap"},
+            ),
+            "DPTModel": Class(
+                "dpt",
+                "dpt",
+                head=False,
+                names=_POOLER,
+                keys={**POOLER, "is_hybrid": only(False)},
+                ignored={
+                    r"(neck|head|auxiliary_head)\..*": "the decoder of depths or segments",
+                    **_UNREAD_POOLER,
+                },
+                only_read="an encoder without the decoder of DPT",
+            ),
+            "FlavaImageModel": Class(
+                "flava_image_model",
+                "flava_image_model",
+                head=False,
+                names=_POOLER,
+                keys=POOLER,
+                only_read="an image model without the text and multimodal models of Flava",
+            ),
+        },
+    ),
+)

@@ -1,0 +1,237 @@
+"""Finds the format of an encoder by the names of its arrays; the JSON narrows the choice."""
+
+import collections
+import dataclasses
+import functools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from keras_vit.checkpoints import inference
+from keras_vit.checkpoints.claims import PATCHES, Bindings, Formats, claim_names
+from keras_vit.checkpoints.containers import Reader, renamed
+from keras_vit.checkpoints.families.family import Format, Library, Stated
+from keras_vit.checkpoints.moves import Shape
+from keras_vit.checkpoints.prefix import Encoder
+from keras_vit.config.weights import axes, lexicon
+from keras_vit.errors import CheckpointError, listed, shown
+
+_LOCAL = {"w": "root", "f": "pool"}
+"""Axis -> the part of the model in which it has another size than elsewhere."""
+_AXES = {word.path: word.axes for word in lexicon.LEXICON}
+_CORE = (
+    PATCHES,
+    "position_embedding/embedding",
+    "block_{l}/attention/{qkv}/kernel",
+    "block_{l}/mlp/dense_0/kernel",
+)
+"""The weights that a message names where a file lacks them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Evidence:
+    """What names and shapes show in the names of a format.
+
+    Args:
+        format: the format.
+        fields: facts by path, with `num_positions` (`inference.fields_from`).
+        bindings: path template of the lexicon -> the values of its placeholders.
+        explained: names of weights.
+        ignored: names of arrays that are no weights, and the reason for each.
+    """
+
+    format: Format
+    fields: dict[str, Any]
+    bindings: dict[str, list[Bindings]]
+    explained: frozenset[str]
+    ignored: dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Match:
+    """An encoder in a file, and its format.
+
+    Args:
+        evidence: what its names and shapes show.
+        stated: what the JSON states in the words of the format's library.
+        reader: the arrays, as the names of the format mean them.
+        encoder: the arrays, as they stand in the file.
+    """
+
+    evidence: Evidence
+    stated: Stated
+    reader: Reader
+    encoder: Encoder
+
+    @property
+    def format(self) -> Format:
+        """The format."""
+        return self.evidence.format
+
+    def name_in_file(self, name: str) -> str:
+        """Returns the name that an array of the reader has, or would have, in the file."""
+        return self.encoder.names.get(name, self.encoder.prefix + name)
+
+
+def find_match(
+    encoder: Encoder, stated: Mapping[Library, Stated], formats: Sequence[Format]
+) -> Match:
+    """Returns an encoder with the format that fits its arrays.
+
+    The formats are tried in three groups: the class that the JSON names, the family that it names,
+    and those of libraries about which it states nothing. The last group reads a folder whose JSON
+    belongs to another file of the same repository.
+
+    Args:
+        encoder: the arrays.
+        stated: what the JSON states, by the library in whose words it is read.
+        formats: the formats that the file may have.
+
+    Raises:
+        CheckpointError: the arrays fit none of the formats.
+    """
+    shapes = encoder.reader.shapes
+    named = [f for f in formats if {*f.words} & {*stated[f.library].words}]
+    exact = [f for f in named if f.class_name == stated[f.library].class_name]
+    silent = [f for f in formats if not stated[f.library].words]
+    if not named and len(silent) < len(formats):  # a family that keras_vit does not read
+        silent = [f for f in silent if stated[f.library].keys]
+    for group, is_named in ((exact, True), (named, True), (silent, False)):
+        claims = claim_names(shapes, tuple(group))
+        most = max(map(len, claims), default=0)
+        tied = [
+            f
+            for f, own in zip(group, claims, strict=True)
+            if own and (is_named or 2 * len(own) > most)
+        ]
+        found = [interpret(format, shapes) for format in tied]
+        whole = [evidence for evidence in found if _is_whole(evidence)]
+        if whole:
+            best = max(whole, key=functools.partial(_rank, is_named))
+            own = _leave_out_strays(encoder, best)
+            return _unfold(own, best, stated[best.format.library])
+    raise CheckpointError(
+        _describe(encoder.reader, stated, formats, tuple(named or silent or formats))
+    )
+
+
+def _leave_out_strays(encoder: Encoder, evidence: Evidence) -> Encoder:
+    """Returns the encoder without arrays that only other formats have outside of its prefix."""
+    known = {*evidence.explained, *evidence.ignored}
+    names = {
+        name: full
+        for name, full in encoder.names.items()
+        if full.startswith(encoder.prefix) or name in known
+    }
+    return dataclasses.replace(
+        encoder,
+        reader=renamed(encoder.reader, ((name, name) for name in names)),
+        names=names,
+        outside=[*encoder.outside, *(f for n, f in encoder.names.items() if n not in names)],
+    )
+
+
+def _unfold(encoder: Encoder, evidence: Evidence, stated: Stated) -> Match:
+    """Returns the match with the arrays that the names of its format mean."""
+    reader = evidence.format.family.fold.read(encoder.reader, stated.keys)
+    if reader is not encoder.reader:
+        evidence = interpret(evidence.format, reader.shapes)
+    return Match(evidence, stated, reader, encoder)
+
+
+def interpret(format: Format, shapes: Mapping[str, Shape]) -> Evidence:
+    """Returns what names and shapes show in the names of a format."""
+    ignored = {name: "an array without numbers" for name, shape in shapes.items() if 0 in shape}
+    claims = claim_names((name for name in shapes if name not in ignored), (format,))[0]
+    ignored |= list_known((name for name in shapes if name not in claims), format)
+    votes: dict[str, collections.Counter[int]] = collections.defaultdict(collections.Counter)
+    bindings: dict[str, list[Bindings]] = collections.defaultdict(list)
+    implied: dict[str, Any] = {}
+    for name, (path, stored, binding) in claims.items():
+        bindings[path].append(binding)
+        implied |= stored.implies
+        for symbol, size in axes.solve(stored.axes or _AXES[path], shapes[name]).items():
+            # The root's width is no other layer's; nor need the pooling's MLP have the blocks'.
+            local = path.startswith(f"{_LOCAL.get(symbol, symbol)}/")
+            votes[f"{_LOCAL[symbol]} {symbol}" if local else symbol][size] += 1
+    fields = {**inference.fields_from(votes, bindings, format), **implied}
+    positions = "position_embedding/embedding"
+    if positions in format.names and positions not in bindings:
+        fields["position"] = "sincos2d"
+    return Evidence(format, fields, dict(bindings), frozenset(claims), ignored)
+
+
+def list_known(names: Iterable[str], format: Format) -> dict[str, str]:
+    """Returns the names of arrays that are no weights of a model, and the reason for each."""
+    patterns = [(re.compile(own).fullmatch, reason) for own, reason in format.ignored.items()]
+    return {name: reason for name in names for match, reason in patterns if match(name)}
+
+
+def _rank(is_named: bool, evidence: Evidence) -> tuple[Any, ...]:
+    """Returns the rank of an interpretation among others.
+
+    The format with the fewest unknown names counts. Named classes differ in the parts that they
+    leave out: the one that reads most counts. Of other formats, the one whose facts agree with
+    the arrays counts, then the one that reads the least, then the first.
+    """
+    explained, ignored = len(evidence.explained), len(evidence.ignored)
+    fixed = evidence.format.fixed.items()
+    agrees = all(evidence.fields.get(field, value) == value for field, value in fixed)
+    agrees &= evidence.format.row.head in (None, bool(evidence.fields.get("num_classes")))
+    return (
+        explained + ignored,
+        is_named and explained,
+        agrees,
+        ignored,
+    )
+
+
+def _is_whole(evidence: Evidence) -> bool:
+    """Whether the names have a projection of patches and a block."""
+    # Where the sides of a patch are one axis of a matrix, the JSON tells them.
+    has_patches = "patch_size" in evidence.fields or PATCHES in evidence.bindings
+    return has_patches and evidence.fields["num_layers"] > 0
+
+
+def _describe(
+    reader: Reader, stated: Mapping[Library, Stated], formats: Sequence[Format], tried: Formats
+) -> str:
+    """Returns the refusal of a file: its family and its names, and the nearest of the families.
+
+    Args:
+        reader: the arrays.
+        stated: what the JSON states.
+        formats: the formats that the JSON may name.
+        tried: the formats whose names were looked up.
+    """
+    shapes = reader.shapes
+    names = {f.name: f for f in tried}
+    reason = _foreign_family(stated, formats) or (
+        f"no Vision Transformer in any of the families {listed(names, 3)}"
+    )
+    lines = [f"{reader.path}: {reason}."]
+    found = {f.name: own for f, own in zip(tried, claim_names(shapes, tried), strict=True) if own}
+    nearest = sorted(found, key=lambda name: -len(found[name]))[:3]
+    for name in nearest:
+        paths = {claim.path for claim in found[name].values()}
+        weights = [
+            own[0].name for p in _CORE if p not in paths and (own := names[name].names.get(p))
+        ]
+        lacks = f", lacks {listed(weights, 2)}" if weights else ""
+        lines.append(f"{name}: {len(found[name]):,} of {len(shapes):,} names{lacks}.")
+    some = listed((shown(name, 60, quoted=False) for name in shapes), 4)
+    lines.append(f"Arrays of the file: {some}.")
+    if nearest:
+        lines.append("read={'family': ...} reads it as one of them, and names each difference.")
+    return "\n  ".join(lines)
+
+
+def _foreign_family(stated: Mapping[Library, Stated], formats: Sequence[Format]) -> str:
+    """Returns the family that the JSON names and keras_vit does not read, in words, or ""."""
+    for library, own in stated.items():
+        words = dict.fromkeys(repr(f.words[0]) for f in formats if f.library is library and f.words)
+        if own.words and not {*own.words} & {w for f in formats for w in f.words}:
+            model = f"; the model is a {own.class_name}" if own.class_name else ""
+            found = f"{library.json[0]} has {library.named_by}={shown(own.words[0])}"
+            return f"{found}, expected {listed(words, 8)}{model}"
+    return ""
