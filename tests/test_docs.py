@@ -20,8 +20,8 @@ from safetensors.numpy import save_file
 
 import keras_vit
 from keras_vit import cli
-from keras_vit.checkpoints.dialects import DIALECTS
-from keras_vit.checkpoints.translate import plan
+from keras_vit.checkpoints.families import formats_named
+from keras_vit.checkpoints.moves import plan
 from keras_vit.config import ViTConfig
 from keras_vit.config.fields import flatten, nest
 from keras_vit.presets.bucket import OFFICIAL
@@ -89,7 +89,7 @@ def published(tmp_path_factory):
     sizes = {"image_size": 32, "patch_size": 16, "hidden_size": 96, "mlp_dim": 96}
     model = keras_vit.VisionTransformer(num_heads=12, num_layers=1, num_classes=1000, **sizes)
     keras_vit.checkpoints.save(model, folder / "ViT-B_16.npz", "google")
-    moves = plan(model.config, DIALECTS["torchvision"])
+    moves = plan(model.config, formats_named("torchvision")[0])
     zeros = {move.name: np.zeros(move.file_shape, "float32") for move in moves}
     save_file(zeros, folder / "vit_b_16.safetensors")
     return folder

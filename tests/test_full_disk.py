@@ -53,12 +53,12 @@ def test_a_full_disk_keeps_the_old_file(full_disk, tmp_path, write):
     assert [p.name for p in tmp_path.iterdir()] == ["x"]
 
 
-@pytest.mark.parametrize("dialect", ["google", "timm", "transformers", "keras_vit"])
-def test_a_full_disk_leaves_no_part_of_a_checkpoint(full_disk, tmp_path, model, dialect):
-    """For dialects that write a file and for dialects that write a folder."""
+@pytest.mark.parametrize("family", ["google", "timm", "transformers", "keras_vit"])
+def test_a_full_disk_leaves_no_part_of_a_checkpoint(full_disk, tmp_path, model, family):
+    """For families that are written as a file and as a folder."""
     full_disk()
     with pytest.raises(WriteError, match="cannot be written"):
-        checkpoints.save(model, tmp_path / "x", dialect, lossy=True)
+        checkpoints.save(model, tmp_path / "x", family, lossy=True)
     assert [p.name for p in tmp_path.iterdir()] == []
 
 

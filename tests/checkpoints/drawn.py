@@ -1,4 +1,4 @@
-"""The models that the laws of checkpoints try: values of every field, and models of a dialect."""
+"""The models that the laws of checkpoints try: values of every field, and models of a format."""
 
 import contextlib
 import dataclasses
@@ -8,16 +8,17 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from keras_vit.checkpoints.dialects import DIALECTS
-from keras_vit.checkpoints.dialects.base import Dialect, find_met
-from keras_vit.checkpoints.export import check_expressible
+from keras_vit.checkpoints.families import FORMATS, Format
+from keras_vit.checkpoints.families.family import ARITHMETIC
+from keras_vit.checkpoints.writing import Written, choose_format
 from keras_vit.config import Rope, Stem, ViTConfig
-from keras_vit.config.fields import nest, part_of
+from keras_vit.config.fields import flatten, nest, part_of
 from keras_vit.config.pool import TOKEN_POOLINGS
-from keras_vit.config.weights.lexicon import LEXICON
 from keras_vit.errors import CheckpointError, ConfigError
+from keras_vit.presets.preset_config import ModelFacts
+from tests.families import FAMILIES
 
-WRITTEN = [dialect for dialect in DIALECTS.values() if not dialect.only_read]
+WRITTEN = [f for f in FORMATS if not (f.library.only_read or f.row.only_read)]
 
 PLAIN = {
     "patch_size": 2,
@@ -28,49 +29,24 @@ PLAIN = {
     "num_layers": 2,
     "num_classes": 3,
 }
-_SCALE = {"block.layer_scale": 1e-5}
-_DINOV2 = {"pool.kind": "token_and_mean", "tokens.mask": True, **_SCALE}
-_BEIT = {"pool.kind": "token", "position": "none", **_SCALE}
-_NO_KEY = {"block.qkv_bias": (True, False, True)}
-_PARTS: dict[str, dict[str, Any]] = {
-    "timm/eva": {
-        "rope": {"form": "axial", "reference_grid": (16, 16)},
-        **{"block.gated": True, "tokens.registers": 1, **_NO_KEY},
+
+_SCALED: dict[str, Any] = {"block": {"layer_scale": 1e-5}}
+_AIMV2 = {"block": {**FAMILIES["aimv2"]["block"], "qk_norm": None, "sub_norm": None}}
+KINDS: tuple[dict[str, Any], ...] = (
+    {},
+    {"position": "learned_patches"},
+    _SCALED,
+    {**_SCALED, "tokens": {"mask": True}, "pool": {"kind": "token_and_mean"}},
+    {**_SCALED, "rope": {"form": "dinov3", "theta": 100.0}},
+    {"position": "learned_patches"},
+    {
+        "tokens": {"class_tokens": 0},
+        "pool": {"kind": "gap"},
+        "block": {**_AIMV2["block"], "gated": True, "activation": "silu"},
     },
-    "timm/naflex": {"pool.kind": "map", "tokens.registers": 1, "position": "learned_patches"},
-    "transformers/deit": {"pool.kind": "token"},
-    "transformers/beit": {**_BEIT, "relative_position_bias": "block"},
-    "transformers/data2vec-vision": {**_BEIT, "relative_position_bias": "block"},
-    "transformers/dinov2": _DINOV2,
-    "transformers/dinov2_with_registers": {**_DINOV2, "tokens.registers": 2},
-    "transformers/dinov3_vit": {
-        **{"rope": {"form": "dinov3"}, "tokens.registers": 2, **_NO_KEY},
-        **_SCALE,
-    },
-    "transformers/clip_vision_model_with_projection": {"projection_size": 5},
-    "transformers/aimv2_vision_model": {
-        "pool.kind": "gap",
-        **dict.fromkeys(("block.qkv_bias", "block.projection_bias", "block.mlp_bias"), False),
-    },
-    "transformers/pixio": {"tokens.class_tokens": 4},
-    "transformers/radio": {
-        **{"tokens.class_tokens": 2, "tokens.registers": 3},
-        **{"pool.kind": "tokens", **_SCALE},
-    },
-    "transformers/internvl_vision": _SCALE,
-    "transformers/tipsv2_vision_model": {"tokens.registers": 1, **_SCALE},
-}
-"""Parts of a family's models that not all of them have, or that its rules ask for together."""
-BEIT = {
-    "relative_position_bias": "block",
-    "rope": None,
-    "position": "none",
-    "tokens.registers": 0,
-    "tokens.class_tokens": 1,
-    "block.gated": False,
-}
-KINDS: tuple[dict[str, Any], ...] = ({}, {"num_classes": 0}, BEIT)
-"""Fields of the models that changes begin with, beside `PLAIN` and those of the dialect."""
+    *FAMILIES.values(),
+)
+"""The parts of the models that changes begin with, as far as a format has them."""
 
 VALUES = {
     "patch_size": ((2, 4), (4, 4)),
@@ -106,7 +82,7 @@ VALUES = {
     "rope.theta": (50.0,),
     "rope.reference_grid": (None, (5, 4)),
 }
-"""Values of fields beside bools and words, which are all tried."""
+"""Values of fields other than bools and words, which are all tried."""
 
 
 def _values() -> Iterator[tuple[str, tuple[Any, ...]]]:
@@ -128,59 +104,62 @@ CHANGES = [(path, value) for path, values in ALL_VALUES.items() for value in val
 def changed(config: ViTConfig, *changes: tuple[str, Any]) -> ViTConfig | None:
     """A model with other values of some fields, or None if a model cannot have them."""
     with contextlib.suppress(ConfigError):
-        fields: dict[str, Any] = {}
+        fields = flatten(config.to_dict())
         for path, value in changes:
-            part, _, name = path.rpartition(".")
-            if part:
-                own = fields.get(part, getattr(config, part))
-                if own is None:
-                    return None
-                kept = own if isinstance(own, dict) else own.to_dict()
-                fields[part] = {**kept, name: value}
-            else:
-                fields[name] = value
-        other = config.replace(**fields)
+            part = path.partition(".")[0]
+            if part != path and fields.get(part, part) is None:
+                return None
+            fields = {p: v for p, v in fields.items() if not p.startswith(f"{path}.")}
+            fields[path] = value
+        other = ViTConfig.from_dict(nest(fields))
         if not other.stem.is_packed or other.image_size:  # other models have no graph
             return other
     return None
 
 
-def is_held(dialect: Dialect, config: ViTConfig) -> bool:
-    """Whether the dialect has a place for every weight of a model, and can express it."""
-    with contextlib.suppress(CheckpointError):
-        check_expressible(config, dialect)
-        return all(
-            dialect.names_for(word.path, config) for word in LEXICON if word.is_held_by(config)
-        )
-    return False
+@functools.cache
+def written(format: Format, config: ViTConfig) -> Written | CheckpointError:
+    """The model as the format writes it, or the refusal."""
+    try:
+        return choose_format(ModelFacts(config), [format])
+    except CheckpointError as refusal:
+        return refusal
 
 
-def build(dialect: Dialect, **kind: Any) -> ViTConfig:
-    """A model of the dialect, with its arithmetic; `kind` has further fields by path."""
-    facts = {**PLAIN, **dialect.conventions, **_PARTS.get(dialect.name, {}), **kind}
-    reads_token = facts.get("pool.kind", "token") in TOKEN_POOLINGS
-    facts.setdefault("tokens.class_tokens", int(reads_token))
-    return ViTConfig.from_dict(nest({**dialect.compute_arithmetic(facts), **facts}))
+def build(format: Format, kind: dict[str, Any]) -> ViTConfig:
+    """A model of the format with the parts of a kind, and the format's constants."""
+    arithmetic = {**ARITHMETIC, **format.library.arithmetic}
+    facts = {**PLAIN, "pool.kind": "token", **arithmetic, **flatten(kind), **format.fixed}
+    if format.row.head:
+        facts["num_classes"] = 3
+    if facts.get("tokens.class_tokens") == 0 and facts["pool.kind"] in TOKEN_POOLINGS:
+        facts["pool.kind"] = "gap"
+    return ViTConfig.from_dict(nest(facts))
 
 
 @functools.cache
-def accepted(dialect: Dialect) -> list[ViTConfig]:
-    """Models that the dialect and its library can express, at least one."""
-    models = []
+def accepted(format: Format) -> list[ViTConfig]:
+    """Models that the format can hold, at least one."""
+    found: dict[ViTConfig, None] = {}
+    refusals: list[str] = []
     for kind in KINDS:
         with contextlib.suppress(ConfigError):
-            models.append(build(dialect, **kind))
-    found = [config for config in models if not find_met(dialect.refusals, config)]
-    assert found, find_met(dialect.refusals, models[0])
-    return found
+            config = build(format, kind)
+            answer = written(format, config)
+            if isinstance(answer, Written):
+                found[config] = None
+            else:
+                refusals.append(str(answer))
+    assert found, refusals
+    return list(found)
 
 
 @st.composite
-def models(draw: Any, dialect: Dialect) -> ViTConfig:
-    """A model that the dialect can hold: one of `accepted`, with all changes that it allows."""
-    config = draw(st.sampled_from(accepted(dialect)))
-    for change in draw(st.lists(st.sampled_from(CHANGES), min_size=20, max_size=40)):
+def models(draw: Any, format: Format) -> ViTConfig:
+    """A model that the format can hold: one of `accepted`, with all changes that it allows."""
+    config = draw(st.sampled_from(accepted(format)))
+    for change in draw(st.lists(st.sampled_from(CHANGES), min_size=10, max_size=20)):
         other = changed(config, change)
-        if other is not None and is_held(dialect, other):
+        if other is not None and isinstance(written(format, other), Written):
             config = other
     return config

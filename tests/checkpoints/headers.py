@@ -1,19 +1,37 @@
-"""A stand-in for a file, with names, shapes and dtypes of arrays and no values."""
+"""Stand-ins for a file: names, shapes and types of arrays, with values or without."""
 
-import dataclasses
+import json
+import math
 from pathlib import Path
 
 import numpy as np
 
+from keras_vit.checkpoints.containers import Reader
 
-@dataclasses.dataclass
-class Headers:
-    """A reader of arrays that have names and shapes, and no values."""
+_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8}
 
-    shapes: dict[str, tuple[int, ...]]
-    path: Path = Path("headers")
 
-    @property
-    def dtypes(self) -> dict[str, np.dtype]:
-        """float32 for every array."""
-        return dict.fromkeys(self.shapes, np.dtype("float32"))
+class Headers(Reader):
+    """A reader of arrays of float32 that have names and shapes, and values if some are given."""
+
+    def __init__(self, shapes: dict[str, tuple[int, ...]], arrays: dict | None = None) -> None:
+        super().__init__(Path("headers"))
+        self.shapes.update(shapes)
+        self.dtypes.update(dict.fromkeys(shapes, np.dtype("float32")))
+        self._arrays = arrays or {}
+
+    def read(self, name: str) -> np.ndarray:
+        return self._arrays[name]
+
+
+def write_sparse(path: Path, arrays: dict) -> None:
+    """Writes the header of a safetensors file, and a hole in place of the numbers."""
+    header, end = {}, 0
+    for name, (dtype, shape) in arrays.items():
+        start, end = end, end + math.prod(shape) * _BYTES[dtype]
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.truncate(8 + len(text) + end)

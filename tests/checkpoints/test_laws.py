@@ -1,4 +1,4 @@
-"""Laws of translation, checked for every dialect: total, injective, and inverse both ways."""
+"""Laws of translation, for every format: total, injective, and inverse in both directions."""
 
 import json
 
@@ -8,38 +8,36 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_vit.checkpoints.adapt import adapt_config
-from keras_vit.checkpoints.dialects import DIALECTS
-from keras_vit.checkpoints.dialects.names import TORCH
-from keras_vit.checkpoints.dialects.timm import architectures
-from keras_vit.checkpoints.inspection import open_checkpoint
+from keras_vit.checkpoints.families.keys import merge
+from keras_vit.checkpoints.families.names import TORCH
+from keras_vit.checkpoints.moves import plan
 from keras_vit.checkpoints.opening import OpenSource
+from keras_vit.checkpoints.reading import open_checkpoint
 from keras_vit.checkpoints.transfer import weights_by_path
-from keras_vit.checkpoints.translate import plan
+from keras_vit.checkpoints.writing import Written
 from keras_vit.config import ViTConfig
-from keras_vit.config.fields import flatten, nest
+from keras_vit.config.fields import flatten
 from keras_vit.config.weights import lexicon
 from keras_vit.errors import CheckpointError
+from keras_vit.images.protocols import complete
 from keras_vit.models.builders import list_variants, variant
 from keras_vit.presets.preset_config import PresetConfig
-from tests.checkpoints.drawn import ALL_VALUES, PLAIN, WRITTEN, models
+from tests.checkpoints.drawn import ALL_VALUES, WRITTEN, models, written
 from tests.checkpoints.headers import Headers
 from tests.families import FAMILIES
 from tests.helpers import assert_same_arrays, tiny
 from tests.thorough import times
 
-dialects = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
-written_dialects = pytest.mark.parametrize("dialect", WRITTEN, ids=lambda dialect: dialect.name)
+formats = pytest.mark.parametrize("format", WRITTEN, ids=lambda f: f"{f.name} {f.class_name}")
 
-
-NOT_DRAWN = dict.fromkeys(("tokens", "block", "pool"), "its fields are drawn")
 NOT_IN_FILES = {
-    **dict.fromkeys(
-        ("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate"),
-        "acts in training alone",
-    ),
-    "position_resize": "acts at other image sizes than the stored one",
+    "dropout_rate": 0.0,
+    "attention_dropout_rate": 0.0,
+    "stochastic_depth_rate": 0.0,
+    "position_resize": None,
 }
-"""Fields that a file may leave out, so that the library's or our default is read, and why."""
+"""Fields that a file may leave out, with the value that is then read: they act in training alone,
+or at other sizes of images than the stored one, where the library's way is read."""
 
 
 def facts_of(config: ViTConfig) -> dict[str, object]:
@@ -51,6 +49,17 @@ def facts_of(config: ViTConfig) -> dict[str, object]:
     if config.stem.is_packed:  # the number of patches counts
         fields["image_size"] = config.packed_shape
     return fields
+
+
+def find_differences(want: ViTConfig, got: ViTConfig) -> dict[str, object]:
+    """The fields of which another value is read than a file may leave out."""
+    facts, found = facts_of(want), facts_of(got)
+    return {
+        path: found.get(path)
+        for path in facts.keys() | found.keys()
+        if facts.get(path) != found.get(path)
+        if NOT_IN_FILES.get(path, path) not in (None, found.get(path))
+    }
 
 
 def random_arrays(shapes) -> dict[str, np.ndarray]:
@@ -66,13 +75,10 @@ def arrays_from(moves, weights) -> dict[str, np.ndarray]:
     return {move.name: move.to_array([weights[path] for path in move.paths]) for move in moves}
 
 
-@pytest.mark.without_backend
-@dialects
-def test_a_dialect_names_words_of_the_lexicon_alone(dialect):
-    assert dialect.words.keys() <= {word.path for word in lexicon.LEXICON}
+def shapes_of(moves) -> dict[str, tuple[int, ...]]:
+    return {move.name: move.file_shape for move in moves}
 
 
-@pytest.mark.without_backend
 def test_a_name_for_a_layer_that_the_lexicon_lacks_is_an_error():
     with pytest.raises(LookupError, match="block_{l}/nrom is neither a layer nor a weight"):
         TORCH.names({"block_{l}/nrom": "norm1"})
@@ -101,117 +107,88 @@ def test_the_lexicon_lists_every_weight_of_a_model_once(fields):
 @pytest.mark.without_backend
 def test_the_laws_draw_every_field():
     """Those of the parts too."""
-    assert {path for path, values in ALL_VALUES.items() if not values} == set(NOT_DRAWN)
-    assert ALL_VALUES.keys() >= set(NOT_IN_FILES)
+    parts = {path for path, values in ALL_VALUES.items() if not values}
+    assert parts == {"tokens", "block", "pool"}
 
 
 @pytest.mark.without_backend
-@written_dialects
+@formats
 @given(data=st.data())
-@settings(max_examples=times(5, 20), deadline=None)
-def test_reading_and_writing_are_inverse_bit_by_bit(dialect, data):
-    """Laws 2 and 3: names, shapes and bits are kept in both directions; no name stands twice."""
-    config = data.draw(models(dialect))
-    moves = plan(config, dialect, dialect.prefix_for(config))
-    shapes = {move.name: move.file_shape for move in moves}
-    assert len(shapes) == len(moves)
+@settings(max_examples=times(3, 20), deadline=None)
+def test_reading_and_writing_are_inverse_bit_by_bit(format, data):
+    """Each weight is in one array; no name stands twice; shapes and bits are kept both ways."""
+    own = written(format, data.draw(models(format)))
+    shapes = shapes_of(own.moves)
+    assert len(shapes) == len(own.moves)
     file_arrays = random_arrays(shapes)
-    weights = weights_from(moves, file_arrays)
-    listed = {weight.path: weight.shape for weight in lexicon.weights(config)}
+    weights = weights_from(own.moves, file_arrays)
+    listed = {weight.path: weight.shape for weight in lexicon.weights(own.config)}
     assert {path: array.shape for path, array in weights.items()} == listed
-    assert_same_arrays(arrays_from(moves, weights), file_arrays)
+    assert_same_arrays(arrays_from(own.moves, weights), file_arrays)
     others = random_arrays(listed)
-    assert_same_arrays(weights_from(moves, arrays_from(moves, others)), others)
+    assert_same_arrays(weights_from(own.moves, arrays_from(own.moves, others)), others)
 
 
-@pytest.mark.without_backend
-@written_dialects
-@given(data=st.data(), prefix=st.integers(0, 3))
-@settings(max_examples=times(5, 20), deadline=None)
-def test_a_written_file_is_read_as_the_same_model(dialect, data, prefix):
-    """Names, shapes and JSON files determine dialect, prefix and configuration."""
-    config = data.draw(models(dialect))
-    files = json.loads(json.dumps(dialect.write_json(config, None)))
-    prefix = dialect.prefixes[prefix % len(dialect.prefixes)]
-    if files or dialect.name == "transformers":
-        prefix = dialect.prefix_for(config)
-    shapes = {move.name: move.file_shape for move in plan(config, dialect, prefix)}
+def open_written(own: Written, prefix: str, training: str):
+    """The checkpoint that is read, and the caller's fields: those that no array or key tells."""
+    config, format, files = own.config, own.format, own.files
+    if files:
+        images = format.library.images
+        files = merge([files, images.write(complete(images.default(config)), config)])
+        files = json.loads(json.dumps(files))
     asked, preset = {}, None
-    if config.pool.kind == "unpooled":  # the arrays are those of the pooled form
-        asked["pool"] = {"kind": "unpooled"}
-    if config.image_size is None:
-        asked["image_size"] = None
-    if config.position == "sincos2d":  # a class token without positions could be a lost array
-        asked["position"] = "sincos2d"
-    if dialect.name == "keras_vit":
+    if format.name == "keras_vit":
         content = json.loads(json.dumps(PresetConfig(config).to_dict()))
-        asked, preset = {}, PresetConfig.from_dict(content, "config.json")
-    elif not files:
+        preset = PresetConfig.from_dict(content, "config.json")
+    else:
+        if config.pool.kind == "unpooled":  # the arrays are those of the pooled form
+            asked["pool"] = {"kind": "unpooled"}
+        if config.image_size is None:
+            asked["image_size"] = None
+        if config.position == "sincos2d":  # a class token without positions could be a lost array
+            asked["position"] = "sincos2d"
+    if not files and not preset:
         if config.pool.kind == "gap":  # an encoder alone does not show its pooling
             asked["pool"] = {"kind": "gap"}
         asked["position_grid"] = config.source_grid
         asked["image_size"] = config.image_size
         asked["num_heads"] = config.num_heads  # a fused axis hides the number of heads
-    written = dialect.fold.write(Headers(shapes), files) if dialect.fold else Headers(shapes)
-    opened = open_checkpoint(OpenSource(written, files, preset), asked)
-    assert (opened.info.family, opened.info.prefix) == (dialect.name, prefix)
+    folded = format.family.fold.write(Headers(shapes_of(own.moves)), files)
+    lost = format.row.prefix.removesuffix(prefix)
+    names = {training + name.removeprefix(lost): name for name in folded.shapes}
+    reader = Headers({new: folded.shapes[name] for new, name in names.items()})
+    return open_checkpoint(OpenSource(reader, files, preset, is_folder=True), asked), asked
+
+
+@pytest.mark.without_backend
+@formats
+@given(data=st.data())
+@settings(max_examples=times(3, 20), deadline=None)
+def test_a_written_file_is_read_as_the_same_model(format, data):
+    """Below the prefix of the library or none, and below one of a training."""
+    own = written(format, data.draw(models(format)))
+    prefix = data.draw(st.sampled_from(sorted({format.row.prefix, ""})))
+    training = data.draw(st.sampled_from(["", "state_dict.model."]))
+    opened, asked = open_written(own, prefix, training)
+    assert (opened.format, opened.info.prefix) == (format, training + prefix)
     assert opened.info.undetermined == ()
-    read = adapt_config(opened, asked)
-    if config.image_size and not (files or preset):  # the caller's images resize the positions
+    config = own.config
+    if config.image_size and "image_size" in asked:  # the caller's images resize the positions
         config = config.replace(position_grid=None)
-    plain = facts_of(ViTConfig.from_dict(nest({**PLAIN, **dialect.compute_arithmetic({})})))
-    want, got = facts_of(config), facts_of(read)
-    lost = {path for path in NOT_IN_FILES if path in got and got[path] == plain[path]}
-    assert {p: got.get(p) for p in want if got.get(p) != want[p] and p not in lost} == {}
+    assert find_differences(config, adapt_config(opened, asked)) == {}
 
 
 @pytest.mark.without_backend
 @pytest.mark.parametrize("name", list_variants())
-@pytest.mark.parametrize("dialect", [d for d in WRITTEN if "/" not in d.name], ids=lambda d: d.name)
-def test_a_variant_has_a_name_for_every_weight_or_is_refused(dialect, name):
+@pytest.mark.parametrize("format", [f for f in WRITTEN if not f.row.words], ids=lambda f: f.name)
+def test_a_variant_has_a_name_for_every_weight_or_is_refused(format, name):
     """At full size; no name stands for two weights."""
     config = variant(name).config()
-    if config.stem.is_resnet and not dialect.all_names("root/conv/kernel"):
+    if config.stem.is_resnet and "root/conv/kernel" not in format.names:
         with pytest.raises(CheckpointError, match="no place for root/conv/kernel: .* ResNet stem"):
-            plan(config, dialect)
+            plan(config, format)
         return
-    moves = plan(config, dialect)
-    names = [move.name for move in moves]
-    paths = [p for move in moves for p in move.paths]
-    assert len(set(names)) == len(names)
+    moves = plan(config, format)
+    assert len(shapes_of(moves)) == len(moves)
+    paths = [path for move in moves for path in move.paths]
     assert sorted(paths) == sorted(weight.path for weight in lexicon.weights(config))
-
-
-def _packs_gate_and_value(row) -> bool:
-    """As timm's constructors of `VisionTransformer` and of `Eva` decide it."""
-    if row.get("class") == "Eva":
-        return not (row.get("scale_mlp") or row.get("swiglu_align_to"))
-    return row["mlp_layer"] == "GluMlp"
-
-
-GATED = {
-    name: row
-    for name, row in architectures.rows()
-    if (row.get("swiglu_mlp") or row.get("mlp_layer", "Mlp") != "Mlp") and "sapiens" not in name
-}
-"""Sapiens 2 has fewer heads of key and value than of query, which keras_vit lacks."""
-
-
-@pytest.mark.without_backend
-@pytest.mark.parametrize("name", GATED)
-def test_timm_stores_a_gated_mlp_as_its_architecture_does(name):
-    """As one array or two, whatever the configuration; a file with the other storage is read."""
-    row = GATED[name]
-    dialect = DIALECTS["timm/eva" if row.get("class") == "Eva" else "timm"]
-    fields = dialect.read_json({"config.json": {"architecture": name}}).fields
-    sizes = {"hidden_size": 16, "mlp_dim": 24, "num_heads": 2, "num_layers": 2, "num_classes": 0}
-    sizes |= {"patch_size": 4, "image_size": 16}
-    config = ViTConfig.from_dict(nest({**dialect.conventions, **fields, **sizes}))
-    shapes = {move.name: move.file_shape for move in plan(config, dialect)}
-    first = {n for n in shapes if n.startswith("blocks.0.mlp.fc1") and n.endswith("weight")}
-    halves = {f"blocks.0.mlp.fc1_{half}.weight" for half in "gx"}
-    packed = {"blocks.0.mlp.fc1.weight"}
-    assert first == (packed if _packs_gate_and_value(row) else halves)
-    for other in (packed, halves):
-        moves = plan(config, dialect, "", other)
-        assert other <= {move.name for move in moves}

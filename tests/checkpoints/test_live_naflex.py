@@ -8,68 +8,61 @@ import pytest
 
 import keras_vit
 from keras_vit import VisionTransformer, checkpoints
-from tests.checkpoints.test_naflex import FOLDER, expected
+from tests.checkpoints.test_naflex import CASES, FOLDER, expected
 from tests.golden import relative_error
 from tests.helpers import only_under
 from tests.words import edit_json
 
 # The goldens are compared on every backend; here the libraries read files.
 only_under("torch")
-from tests.live import timm, torch, transformers  # noqa: E402
+from tests.live import load_folder, randomised, timm, torch, transformers  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("offline")
 
 
-def written(name, folder, **fields):
-    """The arrays of a case, and a folder that keras_vit wrote of it."""
-    model = VisionTransformer.from_preset(FOLDER / name, **fields)
-    checkpoints.save(model, folder / "x", keras_vit.info(FOLDER / name).family)
-    return expected(name)[0], folder / "x"
-
-
-@pytest.mark.parametrize("name", sorted(p.stem for p in FOLDER.glob("timm_*.npz")))
-def test_timm_computes_the_same_from_written_files(name, tmp_path):
-    """`create_model("local-dir:...")` takes the arguments in `config.json`."""
-    want, folder = written(name, tmp_path)
-    model = timm.create_model(f"local-dir:{folder}", pretrained=True).eval()
-    places = np.zeros((*want["mask"].shape, 2), "int64")
-    for image, (rows, columns) in zip(places, want["shapes"], strict=True):
-        image[: rows * columns] = np.argwhere(np.ones((rows, columns)))
-    inputs = {"patches": want["patches"], "patch_coord": places, "patch_valid": want["mask"]}
+def outputs(model, batch):
+    """What a model of timm, or of transformers, computes of a case's patches."""
+    tensors = {name: torch.from_numpy(batch[name]) for name in ("patches", "mask", "shapes")}
     with torch.no_grad():
-        found = model({name: torch.from_numpy(array) for name, array in inputs.items()})
-    assert relative_error(found.numpy(), want["logits"]) <= 1e-6
+        if isinstance(model, transformers.PreTrainedModel):
+            compute = getattr(model, "get_image_features", model)
+            return compute(*tensors.values()).pooler_output.numpy()
+        places = np.zeros((*batch["mask"].shape, 2), "int64")
+        for image, (rows, columns) in zip(places, batch["shapes"], strict=True):
+            image[: rows * columns] = np.argwhere(np.ones((rows, columns)))
+        places = {"patch_coord": torch.from_numpy(places), "patch_valid": tensors["mask"].bool()}
+        return model.eval()({"patches": tensors["patches"], **places}).numpy()
 
 
-@pytest.mark.parametrize("name", sorted(p.stem for p in FOLDER.glob("timm_*.npz")))
+def predict(model, batch):
+    packed = model.preprocessor.pack(batch["patches"], batch["shapes"], batch["mask"])
+    return model.predict(packed, verbose=0)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if "classifier" not in name])
+def test_the_library_computes_the_same_from_written_files(name, tmp_path):
+    """Their JSON has the arguments of timm, and the patch size and limit of the processor."""
+    model = VisionTransformer.from_preset(FOLDER / name)
+    checkpoints.save(model, tmp_path / "x", keras_vit.info(FOLDER / name).family)
+    want, _ = expected(name)
+    assert relative_error(outputs(load_folder(tmp_path / "x"), want), want["logits"]) <= 1e-6
+    if name.startswith("hf"):
+        processor = transformers.AutoImageProcessor.from_pretrained(tmp_path / "x")
+        assert (processor.patch_size, processor.max_num_patches) == (4, 25)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("timm")])
 def test_a_file_without_json_is_read_by_the_arguments_of_timm(name, tmp_path):
     """`read={"timm": ...}` and an image size take the place of `config.json`."""
     config = json.loads((FOLDER / name / "config.json").read_text())
-    shutil.copy(FOLDER / name / "model.safetensors", tmp_path / "alone.safetensors")
-    whole = VisionTransformer.from_preset(FOLDER / name)
+    file = shutil.copy(FOLDER / name / "model.safetensors", tmp_path)
+    read = {"timm": {"model_name": config["architecture"], **config["model_args"]}}
+    whole = VisionTransformer.from_preset(FOLDER / name, load_weights=False).config
     alone = VisionTransformer.from_preset(
-        tmp_path / "alone.safetensors",
-        read={"timm": {"model_name": config["architecture"], **config["model_args"]}},
-        image_size=whole.config.image_size,
-    )
-    assert alone.config.source_grid == whole.config.source_grid
-    assert alone.config.replace(position_grid=None) == whole.config
-    for one, other in zip(alone.get_weights(), whole.get_weights(), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-def test_transformers_computes_the_same_from_written_files(tmp_path):
-    """The model, and the processor with its patch size and limit."""
-    want, folder = written("hf_siglip2", tmp_path)
-    model = transformers.AutoModel.from_pretrained(folder).eval()
-    assert isinstance(model, transformers.Siglip2VisionModel)
-    inputs = [torch.from_numpy(want[name]) for name in ("patches", "mask", "shapes")]
-    with torch.no_grad():
-        found = model(*inputs).pooler_output.numpy()
-    assert relative_error(found, want["logits"]) <= 1e-6
-    processor = transformers.AutoImageProcessor.from_pretrained(folder)
-    assert type(processor).__name__.startswith("Siglip2ImageProcessor")
-    assert (processor.patch_size, processor.max_num_patches) == (4, 25)
+        file, read=read, image_size=whole.image_size, load_weights=False
+    ).config
+    assert alone.source_grid == whole.source_grid
+    assert alone.replace(position_grid=None) == whole
 
 
 def test_a_tower_beside_its_text_reads_patches_of_any_shape(tmp_path):
@@ -78,19 +71,12 @@ def test_a_tower_beside_its_text_reads_patches_of_any_shape(tmp_path):
     sizes = json.loads((FOLDER / "hf_siglip2" / "config.json").read_text())
     vision = {key: value for key, value in sizes.items() if isinstance(value, int)}
     text = {k: v for k, v in vision.items() if k not in ("patch_size", "num_patches")}
-    model = transformers.Siglip2Model(
-        transformers.Siglip2Config(
-            vision_config=vision, text_config={**text, "vocab_size": 30, "projection_size": 24}
-        )
-    ).eval()
-    model.save_pretrained(tmp_path)
-    inputs = [torch.from_numpy(want[name]) for name in ("patches", "mask", "shapes")]
-    with torch.no_grad():
-        features = model.get_image_features(*inputs)
-    features = features if torch.is_tensor(features) else features.pooler_output
+    text |= {"vocab_size": 30, "projection_size": 24}
+    config = transformers.Siglip2Config(vision_config=vision, text_config=text)
+    theirs = randomised(transformers.Siglip2Model(config))
+    theirs.save_pretrained(tmp_path)
     ours = VisionTransformer.from_preset(tmp_path)
-    batch = ours.preprocessor.pack(want["patches"], want["shapes"], want["mask"])
-    assert relative_error(ours.predict(batch, verbose=0), features.numpy()) <= 1e-5
+    assert relative_error(predict(ours, want), outputs(theirs, want)) <= 1e-5
 
 
 @pytest.mark.parametrize("limit", [36, 10, 7])
@@ -100,18 +86,14 @@ def test_the_limit_of_the_processor_is_that_of_the_model(limit, tmp_path):
     edit_json(folder / "preprocessor_config.json", max_num_patches=limit)
     _, pictures = expected("hf_siglip2")
     theirs = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil")
-    given = theirs(images=pictures, return_tensors="pt")
-    with torch.no_grad():
-        want = transformers.AutoModel.from_pretrained(folder).eval()(**given).pooler_output
+    given = theirs(images=pictures, return_tensors="np")
+    names = {"patches": "pixel_values", "mask": "pixel_attention_mask", "shapes": "spatial_shapes"}
+    batch = {name: np.asarray(given[key]) for name, key in names.items()}
     model = VisionTransformer.from_preset(folder)
     prepared = model.preprocessor(pictures)
     assert prepared.shape[1] == limit
-    assert np.abs(prepared[..., :-2] - given["pixel_values"].numpy()).max() <= 1.01 * 2 / 255
-    packed = model.preprocessor.pack(
-        given["pixel_values"], given["spatial_shapes"], given["pixel_attention_mask"]
-    )
-    np.testing.assert_array_equal(prepared[..., -2:], packed[..., -2:])
-    assert relative_error(model.predict(packed, verbose=0), want.numpy()) <= 1e-5
+    assert np.abs(prepared[..., :-2] - batch["patches"]).max() <= 1.01 * 2 / 255
+    assert relative_error(predict(model, batch), outputs(load_folder(folder), batch)) <= 1e-5
     checkpoints.save(model, tmp_path / "ours", keras_vit.info(folder).family)
     assert VisionTransformer.from_preset(tmp_path / "ours").config == model.config
 
@@ -121,19 +103,13 @@ def test_attention_pooling_of_other_sizes_gives_the_same_both_ways(changed, tmp_
     """The arrays do not tell the number of heads."""
     sizes = {"patch_size": 4, "embed_dim": 24, "depth": 1, "num_heads": 3, **changed}
     arguments = {**sizes, "pos_embed_grid_size": (3, 3)}
-    theirs = timm.create_model("naflexvit_base_patch16_map", num_classes=3, **arguments).eval()
-    torch.nn.init.normal_(theirs.head.weight)
+    name = "naflexvit_base_patch16_map"
+    theirs = randomised(timm.create_model(name, num_classes=3, **arguments))
     timm.models.save_for_hf(theirs, tmp_path / "a", model_args=arguments, safe_serialization=True)
-    places = np.argwhere(np.ones((2, 4)))[None]
     patches = np.random.default_rng(0).standard_normal((1, 8, 48)).astype("float32")
-    inputs = {"patches": patches, "patch_coord": places, "patch_valid": np.ones((1, 8), bool)}
-    inputs = {name: torch.from_numpy(array) for name, array in inputs.items()}
-    with torch.no_grad():
-        want = theirs(inputs).numpy()
+    batch = {"patches": patches, "mask": np.ones((1, 8), bool), "shapes": np.array([[2, 4]])}
     ours = VisionTransformer.from_preset(tmp_path / "a", image_size=12)
-    packed = ours.preprocessor.pack(patches, [(2, 4)])
-    assert relative_error(ours.predict(packed, verbose=0), want) <= 1e-5
+    want = outputs(theirs, batch)
+    assert relative_error(predict(ours, batch), want) <= 1e-5
     checkpoints.save(ours, tmp_path / "b", "timm/naflex")
-    again = timm.create_model(f"local-dir:{tmp_path / 'b'}", pretrained=True).eval()
-    with torch.no_grad():
-        assert relative_error(again(inputs).numpy(), want) <= 1e-6
+    assert relative_error(outputs(load_folder(tmp_path / "b"), batch), want) <= 1e-6

@@ -8,23 +8,24 @@ import pytest
 
 import keras_vit
 from keras_vit import VisionTransformer
+from keras_vit.models.tokens import Tokens
 from tests import golden
+from tests.checkpoints.cases import VISION
 from tests.family_goldens import relative_error
 from tests.helpers import only_under, to_numpy
 
 only_under("torch")
-from tests.live import channels_first, random_transformers, timm, torch  # noqa: E402
+from tests.live import channels_first, random_transformers, randomised, timm, torch  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("offline")
 
 PAGE = (Path(__file__).parents[2] / "docs/coming_from.md").read_text(encoding="utf-8")
 IMAGES = np.random.default_rng(0).integers(0, 256, (2, 16, 16, 3), "uint8")
-SIZES = {"image_size": 16, "patch_size": 4, "hidden_size": 24, "num_hidden_layers": 3}
 CLASSES = {
-    "ViTModel": {"intermediate_size": 48},
+    "ViTModel": {},
     "Dinov2WithRegistersModel": {"num_register_tokens": 2},
-    "SiglipVisionModel": {"intermediate_size": 48},
-    "CLIPVisionModel": {"intermediate_size": 48},
+    "SiglipVisionModel": {},
+    "CLIPVisionModel": {},
 }
 TIMM = {
     "vit_tiny_patch16_224": {},
@@ -41,9 +42,8 @@ def translations(library):
 
 def joined(value):
     """Tokens of every kind beside each other; the patches in one row."""
-    if isinstance(value, keras_vit.models.tokens.Tokens):
-        parts = [to_numpy(part) for part in value if part is not None]
-        return np.concatenate([part.reshape(2, -1, part.shape[-1]) for part in parts], axis=1)
+    if isinstance(value, Tokens):
+        return np.concatenate([joined(part) for part in value if part is not None], axis=1)
     value = to_numpy(value)
     return value.reshape(2, -1, value.shape[-1])
 
@@ -55,18 +55,17 @@ def check(theirs, ours, model, names):
     assert relative_error(found, joined(eval(theirs, {**places, **names}))) <= 1e-5
 
 
-def lines_of_classes():
+def list_calls():
     """The class, their call and ours; a line that names no class is true of all but CLIP's."""
     for line in translations("transformers"):
         (theirs, *named), ours = line.values
         others = [name for name in CLASSES if "last" not in theirs or name != "CLIPVisionModel"]
-        for name in named or others:
-            yield pytest.param(name, theirs, ours, id=f"{name} {theirs}")
+        yield from ((name, theirs, ours) for name in named or others)
 
 
-@pytest.mark.parametrize(("name", "theirs", "ours"), [*lines_of_classes()])
+@pytest.mark.parametrize(("name", "theirs", "ours"), list_calls())
 def test_outputs_of_transformers(name, theirs, ours, tmp_path):
-    sizes = SIZES | {"num_attention_heads": 3, "attn_implementation": "eager"}
+    sizes = {**VISION, "num_hidden_layers": 3, "attn_implementation": "eager"}
     network = random_transformers(name, **sizes, **CLASSES[name])
     network.save_pretrained(tmp_path)
     model = VisionTransformer.from_preset(tmp_path, image_size=16)
@@ -80,10 +79,7 @@ def test_outputs_of_transformers(name, theirs, ours, tmp_path):
 @pytest.mark.parametrize(("left", "ours"), translations("timm"))
 def test_outputs_of_timm(left, ours, name, tmp_path):
     changed = {"img_size": 16, "patch_size": 4, "depth": 3, **TIMM[name]}
-    torch.manual_seed(0)
-    network = timm.create_model(name, **changed).eval()
-    for weight in network.parameters():
-        weight.data.normal_(std=0.2)
+    network = randomised(timm.create_model(name, **changed))
     torch.save(network.state_dict(), tmp_path / "x.pth")
 
     def create_model(name, **further):
@@ -98,11 +94,11 @@ def test_outputs_of_timm(left, ours, name, tmp_path):
     names["x"] = channels_first(model.preprocessor(IMAGES))
     with torch.no_grad():
         for theirs in left:
-            check(f"joined_maps({theirs})", ours, model, {**names, "joined_maps": maps_last})
+            check(f"last({theirs})", ours, model, {**names, "last": channels_last})
 
 
-def maps_last(value):
-    """Maps with the channels last."""
+def channels_last(value):
+    """Maps of timm as ours; other values unchanged."""
     return value.movedim(1, -1) if value.ndim == 4 else value
 
 

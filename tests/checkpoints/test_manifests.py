@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from keras_vit.checkpoints.dialects import DIALECTS
-from keras_vit.checkpoints.recognition import recognise
-from keras_vit.checkpoints.translate import plan
+from keras_vit.checkpoints.families import FORMATS, formats_named
+from keras_vit.checkpoints.families.family import Stated
+from keras_vit.checkpoints.match import find_match
+from keras_vit.checkpoints.moves import plan
+from keras_vit.checkpoints.prefix import find_encoder
 from keras_vit.config import ViTConfig
 from keras_vit.config.fields import flatten
 from keras_vit.models.builders import list_variants, variant
+from tests.checkpoints.headers import Headers
 
 pytestmark = pytest.mark.without_backend
 
@@ -22,9 +25,9 @@ FOLDER = Path(__file__).parents[1] / "data" / "manifests"
 
 
 def _presets(library: str) -> dict[str, dict]:
-    """The presets of a library, each with its dialect."""
+    """The presets of a library, each with its format."""
     manifest = json.loads(gzip.decompress((FOLDER / f"{library}.json.gz").read_bytes()))
-    return {name: {**preset, "dialect": library} for name, preset in manifest["presets"].items()}
+    return {name: {**preset, "family": library} for name, preset in manifest["presets"].items()}
 
 
 TIMM, TRANSFORMERS, KERAS_HUB = map(_presets, ("timm", "transformers", "keras_hub"))
@@ -54,30 +57,40 @@ def test_the_manifests_have_every_variant():
         assert {preset["variant"] for preset in found.values()} == plain
 
 
+def find_format(preset):
+    """The format of a preset, which has a head if its model has one."""
+    formats = [f for f in formats_named(preset["family"]) if f.name == preset["family"]]
+    return next(f for f in formats if f.row.head in (None, bool(preset.get("num_classes"))))
+
+
 @presets
 def test_the_plan_has_exactly_the_names_and_shapes_of_the_preset(preset):
     """Each array once."""
-    dialect, config = DIALECTS[preset["dialect"]], make_config(preset)
-    moves = plan(config, dialect, dialect.prefix_for(config))
+    format, config = find_format(preset), make_config(preset)
+    moves = plan(config, format, format.row.prefix)
     planned = [(move.name, move.file_shape) for move in moves]
     assert len(dict(planned)) == len(planned)
     assert dict(planned) == read_shapes(preset)
 
 
 @presets
-def test_names_and_shapes_determine_dialect_and_sizes(preset):
+def test_names_and_shapes_determine_format_and_sizes(preset):
     """All sizes of the variant except the number of heads."""
-    found = recognise(read_shapes(preset), tuple(DIALECTS.values()))
-    config = make_config(preset)
-    assert found.dialect is DIALECTS[preset["dialect"]]
-    assert found.prefix == found.dialect.prefix_for(config)
-    sizes = ("patch_size", "hidden_size", "mlp_dim", "num_layers", "channels", "block.qkv_bias")
-    if preset["dialect"] == "keras_hub":  # whose task.json states the head
-        assert found.fields["num_heads"] == config.num_heads
+    format, config = find_format(preset), make_config(preset)
+    encoder = find_encoder(Headers(read_shapes(preset)), FORMATS)
+    match = find_match(encoder, {f.library: Stated() for f in FORMATS}, FORMATS)
+    found = match.evidence.fields
+    assert (match.format, encoder.prefix) == (format, format.row.prefix)
+    sizes = ["patch_size", "hidden_size", "mlp_dim", "num_layers", "channels"]
+    if preset["family"] == "keras_hub":  # whose task.json states the head
+        assert found["num_heads"] == config.num_heads
     else:
-        sizes += ("num_classes", "representation_size", "pool.kind")
-        assert "num_heads" not in found.fields
+        assert found.get("num_classes", 0) == config.num_classes
+        assert "num_heads" not in found
+    if config.representation_size:
+        sizes.append("representation_size")
     sizes += ("stem.kind", "stem.units") if config.stem.is_resnet else ()
     want = {**flatten(config.to_dict()), "patch_size": config.patch_size}
-    assert {name: found.fields[name] for name in sizes} == {name: want[name] for name in sizes}
-    assert found.fields["num_positions"] == config.num_positions
+    if preset["family"] == "timm" and config.stem.is_resnet:
+        want["stem.kind"] = "resnet_timm"
+    assert {name: found[name] for name in sizes} == {name: want[name] for name in sizes}

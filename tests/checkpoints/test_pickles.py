@@ -1,56 +1,58 @@
 """torch's pickles of arrays are read for callers who allow them, and run nothing."""
 
+import argparse
 import json
 import pickle
 
 import numpy as np
 import pytest
+import torch
+from safetensors.numpy import save_file
 
 import keras_vit
 from keras_vit import VisionTransformer, checkpoints
 from keras_vit.cli import main
-from keras_vit.errors import CheckpointError
-from tests.golden import FOLDER
-from tests.helpers import normal, random_tiny, to_numpy
+from tests.checkpoints.files import arrays_of, refused
+from tests.helpers import normal, random_tiny, stored, to_numpy
 
 # torch reads the files on every backend.
 pytestmark = pytest.mark.on_one_backend("torch")
 IMAGES = normal(2, 16, 16, 3)
+ALLOWED = {"allow_pickle_weights": True}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return random_tiny()
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(model, tmp_path):
     """A folder as transformers 4 wrote it, with a pickle and no safetensors."""
-    import torch
-    from safetensors.torch import load_file
-
-    model = random_tiny()
     checkpoints.save(model, tmp_path, "transformers")
-    arrays = load_file(tmp_path / "model.safetensors")
+    arrays = stored(tmp_path / "model.safetensors")
     (tmp_path / "model.safetensors").unlink()
-    torch.save(arrays, tmp_path / "pytorch_model.bin")
-    np.save(tmp_path / "expected.npy", to_numpy(model(IMAGES)))
+    torch.save({n: torch.tensor(a) for n, a in arrays.items()}, tmp_path / "pytorch_model.bin")
     return tmp_path
 
 
-def check(model, folder):
-    expected = np.load(folder / "expected.npy")
-    np.testing.assert_allclose(to_numpy(model(IMAGES)), expected, atol=1e-6)
+def check(model, folder, **how):
+    """The folder's model has the outputs of `model`."""
+    again = VisionTransformer.from_preset(folder, **how)
+    np.testing.assert_allclose(to_numpy(again(IMAGES)), to_numpy(model(IMAGES)), atol=1e-6)
 
 
-def test_a_pickle_is_read_if_the_caller_allows_it(folder):
-    words = r"found pytorch_model\.bin.*'allow_pickle_weights': True.*safe_serialization=True"
-    with pytest.raises(CheckpointError, match=words):
-        VisionTransformer.from_preset(folder)
-    check(VisionTransformer.from_preset(folder, read={"allow_pickle_weights": True}), folder)
-    info = keras_vit.info(folder, read={"allow_pickle_weights": True})
-    assert info.family == "transformers"
+def test_a_pickle_is_read_if_the_caller_allows_it(model, folder):
+    """Options that the program allows to unpickle stay allowed."""
+    refused(folder, "pytorch_model.bin", "'allow_pickle_weights': True", "safe_serialization=True")
+    check(model, folder, read=ALLOWED)
+    with torch.serialization.safe_globals([argparse.Namespace]):
+        assert keras_vit.info(folder, read=ALLOWED).family == "transformers"
+        assert argparse.Namespace in torch.serialization.get_safe_globals()
 
 
-def test_shards_with_an_index_are_one_pickle(folder):
+def test_shards_with_an_index_are_one_pickle(model, folder):
     """As transformers 4 wrote a model of more than 10 GB."""
-    import torch
-
     arrays = torch.load(folder / "pytorch_model.bin", weights_only=True)
     (folder / "pytorch_model.bin").unlink()
     names = {name: f"part_{k % 2}.bin" for k, name in enumerate(arrays)}
@@ -58,41 +60,35 @@ def test_shards_with_an_index_are_one_pickle(folder):
         torch.save({n: array for n, array in arrays.items() if names[n] == part}, folder / part)
     index = json.dumps({"weight_map": names})
     (folder / "pytorch_model.bin.index.json").write_text(index)
-    check(VisionTransformer.from_preset(folder, read={"allow_pickle_weights": True}), folder)
-    with pytest.raises(CheckpointError, match="'allow_pickle_weights': True"):
-        VisionTransformer.from_preset(folder)
+    check(model, folder, read=ALLOWED)
+    refused(folder, "'allow_pickle_weights': True")
 
 
 def test_permission_for_pickles_leaves_safetensors_what_they_are(tmp_path):
     """The header's length is their first byte; one of 32 files begins as a pickle does."""
-    from safetensors.numpy import load_file, save_file
-
-    arrays, path = load_file(FOLDER / "timm_token" / "model.safetensors"), tmp_path / "x"
+    arrays, path = arrays_of("timm_token"), tmp_path / "x"
     lengths = iter(range(300))
     while not path.exists() or path.read_bytes()[:1] != b"\x80":
         save_file(arrays, path, metadata={"note": "x" * next(lengths)})
-    assert keras_vit.info(path, num_heads=3, read={"allow_pickle_weights": True}).family == "timm"
+    assert keras_vit.info(path, num_heads=3, read=ALLOWED).family == "timm"
 
 
-@pytest.mark.parametrize("form", ["nested", "before torch 1.6", "bfloat16"])
-def test_every_form_of_a_pickle_is_read(folder, form):
+@pytest.mark.parametrize("form", ["nested", "in itself", "before torch 1.6", "bfloat16"])
+def test_every_form_of_a_pickle_is_read(form, model, folder):
     """Below `state_dict`, in the format that cannot be mapped into memory, and in 16 bits."""
-    import torch
-
     path = folder / "pytorch_model.bin"
     arrays = torch.load(path, weights_only=True)
-    if form == "nested":
-        torch.save({"state_dict": arrays, "epoch": 3}, path)
-    elif form == "bfloat16":
-        torch.save({name: array.bfloat16() for name, array in arrays.items()}, path)
-    else:
-        torch.save(arrays, path, _use_new_zipfile_serialization=False)
-    model = VisionTransformer.from_preset(folder, read={"allow_pickle_weights": True})
+    if form == "bfloat16":
+        arrays = {name: array.bfloat16() for name, array in arrays.items()}
+    content = {"state_dict": arrays, "epoch": 3} if form in ("nested", "in itself") else arrays
+    if form == "in itself":
+        content["itself"] = content
+    torch.save(content, path, _use_new_zipfile_serialization=form != "before torch 1.6")
     if form != "bfloat16":
-        check(model, folder)
-    kernel = next(array for name, array in arrays.items() if name.endswith("classifier.weight"))
-    found = model.get_layer("head").kernel.value.detach().T
-    torch.testing.assert_close(found, kernel, atol=0, rtol=0 if form != "bfloat16" else 1e-2)
+        check(model, folder, read=ALLOWED)
+    again = VisionTransformer.from_preset(folder, read=ALLOWED)
+    found = again.get_layer("head").kernel.value.detach().T
+    torch.testing.assert_close(found, arrays["classifier.weight"].float(), atol=0, rtol=0)
 
 
 class Hostile:
@@ -105,106 +101,54 @@ class Hostile:
         return (eval, (f"open({str(self.path)!r}, 'w').close()",))
 
 
-@pytest.mark.parametrize("is_zip", [True, False])
-def test_a_pickle_that_would_run_code_is_refused(folder, is_zip, tmp_path):
-    import torch
-
-    trace, path = tmp_path / "trace", folder / "pytorch_model.bin"
-    if is_zip:
-        torch.save({"a": torch.zeros(2), "b": Hostile(trace)}, path)
-    else:
-        path.write_bytes(pickle.dumps({"a": Hostile(trace)}))
-    with pytest.raises(CheckpointError, match=r"pytorch_model\.bin"):
-        VisionTransformer.from_preset(folder, read={"allow_pickle_weights": True})
-    assert not trace.exists()
+def saves(make, **form):
+    """Saves something else in the place of an array."""
+    name = "classifier.weight"
+    return lambda path: torch.save(
+        torch.load(path, weights_only=True) | {name: make(path)}, path, **form
+    )
 
 
-def test_a_damaged_pickle_is_named(folder):
-    path = folder / "pytorch_model.bin"
-    path.write_bytes(path.read_bytes()[:500])
-    with pytest.raises(CheckpointError, match=r"pytorch_model\.bin"):
-        keras_vit.info(folder, read={"allow_pickle_weights": True})
+OLD = {"_use_new_zipfile_serialization": False}
+UNREADABLE = {
+    "hostile": (saves(lambda path: Hostile(path.with_name("trace"))),),
+    "hostile pickle": (
+        lambda path: path.write_bytes(pickle.dumps({"a": Hostile(path.with_name("trace"))})),
+    ),
+    "damaged": (lambda path: path.write_bytes(path.read_bytes()[:500]), "complete"),
+    "sparse": (saves(lambda path: torch.ones(5, 16).to_sparse()), "classifier.weight is torch."),
+    "meta": (saves(lambda path: torch.ones(5, 16).to("meta")), "classifier.weight is torch."),
+    "float8": (
+        saves(lambda path: torch.ones(5, 16).to(torch.float8_e4m3fn)),
+        "classifier.weight is torch.",
+    ),
+    "a class": (saves(lambda path: torch.nn.Linear(2, 2)), "torch.nn.modules.linear.Linear"),
+    "an old class": (saves(lambda path: torch.nn.Linear(2, 2), **OLD), "modules.linear.Linear"),
+    "a program": (
+        lambda path: torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), path),
+        "TorchScript",
+    ),
+    "plain pickle": (lambda path: path.write_bytes(pickle.dumps({"w": 1})), "torch.save"),
+}
 
 
-def test_the_command_line_turns_a_pickle_into_safetensors(folder, tmp_path, capsys):
+@pytest.mark.parametrize("fault", UNREADABLE)
+@pytest.mark.filterwarnings("ignore")
+def test_a_pickle_of_anything_but_arrays_is_refused(fault, folder):
+    """Nothing runs, and a complete file is not called incomplete."""
+    write, *words = UNREADABLE[fault]
+    write(folder / "pytorch_model.bin")
+    for ask in (keras_vit.info, VisionTransformer.from_preset):
+        message = refused(folder, "pytorch_model.bin", *words, ask=ask, read=ALLOWED)
+        assert ("complete" in message) == (fault == "damaged")
+    assert not (folder / "trace").exists()
+
+
+def test_the_command_line_turns_a_pickle_into_safetensors(model, folder, tmp_path, capsys):
     out = tmp_path / "converted"
     command = ["convert", str(folder), str(out), "--family", "transformers"]
     assert main(command) == 2
     assert "--allow-pickle-weights" in capsys.readouterr().err
     assert main([*command, "--allow-pickle-weights"]) == 0
     assert json.loads((out / "config.json").read_text())["model_type"] == "vit"
-    check(VisionTransformer.from_preset(out), folder)
-
-
-@pytest.mark.parametrize("kind", ["sparse", "meta", "float8"])
-def test_an_array_that_holds_no_weights_is_refused(kind, folder):
-    import torch
-
-    odd = {
-        "sparse": lambda array: array.to_sparse(),
-        "meta": lambda array: array.to("meta"),
-        "float8": lambda array: array.to(torch.float8_e4m3fn),
-    }
-    path = folder / "pytorch_model.bin"
-    arrays = torch.load(path, weights_only=True)
-    arrays["classifier.weight"] = odd[kind](arrays["classifier.weight"])
-    torch.save(arrays, path)
-    with pytest.raises(CheckpointError, match=r"compute with: classifier.weight is torch\.\w+ of "):
-        keras_vit.info(folder, read={"allow_pickle_weights": True})
-
-
-@pytest.mark.parametrize("is_zip", [True, False])
-def test_a_class_that_torch_refuses_is_named(is_zip, folder):
-    """A complete file is not called incomplete."""
-    import torch
-
-    content = {"model": {"w": torch.zeros(2)}, "layer": torch.nn.Linear(2, 2)}
-    path = folder / "pytorch_model.bin"
-    torch.save(content, path, _use_new_zipfile_serialization=is_zip)
-    with pytest.raises(CheckpointError) as caught:
-        keras_vit.info(folder, read={"allow_pickle_weights": True})
-    assert "torch.nn.modules.linear.Linear" in str(caught.value)
-    assert "complete" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("write", "words"),
-    [
-        (lambda torch, x, path: torch.jit.save(torch.jit.script(x), path), "a TorchScript program"),
-        (
-            lambda torch, x, path: path.write_bytes(pickle.dumps({"w": 1})),
-            "torch.save did not write",
-        ),
-    ],
-    ids=["TorchScript", "plain pickle"],
-)
-@pytest.mark.filterwarnings("ignore")
-def test_other_files_of_these_names_are_called_what_they_are(write, words, tmp_path):
-    """They are complete, and to fetch them again would not help."""
-    import torch
-
-    path = tmp_path / "x.pt"
-    write(torch, torch.nn.Linear(2, 2), path)
-    with pytest.raises(CheckpointError, match=words):
-        keras_vit.info(path, read={"allow_pickle_weights": True})
-
-
-def test_options_that_the_program_allows_stay_allowed(folder):
-    import argparse
-
-    import torch
-
-    with torch.serialization.safe_globals([argparse.Namespace]):
-        keras_vit.info(folder, read={"allow_pickle_weights": True})
-        assert argparse.Namespace in torch.serialization.get_safe_globals()
-
-
-def test_dicts_that_hold_themselves_are_read_once(folder):
-    import torch
-
-    path = folder / "pytorch_model.bin"
-    content = {"state_dict": torch.load(path, weights_only=True)}
-    content["itself"] = content
-    torch.save(content, path)
-    info = keras_vit.info(folder, read={"allow_pickle_weights": True})
-    assert info.prefix.startswith("state_dict.")
+    check(model, out)

@@ -11,12 +11,11 @@ from keras_vit import Preprocessor, VisionTransformer, checkpoints, cli
 from keras_vit.errors import CheckpointError
 from tests.golden import relative_error
 from tests.helpers import normal, random_tiny, to_numpy
-from tests.live import random_transformers, timm, torch, transformers
+from tests.live import channels_first, random_transformers, timm, torch, transformers
 from tests.words import edit_json, raises
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
 SIZES |= {"intermediate_size": 24, "image_size": 28, "patch_size": 4}
-FED = (20, 20)
 
 
 def written(folder, name, size, crop=None):
@@ -32,65 +31,48 @@ def written(folder, name, size, crop=None):
 @pytest.fixture
 def dinov2(tmp_path):
     """The folder of a DINOv2 of 28 pixels whose processor makes images of 20."""
-    model = written(tmp_path, "Dinov2", {"shortest_edge": 23}, crop=20)
-    return tmp_path, model
-
-
-def features(model, folder, photo):
-    """The class token by transformers, of a photograph as its release prepares it."""
-    prepare = transformers.AutoImageProcessor.from_pretrained(folder)
-    pixels = prepare(Image.fromarray(photo), return_tensors="pt")["pixel_values"]
-    with torch.no_grad():
-        return model(pixels).last_hidden_state[:, 0].numpy()
+    written(tmp_path, "Dinov2", {"shortest_edge": 23}, crop=20)
+    return tmp_path
 
 
 @pytest.mark.on_one_backend("torch", "jax")
-@pytest.mark.parametrize("sides", [(43, 64), (64, 43), (19, 23), (51, 51)])
-def test_features_of_a_folder_are_those_at_the_processors_size(dinov2, sides):
-    """Prepared, resized and encoded as transformers does from the same folder."""
-    folder, theirs = dinov2
+@pytest.mark.parametrize("crop", [18, 20])
+@pytest.mark.parametrize("sides", [(43, 64), (64, 43), (19, 23)])
+def test_features_of_a_folder_are_those_at_the_processors_size(crop, sides, tmp_path):
+    """Prepared, resized and encoded as transformers does; pixels that fill no patch are dropped."""
+    theirs = written(tmp_path, "Dinov2", {"shortest_edge": 23}, crop)
     photo = np.random.default_rng(0).integers(0, 256, (*sides, 3), dtype="uint8")
-    model = VisionTransformer.from_preset(folder)
-    assert model.config.image_size == model.preprocessor.image_size == FED
-    found = to_numpy(model(model.preprocessor(photo)))
-    assert relative_error(found, features(theirs, folder, photo)) <= 2e-6
+    model = VisionTransformer.from_preset(tmp_path)
+    assert model.config.image_size == model.preprocessor.image_size == (crop, crop)
+    prepare = transformers.AutoImageProcessor.from_pretrained(tmp_path)
+    pixels = prepare(Image.fromarray(photo), return_tensors="pt")["pixel_values"]
+    with torch.no_grad():
+        want = theirs(pixels).last_hidden_state[:, 0].numpy()
+    assert relative_error(to_numpy(model(model.preprocessor(photo))), want) <= 2e-6
 
 
 @pytest.mark.without_backend
-@pytest.mark.parametrize(
-    ("name", "size", "grid"),
-    [
-        ("Dinov2", FED, (7, 7)),
-        ("Dinov2WithRegisters", FED, (7, 7)),
-        ("DINOv3ViT", FED, None),
-        ("ViT", (28, 28), None),
-    ],
-)
-def test_the_processors_size_counts_where_the_class_resizes_its_positions(
-    name, size, grid, tmp_path
-):
+@pytest.mark.parametrize("name", ["Dinov2", "Dinov2WithRegisters", "DINOv3ViT", "ViT"])
+def test_the_processors_size_counts_where_the_class_resizes_its_positions(name, tmp_path):
     """The grid of the stored positions stays; DINOv3 has none, and ViT's class keeps its own."""
-    written(tmp_path, name, dict(zip(("height", "width"), FED, strict=True)))
+    written(tmp_path, name, {"height": 20, "width": 20})
+    size = (28, 28) if name == "ViT" else (20, 20)
     config = keras_vit.info(tmp_path).config
-    assert (config.image_size, config.position_grid) == (size, grid)
+    assert (config.image_size, config.grid) == (size, (size[0] // 4,) * 2)
+    assert config.position_grid == ((7, 7) if "Dinov2" in name else None)
     assert Preprocessor.from_preset(tmp_path).image_size == size
     assert Preprocessor.from_preset(tmp_path, 24).image_size == (24, 24)
 
 
 @pytest.mark.without_backend
-def test_info_says_both_sizes(dinov2, capsys):
-    assert cli.main(["info", str(dinov2[0]), "--json"]) == 0
+def test_info_says_both_sizes_and_the_stored_one_without_a_whole_size(dinov2, capsys):
+    assert cli.main(["info", str(dinov2), "--json"]) == 0
     resolution = json.loads(capsys.readouterr().out)["resolution"]
-    assert resolution == "20x20, with positions of 7x7 patches"
-
-
-@pytest.mark.without_backend
-def test_a_processor_that_states_no_whole_size_leaves_the_stored_one(dinov2):
-    folder, _ = dinov2
-    edit_json(folder / "preprocessor_config.json", do_center_crop=False)
-    assert keras_vit.info(folder).config.image_size == (28, 28)
-    (folder / "preprocessor_config.json").unlink()
-    assert keras_vit.info(folder).config.image_size == (28, 28)
+    assert "20x20" in resolution and "7x7" in resolution
+    edit_json(dinov2 / "preprocessor_config.json", do_center_crop=False)
+    assert keras_vit.info(dinov2).config.image_size == (28, 28)
+    (dinov2 / "preprocessor_config.json").unlink()
+    assert keras_vit.info(dinov2).config.image_size == (28, 28)
 
 
 @pytest.mark.on_one_backend("torch")
@@ -98,47 +80,37 @@ def test_a_processor_that_states_no_whole_size_leaves_the_stored_one(dinov2):
 def test_a_stated_size_comes_before_the_processors(dinov2, load_weights):
     """The positions are then resized once."""
     for size, grid in ((24, (6, 6)), (28, (7, 7))):
-        model = VisionTransformer.from_preset(dinov2[0], image_size=size, load_weights=load_weights)
+        model = VisionTransformer.from_preset(dinov2, image_size=size, load_weights=load_weights)
         assert (model.config.image_size, model.config.source_grid) == ((size, size), grid)
-
-
-@pytest.mark.on_one_backend("torch")
-def test_pixels_that_fill_no_patch_are_dropped_as_by_the_class(tmp_path):
-    theirs = written(tmp_path, "Dinov2", {"shortest_edge": 23}, crop=18)
-    model = VisionTransformer.from_preset(tmp_path)
-    photo = np.random.default_rng(0).integers(0, 256, (40, 50, 3), dtype="uint8")
-    found = to_numpy(model(model.preprocessor(photo)))
-    assert relative_error(found, features(theirs, tmp_path, photo)) <= 2e-6
 
 
 @pytest.mark.without_backend
 def test_convert_keeps_the_stored_positions_and_the_size_of_images(dinov2, tmp_path):
     """A library that resizes no positions needs a size."""
-    folder, _ = dinov2
-    keras_vit.convert(folder, tmp_path / "x", "transformers/dinov2")
-    assert keras_vit.info(tmp_path / "x").config == keras_vit.info(folder).config
+    out = tmp_path / "x"
+    keras_vit.convert(dinov2, out, keras_vit.info(dinov2).family)
+    assert keras_vit.info(out).config == keras_vit.info(dinov2).config
     before, after = (
-        json.loads((place / "preprocessor_config.json").read_text())
-        for place in (folder, tmp_path / "x")
+        json.loads((place / "preprocessor_config.json").read_text()) for place in (dinov2, out)
     )
     assert all(after[key] == before[key] for key in ("size", "crop_size"))
-    with raises(CheckpointError, "positions of another grid", "image_size="):
-        keras_vit.convert(folder, tmp_path / "y", "timm")
-    keras_vit.convert(folder, tmp_path / "y", "timm", image_size=24)
+    with raises(CheckpointError, "grid", "image_size="):
+        keras_vit.convert(dinov2, tmp_path / "y", "timm")
+    keras_vit.convert(dinov2, tmp_path / "y", "timm", image_size=24)
     assert keras_vit.info(tmp_path / "y").config.grid == (6, 6)
 
 
 @pytest.mark.usefixtures("offline")
 def test_a_model_of_timm_that_resizes_its_positions_takes_images_of_its_input_size(tmp_path):
     """timm takes the size of images from pretrained_cfg, that of positions from model_args."""
-    checkpoints.save(random_tiny(block={"activation": "gelu"}), tmp_path / "x", "timm")
-    edit_json(tmp_path / "x" / "config.json", "pretrained_cfg", input_size=[3, 24, 40])
-    assert keras_vit.info(tmp_path / "x").config.image_size == (16, 16)
-    edit_json(tmp_path / "x" / "config.json", "model_args", dynamic_img_size=True)
-    model = VisionTransformer.from_preset(tmp_path / "x")
+    folder = tmp_path / "x"
+    checkpoints.save(random_tiny(block={"activation": "gelu"}), folder, "timm")
+    edit_json(folder / "config.json", "pretrained_cfg", input_size=[3, 24, 40])
+    assert keras_vit.info(folder).config.image_size == (16, 16)
+    edit_json(folder / "config.json", "model_args", dynamic_img_size=True)
+    model = VisionTransformer.from_preset(folder)
     assert model.config.image_size == model.preprocessor.image_size == (24, 40)
-    theirs = timm.create_model(f"local-dir:{tmp_path / 'x'}", pretrained=True).eval()
-    images = normal(2, 24, 40, 3)
+    theirs, images = timm.create_model(f"local-dir:{folder}", pretrained=True), normal(2, 24, 40, 3)
     with torch.no_grad():
-        expected = theirs(torch.tensor(images).permute(0, 3, 1, 2)).numpy()
+        expected = theirs.eval()(channels_first(images)).numpy()
     assert relative_error(to_numpy(model(images)), expected) <= 1e-5

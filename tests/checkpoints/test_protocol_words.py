@@ -9,7 +9,7 @@ import pytest
 
 import keras_vit
 from keras_vit import VisionTransformer, checkpoints
-from keras_vit.checkpoints.dialects import DIALECTS
+from keras_vit.checkpoints.families import formats_named
 from keras_vit.errors import CheckpointError
 from keras_vit.images.protocols import compact, complete
 from tests import torchvision_shim  # noqa: F401  before timm and transformers
@@ -38,7 +38,7 @@ EXACT = {"activation": "gelu"}
     ],
 )
 def test_loading_sets_the_protocol_of_the_library(source, protocol):
-    """From the JSON beside the weights, or from the dialect; an argument takes precedence."""
+    """From the JSON of the folder, or from the library; an argument takes precedence."""
     assert keras_vit.info(FOLDER / source).protocol == protocol
     assert VisionTransformer.from_preset(FOLDER / source).preprocessor.protocol == protocol
     asked = VisionTransformer.from_preset(
@@ -165,9 +165,9 @@ def test_preprocessing_without_a_protocol_gives_the_default_and_a_warning(
             {"size": {"height": None, "width": 224}},
             r"has size={'height': None, 'width': 224}, crop_size=None, expected numbers of pixels",
         ),
-        ("hf_classifier", "preprocessor_config.json", {"image_mean": "x"}, "a JSON file beside"),
-        ("kh_classifier", "image_converter.json", {"scale": [1, 2]}, "a JSON file beside"),
-        ("kh_classifier", "image_converter.json", {"scale": 0}, "a JSON file beside"),
+        ("hf_classifier", "preprocessor_config.json", {"image_mean": "x"}, "image_mean='x'"),
+        ("kh_classifier", "image_converter.json", {"scale": [1, 2]}, "scale="),
+        ("kh_classifier", "image_converter.json", {"scale": 0}, "scale=0"),
     ],
 )
 def test_impossible_values_in_the_json_are_refused(golden, name, changes, message, tmp_path):
@@ -177,7 +177,7 @@ def test_impossible_values_in_the_json_are_refused(golden, name, changes, messag
 
 
 @pytest.mark.parametrize(
-    ("dialect", "protocol"),
+    ("family", "protocol"),
     [
         ("timm", {"name": "timm", "crop_pct": 0.95, "interpolation": "bilinear", **IMAGENET}),
         ("timm", {"name": "timm", "crop_pct": 1.0, "crop_mode": "border"}),
@@ -186,17 +186,17 @@ def test_impossible_values_in_the_json_are_refused(golden, name, changes, messag
     ],
 )
 def test_a_protocol_that_a_library_can_express_is_saved_and_loaded(
-    dialect, protocol, tmp_path, caplog
+    family, protocol, tmp_path, caplog
 ):
     """No warning is logged."""
     model = tiny(block=EXACT, protocol=protocol)
-    checkpoints.save(model, tmp_path / "x", dialect, lossy=True)
+    checkpoints.save(model, tmp_path / "x", family, lossy=True)
     assert VisionTransformer.from_preset(tmp_path / "x").preprocessor.protocol == protocol
     assert "no words" not in caplog.text
 
 
 @pytest.mark.parametrize(
-    ("protocol", "dialect", "stated"),
+    ("protocol", "family", "stated"),
     [
         ("transformers", "timm", {"name": "timm", "crop_mode": "squash", "crop_pct": 1.0}),
         (
@@ -207,36 +207,36 @@ def test_a_protocol_that_a_library_can_express_is_saved_and_loaded(
     ],
 )
 def test_a_protocol_is_written_as_the_equal_protocol_of_another_library(
-    protocol, dialect, stated, tmp_path
+    protocol, family, stated, tmp_path
 ):
     """Both protocols prepare a photograph equally."""
     model = tiny(protocol=protocol)
-    checkpoints.save(model, tmp_path / "x", dialect, lossy=True)
+    checkpoints.save(model, tmp_path / "x", family, lossy=True)
     back = VisionTransformer.from_preset(tmp_path / "x").preprocessor
     assert complete(back.protocol) == complete(stated) | (
-        {"interpolation": "bilinear"} if dialect == "timm" else {}
+        {"interpolation": "bilinear"} if family == "timm" else {}
     )
     photo = np.random.default_rng(0).integers(0, 256, (40, 30, 3), dtype="uint8")
     np.testing.assert_allclose(back(photo), model.preprocessor(photo), rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("dialect", ["timm", "transformers"])
-def test_a_protocol_that_a_library_cannot_express_becomes_its_default(dialect, tmp_path, caplog):
+@pytest.mark.parametrize("family", ["timm", "transformers"])
+def test_a_protocol_that_a_library_cannot_express_becomes_its_default(family, tmp_path, caplog):
     """The model's mean and std are kept, and one line of the log says so."""
     model = tiny(protocol={"name": "big_vision", **IMAGENET})
     with caplog.at_level(logging.WARNING, "keras_vit"):
-        checkpoints.save(model, tmp_path / "x", dialect, lossy=True)
+        checkpoints.save(model, tmp_path / "x", family, lossy=True)
     lines = [record.getMessage() for record in caplog.records]
     assert len([line for line in lines if "cannot express the protocol" in line]) == 1
     assert VisionTransformer.from_preset(tmp_path / "x").preprocessor.protocol == {
-        "name": dialect,
+        "name": family,
         **IMAGENET,
     }
 
 
 def test_timms_default_crop_depends_on_the_image_size():
     """The crop is 0.9 of the smaller side, and the whole side from 384 pixels on."""
-    default = DIALECTS["timm"].images.default
+    default = formats_named("timm")[0].library.images.default
     assert complete(default(tiny().config))["crop_pct"] == 0.9
     assert complete(default(tiny(image_size=384).config))["crop_pct"] == 1.0
 

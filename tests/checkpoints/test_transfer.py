@@ -31,15 +31,15 @@ def assert_same_file(left, right):
 
 @pytest.mark.on_one_backend("torch")
 @pytest.mark.parametrize(
-    ("dialect", "name"),
+    ("family", "name"),
     [
         *(("google", name) for name in ("vit_token_published", "hybrid_r26", "vit_headless")),
         *(("google_linen", name) for name in ("vit_token_linen", "hybrid_r50_64x48")),
     ],
 )
-def test_loading_and_saving_an_official_file_is_bitwise_equal(dialect, name, tmp_path):
+def test_loading_and_saving_an_official_file_is_bitwise_equal(family, name, tmp_path):
     """Names, shapes and bits, also of norms of shape (1, 1, 1, C), and the names of flax linen."""
-    checkpoints.save(load_case(name), tmp_path / "back.npz", family=dialect)
+    checkpoints.save(load_case(name), tmp_path / "back.npz", family=family)
     assert_same_file(FOLDER / CASES[name]["checkpoint"], tmp_path / "back.npz")
 
 

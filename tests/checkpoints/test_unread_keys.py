@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 import keras_vit
-from keras_vit.checkpoints.unread_keys import FILE
+from keras_vit.checkpoints.families.transformers.library import DEFAULTS
 from tests.family_goldens import FOLDER as FAMILIES
 from tests.golden import FOLDER
 from tests.helpers import only_under
@@ -62,7 +62,7 @@ def test_the_defaults_are_those_of_transformers():
     from tests.live import transformers
     from weights.make_defaults import read_defaults
 
-    own = json.loads(FILE.read_text())
+    own = json.loads(DEFAULTS.read_text())
     if transformers.__version__ != own["transformers"]:
         pytest.skip(f"written with transformers {own['transformers']}")
     assert json.loads(json.dumps(read_defaults())) == own

@@ -8,8 +8,7 @@ from PIL import Image
 from safetensors.numpy import load_file, save_file
 
 from keras_vit import cli
-from tests.checkpoints.test_training_files import written
-from tests.checkpoints.test_two_grids import timm_file
+from tests.checkpoints.files import timm_shapes, write_arrays, write_shapes
 from tests.golden import FOLDER
 
 pytestmark = pytest.mark.on_one_backend("torch")
@@ -23,7 +22,7 @@ def twice(tmp_path):
     arrays = load_file(FOLDER / "timm_token" / "model.safetensors")
     student = {**arrays, "cls_token": arrays["cls_token"] + 1}
     parts = (("student.", student), ("teacher.", arrays), ("", {"odd.weight": (5,)}))
-    return written(tmp_path / "x.safetensors", *parts)
+    return write_arrays(tmp_path / "x.safetensors", *parts)
 
 
 def facts(capsys, *arguments):
@@ -62,7 +61,7 @@ def test_info_and_convert_read_the_weights_that_options_name(
 def test_ignore_takes_names_and_patterns(capsys, tmp_path):
     arrays = load_file(FOLDER / "timm_token" / "model.safetensors")
     extras = {"blocks.0.gate.weight": (24,), "scale": (24,), "decoder.a.weight": (3,)}
-    path = written(tmp_path / "x.safetensors", ("", arrays), ("", extras))
+    path = write_arrays(tmp_path / "x.safetensors", ("", arrays), ("", extras))
     assert "unexpected" in refusal(capsys, "info", path, *HEADS)
     options = ("--ignore", "scale", "--ignore", "blocks.*.gate.*", "--ignore", "decoder.*")
     found = facts(capsys, path, *HEADS, *options)
@@ -120,7 +119,7 @@ def test_verify_chooses_in_the_first_file_as_the_options_say(twice, capsys, tmp_
 
 
 def test_position_grid_chooses_one_of_two_readings(capsys, tmp_path):
-    path = timm_file(tmp_path / "x.safetensors", 25)
+    path = write_shapes(tmp_path / "x.safetensors", timm_shapes(25))
     assert "Choose by --position-grid, the rows" in refusal(capsys, "info", path, "--num-heads", 2)
     grid = ("--position-grid", 4, 6)
     assert facts(capsys, path, "--num-heads", 2, *grid)["resolution"] == "16x24"

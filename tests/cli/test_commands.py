@@ -33,7 +33,7 @@ def run(capsys, *arguments) -> str:
 
 
 def test_info_describes_a_checkpoint_file_or_a_preset(capsys):
-    """Variant, dialect, classes, resolution and representation layer."""
+    """Variant, family, classes, resolution and representation layer."""
     facts = json.loads(run(capsys, "info", "vit_digits", "--json"))
     assert (facts["classes"], facts["family"]) == (10, "keras_vit preset")
     printed = run(capsys, "info", FOLDER / "vit_rep.npz")
@@ -55,8 +55,8 @@ def test_info_prints_json_with_the_shape_of_every_array(capsys):
     assert "GFLOPs per image" not in rectangle
 
 
-def test_convert_writes_another_dialect_and_another_image_size(capsys, tmp_path):
-    """From a file of the dialect google."""
+def test_convert_writes_another_family_and_another_image_size(capsys, tmp_path):
+    """From a file of the family google."""
     destination = tmp_path / "x.npz"
     run(capsys, "convert", FOLDER / "vit_rep.npz", destination, "--family", "google_linen")
     assert keras_vit.info(destination).family == "google_linen"

@@ -1,4 +1,4 @@
-"""The language in which the lexicon and the dialects state conditions on a configuration."""
+"""The language in which the lexicon and the families state conditions on a configuration."""
 
 import pytest
 

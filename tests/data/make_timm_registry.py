@@ -1,4 +1,4 @@
-"""Writes `registry.json` of the timm dialect: the arguments of every architecture's constructor.
+"""Writes `registry.json` of timm's families: the arguments of every architecture's constructor.
 
     python -m tests.data.make_timm_registry
 
@@ -19,7 +19,7 @@ import timm  # isort: skip
 from timm.models import _registry  # isort: skip
 
 FILE = (
-    Path(__file__).parents[2] / "keras_vit" / "checkpoints" / "dialects" / "timm" / "registry.json"
+    Path(__file__).parents[2] / "keras_vit" / "checkpoints" / "families" / "timm" / "registry.json"
 )
 MODULES = ("vision_transformer", "vision_transformer_hybrid", "deit", "eva", "beit", "naflexvit")
 _LEFT_OUT = (

@@ -151,8 +151,8 @@ def _changed(spec: list[Any] | None) -> Callable[[bytes], bytes] | None:
 
 
 def _load() -> Any:
-    from keras_vit.checkpoints.inspection import open_checkpoint
     from keras_vit.checkpoints.opening import open_source
+    from keras_vit.checkpoints.reading import open_checkpoint
     from keras_vit.presets.source import Source
 
     with open_source(Source.parse(_ADDRESS)) as opened:

@@ -28,8 +28,8 @@ def get_answer(reader: str, folder: Path, good: Any = None) -> Any:
 
         preprocess = Preprocessor((16, 16))
         return {p.name: _digest(preprocess(p)) for p in sorted(folder.iterdir())}
-    from keras_vit.checkpoints.inspection import open_checkpoint
     from keras_vit.checkpoints.opening import open_source
+    from keras_vit.checkpoints.reading import open_checkpoint
     from keras_vit.errors import CheckpointError
     from keras_vit.presets.source import Source
     from tests.fuzz.seeds import given
@@ -45,7 +45,7 @@ def get_answer(reader: str, folder: Path, good: Any = None) -> Any:
     config = about.config.to_dict()
     outputs = (about.task, about.classifier_activation, about.rescale)
     facts = (config, outputs, about.class_names, about.protocol, about.undetermined, preset)
-    return {"numbers": numbers, "told": repr(facts), "dialect": about.family}
+    return {"numbers": numbers, "told": repr(facts), "family": about.family}
 
 
 def _digest(array: Any) -> str:

@@ -1,4 +1,4 @@
-"""Good inputs, from which the campaigns begin: a small model in every dialect, and images."""
+"""Good inputs, from which the campaigns begin: a small model in every format, and images."""
 
 import json
 import os
@@ -10,9 +10,11 @@ import numpy as np
 from PIL import Image
 from safetensors.numpy import load_file, save_file
 
-from keras_vit.checkpoints import dialects, save
+from keras_vit.checkpoints import save
+from keras_vit.checkpoints.families import FORMATS as KNOWN
+from keras_vit.checkpoints.families import formats_named
 from keras_vit.checkpoints.transfer import convert
-from tests.checkpoints.drawn import build
+from tests.checkpoints.drawn import accepted
 from tests.checkpoints.shards import split
 from tests.fuzz import answers
 
@@ -45,14 +47,14 @@ FAMILIES = {
     "keras_hub/deit": "kh_deit_classifier",
     "keras_hub/dinov2": "kh_dinov2_reg",
     "keras_hub/dinov3": "kh_dinov3_gated_rect",
-    "keras_hub/clip_vision": "kh_clip_vision",
-    "keras_hub/siglip_vision": "kh_siglip_vision",
+    "keras_hub/clip": "kh_clip_vision",
+    "keras_hub/siglip": "kh_siglip_vision",
     "torchvision": "px_torchvision.safetensors",
     "open_clip": "px_open_clip_quickgelu.safetensors",
     "open_clip/timm_trunk": "px_open_clip_trunk_siglip.safetensors",
     "open_clip/timm_eva_trunk": "timm_eva02_clip",
 }
-"""Files of `tests/data/families`, as the libraries wrote them, by the dialect of their names; of
+"""Files of `tests/data/families`, as the libraries wrote them, by the format of their names; of
 files of other formats, by the name of the file."""
 _GIVEN: dict[str, dict[str, Any]] = {
     "facebook": {"num_heads": 3},
@@ -121,19 +123,20 @@ _CLASSES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 """Classes of transformers, and the arguments of small models of them."""
 BUILT = ("facebook", *_CLASSES, "keras_hub/clip_backbone", "keras_hub/siglip_backbone")
-"""Dialects whose input is written anew, with random weights or with other names."""
-WRITTEN = tuple(
-    name
-    for name, dialect in dialects.DIALECTS.items()
-    if "/" in name and not dialect.only_read and name not in (*FAMILIES, *BUILT)
-)
-"""Dialects whose input keras_vit itself writes."""
+"""Formats whose input is written anew, with random weights or with other names."""
+WRITTEN = {
+    f.name: f
+    for f in reversed(KNOWN)
+    if "/" in f.name and not (f.library.only_read or f.row.only_read)
+    if f.name not in (*FAMILIES, *BUILT)
+}
+"""Formats whose input keras_vit itself writes."""
 _TIMM_FAMILIES = {"timm: dinov2": "timm_dinov2_reg4", "timm: siglip": "timm_siglip2_so400m_rect"}
 """Families that share timm's names, and differ in their JSON."""
 
-DIALECTS = (*_NPZ, "timm", "transformers", "sharded", "keras_vit")
-READERS = (*DIALECTS, *FAMILIES, *BUILT, *WRITTEN, *_TIMM_FAMILIES, "images", *answers.READERS)
-"""What a campaign is about: a dialect with its container and JSON, presets, images, servers."""
+FORMATS = (*_NPZ, "timm", "transformers", "sharded", "keras_vit")
+READERS = (*FORMATS, *FAMILIES, *BUILT, *WRITTEN, *_TIMM_FAMILIES, "images", *answers.READERS)
+"""What a campaign is about: a format with its container and JSON, presets, images, servers."""
 
 
 def given(reader: str) -> dict[str, Any]:
@@ -166,17 +169,16 @@ def make(reader: str, folder: Path) -> None:
     elif reader in BUILT:
         _build(reader, folder)
     elif reader in WRITTEN:
-        family = dialects.DIALECTS[reader]
-        save(random_tiny(**build(family).to_dict()), folder, reader)
+        save(random_tiny(**accepted(WRITTEN[reader])[0].to_dict()), folder, reader)
     elif reader == "sharded":
         convert(source, folder, "timm", lossy=True)
         split(folder)
     elif reader == "keras_vit":
         _preset(source, folder)
     else:
-        dialect = dialects.DIALECTS[reader]
-        file = folder / f"x.{dialect.container}"
-        convert(source, folder if dialect.json else file, reader, lossy=True)
+        library = formats_named(reader)[0].library
+        file = folder / f"x.{library.container}"
+        convert(source, folder if library.write else file, reader, lossy=True)
 
 
 def _copy(source: Path, folder: Path) -> None:

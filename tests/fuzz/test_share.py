@@ -4,11 +4,11 @@ import os
 
 import pytest
 
-from keras_vit.checkpoints import dialects
+from keras_vit.checkpoints.families import NAMES
 from tests.fuzz import answers
 from tests.fuzz.campaign import run
 from tests.fuzz.mutations import STRUCTURE
-from tests.fuzz.seeds import DIALECTS, READERS
+from tests.fuzz.seeds import FORMATS, READERS
 from tests.thorough import times
 
 pytestmark = pytest.mark.skipif(
@@ -21,13 +21,13 @@ OF_FAMILIES = ("timm/eva", "transformers/dinov3_vit", "torchvision", "open_clip"
 COUNT = times(8, 40)
 
 
-def test_every_dialect_has_a_campaign():
-    """Also the dialects that are only read."""
-    missing = set(dialects.DIALECTS) - set(READERS)
-    assert not missing, "no input in tests/fuzz/seeds.py, such as by a name in its DIALECTS"
+def test_every_format_has_a_campaign():
+    """Also the formats that are only read."""
+    missing = set(NAMES) - set(READERS)
+    assert not missing, "no input in tests/fuzz/seeds.py, such as by a name in its FORMATS"
 
 
-@pytest.mark.parametrize("reader", [*DIALECTS, *OF_FAMILIES, "images", *answers.READERS])
+@pytest.mark.parametrize("reader", [*FORMATS, *OF_FAMILIES, "images", *answers.READERS])
 def test_the_first_inputs_of_a_campaign(reader, tmp_path):
     """Each is refused by an error that names the file, or read as far as its bytes allow."""
     counts, faults = run(reader, COUNT, keep=tmp_path)

@@ -9,7 +9,7 @@ import pytest
 from skimage import data
 
 from keras_vit import Preprocessor, ViTConfig
-from keras_vit.checkpoints.dialects.transformers.processor import (
+from keras_vit.checkpoints.families.transformers.processor import (
     _OF_CLASS,
     FILE,
     _complete,

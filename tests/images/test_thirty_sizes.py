@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from keras_vit import Preprocessor
-from keras_vit.checkpoints.dialects import DIALECTS
-from keras_vit.checkpoints.dialects.transformers.processor import FILE, processor
+from keras_vit.checkpoints.families import FORMATS
+from keras_vit.checkpoints.families.transformers.processor import FILE, processor
 from keras_vit.config import ViTConfig
 from keras_vit.images.protocols import complete
 from tests import torchvision_shim  # noqa: F401  before timm and transformers
@@ -24,6 +24,7 @@ from tests.images.test_protocols import SIZES_OF_A_MODEL, origin
 
 without_backend = pytest.mark.without_backend
 picture = functools.cache(picture)
+IMAGES = {format.name: format.library.images for format in FORMATS}
 
 
 def differences(preprocess, library, sizes=THIRTY):
@@ -144,7 +145,7 @@ def test_the_transform_of_torchvisions_weights_is_that_of_its_files(weights):
     transform = ViT_B_16_Weights[weights].transforms()
     (side,) = transform.crop_size
     config = ViTConfig(**{**SIZES_OF_A_MODEL, "image_size": side})
-    preprocess = Preprocessor(side, protocol=DIALECTS["torchvision"].images.default(config))
+    preprocess = Preprocessor(side, protocol=IMAGES["torchvision"].default(config))
     check(preprocess, lambda photo: transform(Image.fromarray(photo)).numpy().transpose(1, 2, 0))
 
 
@@ -154,7 +155,7 @@ def test_open_clips_transform_is_that_of_its_config(mode, interpolation):
     """The expected pixels are stored, because open_clip is not among the packages of the tests."""
     options = {"resize_mode": mode, "interpolation": interpolation}
     stated = {"preprocess_cfg": {"mean": [0.4] * 3, "std": [0.3] * 3, **options}}
-    protocol = DIALECTS["open_clip"].images.read({"open_clip_config.json": stated})
+    protocol = IMAGES["open_clip"].read({"open_clip_config.json": stated})
     with np.load(OPEN_CLIP) as file:
         expected = iter((file[f"{mode}_{interpolation}"] / 255 - 0.4) / 0.3)
     check(Preprocessor(OPEN_CLIPS_SIDE, protocol=protocol), lambda photo: next(expected))
@@ -176,7 +177,7 @@ def test_keras_hubs_converters_prepare_as_their_files_say(name):
             crop_to_aspect_ratio=crops,
             antialias=antialias,
         )
-        protocol = DIALECTS["keras_hub"].images.read(
+        protocol = IMAGES["keras_hub"].read(
             {"image_converter.json": {"config": library.get_config()}}
         )
         preprocess = Preprocessor((32, 48), protocol=protocol)

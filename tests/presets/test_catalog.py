@@ -10,12 +10,9 @@ import pytest
 
 import keras_vit
 from keras_vit import VisionTransformer, checkpoints
-from keras_vit.checkpoints.dialects import DIALECTS, dialects_named
-from keras_vit.checkpoints.dialects.base import find_met
-from keras_vit.checkpoints.dialects.timm.by_name import merge_config
-from keras_vit.checkpoints.translate import plan
-from keras_vit.config.fields import flatten, nest
-from keras_vit.config.rules import pair
+from keras_vit.checkpoints.families import formats_named
+from keras_vit.checkpoints.moves import plan
+from keras_vit.checkpoints.writing import choose_format
 from keras_vit.config.weights import lexicon
 from keras_vit.errors import CheckpointError, ConfigError, PresetError
 from keras_vit.images.protocols import complete
@@ -23,7 +20,9 @@ from keras_vit.models.builders import variant
 from keras_vit.presets import bucket, catalog
 from keras_vit.presets.augreg import read_file_name
 from keras_vit.presets.catalog import CATALOG, Preset, list_presets, preset_named
+from keras_vit.presets.preset_config import ModelFacts
 from tests import family_goldens
+from tests.checkpoints.headers import write_sparse
 from tests.config.test_variants import COUNTS
 from tests.golden import CASES, FOLDER, expected, outputs, relative_error
 from tests.helpers import random_tiny, to_numpy
@@ -66,23 +65,19 @@ GAP_COUNTS = {
 """Parameters with 1000 classes of models that average their patches."""
 
 
-def check_card(row):
-    """The arguments of the card state the fields of the row, and its mean and std."""
-    fields = flatten(row.config().to_dict())
-    arrays = {**fields, "num_positions": row.config().num_positions}
-    stated = DIALECTS["timm"].read_json({"config.json": merge_config(row.timm, {})}, arrays).fields
-    if "patch_size" in stated:
-        stated["patch_size"] = pair("patch_size", stated["patch_size"])
-        fields["patch_size"] = tuple(fields["patch_size"])
-    free = ("image_size", "pool.kind", "tokens.class_tokens", "num_classes")
-    assert {k: v for k, v in stated.items() if k not in free and fields[k] != v} == {}
+def check_card(row, folder):
+    """The arguments of the card, and arrays of the row's shapes, state the row's model."""
+    moves = plan(row.config(), formats_named("timm")[0])
+    write_sparse(folder / "x.safetensors", {m.name: ("F32", m.file_shape) for m in moves})
+    stated = keras_vit.info(folder / "x.safetensors", read={"timm": row.timm})
+    assert stated.config == row.config()
     for key in ("mean", "std"):
         if key in row.timm:
-            assert complete(row.protocol)[key] in (row.timm[key], row.timm[key][0])
+            assert complete(stated.protocol)[key] == complete(row.protocol)[key]
 
 
 @pytest.mark.parametrize("name", FETCHED)
-def test_a_row_keeps_the_schema(name):
+def test_a_row_keeps_the_schema(name, tmp_path):
     """Its name, sources and facts are well formed and agree; no two rows share a source."""
     row, is_vit = CATALOG[name], name in VIT
     sources = (row.source, *row.alternatives)
@@ -99,8 +94,8 @@ def test_a_row_keeps_the_schema(name):
     is_gated = row.family == "dinov3" or row.source.startswith(GATED)
     assert row.note.startswith("gated: accept the license") == is_gated
     assert bool(row.feature) == (row.family in FIELDS)
-    if row.dialect == "timm" and row.family in FIELDS:
-        check_card(row)
+    if row.timm:
+        check_card(row, tmp_path)
     assert row.zero_head == (".orig_i21k_224" in name)
     if not is_vit:
         assert NAME.fullmatch(name) and row.unverified and row.license
@@ -119,25 +114,14 @@ def test_a_row_keeps_the_schema(name):
 
 
 @pytest.mark.parametrize("name", FETCHED)
-def test_the_dialect_of_a_row_holds_its_model(name):
-    """A name for every weight, its arithmetic, and no refusal.
-
-    Two families have a GELU or an epsilon of their own, which their files state.
-    """
-    row = CATALOG[name]
-    dialect, config = dialects_named(row.dialect)[0], row.config()
-    moves = plan(config, dialect, dialect.prefix_for(config))
+def test_the_format_of_a_row_holds_its_model(name):
+    """A name for every weight, its arithmetic, and no refusal, but of towers of open_clip."""
+    config, formats = CATALOG[name].config(), formats_named(CATALOG[name].format_name)
+    if ".bio" in name:
+        moves = plan(config, formats[0])
+    else:
+        moves = choose_format(ModelFacts(config), formats).moves
     assert sum(len(move.paths) for move in moves) == len(list(lexicon.weights(config)))
-    fields = flatten(config.to_dict())
-    arithmetic = dialect.compute_arithmetic(fields)
-    differ = {key for key, value in arithmetic.items() if fields[key] != value}
-    own = {"block.epsilon"} if row.family == "ijepa" else set()
-    assert differ <= ({"block.activation"} if ".clip_laion" in name else own)
-    if row.family != "vit":
-        assert dialect.only_read or not find_met(dialect.refusals, config)
-        stated = {key: value for key, value in dialect.conventions.items() if key not in row.fields}
-        assert stated.pop("num_classes", row.num_classes) == row.num_classes
-        assert config.replace(**nest(stated)) == config
 
 
 @pytest.mark.parametrize("name", MILLIONS)
@@ -269,7 +253,7 @@ def test_a_row_may_have_its_file_on_the_hub(hub, monkeypatch):
     """The Hub's client downloads the weights; protocol and provenance come from the row."""
     own = {"name": "timm", "crop_pct": 0.875}
     source = "hf://timm/vit_tiny.again"
-    row = Preset("again", None, "i1k", source, 16, 6, own, 80.0, "x", dialect="timm")
+    row = Preset("again", None, "i1k", source, 16, 6, own, 80.0, "x", format_name="timm")
     monkeypatch.setattr(catalog, "CATALOG", {"again": row})
     case = CASES["timm_token"]
     hub.add("timm/vit_tiny.again", FOLDER / case["checkpoint"])
@@ -285,7 +269,7 @@ def test_a_row_may_have_its_file_on_the_hub(hub, monkeypatch):
 def test_a_row_of_a_family_loads_from_its_repository(hub, monkeypatch):
     """Weights and protocol come from the repository; the model has a head only on request."""
     source, folder = "hf://facebook/dinov2.again", family_goldens.FOLDER / "hf_dinov2_model"
-    facts = {"family": "dinov2", "dialect": "transformers/dinov2"}
+    facts = {"family": "dinov2", "format_name": "transformers/dinov2"}
     facts["fields"] = CATALOG["vit_b14.dinov2"].fields
     row = Preset("again", None, "x", source, 16, 0, {"name": "timm"}, **facts)
     monkeypatch.setattr(catalog, "CATALOG", {"again": row})
@@ -302,11 +286,11 @@ def test_a_row_loads_with_the_arguments_of_its_card(hub, monkeypatch, tmp_path):
     timm_file = family_goldens.FOLDER / "timm_reg1_gap"
     source = "hf://owner/encoder"
     card = {"model_name": "vit_little_patch16_reg1_gap_256", "std": [0.25, 0.25, 0.25]}
-    own = {"family": "pathology", "dialect": "timm", "timm": card, "feature": "mean"}
+    own = {"family": "pathology", "format_name": "timm", "timm": card, "feature": "mean"}
     row = Preset("again", None, "x", source, 16, 0, {"name": "timm"}, **own)
     monkeypatch.setattr(catalog, "CATALOG", {"again": row})
     hub.add("owner/encoder", timm_file)
     assert VisionTransformer.from_preset("again").preprocessor.protocol["std"] == 0.25
     other = {**card, "reg_tokens": 3}
-    with pytest.raises(CheckpointError, match="reg_token is"):
+    with pytest.raises(CheckpointError, match="registers=3, and the arrays have 1"):
         VisionTransformer.from_preset("again", read={"timm": other})

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_vit.checkpoints.dialects.timm.architectures import find_row, read_defaults
+from keras_vit.checkpoints.families.timm.architectures import find_row, read_defaults
 from keras_vit.config.weights.lexicon import num_parameters
 from keras_vit.errors import SourceError
 from keras_vit.images.protocols import complete
@@ -67,7 +67,7 @@ def of_timm(tag: str) -> dict:
 
     config = timm.get_pretrained_cfg(tag)
     row = find_row(tag)
-    assert row is not None, f"{tag}: no architecture of timm's in the dialect's registry.json"
+    assert row is not None, f"{tag}: no architecture of timm's in families/timm/registry.json"
     given = {"global_pool": "token", **read_defaults(row), **row}
     is_distilled = "Distilled" in given.get("class", "")
     pool = "token_and_distillation" if is_distilled else _POOLS[given["global_pool"]]

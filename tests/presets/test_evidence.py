@@ -28,7 +28,7 @@ def test_the_rung_is_the_highest_that_the_evidence_reaches():
     assert evidence.level({}) == evidence.level(bare) == 0
     assert evidence.level({**bare, "read": "written from descriptions"}) == 0
     assert evidence.level({**bare, "read": evidence.AS_PUBLISHED}) == 1
-    pinned = {**bare, "sha256": {"x.npz": "0"}, "dialect": "google"}
+    pinned = {**bare, "sha256": {"x.npz": "0"}, "family": "google"}
     assert evidence.level(pinned) == 2
     assert evidence.level({**pinned, "origin": "keras_vit 0.1.0"}) == 2
     assert evidence.level({**pinned, "origin": "big_vision"}) == 3
@@ -47,7 +47,7 @@ def test_the_shipped_records_belong_to_presets():
 
 @on_torch
 def test_the_command_writes_a_record_and_names_what_differs_from_it(tmp_path, capsys):
-    """Digest, protocol, arithmetic, image size; a file of another dialect has another digest."""
+    """Digest, protocol, arithmetic, image size; a file of another format has another digest."""
     source, path = tmp_path / "x.npz", tmp_path / "record.json"
     shutil.copy(FOLDER / "vit_rep.npz", source)
     assert verify.main([str(source), str(path), "--by", "keras_vit"]) == 0
