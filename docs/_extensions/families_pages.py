@@ -16,8 +16,8 @@ from typing import Any
 from models_table import protocol_words
 from sphinx.errors import ExtensionError
 
-from keras_vit.checkpoints.dialects import DIALECTS
-from keras_vit.checkpoints.dialects.timm import architectures
+from keras_vit.checkpoints.families import NAMES
+from keras_vit.checkpoints.families.timm import architectures
 from keras_vit.config.weights.lexicon import num_parameters
 from keras_vit.models import flops
 from keras_vit.presets import catalog
@@ -51,8 +51,8 @@ def page(family: dict[str, Any]) -> str:
     papers = family.get("papers") or list(dict.fromkeys(_PAPERS[row.name] for row in rows))
     facts = {"Paper": _cited(papers)} if any(papers) else {}
     facts |= _facts_of_catalog(rows) if rows else _facts_elsewhere(family)
-    dialects = ", ".join(f"`{name}`" for name in _matching(DIALECTS, family["dialects"]))
-    facts["Files"] = f"{dialects}. {{doc}}`../families` says which are read and which are written."
+    formats = ", ".join(f"`{name}`" for name in _matching(NAMES, family["formats"]))
+    facts["Files"] = f"{formats}. {{doc}}`../families` says which are read and which are written."
     table = _table_of_catalog(rows) if rows else _table_of_timm(family.get("timm", ()))
     return "\n".join(
         [
@@ -174,12 +174,12 @@ def _table_of_catalog(rows: list[Preset]) -> list[str]:
 
 def _table_of_timm(patterns: Iterable[str]) -> list[str]:
     """Returns the architectures that keras_vit has all parts of."""
-    registered = dict(architectures.rows())
     lines = ["| architecture of timm | hidden_size | num_heads | patch_size |"]
     lines.append("|---|---:|---:|---:|")
-    for name in _matching(registered, patterns):
+    for name in _matching(architectures.list_names(), patterns):
+        arguments = architectures.read_defaults(architectures.find_row(name))
         try:
-            arguments = architectures.read_arguments({"architecture": name})
+            architectures.refuse_parts(name, arguments, {})
         except ValueError:
             continue
         sizes = (str(arguments.get(key, "")) for key in ("width", "num_heads", "patch_size"))
