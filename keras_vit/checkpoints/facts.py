@@ -77,7 +77,7 @@ def resolve(
         protocol = _choose_protocol(format.library.images.read(files), format, config)
     except CheckpointError as error:  # the JSON is that of another model
         raise CheckpointError(f"{path}: read as {format.name}: {error}.") from None
-    except (ConfigError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         reason = str(error).removesuffix(".")
         raise CheckpointError(f"{path}: read as {format.name}: {reason}.") from error
     return PresetConfig(config, protocol, names, task=match.stated.task), undetermined

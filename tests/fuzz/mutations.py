@@ -211,8 +211,8 @@ def safetensors(path: Path, rng: random.Random) -> str | None:
     return verdict
 
 
-_NOT_READ = re.compile("^optimizer/|^layers/dinov2_embedding/vars/3$")
-"""Arrays of the good h5 files that no model needs: DINOv2 keeps resized positions."""
+_NOT_READ = re.compile("^optimizer/|^layers/dinov2_embedding/vars/3$|_text_encoder/")
+"""Arrays of good h5 files that no model needs: resized positions of DINOv2, text encoders."""
 
 
 def h5(path: Path, rng: random.Random) -> str | None:
