@@ -21,6 +21,7 @@ from keras_vit.checkpoints.families.family import Format
 from keras_vit.checkpoints.families.names import StoredAs
 from keras_vit.config import ViTConfig
 from keras_vit.config.weights import axes, lexicon, templates
+from keras_vit.config.weights.conditions import Place
 from keras_vit.errors import CheckpointError, listed, shown
 
 Shape = tuple[int, ...]
@@ -89,6 +90,7 @@ _PARTS_OF_PATHS = {
     "stage": "a ResNet stem",
     "pool/": "attention pooling",
     "pre_logits/": "a representation layer",
+    "position_embedding/": "learned positions",
 }
 """Start of a path -> the part of the paper's models, or of their relatives, that has the weight."""
 
@@ -116,6 +118,8 @@ def plan(
         if not answers:
             own = (part for start, part in _PARTS_OF_PATHS.items() if path.startswith(start))
             part = weight.word.part or next(own, "")
+            fields = {t.field: Place(t.field).read(config) for t in weight.word.terms}
+            part = part or " and ".join(f"{field}={value!r}" for field, value in fields.items())
             reason = f": no model of the family has {part}" if part else ""
             lacking.setdefault(path, f"{format.name} has no place for {weight.path}{reason}.")
             continue

@@ -44,7 +44,8 @@ def mlp_by_ratio(whole: bool) -> Callable[[str], Codec]:
 
     def make(keys: str) -> Codec:
         def read(content: Json) -> Facts:
-            return _read_mlp(content, int(number(content, "hidden_size") * content["mlp_ratio"]))
+            ratio = number(content, "mlp_ratio")
+            return _read_mlp(content, int(number(content, "hidden_size") * ratio))
 
         def write(config: ViTConfig) -> dict[str, Any]:
             gated, hidden = config.block.gated, config.mlp_dim

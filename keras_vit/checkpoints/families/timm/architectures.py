@@ -111,7 +111,12 @@ def choose_written(class_name: str, config: ViTConfig) -> str:
     written = _read("classes.json")["written"][class_name].items()
     name = next((name for name, rule in written if parse(rule).holds(config)), None)
     if name is None:
-        raise ValueError("norms, an MLP and a stem that no architecture of timm has together")
+        block = config.block
+        raise ValueError(
+            "norms, an MLP and a stem that no architecture of timm has together: "
+            f"block.norm={block.norm!r}, block.epsilon={block.epsilon!r}, "
+            f"block.gated={block.gated!r}, stem.kind={config.stem.kind!r}"
+        )
     return name
 
 
