@@ -38,7 +38,6 @@ KINDS: tuple[dict[str, Any], ...] = (
     _SCALED,
     {**_SCALED, "tokens": {"mask": True}, "pool": {"kind": "token_and_mean"}},
     {**_SCALED, "rope": {"form": "dinov3", "theta": 100.0}},
-    {"position": "learned_patches"},
     {
         "tokens": {"class_tokens": 0},
         "pool": {"kind": "gap"},
@@ -62,7 +61,7 @@ VALUES = {
     "tokens.class_tokens": (0, 1, 3),
     "pool.blocks": (2,),
     "pool.num_heads": (4,),
-    "pool.mlp_dim": (8,),
+    "pool.mlp_dim": (8, 1),
     "representation_size": (None, 9),
     "projection_size": (None, 7),
     "relative_position_bias": (None, "block", "shared"),
