@@ -13,11 +13,10 @@ from keras_vit.checkpoints.families.protocols import IMAGENET
 
 _NAMES: Section = {
     **BLOCKS,
-    "block_{l}/attention/{qkv}/bias": [BLOCKS["block_{l}/attention/{qkv}/bias"], None],
+    "block_{l}/attention/{qkv}/bias": ["blocks.{l}.attn.qkv.bias : (qkv h d)", None],
     "register_tokens/tokens": "register_tokens",
     "block_{l}/attention_scale/gamma": ["blocks.{l}.ls1.gamma", "blocks.{l}.gamma_1"],
-    "block_{l}/mlp/{gate}/kernel": "blocks.{l}.mlp.w12.weight : (gate f) m",
-    "block_{l}/mlp/{gate}/bias": "blocks.{l}.mlp.w12.bias : (gate f)",
+    "block_{l}/mlp/{gate}": "blocks.{l}.mlp.w12 : (gate f)",
     "block_{l}/mlp/dense_1": ["blocks.{l}.mlp.fc2", "blocks.{l}.mlp.w3"],
     "block_{l}/mlp_scale/gamma": ["blocks.{l}.ls2.gamma", "blocks.{l}.gamma_2"],
 }

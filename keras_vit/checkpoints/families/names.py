@@ -2,7 +2,7 @@
 
 A table maps a layer of the lexicon (`block_{l}/mlp_norm`), or one
 weight (`class_token/token`), to the name in the library's files. `name : axes` adds the axes of
-an array; an object has the fields of `StoredAs`. A list states several names: the first whose
+an array, of a layer those of its output; an object has the fields of `StoredAs`. A list states several names: the first whose
 condition `when` a model meets is written, and all are read. None in a list says that some files
 lack the weight, though the paper's model has it; None alone takes a name away.
 """
@@ -101,12 +101,27 @@ class Layout:
             names = tuple(_stored(word, entry) for entry in entries)
             if place != word.path:
                 suffix = self.parameters[word.path.rpartition("/")[2]]
-                axes = self.axes.get(word.axes)
                 names = tuple(
-                    dataclasses.replace(stored, name=stored.name + suffix, axes=axes)
+                    dataclasses.replace(
+                        stored, name=stored.name + suffix, axes=self._find_axes(word, stored.axes)
+                    )
                     for stored in names
                 )
             yield word.path, tuple(_stack(word, stored) for stored in names)
+
+    def _find_axes(self, word: Word, of_output: str | None) -> str | None:
+        """Returns the axes of a parameter; those of its kernel end or begin with the layer's input.
+
+        Args:
+            word: the parameter.
+            of_output: axes of the layer's output, which are those of its bias; None for the
+                layout's own.
+        """
+        if of_output is None or not word.path.endswith("/kernel"):
+            return of_output or self.axes.get(word.axes)
+        of_input = word.axes.partition(" ")[0]
+        is_last = self.axes.get("m f") == "f m"
+        return f"{of_output} {of_input}" if is_last else f"{of_input} {of_output}"
 
 
 def _stored(word: Word, entry: str | Section) -> StoredAs:
@@ -128,8 +143,7 @@ BLOCKS: Section = {
     "class_token/token": "cls_token",
     "position_embedding/embedding": "pos_embed",
     "block_{l}/attention_norm": "blocks.{l}.norm1",
-    "block_{l}/attention/{qkv}/kernel": "blocks.{l}.attn.qkv.weight : (qkv h d) m",
-    "block_{l}/attention/{qkv}/bias": "blocks.{l}.attn.qkv.bias : (qkv h d)",
+    "block_{l}/attention/{qkv}": "blocks.{l}.attn.qkv : (qkv h d)",
     "block_{l}/attention/out": "blocks.{l}.attn.proj",
     "block_{l}/attention_scale/gamma": "blocks.{l}.ls1.gamma",
     "block_{l}/mlp_norm": "blocks.{l}.norm2",

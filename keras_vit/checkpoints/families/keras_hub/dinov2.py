@@ -57,8 +57,7 @@ FAMILIES = (
         names={
             **names("dinov2", "attention/attention", "mlp/fc1", "mlp/fc2"),
             "position_embedding/embedding": "layers/dinov2_embedding/positions",
-            "block_{l}/mlp/{gate}/kernel": f"{_MLP}/weights_in/vars/0 : m (gate f)",
-            "block_{l}/mlp/{gate}/bias": f"{_MLP}/weights_in/vars/1 : (gate f)",
+            "block_{l}/mlp/{gate}": f"{_MLP}/weights_in : (gate f)",
             "block_{l}/mlp/dense_1": [f"{_MLP}/fc2", f"{_MLP}/weights_out"],
         },
         keys={

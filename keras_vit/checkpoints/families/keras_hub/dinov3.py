@@ -13,8 +13,7 @@ FAMILIES = (
         names={
             **dinov2.names("dinov3", "attention", "mlp/up_proj", "mlp/down_proj"),
             "mask_token/token": "layers/dinov3_embedding/mask_token",
-            "block_{l}/attention/{qkv}/kernel": f"{_BLOCK}/attention/{{qkv}}_dense/vars/0 : m (h d)",
-            "block_{l}/attention/{qkv}/bias": f"{_BLOCK}/attention/{{qkv}}_dense/vars/1 : (h d)",
+            "block_{l}/attention/{qkv}": f"{_BLOCK}/attention/{{qkv}}_dense : (h d)",
             "block_{l}/attention/out/kernel": f"{_BLOCK}/attention/output_dense/vars/0 : (h d) m",
             "block_{l}/mlp/{gate}": f"{_BLOCK}/mlp/{{up}}_proj",
         },

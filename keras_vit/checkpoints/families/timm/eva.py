@@ -51,7 +51,7 @@ _SHARED: Section = {
 }
 _OF_EVA: Section = {
     "block_{l}/attention/rotary_frequencies": "rope.freqs : z l h j",
-    **gated_names("block.sub_norm!=mlp|both rope.form!=dinov3"),
+    "block_{l}/mlp/{gate}": gated_names("block.sub_norm!=mlp|both rope.form!=dinov3"),
 }
 _OF_BEIT: Section = {
     "relative_position_bias/table": "rel_pos_bias.relative_position_bias_table",

@@ -5,6 +5,8 @@ and AIMv2. Query, key and value are one array. Hybrids have the layout of timm's
 epsilons than the official code (`vision_transformer_hybrid.py`, `layers/std_conv.py`).
 """
 
+from typing import Any
+
 from keras_vit.checkpoints.families.family import Class, Family
 from keras_vit.checkpoints.families.keys import (
     Codec,
@@ -33,13 +35,9 @@ NAMES: Section = {
         {"name": "fc_norm", "when": "pool.kind=token|unpooled"},  # the same there
     ],
     "pool/probe": "attn_pool.latent",
-    "pool/attention/{qkv}/kernel": [
-        {"name": "attn_pool.q.weight", "only": {"qkv": ["query"]}, "axes": "(qkv h d) m"},
-        {"name": "attn_pool.kv.weight", "only": {"qkv": ["key", "value"]}, "axes": "(qkv h d) m"},
-    ],
-    "pool/attention/{qkv}/bias": [
-        {"name": "attn_pool.q.bias", "only": {"qkv": ["query"]}, "axes": "(qkv h d)"},
-        {"name": "attn_pool.kv.bias", "only": {"qkv": ["key", "value"]}, "axes": "(qkv h d)"},
+    "pool/attention/{qkv}": [
+        {"name": "attn_pool.q : (qkv h d)", "only": {"qkv": ["query"]}},
+        {"name": "attn_pool.kv : (qkv h d)", "only": {"qkv": ["key", "value"]}},
     ],
     "pool/attention/out": "attn_pool.proj",
     "pool/norm": "attn_pool.norm",
@@ -78,28 +76,19 @@ _OF_STEM: Section = {
 }
 
 
-def gated_names(when: str) -> Section:
+def gated_names(when: str) -> list[Any]:
     """Returns the names of gate and value, which are one array or two; all are read.
 
     Args:
         when: condition of the models whose files have one array.
     """
-    return {
-        f"block_{{l}}/mlp/{{gate}}/{part}": [
-            {"name": f"blocks.{{l}}.mlp.fc1.{word} : {packed}", "when": when},
-            f"blocks.{{l}}.mlp.fc1_{{g}}.{word} : {axes}",
-            f"blocks.{{l}}.mlp.fc1.{word} : {packed}",
-        ]
-        for part, word, packed, axes in (
-            ("kernel", "weight", "(gate f) m", "f m"),
-            ("bias", "bias", "(gate f)", "f"),
-        )
-    }
+    packed = "blocks.{l}.mlp.fc1 : (gate f)"
+    return [{"name": packed, "when": when}, "blocks.{l}.mlp.fc1_{g}", packed]
 
 
 _OWN: Section = {
     "patch_norm": "patch_embed.norm",
-    **gated_names("block.norm=layer"),
+    "block_{l}/mlp/{gate}": gated_names("block.norm=layer"),
     **OF_PATCHES,
 }
 

@@ -18,8 +18,7 @@ from keras_vit.checkpoints.families.transformers.library import (
 _OWN: Section = {
     "class_token/token": "embeddings.class_embedding",
     "position_embedding/embedding": "embeddings.position_embedding",
-    "block_{l}/attention/{qkv}/kernel": "encoder.layers.{l}.self_attn.qkv.weight : (qkv h d) m",
-    "block_{l}/attention/{qkv}/bias": "encoder.layers.{l}.self_attn.qkv.bias : (qkv h d)",
+    "block_{l}/attention/{qkv}": "encoder.layers.{l}.self_attn.qkv : (qkv h d)",
     "block_{l}/attention/out": "encoder.layers.{l}.self_attn.projection",
 }
 

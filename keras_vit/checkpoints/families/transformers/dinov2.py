@@ -34,8 +34,7 @@ _NAMES: Section = {
     "block_{l}/attention_scale/gamma": "encoder.layer.{l}.layer_scale1.lambda1",
     "block_{l}/mlp_norm": "encoder.layer.{l}.norm2",
     "block_{l}/mlp/dense_0": "encoder.layer.{l}.mlp.fc1",
-    "block_{l}/mlp/{gate}/kernel": "encoder.layer.{l}.mlp.weights_in.weight : (gate f) m",
-    "block_{l}/mlp/{gate}/bias": "encoder.layer.{l}.mlp.weights_in.bias : (gate f)",
+    "block_{l}/mlp/{gate}": "encoder.layer.{l}.mlp.weights_in : (gate f)",
     "block_{l}/mlp_scale/gamma": "encoder.layer.{l}.layer_scale2.lambda1",
     "block_{l}/mlp/dense_1": [
         {"name": "encoder.layer.{l}.mlp.fc2", "when": "block.gated!"},
@@ -54,8 +53,7 @@ _OF_TIPS: Section = {
     "mask_token/token": "mask_token : 1 m",
     "register_tokens/tokens": "register_tokens",
     "block_{l}/mlp/dense_0": "blocks.{l}.mlp.c_fc",
-    "block_{l}/mlp/{gate}/kernel": "blocks.{l}.mlp.w12.weight : (gate f) m",
-    "block_{l}/mlp/{gate}/bias": "blocks.{l}.mlp.w12.bias : (gate f)",
+    "block_{l}/mlp/{gate}": "blocks.{l}.mlp.w12 : (gate f)",
     "block_{l}/mlp/dense_1": [
         {"name": "blocks.{l}.mlp.c_proj", "when": "block.gated!"},
         "blocks.{l}.mlp.w3",
