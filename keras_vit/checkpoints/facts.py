@@ -117,6 +117,9 @@ def state_facts(
     4. the keys that arrays show, where these do not;
     5. what the name of an architecture implies, and the family's arithmetic.
 
+    Where the presence of weights alone shows a field, an architecture's value that all of these
+    weights allow counts more: what is absent is then an array that the file has lost.
+
     Args:
         evidence: what names and shapes show.
         stated: what the JSON states.
@@ -138,21 +141,22 @@ def state_facts(
         own = {**assumed, **format.fixed, **told}.get(name)
         if isinstance(caller.get(name), Mapping) and own is not None:
             caller = {**caller, name: part.read(own).replace(**caller[name])}
-    refined = {field for field, value in assumed.items() if _refines(field, value, shows)}
+    implied = {**usual, **assumed}
+    refined = _list_refined(implied, evidence)
     shows = {field: value for field, value in shows.items() if field not in refined}
     chosen = {**told, **caller}
     if chosen.get("pool.kind", "gap") not in ("gap", "mean"):  # the name of the last norm is open
         shows = {field: v for field, v in shows.items() if (field, v) != ("pool.norm", "after")}
-    usual = {**ARITHMETIC, **format.library.arithmetic}
-    facts = {**usual, **assumed, **sizes, **shows, **format.fixed, **chosen}
-    was_gated = {**assumed, **sizes}.get("block.gated")
+    arithmetic = {**ARITHMETIC, **format.library.arithmetic}
+    facts = {**arithmetic, **implied, **sizes, **shows, **format.fixed, **chosen}
+    was_gated = {**implied, **sizes}.get("block.gated")
     if facts.get("block.gated") and "block.activation" not in chosen:
         is_of_gate = was_gated and "block.activation" in assumed
         facts["block.activation"] = assumed["block.activation"] if is_of_gate else "silu"
         if "block.activation" in assumed and not is_of_gate:
             log.info(_SILU)
     elif was_gated and "block.activation" not in chosen:
-        facts["block.activation"] = usual["block.activation"]
+        facts["block.activation"] = arithmetic["block.activation"]
     is_fixed = facts.get("position") == "sincos2d" != chosen.get("position")
     if is_fixed and facts.get(_PREFIX[0], 1):
         raise ConfigError(
@@ -183,12 +187,8 @@ def _compare(sizes: Mapping[str, Any], shows: Mapping[str, Any]) -> None:
         raise CheckpointError(f"config.json states {'; '.join(differences)}")
 
 
-_REFINED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
-    "pool.kind": {"map_of_patches": ("map",), "gap": ("mean", "unpooled")},
-    "position": {"sincos2d": ("learned", "learned_patches", "none")},
-}
-"""Field -> what arrays show -> the values of an architecture that have the same arrays, or one more
-that the file has lost."""
+_REFINED = {"map_of_patches": ("map",), "gap": ("mean", "unpooled")}
+"""Pooling that arrays show -> poolings of an architecture that have the same arrays."""
 _SILU = (
     "The arrays have a gated MLP, which model_args do not state: its activation is taken to be "
     "SiLU, unless they state act_layer. block={'activation': 'gelu'} computes with GELU."
@@ -196,11 +196,27 @@ _SILU = (
 """Message about models whose class of MLP, and of its activation, JSON cannot state."""
 
 
-def _refines(field: str, value: Any, shows: Facts) -> bool:
-    """Whether an architecture's value of a field tells more than the arrays do."""
-    if field == "block.layer_scale":
-        return bool(value and shows.get(field))
-    return value in _REFINED.get(field, {}).get(str(shows.get(field)), ())
+def _list_refined(implied: Facts, evidence: Evidence) -> set[str]:
+    """Returns the fields of which an architecture tells more than the arrays do.
+
+    The fields that keys state together count together: a norm of the tokens before the blocks,
+    which an architecture lacks, is one with patches that have no bias.
+    """
+    refined: set[str] = set()
+    for codec in (*evidence.format.keys.values(), *evidence.format.shapes.values()):
+        own = [f for f in codec.fields.split() if f in implied and f in evidence.fields]
+        others = [f for f in own if implied[f] != evidence.fields[f]]
+        if all(_refines(field, implied[field], evidence) for field in others):
+            refined.update(others)
+    return refined
+
+
+def _refines(field: str, value: Any, evidence: Evidence) -> bool:
+    """Whether an architecture's value of a field explains all weights that show the field."""
+    if field == "pool.kind":
+        return value in _REFINED.get(str(evidence.fields[field]), ())
+    terms = evidence.present.get(field)
+    return terms is not None and all(inference.admits(term, value) for term in terms)
 
 
 def _fit_positions(assumed: Facts, stated: Facts) -> Facts:

@@ -34,7 +34,7 @@ def fields_from(
     votes: Mapping[str, Counter[int]],
     bindings: Mapping[str, list[dict[str, str]]],
     format: Format,
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], dict[str, list[Term]]]:
     """Returns the fields of `ViTConfig`, by path, that follow from a file's names and shapes.
 
     Args:
@@ -44,21 +44,23 @@ def fields_from(
         format: the format of the names.
 
     Returns:
-        The fields that arrays show. `"num_positions"` stands in for the image size, which does not
-        follow from the number of positions alone, nor does the kind of positions.
+        The fields, and those of them that only the presence of weights shows, each with the terms
+        of the weights that are present. `"num_positions"` stands in for the image size, which does
+        not follow from the number of positions alone, nor does the kind of positions.
     """
     size = {symbol: counts.most_common(1)[0][0] for symbol, counts in votes.items()}
     is_hybrid = "root/conv/kernel" in bindings or any(path.startswith(UNIT) for path in bindings)
-    fields = _parts(bindings, format)
-    fields |= {
+    fields, present = _parts(bindings, format)
+    sizes = {
         field: size[symbol]
         for symbol, field in _SIZES.items()
         if symbol in size and not (is_hybrid and symbol == "c")
     }
+    if "f" in votes and (width := _packed_width(votes["f"], bindings)):
+        sizes |= {"block.gated": True, "mlp_dim": width}
+    fields |= sizes
     if kind := _pooling(bindings):
         fields["pool.kind"] = kind
-    if "f" in votes and (width := _packed_width(votes["f"], bindings)):
-        fields |= {"block.gated": True, "mlp_dim": width}
     if "pool f" in size and "pool.mlp_dim" in format.stated:
         fields["pool.mlp_dim"] = size["pool f"]
     fields["num_layers"] = size.get("l") or max(numbers(bindings, "l"), default=-1) + 1
@@ -68,7 +70,11 @@ def fields_from(
         fields |= {"stem.kind": "resnet", "stem.units": _units_per_stage(bindings)}
         fields["stem.width_factor"] = size.get("root w", 64) / 64
         fields.setdefault("channels", 3)
-    return fields
+    positions = "position_embedding/embedding"
+    if positions in format.names and positions not in bindings:
+        fields["position"] = "sincos2d"
+        present["position"] = []
+    return fields, {field: terms for field, terms in present.items() if field not in sizes}
 
 
 def _pooling(paths: Collection[str]) -> str:
@@ -80,8 +86,10 @@ def _pooling(paths: Collection[str]) -> str:
     return "" if {"class_token/token", "class_tokens/tokens"} & {*paths} else "gap"
 
 
-def _parts(bindings: Mapping[str, list[dict[str, str]]], format: Format) -> dict[str, Any]:
-    """Returns the fields that the presence or absence of weights shows.
+def _parts(
+    bindings: Mapping[str, list[dict[str, str]]], format: Format
+) -> tuple[dict[str, Any], dict[str, list[Term]]]:
+    """Returns the fields that the presence of weights shows, and the terms of those present.
 
     A term of a weight (`Word.held_by`) holds if a file has the weight, or another one with this
     term. Of a field's values, the one with which most of its terms are as the file shows them is
@@ -98,16 +106,20 @@ def _parts(bindings: Mapping[str, list[dict[str, str]]], format: Format) -> dict
                 own = terms.setdefault(term.field, {})
                 own[term] = own.get(term, False) or word.path in bindings
     fields: dict[str, Any] = {}
+    present: dict[str, list[Term]] = {}
     terms.pop("pool.kind", None)  # `_pooling` finds it
     for field, held in terms.items():
-        scores = {v: sum(_admits(t, v) == held[t] for t in held) for v in _list_candidates(field)}
+        scores = {v: sum(admits(t, v) == held[t] for t in held) for v in _list_candidates(field)}
         value = max(scores, key=lambda value: scores[value])
         if field == "block.qkv_bias":
             value = _find_biases(bindings)
-        shows = any(own and not _admits(term, PLAIN[field]) for term, own in held.items())
+        met = [term for term, is_met in held.items() if is_met]
+        shows = not all(admits(term, PLAIN[field]) for term in met)
         if value == PLAIN[field] or shows or field in (*_MAY_BE_ABSENT, *format.optional):
             fields[field] = value
-    return fields
+            if field not in (*_MAY_BE_ABSENT, "block.qkv_bias"):  # people train without these
+                present[field] = met
+    return fields, present
 
 
 def _find_biases(bindings: Mapping[str, list[dict[str, str]]]) -> bool | tuple[bool, ...]:
@@ -130,7 +142,7 @@ def _list_candidates(field: str) -> tuple[Any, ...]:
     return None if default is None else 0, _INITIAL_SCALE if kind == float | None else 1
 
 
-def _admits(term: Term, value: Any) -> bool:
+def admits(term: Term, value: Any) -> bool:
     """Whether a value of its field meets a term."""
     return (value in term.values if term.values else bool(value)) is not term.is_met_by_others
 

@@ -14,6 +14,7 @@ from keras_vit.checkpoints.families.family import Format, Library, Stated
 from keras_vit.checkpoints.moves import Shape
 from keras_vit.checkpoints.prefix import Encoder
 from keras_vit.config.weights import axes, lexicon
+from keras_vit.config.weights.conditions import Term
 from keras_vit.errors import CheckpointError, listed, shown
 
 _LOCAL = {"w": "root", "f": "pool"}
@@ -35,6 +36,7 @@ class Evidence:
     Args:
         format: the format.
         fields: facts by path, with `num_positions` (`inference.fields_from`).
+        present: those of them that only the presence of weights shows, with the terms of these.
         bindings: path template of the lexicon -> the values of its placeholders.
         explained: names of weights.
         ignored: names of arrays that are no weights, and the reason for each.
@@ -42,6 +44,7 @@ class Evidence:
 
     format: Format
     fields: dict[str, Any]
+    present: dict[str, list[Term]]
     bindings: dict[str, list[Bindings]]
     explained: frozenset[str]
     ignored: dict[str, str]
@@ -154,11 +157,10 @@ def interpret(format: Format, shapes: Mapping[str, Shape]) -> Evidence:
             # The root's width is no other layer's; nor need the pooling's MLP have the blocks'.
             local = path.startswith(f"{_LOCAL.get(symbol, symbol)}/")
             votes[f"{_LOCAL[symbol]} {symbol}" if local else symbol][size] += 1
-    fields = {**inference.fields_from(votes, bindings, format), **implied}
-    positions = "position_embedding/embedding"
-    if positions in format.names and positions not in bindings:
-        fields["position"] = "sincos2d"
-    return Evidence(format, fields, dict(bindings), frozenset(claims), ignored)
+    fields, present = inference.fields_from(votes, bindings, format)
+    fields |= implied
+    present = {field: terms for field, terms in present.items() if field not in implied}
+    return Evidence(format, fields, present, dict(bindings), frozenset(claims), ignored)
 
 
 def list_known(names: Iterable[str], format: Format) -> dict[str, str]:

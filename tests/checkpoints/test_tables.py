@@ -151,7 +151,7 @@ def test_the_first_of_caller_keys_arrays_and_constants_decides():
     """Constants of a family are facts of every file; defaults of an architecture are guesses."""
     (format,) = [f for f in formats_named("timm") if f.class_name == "VisionTransformer"]
     shows = {"pool.kind": "gap", "tokens.class_tokens": 0, "hidden_size": 8}
-    evidence = Evidence(format, shows, {}, frozenset(), {})
+    evidence = Evidence(format, shows, {}, {}, frozenset(), {})
     defaults = {"global_pool": "token", "act_layer": "quick_gelu", "class_token": True}
 
     def pool(**keys):
@@ -166,13 +166,13 @@ def test_the_first_of_caller_keys_arrays_and_constants_decides():
     facts = state_facts(evidence, Stated(defaults=defaults), {}, {})
     assert facts["block.activation"] == "quick_gelu"  # the architecture, not the library
     vit = next(f for f in formats_named("transformers") if f.class_name == "IJepaModel")
-    evidence = Evidence(vit, {"pool.kind": "map"}, {}, frozenset(), {})
+    evidence = Evidence(vit, {"pool.kind": "map"}, {}, {}, frozenset(), {})
     assert state_facts(evidence, Stated(), {}, {})["pool.kind"] == "gap"  # the family's constant
 
 
 def test_keys_that_arrays_contradict_are_named_together():
     vit = next(f for f in formats_named("transformers") if f.class_name == "ViTModel")
-    evidence = Evidence(vit, {"hidden_size": 8, "num_layers": 2}, {}, frozenset(), {})
+    evidence = Evidence(vit, {"hidden_size": 8, "num_layers": 2}, {}, {}, frozenset(), {})
     stated = Stated(keys={"hidden_size": 16, "num_hidden_layers": 3, "intermediate_size": 8})
     with pytest.raises(CheckpointError, match="hidden_size=16.* 8; num_layers=3.* 2$"):
         state_facts(evidence, stated, {}, {})

@@ -24,7 +24,6 @@ FILE = (
 MODULES = ("vision_transformer", "vision_transformer_hybrid", "deit", "eva", "beit", "naflexvit")
 _LEFT_OUT = (
     *("embed_dim", "depth", "dynamic_img_size", "rope_rescale_coords"),
-    *("fc_norm", "use_fc_norm", "use_post_transformer_norm"),
     *("pretrained_filter_fn", "pretrained_strict", "feature_cfg"),
 )
 

@@ -172,7 +172,7 @@ def last_norms(of_mean: str, usual: str) -> list[Section]:
     implied = {"pool.kind": "gap", "pool.norm": "after"}
     return [
         {"name": of_mean, "when": "pool.norm=after", "implies": implied},
-        {"name": usual, "when": "pool.norm!=after"},
+        {"name": usual, "when": "pool.norm!=after", "implies": {"pool.norm": "before"}},
     ]
 
 

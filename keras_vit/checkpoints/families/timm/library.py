@@ -161,21 +161,20 @@ def scale(without: float | None) -> Codec:
 
 
 def last_norm(after: str, norm: str) -> Codec:
-    """Returns the codec of the last norm. What the keys leave open, the norm's name in a file tells.
+    """Returns the codec of the last norm.
 
     Args:
-        after: the argument that places the norm after the pooling; the class token, and tokens
-            that are not pooled, are the same with either place.
+        after: the argument that places the norm after the pooling, where a mean is by default; the
+            class token, and tokens that are not pooled, are the same with either place.
         norm: the argument for a norm, in `Eva` for one before the pooling.
     """
 
     def read(content: Json) -> Facts:
-        is_last, has_norm = content.get(after), content.get(norm)
-        if is_last:
-            return {"pool.norm": "after" if content.get("global_pool") == "avg" else "before"}
-        if has_norm is False:
+        is_mean, is_last = content.get("global_pool") == "avg", content.get(after)
+        is_last = is_mean if is_last is None else is_last
+        if content.get(norm) is False and (after == "fc_norm" or not is_last):
             return {"pool.norm": "none"}
-        return {} if is_last is None else {"pool.norm": "before"}
+        return {"pool.norm": "after" if is_last and is_mean else "before"}
 
     def write(config: ViTConfig) -> Facts:
         own = config.pool.norm
