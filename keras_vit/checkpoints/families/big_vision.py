@@ -8,16 +8,33 @@ token on loading (`fix_old_checkpoints`), which gives the same tokens.
 """
 
 import math
-from collections.abc import Mapping
 
 from keras_vit.checkpoints.families import google
-from keras_vit.checkpoints.families.family import Family, Images, Library, Open, Rule
+from keras_vit.checkpoints.families.family import Class, Family, Images, Library, Open
 from keras_vit.checkpoints.families.names import FLAX, Section
 from keras_vit.config import ViTConfig
 
+_LIBRARY = Library(
+    "google-research/big_vision",
+    "npz",
+    FLAX,
+    images=Images(default=lambda config: "big_vision"),
+    ignored={
+        r"opt/(?!target/).*": "optimizer state",
+        r"chrono/.*": "clock of the training",
+        r"params/(txt/.*|t|b)": "text tower",
+    },
+)
+_POOL: Section = {
+    "pool/probe": "probe",
+    "pool/attention/{qkv}": "MultiHeadDotProductAttention_0/{qkv}",
+    "pool/attention/out": "MultiHeadDotProductAttention_0/out",
+    "pool/norm": "LayerNorm_0",
+    "pool/mlp/dense_0": "MlpBlock_0/Dense_0",
+    "pool/mlp/dense_1": "MlpBlock_0/Dense_1",
+}
 _NAMES: Section = {
-    **google.NAMES,
-    **google.LINEN,
+    **google.LAYERS,
     "position_embedding/embedding": [
         {
             "name": "Transformer/pos_embedding",
@@ -31,34 +48,8 @@ _NAMES: Section = {
         },
         {"name": "Transformer/pos_embedding", "when": "tokens.class_tokens!"},
     ],
-    "pool/probe": ["MAPHead_0/probe", "probe"],
-    "pool/attention/{qkv}": [
-        "MAPHead_0/MultiHeadDotProductAttention_0/{qkv}",
-        "MultiHeadDotProductAttention_0/{qkv}",
-    ],
-    "pool/attention/out": [
-        "MAPHead_0/MultiHeadDotProductAttention_0/out",
-        "MultiHeadDotProductAttention_0/out",
-    ],
-    "pool/norm": ["MAPHead_0/LayerNorm_0", "LayerNorm_0"],
-    "pool/mlp/dense_0": ["MAPHead_0/MlpBlock_0/Dense_0", "MlpBlock_0/Dense_0"],
-    "pool/mlp/dense_1": ["MAPHead_0/MlpBlock_0/Dense_1", "MlpBlock_0/Dense_1"],
+    **{path: [f"MAPHead_0/{name}", name] for path, name in _POOL.items()},
 }
-_SCANNED: Section = {
-    layer: name.replace("encoderblock_{l}", "encoderblock") if layer.startswith("block_") else name
-    for layer, name in _NAMES.items()
-}
-_LIBRARY = Library(
-    "google-research/big_vision",
-    "npz",
-    FLAX,
-    images=Images(default=lambda config: "big_vision"),
-    ignored={
-        r"opt/(?!target/).*": "optimizer state",
-        r"chrono/.*": "clock of the training",
-        r"params/(txt/.*|t|b)": "text tower",
-    },
-)
 
 
 def _is_read_as_old(config: ViTConfig) -> bool:
@@ -68,25 +59,31 @@ def _is_read_as_old(config: ViTConfig) -> bool:
     return config.has_learned_positions and not config.num_prefix_positions and is_square
 
 
-_FIXED = {"block.qkv_bias": True}
-_LIMITS: Mapping[str, Rule] = {
-    **google.LIMITS,
-    "a class token with a position, and a grid that is not square": (
-        "position=learned tokens.class_tokens source_grid!=square"
-    ),
-    "a grid of k^2 + 1 patches, whose first position it would take for the class token's": (
-        _is_read_as_old
-    ),
-}
-_OPEN = {
-    "pool.kind": Open(
-        "'gap' for pool_type='gap', 'unpooled' for 'none'; for '0' take the first token of "
-        "'unpooled'",
-        "pool.kind=gap num_classes!",
-    )
-}
-
 FAMILIES = (
-    Family("big_vision", _LIBRARY, _NAMES, fixed=_FIXED, limits=_LIMITS, open=_OPEN),
-    Family("big_vision_scan", _LIBRARY, _SCANNED, fixed=_FIXED, limits=_LIMITS, open=_OPEN),
+    Family(
+        "big_vision",
+        _LIBRARY,
+        _NAMES,
+        classes={
+            "": Class(names=google.block(0, 1, 0)),
+            "scan": Class(name="_scan", names=google.block(0, 1, 0, "encoderblock")),
+        },
+        fixed={"block.qkv_bias": True},
+        limits={
+            **google.LIMITS,
+            "a class token with a position, and a grid that is not square": (
+                "position=learned tokens.class_tokens source_grid!=square"
+            ),
+            "a grid of k^2 + 1 patches, whose first position it would take for the class token's": (
+                _is_read_as_old
+            ),
+        },
+        open={
+            "pool.kind": Open(
+                "'gap' for pool_type='gap', 'unpooled' for 'none'; for '0' take the first token of "
+                "'unpooled'",
+                "pool.kind=gap num_classes!",
+            )
+        },
+    ),
 )

@@ -183,7 +183,8 @@ class Class(NamedTuple):
 
     Args:
         words: words of the JSON that name the family, separated by blanks; the first is written.
-        name: name of the format after the library's; "" for the family's name.
+        name: name of the format after the library's, `"deit"` of `"transformers/deit"`; what
+            follows the family's name, if it begins with `_`; "" for the family's name.
         inside: word of the vision tower's own object, for a class that nests it.
         head: whether its files have a head: True, False, or None for both.
         prefix: prefix of the names in files that are written.
@@ -277,8 +278,9 @@ class Format:
     @functools.cached_property
     def name(self) -> str:
         """Name of the format, the family's where the class states none."""
-        library = self.family.name.partition("/")[0]
-        return f"{library}/{self.row.name}" if self.row.name else self.family.name
+        family, own = self.family.name, self.row.name
+        is_other = own and not own.startswith("_")
+        return f"{family.partition('/')[0]}/{own}" if is_other else family + own
 
     @property
     def library(self) -> Library:

@@ -4,12 +4,6 @@ A preset is a folder with `config.json`, `model.weights.h5` and, for a classifie
 `task.weights.h5`. Layers are named by class and order of creation. Presets are read, not written.
 """
 
-from keras_vit.checkpoints.families.keras_hub import clip, dinov2, dinov3, siglip, vit
+from keras_vit.checkpoints.families.keras_hub import clip, dino, vit
 
-FAMILIES = (
-    *vit.FAMILIES,
-    *clip.FAMILIES,
-    *dinov2.FAMILIES,
-    *dinov3.FAMILIES,
-    *siglip.FAMILIES,
-)
+FAMILIES = (*vit.FAMILIES, *clip.FAMILIES, *dino.FAMILIES)

@@ -1,46 +1,102 @@
-"""keras-hub's `CLIPVisionEncoder`, alone or inside of its backbone with two towers."""
+"""keras-hub's encoders `CLIPVisionEncoder` and `SigLIPVisionEncoder`.
 
-from keras_vit.checkpoints.families.family import Class, Family, Open
-from keras_vit.checkpoints.families.keras_hub import library
-from keras_vit.checkpoints.families.keys import only
+They stand alone or inside of the backbones with two towers.
+"""
 
-_BLOCK, _EMBEDDING = "layers/clip_encoder_layer{_l}", "layers/clip_vision_embedding"
-_POSITIONS = f"{_EMBEDDING}/position_embedding/vars/0"
-# Zeros in a new encoder of keras-hub, so that every token reads the first row.
-_NUMBERS = f"{_EMBEDDING}/vars/1"
+import numpy as np
+
+from keras_vit.checkpoints.containers import ComputedArray, Reader, computed
+from keras_vit.checkpoints.families.family import Class, Family, Fold, Open
+from keras_vit.checkpoints.families.keras_hub.library import KERAS_HUB, KEYS, SHAPES, names
+from keras_vit.checkpoints.families.keys import Json, only
+from keras_vit.errors import CheckpointError, shown
+
+_CLIP, _SIGLIP = "layers/clip_vision_embedding", "layers/sig_lip_vision_embedding"
+_OF_CLIP, _OF_SIGLIP = "layers/clip_encoder_layer{_l}", "layers/sig_lip_encoder_layer{_l}"
+_POOL = "layers/sig_lip_multi_head_attention_pooling"
+_NUMBERS = {
+    f"{_CLIP}/position_embedding/vars/0": f"{_CLIP}/vars/1",
+    f"{_SIGLIP}/position_embedding/vars/0": f"{_SIGLIP}/vars/0",
+}
+"""Positions -> the array `(1, rows)` of the numbers of their rows, in the order in which the library
+reads them: zeros in a new CLIP, so that every token reads the first row."""
+
+
+def _order_rows(reader: Reader, keys: Json) -> Reader:
+    """Returns the arrays with the positions in the order in which the library reads them."""
+    found = [pair for pair in _NUMBERS.items() if {*pair} <= reader.shapes.keys()]
+    if not found:
+        return reader
+    table, numbers = found[0]
+
+    def read_in_order() -> np.ndarray:
+        array, order = reader.read(table), reader.read(numbers).reshape(-1)
+        if order.shape != array.shape[:1] or not np.isin(order, range(len(array))).all():
+            raise CheckpointError(
+                f"{reader.path}: array {numbers!r} numbers the rows of {table!r}; expected "
+                f"{len(array)} numbers from 0 to {len(array) - 1}, found "
+                f"{shown(order.tolist(), quoted=False)}."
+            )
+        return array[order.astype(np.intp)]
+
+    ordered = ComputedArray(reader.shapes[table], reader.dtypes[table], read_in_order)
+    return computed(reader, {table: ordered})
+
 
 FAMILIES = (
     Family(
         "keras_hub/clip",
-        library.KERAS_HUB,
-        names={
-            "patch_embedding": f"{_EMBEDDING}/patch_embedding",
-            "class_token/token": f"{_EMBEDDING}/vars/0 : m",
-            "position_embedding/embedding": f"{_POSITIONS} : n m",
-            "pre_norm": "layers/layer_normalization",
-            **library.block(_BLOCK, "layer_norm_", "attention", "dense_1", "dense_2"),
-            "encoder_norm": "layers/layer_normalization_1",
-        },
-        keys={**library.KEYS, "intermediate_output_index": only(None)},
-        shapes=library.SHAPES,
+        KERAS_HUB,
+        names={},
+        keys=KEYS,
+        shapes=SHAPES,
         classes={
-            "CLIPVisionEncoder": Class("CLIPVisionEncoder"),
-            "CLIPBackbone": Class(
-                "CLIPBackbone",
+            "CLIPVisionEncoder": Class(
+                "CLIPVisionEncoder CLIPBackbone",
                 inside="vision_encoder",
-                names={"projection/kernel": {"name": "layers/dense/vars/0", "outside": True}},
+                names={
+                    **names(_CLIP, _OF_CLIP, "layer_norm_ attention dense_1 dense_2"),
+                    "class_token/token": f"{_CLIP}/vars/0 : m",
+                    "pre_norm": "layers/layer_normalization",
+                    "encoder_norm": "layers/layer_normalization_1",
+                    "projection/kernel": {"name": "layers/dense/vars/0", "outside": True},
+                },
+                keys={"intermediate_output_index": only(None)},
+                fixed={
+                    "pool.kind": "token",
+                    "patch_bias": False,
+                    "block.input_norm": "tokens",
+                    "block.activation": "quick_gelu",
+                    "block.epsilon": 1e-5,
+                },
+            ),
+            "SigLIPVisionEncoder": Class(
+                "SigLIPVisionEncoder SigLIPBackbone",
+                "siglip",
+                inside="vision_encoder",
+                names={
+                    **names(_SIGLIP, _OF_SIGLIP, "layer_norm self_attn mlp/fc1 mlp/fc2"),
+                    "class_token/token": None,
+                    "encoder_norm": "layers/layer_normalization",
+                    "pool/probe": f"{_POOL}/vars/0",
+                    "pool/attention/{qkv}": f"{_POOL}/attention/{{qkv}}_dense",
+                    "pool/attention/out": f"{_POOL}/attention/output_dense",
+                    "pool/norm": f"{_POOL}/layer_norm",
+                    "pool/mlp/dense_0": f"{_POOL}/mlp/fc1",
+                    "pool/mlp/dense_1": f"{_POOL}/mlp/fc2",
+                },
+                # The last norm always uses 1e-6, so another value would give two epsilons.
+                keys={"layer_norm_epsilon": only(1e-6)},
+                fixed={"pool.kind": "map", "block.activation": "gelu_tanh"},
             ),
         },
-        fixed={
-            **library.TOWER,
-            "pool.kind": "token",
-            "patch_bias": False,
-            "block.input_norm": "tokens",
-            "block.activation": "quick_gelu",
-            "block.epsilon": 1e-5,
+        fixed={"num_classes": 0, "position": "learned", "block.qkv_bias": True},
+        ignored={"|".join(_NUMBERS.values()): "the numbers of the positions"},
+        open={
+            "block.activation": Open(
+                "'quick_gelu' in OpenAI's weights, 'gelu_tanh' in the published ones of SigLIP"
+            )
         },
-        ignored={_NUMBERS: "the numbers of the positions"},
-        open={"block.activation": Open("'quick_gelu' in OpenAI's weights")},
-        fold=library.rows_in_order(_POSITIONS, _NUMBERS),
+        fold=Fold(_order_rows),
     ),
 )

@@ -1,18 +1,16 @@
-"""What the families of keras-hub share: config.json and task.json, images, and numbered arrays."""
+"""What the families of keras-hub share: config.json and task.json, images, and names."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from keras_vit.checkpoints.containers import ComputedArray, Reader, computed, renamed
 from keras_vit.checkpoints.families import family
 from keras_vit.checkpoints.families.keys import Codec, Json, Keys, naming, object_at
 from keras_vit.checkpoints.families.names import KERAS, Section
-from keras_vit.errors import CheckpointError, shown
 from keras_vit.images.protocols import ProtocolSpec, complete
 
-_NO_HEAD = {"num_classes": 0}
+_NO_HEAD = {"config": {"num_classes": 0}}
 """What a preset without task.json states, even if arrays have the names of a head."""
 
 
@@ -21,11 +19,10 @@ def _read(files: Json, formats: Sequence[family.Format]) -> family.Stated:
     top = files.get("config.json", {})
     if "class_name" not in top:
         return family.Stated()
-    word = str(top["class_name"])
+    word, config = str(top["class_name"]), object_at(top, ("config",))
     inside = next((f.row.inside for f in formats if word in f.words), "")
-    config = object_at(top, ("config", inside, "config") if inside else ("config",))
-    task = {"intermediate_dim": None, **object_at(files.get("task.json", {}), ("config",))}
-    task |= {} if "task.json" in files else _NO_HEAD
+    config = object_at(config, (inside, "config")) if inside in config else config
+    task = {"intermediate_dim": None, **object_at(files.get("task.json", _NO_HEAD), ("config",))}
     return family.Stated((word,), word, {**config, **{f"task.{key}": task[key] for key in task}})
 
 
@@ -34,12 +31,8 @@ def _read_image(config: Json) -> dict[str, Any]:
     return {"image_size": image_size, "channels": channels}
 
 
-ACTIVATIONS = {
-    "gelu": "gelu",
-    "gelu_approximate": "gelu_tanh",
-    "quick_gelu": "quick_gelu",
-    "silu": "silu",
-}
+_SAME = ("gelu", "quick_gelu", "silu")
+ACTIVATIONS = {**dict(zip(_SAME, _SAME, strict=True)), "gelu_approximate": "gelu_tanh"}
 KEYS: Keys = {
     "image_shape": Codec("image_size channels", _read_image),
     "intermediate_activation": ("block.activation", ACTIVATIONS),
@@ -57,26 +50,32 @@ SHAPES: Keys = {
 }
 
 
-TOWER = {"num_classes": 0, "position": "learned", "block.qkv_bias": True}
-"""Facts of the vision encoders of two towers."""
-
-
-def block(name: str, norm: str, attention: str, *mlp: str) -> Section:
+def block(name: str, words: str) -> Section:
     """Returns the names of a block, which differ in few words.
 
     Args:
         name: name of the block's layer.
-        norm: name of the norms without their number.
-        attention: name of the attention.
-        *mlp: names of the two layers of the MLP.
+        words: names of the norms without their number, of the attention, and of the two layers of
+            the MLP, separated by blanks.
     """
+    norm, attention, dense_0, dense_1 = words.split()
     return {
         "block_{l}/attention_norm": f"{name}/{norm}1",
         "block_{l}/attention/{qkv}": f"{name}/{attention}/{{qkv}}_dense",
         "block_{l}/attention/out": f"{name}/{attention}/output_dense",
         "block_{l}/mlp_norm": f"{name}/{norm}2",
-        "block_{l}/mlp/dense_0": f"{name}/{mlp[0]}",
-        "block_{l}/mlp/dense_1": f"{name}/{mlp[1]}",
+        "block_{l}/mlp/dense_0": f"{name}/{dense_0}",
+        "block_{l}/mlp/dense_1": f"{name}/{dense_1}",
+    }
+
+
+def names(embedding: str, name: str, words: str) -> Section:
+    """Returns the names of an embedding, and those of a block as `block` does."""
+    return {
+        "patch_embedding": f"{embedding}/patch_embedding",
+        "class_token/token": f"{embedding}/vars/0",
+        "position_embedding/embedding": f"{embedding}/position_embedding/vars/0 : n m",
+        **block(name, words),
     }
 
 
@@ -92,9 +91,8 @@ def _read_converter(files: Json) -> ProtocolSpec | None:
         family.warn_of_protocol(words)
         return None
     scale, offset = converter.get("scale"), converter.get("offset")
-    with naming(
-        "the image converter has scale", scale
-    ):  # x * scale + offset = (x / 255 - mean) / std
+    # x * scale + offset = (x / 255 - mean) / std
+    with naming("the image converter has scale", scale):
         both = np.broadcast_arrays(1.0 if scale is None else scale, offset or 0.0)
         pairs = [*zip(*(own.reshape(-1).tolist() for own in both), strict=True)]
         return complete(
@@ -126,46 +124,3 @@ KERAS_HUB = family.Library(
         "heads, DINOv2 and DINOv3; family='transformers' and the like writes them"
     ),
 )
-
-
-def plain_tokens(layer: str) -> family.Fold:
-    """Returns the fold for the numbered tokens of an embedding; an absent one shifts the others."""
-
-    def read(reader: Reader, keys: Json) -> Reader:
-        names = ["class_token", "mask_token", "register_tokens", "resized_positions", "positions"]
-        if not keys.get("use_mask_token", True):
-            names.remove("mask_token")
-        if not keys.get("num_register_tokens", 0):
-            names.remove("register_tokens")
-        plain = {f"{layer}/vars/{k}": f"{layer}/{name}" for k, name in enumerate(names)}
-        return renamed(reader, ((plain.get(name, name), name) for name in reader.shapes))
-
-    return family.Fold(read)
-
-
-def rows_in_order(table: str, numbers: str) -> family.Fold:
-    """Returns the fold that puts the rows of an array in the order in which the library reads them.
-
-    Args:
-        table: name of the array.
-        numbers: name of the array `(1, rows)` of the numbers of the rows, in that order.
-    """
-
-    def read(reader: Reader, keys: Json) -> Reader:
-        if not {table, numbers} <= reader.shapes.keys():
-            return reader
-
-        def read_in_order() -> np.ndarray:
-            array, order = reader.read(table), reader.read(numbers).reshape(-1)
-            if order.shape != array.shape[:1] or not np.isin(order, range(len(array))).all():
-                raise CheckpointError(
-                    f"{reader.path}: array {numbers!r} numbers the rows of {table!r}; expected "
-                    f"{len(array)} numbers from 0 to {len(array) - 1}, found "
-                    f"{shown(order.tolist(), quoted=False)}."
-                )
-            return array[order.astype(np.intp)]
-
-        shape, dtype = reader.shapes[table], reader.dtypes[table]
-        return computed(reader, {table: ComputedArray(shape, dtype, read_in_order)})
-
-    return family.Fold(read)

@@ -8,8 +8,8 @@ no head. A classifier with `pooling="gap"` averages it and the class token too.
 """
 
 from keras_vit.checkpoints.families.family import Class, Family
-from keras_vit.checkpoints.families.keras_hub import library
-from keras_vit.checkpoints.families.keys import Codec, Json, Keys, alike
+from keras_vit.checkpoints.families.keras_hub.library import KERAS_HUB, KEYS, SHAPES, names
+from keras_vit.checkpoints.families.keys import Codec, Json, alike
 
 
 def _read_pooling(keys: Json) -> dict[str, str]:
@@ -20,61 +20,60 @@ def _read_pooling(keys: Json) -> dict[str, str]:
     return {"pool.kind": "mean" if pooling == "gap" and has_class_token else pooling}
 
 
-_KEYS: Keys = {
-    **library.KEYS,
-    "task.num_classes": "num_classes",
-    "task.pooling use_class_token": Codec("pool.kind", _read_pooling),
-}
-_SHAPES: Keys = {
-    **library.SHAPES,
-    "use_mha_bias": alike("block.qkv_bias", "block.projection_bias"),
-}
+_VIT, _DEIT = "layers/vi_t_patching_and_embedding", "layers/dei_t_embeddings"
 _OF_VIT = "layers/vi_t_encoder/encoder_layers/vi_t_encoder_block{_l}"
 _OF_DEIT = "layers/dei_t_encoder/encoder_layers/dei_t_encoder_block{_l}"
-_LEARNED = {"pool.kind": "token", "position": "learned"}
 
 FAMILIES = (
     Family(
         "keras_hub",
-        library.KERAS_HUB,
-        names={
-            "patch_embedding": "layers/vi_t_patching_and_embedding/patch_embedding",
-            "class_token/token": "layers/vi_t_patching_and_embedding/vars/0",
-            "position_embedding/embedding": "layers/vi_t_patching_and_embedding/position_embedding/vars/0 : n m",
-            **library.block(_OF_VIT, "layer_norm_", "mha", "mlp/dense_1", "mlp/dense_2"),
-            "encoder_norm": "layers/vi_t_encoder/layer_norm",
-            "pre_logits": "task/layers/dense",
-            "head": [
-                {"name": "task/layers/dense_1", "when": "representation_size"},
-                {"name": "task/layers/dense", "when": "representation_size!"},
-            ],
+        KERAS_HUB,
+        names={"head": "task/layers/dense"},
+        keys={
+            **KEYS,
+            "task.num_classes": "num_classes",
+            "task.pooling use_class_token": Codec("pool.kind", _read_pooling),
         },
-        keys={**_KEYS, "task.intermediate_dim": "representation_size"},
         shapes={
-            **_SHAPES,
+            **SHAPES,
+            "use_mha_bias": alike("block.qkv_bias", "block.projection_bias"),
+            # Of ViTs alone, whose files have `mlp_dim` for `intermediate_dim`.
             "mlp_dim": "mlp_dim",
             "use_mlp_bias": "block.mlp_bias",
             "use_class_token": ("tokens.class_tokens", {True: 1, False: 0}),
             "use_patch_bias": "patch_bias",
         },
-        classes={"ViTBackbone": Class("ViTBackbone")},
-        fixed=_LEARNED,
-    ),
-    Family(
-        "keras_hub/deit",
-        library.KERAS_HUB,
-        names={
-            "patch_embedding": "layers/dei_t_embeddings/patch_embedding",
-            "class_token/token": "layers/dei_t_embeddings/vars/0",
-            "distillation_token/token": "layers/dei_t_embeddings/vars/1",
-            "position_embedding/embedding": "layers/dei_t_embeddings/vars/2",
-            **library.block(_OF_DEIT, "layer_norm_", "mha", "mlp/dense", "output_layer/dense"),
-            "encoder_norm": "layers/dei_t_encoder/layer_norm",
-            "head": "task/layers/dense",
+        classes={
+            "ViTBackbone": Class(
+                "ViTBackbone",
+                names={
+                    **names(_VIT, _OF_VIT, "layer_norm_ mha mlp/dense_1 mlp/dense_2"),
+                    "encoder_norm": "layers/vi_t_encoder/layer_norm",
+                    "pre_logits": "task/layers/dense",
+                    "head": [
+                        {"name": "task/layers/dense_1", "when": "representation_size"},
+                        {"name": "task/layers/dense", "when": "representation_size!"},
+                    ],
+                },
+                keys={"task.intermediate_dim": "representation_size"},
+            ),
+            "DeiTBackbone": Class(
+                "DeiTBackbone",
+                "deit",
+                names={
+                    **names(_DEIT, _OF_DEIT, "layer_norm_ mha mlp/dense output_layer/dense"),
+                    "distillation_token/token": f"{_DEIT}/vars/1",
+                    "position_embedding/embedding": f"{_DEIT}/vars/2",
+                    "encoder_norm": "layers/dei_t_encoder/layer_norm",
+                },
+                fixed={
+                    "tokens.class_tokens": 1,
+                    "tokens.distillation": True,
+                    "patch_bias": True,
+                    "block.mlp_bias": True,
+                },
+            ),
         },
-        keys=_KEYS,
-        shapes=_SHAPES,
-        classes={"DeiTBackbone": Class("DeiTBackbone")},
-        fixed={**_LEARNED, "tokens.class_tokens": 1, "tokens.distillation": True},
+        fixed={"pool.kind": "token", "position": "learned"},
     ),
 )
