@@ -15,23 +15,12 @@ from keras_vit.checkpoints.families.timm import FAMILIES, architectures
 from keras_vit.checkpoints.families.timm.images import KEYS
 from keras_vit.errors import nearest, shown
 
-_CLASSES = {
-    "mlp_layer": {"Mlp": "Mlp", "SwiGLU": "SwiGLU", "SwiGLUPacked": "GluMlp"},
-    "act_layer": {
-        **{word: word for word in ("gelu", "gelu_tanh", "quick_gelu", "silu")},
-        **{"GELU": "gelu", "GELUTanh": "gelu_tanh", "QuickGELU": "quick_gelu", "SiLU": "silu"},
-    },
-}
-"""Argument -> the names of classes, which JSON cannot state, and its words for them."""
-
 
 def _refuse_unknown(architecture: str, arguments: Json) -> None:
     """Raises `ValueError` for an argument that is not read, such as a misspelt one."""
     kind = architectures.find_class(architectures.find_row(architecture))
-    tables = [(*f.keys, *f.shapes) for f in FAMILIES if not kind or kind in f.classes]
-    known = architectures.list_arguments(architecture).union(
-        " ".join(map(" ".join, tables)).split()
-    )
+    tables = [" ".join((*f.keys, *f.shapes)) for f in FAMILIES if not kind or kind in f.classes]
+    known = architectures.list_arguments(kind).union(*map(str.split, tables))
     for key in arguments:
         if key not in known:
             raise ValueError(
@@ -47,12 +36,13 @@ def _write(key: str, value: Any) -> Any:
     if isinstance(value, functools.partial) and value.keywords.get("gate_last") is False:
         value = "SwiGLUPacked"  # which timm defines as a partial of GluMlp
     name = getattr(value, "__name__", value)
-    if key not in _CLASSES:
+    words = architectures.read_file("classes")["names_of_layers"].get(key)
+    if words is None:
         return name
     name = str(name).rpartition(".")[2]
-    if name not in _CLASSES[key]:
-        raise ValueError(f"has {key}={shown(name)}, expected one of {', '.join(_CLASSES[key])}")
-    return _CLASSES[key][name]
+    if name not in words:
+        raise ValueError(f"has {key}={shown(name)}, expected one of {', '.join(words)}")
+    return words[name]
 
 
 def merge_config(timm: str | Mapping[str, Any], stored: Json) -> dict[str, Any]:
@@ -77,7 +67,7 @@ def merge_config(timm: str | Mapping[str, Any], stored: Json) -> dict[str, Any]:
     if is_place and "architecture" in stored:
         name = str(stored["architecture"])
     elif architectures.find_row(name) is None:
-        guess = nearest(name, architectures.list_names())
+        guess = nearest(name, architectures.read_file("registry")["models"])
         raise ValueError(
             f"has model_name={shown(name)}, expected an architecture of a plain ViT of timm, such "
             f"as 'vit_large_patch16_224'.{guess}"

@@ -7,29 +7,21 @@ value.
 """
 
 from keras_vit.checkpoints.families.family import Class, Family
-from keras_vit.checkpoints.families.keys import (
-    Codec,
-    Facts,
-    Json,
-    Keys,
-    compute_ratio,
-    note,
-    number,
-    relative_bias,
-)
+from keras_vit.checkpoints.families.keys import Codec, Facts, Json, Keys, note
 from keras_vit.checkpoints.families.names import Section
 from keras_vit.checkpoints.families.timm import library
-from keras_vit.checkpoints.families.timm.vit import NAMES, PROJECTION, gated_names
+from keras_vit.checkpoints.families.timm.vit import NAMES, PARTS, gated_names
 from keras_vit.config import Rope, ViTConfig
 from keras_vit.config.weights.conditions import parse
-from keras_vit.errors import shown
 
 _SPLIT = "block.gated block.sub_norm=mlp|both"
 """The models whose query, key and value are three arrays: EVA-02 base, large and CLIP."""
 _IN_ONE = "block.qkv_bias=True block.gated! or block.qkv_bias=True block.sub_norm!=mlp|both"
 """The models whose biases of query, key and value are one array."""
 
-_NO_KEY = {"only": {"qkv": ["query", "value"]}, "implies": {"block.qkv_bias": (True, False, True)}}
+_QV = (True, False, True)
+"""Biases of query and value, and none of the key."""
+_NO_KEY = {"only": {"qkv": ["query", "value"]}, "implies": {"block.qkv_bias": _QV}}
 
 _SHARED: Section = {
     **NAMES,
@@ -39,36 +31,22 @@ _SHARED: Section = {
     ],
     "block_{l}/attention/{qkv}/bias": [
         {"name": "blocks.{l}.attn.qkv.bias : (qkv h d)", "when": _IN_ONE},
-        {
-            "name": "blocks.{l}.attn.{q}_proj.bias : (h d)",
-            "when": _SPLIT,
-            **_NO_KEY,
-        },
+        {"name": "blocks.{l}.attn.{q}_proj.bias : (h d)", "when": _SPLIT, **_NO_KEY},
         {"name": "blocks.{l}.attn.{q}_bias : (h d)", **_NO_KEY},
     ],
     "block_{l}/attention_scale/gamma": "blocks.{l}.gamma_1",
     "block_{l}/mlp_scale/gamma": "blocks.{l}.gamma_2",
 }
 _OF_EVA: Section = {
+    **PARTS,
+    "pool/probe": "attn_pool.latent",
     "block_{l}/attention/rotary_frequencies": "rope.freqs : z l h j",
     "block_{l}/mlp/{gate}": gated_names("block.sub_norm!=mlp|both rope.form!=dinov3"),
 }
 _OF_BEIT: Section = {
     "relative_position_bias/table": "rel_pos_bias.relative_position_bias_table",
     "position_bias_{l}/table": "blocks.{l}.attn.relative_position_bias_table",
-    # The class has no such parts.
-    **dict.fromkeys(name for name in NAMES if name.startswith("pool/")),
-    **dict.fromkeys(("register_tokens/tokens", "pre_norm", "block_{l}/attention/sub_norm")),
-    **dict.fromkeys(f"block_{{l}}/attention/{part}_norm" for part in ("query", "key")),
 }
-
-
-def _read_mlp_dim(content: Json) -> Facts:
-    if "embed_dim" not in content:
-        return {}
-    size = int(number(content, "embed_dim") * number(content, "mlp_ratio"))
-    step = content.get("swiglu_align_to") if content.get("swiglu_mlp") else 0
-    return {"mlp_dim": size + -size % step if step else size}
 
 
 def _write_gate(config: ViTConfig) -> Facts:
@@ -77,51 +55,27 @@ def _write_gate(config: ViTConfig) -> Facts:
     return {"swiglu_mlp": config.block.gated, "swiglu_align_to": int(has_two)}
 
 
-def _read_biases(content: Json) -> Facts:
-    own = True if content.get("attn_type") == "rope" else (True, False, True)
-    return {"block.qkv_bias": own if content.get("qkv_bias") else False}
-
-
-def _write_biases(config: ViTConfig) -> Facts:
-    own = config.block.qkv_bias
-    return {"qkv_bias": bool(own), "attn_type": "rope" if own is True else "eva"}
-
-
-_ROPE = {
-    "rope_type": "cat",
-    "rope_rotate_half": False,
-    "rope_grid_indexing": "ij",
-    "rope_grid_offset": 0,
-}
-"""Arguments that state the form of rotary positions together, and their defaults."""
 _FORMS = {
-    "axial": ("cat", False, "ij", 0),
-    "axial_xy": ("cat", False, "xy", 0),
-    "axial_xy_from_1": ("cat", False, "xy", 1),
-    "mixed": ("mixed", False, "ij", 0),
-    "mixed_xy": ("mixed", False, "xy", 0),
-    "dinov3": ("dinov3", True, "ij", 0),
+    ("cat", False, "ij", 0): "axial",
+    ("cat", False, "xy", 0): "axial_xy",
+    ("cat", False, "xy", 1): "axial_xy_from_1",
+    ("mixed", False, "ij", 0): "mixed",
+    ("mixed", False, "xy", 0): "mixed_xy",
+    ("dinov3", True, "ij", 0): "dinov3",
 }
-"""Form of rotary positions -> the values of `_ROPE`."""
+_OF_FORM = "rope_type rope_rotate_half rope_grid_indexing rope_grid_offset"
+_FORM = library.together("rope.form", _FORMS)(_OF_FORM)
+"""The arguments that state the form of rotary positions together."""
 
 
 def _read_rope(content: Json) -> Facts:
     if not content.get("use_rot_pos_emb"):
         return {"rope": None}
-    stated = {key: content.get(key) for key in _ROPE}
-    how = tuple(_ROPE[key] if own is None else own for key, own in stated.items())
-    form = next((form for form, known in _FORMS.items() if known == how), None)
-    if form is None:
-        expected = " or ".join(map(str, _FORMS.values()))
-        raise ValueError(f"with {', '.join(_ROPE)} of {shown(how)}, expected {expected}")
+    form = _FORM.read(content)["rope.form"]
     grid = content.get("ref_feat_shape") if form.startswith("axial") else None
-    return {
-        "rope": Rope(
-            form=form,
-            theta=float(content.get("rope_temperature", 10000.0)),
-            reference_grid=(grid, grid) if isinstance(grid, int) else grid,
-        )
-    }
+    grid = (grid, grid) if isinstance(grid, int) else grid
+    theta = float(content.get("rope_temperature", 10000.0))
+    return {"rope": Rope(form=form, theta=theta, reference_grid=grid)}
 
 
 def _write_rope(config: ViTConfig) -> Facts:
@@ -130,59 +84,53 @@ def _write_rope(config: ViTConfig) -> Facts:
         return {"use_rot_pos_emb": False}
     return {
         "use_rot_pos_emb": True,
-        **dict(zip(_ROPE, _FORMS[rope.form], strict=True)),
+        **_FORM.write(config),
         "rope_temperature": rope.theta,
         "ref_feat_shape": rope.reference_grid and list(rope.reference_grid),
     }
 
 
-_SHAPES: Keys = {
-    **library.SHAPES,
-    "mlp_ratio": Codec(
-        "mlp_dim",
-        _read_mlp_dim,
-        lambda c: {"mlp_ratio": compute_ratio(c.mlp_dim, c.hidden_size)},
-    ),
-}
-_POOL: Keys = {"global_pool": ("pool.kind", library.POOLS)}
+_BIASES = library.together(
+    "block.qkv_bias",
+    {(True, "eva"): _QV, (True, "rope"): True, (False, "eva"): False, (False, "rope"): False},
+)
+"""`qkv_bias` and `attn_type`."""
+_SHAPES: Keys = {**library.SHAPES, "mlp_ratio": library.mlp_ratio()}
+_POOLS = {"token": "token", "avg": "gap", "map": "map", "": "unpooled", None: "unpooled"}
+_TABLES = {(False, False): None, (True, False): "block", (False, True): "shared"}
+_ROPE = Codec("rope", _read_rope, _write_rope)
+_RELATIVE = library.together("relative_position_bias", _TABLES)
 _IS_FUSED = note(lambda config: not parse(_SPLIT).holds(config))
 # An architecture with images of any size refuses pixels that fill no patch.
 _ONE_SIZE = Codec("", lambda c: {}, lambda c: {"dynamic_img_size": False} if c.drops_pixels else {})
 _IS_GATED = Codec("block.gated", lambda c: {"block.gated": bool(c["swiglu_mlp"])}, _write_gate)
 _NORM_OF_MEAN = note(lambda config: config.pool.norm == "after")
-_BIASES_OF_BEIT = Codec(
-    "block.qkv_bias", _read_biases, lambda c: {"qkv_bias": bool(c.block.qkv_bias)}
-)
-_NAMES_OF_ROPE = " ".join(("use_rot_pos_emb", *_ROPE, "rope_temperature", "ref_feat_shape"))
 
 FAMILIES = (
     Family(
         "timm/eva",
         library.TIMM,
-        names={**_SHARED, **_OF_EVA, **PROJECTION},
+        names={**_SHARED, **_OF_EVA},
         keys={
             **library.KEYS,
-            **_POOL,
+            "global_pool": ("pool.kind", _POOLS),
             "use_fc_norm use_post_transformer_norm": library.last_norm(
                 "use_fc_norm", "use_post_transformer_norm"
             ),
             "init_values": library.scale(None),
-            "use_abs_pos_emb no_embed_class": library.positions(
-                "use_abs_pos_emb", {"learned": True, "none": False}
-            ),
-            _NAMES_OF_ROPE: Codec("rope", _read_rope, _write_rope),
+            "use_abs_pos_emb no_embed_class": library.positions,
+            f"use_rot_pos_emb {_OF_FORM} rope_temperature ref_feat_shape": _ROPE,
             "qkv_fused": _IS_FUSED,
             "dynamic_img_size": _ONE_SIZE,
         },
         shapes={
             **_SHAPES,
-            **library.QK_NORM,
-            **library.POOL_SIZES,
-            "class_token": ("tokens.class_tokens", {True: 1, False: 0}),
+            **library.PARTS,
+            "attn_pool_num_heads attn_pool_mlp_ratio": library.POOL_SIZES,
             "num_reg_tokens": "tokens.registers",
-            "use_pre_transformer_norm": library.input_norm("use_pre_transformer_norm"),
-            "qkv_bias attn_type": Codec("block.qkv_bias", _read_biases, _write_biases),
-            "scale_attn_inner scale_mlp": library.sub_norm("scale_attn_inner", "scale_mlp"),
+            "use_pre_transformer_norm": library.input_norm,
+            "qkv_bias attn_type": _BIASES,
+            "scale_attn_inner scale_mlp": library.sub_norm,
             "swiglu_mlp": _IS_GATED,
         },
         open=library.OPEN,
@@ -191,20 +139,18 @@ FAMILIES = (
     Family(
         "timm/eva",
         library.TIMM,
-        names={**_SHARED, **_OF_BEIT, **PROJECTION},
+        names={**_SHARED, **_OF_BEIT},
         keys={
             **library.KEYS,
-            **_POOL,
+            "global_pool": ("pool.kind", _POOLS),
             "use_fc_norm": _NORM_OF_MEAN,
             "init_values": library.scale(0.0),
             "use_abs_pos_emb": ("position", {True: "learned", False: "none"}),
-            "use_rel_pos_bias use_shared_rel_pos_bias": relative_bias(
-                "use_rel_pos_bias", "use_shared_rel_pos_bias"
-            ),
+            "use_rel_pos_bias use_shared_rel_pos_bias": _RELATIVE,
         },
         shapes={
             **_SHAPES,
-            "qkv_bias": _BIASES_OF_BEIT,
+            "qkv_bias": ("block.qkv_bias", {True: _QV, False: False}),
             "scale_mlp": ("block.sub_norm", {True: "mlp", False: None}),
         },
         fixed={"tokens.class_tokens": 1},

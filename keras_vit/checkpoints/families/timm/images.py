@@ -55,11 +55,8 @@ def _write(protocol: dict[str, Any], config: ViTConfig) -> dict[str, Any]:
         "custom_load": False,
         "input_size": [config.channels, *stored_image_size(config)],
         "fixed_input_size": True,
-        "interpolation": protocol["interpolation"],
-        "crop_pct": protocol["crop_pct"],
-        "crop_mode": protocol["crop_mode"],
-        "mean": per_channel(protocol["mean"], config),
-        "std": per_channel(protocol["std"], config),
+        **{key: protocol[key] for key in ("interpolation", "crop_pct", "crop_mode")},
+        **{key: per_channel(protocol[key], config) for key in ("mean", "std")},
     }
     return {"config.json": {"pretrained_cfg": words}}
 
@@ -81,10 +78,4 @@ def _default(config: ViTConfig) -> ProtocolSpec:
     return {"name": "timm", "crop_pct": 1.0 if max(stored_image_size(config)) >= 384 else 0.9}
 
 
-images = Images(
-    default=_default,
-    read=_read,
-    write=_write,
-    expresses=_expresses,
-    image_size=_image_size,
-)
+images = Images(_default, _read, _write, _expresses, _image_size)

@@ -5,7 +5,7 @@
 `visual.trunk.`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from keras_vit.checkpoints.families.family import Format, Library, Open, Stated
@@ -26,43 +26,24 @@ from keras_vit.checkpoints.families.timm import architectures
 from keras_vit.checkpoints.families.timm.images import images
 from keras_vit.checkpoints.families.transformers.library import POSITIONS_OF_ANOTHER_GRID
 from keras_vit.config import Task, ViTConfig
+from keras_vit.config.weights.conditions import Place, parse
 from keras_vit.errors import shown
 from keras_vit.images.class_names import NAMED
 from keras_vit.support.text import log
 
-_TRUNK = ("model_cfg", "vision_cfg")
-"""The keys in `open_clip_config.json` that lead to the vision tower."""
-
-POOLS = {"token": "token", "avg": "gap", "map": "map", "": "unpooled", None: "unpooled"}
-"""`global_pool` -> `Pool.kind`."""
-_POOL_OF = {
-    **{ours: theirs for theirs, ours in POOLS.items() if theirs},
-    **{"mean": "avg", "map_of_patches": "map", "token_and_distillation": "token"},
-}
-
-
-def write_pool(config: ViTConfig) -> str:
-    """Returns `global_pool`."""
-    return _POOL_OF.get(config.pool.kind, "")
-
 
 def read(files: Json, formats: Sequence[Format]) -> Stated:
     """Returns what config.json states, or what open_clip's file states of a trunk of timm."""
-    config, tower = files.get("config.json"), files.get("open_clip_config.json")
+    config = files.get("config.json")
     if not isinstance(config, Mapping) or "architecture" not in config:
-        trunk = object_at(tower or {}, _TRUNK)
+        trunk = object_at(files.get("open_clip_config.json") or {}, ("model_cfg", "vision_cfg"))
         if not trunk.get("timm_model_name"):
             return Stated()
         pool, size = trunk.get("timm_pool"), trunk.get("image_size")
         own = {"global_pool": pool} if pool in ("avg", "token", "map") else {}
         own |= {"img_size": size} if size is not None else {}
         config = {"architecture": trunk["timm_model_name"], "model_args": own}
-    architecture = config["architecture"]
-    row = architectures.find_row(architecture)
-    defaults = architectures.read_defaults(row)
-    own = architectures.read_model_args(config)
-    with naming("architecture", architecture):
-        architectures.refuse_parts(architecture, {**defaults, **own}, own)
+    kind, defaults, own = architectures.read_arguments(config)
     _warn_of_gelu(config, {**defaults, **own})
     stated = {key: config[key] for key in ("global_pool", "num_classes") if key in config}
     if config.get("model_type") == "timm_wrapper":  # 2 also where there is no head
@@ -70,16 +51,14 @@ def read(files: Json, formats: Sequence[Format]) -> Stated:
     size = object_at(config, ("pretrained_cfg",)).get("input_size")
     if size is not None:
         defaults = {"img_size": size[-2:] if isinstance(size, list) else size, **defaults}
+    changed = {key: v for key, v in own.items() if v and v != defaults.get(key)}
+    without_effect = architectures.read_file("classes")["without_effect"]
     return Stated(
-        words=(architectures.find_class(row),) if row else architectures.CLASSES[:-1],
-        class_name=architectures.find_class(row),
+        words=(kind,) if kind else architectures.CLASSES[:-1],
+        class_name=kind,
         keys={**stated, **own},
         defaults=defaults,
-        unread={
-            key: value
-            for key, value in own.items()
-            if value and value != defaults.get(key) and key not in architectures.WITHOUT_EFFECT
-        },
+        unread={key: v for key, v in changed.items() if key not in without_effect},
     )
 
 
@@ -103,15 +82,14 @@ def write(
     task: Task,
 ) -> dict[str, Any]:
     """Returns config.json with the arguments of an architecture that has the model's other parts."""
-    conv = "embeds.proj" if config.stem.is_packed else "patch_embed.proj"
-    if config.stem.is_resnet:
-        conv = f"patch_embed.backbone.{'stem.' if config.stem.units else ''}conv"
+    first = "root/conv" if config.stem.is_resnet else "patch_embedding"
+    conv = format.names_for(f"{first}/kernel", config)[0].name.removesuffix(".weight")
     num_classes = {"num_classes": keys.pop("num_classes")}
     content = {
         "architecture": architectures.choose_written(format.class_name, config),
         **num_classes,
         "num_features": config.hidden_size,
-        "global_pool": write_pool(config),
+        "global_pool": keys["global_pool"],
         "model_args": keys,
         **({} if class_names is None else {"label_names": list(class_names)}),
         "pretrained_cfg": {
@@ -132,13 +110,43 @@ def read_class_names(files: Json, num_classes: int) -> str | tuple[str, ...] | N
         if names := names_by_number(labels):
             return names
     tag = str(pretrained.get("tag") or str(config.get("architecture")).partition(".")[2])
-    for word, data in (("imagenet1k", "in1k"), ("imagenet21k", "in21k")):
-        if NAMED[word] == num_classes and data in tag.split("_")[-1:]:
-            return word
-    return None
+    word = {"in1k": "imagenet1k", "in21k": "imagenet21k"}.get(tag.rpartition("_")[2])
+    return word if word and NAMED[word] == num_classes else None
 
 
 # ---- the keys that the classes share
+
+
+def together(field: str, words: Mapping[tuple[Any, ...], Any]) -> Callable[[str], Codec]:
+    """Returns the codec of keys that state a field together; absent ones are as in the first row.
+
+    A value without a row is left out, and found where the files are read back.
+
+    Args:
+        field: path of the field.
+        words: values of the keys -> value of the field; of several rows with a value, the first is
+            written.
+    """
+    usual = next(iter(words))
+
+    def make(keys: str) -> Codec:
+        names = keys.split()
+
+        def read(content: Json) -> Facts:
+            stated = [content.get(name) for name in names]
+            own = tuple(known if v is None else v for v, known in zip(stated, usual, strict=True))
+            if own not in [*words]:  # a list among the values has no hash
+                expected = " or ".join(map(str, words))
+                raise ValueError(f"with {', '.join(names)} of {shown(own)}, expected {expected}")
+            return {field: words[own]}
+
+        def write(config: ViTConfig) -> Facts:
+            how = [how for how, own in words.items() if own == Place(field).read(config)]
+            return dict(zip(names, how[0], strict=True)) if how else {}
+
+        return Codec(field, read, write)
+
+    return make
 
 
 def scale(without: float | None) -> Codec:
@@ -148,16 +156,38 @@ def scale(without: float | None) -> Codec:
         without: value of `init_values` in a class without a layer scale. `create_model` replaces
             None by the architecture's own value.
     """
-
-    def write(config: ViTConfig) -> Facts:
-        value = config.block.layer_scale
-        return {"init_values": without if value is None else value}
-
     return Codec(
         "block.layer_scale",
         lambda content: {"block.layer_scale": content["init_values"] or None},
-        write,
+        lambda config: {"init_values": config.block.layer_scale or without},
     )
+
+
+def width_by(content: Json, ratio: str) -> int:
+    """Returns the width of an MLP, from that of the blocks and the key of the ratio."""
+    return int(number(content, "embed_dim") * number(content, ratio))
+
+
+def mlp_ratio(packed: str | None = None) -> Codec:
+    """Returns the codec of the width of the MLP, where the class of MLP is stated with it.
+
+    Args:
+        packed: condition of the models whose ratio counts both gate and value; None for no model.
+    """
+
+    def read(content: Json) -> Facts:
+        if "embed_dim" not in content:
+            return {}
+        width = width_by(content, "mlp_ratio")
+        step = content.get("swiglu_align_to") if content.get("swiglu_mlp") else 0
+        width += -width % step if step else 0
+        return {"mlp_dim": width // 2 if content.get("mlp_layer") == "GluMlp" else width}
+
+    def write(config: ViTConfig) -> Facts:
+        has_both = packed is not None and parse(packed).holds(config)
+        return {"mlp_ratio": compute_ratio(config.mlp_dim * (1 + has_both), config.hidden_size)}
+
+    return Codec("mlp_dim", read, write)
 
 
 def last_norm(after: str, norm: str) -> Codec:
@@ -186,13 +216,10 @@ def last_norm(after: str, norm: str) -> Codec:
     return Codec("pool.norm", read, write)
 
 
-def positions(key: str, words: Mapping[str, Any]) -> Codec:
-    """Returns the codec of positions.
-
-    Args:
-        key: the argument that states whether there are learned positions.
-        words: its values for `"learned"` and `"none"`.
-    """
+def positions(keys: str) -> Codec:
+    """Returns the codec of learned positions, and of whether all tokens or the patches have them."""
+    key = keys.split(maxsplit=1)[0]
+    none, learned = ("none", "learn") if key == "pos_embed" else (False, True)
 
     def read(content: Json) -> Facts:
         if content.get(key, True) in ("", "none", False):
@@ -203,7 +230,7 @@ def positions(key: str, words: Mapping[str, Any]) -> Codec:
 
     def write(config: ViTConfig) -> Facts:
         return {
-            key: words["none" if config.position == "none" else "learned"],
+            key: none if config.position == "none" else learned,
             "no_embed_class": config.position == "learned_patches",
         }
 
@@ -226,19 +253,11 @@ def input_norm(key: str) -> Codec:
     )
 
 
-def sub_norm(of_attention: str, of_mlp: str) -> Codec:
-    """Returns the codec of the norms inside the branches, which have an argument each."""
-    words = {"attention": {of_attention}, "mlp": {of_mlp}, "both": {of_attention, of_mlp}}
-
-    def read(content: Json) -> Facts:
-        own = {key for key in words["both"] if content.get(key)}
-        return {"block.sub_norm": next((word for word, keys in words.items() if keys == own), None)}
-
-    def write(config: ViTConfig) -> Facts:
-        own = words.get(config.block.sub_norm or "", set())
-        return {key: key in own for key in (of_attention, of_mlp)}
-
-    return Codec("block.sub_norm", read, write)
+sub_norm = together(
+    "block.sub_norm",
+    {(False, False): None, (True, False): "attention", (False, True): "mlp", (True, True): "both"},
+)
+"""The norms inside the branches of attention and MLP, which have an argument each."""
 
 
 def _read_norm(content: Json) -> Facts:
@@ -261,8 +280,7 @@ def _read_pool_sizes(content: Json) -> Facts:
     if heads := content.get("attn_pool_num_heads"):
         facts["pool.num_heads"] = heads
     if content.get("attn_pool_mlp_ratio") and "embed_dim" in content:
-        ratio = number(content, "attn_pool_mlp_ratio")
-        facts["pool.mlp_dim"] = int(number(content, "embed_dim") * ratio)
+        facts["pool.mlp_dim"] = width_by(content, "attn_pool_mlp_ratio")
     return facts
 
 
@@ -274,12 +292,8 @@ def _write_pool_sizes(config: ViTConfig) -> Facts:
     }
 
 
-POOL_SIZES: Keys = {
-    "attn_pool_num_heads attn_pool_mlp_ratio": Codec(
-        "pool.num_heads pool.mlp_dim", _read_pool_sizes, _write_pool_sizes
-    )
-}
-"""The sizes of attention pooling of `Eva` and `NaFlexVit`."""
+POOL_SIZES = Codec("pool.num_heads pool.mlp_dim", _read_pool_sizes, _write_pool_sizes)
+"""`attn_pool_num_heads attn_pool_mlp_ratio` of `Eva` and `NaFlexVit`."""
 KEYS: Keys = {
     "img_size": Codec(
         "image_size",
@@ -298,21 +312,24 @@ SHAPES: Keys = {
     "num_classes": "num_classes",
 }
 """`width` is that of the registered architecture."""
-QK_NORM: Keys = {"qk_norm": ("block.qk_norm", {False: None, True: "head"})}
+PARTS: Keys = {
+    "class_token": ("tokens.class_tokens", {True: 1, False: 0}),
+    "qk_norm": ("block.qk_norm", {False: None, True: "head"}),
+}
+"""Arguments of all but `Beit`."""
 
+_OPEN_OF_OTHERS = {
+    "pool.kind": "'token', 'gap' or 'map'",
+    "rope": "no array tells it; read={'family': 'facebook'} reads Facebook's names of DeiT-III",
+    "block.activation": (
+        "'gelu' in most architectures, 'silu' with a gated MLP, 'gelu_tanh' or 'quick_gelu' in some "
+        "relatives of CLIP"
+    ),
+    "block.epsilon": "1e-6 in most architectures, 1e-5 in CLIP, DINOv3 and others",
+}
 OPEN = {
     "num_heads": Open("hidden_size / 64 in most architectures"),
-    "pool.kind": Open("'token', 'gap' or 'map'", "another"),
-    "rope": Open(
-        "no array tells it; read={'family': 'facebook'} reads Facebook's names of DeiT-III",
-        "another",
-    ),
-    "block.activation": Open(
-        "'gelu' in most architectures, 'silu' with a gated MLP, 'gelu_tanh' or 'quick_gelu' in some "
-        "relatives of CLIP",
-        "another",
-    ),
-    "block.epsilon": Open("1e-6 in most architectures, 1e-5 in CLIP, DINOv3 and others", "another"),
+    **{field: Open(words, "another") for field, words in _OPEN_OF_OTHERS.items()},
 }
 """A plain ViT leaves the number of heads open alone: its names are also those of Facebook's DeiT,
 DINO and MAE, which compute as timm's `VisionTransformer` does."""

@@ -5,11 +5,10 @@ arrays: positions lie in rows and columns, and the projection of patches is a ma
 """
 
 from keras_vit.checkpoints.families.family import Class, Family, Open
-from keras_vit.checkpoints.families.keys import Codec, Facts, Json
+from keras_vit.checkpoints.families.keys import Codec
 from keras_vit.checkpoints.families.names import Section
 from keras_vit.checkpoints.families.timm import library
-from keras_vit.checkpoints.families.timm.vit import KEYS, NAMES, OF_PATCHES, SHAPES
-from keras_vit.config import ViTConfig
+from keras_vit.checkpoints.families.timm.vit import KEYS, NAMES, PARTS, SHAPES
 
 _OWN: Section = {
     "patch_embedding/kernel": "embeds.proj.weight : m (p q c)",
@@ -19,6 +18,7 @@ _OWN: Section = {
     "position_embedding/embedding": {"name": "embeds.pos_embed : 1 R S m", "parted": "1 (R S) m"},
 }
 
+_HOW = "pos_embed_interp_mode pos_embed_antialias pos_embed_align_corners"
 _RESIZES = {
     ("bicubic", True, False): "bicubic_antialias",
     ("bicubic", False, False): "bicubic",
@@ -26,23 +26,7 @@ _RESIZES = {
     ("bilinear", False, False): "bilinear_half_pixel",
     ("bilinear", False, True): "bilinear_align_corners",
 }
-"""Filter, antialias and aligned corners -> the same in `ViTConfig.position_resize`."""
-_HOW = ("pos_embed_interp_mode", "pos_embed_antialias", "pos_embed_align_corners")
-
-
-def _read_resize(content: Json) -> Facts:
-    how = tuple(content.get(key) for key in _HOW)
-    if how not in _RESIZES:
-        raise ValueError(f"{how}, expected one of {', '.join(map(str, _RESIZES))}")
-    return {"position_resize": _RESIZES[how]}
-
-
-def _write_resize(config: ViTConfig) -> Facts:
-    names = _RESIZES.items()
-    how = next((how for how, name in names if name == config.position_resize), ())
-    return dict(zip(_HOW, how, strict=bool(how)))
-
-
+"""Values of `_HOW` -> `ViTConfig.position_resize`."""
 _POSITIONS = Codec(
     "position",
     lambda c: {"position": "learned_patches" if c["pos_embed"] == "learned" else "none"},
@@ -58,19 +42,17 @@ FAMILIES = (
     Family(
         "timm/naflex",
         library.TIMM,
-        names={**NAMES, **OF_PATCHES, **_OWN},
+        names={**NAMES, **PARTS, **_OWN},
         keys={
             **KEYS,
             "pos_embed": _POSITIONS,
             "pos_embed_grid_size": _GRID,
-            " ".join(_HOW): Codec("position_resize", _read_resize, _write_resize),
+            _HOW: library.together("position_resize", _RESIZES),
         },
         shapes={
             **SHAPES,
-            **library.POOL_SIZES,
-            "scale_attn_inner_norm scale_mlp_norm": library.sub_norm(
-                "scale_attn_inner_norm", "scale_mlp_norm"
-            ),
+            "attn_pool_num_heads attn_pool_mlp_ratio": library.POOL_SIZES,
+            "scale_attn_inner_norm scale_mlp_norm": library.sub_norm,
         },
         fixed={"stem.kind": "packed"},
         open={**library.OPEN, "patch_size": Open("it stands in config.json alone")},
