@@ -178,13 +178,19 @@ def _compare(sizes: Mapping[str, Any], shows: Mapping[str, Any]) -> None:
         value = pair(field, value) if field == "patch_size" else value
         return tuple(value) if isinstance(value, list) else value
 
-    differences = [
-        f"{field}={shown(value)}, and the arrays have {shown(shows[field])}"
+    contradicted = {
+        field: value
         for field, value in sizes.items()
         if field in shows and plain(field, value) != plain(field, shows[field])
-    ]
-    if differences:
-        raise CheckpointError(f"config.json states {'; '.join(differences)}")
+    }
+    if contradicted:
+        words = [
+            f"{field}={shown(value)}, and the arrays have {shown(shows[field])}"
+            for field, value in contradicted.items()
+        ]
+        error = CheckpointError(f"config.json states {'; '.join(words)}")
+        error.differences = tuple(f"{field}={shows[field]!r}" for field in contradicted)
+        raise error
 
 
 _REFINED = {"map_of_patches": ("map",), "gap": ("mean", "unpooled")}

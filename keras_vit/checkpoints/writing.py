@@ -7,7 +7,7 @@ back, and the model is refused if another one comes out.
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +163,8 @@ def _state(facts: ModelFacts, format: Format, lossy: bool) -> Written:
         read = _read_back(format, config, {move.name: move.file_shape for move in moves}, files)
         differences = _find_differences(format, config, read)
     except (ConfigError, LookupError, ValueError) as error:
-        lost.append(str(error).removesuffix("."))
+        # The arrays that would be written have another value than the JSON can state.
+        lost += getattr(error, "differences", ()) or [str(error).removesuffix(".")]
         differences = {}
     computes = {f: words for f, words in differences.items() if "where it computes" in words}
     lost += [words for field, words in differences.items() if field not in computes]
@@ -196,7 +197,7 @@ def _read_back(
         given = {"num_heads": config.num_heads, "position_grid": config.source_grid}
         if config.pool.kind == "unpooled":  # the arrays are those of the pooled form
             given["pool.kind"] = "unpooled"
-    if config.position == "sincos2d":  # a class token without positions could be a lost array
+    if not config.has_learned_positions:  # a class token without them could be a lost array
         given["position"] = "sincos2d"
     stated_fields = {*format.fixed, *format.stated}
     given = {field: value for field, value in given.items() if field not in stated_fields}
@@ -211,6 +212,7 @@ def _read_back(
 def _find_differences(format: Format, config: ViTConfig, read: ViTConfig) -> dict[str, str]:
     """Returns the fields in which a model differs from the one that is read, and words for each."""
     have, found = flatten(config.to_dict()), flatten(read.to_dict())
+    have, found = _with_whole_parts(have, found), _with_whole_parts(found, have)
     resizes = config.has_learned_positions and {"position_resize"} & {*format.fixed, *format.stated}
     differences: dict[str, str] = {}
     for field in dict.fromkeys((*have, *found)):
@@ -229,6 +231,12 @@ def _find_differences(format: Format, config: ViTConfig, read: ViTConfig) -> dic
             words = f"{field}={own!r}, where it computes {other!r}"
         differences[field] = words
     return differences
+
+
+def _with_whole_parts(fields: dict[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of a model, with one for a part that the other model lacks."""
+    tops = {field: field.partition(".")[0] for field in fields}
+    return {tops[f] if tops[f] in others else f: value for f, value in fields.items()}
 
 
 _ARITHMETIC = (*ARITHMETIC, "pool.norm", "stem.kind")
