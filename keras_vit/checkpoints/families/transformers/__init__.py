@@ -18,15 +18,8 @@ from keras_vit.checkpoints.families.transformers import (
 )
 
 FAMILIES = (
-    *vit.FAMILIES,
-    *beit.FAMILIES,
-    *dinov2.FAMILIES,
-    *dinov3.FAMILIES,
-    *clip.FAMILIES,
-    *siglip.FAMILIES,
-    *aimv2.FAMILIES,
-    *blip.FAMILIES,
-    *internvl.FAMILIES,
-    *radio.FAMILIES,
+    *(vit.VIT, *beit.FAMILIES, dinov2.DINOV2, dinov2.TIPSV2, dinov2.PIXIO, dinov3.DINOV3),
+    *(clip.CLIP, siglip.SIGLIP, siglip.SIGLIP2, aimv2.AIMV2, blip.BLIP, internvl.INTERNVL),
+    radio.RADIO,
 )
 """If several families can hold a model, the first is written."""

@@ -4,20 +4,13 @@ The class's attention pooling has neither a product of the query nor an MLP. It 
 keras_vit with an identity and zeros in their places, and models with it are not written.
 """
 
-import functools
-
 import numpy as np
 
-from keras_vit.checkpoints.containers import ComputedArray, Reader, computed
+from keras_vit.checkpoints.containers import Reader, computed
 from keras_vit.checkpoints.families.family import Class, Family, Fold, Output
 from keras_vit.checkpoints.families.keys import Json, alike, note, only
 from keras_vit.checkpoints.families.names import Section
-from keras_vit.checkpoints.families.transformers.library import (
-    KEYS,
-    SHAPES,
-    SQUARE_ALONE,
-    TRANSFORMERS,
-)
+from keras_vit.checkpoints.families.transformers import library
 
 _NAMES: Section = {
     "patch_embedding": "embeddings.patch_embed",
@@ -52,42 +45,34 @@ def _read(reader: Reader, keys: Json) -> Reader:
         **{"mlp.fc1.weight": np.zeros((1, width)), "mlp.fc1.bias": np.zeros(1)},
         **{"mlp.fc2.weight": np.zeros((width, 1)), "mlp.fc2.bias": np.zeros(width)},
     }
-    added = {
-        f"head.{name}": ComputedArray(array.shape, dtype, functools.partial(array.astype, dtype))
-        for name, array in constants.items()
-        if f"head.{name}" not in reader.shapes
-    }
-    return computed(reader, added)
+    own = {f"head.{name}": array.astype(dtype) for name, array in constants.items()}
+    return computed(reader, {k: array for k, array in own.items() if k not in reader.shapes})
 
 
-FAMILIES = (
-    Family(
-        "transformers/aimv2_vision_model",
-        TRANSFORMERS,
-        names=_NAMES,
-        keys={
-            **KEYS,
-            "layer_norm_eps": None,
-            "rms_norm_eps": "block.epsilon",
-            "attention_dropout": "attention_dropout_rate",
-            "is_native": only(False),
-            "use_head": note(False),
-        },
-        shapes={
-            **SHAPES,
-            "qkv_bias": alike("block.qkv_bias", "block.projection_bias"),
-            "mlp_bias": "block.mlp_bias",
-        },
-        classes={
-            "Aimv2VisionModel": Class(
-                "aimv2_vision_model", head=False, output=Output(first_patch=0)
-            )
-        },
-        fixed={"position": "learned", "block.norm": "rms", "block.input_norm": "patches"},
-        limits={
-            "attention pooling with a product of the query and an MLP": "pool.kind=map",
-            **SQUARE_ALONE,
-        },
-        fold=Fold(_read),
-    ),
+AIMV2 = Family(
+    "transformers/aimv2_vision_model",
+    library.TRANSFORMERS,
+    names=_NAMES,
+    keys={
+        **library.KEYS,
+        "layer_norm_eps": None,
+        "rms_norm_eps": "block.epsilon",
+        "attention_dropout": "attention_dropout_rate",
+        "is_native": only(False),
+        "use_head": note(False),
+    },
+    shapes={
+        **library.SHAPES,
+        "qkv_bias": alike("block.qkv_bias", "block.projection_bias"),
+        "mlp_bias": "block.mlp_bias",
+    },
+    classes={
+        "Aimv2VisionModel": Class("aimv2_vision_model", head=False, output=Output(first_patch=0))
+    },
+    fixed={"position": "learned", "block.norm": "rms", "block.input_norm": "patches"},
+    limits={
+        "attention pooling with a product of the query and an MLP": "pool.kind=map",
+        **library.SQUARE_ALONE,
+    },
+    fold=Fold(_read),
 )

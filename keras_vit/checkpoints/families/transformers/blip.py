@@ -3,17 +3,11 @@
 Queries, keys and values of the tower are one product.
 """
 
-from typing import Any
-
-from keras_vit.checkpoints.families.family import Class, Family, Output
+from keras_vit.checkpoints.families.family import Family, Output
 from keras_vit.checkpoints.families.keys import Keys
 from keras_vit.checkpoints.families.names import Section
+from keras_vit.checkpoints.families.transformers import library
 from keras_vit.checkpoints.families.transformers.clip import KEYS, NAMES
-from keras_vit.checkpoints.families.transformers.library import (
-    SHAPES,
-    SQUARE_ALONE,
-    TRANSFORMERS,
-)
 
 _OWN: Section = {
     "class_token/token": "embeddings.class_embedding",
@@ -23,35 +17,22 @@ _OWN: Section = {
 }
 
 _QKV_BIAS: Keys = {"qkv_bias": "block.qkv_bias"}
+_OUTPUT = Output(has_pooler=False)
+"""The pooled output has the last norm a second time."""
 
-
-def _tower(model: str, **more: Any) -> Class:
-    """Returns the class of a tower.
-
-    Args:
-        model: `model_type` of the whole model.
-        **more: further fields of `Class`.
-    """
-    own = f"{model.replace('-', '_')}_vision_model"
-    # The pooled output has the last norm a second time.
-    return Class(f"{own} {model}", own, head=False, output=Output(has_pooler=False), **more)
-
-
-FAMILIES = (
-    Family(
-        "transformers/blip",
-        TRANSFORMERS,
-        {**NAMES, **_OWN},
-        keys=KEYS,
-        shapes=SHAPES,
-        fixed={"pool.kind": "token", "position": "learned"},
-        limits=SQUARE_ALONE,
-        classes={
-            "BlipVisionModel": _tower(
-                "blip", fixed={"block.epsilon": 1e-5, "block.qkv_bias": True}
-            ),
-            "Blip2VisionModel": _tower("blip-2", keys=_QKV_BIAS),
-            "InstructBlipVisionModel": _tower("instructblip", keys=_QKV_BIAS),
-        },
-    ),
+BLIP = Family(
+    "transformers/blip",
+    library.TRANSFORMERS,
+    {**NAMES, **_OWN},
+    keys=KEYS,
+    shapes=library.SHAPES,
+    fixed={"pool.kind": "token", "position": "learned"},
+    limits=library.SQUARE_ALONE,
+    classes={
+        "BlipVisionModel": library.tower(
+            "blip", fixed={"block.epsilon": 1e-5, "block.qkv_bias": True}, output=_OUTPUT
+        ),
+        "Blip2VisionModel": library.tower("blip-2", keys=_QKV_BIAS, output=_OUTPUT),
+        "InstructBlipVisionModel": library.tower("instructblip", keys=_QKV_BIAS, output=_OUTPUT),
+    },
 )

@@ -5,6 +5,8 @@ AltCLIP (arXiv 2211.06679), Chinese CLIP (arXiv 2211.01335), CLIPSeg (arXiv 2112
 and OWLv2 (arXiv 2306.09683): their vision towers, alone or inside of a whole model.
 """
 
+from typing import Any
+
 import numpy as np
 
 from keras_vit.checkpoints.containers import Reader, computed
@@ -27,10 +29,7 @@ NAMES: Section = {
 }
 """The names that other towers share."""
 KEYS: Keys = {**library.KEYS, "attention_dropout": "attention_dropout_rate"}
-_OWN: Section = {
-    "class_token/token": "embeddings.class_embedding : m",
-    "pre_norm": "pre_layrnorm",
-}
+_OWN: Section = {"class_token/token": "embeddings.class_embedding : m", "pre_norm": "pre_layrnorm"}
 _PROJECTION: Section = {
     "projection/kernel": {"name": "visual_projection.weight : t m", "outside": True}
 }
@@ -42,14 +41,17 @@ _OF_ALTCLIP: Section = {
 }
 
 
-_TOWER = Class(
-    head=False,
-    names=_PROJECTION,
-    limits={"a projection: this class has none": "projection_size"},
-)
-"""A class of a tower, which reads the tower of a whole model with its projection too."""
-_OWL = _TOWER._replace(prefix="vision_model.", names={**_PROJECTION, "pre_norm": "pre_layernorm"})
+_NO_PROJECTION = {"a projection: this class has none": "projection_size"}
+_PROJECTED: dict[str, Any] = {"names": _PROJECTION, "limits": _NO_PROJECTION}
+"""Fields of the row of a tower, which reads the tower of a whole model with its projection too."""
+_OWL: dict[str, Any] = {
+    "prefix": "vision_model.",
+    "names": {**_PROJECTION, "pre_norm": "pre_layernorm"},
+    "limits": _NO_PROJECTION,
+}
 _WITH_HEAD = Class(
+    "clip",
+    inside="clip_vision_model",
     head=True,
     prefix="vision_model.",
     names={**CLASSIFIER, "encoder_norm": None},
@@ -69,83 +71,60 @@ def _add_last_norm(reader: Reader, files: Json) -> Reader:
     return computed(reader, {f"{norm}.weight": weight, f"{norm}.bias": bias})
 
 
-FAMILIES = (
-    Family(
-        "transformers/clip",
-        library.TRANSFORMERS,
-        {**NAMES, **_OWN},
-        keys=KEYS,
-        shapes=library.SHAPES,
-        fixed={
-            "pool.kind": "token",
-            "position": "learned",
-            "patch_bias": False,
-            "block.input_norm": "tokens",
-            "block.qkv_bias": True,
-            "block.epsilon": 1e-5,
-        },
-        limits=library.SQUARE_ALONE,
-        open={
-            "block.activation": Open(
-                "'quick_gelu' in the weights of OpenAI, MetaCLIP and DFN, 'gelu' in those of LAION "
-                "and DataComp"
-            )
-        },
-        fold=Fold(write=_add_last_norm),
-        classes={
-            "CLIPVisionModel": Class("clip_vision_model", head=False),
-            "CLIPVisionModelWithProjection": Class(
-                "clip_vision_model",
-                head=False,
-                prefix="vision_model.",
-                names=_PROJECTION,
-                keys={"projection_dim": "projection_size"},
-            ),
-            "CLIPForImageClassification": _WITH_HEAD._replace(
-                words="clip", inside="clip_vision_model"
-            ),
-            "CLIPModel": Class(
-                "clip",
-                inside="clip_vision_model",
-                head=False,
-                names=_PROJECTION,
-                output=Output("CLIPVisionModelWithProjection"),
-                only_read="a vision tower without a text tower, which this class has",
-            ),
-            "AltCLIPVisionModel": _TOWER._replace(
-                words="altclip_vision_model altclip",
-                name="altclip_vision_model",
-                names={**_PROJECTION, **_OF_ALTCLIP},
-            ),
-            "ChineseCLIPVisionModel": _TOWER._replace(
-                words="chinese_clip_vision_model chinese_clip", name="chinese_clip_vision_model"
-            ),
-            "CLIPSegVisionModel": _TOWER._replace(
-                words="clipseg_vision_model clipseg", name="clipseg_vision_model"
-            ),
-            "GitVisionModel": Class(
-                "git_vision_model git", "git_vision_model", head=False, prefix="vision_model."
-            ),
-            "Kosmos2VisionModel": Class(
-                "kosmos_2_vision_model kosmos-2",
-                "kosmos_2_vision_model",
-                head=False,
-                only_read="transformers has no class for the tower of Kosmos-2 alone",
-            ),
-            "MetaClip2VisionModel": _TOWER._replace(
-                words="metaclip_2_vision_model metaclip_2", name="metaclip_2_vision_model"
-            ),
-            "MetaClip2ForImageClassification": _WITH_HEAD._replace(
-                words="metaclip_2",
-                name="metaclip_2_classifier",
-                inside="metaclip_2_vision_model",
-            ),
-            "OwlViTVisionModel": _OWL._replace(
-                words="owlvit_vision_model owlvit", name="owlvit_vision_model"
-            ),
-            "Owlv2VisionModel": _OWL._replace(
-                words="owlv2_vision_model owlv2", name="owlv2_vision_model"
-            ),
-        },
-    ),
+CLIP = Family(
+    "transformers/clip",
+    library.TRANSFORMERS,
+    {**NAMES, **_OWN},
+    keys=KEYS,
+    shapes=library.SHAPES,
+    fixed={
+        "pool.kind": "token",
+        "position": "learned",
+        "patch_bias": False,
+        "block.input_norm": "tokens",
+        "block.qkv_bias": True,
+        "block.epsilon": 1e-5,
+    },
+    limits=library.SQUARE_ALONE,
+    open={
+        "block.activation": Open(
+            "'quick_gelu' in the weights of OpenAI, MetaCLIP and DFN, 'gelu' in those of LAION "
+            "and DataComp"
+        )
+    },
+    fold=Fold(write=_add_last_norm),
+    classes={
+        "CLIPVisionModel": Class("clip_vision_model", head=False),
+        "CLIPVisionModelWithProjection": Class(
+            "clip_vision_model",
+            head=False,
+            prefix="vision_model.",
+            names=_PROJECTION,
+            keys={"projection_dim": "projection_size"},
+        ),
+        "CLIPForImageClassification": _WITH_HEAD,
+        "CLIPModel": Class(
+            "clip",
+            inside="clip_vision_model",
+            head=False,
+            names=_PROJECTION,
+            output=Output("CLIPVisionModelWithProjection"),
+            only_read=library.WITH_TEXT,
+        ),
+        "AltCLIPVisionModel": library.tower(
+            "altclip", names={**_PROJECTION, **_OF_ALTCLIP}, limits=_NO_PROJECTION
+        ),
+        "ChineseCLIPVisionModel": library.tower("chinese_clip", **_PROJECTED),
+        "CLIPSegVisionModel": library.tower("clipseg", **_PROJECTED),
+        "GitVisionModel": library.tower("git", prefix="vision_model."),
+        "Kosmos2VisionModel": library.tower(
+            "kosmos-2", only_read="transformers has no class for the tower of Kosmos-2 alone"
+        ),
+        "MetaClip2VisionModel": library.tower("metaclip_2", **_PROJECTED),
+        "MetaClip2ForImageClassification": _WITH_HEAD._replace(
+            words="metaclip_2", name="metaclip_2_classifier", inside="metaclip_2_vision_model"
+        ),
+        "OwlViTVisionModel": library.tower("owlvit", **_OWL),
+        "Owlv2VisionModel": library.tower("owlv2", **_OWL),
+    },
 )

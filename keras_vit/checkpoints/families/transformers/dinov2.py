@@ -15,15 +15,7 @@ from keras_vit.checkpoints.families.codecs import mask_token, mlp_by_ratio
 from keras_vit.checkpoints.families.family import Class, Family
 from keras_vit.checkpoints.families.keys import Keys
 from keras_vit.checkpoints.families.names import BLOCKS, Section
-from keras_vit.checkpoints.families.transformers import vit
-from keras_vit.checkpoints.families.transformers.library import (
-    ANY_SIZE,
-    DROPOUT,
-    KEYS,
-    SHAPES,
-    SQUARE_ALONE,
-    make_library,
-)
+from keras_vit.checkpoints.families.transformers import library, vit
 from keras_vit.checkpoints.families.transformers.processor import processor_of_any_size
 
 _NAMES: Section = {
@@ -43,10 +35,10 @@ _NAMES: Section = {
 }
 _REGISTERS: Section = {"register_tokens/tokens": "embeddings.register_tokens"}
 
-BLOCK_KEYS: Keys = {**KEYS, **DROPOUT, "drop_path_rate": "stochastic_depth_rate"}
+BLOCK_KEYS: Keys = {**library.KEYS, **library.DROPOUT, "drop_path_rate": "stochastic_depth_rate"}
 """The keys of DINOv2's blocks but its MLP, which RADIO and TIPSv2 have too."""
 SCALE: Keys = {"layerscale_value": "block.layer_scale"}
-BLOCK_SHAPES: Keys = {**SHAPES, "intermediate_size": None, "qkv_bias": "block.qkv_bias"}
+BLOCK_SHAPES: Keys = {**library.SHAPES, "intermediate_size": None, "qkv_bias": "block.qkv_bias"}
 
 _OF_TIPS: Section = {
     **BLOCKS,
@@ -69,63 +61,56 @@ _PLAIN = {"position": "learned", "position_resize": "bicubic"}
 _REGISTERED = {"position": "learned_except_registers", "position_resize": "bicubic_antialias"}
 _MASK: Keys = {"use_mask_token": mask_token}
 _NUMBER: Keys = {"num_register_tokens": "tokens.registers"}
-_OF_HEAD = {"pool.kind": "token_and_mean"}
 _WITH = "dinov2_with_registers"
 
-FAMILIES = (
-    Family(
-        "transformers/dinov2",
-        ANY_SIZE,
-        names=_NAMES,
-        keys={**BLOCK_KEYS, **SCALE, "mlp_ratio use_swiglu_ffn": mlp_by_ratio(whole=True)},
-        shapes=BLOCK_SHAPES,
-        classes={
-            "Dinov2Model": Class("dinov2", head=False, keys=_MASK, fixed=_PLAIN),
-            "Dinov2ForImageClassification": Class(
-                "dinov2", head=True, prefix="dinov2.", keys=_MASK, fixed={**_PLAIN, **_OF_HEAD}
-            ),
-            "Dinov2WithRegistersModel": Class(
-                _WITH, _WITH, head=False, names=_REGISTERS, keys=_NUMBER, fixed=_REGISTERED
-            ),
-            "Dinov2WithRegistersForImageClassification": Class(
-                _WITH,
-                _WITH,
-                head=True,
-                prefix=f"{_WITH}.",
-                names=_REGISTERS,
-                keys=_NUMBER,
-                fixed={**_REGISTERED, **_OF_HEAD},
-            ),
-        },
-        fixed={"pool.kind": "token"},
-    ),
-    Family(
-        "transformers/tipsv2_vision_model",
-        make_library(_IMAGES_OF_TIPS),
-        names=_OF_TIPS,
-        keys={**BLOCK_KEYS, **SCALE, "mlp_ratio use_swiglu_ffn": mlp_by_ratio(whole=False)},
-        shapes={**BLOCK_SHAPES, "num_register_tokens": "tokens.registers"},
-        classes={"Tipsv2VisionModel": Class("tipsv2_vision_model", head=False)},
-        fixed={
-            "pool.kind": "token",
-            "position": "learned_except_registers",
-            "position_resize": "bilinear_antialias",
-            "tokens.mask": True,
-        },
-    ),
-    Family(
-        "transformers/pixio",
-        ANY_SIZE,
-        names={
-            **vit.NAMES,
-            "class_tokens/tokens": "embeddings.cls_token",
-            "block_{l}/attention_norm": "encoder.layer.{l}.norm1",
-            "block_{l}/mlp_norm": "encoder.layer.{l}.norm2",
-        },
-        keys={**KEYS, **DROPOUT, "mlp_ratio": mlp_by_ratio(whole=True)},
-        shapes={**BLOCK_SHAPES, "n_cls_tokens": "tokens.class_tokens"},
-        classes={"PixioModel": Class("pixio", head=False)},
-        fixed={"pool.kind": "token", "position": "learned", "position_resize": "bicubic"},
-        limits=SQUARE_ALONE,
-    ),
+DINOV2 = Family(
+    "transformers/dinov2",
+    library.ANY_SIZE,
+    names=_NAMES,
+    keys={**BLOCK_KEYS, **SCALE, "mlp_ratio use_swiglu_ffn": mlp_by_ratio(whole=True)},
+    shapes=BLOCK_SHAPES,
+    classes={
+        **library.encoder_and_classifier(
+            "Dinov2",
+            Class("dinov2", keys=_MASK, fixed=_PLAIN),
+            fixed={**_PLAIN, "pool.kind": "token_and_mean"},
+        ),
+        **library.encoder_and_classifier(
+            "Dinov2WithRegisters",
+            Class(_WITH, _WITH, names=_REGISTERS, keys=_NUMBER, fixed=_REGISTERED),
+            fixed={**_REGISTERED, "pool.kind": "token_and_mean"},
+        ),
+    },
+    fixed={"pool.kind": "token"},
+)
+
+TIPSV2 = Family(
+    "transformers/tipsv2_vision_model",
+    library.make_library(_IMAGES_OF_TIPS),
+    names=_OF_TIPS,
+    keys={**BLOCK_KEYS, **SCALE, "mlp_ratio use_swiglu_ffn": mlp_by_ratio(whole=False)},
+    shapes={**BLOCK_SHAPES, "num_register_tokens": "tokens.registers"},
+    classes={"Tipsv2VisionModel": Class("tipsv2_vision_model", head=False)},
+    fixed={
+        "pool.kind": "token",
+        "position": "learned_except_registers",
+        "position_resize": "bilinear_antialias",
+        "tokens.mask": True,
+    },
+)
+
+PIXIO = Family(
+    "transformers/pixio",
+    library.ANY_SIZE,
+    names={
+        **vit.NAMES,
+        "class_tokens/tokens": "embeddings.cls_token",
+        "block_{l}/attention_norm": "encoder.layer.{l}.norm1",
+        "block_{l}/mlp_norm": "encoder.layer.{l}.norm2",
+    },
+    keys={**library.KEYS, **library.DROPOUT, "mlp_ratio": mlp_by_ratio(whole=True)},
+    shapes={**BLOCK_SHAPES, "n_cls_tokens": "tokens.class_tokens"},
+    classes={"PixioModel": Class("pixio", head=False)},
+    fixed={"pool.kind": "token", "position": "learned", "position_resize": "bicubic"},
+    limits=library.SQUARE_ALONE,
 )

@@ -5,9 +5,8 @@ from typing import Any
 from keras_vit.checkpoints.families.family import Class, Family
 from keras_vit.checkpoints.families.keys import Codec, Json, only
 from keras_vit.checkpoints.families.names import Section, norms_of_qk
-from keras_vit.checkpoints.families.transformers import vit
+from keras_vit.checkpoints.families.transformers import library, vit
 from keras_vit.checkpoints.families.transformers.clip import KEYS
-from keras_vit.checkpoints.families.transformers.library import SHAPES, TRANSFORMERS
 from keras_vit.errors import shown
 
 _NAMES: Section = {
@@ -35,32 +34,28 @@ def _read_qk_norm(keys: Json) -> dict[str, Any]:
 
 
 _QK_NORM = Codec(
-    "block.qk_norm",
-    _read_qk_norm,
-    lambda config: {"use_qk_norm": config.block.qk_norm == "width"},
+    "block.qk_norm", _read_qk_norm, lambda config: {"use_qk_norm": config.block.qk_norm == "width"}
 )
 
-FAMILIES = (
-    Family(
-        "transformers/internvl_vision",
-        TRANSFORMERS,
-        _NAMES,
-        keys={
-            **KEYS,
-            "attention_bias": "block.qkv_bias",
-            "layer_scale_init_value": "block.layer_scale",
-            "norm_type": ("block.norm", {"layer_norm": "layer", "rms_norm": "rms"}),
-            "use_qk_norm": _QK_NORM,
-            "use_mean_pooling": only(True),
-            "use_absolute_position_embeddings": only(True),
-        },
-        shapes=SHAPES,
-        fixed={
-            "pool.kind": "token",
-            "pool.norm": "none",
-            "position": "learned",
-            "block.layer_scale": 1e-5,
-        },
-        classes={"InternVLVisionModel": Class("internvl_vision internvl", head=False)},
-    ),
+INTERNVL = Family(
+    "transformers/internvl_vision",
+    library.TRANSFORMERS,
+    _NAMES,
+    keys={
+        **KEYS,
+        "attention_bias": "block.qkv_bias",
+        "layer_scale_init_value": "block.layer_scale",
+        "norm_type": ("block.norm", {"layer_norm": "layer", "rms_norm": "rms"}),
+        "use_qk_norm": _QK_NORM,
+        "use_mean_pooling": only(True),
+        "use_absolute_position_embeddings": only(True),
+    },
+    shapes=library.SHAPES,
+    fixed={
+        "pool.kind": "token",
+        "pool.norm": "none",
+        "position": "learned",
+        "block.layer_scale": 1e-5,
+    },
+    classes={"InternVLVisionModel": Class("internvl_vision internvl", head=False)},
 )

@@ -13,19 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_vit.checkpoints.families.family import Format, Images, Library, Stated
-from keras_vit.checkpoints.families.keys import (
-    Json,
-    Keys,
-    image_size,
-    names_by_number,
-    note,
-    only,
-    sides,
-)
+from keras_vit.checkpoints.families.family import Class, Format, Images, Library, Stated
+from keras_vit.checkpoints.families.keys import Json, Keys, image_size, names_by_number, sides
 from keras_vit.checkpoints.families.transformers.processor import (
     FILE,
-    RELEASE,
     processor,
     processor_of_any_size,
 )
@@ -71,15 +62,12 @@ SHAPES: Keys = {
     "num_channels": "channels",
     "patch_size": sides("patch_size"),
 }
-POOLER: Keys = {
-    "pooler_output_size": note(lambda config: config.representation_size or config.hidden_size),
-    "pooler_act": only("tanh"),
-}
 
 SQUARE_ALONE = {
-    "patches or images that are not square": "patch_size!=square or source_grid!=square",
+    "patches or images that are not square": "patch_size!=square or source_grid!=square"
 }
 """The limit of classes that divide `image_size` by `patch_size` as integers."""
+WITH_TEXT = "a vision tower without a text tower, which this class has"
 POSITIONS_OF_ANOTHER_GRID = {
     "positions of another grid than that of image_size, which loading with image_size= resizes": (
         "stem.kind!=packed grid grid!=source_grid"
@@ -108,7 +96,7 @@ def read(files: Json, formats: Sequence[Format]) -> Stated:
     defaults = data["types"].get(kind if kind in data["types"] else towers.get(word), {})
     every = {**own, **(own.get("rope_parameters") or {})}
     stated = {key: v for key, v in every.items() if v is not None or key not in defaults}
-    of_whole = {key: top[key] for key in (RELEASE, "projection_dim") if key in top}
+    of_whole = {"projection_dim": top["projection_dim"]} if "projection_dim" in top else {}
     prepared = {k: v for k, v in files.get(FILE, {}).items() if k in _OF_PROCESSOR}
     classes = top.get("architectures")
     return Stated(
@@ -244,3 +232,31 @@ def make_library(images: Images = processor) -> Library:
 TRANSFORMERS = make_library()
 ANY_SIZE = make_library(processor_of_any_size)
 """The library for classes that resize positions to the images that they get."""
+
+
+def encoder_and_classifier(network: str, encoder: Class, **others: Any) -> dict[str, Class]:
+    """Returns the rows of a network's `...Model` and of its `...ForImageClassification`.
+
+    Args:
+        network: start of the names of both classes.
+        encoder: the row of the encoder.
+        **others: fields in which the row of the classifier differs; the prefix is the word of the
+            network.
+    """
+    usual = {"head": True, "prefix": f"{encoder.words.replace('-', '_')}."}
+    return {
+        f"{network}Model": encoder._replace(head=False),
+        f"{network}ForImageClassification": encoder._replace(**{**usual, **others}),
+    }
+
+
+def tower(model: str, own: str = "", **others: Any) -> Class:
+    """Returns the row of a vision tower, which is read alone or in a whole model.
+
+    Args:
+        model: `model_type` of the whole model.
+        own: that of the tower; "" for the usual name.
+        **others: further fields of `Class`.
+    """
+    own = own or f"{model.replace('-', '_')}_vision_model"
+    return Class(f"{own} {model}", own, head=False, **others)

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from keras_vit.checkpoints.families.family import (
     Images,
@@ -64,14 +64,6 @@ _OTHER_STEPS = (
 """Keys of steps that no protocol has; nor has one an image that is not resized."""
 
 
-class _Geometry(NamedTuple):
-    """The sizes of a processor: of the resized image, of its smaller side alone, of the crop."""
-
-    size: Size | None
-    edge: int | None
-    crop: Size | None
-
-
 def _read(files: Json) -> ProtocolSpec | None:
     if FILE not in files:
         return None
@@ -119,11 +111,11 @@ def _complete(files: Json) -> dict[str, Any]:
     return values
 
 
-def _geometry(processor: Mapping[str, Any]) -> _Geometry:
+def _geometry(processor: Mapping[str, Any]) -> tuple[Size | None, int | None, Size | None]:
+    """Returns the size of the resized image, of its smaller side alone, and of the crop."""
     size = processor["size"]
-    edge = None
-    if isinstance(size, Mapping) and "longest_edge" not in size:
-        edge = size.get("shortest_edge")
+    is_edge = isinstance(size, Mapping) and "longest_edge" not in size
+    edge = size.get("shortest_edge") if is_edge else None
     crops = processor.get("do_center_crop", edge is not None)
     crop = processor.get("crop_size") if crops else None
     sides = (*(_sides(size) or ()), *(_sides(crop) or ()), *(() if edge is None else (edge,)))
@@ -131,7 +123,7 @@ def _geometry(processor: Mapping[str, Any]) -> _Geometry:
         raise ValueError(
             f"{FILE} has size={shown(size)}, crop_size={shown(crop)}, expected numbers of pixels"
         )
-    return _Geometry(_sides(size), edge, _sides(crop))
+    return _sides(size), edge, _sides(crop)
 
 
 def _form(processor: Mapping[str, Any]) -> str:
@@ -153,12 +145,16 @@ def _protocol(processor: Mapping[str, Any], **geometry: Any) -> ProtocolSpec:
     factor = (
         number(processor, "rescale_factor", 1 / 255) if processor.get("do_rescale", True) else 1
     )
-    normalizes = processor.get("do_normalize", True)
+    own = (
+        processor if processor.get("do_normalize", True) else {"image_mean": 0.0, "image_std": 1.0}
+    )
     scaled: dict[str, Any] = {}
-    for ours, key, no_change in (("mean", "image_mean", 0.0), ("std", "image_std", 1.0)):
-        value = processor[key] if normalizes else no_change
-        with naming(f"{FILE} has {key}", value):
-            scaled[ours] = _scaled(value, 255 * factor)
+    for key in ("mean", "std"):
+        value = own[f"image_{key}"]
+        with naming(f"{FILE} has image_{key}", value):
+            # 255 * (1 / 255) is not always 1; published numbers have fewer digits than 9
+            several = value if isinstance(value, list) else [value]
+            scaled[key] = [round(number / (255 * factor), 9) for number in several]
     form = {"interpolation": _filter(processor), "resize": _form(processor)}
     return complete({"name": "transformers", **geometry, **scaled, **form})
 
@@ -179,12 +175,6 @@ def _sides(size: Any) -> tuple[int, int] | None:
     if isinstance(size, list) and len(size) == 2:
         return size[1], size[0]  # feature extractors state (width, height)
     return None
-
-
-def _scaled(value: Any, factor: float) -> Any:
-    several = value if isinstance(value, list) else [value]
-    # 255 * (1 / 255) is not always 1; published numbers have fewer digits than 9
-    return [round(number / factor, 9) for number in several]
 
 
 _CLASSES = {
@@ -208,14 +198,10 @@ def _write(protocol: dict[str, Any], config: ViTConfig) -> dict[str, Any]:
     crops_smaller_side = protocol["crop_mode"] == "center"
     preprocessor: dict[str, Any] = {
         "image_processor_type": _CLASSES[protocol.get("resize", "pillow")][crops_smaller_side],
-        "do_resize": True,
+        **{"do_resize": True, "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True},
         "size": {"height": height, "width": width},
         "resample": _RESAMPLE.index(protocol["interpolation"]),
-        "do_rescale": True,
-        "rescale_factor": 1 / 255,
-        "do_normalize": True,
-        "image_mean": per_channel(protocol["mean"], config),
-        "image_std": per_channel(protocol["std"], config),
+        **{f"image_{key}": per_channel(protocol[key], config) for key in ("mean", "std")},
     }
     if config.stem.is_packed:  # no class crops an image whose aspect the model takes
         fast = "Fast" if protocol.get("resize") == "tensor" else ""

@@ -18,11 +18,8 @@ from keras_vit.checkpoints.families.family import Class, Family, Fold, per_chann
 from keras_vit.checkpoints.families.keys import Codec, Facts, Json, image_size, note, number
 from keras_vit.checkpoints.families.names import Section
 from keras_vit.checkpoints.families.protocols import CLIP
+from keras_vit.checkpoints.families.transformers import library
 from keras_vit.checkpoints.families.transformers.dinov2 import BLOCK_KEYS, BLOCK_SHAPES
-from keras_vit.checkpoints.families.transformers.library import (
-    SQUARE_ALONE,
-    make_library,
-)
 from keras_vit.checkpoints.families.transformers.processor import FILE, processor_of_any_size
 from keras_vit.config import ViTConfig
 from keras_vit.images.protocols import ProtocolSpec, complete
@@ -69,9 +66,9 @@ def _split(reader: Reader, keys: Json) -> Reader:
 def _join(reader: Reader, files: Json) -> Reader:
     """Returns the arrays with those of the class that its config.json states."""
     config = files["config.json"]
-    own = {f"input_conditioner.{key}": np.float32(config[key]).reshape(-1, 1, 1) for key in _NORMS}
-    own["summary_idxs"] = np.asarray(config["summary_idxs"])
-    more: dict[str, Any] = {f"radio_model.{key}": array for key, array in own.items()}
+    more: dict[str, Any] = {"radio_model.summary_idxs": np.asarray(config["summary_idxs"])}
+    for key in _NORMS:
+        more[f"radio_model.input_conditioner.{key}"] = np.float32(config[key]).reshape(-1, 1, 1)
     parts = [part for part in (_TOKENS, _REGISTERS) if part in reader.shapes]
     more[_TOKENS] = ComputedArray(
         (sum(reader.shapes[part][0] for part in parts), *reader.shapes[_TOKENS][1:]),
@@ -133,32 +130,30 @@ _IMAGES = dataclasses.replace(
     processor_of_any_size, read=_read_protocol, write=_write_protocol, image_size=_image_size
 )
 
-FAMILIES = (
-    Family(
-        "transformers/radio",
-        make_library(_IMAGES),
-        names=_NAMES,
-        keys={
-            **BLOCK_KEYS,
-            "image_size": None,
-            "max_img_size": image_size,
-            "mlp_ratio use_swiglu_ffn": mlp_by_ratio(whole=False),
-            "summary_idxs num_cls_tokens num_registers": _OF_TOKENS,
-            "layerscale_value": _SCALE,
-        },
-        shapes=BLOCK_SHAPES,
-        classes={"RadioModel": Class("radio", head=False)},
-        fixed={
-            "position": "learned_patches",
-            "position_resize": "bilinear_longer_side",
-            "patch_bias": False,
-            "pool.norm": "none",
-        },
-        limits=SQUARE_ALONE,
-        ignored={
-            r"radio_model\.(summary_idxs|input_conditioner\.norm_\w+)": "config.json states it",
-            r".*\.patch_generator\.video_embedder\.weight": "the patches of videos",
-        },
-        fold=Fold(_split, _join),
-    ),
+RADIO = Family(
+    "transformers/radio",
+    library.make_library(_IMAGES),
+    names=_NAMES,
+    keys={
+        **BLOCK_KEYS,
+        "image_size": None,
+        "max_img_size": image_size,
+        "mlp_ratio use_swiglu_ffn": mlp_by_ratio(whole=False),
+        "summary_idxs num_cls_tokens num_registers": _OF_TOKENS,
+        "layerscale_value": _SCALE,
+    },
+    shapes=BLOCK_SHAPES,
+    classes={"RadioModel": Class("radio", head=False)},
+    fixed={
+        "position": "learned_patches",
+        "position_resize": "bilinear_longer_side",
+        "patch_bias": False,
+        "pool.norm": "none",
+    },
+    limits=library.SQUARE_ALONE,
+    ignored={
+        r"radio_model\.(summary_idxs|input_conditioner\.norm_\w+)": "config.json states it",
+        r".*\.patch_generator\.video_embedder\.weight": "the patches of videos",
+    },
+    fold=Fold(_split, _join),
 )

@@ -9,12 +9,8 @@ from typing import Any
 from keras_vit.checkpoints.families.family import Class, Family, Output
 from keras_vit.checkpoints.families.keys import Codec, Json, Keys, note, number
 from keras_vit.checkpoints.families.names import Section
+from keras_vit.checkpoints.families.transformers import library
 from keras_vit.checkpoints.families.transformers.clip import KEYS, NAMES
-from keras_vit.checkpoints.families.transformers.library import (
-    SHAPES,
-    SQUARE_ALONE,
-    TRANSFORMERS,
-)
 from keras_vit.checkpoints.families.transformers.vit import CLASSIFIER
 from keras_vit.config import ViTConfig
 
@@ -51,10 +47,7 @@ def _read_patches(keys: Json) -> dict[str, Any]:
 
 
 def _write_patches(config: ViTConfig) -> dict[str, Any]:
-    return {
-        "max_num_patches": config.packed_shape[0],
-        "num_patches": math.prod(config.source_grid),
-    }
+    return {"max_num_patches": config.packed_shape[0], "num_patches": math.prod(config.source_grid)}
 
 
 _OF_NAFLEX: Keys = {
@@ -64,73 +57,70 @@ _OF_NAFLEX: Keys = {
 _FIXED = {"position": "learned", "block.qkv_bias": True, "block.activation": "gelu_tanh"}
 
 
-_TOWER = Class(
-    head=False,
-    names=_POOL,
-    keys={"vision_use_head": _USE_HEAD},
-    output=Output(first_patch=0),
-)
-_WITH_HEAD = Class(
-    head=True,
-    prefix="vision_model.",
-    names=CLASSIFIER,
-    keys={"vision_use_head": note(False)},
-    ignored={r"head\..*": "an attention pooling that the class does not use"},
-)
-_WITH_TEXT = Class(
-    head=False,
-    names=_POOL,
-    only_read="a vision tower without a text tower, which this class has",
-)
-_WITHOUT_POOL = Class(head=False, output=Output(first_patch=0))
+def _classes(network: str, word: str) -> dict[str, Class]:
+    """Returns the rows of a tower with and without its pooling, of a classifier and of both towers.
 
-FAMILIES = (
-    Family(
-        "transformers/siglip",
-        TRANSFORMERS,
-        NAMES,
-        keys=KEYS,
-        shapes=SHAPES,
-        fixed=_FIXED,
-        limits=SQUARE_ALONE,
-        classes={
-            "SiglipVisionModel": _TOWER._replace(words="siglip_vision_model"),
-            "SiglipForImageClassification": _WITH_HEAD._replace(
-                words="siglip", inside="siglip_vision_model"
-            ),
-            "SiglipModel": _WITH_TEXT._replace(
-                words="siglip",
-                inside="siglip_vision_model",
-                output=Output("SiglipVisionModel"),
-            ),
-            "Idefics3VisionTransformer": _WITHOUT_POOL._replace(
-                words="idefics3_vision idefics3", name="idefics3_vision"
-            ),
-            "SmolVLMVisionTransformer": _WITHOUT_POOL._replace(
-                words="smolvlm_vision smolvlm", name="smolvlm_vision"
-            ),
-        },
-    ),
-    # Patches come as rows of a matrix, which a convolution equals. The class resizes positions for
-    # each image by torch's antialiased bilinear resize.
-    Family(
-        "transformers/siglip2",
-        TRANSFORMERS,
-        {**NAMES, "patch_embedding/kernel": "embeddings.patch_embedding.weight : m (p q c)"},
-        keys={**KEYS, **_OF_NAFLEX},
-        shapes=SHAPES,
-        fixed={**_FIXED, "stem.kind": "packed", "position_resize": "bilinear_antialias"},
-        limits=SQUARE_ALONE,
-        classes={
-            "Siglip2VisionModel": _TOWER._replace(words="siglip2_vision_model"),
-            "Siglip2ForImageClassification": _WITH_HEAD._replace(
-                words="siglip2", inside="siglip2_vision_model"
-            ),
-            "Siglip2Model": _WITH_TEXT._replace(
-                words="siglip2",
-                inside="siglip2_vision_model",
-                output=Output("Siglip2VisionModel"),
-            ),
-        },
-    ),
+    Args:
+        network: start of the names of the classes.
+        word: `model_type` of the whole model.
+    """
+    own = f"{word}_vision_model"
+    return {
+        f"{network}VisionModel": Class(
+            own,
+            head=False,
+            names=_POOL,
+            keys={"vision_use_head": _USE_HEAD},
+            output=Output(first_patch=0),
+        ),
+        f"{network}ForImageClassification": Class(
+            word,
+            inside=own,
+            head=True,
+            prefix="vision_model.",
+            names=CLASSIFIER,
+            keys={"vision_use_head": note(False)},
+            ignored={r"head\..*": "an attention pooling that the class does not use"},
+        ),
+        f"{network}Model": Class(
+            word,
+            inside=own,
+            head=False,
+            names=_POOL,
+            output=Output(f"{network}VisionModel"),
+            only_read=library.WITH_TEXT,
+        ),
+    }
+
+
+SIGLIP = Family(
+    "transformers/siglip",
+    library.TRANSFORMERS,
+    NAMES,
+    keys=KEYS,
+    shapes=library.SHAPES,
+    fixed=_FIXED,
+    limits=library.SQUARE_ALONE,
+    classes={
+        **_classes("Siglip", "siglip"),
+        "Idefics3VisionTransformer": library.tower(
+            "idefics3", "idefics3_vision", output=Output(first_patch=0)
+        ),
+        "SmolVLMVisionTransformer": library.tower(
+            "smolvlm", "smolvlm_vision", output=Output(first_patch=0)
+        ),
+    },
+)
+
+# Patches come as rows of a matrix, which a convolution equals. The class resizes positions for
+# each image by torch's antialiased bilinear resize.
+SIGLIP2 = Family(
+    "transformers/siglip2",
+    library.TRANSFORMERS,
+    {**NAMES, "patch_embedding/kernel": "embeddings.patch_embedding.weight : m (p q c)"},
+    keys={**KEYS, **_OF_NAFLEX},
+    shapes=library.SHAPES,
+    fixed={**_FIXED, "stem.kind": "packed", "position_resize": "bilinear_antialias"},
+    limits=library.SQUARE_ALONE,
+    classes=_classes("Siglip2", "siglip2"),
 )

@@ -9,13 +9,7 @@ representation layer of keras_vit; a classifier has none.
 from keras_vit.checkpoints.families.family import Class, Family, Output
 from keras_vit.checkpoints.families.keys import note, only
 from keras_vit.checkpoints.families.names import Section
-from keras_vit.checkpoints.families.transformers.library import (
-    DROPOUT,
-    KEYS,
-    POOLER,
-    SHAPES,
-    TRANSFORMERS,
-)
+from keras_vit.checkpoints.families.transformers import library
 
 NAMES: Section = {
     "patch_embedding": "embeddings.patch_embeddings.projection",
@@ -30,110 +24,82 @@ NAMES: Section = {
     "encoder_norm": "layernorm",
 }
 CLASSIFIER: Section = {"head": {"name": "classifier", "outside": True}}
-_POOLER: Section = {"pre_logits": "pooler.dense"}
-_OF_DEIT: Section = {
-    "distillation_token/token": "embeddings.distillation_token",
-    "head/{head}": {"name": "{cls}_classifier", "outside": True},
-}
+_DISTILLATION: Section = {"distillation_token/token": "embeddings.distillation_token"}
+_TWO_HEADS: Section = {"head": None, "head/{head}": {"name": "{cls}_classifier", "outside": True}}
 _OF_MSN: Section = {
     # transformers 5 writes a classifier's tokens and last norm with `vit.`, its blocks without.
     path: [name, {"name": name, "outside": True}] if path.startswith("block_") else name
     for path, name in NAMES.items()
 }
 _UNREAD_POOLER = {r"pooler\.dense\..*": "a layer that the class does not read"}
-_DISTILLED = {"tokens.distillation": True}
+_POOLED = Class(
+    head=False,
+    names={"pre_logits": "pooler.dense"},
+    keys={
+        "pooler_output_size": note(lambda config: config.representation_size or config.hidden_size),
+        "pooler_act": only("tanh"),
+    },
+)
+_DEIT = _POOLED._replace(words="deit", name="deit", fixed={"tokens.distillation": True})
 
-FAMILIES = (
-    Family(
-        "transformers",
-        TRANSFORMERS,
-        names={**NAMES, **CLASSIFIER},
-        keys={**KEYS, **DROPOUT},
-        shapes={**SHAPES, "qkv_bias": "block.qkv_bias"},
-        fixed={"pool.kind": "token", "position": "learned"},
-        classes={
-            "ViTModel": Class("vit", head=False, names=_POOLER, keys=POOLER),
-            "ViTForImageClassification": Class(
-                "vit", head=True, prefix="vit.", keys=POOLER, ignored=_UNREAD_POOLER
-            ),
-            "DeiTModel": Class(
-                "deit",
-                "deit",
-                head=False,
-                names={**_POOLER, **_OF_DEIT},
-                keys=POOLER,
-                fixed=_DISTILLED,
-            ),
-            "DeiTForImageClassification": Class(
-                "deit",
-                "deit",
-                head=True,
-                prefix="deit.",
-                names={**_OF_DEIT, "head/{head}": None},
-                keys=POOLER,
-                fixed=_DISTILLED,
-                ignored=_UNREAD_POOLER,
-            ),
-            "DeiTForImageClassificationWithTeacher": Class(
-                "deit",
-                "deit",
-                head=True,
-                prefix="deit.",
-                names={**_OF_DEIT, "head": None},
-                keys=POOLER,
-                fixed={**_DISTILLED, "pool.kind": "token_and_distillation"},
-                ignored=_UNREAD_POOLER,
-            ),
-            "ViTMAEModel": Class(
-                "vit_mae",
-                "vit_mae",
-                head=False,
-                # A share of hidden patches belongs to pretraining; the class hides that share in
-                # inference too.
-                keys={"mask_ratio": note(0.0)},
-                ignored={r"decoder\..*": "the decoder of pretraining"},
-                output=Output("ViTMAEModel", arguments={"mask_ratio": 0.0}),
-            ),
-            "ViTMSNModel": Class("vit_msn", "vit_msn", head=False, names=_OF_MSN),
-            "ViTMSNForImageClassification": Class(
-                "vit_msn", "vit_msn", head=True, prefix="vit.", names=_OF_MSN
-            ),
-            "IJepaModel": Class(
+VIT = Family(
+    "transformers",
+    library.TRANSFORMERS,
+    names={**NAMES, **CLASSIFIER},
+    keys={**library.KEYS, **library.DROPOUT},
+    shapes={**library.SHAPES, "qkv_bias": "block.qkv_bias"},
+    fixed={"pool.kind": "token", "position": "learned"},
+    classes={
+        **library.encoder_and_classifier(
+            "ViT", _POOLED._replace(words="vit"), names={}, ignored=_UNREAD_POOLER
+        ),
+        **library.encoder_and_classifier(
+            "DeiT",
+            _DEIT._replace(names={**_POOLED.names, **_DISTILLATION}),
+            names=_DISTILLATION,
+            ignored=_UNREAD_POOLER,
+        ),
+        "DeiTForImageClassificationWithTeacher": _DEIT._replace(
+            head=True,
+            prefix="deit.",
+            names={**_DISTILLATION, **_TWO_HEADS},
+            fixed={**_DEIT.fixed, "pool.kind": "token_and_distillation"},
+            ignored=_UNREAD_POOLER,
+        ),
+        "ViTMAEModel": Class(
+            "vit_mae",
+            "vit_mae",
+            head=False,
+            # A share of hidden patches belongs to pretraining; the class hides that share in
+            # inference too.
+            keys={"mask_ratio": note(0.0)},
+            ignored={r"decoder\..*": "the decoder of pretraining"},
+            output=Output("ViTMAEModel", arguments={"mask_ratio": 0.0}),
+        ),
+        **library.encoder_and_classifier(
+            "ViTMSN", Class("vit_msn", "vit_msn", names=_OF_MSN), prefix="vit."
+        ),
+        **library.encoder_and_classifier(
+            "IJepa",
+            Class(
                 "ijepa",
                 "ijepa",
-                head=False,
                 names={"class_token/token": None},
                 fixed={"pool.kind": "gap"},
                 output=Output(first_patch=0),
             ),
-            "IJepaForImageClassification": Class(
-                "ijepa",
-                "ijepa",
-                head=True,
-                prefix="ijepa.",
-                names={"class_token/token": None},
-                fixed={"pool.kind": "gap"},
-            ),
-            "DPTModel": Class(
-                "dpt",
-                "dpt",
-                head=False,
-                names=_POOLER,
-                keys={**POOLER, "is_hybrid": only(False)},
-                ignored={
-                    r"(neck|head|auxiliary_head)\..*": "the decoder of depths or segments",
-                    **_UNREAD_POOLER,
-                },
-                only_read="an encoder without the decoder of DPT",
-            ),
-            "FlavaImageModel": Class(
-                "flava_image_model",
-                "flava_image_model",
-                head=False,
-                names=_POOLER,
-                keys=POOLER,
-                only_read="an image model without the text and multimodal models of Flava",
-            ),
-        },
-    ),
+        ),
+        "DPTModel": _POOLED._replace(
+            words="dpt",
+            name="dpt",
+            keys={**_POOLED.keys, "is_hybrid": only(False)},
+            ignored={r"(neck|head|auxiliary_head)\..*": "the decoder of depths or segments"},
+            only_read="an encoder without the decoder of DPT",
+        ),
+        "FlavaImageModel": _POOLED._replace(
+            words="flava_image_model",
+            name="flava_image_model",
+            only_read="an image model without the text and multimodal models of Flava",
+        ),
+    },
 )
