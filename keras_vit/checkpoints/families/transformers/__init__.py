@@ -18,7 +18,7 @@ from keras_vit.checkpoints.families.transformers import (
 )
 
 FAMILIES = (
-    *(vit.VIT, *beit.FAMILIES, dinov2.DINOV2, dinov2.TIPSV2, dinov2.PIXIO, dinov3.DINOV3),
+    *(vit.VIT, beit.BEIT, dinov2.DINOV2, dinov2.TIPSV2, dinov2.PIXIO, dinov3.DINOV3),
     *(clip.CLIP, siglip.SIGLIP, siglip.SIGLIP2, aimv2.AIMV2, blip.BLIP, internvl.INTERNVL),
     radio.RADIO,
 )

@@ -4,8 +4,7 @@ from keras_vit.checkpoints.families.codecs import layer_scale_or_zero
 from keras_vit.checkpoints.families.family import Class, Family, Output
 from keras_vit.checkpoints.families.keys import Codec, Facts, Json, note, relative_bias
 from keras_vit.checkpoints.families.names import Section
-from keras_vit.checkpoints.families.transformers import vit
-from keras_vit.checkpoints.families.transformers.library import DROPOUT, KEYS, SHAPES, TRANSFORMERS
+from keras_vit.checkpoints.families.transformers import library, vit
 from keras_vit.errors import shown
 
 _KEYS_OF_BIAS = "use_relative_position_bias use_shared_relative_position_bias"
@@ -22,7 +21,7 @@ def _read_bias(content: Json) -> Facts:
 
 _OF_MEAN = {
     "name": "pooler.layernorm",
-    "when": "pool.norm=after",
+    "when": "pool.kind=gap pool.norm!=none",
     "implies": {"pool.kind": "gap", "pool.norm": "after"},
 }
 _OF_TOKENS = {"name": "layernorm", "when": "pool.kind!=gap"}
@@ -38,57 +37,47 @@ _NAMES: Section = {
     "encoder_norm": [_OF_MEAN, _OF_TOKENS],
 }
 
-_NORM_OR_NONE: Section = {"encoder_norm": [_OF_MEAN, _OF_TOKENS, None]}
-"""Backbones and Data2VecVisionModel lack the pooler, and so the norm of a mean."""
-_NO_NORM = "an encoder without a last norm"
+_OF_DATA2VEC = Class(
+    "data2vec-vision",
+    "data2vec-vision",
+    # The class has no pooler, and so no norm of a mean.
+    names={"encoder_norm": [_OF_MEAN, _OF_TOKENS, None]},
+    limits={
+        "an encoder without a last norm": "pool.norm=none pool.kind!=gap",
+        "features after a norm of the mean: Data2VecVisionModel has none": "pool.norm=after",
+    },
+    output=Output("Data2VecVisionModel", first_patch=1),
+)
 
-FAMILIES = (
-    Family(
-        "transformers/beit",
-        TRANSFORMERS,
-        names=_NAMES,
-        keys={
-            **KEYS,
-            **DROPOUT,
-            "drop_path_rate": "stochastic_depth_rate",
-            "use_mean_pooling": ("pool.kind", {True: "gap", False: "token"}),
-            "layer_scale_init_value": layer_scale_or_zero,
-            "use_absolute_position_embeddings": ("position", {True: "learned", False: "none"}),
-            "use_mask_token": note(False),
-        },
-        shapes={**SHAPES, _KEYS_OF_BIAS: Codec(_BIAS.fields, _read_bias, _BIAS.write)},
-        classes={
-            "BeitModel": Class(
-                "beit", head=False, names=_NORM_OR_NONE, limits={_NO_NORM: "pool.norm=none"}
-            ),
-            "BeitForImageClassification": Class("beit", head=True, prefix="beit."),
-            "Data2VecVisionModel": Class(
-                "data2vec-vision",
-                "data2vec-vision",
-                head=False,
-                names=_NORM_OR_NONE,
-                limits={
-                    _NO_NORM: "pool.norm=none pool.kind!=gap",
-                    "features after a norm of the mean: Data2VecVisionModel has none": (
-                        "pool.norm=after"
-                    ),
-                },
-                output=Output(first_patch=1),
-            ),
-            "Data2VecVisionForImageClassification": Class(
-                "data2vec-vision", "data2vec-vision", head=True, prefix="data2vec_vision."
-            ),
-        },
-        fixed={
-            "block.norm": "layer",
-            "block.qkv_bias": (True, False, True),
-            "tokens.class_tokens": 1,
-        },
-        limits={
-            f"patches or a grid that are not square: {_SWAPS}": (
-                "patch_size!=square or table_grid!=square or image_size image_size!=square"
-            )
-        },
-        ignored={r".*relative_position_index": "a number that follows from the grid"},
-    ),
+BEIT = Family(
+    "transformers/beit",
+    library.TRANSFORMERS,
+    names=_NAMES,
+    keys={
+        **library.KEYS,
+        **library.DROPOUT,
+        "drop_path_rate": "stochastic_depth_rate",
+        "use_mean_pooling": ("pool.kind", {True: "gap", False: "token"}),
+        "layer_scale_init_value": layer_scale_or_zero,
+        "use_absolute_position_embeddings": ("position", {True: "learned", False: "none"}),
+        "use_mask_token": note(False),
+    },
+    shapes={**library.SHAPES, _KEYS_OF_BIAS: Codec(_BIAS.fields, _read_bias, _BIAS.write)},
+    classes={
+        **library.encoder_and_classifier("Beit", Class("beit")),
+        **library.encoder_and_classifier(
+            "Data2VecVision", _OF_DATA2VEC, names={}, limits={}, output=Output()
+        ),
+    },
+    fixed={
+        "block.norm": "layer",
+        "block.qkv_bias": (True, False, True),
+        "tokens.class_tokens": 1,
+    },
+    limits={
+        f"patches or a grid that are not square: {_SWAPS}": (
+            "patch_size!=square or table_grid!=square or image_size image_size!=square"
+        )
+    },
+    ignored={r".*relative_position_index": "a number that follows from the grid"},
 )
