@@ -235,8 +235,8 @@ def _find_differences(format: Format, config: ViTConfig, read: ViTConfig) -> dic
 
 def _with_whole_parts(fields: dict[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the fields of a model, with one for a part that the other model lacks."""
-    tops = {field: field.partition(".")[0] for field in fields}
-    return {tops[f] if tops[f] in others else f: value for f, value in fields.items()}
+    whole = {name: value for name, value in nest(fields).items() if name in others}
+    return whole | {f: v for f, v in fields.items() if f.partition(".")[0] not in whole}
 
 
 _ARITHMETIC = (*ARITHMETIC, "pool.norm", "stem.kind")
