@@ -1,7 +1,6 @@
 """Small checkpoints from a few words: copied, written with names and shapes, and refused."""
 
 import json
-import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from safetensors.numpy import save_file
 
 import keras_vit
 from keras_vit.errors import CheckpointError
+from tests.checkpoints.headers import write_sparse
 from tests.helpers import stored
 
 DATA = Path(__file__).parents[1] / "data"
@@ -46,15 +46,8 @@ def write_arrays(path: Path, *parts: tuple[str, dict]) -> Path:
 
 
 def write_shapes(path: Path, shapes: dict[str, tuple[int, ...]], config: Any = None) -> Path:
-    """Writes the header of a safetensors file and a hole for the values, and a config.json."""
-    header, end = {}, 0
-    for name, shape in shapes.items():
-        start, end = end, end + 4 * math.prod(shape)
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [start, end]}
-    text = json.dumps(header).encode()
-    with path.open("wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        file.truncate(8 + len(text) + end)
+    """Writes a sparse file of float32 arrays, and a config.json."""
+    write_sparse(path, {name: ("F32", shape) for name, shape in shapes.items()})
     if config is not None:
         (path.parent / "config.json").write_text(json.dumps(config))
     return path

@@ -69,11 +69,19 @@ def many(count: int) -> dict[str, tuple[int, ...]]:
 
 BIG_VISION = {name: array.shape for name, array in arrays_of("vit_token_linen.npz").items()}
 PARTS = ("encoder.layer.0.attention.self.query.weight", "blocks.0.mlp.fc1.weight", "cls_token")
-BLOCKS = [f"Transformer/encoderblock_{k}/LayerNorm_0/scale" for k in (1000, 10**8, "9" * 900)]
-UNITS = [f"{k}/gn1/scale" for k in ("block9/unit1", "block1/unit1000", "block9999999/unit9999999")]
+BLOCK, UNIT = "Transformer/encoderblock_{}/LayerNorm_0/scale", "block{}/unit{}/gn1/scale"
+NUMBERS = {
+    **{BLOCK.format(number): "are announced" for number in (1000, 10**8)},
+    BLOCK.format("9" * 900): "unexpected",
+    UNIT.format(9, 1): "more than 8 stages",
+    **{UNIT.format(stage, k): "are announced" for stage, k in ((1, 1000), (9999999, 9999999))},
+}
+STEM = {"conv_root/kernel": (7, 7, 3, 8)}
 HUGE = {
-    **{name[:40]: (BIG_VISION | {name: (16,)},) for name in BLOCKS},
-    **{name: (BIG_VISION | {"conv_root/kernel": (7, 7, 3, 8), name: (8,)},) for name in UNITS},
+    **{
+        name[:40]: (BIG_VISION | (STEM | {name: (8,)} if "unit" in name else {name: (16,)}), words)
+        for name, words in NUMBERS.items()
+    },
     "2,000 names beside a ViT": (BIG_VISION | many(2000), " more"),
     "9,900 names": (many(9900), "no Vision Transformer", "and 9,896 more"),
     "long names": ({f"{a * 90}.{part}": (8, 8) for a in "abc" for part in PARTS}, "and 5 more"),

@@ -110,26 +110,21 @@ def test_parts_that_transformers_takes_from_the_architecture(fields, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changed", "words"),
+    ("name", "changed", "words"),
     [
-        ({"global_pool": "max"}, "global_pool='max'"),
-        ({"global_pool": "map", "fc_norm": True}, "norm.weight"),
+        ("vit_base_patch16_224", {"global_pool": "max"}, "global_pool='max'"),
+        ("vit_base_patch16_224", {"global_pool": "map", "fc_norm": True}, "norm.weight"),
+        # timm adds it before the coordinates are scaled; keras_vit has it for axial positions.
+        ("vit_small_patch16_dinov3", {"rope_grid_offset": 1.0}, "rope_grid_offset"),
     ],
 )
-def test_poolings_that_we_do_not_compute_are_refused(changed, words, tmp_path):
-    saved("vit_base_patch16_224", tmp_path / "x", **changed)
+def test_what_we_do_not_compute_is_refused(name, changed, words, tmp_path):
+    saved(name, tmp_path / "x", **changed)
     file = shutil.copy(tmp_path / "x" / "model.safetensors", tmp_path)
-    card = {"model_name": "vit_base_patch16_224", **SMALL, **changed}
+    card = {"model_name": name, **SMALL, **changed}
     for source, read in ((tmp_path / "x", {}), (file, {"timm": card})):
         with raises(CheckpointError, words):
             VisionTransformer.from_preset(source, read=read)
-
-
-def test_an_offset_of_rotary_positions_of_dinov3_is_refused(tmp_path):
-    """timm adds it before the coordinates are scaled; keras_vit has it for axial positions."""
-    saved("vit_small_patch16_dinov3", tmp_path, rope_grid_offset=1.0)
-    with raises(CheckpointError, "rope_grid_offset"):
-        VisionTransformer.from_preset(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["vit_base_patch16_224", "vit_small_r26_s32_224"])

@@ -225,11 +225,3 @@ def test_radios_mean_and_std_are_those_of_the_model_and_of_its_processor(tmp_pat
     assert (info.protocol["mean"], info.config.image_size) == (fields["norm_mean"], (24, 24))
     info = with_processor(tmp_path, **own, do_normalize=True, image_mean=[0.5] * 3)
     assert info.protocol["mean"][0] == round(0.5 + 0.26862954 * 0.5, 9)
-
-
-def test_attention_pooling_of_aimv2_is_not_written(tmp_path):
-    random_transformers("Aimv2VisionModel", **VISION).save_pretrained(tmp_path / "theirs")
-    model = VisionTransformer.from_preset(tmp_path / "theirs")
-    with raises(CheckpointError, "attention pooling"):
-        checkpoints.save(model, tmp_path / "ours", "transformers/aimv2_vision_model")
-    assert not (tmp_path / "ours").exists()

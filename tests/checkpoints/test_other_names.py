@@ -1,4 +1,4 @@
-"""Files of wrappers with prefixed names, of torchvision, of open_clip, and of TimmWrapper."""
+"""Files of torchvision, of open_clip, and of TimmWrapper."""
 
 import json
 import re
@@ -14,21 +14,6 @@ from tests.helpers import assert_close, assert_same_arrays, normal
 from tests.words import raises
 
 PLAIN = {"num_heads": 3}
-WRAPPERS = ("module.", "model.", "backbone.", "timm_model.", "_orig_mod.", "a.b_c.")
-
-
-@pytest.mark.parametrize("prefix", [*WRAPPERS, "module.model.", "_orig_mod.module.backbone."])
-def test_prefixes_of_wrappers_are_removed(prefix, tmp_path):
-    """A file with prefixed names is read like the file without prefixes."""
-    for name in ("px_torchvision.safetensors", "hf_dinov2_model/model.safetensors"):
-        arrays, infos = load_file(FOLDER / name), []
-        for start in ("", prefix):
-            save_file({start + name: arrays[name] for name in arrays}, tmp_path / "x.safetensors")
-            infos.append(keras_vit.info(tmp_path / "x.safetensors", **PLAIN))
-        bare, info = infos
-        assert (info.family, info.config) == (bare.family, bare.config)
-        assert info.prefix == prefix + bare.prefix
-        assert set(info.shapes) == {prefix + name for name in arrays}
 
 
 @pytest.mark.on_one_backend("torch")
@@ -72,11 +57,6 @@ def test_a_file_that_does_not_determine_the_gelu_needs_the_activation():
             path, **PLAIN, block={"activation": "gelu_tanh"}, load_weights=load_weights
         )
         assert (model.config.block.activation, model.config.block.epsilon) == ("gelu_tanh", 1e-5)
-
-
-def test_a_trunk_without_its_architectures_name_needs_what_a_file_of_timm_needs():
-    with raises(CheckpointError, "pool.kind, rope, block.activation, block.epsilon"):
-        keras_vit.info(FOLDER / "px_open_clip_trunk_siglip.safetensors", **PLAIN)
 
 
 def test_open_clips_config_determines_heads_and_gelu(tmp_path):

@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 
 from keras_vit import VisionTransformer, checkpoints
-from keras_vit.errors import CheckpointError
 from tests.formulas import torch_resize
 from tests.golden import FOLDER, expected, relative_error
 from tests.helpers import random_tiny, to_numpy
-from tests.words import raises
 
 
 def definition(kernel, target):
@@ -42,12 +40,6 @@ def test_load_with_another_patch_size_keeps_the_image_size():
         assert (small.patch_size, small.grid) == ((2, 2), (8, 8))
     again = VisionTransformer.from_preset(path, patch_size=model.config.patch_size)
     assert again.config == model.config
-
-
-def test_another_patch_size_of_a_hybrid_is_refused():
-    """A hybrid's patches are cells of a feature map, not pixels."""
-    with raises(CheckpointError, "hybrid, cells of a feature map"):
-        VisionTransformer.from_preset(FOLDER / "hybrid_r26.npz", patch_size=2)
 
 
 @pytest.mark.parametrize(

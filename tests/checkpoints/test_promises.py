@@ -162,18 +162,14 @@ BAD_SAFETENSORS = {
 }
 
 
-@pytest.mark.parametrize("fault", BAD_NPZ)
-def test_a_bad_npz_file_is_refused_when_it_is_opened(tmp_path, fault):
-    content, *words = BAD_NPZ[fault]
-    (tmp_path / "x.npz").write_bytes(content)
-    refused(tmp_path / "x.npz", *words)
+BAD = {"npz": BAD_NPZ, "safetensors": BAD_SAFETENSORS}
 
 
-@pytest.mark.parametrize("fault", BAD_SAFETENSORS)
-def test_a_bad_safetensors_file_is_refused_when_it_is_opened(tmp_path, fault):
-    content, *words = BAD_SAFETENSORS[fault]
-    (tmp_path / "x.safetensors").write_bytes(content)
-    refused(tmp_path / "x.safetensors", *words)
+@pytest.mark.parametrize(("kind", "fault"), [(kind, fault) for kind in BAD for fault in BAD[kind]])
+def test_a_bad_file_is_refused_when_it_is_opened(tmp_path, kind, fault):
+    content, *words = BAD[kind][fault]
+    (tmp_path / f"x.{kind}").write_bytes(content)
+    refused(tmp_path / f"x.{kind}", *words)
 
 
 def test_damaged_bytes_are_refused_by_the_name_of_their_array(tmp_path):

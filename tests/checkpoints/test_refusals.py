@@ -3,6 +3,7 @@
 A row has what is given, and words of the message: the field, the key, the array, the value.
 """
 
+import functools
 import shutil
 
 import keras
@@ -15,13 +16,14 @@ from keras_vit import VisionTransformer, checkpoints
 from keras_vit.checkpoints.containers import write_npz
 from keras_vit.config.fields import nest
 from keras_vit.errors import CheckpointError, ConfigError, KerasViTError
-from tests.checkpoints.files import arrays_of, copy, refused
+from tests.checkpoints.files import arrays_of, copy, find, refused
 from tests.checkpoints.shards import INDEX, split
 from tests.helpers import normal, random_tiny, stored, tiny
 from tests.words import edit_json, raises
 
 pytestmark = pytest.mark.on_one_backend("torch")
 
+VIT = "vit_token_published.npz"
 PACKED = {"stem.kind": "packed", "image_size": (16, 32), "patch_size": (8, 8)}
 POOLED = {"num_classes": 0, "pool.kind": "map", "tokens.class_tokens": 0}
 TWO_HEADS = {"pool.kind": "token_and_distillation", "tokens.distillation": True}
@@ -59,10 +61,40 @@ INEXPRESSIBLE = (
 """Family, fields of a model that its files cannot hold, and words of the reason."""
 
 
-@pytest.mark.parametrize(("family", "fields", "words"), [(*r[:2], r[2:]) for r in INEXPRESSIBLE])
-def test_a_model_that_a_library_cannot_express_is_not_written(family, fields, words, tmp_path):
+def converts(name, *family, **fields):
+    """Converts a reference file."""
+    return lambda out: keras_vit.convert(find(name), out, *family, **fields)
+
+
+def saves(model, *family):
+    """Saves what a function makes."""
+    return lambda out: checkpoints.save(model(), out, *family)
+
+
+OTHER = lambda: keras.Sequential([keras.layers.Dense(2)], name="other")  # noqa: E731
+WIDER = {"image_size": (16, 8), "pool.kind": "gap", "tokens.class_tokens": 0}
+CALLS = (
+    *(
+        (saves(functools.partial(tiny, **nest(fields)), family), *words)
+        for family, fields, *words in (*INEXPRESSIBLE, ("big_vision", WIDER, "grid of k^2 + 1"))
+    ),
+    (saves(OTHER), "found a keras.Sequential named 'other'"),
+    (saves(lambda: "model"), "found 'model'"),
+    (converts(VIT, "google", num_classes=3), "a conversion makes no new head"),
+    (converts(VIT, "keras_vit"), "save_to_preset"),
+    (converts("px_torchvision.safetensors", "facebook", num_heads=3), "Facebook's own names"),
+    (converts("timm_token", "timm", stem={"kind": "resnet"}), "describe has a weight root/conv"),
+    (converts("timm_r_ti", "timm", stem={"kind": "none"}), "only the file has a weight root/conv"),
+    (converts("timm_token", "timm", pool={"norm": "none"}), "the file has a weight encoder_norm/"),
+    (converts("timm_token", "timm", tokens={"mask": True}), "describe has a weight mask_token/"),
+)
+"""Calls that would write a file in a folder, and words of their refusal."""
+
+
+@pytest.mark.parametrize(("call", "words"), [(row[0], row[1:]) for row in CALLS])
+def test_what_cannot_be_written_is_refused_before_it_is(call, words, tmp_path):
     with pytest.raises(CheckpointError) as caught:
-        checkpoints.save(tiny(**nest(fields)), tmp_path / "x", family=family)
+        call(tmp_path / "x")
     assert [word for word in words if word not in str(caught.value)] == []
     assert list(tmp_path.iterdir()) == []
 
@@ -95,7 +127,7 @@ def holds(name, change, *words):
     return given(name, *words, change=rewrite)
 
 
-VIT, NAFLEX = "vit_token_published.npz", "timm_naflex_map"
+NAFLEX = "timm_naflex_map"
 MLP, NORM = "Transformer/encoderblock_1/MlpBlock_3/Dense_0/kernel", "Transformer/encoder_norm/scale"
 CLASSIFIER = "classifier.bias"
 TIMM, HUB, TASK = ("model_args",), ("config",), ("task.json", "config")
@@ -165,6 +197,11 @@ ROWS = (
     holds(VIT, lambda a: a["head/kernel"].put(7, -np.inf), "head/kernel", "infinity"),
     holds(
         VIT, lambda a: {"conv1/kernel": np.zeros((7, 7))}, "no Vision Transformer", "conv1/kernel"
+    ),
+    given("hybrid_r26.npz", "hybrid, cells of a feature map", patch_size=2),
+    given(
+        *("px_open_clip_trunk_siglip.safetensors", "pool.kind, rope, block.activation, block.eps"),
+        num_heads=3,
     ),
     given(VIT, "vit_ti16", "head/kernel is (24, 7)", read={"variant": "vit_ti16"}),
     given(VIT, "Dense_0/bias is (40,), expected (41,) [mlp_dim]", mlp_dim=41),
@@ -262,3 +299,7 @@ def test_other_files_and_the_source_are_not_overwritten(tmp_path):
     with raises(CheckpointError, "source and destination"):
         keras_vit.convert(tmp_path / "preset", weights, "keras_vit", num_classes=0)
     assert weights.read_bytes() == before
+    source = copy(VIT, tmp_path)
+    with raises(CheckpointError, "source and destination are one file"):
+        keras_vit.convert(source, source, "google")
+    assert source.read_bytes() == find(VIT).read_bytes()

@@ -44,10 +44,11 @@ def refused(path, *words, **how):
     "prefix", ["model.", "net.", "a.b_c.", "_orig_mod.module.", "module._orig_mod."]
 )
 def test_the_model_is_found_beside_other_arrays(prefix, write, caplog):
-    """Below any prefix; one line names what is left out."""
-    info = read(write((prefix, ARRAYS), ("", EXTRAS)))
+    """Below any prefix; one line names what is left out, such as a head of transformers."""
+    beside = EXTRAS | {"classifier.weight": (5, 24)}
+    info = read(write((prefix, ARRAYS), ("", beside)))
     assert (info.prefix, info.config.num_classes) == (prefix, 7)
-    assert set(info.ignored) == set(EXTRAS)
+    assert set(info.ignored) == set(beside)
     (record,) = caplog.records
     assert record.levelname == "WARNING"
     for part in ("criterion. (1)", "projector. (1)", "aux_head. (1)"):

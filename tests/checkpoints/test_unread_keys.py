@@ -12,6 +12,9 @@ from tests.golden import FOLDER
 from tests.helpers import only_under
 from tests.words import edit_json
 
+OF_TOOLS = {"finetuning_task": "image-classification", "transformers.js_config": {"dtype": "q8"}}
+"""Keys of transformers 4's example scripts, and of transformers.js."""
+
 
 @pytest.mark.without_backend
 @pytest.mark.parametrize(
@@ -24,9 +27,10 @@ from tests.words import edit_json
     ids=["transformers", "two towers", "timm"],
 )
 def test_keys_of_the_network_that_are_not_read_are_named(folder, place, tmp_path, caplog):
-    """With their values; not the library's own keys, nor an unknown one that is off."""
+    """With their values; not the library's own keys, nor those of tools, nor one that is off."""
     shutil.copytree(folder, tmp_path / "x")
     edit_json(tmp_path / "x" / "config.json", *place, windows=None, post_norm=False)
+    edit_json(tmp_path / "x" / "config.json", **OF_TOOLS)
     keras_vit.info(tmp_path / "x")
     assert not caplog.records
     edit_json(tmp_path / "x" / "config.json", *place, windows=7, post_norm=True)
@@ -34,16 +38,6 @@ def test_keys_of_the_network_that_are_not_read_are_named(folder, place, tmp_path
     (record,) = caplog.records
     expected = "config.json states windows=7, post_norm=True, which keras_vit does not read."
     assert record.getMessage() == expected
-
-
-@pytest.mark.without_backend
-def test_keys_of_common_tools_are_not_named(tmp_path, caplog):
-    """Of transformers 4's example scripts, and of transformers.js."""
-    shutil.copytree(FAMILIES / "hf_dinov2_model", tmp_path / "x")
-    common = {"finetuning_task": "image-classification", "transformers.js_config": {"dtype": "q8"}}
-    edit_json(tmp_path / "x" / "config.json", **common)
-    keras_vit.info(tmp_path / "x")
-    assert not caplog.records
 
 
 @pytest.mark.without_backend
