@@ -52,7 +52,7 @@ INEXPRESSIBLE = (
     ("transformers/siglip2", POOLED | PACKED, "square"),
     ("transformers/flava_image_model", {"num_classes": 0}, "text"),
     ("transformers/beit", BIAS | {"image_size": (16, 32)}, "square"),
-    ("transformers/beit", BIAS | {"pool.kind": "gap", "tokens.class_tokens": 0}, "encoder_norm"),
+    ("transformers/beit", BIAS | {"pool.kind": "gap", "tokens.class_tokens": 0}, "class_tokens=0"),
     ("keras_hub", {}, "keras_hub", "transformers"),
     ("open_clip", {"num_classes": 0}, "text tower", "'transformers'"),
     ("torchvision", {}, "'timm'", "'transformers'"),
