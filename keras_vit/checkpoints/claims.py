@@ -30,27 +30,31 @@ class Claim(NamedTuple):
     binding: Bindings
 
 
+Claims = dict[Format, dict[str, Claim]]
+"""Format -> the names of a file that it explains, and what they stand for."""
+
+
 class _Template(NamedTuple):
     match: Callable[[str], Bindings | None]
-    places: list[tuple[int, str, StoredAs]]
+    places: list[tuple[Format, str, StoredAs]]
 
 
-def claim_names(names: Iterable[str], formats: Formats) -> list[dict[str, Claim]]:
+def claim_names(names: Iterable[str], formats: Formats) -> Claims:
     """Returns for every format the names that it explains, each with the first weight that fits."""
     index = _index(formats)
-    claims: list[dict[str, Claim]] = [{} for _ in formats]
+    claims: Claims = {format: {} for format in formats}
     for name in names:
         for template in index.get(re.sub(r"\d+", "#", name), ()):
             if (binding := template.match(name)) is not None:
-                for number, path, stored in template.places:
-                    claims[number].setdefault(name, Claim(path, stored, binding))
+                for format, path, stored in template.places:
+                    claims[format].setdefault(name, Claim(path, stored, binding))
     return claims
 
 
-def count_explained(names: Iterable[str], formats: Formats) -> int:
+def count_explained(claims: Claims) -> int:
     """Returns the most names that a format with a projection of patches and blocks explains."""
     counts = [0]
-    for own in claim_names(names, formats):
+    for own in claims.values():
         paths = {claim.path for claim in own.values()}
         if PATCHES in paths and any("{l}" in path for path in paths):
             counts.append(len(own))
@@ -62,7 +66,7 @@ def _index(formats: Formats) -> dict[str, list[_Template]]:
     """Returns templates by the skeletons of their names, in which `#` stands for a number."""
     templates_of: dict[str, _Template] = {}
     index: dict[str, list[_Template]] = {}
-    for number, format in enumerate(formats):
+    for format in formats:
         for word in lexicon.LEXICON:
             for stored in format.names.get(word.path, ()):
                 own = templates_of.get(stored.name)
@@ -70,7 +74,7 @@ def _index(formats: Formats) -> dict[str, list[_Template]]:
                     own = templates_of[stored.name] = _Template(templates.matcher(stored.name), [])
                     for skeleton in _skeletons(stored.name):
                         index.setdefault(skeleton, []).append(own)
-                own.places.append((number, word.path, stored))
+                own.places.append((format, word.path, stored))
     return index
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from keras_vit.checkpoints import inference
-from keras_vit.checkpoints.claims import PATCHES, Bindings, Formats, claim_names
+from keras_vit.checkpoints.claims import PATCHES, Bindings, Claim, Formats, claim_names
 from keras_vit.checkpoints.containers import Reader, renamed
 from keras_vit.checkpoints.families.family import Format, Library, Stated
 from keras_vit.checkpoints.moves import Shape
@@ -93,29 +93,22 @@ def find_match(
     Raises:
         CheckpointError: the arrays fit none of the formats.
     """
-    shapes = encoder.reader.shapes
+    shapes, claims = encoder.reader.shapes, encoder.claims
     named = [f for f in formats if {*f.words} & {*stated[f.library].words}]
     exact = [f for f in named if f.class_name == stated[f.library].class_name]
     silent = [f for f in formats if not stated[f.library].words]
     if not named and len(silent) < len(formats):  # a family that keras_vit does not read
         silent = [f for f in silent if stated[f.library].keys]
     for group, is_named in ((exact, True), (named, True), (silent, False)):
-        claims = claim_names(shapes, tuple(group))
-        most = max(map(len, claims), default=0)
-        tied = [
-            f
-            for f, own in zip(group, claims, strict=True)
-            if own and (is_named or 2 * len(own) > most)
-        ]
-        found = [interpret(format, shapes) for format in tied]
+        most = max((len(claims[f]) for f in group), default=0)
+        tied = [f for f in group if claims[f] and (is_named or 2 * len(claims[f]) > most)]
+        found = [interpret(format, shapes, claims[format]) for format in tied]
         whole = [evidence for evidence in found if _is_whole(evidence)]
         if whole:
             best = max(whole, key=functools.partial(_rank, is_named))
             own = _leave_out_strays(encoder, best)
             return _unfold(own, best, stated[best.format.library])
-    raise CheckpointError(
-        _describe(encoder.reader, stated, formats, tuple(named or silent or formats))
-    )
+    raise CheckpointError(_describe(encoder, stated, formats, tuple(named or silent or formats)))
 
 
 def _leave_out_strays(encoder: Encoder, evidence: Evidence) -> Encoder:
@@ -138,14 +131,21 @@ def _unfold(encoder: Encoder, evidence: Evidence, stated: Stated) -> Match:
     """Returns the match with the arrays that the names of its format mean."""
     reader = evidence.format.family.fold.read(encoder.reader, stated.keys)
     if reader is not encoder.reader:
-        evidence = interpret(evidence.format, reader.shapes)
+        claims = claim_names(reader.shapes, (evidence.format,))
+        evidence = interpret(evidence.format, reader.shapes, claims[evidence.format])
     return Match(evidence, stated, reader, encoder)
 
 
-def interpret(format: Format, shapes: Mapping[str, Shape]) -> Evidence:
-    """Returns what names and shapes show in the names of a format."""
+def interpret(format: Format, shapes: Mapping[str, Shape], claims: Mapping[str, Claim]) -> Evidence:
+    """Returns what names and shapes show in the names of a format.
+
+    Args:
+        format: the format.
+        shapes: the shapes of the arrays.
+        claims: the names that the format explains.
+    """
     ignored = {name: "an array without numbers" for name, shape in shapes.items() if 0 in shape}
-    claims = claim_names((name for name in shapes if name not in ignored), (format,))[0]
+    claims = {name: claim for name, claim in claims.items() if name not in ignored}
     ignored |= list_known((name for name in shapes if name not in claims), format)
     votes: dict[str, collections.Counter[int]] = collections.defaultdict(collections.Counter)
     bindings: dict[str, list[Bindings]] = collections.defaultdict(list)
@@ -196,23 +196,23 @@ def _is_whole(evidence: Evidence) -> bool:
 
 
 def _describe(
-    reader: Reader, stated: Mapping[Library, Stated], formats: Sequence[Format], tried: Formats
+    encoder: Encoder, stated: Mapping[Library, Stated], formats: Sequence[Format], tried: Formats
 ) -> str:
     """Returns the refusal of a file: its family and its names, and the nearest of the families.
 
     Args:
-        reader: the arrays.
+        encoder: the arrays.
         stated: what the JSON states.
         formats: the formats that the JSON may name.
         tried: the formats whose names were looked up.
     """
-    shapes = reader.shapes
+    shapes, claims = encoder.reader.shapes, encoder.claims
     names = {f.name: f for f in tried}
     reason = _foreign_family(stated, formats) or (
         f"no Vision Transformer in any of the families {listed(names, 3)}"
     )
-    lines = [f"{reader.path}: {reason}."]
-    found = {f.name: own for f, own in zip(tried, claim_names(shapes, tried), strict=True) if own}
+    lines = [f"{encoder.reader.path}: {reason}."]
+    found = {f.name: claims[f] for f in tried if claims[f]}
     nearest = sorted(found, key=lambda name: -len(found[name]))[:3]
     for name in nearest:
         paths = {claim.path for claim in found[name].values()}

@@ -11,7 +11,14 @@ import fnmatch
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from keras_vit.checkpoints.claims import PATCHES, Formats, count_explained, is_outside
+from keras_vit.checkpoints.claims import (
+    PATCHES,
+    Claims,
+    Formats,
+    claim_names,
+    count_explained,
+    is_outside,
+)
 from keras_vit.checkpoints.containers import Reader, renamed
 from keras_vit.checkpoints.moves import EMPTY, Shape
 from keras_vit.errors import CheckpointError, ConfigError, listed, shown
@@ -61,6 +68,7 @@ class Encoder:
         outside: names in the file of the arrays elsewhere.
         left_out: names in the file of the arrays that the caller leaves out.
         choice: words about other Vision Transformers in the file; "" if there is one.
+        claims: format -> the names in the reader that it explains.
     """
 
     reader: Reader
@@ -69,6 +77,7 @@ class Encoder:
     outside: Sequence[str]
     left_out: Collection[str]
     choice: str
+    claims: Claims
 
 
 def find_encoder(
@@ -103,10 +112,10 @@ def find_encoder(
     else:
         prefix = _complete(reader, names, prefix)
     others = tuple(other for other in found if len(other) > len(prefix))
-    own = _list_below([n for n in names if not n.startswith(others)], prefix, formats)
+    own, claims = _list_below([n for n in names if not n.startswith(others)], prefix, formats)
     taken = {*own.values()}
     outside = [name for name in names if name not in taken]
-    return Encoder(renamed(reader, own.items()), prefix, own, outside, left_out, choice)
+    return Encoder(renamed(reader, own.items()), prefix, own, outside, left_out, choice, claims)
 
 
 def _find_encoders(
@@ -129,8 +138,8 @@ def _find_encoders(
                 continue
             if reader.shapes[patches] == (0,):
                 raise CheckpointError(f"{reader.path}: array {shown(patches)} is empty. {EMPTY}")
-            own = _list_below(names, patches[:start], formats)
-            count = count_explained(own, formats)
+            own, claims = _list_below(names, patches[:start], formats)
+            count = count_explained(claims)
             if count > best:
                 best, prefix = count, patches[:start]
                 arrays = {(new, reader.shapes[name]) for new, name in own.items()}
@@ -202,10 +211,13 @@ def _list_ignored(reader: Reader, ignore: str | Sequence[str]) -> set[str]:
     return ignored
 
 
-def _list_below(names: Iterable[str], prefix: str, formats: Formats) -> dict[str, str]:
+def _list_below(
+    names: Iterable[str], prefix: str, formats: Formats
+) -> tuple[dict[str, str], Claims]:
     """Returns the names of an encoder, without prefix and wrappers -> those in the file.
 
-    Those of a head or a projection may lack the prefix, or a part of it.
+    Those of a head or a projection may lack the prefix, or a part of it. Of two spellings, the one
+    that formats explain better counts; the claims are theirs.
     """
     ends = [match.end() for match in re.finditer("[./]", prefix)][:-1]
     parents = [prefix[:end] for end in reversed(ends)] + [""] * bool(prefix)
@@ -224,12 +236,9 @@ def _list_below(names: Iterable[str], prefix: str, formats: Formats) -> dict[str
     other = {_name_in_file(name): full for name, full in plain.items()}
     # Two numbers of a block are a chunk and a block in DINOv2, a stage and a block elsewhere.
     spelled = [own for own in (plain, other) if len(own) == len(inside)] or [inside]
-    if spelled[1:] == spelled[:1]:
-        spelled = spelled[:1]
-    best = (
-        max(spelled, key=lambda own: count_explained(own, formats)) if spelled[1:] else spelled[0]
-    )
-    return {**best, **{own: full for own, full in others.items() if own not in best}}
+    read = [own | others | own for own in (spelled[:1] if plain == other else spelled)]
+    found = [(own, claim_names(own, formats)) for own in read]
+    return max(found, key=lambda pair: count_explained(pair[1])) if found[1:] else found[0]
 
 
 def _quoted(prefixes: Iterable[str]) -> str:

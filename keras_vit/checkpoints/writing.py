@@ -13,11 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.checkpoints.containers import (
-    Reader,
-    write_npz,
-    write_safetensors,
-)
+from keras_vit.checkpoints.claims import claim_names
+from keras_vit.checkpoints.containers import Reader, write_npz, write_safetensors
 from keras_vit.checkpoints.facts import state_facts
 from keras_vit.checkpoints.families.family import ARITHMETIC, Format, Library
 from keras_vit.checkpoints.families.keys import merge
@@ -202,7 +199,8 @@ def _read_back(
     stated_fields = {*format.fixed, *format.stated}
     given = {field: value for field, value in given.items() if field not in stated_fields}
     stated = format.library.read(files, [format])
-    facts = state_facts(interpret(format, shapes), stated, given, {})
+    evidence = interpret(format, shapes, claim_names(shapes, (format,))[format])
+    facts = state_facts(evidence, stated, given, {})
     facts = {**facts, **{f: v for f, v in format.fixed.items() if f not in format.stated}}
     grid = {"image_size": config.image_size, "position_grid": config.position_grid}
     facts.pop("num_positions", None)
