@@ -189,7 +189,7 @@ class Class(NamedTuple):
         head: whether its files have a head: True, False, or None for both.
         prefix: prefix of the names in files that are written.
         fixed: facts of its files, with those of the family.
-        keys: keys that the class has and others of the family lack.
+        keys, shapes: keys that the class has and others of the family lack.
         names: names that differ from the family's.
         ignored: as of `Library`.
         limits: as of `Family`.
@@ -204,6 +204,7 @@ class Class(NamedTuple):
     prefix: str = ""
     fixed: Mapping[str, Any] = Empty
     keys: Keys = Empty
+    shapes: Keys = Empty
     names: Section = Empty
     ignored: Mapping[str, str] = Empty
     limits: Mapping[str, Rule] = Empty
@@ -312,7 +313,7 @@ class Format:
     @functools.cached_property
     def shapes(self) -> dict[str, Codec]:
         """The codecs of the keys that arrays show."""
-        return make_codecs(self.family.shapes)
+        return make_codecs({**self.family.shapes, **self.row.shapes})
 
     @functools.cached_property
     def fixed(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
+from keras_vit.checkpoints.families.family import Format
 from keras_vit.checkpoints.families.keys import Json, object_at
 from keras_vit.checkpoints.families.timm import FAMILIES, architectures
 from keras_vit.checkpoints.families.timm.images import KEYS
@@ -19,7 +20,8 @@ from keras_vit.errors import nearest, shown
 def _refuse_unknown(architecture: str, arguments: Json) -> None:
     """Raises `ValueError` for an argument that is not read, such as a misspelt one."""
     kind = architectures.find_class(architectures.find_row(architecture))
-    tables = [" ".join((*f.keys, *f.shapes)) for f in FAMILIES if not kind or kind in f.classes]
+    formats = [Format(f, name, row) for f in FAMILIES for name, row in f.classes.items()]
+    tables = [" ".join((*f.keys, *f.shapes)) for f in formats if kind in ("", f.class_name)]
     known = architectures.list_arguments(kind).union(*map(str.split, tables))
     for key in arguments:
         if key not in known:

@@ -7,7 +7,7 @@ value.
 """
 
 from keras_vit.checkpoints.families.family import Class, Family
-from keras_vit.checkpoints.families.keys import Codec, Facts, Json, Keys, note
+from keras_vit.checkpoints.families.keys import Codec, Facts, Json, note
 from keras_vit.checkpoints.families.names import Section
 from keras_vit.checkpoints.families.timm import library
 from keras_vit.checkpoints.families.timm.vit import NAMES, PARTS, gated_names
@@ -23,7 +23,7 @@ _QV = (True, False, True)
 """Biases of query and value, and none of the key."""
 _NO_KEY = {"only": {"qkv": ["query", "value"]}, "implies": {"block.qkv_bias": _QV}}
 
-_SHARED: Section = {
+_NAMES: Section = {
     **NAMES,
     "block_{l}/attention/{qkv}/kernel": [
         {"name": "blocks.{l}.attn.{q}_proj.weight : (h d) m", "when": _SPLIT},
@@ -95,7 +95,8 @@ _BIASES = library.together(
     {(True, "eva"): _QV, (True, "rope"): True, (False, "eva"): False, (False, "rope"): False},
 )
 """`qkv_bias` and `attn_type`."""
-_SHAPES: Keys = {**library.SHAPES, "mlp_ratio": library.mlp_ratio()}
+_OF_NORMS = "use_fc_norm use_post_transformer_norm"
+_LAST_NORM = library.last_norm(*_OF_NORMS.split())
 _POOLS = {"token": "token", "avg": "gap", "map": "map", "": "unpooled", None: "unpooled"}
 _TABLES = {(False, False): None, (True, False): "block", (False, True): "shared"}
 _ROPE = Codec("rope", _read_rope, _write_rope)
@@ -110,52 +111,48 @@ FAMILIES = (
     Family(
         "timm/eva",
         library.TIMM,
-        names={**_SHARED, **_OF_EVA},
-        keys={
-            **library.KEYS,
-            "global_pool": ("pool.kind", _POOLS),
-            "use_fc_norm use_post_transformer_norm": library.last_norm(
-                "use_fc_norm", "use_post_transformer_norm"
+        names=_NAMES,
+        keys={**library.KEYS, "global_pool": ("pool.kind", _POOLS)},
+        shapes={**library.SHAPES, "mlp_ratio": library.mlp_ratio()},
+        open=library.OPEN,
+        classes={
+            "Eva": Class(
+                "Eva",
+                names=_OF_EVA,
+                keys={
+                    _OF_NORMS: _LAST_NORM,
+                    "init_values": library.scale(None),
+                    "use_abs_pos_emb no_embed_class": library.positions,
+                    f"use_rot_pos_emb {_OF_FORM} rope_temperature ref_feat_shape": _ROPE,
+                    "qkv_fused": _IS_FUSED,
+                    "dynamic_img_size": _ONE_SIZE,
+                },
+                shapes={
+                    **library.PARTS,
+                    "attn_pool_num_heads attn_pool_mlp_ratio": library.POOL_SIZES,
+                    "num_reg_tokens": "tokens.registers",
+                    "use_pre_transformer_norm": library.input_norm,
+                    "qkv_bias attn_type": _BIASES,
+                    "scale_attn_inner scale_mlp": library.sub_norm,
+                    "swiglu_mlp": _IS_GATED,
+                },
             ),
-            "init_values": library.scale(None),
-            "use_abs_pos_emb no_embed_class": library.positions,
-            f"use_rot_pos_emb {_OF_FORM} rope_temperature ref_feat_shape": _ROPE,
-            "qkv_fused": _IS_FUSED,
-            "dynamic_img_size": _ONE_SIZE,
+            "Beit": Class(
+                "Beit",
+                names=_OF_BEIT,
+                keys={
+                    "use_fc_norm": _NORM_OF_MEAN,
+                    "init_values": library.scale(0.0),
+                    "use_abs_pos_emb": ("position", {True: "learned", False: "none"}),
+                    "use_rel_pos_bias use_shared_rel_pos_bias": _RELATIVE,
+                },
+                shapes={
+                    "qkv_bias": ("block.qkv_bias", {True: _QV, False: False}),
+                    "scale_mlp": ("block.sub_norm", {True: "mlp", False: None}),
+                },
+                fixed={"tokens.class_tokens": 1},
+                ignored={r"(.*\.)?relative_position_index": "a number that follows from the grid"},
+            ),
         },
-        shapes={
-            **_SHAPES,
-            **library.PARTS,
-            "attn_pool_num_heads attn_pool_mlp_ratio": library.POOL_SIZES,
-            "num_reg_tokens": "tokens.registers",
-            "use_pre_transformer_norm": library.input_norm,
-            "qkv_bias attn_type": _BIASES,
-            "scale_attn_inner scale_mlp": library.sub_norm,
-            "swiglu_mlp": _IS_GATED,
-        },
-        open=library.OPEN,
-        classes={"Eva": Class("Eva")},
-    ),
-    Family(
-        "timm/eva",
-        library.TIMM,
-        names={**_SHARED, **_OF_BEIT},
-        keys={
-            **library.KEYS,
-            "global_pool": ("pool.kind", _POOLS),
-            "use_fc_norm": _NORM_OF_MEAN,
-            "init_values": library.scale(0.0),
-            "use_abs_pos_emb": ("position", {True: "learned", False: "none"}),
-            "use_rel_pos_bias use_shared_rel_pos_bias": _RELATIVE,
-        },
-        shapes={
-            **_SHAPES,
-            "qkv_bias": ("block.qkv_bias", {True: _QV, False: False}),
-            "scale_mlp": ("block.sub_norm", {True: "mlp", False: None}),
-        },
-        fixed={"tokens.class_tokens": 1},
-        ignored={r"(.*\.)?relative_position_index": "a number that follows from the grid"},
-        open=library.OPEN,
-        classes={"Beit": Class("Beit")},
     ),
 )
