@@ -133,7 +133,7 @@ def state_facts(
     format, shows = evidence.format, evidence.fields
     told, assumed = format.read_keys(stated, format.keys)
     sizes, usual = format.read_keys(stated, format.shapes)
-    _compare(sizes, {**shows, **caller})
+    _compare(format, sizes, {**shows, **caller})
     if {**usual, **sizes}.get("hidden_size") not in (None, shows.get("hidden_size")):
         assumed.pop("num_heads", None)  # an architecture's belongs to its own width
     assumed = _fit_positions({**usual, **assumed}, {**shows, **sizes, **told})
@@ -171,7 +171,7 @@ def state_facts(
     return facts
 
 
-def _compare(sizes: Mapping[str, Any], shows: Mapping[str, Any]) -> None:
+def _compare(format: Format, sizes: Mapping[str, Any], shows: Mapping[str, Any]) -> None:
     """Refuses keys that arrays show to be otherwise."""
 
     def plain(field: str, value: Any) -> Any:
@@ -188,7 +188,7 @@ def _compare(sizes: Mapping[str, Any], shows: Mapping[str, Any]) -> None:
             f"{field}={shown(value)}, and the arrays have {shown(shows[field])}"
             for field, value in contradicted.items()
         ]
-        error = CheckpointError(f"config.json states {'; '.join(words)}")
+        error = CheckpointError(f"{format.library.json[0]} states {'; '.join(words)}")
         error.differences = tuple(f"{field}={shows[field]!r}" for field in contradicted)
         raise error
 

@@ -94,7 +94,7 @@ def find_match(
         CheckpointError: the arrays fit none of the formats.
     """
     shapes, claims = encoder.reader.shapes, encoder.claims
-    named = [f for f in formats if {*f.words} & {*stated[f.library].words}]
+    named = [f for f in formats if any(word in f.words for word in stated[f.library].words)]
     exact = [f for f in named if f.class_name == stated[f.library].class_name]
     silent = [f for f in formats if not stated[f.library].words]
     if not named and len(silent) < len(formats):  # a family that keras_vit does not read
@@ -232,7 +232,7 @@ def _foreign_family(stated: Mapping[Library, Stated], formats: Sequence[Format])
     """Returns the family that the JSON names and keras_vit does not read, in words, or ""."""
     for library, own in stated.items():
         words = dict.fromkeys(repr(f.words[0]) for f in formats if f.library is library and f.words)
-        if own.words and not {*own.words} & {w for f in formats for w in f.words}:
+        if own.words and not any(word in f.words for f in formats for word in own.words):
             model = f"; the model is a {own.class_name}" if own.class_name else ""
             found = f"{library.json[0]} has {library.named_by}={shown(own.words[0])}"
             return f"{found}, expected {listed(words, 8)}{model}"

@@ -249,6 +249,8 @@ def _protocol_to_write(protocol: ProtocolSpec, format: Format, config: ViTConfig
     if images.expresses(spec):
         return spec
     own = complete(images.default(config)) | {k: spec[k] for k in ("mean", "std")}
+    if own == spec:
+        return spec
     message = "%s cannot express the protocol %s: its files state %s."
     log.warning(message, format.library.name, compact(spec), compact(own))
     return own

@@ -85,9 +85,11 @@ def shapes_of(moves) -> dict[str, tuple[int, ...]]:
     return {move.name: move.file_shape for move in moves}
 
 
-def test_a_name_for_a_layer_that_the_lexicon_lacks_is_an_error():
+def test_a_name_that_the_lexicon_lacks_or_without_its_axes_is_an_error():
     with pytest.raises(LookupError, match="block_{l}/nrom is neither a layer nor a weight"):
         TORCH.names({"block_{l}/nrom": "norm1"})
+    with pytest.raises(LookupError, match="give its axes after a colon, with qkv"):
+        TORCH.names({"block_{l}/attention/{qkv}": "layers.{l}.qkv"})
 
 
 @pytest.mark.usefixtures("blank_models")

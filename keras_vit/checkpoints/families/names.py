@@ -9,9 +9,11 @@ lack the weight, though the paper's model has it; None alone takes a name away.
 
 import dataclasses
 import functools
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from keras_vit.config.weights import templates
 from keras_vit.config.weights.lexicon import LEXICON, Word
 
 Section = Mapping[str, Any]
@@ -132,8 +134,19 @@ def _stored(word: Word, entry: str | Section) -> StoredAs:
 
 
 def _stack(word: Word, stored: StoredAs) -> StoredAs:
-    """Returns the name with the axis of the blocks in front, if one array has those of all."""
-    if "{l}" not in word.path or "l}" in stored.name or "l" in (stored.axes or "").split():
+    """Returns the name with the axis of the blocks in front, if one array has those of all.
+
+    Raises:
+        LookupError: the name stands for several weights, and its axes do not say how.
+    """
+    absent = {*templates.placeholders(word.path)} - {*templates.placeholders(stored.name)}
+    own = re.findall(r"\w+", stored.axes or "")
+    if lacking := sorted(absent - {*own, "l"}):
+        raise LookupError(
+            f"{stored.name!r} is one array of several {word.path}: give its axes after a colon, "
+            f"with {', '.join(lacking)}, such as ' : (qkv h d)'"
+        )
+    if "l" not in absent or "l" in own:
         return stored
     return dataclasses.replace(stored, axes=f"l {stored.axes or word.axes}")
 
