@@ -176,10 +176,9 @@ def _table_of_timm(patterns: Iterable[str]) -> list[str]:
     """Returns the architectures that keras_vit has all parts of."""
     lines = ["| architecture of timm | hidden_size | num_heads | patch_size |"]
     lines.append("|---|---:|---:|---:|")
-    for name in _matching(architectures.list_names(), patterns):
-        arguments = architectures.read_defaults(architectures.find_row(name))
+    for name in _matching(architectures.read_file("registry")["models"], patterns):
         try:
-            architectures.refuse_parts(name, arguments, {})
+            _, arguments, _ = architectures.read_arguments({"architecture": name})
         except ValueError:
             continue
         sizes = (str(arguments.get(key, "")) for key in ("width", "num_heads", "patch_size"))
