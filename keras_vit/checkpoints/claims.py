@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import NamedTuple
 
 from keras_vit.checkpoints.families.family import Format
@@ -39,15 +39,22 @@ class _Template(NamedTuple):
     places: list[tuple[Format, str, StoredAs]]
 
 
-def claim_names(names: Iterable[str], formats: Formats) -> Claims:
-    """Returns for every format the names that it explains, each with the first weight that fits."""
+def claim_names(names: Iterable[str], formats: Formats, outside: Container[str] = ()) -> Claims:
+    """Returns for every format the names that it explains, each with the first weight that fits.
+
+    Args:
+        names: names of arrays.
+        formats: the formats.
+        outside: those of the names that stand outside of the prefix.
+    """
     index = _index(formats)
     claims: Claims = {format: {} for format in formats}
     for name in names:
         for template in index.get(re.sub(r"\d+", "#", name), ()):
             if (binding := template.match(name)) is not None:
                 for format, path, stored in template.places:
-                    claims[format].setdefault(name, Claim(path, stored, binding))
+                    if stored.outside or name not in outside:
+                        claims[format].setdefault(name, Claim(path, stored, binding))
     return claims
 
 
@@ -86,10 +93,16 @@ def _skeletons(template: str) -> tuple[str, ...]:
 
 
 def is_outside(name: str, formats: Formats) -> bool:
-    """Whether a format has the name without its prefix."""
+    """Whether a format has the name, or the weight of its module, without its prefix."""
     return any(
         stored.outside
-        for template in _index(formats).get(re.sub(r"\d+", "#", name), ())
-        if template.match(name) is not None
+        for own in {name, f"{find_module(name)}.weight"}
+        for template in _index(formats).get(re.sub(r"\d+", "#", own), ())
+        if template.match(own) is not None
         for _, _, stored in template.places
     )
+
+
+def find_module(name: str) -> str:
+    """Returns the name of an array's module."""
+    return name.rpartition(".")[0]

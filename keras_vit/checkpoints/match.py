@@ -8,7 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from keras_vit.checkpoints import inference
-from keras_vit.checkpoints.claims import PATCHES, Bindings, Claim, Formats, claim_names
+from keras_vit.checkpoints.claims import (
+    PATCHES,
+    Bindings,
+    Claim,
+    Formats,
+    claim_names,
+    find_module,
+)
 from keras_vit.checkpoints.containers import Reader, renamed
 from keras_vit.checkpoints.families.family import Format, Library, Stated
 from keras_vit.checkpoints.moves import Shape
@@ -112,12 +119,16 @@ def find_match(
 
 
 def _leave_out_strays(encoder: Encoder, evidence: Evidence) -> Encoder:
-    """Returns the encoder without arrays that only other formats have outside of its prefix."""
-    known = {*evidence.explained, *evidence.ignored}
+    """Returns the encoder without arrays that only other formats have outside of its prefix.
+
+    A further array of a module that is read stays, and is refused: a bias of the projection.
+    """
+    inside = {name for name, full in encoder.names.items() if full.startswith(encoder.prefix)}
+    modules = {find_module(name) for name in evidence.explained - inside}
     names = {
         name: full
         for name, full in encoder.names.items()
-        if full.startswith(encoder.prefix) or name in known
+        if name in inside or name in evidence.ignored or find_module(name) in modules
     }
     return dataclasses.replace(
         encoder,

@@ -111,6 +111,9 @@ def find_encoder(
         raise ConfigError("Give read={'prefix': ...} or read={'weights': ...}, one of the two.")
     else:
         prefix = _complete(reader, names, prefix)
+        below = {other: arrays for other, arrays in found.items() if other.startswith(prefix)}
+        if below and prefix not in below:  # a library's own prefix follows: `vit.`
+            prefix, choice = _choose_prefix(reader, below, None)
     others = tuple(other for other in found if len(other) > len(prefix))
     own, claims = _list_below([n for n in names if not n.startswith(others)], prefix, formats)
     taken = {*own.values()}
@@ -236,8 +239,10 @@ def _list_below(
     other = {_name_in_file(name): full for name, full in plain.items()}
     # Two numbers of a block are a chunk and a block in DINOv2, a stage and a block elsewhere.
     spelled = [own for own in (plain, other) if len(own) == len(inside)] or [inside]
-    read = [own | others | own for own in (spelled[:1] if plain == other else spelled)]
-    found = [(own, claim_names(own, formats)) for own in read]
+    found = [
+        (both := own | others | own, claim_names(both, formats, others.keys() - own.keys()))
+        for own in (spelled[:1] if plain == other else spelled)
+    ]
     return max(found, key=lambda pair: count_explained(pair[1])) if found[1:] else found[0]
 
 

@@ -117,6 +117,17 @@ def test_names_of_an_architecture_and_of_classes_are_enough(saved):
     assert gelu.block.activation == "gelu"
 
 
+def test_none_in_a_card_leaves_an_argument_to_the_architecture(saved):
+    """`timm.create_model` leaves out each argument that is None; a class would take its default."""
+    path, card, _ = saved("lunit", embed_dim=384, num_heads=6)
+    card |= {"model_name": "vit_base_patch16_clip_quickgelu_224", "pre_norm": False}
+    nothing = dict.fromkeys(("act_layer", "norm_layer", "num_classes", "std"))
+    want = keras_vit.info(path, read={"timm": card})
+    assert want.config.block.activation == "quick_gelu"
+    found = keras_vit.info(path, read={"timm": {**card, **nothing}})
+    assert (found.config, found.protocol) == (want.config, want.protocol)
+
+
 def test_a_card_beats_the_json_beside_it_and_leaves_the_rest_to_it(saved):
     """A repository's name stands for its architecture; another architecture's JSON is not read."""
     path, card, _ = saved("UNI2-h")

@@ -66,7 +66,8 @@ def _list_lacking(kind: str) -> dict[str, dict[str, str]]:
 def read_arguments(config: Json) -> tuple[str, Arguments, Arguments]:
     """Returns the class of an architecture, its arguments, and those that `model_args` states.
 
-    Null in `model_args` stands for the default of the class.
+    Null in `model_args` stands for the default of the class, and in a file of transformers for the
+    architecture's own value: `TimmWrapperModel` calls `create_model`, which leaves it out.
 
     Raises:
         ValueError: an argument, or the architecture's module, has a part that keras_vit lacks.
@@ -76,6 +77,8 @@ def read_arguments(config: Json) -> tuple[str, Arguments, Arguments]:
     kind = find_class(row)
     usual, defaults = _read_class(kind), read_defaults(row)
     stated = object_at(config, ("model_args",)).items()
+    if config.get("model_type") == "timm_wrapper":
+        stated = {key: value for key, value in stated if value is not None}.items()
     own = {key: usual.get(key) if value is None else value for key, value in stated}
     arguments = {**defaults, **own}
     missing = [

@@ -33,7 +33,7 @@ def _refuse_unknown(architecture: str, arguments: Json) -> None:
 
 def _write(key: str, value: Any) -> Any:
     """Returns an argument as JSON states it: a class by its name, except a norm's."""
-    if value is None or "norm" in key:  # a norm's class hides its epsilon, and is refused
+    if "norm" in key:  # a norm's class hides its epsilon, and is refused
         return value
     if isinstance(value, functools.partial) and value.keywords.get("gate_last") is False:
         value = "SwiGLUPacked"  # which timm defines as a partial of GluMlp
@@ -63,7 +63,8 @@ def merge_config(timm: str | Mapping[str, Any], stored: Json) -> dict[str, Any]:
     card = {"model_name": timm} if isinstance(timm, str) else timm
     if not isinstance(card, Mapping):
         raise ValueError(f"is {shown(card)}, expected an architecture or arguments in a dict")
-    own = {key: _write(key, value) for key, value in card.items()}
+    # `create_model` leaves out each argument that is None.
+    own = {key: _write(key, value) for key, value in card.items() if value is not None}
     name = str(own.pop("model_name", ""))
     is_place = not name or ":" in name
     if is_place and "architecture" in stored:

@@ -71,6 +71,7 @@ BEIT = Family(
     },
     fixed={
         "block.norm": "layer",
+        "block.epsilon": 1e-12,
         "block.qkv_bias": (True, False, True),
         "tokens.class_tokens": 1,
     },

@@ -48,7 +48,7 @@ VIT = Family(
     names={**NAMES, **CLASSIFIER},
     keys={**library.KEYS, **library.DROPOUT},
     shapes={**library.SHAPES, "qkv_bias": "block.qkv_bias"},
-    fixed={"pool.kind": "token", "position": "learned"},
+    fixed={"pool.kind": "token", "position": "learned", "block.epsilon": 1e-12},
     classes={
         **library.encoder_and_classifier(
             "ViT", _POOLED._replace(words="vit"), names={}, ignored=_UNREAD_POOLER
@@ -77,7 +77,9 @@ VIT = Family(
             output=Output("ViTMAEModel", arguments={"mask_ratio": 0.0}),
         ),
         **library.encoder_and_classifier(
-            "ViTMSN", Class("vit_msn", "vit_msn", names=_OF_MSN), prefix="vit."
+            "ViTMSN",
+            Class("vit_msn", "vit_msn", names=_OF_MSN, fixed={"block.epsilon": 1e-6}),
+            prefix="vit.",
         ),
         **library.encoder_and_classifier(
             "IJepa",
