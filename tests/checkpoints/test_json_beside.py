@@ -29,6 +29,11 @@ def test_it_states_what_the_arrays_leave_open(file, caplog):
     refused(own, "num_heads")
 
 
+def test_it_is_read_without_the_word_of_a_family(file):
+    edit_json(file.parent / "config.json", model_type=..., architectures=...)
+    assert keras_vit.info(file).config.num_heads == 3
+
+
 @pytest.mark.parametrize(
     ("key", "value", "word"),
     [

@@ -156,6 +156,9 @@ ROWS = (
     says("hf_dinov2_reg_model", (), {"num_register_tokens": 5}, "register_tokens is (1, 4, 24)"),
     says("hf_dinov3_model", (), {"num_attention_heads": 4}, "rope", "heads", "4"),
     says("hf_dinov3_model", (), {"model_type": "dinov4_vit", "architectures": ["V4"]}, "V4"),
+    says("hf_clip_two_towers", (), {"vision_config": "large"}, "vision_config='large'", "object"),
+    says("hf_clip_vision", (), {"model_type": ["clip"]}, "model_type=", "clip_vision_model"),
+    says("timm_token", (), {"architecture": None}, "num_heads"),
     says("hf_beit_classifier", (), {"image_size": [16, 24]}, "image_size=[16, 24]", "square"),
     says(
         *("hf_beit_classifier", (), {"use_shared_relative_position_bias": True}),

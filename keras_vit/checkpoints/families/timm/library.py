@@ -35,7 +35,7 @@ from keras_vit.support.text import log
 def read(files: Json, formats: Sequence[Format]) -> Stated:
     """Returns what config.json states, or what open_clip's file states of a trunk of timm."""
     config = files.get("config.json")
-    if not isinstance(config, Mapping) or "architecture" not in config:
+    if not isinstance(config, Mapping) or not config.get("architecture"):
         trunk = object_at(files.get("open_clip_config.json") or {}, ("model_cfg", "vision_cfg"))
         if not trunk.get("timm_model_name"):
             return Stated()

@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from keras_vit.checkpoints.families.family import Class, Format, Images, Library, Stated
-from keras_vit.checkpoints.families.keys import Json, Keys, image_size, names_by_number, sides
+from keras_vit.checkpoints.families.keys import (
+    Json,
+    Keys,
+    image_size,
+    merge,
+    names_by_number,
+    object_at,
+    sides,
+)
 from keras_vit.checkpoints.families.transformers.processor import (
     FILE,
     processor,
@@ -89,10 +97,10 @@ def read(files: Json, formats: Sequence[Format]) -> Stated:
         return Stated()
     towers = {word: f.row.inside or f.words[0] for f in formats for word in f.words}
     own, word = _find_tower(top, towers)
-    if not word:
-        return Stated()
+    if not word:  # keys of a network all the same
+        return Stated(keys=own if "num_attention_heads" in own else {})
     data = read_defaults()
-    kind = own.get("model_type")
+    kind = str(own.get("model_type"))
     defaults = data["types"].get(kind if kind in data["types"] else towers.get(word), {})
     every = {**own, **(own.get("rope_parameters") or {})}
     stated = {key: v for key, v in every.items() if v is not None or key not in defaults}
@@ -132,9 +140,8 @@ def _find_tower(content: Json, towers: Mapping[str, str]) -> tuple[dict[str, Any
     if word in towers:
         if towers[word] == word:
             return dict(content), word
-        part = content.get("vision_config") or {}
-        older = content.get("vision_config_dict") or {}  # before 4.22; the library prefers it
-        return {**part, **older}, word
+        parts = ("vision_config", "vision_config_dict")  # before 4.22; the library prefers it
+        return merge([object_at(content, (part,)) for part in parts]), word
     for part in itertools.islice(_list_parts(content, _DEEPEST_TOWER), _MOST_PARTS):
         if str(part["model_type"]) in towers:
             return _find_tower(part, towers)
