@@ -93,7 +93,7 @@ def _short(answer: str) -> str:
     reason = re.split(r"\. (Give|Choose by) | in any of the ", answer.removeprefix("refused: "))[0]
     reason = re.sub(r"^(a JSON file beside the weights: |read as [\w/]+: )", "", reason)
     named = (
-        r"^config\.json has architecture='[^']*', an architecture with (.*), which keras_vit lacks"
+        r"^architecture='[^']*', an architecture with (.*), which keras_vit lacks"
     )
     return re.sub(named, r"\1", reason.rstrip("."))
 
