@@ -104,17 +104,10 @@ TOWERS = (
     Tower("RadioModel", "radio", "summary", _RADIO_GATED, size=(16, 28)),
     Tower("RadioModel", "radio", "summary", _RADIO_OF_FOUR, size=(32, 32)),
     Tower("Tipsv2VisionModel", "tipsv2_vision_model", fields={"mlp_ratio": 2.5}),
-    Tower(
-        "Tipsv2VisionModel", "tipsv2_vision_model", fields={"use_swiglu_ffn": True}, size=(24, 24)
-    ),
+    Tower("Tipsv2VisionModel", "tipsv2_vision_model", fields=_GATED, size=(24, 24)),
     Tower("Aimv2VisionModel", "aimv2_vision_model", "mean", {"use_head": False}),
     Tower("Aimv2VisionModel", "aimv2_vision_model", is_written=False),
-    Tower(
-        "Aimv2VisionModel",
-        "aimv2_vision_model",
-        fields={"qkv_bias": True, "mlp_bias": True},
-        is_written=False,
-    ),
+    Tower("Aimv2VisionModel", "aimv2_vision_model", fields=_BIASES, is_written=False),
 )
 
 _TEXT = {**SIZES, "vocab_size": 30, "num_key_value_heads": 3, "head_dim": 8}
@@ -135,6 +128,9 @@ _BLIP_2 = {
     "text_config": {**_TEXT, "model_type": "opt", "word_embed_proj_dim": 24, "ffn_dim": 40},
     "qformer_config": {**_BLIP_TEXT, "cross_attention_frequency": 1},
 }
+_SEGMENTS = {"text_config": _PAIR}
+_LLAVA = {"vision_config": _CLIP, **_text("llama")}
+_GEMMA = {"vision_config": _SIGLIP, **_text("gemma3_text")}
 _PALIGEMMA = {"vision_config": {**_SIGLIP, "projection_dim": 24}, **_text("gemma")}
 _COLPALI = {"vlm_config": {"model_type": "paligemma", **_PALIGEMMA}}
 _KOSMOS = {"vocab_size": 30, "embed_dim": 24, "layers": 1, "ffn_dim": 16, "attention_heads": 3}
@@ -183,30 +179,19 @@ WHOLE = (
     _whole("Idefics3ForConditionalGeneration", "idefics3_vision", _MODEL, **_text("llama")),
     _whole("SmolVLMForConditionalGeneration", "smolvlm_vision", _MODEL, **_text("llama")),
     _whole("InternVLForConditionalGeneration", "internvl_vision", _TOWER, **_text("qwen2")),
-    _whole(
-        *("LlavaForConditionalGeneration", "clip", _TOWER, "block"),
-        **{"vision_config": _CLIP, **_text("llama")},
-    ),
+    _whole("LlavaForConditionalGeneration", "clip", _TOWER, "block", **_LLAVA),
     _whole("PaliGemmaForConditionalGeneration", "siglip", _TOWER, **_PALIGEMMA),
-    _whole(
-        *("Gemma3ForConditionalGeneration", "siglip", _TOWER),
-        **{"vision_config": _SIGLIP, **_text("gemma3_text")},
-    ),
+    _whole("Gemma3ForConditionalGeneration", "siglip", _TOWER, **_GEMMA),
     _whole("ColPaliForRetrieval", "siglip", _TOWER, **_COLPALI),
     _whole("Kosmos2Model", "kosmos_2_vision_model", _MODEL, "block", text_config=_KOSMOS),
-    _whole(
-        *("CLIPSegForImageSegmentation", "clipseg_vision_model", _MODEL, "block"),
-        text_config=_PAIR,
-    ),
+    _whole("CLIPSegForImageSegmentation", "clipseg_vision_model", _MODEL, "block", **_SEGMENTS),
     _whole("DPTForDepthEstimation", "dpt", "dpt", **_DPT),
     _whole("DPTForDepthEstimation", "dinov2", "backbone", **_NECK),
     _whole("DepthAnythingForDepthEstimation", "dinov2", "backbone", **_NECK),
 )
 
 REFUSED = (
-    ("ViTModel", {"pooler_act": "relu"}, "pooler_act='relu'"),
-    ("DeiTModel", {"pooler_act": "relu"}, "pooler_act='relu'"),
-    ("DPTModel", {"pooler_act": "relu"}, "pooler_act='relu'"),
+    *((f"{k}Model", {"pooler_act": "relu"}, "pooler_act='relu'") for k in ("ViT", "DeiT", "DPT")),
     ("DINOv3ViTModel", {"hidden_act": "relu"}, "hidden_act='relu'"),
     ("InternVLVisionModel", {**_INTERNVL, "norm_type": "layer_norm"}, "use_qk_norm=True"),
     ("InternVLVisionModel", {**_INTERNVL, "layer_norm_eps": 1e-5}, "use_qk_norm=True"),

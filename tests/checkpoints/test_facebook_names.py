@@ -7,13 +7,11 @@ import re
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
 
 import keras_vit
 from keras_vit import VisionTransformer
-from keras_vit.errors import CheckpointError
-from tests.family_goldens import CASES, FOLDER, expected, load_case, outputs, relative_error
-from tests.words import raises
+from tests.checkpoints.files import arrays_of, refused, write_arrays
+from tests.family_goldens import CASES, expected, load_case, outputs, relative_error
 
 OF_TRANSFORMERS = (
     (r"^vit\.|^decoder\.", ""),
@@ -37,7 +35,7 @@ OF_TRANSFORMERS = (
 def facebook_arrays(name: str) -> dict[str, np.ndarray]:
     """The arrays of a golden of transformers by Facebook's names; query, key, value are one."""
     found = {}
-    for name_there, array in load_file(FOLDER / name / "model.safetensors").items():
+    for name_there, array in arrays_of(name).items():
         for pattern, word in OF_TRANSFORMERS:
             name_there = re.sub(pattern, word, name_there)
         found[name_there] = array
@@ -48,17 +46,12 @@ def facebook_arrays(name: str) -> dict[str, np.ndarray]:
 
 
 def write(arrays, folder):
-    save_file(arrays, folder / "x.safetensors")
-    return folder / "x.safetensors"
+    return write_arrays(folder / "x.safetensors", ("", arrays))
 
 
 @pytest.mark.on_one_backend("torch")
 @pytest.mark.parametrize(
-    "name",
-    [
-        *("hf_dinov2_model", "hf_dinov2_reg_model", "hf_dinov2_reg_swiglu", "hf_mae_pretraining"),
-        "hf_msn_model",
-    ],
+    "name", ["hf_dinov2_model", "hf_dinov2_reg_swiglu", "hf_mae_pretraining", "hf_msn_model"]
 )
 def test_a_file_gives_the_tokens_of_transformers(name, tmp_path):
     """MSN's encoder is DINO's, with the names of timm; DeiT's and MAE's have the same names."""
@@ -76,11 +69,10 @@ def test_the_scales_of_deit_iii_are_read(tmp_path):
     """RoPE-ViT of timm has the same arrays and rotary positions, so the file has to be named."""
     name = "timm_deit3_rect"
     want, again = expected(name), load_case(name).config
-    arrays = load_file(FOLDER / name / "model.safetensors")
+    arrays = arrays_of(name)
     file = write({re.sub(r"ls(\d)\.gamma", r"gamma_\1", n): arrays[n] for n in arrays}, tmp_path)
     fields = {"num_heads": again.num_heads, "image_size": want["image"].shape[1:3]}
-    with raises(CheckpointError, "rope", "'family': 'facebook'"):
-        VisionTransformer.from_preset(file, **fields)
+    refused(file, "rope", "'family': 'facebook'", ask=VisionTransformer.from_preset, **fields)
     model = VisionTransformer.from_preset(file, read={"family": "facebook"}, **fields)
     got = outputs(model, want["image"], ["logits"])["logits"]
     assert relative_error(got, want["logits"]) <= 1e-5

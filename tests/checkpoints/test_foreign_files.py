@@ -5,6 +5,7 @@ import pytest
 import keras_vit
 from keras_vit.errors import CheckpointError
 from tests.checkpoints.files import arrays_of, refused, write_shapes
+from tests.live import read_shapes, timm, torch, transformers
 
 pytestmark = pytest.mark.without_backend
 
@@ -30,18 +31,13 @@ def check(source, *words, **fields) -> None:
     assert len(message.splitlines()) <= 12, message
 
 
-@pytest.mark.parametrize("name", OF_TIMM)
-def test_other_networks_of_timm_are_refused_beside_the_nearest_families(name, tmp_path):
-    from tests.live import read_shapes, timm
-
-    shapes = read_shapes(timm.create_model(name, device="meta"))
-    check(write_shapes(tmp_path / "x", shapes), OF_TIMM[name])
-
-
-@pytest.mark.parametrize("name", OF_TRANSFORMERS)
-def test_other_networks_of_transformers_are_refused_by_their_class(name, tmp_path):
-    from tests.live import read_shapes, torch, transformers
-
+@pytest.mark.parametrize("name", [*OF_TIMM, *OF_TRANSFORMERS])
+def test_other_networks_are_refused_beside_the_nearest_families(name, tmp_path):
+    """Those of transformers by their class too."""
+    if name in OF_TIMM:
+        shapes = read_shapes(timm.create_model(name, device="meta"))
+        check(write_shapes(tmp_path / "x", shapes), OF_TIMM[name])
+        return
     fields, words = OF_TRANSFORMERS[name]
     config = getattr(transformers, name).config_class(**fields)
     with torch.device("meta"):
@@ -52,8 +48,6 @@ def test_other_networks_of_transformers_are_refused_by_their_class(name, tmp_pat
 
 
 def test_a_listing_of_differences_is_short_and_the_exception_has_the_whole(tmp_path):
-    from tests.live import read_shapes, timm
-
     model = timm.create_model("vit_small_patch16_224", device="meta", depth=12)
     shapes = {f"{k[:-6]}wieght" if "norm1" in k else k: v for k, v in read_shapes(model).items()}
     path = write_shapes(tmp_path / "x", shapes)

@@ -1,4 +1,4 @@
-"""JSON beside a file that is named alone: read, refused if invalid, or left out with a line."""
+"""JSON beside a file: read, refused if invalid, or left out with a line; keys that are not read."""
 
 import json
 import shutil
@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 import keras_vit
+from keras_vit.checkpoints.families.transformers.library import DEFAULTS
 from tests.checkpoints.files import copy, refused
 from tests.words import edit_json
 
@@ -34,15 +35,15 @@ def test_it_is_read_without_the_word_of_a_family(file):
     assert keras_vit.info(file).config.num_heads == 3
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "word"),
-    [
-        ("hidden_act", "mish", "hidden_act='mish'"),
-        ("num_attention_heads", 5, "num_heads=5"),
-        ("image_size", "large", "image_size"),
-        ("problem_type", "odd", "multi_label_classification"),
-    ],
+INVALID = (
+    ("hidden_act", "mish", "hidden_act='mish'"),
+    ("num_attention_heads", 5, "num_heads=5"),
+    ("image_size", "large", "image_size"),
+    ("problem_type", "odd", "multi_label_classification"),
 )
+
+
+@pytest.mark.parametrize(("key", "value", "word"), INVALID)
 def test_an_invalid_value_is_refused_as_in_the_folder(file, key, value, word):
     """Without it, the model would be computed otherwise than the library computes it."""
     edit_json(file.parent / "config.json", **{key: value})
@@ -50,14 +51,10 @@ def test_an_invalid_value_is_refused_as_in_the_folder(file, key, value, word):
         refused(source, word)
 
 
-@pytest.mark.parametrize(
-    ("changes", "word"),
-    [
-        ({"hidden_size": 48}, "hidden_size=48"),
-        ({"num_hidden_layers": 3}, "arrays"),
-        ({"model_type": "bert"}, "model_type='bert'"),
-    ],
-)
+OF_OTHERS = (({"hidden_size": 48}, "hidden_size=48"), ({"model_type": "bert"}, "'bert'"))
+
+
+@pytest.mark.parametrize(("changes", "word"), OF_OTHERS)
 def test_that_of_another_model_is_left_out_with_one_line(file, changes, word, caplog):
     """Which stands above a refusal for what is then open."""
     edit_json(file.parent / "config.json", **changes)
@@ -74,3 +71,45 @@ def test_json_of_a_program_leaves_the_file_as_it_is(file):
     beside = keras_vit.info(file, num_heads=3)
     (file.parent / "config.json").unlink()
     assert beside == keras_vit.info(file, num_heads=3)
+
+
+OF_TOOLS = {"finetuning_task": "image-classification", "transformers.js_config": {"dtype": "q8"}}
+"""Keys of transformers 4's example scripts, and of transformers.js."""
+
+
+PLACES = {"hf_dinov2_model": [], "hf_clip_two_towers": ["vision_config"]}
+PLACES |= {"timm_token": ["model_args"]}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_keys_of_the_network_that_are_not_read_are_named(name, tmp_path, caplog):
+    """With their values; not the library's own keys, nor those of tools, nor one that is off."""
+    file, place = copy(name, tmp_path) / "config.json", PLACES[name]
+    edit_json(file, *place, windows=None, post_norm=False)
+    edit_json(file, **OF_TOOLS)
+    keras_vit.info(file.parent)
+    assert not caplog.records
+    edit_json(file, *place, windows=7, post_norm=True)
+    keras_vit.info(file.parent)
+    (record,) = caplog.records
+    expected = "config.json states windows=7, post_norm=True, which keras_vit does not read."
+    assert record.getMessage() == expected
+
+
+def test_the_rotary_positions_of_transformers_5_are_read(tmp_path, caplog):
+    """`rope_parameters` stands in the place of `rope_theta`."""
+    file = copy("hf_dinov3_rect", tmp_path) / "config.json"
+    edit_json(file, rope_theta=..., rope_parameters={"rope_theta": 50.0, "rope_type": "default"})
+    assert keras_vit.info(file.parent).config.rope.theta == 50
+    assert not caplog.records
+
+
+def test_the_defaults_are_those_of_transformers():
+    """The file is what its script makes of the transformers that is installed."""
+    from tests.live import transformers
+    from weights.make_defaults import read_defaults
+
+    own = json.loads(DEFAULTS.read_text())
+    if transformers.__version__ != own["transformers"]:
+        pytest.skip(f"written with transformers {own['transformers']}")
+    assert json.loads(json.dumps(read_defaults())) == own

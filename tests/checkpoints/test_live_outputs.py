@@ -21,16 +21,10 @@ pytestmark = pytest.mark.usefixtures("offline")
 
 PAGE = (Path(__file__).parents[2] / "docs/coming_from.md").read_text(encoding="utf-8")
 IMAGES = np.random.default_rng(0).integers(0, 256, (2, 16, 16, 3), "uint8")
-CLASSES = {
-    "ViTModel": {},
-    "Dinov2WithRegistersModel": {"num_register_tokens": 2},
-    "SiglipVisionModel": {},
-    "CLIPVisionModel": {},
-}
-TIMM = {
-    "vit_tiny_patch16_224": {},
-    "vit_small_patch14_reg4_dinov2": {"embed_dim": 192, "num_heads": 3},
-}
+CLASSES = {"ViTModel": {}, "SiglipVisionModel": {}, "CLIPVisionModel": {}}
+CLASSES |= {"Dinov2WithRegistersModel": {"num_register_tokens": 2}}
+_NARROW = {"embed_dim": 192, "num_heads": 3}
+TIMM = {"vit_tiny_patch16_224": {}, "vit_small_patch14_reg4_dinov2": _NARROW}
 
 
 def translations(library):

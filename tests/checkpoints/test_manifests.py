@@ -66,11 +66,10 @@ def find_format(preset):
 @presets
 def test_the_plan_has_exactly_the_names_and_shapes_of_the_preset(preset):
     """Each array once."""
-    format, config = find_format(preset), make_config(preset)
-    moves = plan(config, format, format.row.prefix)
-    planned = [(move.name, move.file_shape) for move in moves]
-    assert len(dict(planned)) == len(planned)
-    assert dict(planned) == read_shapes(preset)
+    format = find_format(preset)
+    moves = plan(make_config(preset), format, format.row.prefix)
+    assert len({move.name for move in moves}) == len(moves)
+    assert {move.name: move.file_shape for move in moves} == read_shapes(preset)
 
 
 @presets

@@ -1,18 +1,17 @@
-"""Files of torchvision, of open_clip, and of TimmWrapper."""
+"""Files of torchvision, of open_clip, of TimmWrapper, and of transformers' TensorFlow classes."""
 
 import json
 import re
 import shutil
 
+import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
 
 import keras_vit
 from keras_vit import VisionTransformer
-from keras_vit.errors import CheckpointError
-from tests.family_goldens import FOLDER
-from tests.helpers import assert_close, assert_same_arrays, normal
-from tests.words import raises
+from tests.checkpoints.files import DATA, arrays_of, find, refused, write_arrays
+from tests.family_goldens import FOLDER, relative_error
+from tests.helpers import assert_close, assert_same_arrays, normal, stored
 
 PLAIN = {"num_heads": 3}
 
@@ -37,34 +36,35 @@ def test_a_head_of_torchvision_behind_a_representation_is_read(tmp_path):
 
 def test_torchvisions_names_of_the_mlp_before_release_0_13_are_read(tmp_path):
     """They hold the same weights."""
-    source, weights = FOLDER / "px_torchvision.safetensors", []
-    numbers = {"0": "linear_1", "3": "linear_2"}
-    arrays = load_file(source)
-    old = {re.sub(r"(?<=mlp\.)[03]", lambda m: numbers[m[0]], n): arrays[n] for n in arrays}
-    save_file(old, tmp_path / "old.safetensors")
-    for file in (source, tmp_path / "old.safetensors"):
+    name, numbers, weights = "px_torchvision.safetensors", {"0": "linear_1", "3": "linear_2"}, []
+    arrays = arrays_of(name)
+    names = {re.sub(r"(?<=mlp\.)[03]", lambda m: numbers[m[0]], n): arrays[n] for n in arrays}
+    for file in (FOLDER / name, write_arrays(tmp_path / "old.safetensors", ("", names))):
         keras_vit.convert(file, tmp_path / "x.safetensors", "keras_vit", **PLAIN)
-        weights.append(load_file(tmp_path / "x.safetensors"))
+        weights.append(stored(tmp_path / "x.safetensors"))
     assert_same_arrays(*weights)
 
 
 def test_a_file_that_does_not_determine_the_gelu_needs_the_activation():
     """The GELU decides the output, so it is not guessed; the epsilon stays at open_clip's 1e-5."""
     path = FOLDER / "px_open_clip_gelu.safetensors"
-    with raises(CheckpointError, "block.activation", "'quick_gelu'", "OpenAI"):
-        VisionTransformer.from_preset(path, **PLAIN)
-    for load_weights in (True, False):
-        model = VisionTransformer.from_preset(
-            path, **PLAIN, block={"activation": "gelu_tanh"}, load_weights=load_weights
-        )
-        assert (model.config.block.activation, model.config.block.epsilon) == ("gelu_tanh", 1e-5)
+    refused(
+        path,
+        "block.activation",
+        "'quick_gelu'",
+        "OpenAI",
+        **PLAIN,
+        ask=VisionTransformer.from_preset,
+    )
+    block = keras_vit.info(path, **PLAIN, block={"activation": "gelu_tanh"}).config.block
+    assert (block.activation, block.epsilon) == ("gelu_tanh", 1e-5)
 
 
 def write_open_clip(folder, without="no such array", is_quick=False, **changed):
     """A folder as open_clip publishes it, with other words of the tower."""
-    arrays = load_file(FOLDER / "px_open_clip_quickgelu.safetensors")
+    arrays = arrays_of("px_open_clip_quickgelu.safetensors")
     kept = {name: array for name, array in arrays.items() if without not in name}
-    save_file(kept, folder / "open_clip_model.safetensors")
+    write_arrays(folder / "open_clip_model.safetensors", ("", kept))
     vision = {"image_size": 16, "layers": 2, "width": 24, "head_width": 8, "patch_size": 4}
     content = {
         "model_cfg": {"embed_dim": 10, "quick_gelu": is_quick, "vision_cfg": vision | changed},
@@ -109,19 +109,17 @@ def test_an_open_clip_folder_that_does_not_fit_its_config_is_refused(
     without, changed, words, tmp_path
 ):
     write_open_clip(tmp_path, without, **changed)
-    with raises(CheckpointError, words):
-        keras_vit.info(tmp_path)
+    refused(tmp_path, words)
 
 
 def test_a_bias_beside_a_projection_is_refused(tmp_path):
     """open_clip adds it; keras_vit's projection has none."""
-    arrays = load_file(FOLDER / "px_open_clip_trunk_linear.safetensors")
-    arrays["visual.head.proj.bias"] = arrays["visual.head.proj.weight"][:, 0].copy()
-    save_file(arrays, tmp_path / "x.safetensors")
-    given = {"pool": {"kind": "token"}, "rope": None, "block": {"activation": "gelu"}}
-    given["block"]["epsilon"] = 1e-6
-    with raises(CheckpointError, "visual.head.proj.bias"):
-        keras_vit.info(tmp_path / "x.safetensors", num_heads=3, **given)
+    arrays = arrays_of("px_open_clip_trunk_linear.safetensors")
+    bias = {"visual.head.proj.bias": arrays["visual.head.proj.weight"][:, 0].copy()}
+    file = write_arrays(tmp_path / "x.safetensors", ("", arrays), ("", bias))
+    block = {"activation": "gelu", "epsilon": 1e-6}
+    given = {"pool": {"kind": "token"}, "rope": None, "block": block, **PLAIN}
+    refused(file, "visual.head.proj.bias", **given)
 
 
 def test_the_arrays_of_a_timm_wrapper_determine_the_number_of_classes():
@@ -151,11 +149,10 @@ def test_a_file_of_transformers_alone_has_the_epsilon_of_its_class(name, epsilon
 )
 def test_a_librarys_own_prefix_may_follow_that_of_the_caller(name, prefix, found, tmp_path):
     """Of two models of a file, the caller chooses one by the name that the training gave it."""
-    arrays = load_file(FOLDER / name)
-    two = {f"{part}.{name}": array for part in ("net", "other") for name, array in arrays.items()}
-    save_file(two, tmp_path / "x.safetensors")
-    given = {"num_heads": 3, "block": {"activation": "gelu"}}
-    info = keras_vit.info(tmp_path / "x.safetensors", read={"prefix": prefix}, **given)
+    arrays = arrays_of(name)
+    two = write_arrays(tmp_path / "x.safetensors", ("net.", arrays), ("other.", arrays))
+    given = {"block": {"activation": "gelu"}, **PLAIN}
+    info = keras_vit.info(two, read={"prefix": prefix}, **given)
     assert info.prefix == found
 
 
@@ -168,3 +165,19 @@ def test_null_in_a_timm_wrapper_leaves_an_argument_to_the_architecture(tmp_path)
     for kind, activation in (("timm_wrapper", "quick_gelu"), (None, "gelu")):
         path.write_text(json.dumps({**content, "model_type": kind}))
         assert keras_vit.info(tmp_path / "x").config.block.activation == activation
+
+
+TENSORFLOW = sorted(path.stem for path in (DATA / "formats").glob("*.npz"))
+
+
+@pytest.mark.parametrize("name", TENSORFLOW)
+def test_a_folder_of_tensorflow_gives_the_outputs_of_the_library(name):
+    """Within 1e-5 of the largest value; the file named alone is the same model by its JSON."""
+    with np.load(find(f"{name}.npz")) as file:
+        want = dict(file)
+    image = want.pop("image")
+    model = keras_vit.VisionTransformer.from_preset(find(name))
+    ((_, value),) = want.items()
+    assert relative_error(model.predict(image, verbose=0), value) <= 1e-5
+    alone, whole = keras_vit.info(find(f"{name}/tf_model.h5")), keras_vit.info(find(name))
+    assert (alone.family, alone.config) == (whole.family, whole.config)

@@ -71,14 +71,6 @@ def test_a_distilled_model_without_heads_returns_the_mean_of_two_tokens():
     assert relative_error(model.predict(want["image"], verbose=0), want["pre_logits"]) <= 1e-5
 
 
-@pytest.mark.without_backend
-@pytest.mark.parametrize("name", ["hf_dinov3_model", "timm_dinov3"])
-def test_a_field_of_the_rotary_positions_leaves_the_others_to_the_file(name):
-    stated = keras_vit.info(family_goldens.FOLDER / name).config
-    changed = keras_vit.info(family_goldens.FOLDER / name, rope={"theta": 50.0}).config
-    assert changed == stated.replace(rope={"theta": 50.0})
-
-
 @pytest.mark.on_one_backend("tensorflow")
 def test_numbers_of_tensorflow_hold_with_onednn():
     """TensorFlow reads the variable when it is imported, and leaves oneDNN off on some CPUs."""

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import keras_vit
 from keras_vit import VisionTransformer, checkpoints
 from tests.formulas import torch_resize
 from tests.golden import FOLDER, expected, relative_error
@@ -31,15 +32,12 @@ def test_resized_patches_equal_the_pseudo_inverse_of_the_paper(target, tmp_path)
     assert relative_error(found, definition(kernel, target)) <= 1e-6
 
 
-def test_load_with_another_patch_size_keeps_the_image_size():
+@pytest.mark.parametrize(("patch", "grid"), [(2, (8, 8)), (4, (4, 4))])
+def test_another_patch_size_keeps_the_image_size(patch, grid):
     path = FOLDER / "bv_gap.npz"
-    model = VisionTransformer.from_preset(path)
-    for load_weights in (True, False):
-        small = VisionTransformer.from_preset(path, patch_size=2, load_weights=load_weights).config
-        assert small.image_size == model.config.image_size == (16, 16)
-        assert (small.patch_size, small.grid) == ((2, 2), (8, 8))
-    again = VisionTransformer.from_preset(path, patch_size=model.config.patch_size)
-    assert again.config == model.config
+    config = VisionTransformer.from_preset(path, patch_size=patch, load_weights=False).config
+    assert (config.patch_size, config.grid) == ((patch, patch), grid)
+    assert config.image_size == keras_vit.info(path).config.image_size == (16, 16)
 
 
 @pytest.mark.parametrize(

@@ -109,26 +109,24 @@ def saves(make, **form):
     )
 
 
+def pickles(make):
+    """Saves a plain pickle."""
+    return lambda path: path.write_bytes(pickle.dumps(make(path)))
+
+
+ONES, LAYER = torch.ones(5, 16), torch.nn.Linear(2, 2)
 OLD = {"_use_new_zipfile_serialization": False}
 UNREADABLE = {
     "hostile": (saves(lambda path: Hostile(path.with_name("trace"))),),
-    "hostile pickle": (
-        lambda path: path.write_bytes(pickle.dumps({"a": Hostile(path.with_name("trace"))})),
-    ),
+    "hostile pickle": (pickles(lambda path: {"a": Hostile(path.with_name("trace"))}),),
     "damaged": (lambda path: path.write_bytes(path.read_bytes()[:500]), "complete"),
-    "sparse": (saves(lambda path: torch.ones(5, 16).to_sparse()), "classifier.weight is torch."),
-    "meta": (saves(lambda path: torch.ones(5, 16).to("meta")), "classifier.weight is torch."),
-    "float8": (
-        saves(lambda path: torch.ones(5, 16).to(torch.float8_e4m3fn)),
-        "classifier.weight is torch.",
-    ),
-    "a class": (saves(lambda path: torch.nn.Linear(2, 2)), "torch.nn.modules.linear.Linear"),
-    "an old class": (saves(lambda path: torch.nn.Linear(2, 2), **OLD), "modules.linear.Linear"),
-    "a program": (
-        lambda path: torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), path),
-        "TorchScript",
-    ),
-    "plain pickle": (lambda path: path.write_bytes(pickle.dumps({"w": 1})), "torch.save"),
+    "sparse": (saves(lambda path: ONES.to_sparse()), "classifier.weight is torch."),
+    "meta": (saves(lambda path: ONES.to("meta")), "classifier.weight is torch."),
+    "float8": (saves(lambda path: ONES.to(torch.float8_e4m3fn)), "classifier.weight is torch."),
+    "a class": (saves(lambda path: LAYER), "torch.nn.modules.linear.Linear"),
+    "an old class": (saves(lambda path: LAYER, **OLD), "modules.linear.Linear"),
+    "a program": (lambda path: torch.jit.script(LAYER).save(str(path)), "TorchScript"),
+    "plain pickle": (pickles(lambda path: {"w": 1}), "torch.save"),
 }
 
 

@@ -8,6 +8,7 @@ import torch
 
 import keras_vit
 from keras_vit import VisionTransformer, checkpoints, evaluate
+from tests.checkpoints.cases import VISION
 from tests.helpers import normal
 from tests.live import channels_first, random_transformers
 
@@ -29,9 +30,8 @@ CASES = {
 
 
 def theirs(folder, classes, problem):
-    sizes = {"image_size": 16, "patch_size": 8, "hidden_size": 8, "intermediate_size": 16}
-    sizes |= {"num_hidden_layers": 1, "num_attention_heads": 2, "num_labels": classes}
-    model = random_transformers("ViTForImageClassification", **sizes, problem_type=problem)
+    fields = {**VISION, "num_labels": classes, "problem_type": problem}
+    model = random_transformers("ViTForImageClassification", **fields)
     model.save_pretrained(folder)
     return model
 

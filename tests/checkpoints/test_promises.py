@@ -192,22 +192,17 @@ def test_a_zip_directory_of_a_gigabyte_is_refused_unread(tmp_path):
 
 def test_an_npz_that_expands_a_thousand_times_is_refused(tmp_path, monkeypatch):
     """In one array or in six; 16 MiB, such as a new head, are read. A variable sets the limit."""
-    path, zeros = tmp_path / "x.npz", b"\0" * 16 * MIB
-    path.write_bytes(zipped(("a.npy", floats("(4194304,)", zeros)), method=zipfile.ZIP_DEFLATED))
+    path, zeros, deflated = tmp_path / "x.npz", b"\0" * 16 * MIB, zipfile.ZIP_DEFLATED
+    path.write_bytes(zipped(("a.npy", floats("(4194304,)", zeros)), method=deflated))
     assert not stored(path)["a"].any()
-    with (
-        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file,
-        file.open("a.npy", "w") as member,
-    ):
-        member.write(floats("(83886080,)"))
-        for _ in range(20):
-            member.write(zeros)
+    with zipfile.ZipFile(path, "w", deflated) as file, file.open("a.npy", "w") as member:
+        member.writelines((floats("(83886080,)"), *[zeros] * 20))
     refused(path, "promises 335,544,395 bytes")
     monkeypatch.setenv("KERAS_VIT_MAX_EXPANSION", "2000")
     with open_arrays(path) as reader, raises(CheckpointError, "array 'a'", "memory"):
         reader.read("a")
     members = [(name, floats("(4194304,)", zeros)) for name in "abcdef"]
-    path.write_bytes(zipped(*members, method=zipfile.ZIP_DEFLATED))
+    path.write_bytes(zipped(*members, method=deflated))
     with open_arrays(path) as reader:
         assert len(reader.shapes) == 6
     monkeypatch.undo()
@@ -233,13 +228,11 @@ def skips_chunks(file):
     array[:990] = 1
 
 
+VIRTUAL = h5py.VirtualLayout((10,), "u1")
 ZEROS = {"chunks": (MIB,), "compression": "gzip", "shuffle": True, "fillvalue": 0}
 BAD_FILES = {
     "external storage": (holds((10,), external=[("/etc/passwd", 0, 40)]), "another file"),
-    "a virtual dataset": (
-        lambda f: f.create_virtual_dataset("a", h5py.VirtualLayout((10,), "u1")),
-        "another file",
-    ),
+    "a virtual dataset": (lambda f: f.create_virtual_dataset("a", VIRTUAL), "another file"),
     "never written": (holds((600_000_000,)), "promises 2,400,000,000 bytes, 0"),
     "chunks never written": (skips_chunks, "never written"),
     "large chunks": (holds((10,), chunks=(10**9,), maxshape=(None,)), "never written"),

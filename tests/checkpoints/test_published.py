@@ -99,13 +99,6 @@ def test_a_classifier_is_found_by_its_arrays_where_no_class_is_named(tmp_path):
     assert info.config.pool.kind == "gap"
 
 
-def test_names_that_do_not_number_the_classes_are_left_out(tmp_path, caplog):
-    repository = copy.deepcopy(REPOSITORIES["google-vit-base"])
-    repository["json"]["config.json"]["id2label"] = {"0": "a", "7": "b"}
-    assert keras_vit.info(write(tmp_path, repository)).class_names is None
-    assert "id2label" in caplog.text and "0, 7" in caplog.text
-
-
 PROCESSORS = json.loads((FILE.parent / "processors.json").read_text())
 """Forms of preprocessor_config.json of several releases, and what they mean."""
 

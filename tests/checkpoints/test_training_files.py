@@ -11,8 +11,9 @@ from keras_vit import VisionTransformer
 from keras_vit.checkpoints import Source
 from keras_vit.errors import ConfigError
 from tests.checkpoints import files
+from tests.checkpoints.cases import VISION
 from tests.checkpoints.files import arrays_of, find, write_arrays
-from tests.helpers import normal, random_tiny, to_numpy
+from tests.helpers import assert_same_arrays, random_tiny, stored, to_numpy
 
 TIMM, PICKLE = {"num_heads": 3}, {"allow_pickle_weights": True}
 EXTRAS = {
@@ -40,19 +41,17 @@ def refused(path, *words, **how):
 
 
 @pytest.mark.without_backend
-@pytest.mark.parametrize(
-    "prefix", ["model.", "net.", "a.b_c.", "_orig_mod.module.", "module._orig_mod."]
-)
+@pytest.mark.parametrize("prefix", ["model.", "module._orig_mod."])
 def test_the_model_is_found_beside_other_arrays(prefix, write, caplog):
-    """Below any prefix; one line names what is left out, such as a head of transformers."""
+    """One line names what is left out, such as a head of transformers."""
     beside = EXTRAS | {"classifier.weight": (5, 24)}
     info = read(write((prefix, ARRAYS), ("", beside)))
     assert (info.prefix, info.config.num_classes) == (prefix, 7)
     assert set(info.ignored) == set(beside)
     (record,) = caplog.records
     assert record.levelname == "WARNING"
-    for part in ("criterion. (1)", "projector. (1)", "aux_head. (1)"):
-        assert part in record.getMessage()
+    for part in ("criterion", "projector", "aux_head"):
+        assert f"{part}. (1)" in record.getMessage()
 
 
 @pytest.mark.without_backend
@@ -62,9 +61,8 @@ def test_modules_that_share_the_prefix_of_the_model_are_parts_of_it(prefix, writ
     known = {"optimizer.state.0.exp_avg": (7,)}
     known |= {f"ema.{name}": array for name, array in ARRAYS.items()}
     path = write((prefix, ARRAYS | known | EXTRAS))
-    refused(
-        path, "3 arrays", f"unexpected: {prefix}projector.0.weight", "'ignore': ", weights="raw"
-    )
+    words = ("3 arrays", f"unexpected: {prefix}projector.0.weight", "'ignore': ")
+    refused(path, *words, weights="raw")
     info = read(path, weights="raw", ignore=[prefix + n for n in EXTRAS if n not in known])
     assert (info.prefix, len(info.ignored)) == (prefix, len(EXTRAS) + len(ARRAYS))
 
@@ -81,17 +79,15 @@ def test_arrays_that_may_be_parts_of_the_model_are_not_left_out(name, write):
 
 
 @pytest.mark.on_one_backend("torch")
-def test_a_head_of_several_layers_is_left_out(write):
+def test_a_head_of_several_layers_is_left_out(write, tmp_path):
     """`num_classes=0` leaves out a head of any form."""
     body = {name: array for name, array in ARRAYS.items() if not name.startswith("head.")}
     path = write(("", body), ("", {"head.0.weight": (8, 24), "head.2.weight": (5, 8)}))
     assert read(path).config.num_classes == 0
-    sizes = read(path).config.image_size
-    headless = VisionTransformer.from_preset(path, num_classes=0, **TIMM)
     odd = write(("", ARRAYS), ("", {"head.norm.weight": (24,)}))
     refused(odd, "unexpected: head.norm.weight")
-    again, images = VisionTransformer.from_preset(odd, num_classes=0, **TIMM), normal(2, *sizes, 3)
-    np.testing.assert_array_equal(to_numpy(headless(images)), to_numpy(again(images)))
+    keras_vit.convert(odd, tmp_path / "y", "timm", num_classes=0, **TIMM)
+    assert_same_arrays(stored(tmp_path / "y" / "model.safetensors"), body)
 
 
 @pytest.mark.without_backend
@@ -130,11 +126,11 @@ def test_of_weights_and_their_average_the_average_is_read_and_said(write, caplog
     files.refused(path, "'ema'", "'raw'", error=ConfigError, read={"weights": "mean"}, **TIMM)
 
 
+TOWERS = (("model.", "teacher_model."), ("rgb.", "depth."), ("teacher.", "student."))
+
+
 @pytest.mark.without_backend
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [("model.", "teacher_model."), ("rgb.", "depth."), ("teacher.", "student.")],
-)
+@pytest.mark.parametrize(("first", "second"), TOWERS)
 def test_of_two_towers_none_is_guessed(first, second, write):
     """Nor of a teacher of another size than the student, or of a model it was distilled to."""
     small = {name: array for name, array in ARRAYS.items() if not name.startswith("blocks.1")}
@@ -153,13 +149,12 @@ def test_empty_arrays_of_a_sharded_training_are_called_so(write):
 
 
 @pytest.mark.on_one_backend("torch")
-@pytest.mark.parametrize("key", ["model_state_dict", "state_dict", "net", "model", "x.y"])
+@pytest.mark.parametrize("key", ["state_dict", "x.y"])
 def test_a_pickle_of_a_training_is_read(key, tmp_path):
     """Below any key, beside the optimizer and the options of the command line."""
     import torch
 
-    path = tmp_path / "x.pth"
-    tensors = {name: torch.tensor(array) for name, array in ARRAYS.items()}
+    path, tensors = tmp_path / "x.pth", {n: torch.tensor(array) for n, array in ARRAYS.items()}
     rest = {"epoch": 3, "args": argparse.Namespace(lr=1), "optimizer": {"state": {0: tensors}}}
     for others in (rest, {"odd": torch.eye(3).to_sparse()}):
         torch.save({key: tensors, **others}, path)
@@ -200,19 +195,15 @@ def test_every_function_keeps_the_permission_of_a_source(tmp_path):
 
 
 @pytest.mark.on_one_backend("torch")
-@pytest.mark.parametrize(
-    ("name", "family"), [("ViT", "transformers"), ("Dinov2", "transformers/dinov2")]
-)
-def test_names_of_transformers_5_in_memory_are_read(name, family, write):
+def test_names_of_transformers_5_in_memory_are_read(write):
     """As a Lightning module of such a model saves them."""
     pytest.importorskip("transformers", "5")
     from tests.live import random_transformers, read_shapes
 
-    sizes = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3}
-    sizes |= {"intermediate_size": 24, "image_size": 16, "patch_size": 8}
-    model = random_transformers(f"{name}ForImageClassification", **sizes)
-    info = keras_vit.info(write(("model.", read_shapes(model))), **TIMM)
-    assert (info.family, info.config.num_classes) == (family, 2)
+    for name, family in (("ViT", "transformers"), ("Dinov2", "transformers/dinov2")):
+        model = random_transformers(f"{name}ForImageClassification", **VISION)
+        info = keras_vit.info(write(("model.", read_shapes(model))), **TIMM)
+        assert (info.family, info.config.num_classes) == (family, 2)
 
 
 def test_keras_vits_own_weights_are_loaded_by_load_weights(tmp_path):

@@ -4,8 +4,7 @@ import pytest
 
 import keras_vit
 from keras_vit import VisionTransformer
-from tests.checkpoints import files
-from tests.checkpoints.files import timm_shapes, write_shapes
+from tests.checkpoints.files import refused, timm_shapes, write_shapes
 
 pytestmark = pytest.mark.without_backend
 
@@ -25,81 +24,70 @@ def file(tmp_path):
     return write
 
 
-def read(file, **fields):
-    """The grid, and the number of tokens with positions."""
-    config = keras_vit.info(file[0], **file[1], **fields).config
-    return config.grid, config.num_prefix_positions
-
-
-def refused(file, *words, **fields):
-    files.refused(file[0], *words, ask=VisionTransformer.from_preset, **file[1], **fields)
-
-
-@pytest.mark.parametrize(("side", "registers"), [(4, 0), (5, 0), (7, 0), (14, 0), (5, 4), (14, 4)])
-def test_a_square_beside_the_usual_tokens_is_no_second_reading(side, registers, file, caplog):
-    tokens = 1 + registers
-    assert read(file(side**2 + tokens, registers)) == ((side, side), tokens)
-    assert not caplog.records
-
-
-@pytest.mark.parametrize(
-    ("side", "tokens", "registers", "others"),
-    [(4, 0, 0, 1), (5, 0, 0, 1), (15, 0, 0, 1), (6, 0, 4, 1), (14, 1, 4, 5)],
+READ = (
+    # The square of the usual tokens, without a line of log; then what `position_grid` counts:
+    *((side**2 + 1, 0, {}, (side, side), 1) for side in (4, 5, 7, 14)),
+    *((side**2 + 5, 4, {}, (side, side), 5) for side in (5, 14)),
+    # patches, square, wide and tall; an image size beside it is no second statement.
+    *((n, 0, {"position_grid": grid}, grid, 0) for n, grid in ((25, (5, 5)), (50, (25, 2)))),
+    *((n, 0, {"position_grid": grid}, grid, 1) for n, grid in ((25, (4, 6)), (25, (24, 1)))),
+    *((50, 0, {"position_grid": (r, 50 // r), "image_size": 64}, (r, 50 // r), 0) for r in (5, 25)),
+    (50, 0, {"position_grid": (7, 7)}, (7, 7), 1),
+    (197, 4, {"position_grid": (14, 14)}, (14, 14), 1),
+    (197, 4, {"position_grid": (12, 16), "image_size": 64}, (12, 16), 5),
+    (197, 4, {"position_grid": (197, 1)}, (197, 1), 0),
+    (25, 4, {"position_grid": (4, 5)}, (4, 5), 5),
+    # An image size with the patches of one reading decides.
+    (25, 0, {"image_size": 20}, (5, 5), 0),
+    (25, 0, {"image_size": (16, 24)}, (4, 6), 1),
+    (25, 0, {"image_size": (24, 16)}, (6, 4), 1),
+    (24, 0, {"image_size": (16, 24)}, (4, 6), 0),
+    (29, 4, {"image_size": (16, 24)}, (4, 6), 5),
 )
-def test_two_readings_are_refused_with_both_named(side, tokens, registers, others, file):
-    """The words name the number of positions and the argument that chooses."""
-    positions = side**2 + tokens
-    square, other = (
-        f"{side} x {side} patches and {tokens}",
-        f"{positions - others} patches and {others}",
-    )
-    refused(file(positions, registers), f"{positions} pos", square, other, "position_grid=")
+"""Positions, registers, what the caller says; the grid, and the number of tokens with positions."""
 
 
-@pytest.mark.parametrize(
-    ("positions", "registers", "grid", "tokens"),
-    [
-        *((25, 0, (5, 5), 0), (25, 0, (4, 6), 1), (25, 0, (24, 1), 1), (50, 0, (7, 7), 1)),
-        *((50, 0, (5, 10), 0), (50, 0, (25, 2), 0), (197, 4, (14, 14), 1)),
-        *((197, 4, (12, 16), 5), (197, 4, (197, 1), 0), (25, 4, (4, 5), 5)),
-    ],
+@pytest.mark.parametrize(("positions", "registers", "fields", "grid", "tokens"), READ)
+def test_one_reading_is_read(positions, registers, fields, grid, tokens, file, caplog):
+    path, facts = file(positions, registers)
+    config = keras_vit.info(path, **facts, **fields).config
+    assert (config.grid, config.num_prefix_positions) == (grid, tokens)
+    assert not caplog.records
+
+
+REFUSED = (
+    # Two readings, both named with the argument that chooses; and what fits neither.
+    (16, 0, {}, "16 pos", "4 x 4 patches and 0", "15 patches and 1", "position_grid="),
+    (225, 0, {}, "225 pos", "15 x 15 patches and 0", "224 patches and 1", "position_grid="),
+    (36, 4, {}, "36 pos", "6 x 6 patches and 0", "35 patches and 1", "position_grid="),
+    (197, 4, {}, "197 pos", "14 x 14 patches and 1", "192 patches and 5", "position_grid="),
+    (50, 0, {"image_size": (20, 40)}, "7 x 7 patches and 1", "50 patches and 0"),
+    (25, 0, {"image_size": 32}, "25 positions"),
+    (24, 0, {}, "24 positions", "position_grid="),
+    (25, 0, {"position_grid": (5, 6)}, "(5, 6)", "30", "25 or 24"),
+    (25, 0, {"position_grid": (1, 26)}, "26"),
+    (25, 0, {"position_grid": 6}, "(6, 6)", "36"),
+    (25, 0, {"position_grid": (0, 5)}, "position_grid"),
+    (25, 0, {"position_grid": "5x5"}, "position_grid"),
 )
-def test_position_grid_counts_patches_and_decides(positions, registers, grid, tokens, file, caplog):
-    """Square, wide and tall; an image size beside it is no second statement."""
-    assert read(file(positions, registers), position_grid=grid) == (grid, tokens)
-    assert read(file(positions, registers), position_grid=grid, image_size=64)[1] == tokens
-    assert not caplog.records
+"""Positions, registers, what the caller says, and words of the refusal."""
 
 
-def test_a_wrong_position_grid_is_refused_with_the_numbers_that_fit(file):
-    refused(file(25), "(5, 6)", "30", "25 or 24", position_grid=(5, 6))
-    refused(file(25), "26", position_grid=(1, 26))
-    refused(file(25), "(6, 6)", "36", position_grid=6)
-    for grid in ((0, 5), "5x5"):
-        refused(file(25), "position_grid", position_grid=grid)
-    refused(file(24), "24 positions", "position_grid=")
-
-
-def test_an_image_size_with_the_patches_of_one_reading_decides(file, caplog):
-    assert read(file(25), image_size=20) == ((5, 5), 0)
-    assert read(file(25), image_size=(16, 24)) == ((4, 6), 1)
-    assert read(file(25), image_size=(24, 16)) == ((6, 4), 1)
-    assert read(file(24), image_size=(16, 24)) == ((4, 6), 0)
-    assert read(file(29, registers=4), image_size=(16, 24)) == ((4, 6), 5)
-    assert not caplog.records
-    refused(file(25), "25 positions", image_size=32)
+@pytest.mark.parametrize("row", REFUSED, ids=str)
+def test_two_readings_or_none_are_refused(row, file):
+    positions, registers, fields, *words = row
+    path, facts = file(positions, registers)
+    refused(path, *words, ask=VisionTransformer.from_preset, **facts, **fields)
 
 
 def test_an_unusual_reading_is_not_passed_over(file, caplog):
-    """50 positions are 7 x 7 and a class token; images of 5 x 10 patches may have no resize.
-
-    The square of a usual image is read, with a line on the other reading.
-    """
-    words = ("7 x 7 patches and 1", "50 patches and 0")
-    refused(file(50), *words, image_size=(20, 40))
-    assert read(file(50, patch=32), image_size=(160, 320)) == ((7, 7), 1)
-    assert all(word in caplog.text for word in words)
-    assert read(file(196, patch=16)) == ((14, 14), 0)
-    assert "195 patches and 1" in caplog.text
-    assert read(file(1369, registers=4, patch=14)) == ((37, 37), 0)
-    assert "1368 patches and 1" in caplog.text
+    """The square of a usual image is read, with a line on the other reading."""
+    for positions, registers, patch, fields, side, tokens, other in (
+        (50, 0, 32, {"image_size": (160, 320)}, 7, 1, "50 patches and 0"),
+        (196, 0, 16, {}, 14, 0, "195 patches and 1"),
+        (1369, 4, 14, {}, 37, 0, "1368 patches and 1"),
+    ):
+        path, facts = file(positions, registers, patch)
+        config = keras_vit.info(path, **facts, **fields).config
+        assert (config.grid, config.num_prefix_positions) == ((side, side), tokens)
+        assert f"{side} x {side} patches and {tokens}" in caplog.text and other in caplog.text

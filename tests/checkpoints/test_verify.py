@@ -1,13 +1,13 @@
 """`verify` compares a checkpoint with its library's code, or with another checkpoint."""
 
 import json
-import shutil
 
 import pytest
 
 import keras_vit
 from keras_vit import checkpoints, cli
 from keras_vit.errors import CheckpointError
+from tests.checkpoints.files import arrays_of, copy, refused, write_arrays
 from tests.golden import FOLDER
 from tests.helpers import random_tiny
 from tests.words import raises
@@ -49,12 +49,9 @@ def test_two_checkpoints_are_compared_on_every_backend(tmp_path):
 @on_torch
 def test_a_changed_weight_is_located_by_the_first_block_that_differs(tmp_path):
     """The block before it is equal."""
-    from safetensors.numpy import load_file, save_file
-
-    folder = shutil.copytree(FOLDER / "timm_token", tmp_path / "changed")
-    arrays = load_file(folder / "model.safetensors")
-    arrays["blocks.1.mlp.fc1.weight"][0, 0] += 0.5
-    save_file(arrays, folder / "model.safetensors")
+    folder, arrays = copy("timm_token", tmp_path), arrays_of("timm_token")
+    arrays["blocks.1.mlp.fc1.weight"] = arrays["blocks.1.mlp.fc1.weight"] + 0.5
+    write_arrays(folder / "model.safetensors", ("", arrays))
     result = keras_vit.verify(folder, FOLDER / "timm_token")
     passed = {check.name: check.passed for check in result.checks}
     assert passed == {"block_0": True, "block_1": False, "logits": False}
@@ -63,10 +60,12 @@ def test_a_changed_weight_is_located_by_the_first_block_that_differs(tmp_path):
 @pytest.mark.without_backend
 def test_a_bare_file_cannot_be_run_by_its_library():
     """timm reads a folder with a config.json; the official code is on no package index."""
-    for name, words in (("timm_token/model.safetensors", "config.json"), ("vit_rep.npz", "google")):
-        given = {"num_heads": 3, "read": {"timm": "vit_base_patch16_224"}} if "timm" in name else {}
-        with raises(CheckpointError, name, words, "another checkpoint"):
-            keras_vit.verify(FOLDER / name, **given)
+    card = {"num_heads": 3, "read": {"timm": "vit_base_patch16_224"}}
+    for name, given, words in (
+        ("timm_token/model.safetensors", card, "config.json"),
+        ("vit_rep.npz", {}, "google"),
+    ):
+        refused(FOLDER / name, words, "another checkpoint", ask=keras_vit.verify, **given)
 
 
 @on_torch
