@@ -17,10 +17,9 @@ from keras_vit.checkpoints.families.family import (
     Stated,
     warn_of_protocol,
 )
-from keras_vit.checkpoints.families.keys import Codec, Facts, Json, number, object_at, sides
+from keras_vit.checkpoints.families.keys import Codec, Json, number, object_at, only, sides
 from keras_vit.checkpoints.families.names import Section
 from keras_vit.checkpoints.families.protocols import CLIP
-from keras_vit.errors import shown
 from keras_vit.images.protocols import ProtocolSpec, complete
 
 CONFIG = "open_clip_config.json"
@@ -84,35 +83,6 @@ _HEADS = Codec(
     lambda tower: {"num_heads": number(tower, "width") // number(tower, "head_width", 64)},
 )
 
-
-def _read_pool(tower: Json) -> Facts:
-    """Returns the pooling, and the place of the last norm: after the pooling in CLIPA."""
-    kinds = {"tok": "token", "avg": "gap"}
-    if (own := tower.get("pool_type", "tok")) not in [*kinds]:
-        raise ValueError(f"expected one of {', '.join(kinds)}")
-    is_last = own == "avg" and bool(tower.get("final_ln_after_pool"))
-    return {"pool.kind": kinds[own], "pool.norm": "after" if is_last else "before"}
-
-
-def _read_activation(tower: Json) -> Facts:
-    """Returns the activation. `act_kwargs` are arguments of torch's `GELU`."""
-    own = tower.get("act_kwargs") or {}
-    if tower["quick_gelu"]:
-        return {"block.activation": "quick_gelu"}
-    words = {"none": "gelu", "tanh": "gelu_tanh"}
-    if own.keys() - {"approximate"} or (how := own.get("approximate", "none")) not in [*words]:
-        raise ValueError(f"with act_kwargs={shown(own)}, expected approximate of 'none' or 'tanh'")
-    return {"block.activation": words[how]}
-
-
-def _read_epsilon(tower: Json) -> Facts:
-    """Returns the epsilon, an argument of torch's `LayerNorm`."""
-    own = tower["norm_kwargs"] or {}
-    if own.keys() - {"eps"}:
-        raise ValueError("expected eps alone")
-    return {"block.epsilon": number(own, "eps")} if own else {}
-
-
 FAMILIES = (
     Family(
         "open_clip",
@@ -133,15 +103,17 @@ FAMILIES = (
         keys={
             "width": _HEADS,
             "image_size": "image_size",
-            "pool_type final_ln_after_pool": Codec("pool.kind pool.norm", _read_pool),
-            "quick_gelu act_kwargs": Codec("block.activation", _read_activation),
-            "norm_kwargs": Codec("block.epsilon", _read_epsilon),
+            "quick_gelu": ("block.activation", {True: "quick_gelu", False: "gelu"}),
+            "pool_type": only("tok"),
+            "final_ln_after_pool": only(False),
+            "act_kwargs": only(None),
+            "norm_kwargs": only(None),
         },
         shapes={
             "width": "hidden_size",
             "layers": "num_layers",
             "patch_size": sides("patch_size"),
-            "no_ln_pre": ("block.input_norm", {False: "tokens", True: None}),
+            "no_ln_pre": ("block.input_norm", {False: "tokens"}),
         },
         classes={"": Class(head=False)},
         fixed={"pool.kind": "token", "position": "learned", "block.qkv_bias": True},
