@@ -105,4 +105,4 @@ def is_outside(name: str, formats: Formats) -> bool:
 
 def find_module(name: str) -> str:
     """Returns the name of an array's module."""
-    return name.rpartition(".")[0]
+    return re.sub("[./]?[^./]*$", "", name)
