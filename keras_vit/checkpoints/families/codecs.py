@@ -3,7 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
-from keras_vit.checkpoints.families.keys import Codec, Facts, Json, compute_ratio, note, number
+from keras_vit.checkpoints.families.keys import (
+    Codec,
+    Facts,
+    Json,
+    compute_ratio,
+    note,
+    number,
+    together,
+)
 from keras_vit.config import ViTConfig
 
 _MLP = "block.gated block.activation mlp_dim"
@@ -97,3 +105,9 @@ def layer_scale_or_zero(key: str) -> Codec:
 
 mask_token = note(lambda config: config.tokens.mask)
 """The key for a mask token, of which the arrays tell."""
+
+relative_bias = together(
+    "relative_position_bias",
+    {(False, False): None, (True, False): "block", (False, True): "shared"},
+)
+"""The keys for a table of relative position biases in each block, and for one of all blocks."""

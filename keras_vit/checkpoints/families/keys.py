@@ -134,20 +134,36 @@ def note(value: Any) -> Callable[[str], Codec]:
     return lambda key: Codec("", lambda content: {}, lambda config: {key: write(config)})
 
 
-def relative_bias(of_block: str, shared: str) -> Codec:
-    """Returns the codec of two keys, for a table in each block and for one table of all blocks."""
+def together(field: str, words: Mapping[tuple[Any, ...], Any]) -> Callable[[str], Codec]:
+    """Returns the codec of keys that state a field together; absent ones are as in the first row.
 
-    def read(content: Json) -> Facts:
-        if content.get(of_block) and content.get(shared):
-            raise ValueError(f"together with {shared}, expected one of them")
-        kind = "block" if content.get(of_block) else "shared" if content.get(shared) else None
-        return {"relative_position_bias": kind}
+    A value without a row is left out, and found where the files are read back.
 
-    def write(config: ViTConfig) -> dict[str, Any]:
-        kind = config.relative_position_bias
-        return {of_block: kind == "block", shared: kind == "shared"}
+    Args:
+        field: path of the field.
+        words: values of the keys -> value of the field; of several rows with a value, the first is
+            written.
+    """
+    usual = next(iter(words))
 
-    return Codec("relative_position_bias", read, write)
+    def make(keys: str) -> Codec:
+        names = keys.split()
+
+        def read(content: Json) -> Facts:
+            stated = [content.get(name) for name in names]
+            own = tuple(known if v is None else v for v, known in zip(stated, usual, strict=True))
+            if own not in [*words]:  # a list among the values has no hash
+                expected = " or ".join(map(str, words))
+                raise ValueError(f"with {', '.join(names)} of {shown(own)}, expected {expected}")
+            return {field: words[own]}
+
+        def write(config: ViTConfig) -> Facts:
+            how = [how for how, own in words.items() if own == Place(field).read(config)]
+            return dict(zip(names, how[0], strict=True)) if how else {}
+
+        return Codec(field, read, write)
+
+    return make
 
 
 def compute_ratio(size: int, width: int) -> float:

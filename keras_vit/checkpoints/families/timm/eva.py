@@ -6,8 +6,9 @@ positions. EVA's attention has no bias of the key, and separate arrays for the b
 value.
 """
 
+from keras_vit.checkpoints.families.codecs import relative_bias
 from keras_vit.checkpoints.families.family import Class, Family
-from keras_vit.checkpoints.families.keys import Codec, Facts, Json, note
+from keras_vit.checkpoints.families.keys import Codec, Facts, Json, note, together
 from keras_vit.checkpoints.families.names import Section
 from keras_vit.checkpoints.families.timm import library
 from keras_vit.checkpoints.families.timm.vit import NAMES, PARTS, gated_names
@@ -64,7 +65,7 @@ _FORMS = {
     ("dinov3", True, "ij", 0): "dinov3",
 }
 _OF_FORM = "rope_type rope_rotate_half rope_grid_indexing rope_grid_offset"
-_FORM = library.together("rope.form", _FORMS)(_OF_FORM)
+_FORM = together("rope.form", _FORMS)(_OF_FORM)
 """The arguments that state the form of rotary positions together."""
 
 
@@ -90,7 +91,7 @@ def _write_rope(config: ViTConfig) -> Facts:
     }
 
 
-_BIASES = library.together(
+_BIASES = together(
     "block.qkv_bias",
     {(True, "eva"): _QV, (True, "rope"): True, (False, "eva"): False, (False, "rope"): False},
 )
@@ -98,9 +99,7 @@ _BIASES = library.together(
 _OF_NORMS = "use_fc_norm use_post_transformer_norm"
 _LAST_NORM = library.last_norm(*_OF_NORMS.split())
 _POOLS = {"token": "token", "avg": "gap", "map": "map", "": "unpooled", None: "unpooled"}
-_TABLES = {(False, False): None, (True, False): "block", (False, True): "shared"}
 _ROPE = Codec("rope", _read_rope, _write_rope)
-_RELATIVE = library.together("relative_position_bias", _TABLES)
 _IS_FUSED = note(lambda config: not parse(_SPLIT).holds(config))
 # An architecture with images of any size refuses pixels that fill no patch.
 _ONE_SIZE = Codec("", lambda c: {}, lambda c: {"dynamic_img_size": False} if c.drops_pixels else {})
@@ -144,7 +143,7 @@ FAMILIES = (
                     "use_fc_norm": _NORM_OF_MEAN,
                     "init_values": library.scale(0.0),
                     "use_abs_pos_emb": ("position", {True: "learned", False: "none"}),
-                    "use_rel_pos_bias use_shared_rel_pos_bias": _RELATIVE,
+                    "use_rel_pos_bias use_shared_rel_pos_bias": relative_bias,
                 },
                 shapes={
                     "qkv_bias": ("block.qkv_bias", {True: _QV, False: False}),

@@ -5,7 +5,7 @@
 `visual.trunk.`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from keras_vit.checkpoints.families.family import Format, Library, Open, Stated
@@ -21,12 +21,13 @@ from keras_vit.checkpoints.families.keys import (
     object_at,
     sides,
     stored_image_size,
+    together,
 )
 from keras_vit.checkpoints.families.timm import architectures
 from keras_vit.checkpoints.families.timm.images import images
 from keras_vit.checkpoints.families.transformers.library import POSITIONS_OF_ANOTHER_GRID
 from keras_vit.config import Task, ViTConfig
-from keras_vit.config.weights.conditions import Place, parse
+from keras_vit.config.weights.conditions import parse
 from keras_vit.errors import shown
 from keras_vit.images.class_names import NAMED
 from keras_vit.support.text import log
@@ -115,38 +116,6 @@ def read_class_names(files: Json, num_classes: int) -> str | tuple[str, ...] | N
 
 
 # ---- the keys that the classes share
-
-
-def together(field: str, words: Mapping[tuple[Any, ...], Any]) -> Callable[[str], Codec]:
-    """Returns the codec of keys that state a field together; absent ones are as in the first row.
-
-    A value without a row is left out, and found where the files are read back.
-
-    Args:
-        field: path of the field.
-        words: values of the keys -> value of the field; of several rows with a value, the first is
-            written.
-    """
-    usual = next(iter(words))
-
-    def make(keys: str) -> Codec:
-        names = keys.split()
-
-        def read(content: Json) -> Facts:
-            stated = [content.get(name) for name in names]
-            own = tuple(known if v is None else v for v, known in zip(stated, usual, strict=True))
-            if own not in [*words]:  # a list among the values has no hash
-                expected = " or ".join(map(str, words))
-                raise ValueError(f"with {', '.join(names)} of {shown(own)}, expected {expected}")
-            return {field: words[own]}
-
-        def write(config: ViTConfig) -> Facts:
-            how = [how for how, own in words.items() if own == Place(field).read(config)]
-            return dict(zip(names, how[0], strict=True)) if how else {}
-
-        return Codec(field, read, write)
-
-    return make
 
 
 def scale(without: float | None) -> Codec:

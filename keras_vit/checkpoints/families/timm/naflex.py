@@ -5,7 +5,7 @@ arrays: positions lie in rows and columns, and the projection of patches is a ma
 """
 
 from keras_vit.checkpoints.families.family import Class, Family, Open
-from keras_vit.checkpoints.families.keys import Codec
+from keras_vit.checkpoints.families.keys import Codec, together
 from keras_vit.checkpoints.families.names import Section
 from keras_vit.checkpoints.families.timm import library
 from keras_vit.checkpoints.families.timm.vit import KEYS, NAMES, PARTS, SHAPES
@@ -47,7 +47,7 @@ FAMILIES = (
             **KEYS,
             "pos_embed": _POSITIONS,
             "pos_embed_grid_size": _GRID,
-            _HOW: library.together("position_resize", _RESIZES),
+            _HOW: together("position_resize", _RESIZES),
         },
         shapes={
             **SHAPES,

@@ -1,14 +1,14 @@
 """transformers' BEiT (arXiv 2106.08254), and Data2Vec's image model, which is the same network."""
 
-from keras_vit.checkpoints.families.codecs import layer_scale_or_zero
+from keras_vit.checkpoints.families.codecs import layer_scale_or_zero, relative_bias
 from keras_vit.checkpoints.families.family import Class, Family, Output
-from keras_vit.checkpoints.families.keys import Codec, Facts, Json, note, relative_bias
+from keras_vit.checkpoints.families.keys import Codec, Facts, Json, note
 from keras_vit.checkpoints.families.names import Section
 from keras_vit.checkpoints.families.transformers import library, vit
 from keras_vit.errors import shown
 
 _KEYS_OF_BIAS = "use_relative_position_bias use_shared_relative_position_bias"
-_BIAS = relative_bias(*_KEYS_OF_BIAS.split())
+_BIAS = relative_bias(_KEYS_OF_BIAS)
 _SWAPS = "transformers reads the rows of a table as its columns"
 
 
