@@ -58,12 +58,15 @@ def test_keras_hub_reads_an_encoder_written_for_transformers(name, tmp_path):
     assert_close(theirs(image)[:, 0], model.tokens(image, prepared=True).class_token)
 
 
-def test_a_position_number_beyond_the_table_is_refused(tmp_path):
+def test_numbers_of_positions_that_are_beyond_the_table_or_missing_are_refused(tmp_path):
     """The message names the numbers expected and found."""
     folder = copy("kh_clip_vision", tmp_path)
     with h5py.File(folder / "model.weights.h5", "r+") as file:
         file["layers/clip_vision_embedding/vars/1"][0, 3] = 17
     refused(folder, "17 numbers from 0 to 16", ask=VisionTransformer.from_preset)
+    with h5py.File(folder / "model.weights.h5", "r+") as file:
+        del file["layers/clip_vision_embedding/vars/1"]
+    refused(folder, "'layers/clip_vision_embedding/vars/1' is missing")
 
 
 @pytest.mark.parametrize("family", ["CLIP", "SigLIP"])

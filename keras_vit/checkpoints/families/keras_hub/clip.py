@@ -24,10 +24,13 @@ reads them: zeros in a new CLIP, so that every token reads the first row."""
 
 def _order_rows(reader: Reader, keys: Json) -> Reader:
     """Returns the arrays with the positions in the order in which the library reads them."""
-    found = [pair for pair in _NUMBERS.items() if {*pair} <= reader.shapes.keys()]
-    if not found:
+    table, numbers = next((own for own in _NUMBERS.items() if own[0] in reader.shapes), ("", ""))
+    if not table:
         return reader
-    table, numbers = found[0]
+    if numbers not in reader.shapes:
+        raise CheckpointError(
+            f"{reader.path}: array {numbers!r} is missing, which numbers the rows of {table!r}."
+        )
 
     def read_in_order() -> np.ndarray:
         array, order = reader.read(table), reader.read(numbers).reshape(-1)
