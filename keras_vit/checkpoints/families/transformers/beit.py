@@ -37,11 +37,12 @@ _NAMES: Section = {
     "encoder_norm": [_OF_MEAN, _OF_TOKENS],
 }
 
+_NORM_OR_NONE: Section = {"encoder_norm": [_OF_MEAN, _OF_TOKENS, None]}
+"""The names in classes without a pooler, and so without the norm of a mean."""
 _OF_DATA2VEC = Class(
     "data2vec-vision",
     "data2vec-vision",
-    # The class has no pooler, and so no norm of a mean.
-    names={"encoder_norm": [_OF_MEAN, _OF_TOKENS, None]},
+    names=_NORM_OR_NONE,
     limits={
         "an encoder without a last norm": "pool.norm=none pool.kind!=gap",
         "features after a norm of the mean: Data2VecVisionModel has none": "pool.norm=after",
@@ -64,6 +65,12 @@ BEIT = Family(
     },
     shapes={**library.SHAPES, _KEYS_OF_BIAS: Codec(_BIAS.fields, _read_bias, _BIAS.write)},
     classes={
+        "BeitBackbone": Class(
+            "beit",
+            head=False,
+            names=_NORM_OR_NONE,
+            only_read="an encoder inside of a whole model, such as ZoeDepth",
+        ),
         **library.encoder_and_classifier("Beit", Class("beit")),
         **library.encoder_and_classifier(
             "Data2VecVision", _OF_DATA2VEC, names={}, limits={}, output=Output()
