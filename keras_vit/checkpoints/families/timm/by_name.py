@@ -10,18 +10,19 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.checkpoints.families.family import Format
+from keras_vit.checkpoints.families import FORMATS
 from keras_vit.checkpoints.families.keys import Json, object_at
-from keras_vit.checkpoints.families.timm import FAMILIES, architectures
+from keras_vit.checkpoints.families.timm import architectures
 from keras_vit.checkpoints.families.timm.images import KEYS
+from keras_vit.checkpoints.families.timm.library import TIMM
 from keras_vit.errors import nearest, shown
 
 
 def _refuse_unknown(architecture: str, arguments: Json) -> None:
     """Raises `ValueError` for an argument that is not read, such as a misspelt one."""
     kind = architectures.find_class(architectures.find_row(architecture))
-    formats = [Format(f, name, row) for f in FAMILIES for name, row in f.classes.items()]
-    tables = [" ".join((*f.keys, *f.shapes)) for f in formats if kind in ("", f.class_name)]
+    formats = [f for f in FORMATS if f.library is TIMM and kind in ("", f.class_name)]
+    tables = [" ".join((*f.keys, *f.shapes)) for f in formats]
     known = architectures.list_arguments(kind).union(*map(str.split, tables))
     for key in arguments:
         if key not in known:
