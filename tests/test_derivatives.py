@@ -10,9 +10,12 @@ import pytest
 from keras_vit.layers import LayerNorm
 from keras_vit.layers.norms import GroupNorm
 from tests import formulas
-from tests.helpers import HYBRID, normal, random_tiny, read_weights, to_numpy
+from tests.helpers import random_tiny, read_weights, to_numpy
 from tests.models.test_model import below, figure_1
-from tests.thorough import sample
+from tests.plain import HYBRID, normal
+from tests.runs import sample
+
+pytestmark = pytest.mark.every_backend
 
 BACKEND = keras.backend.backend()
 ROOT = Path(__file__).parents[1]
@@ -128,7 +131,7 @@ def test_second_derivatives_are_those_of_the_formulas(kind):
     np.testing.assert_allclose(results, expected, rtol=0, atol=1e-4 * np.abs(expected).max())
 
 
-@pytest.mark.on_one_backend("jax")
+@pytest.mark.on_backend("jax")
 @pytest.mark.parametrize("remat", [False, True])
 def test_forward_mode_of_jax_agrees_with_the_gradient(remat):
     """`jvp` and `jacfwd`, and `linearize` without remat."""
@@ -156,7 +159,7 @@ def test_forward_mode_of_jax_agrees_with_the_gradient(remat):
     np.testing.assert_allclose(forward, backward, rtol=1e-4)
 
 
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 @pytest.mark.parametrize("remat", [False, True])
 def test_function_transforms_of_torch_agree_with_autograd(remat):
     """`torch.func.grad`, `jvp`, `vmap`, their compositions, and dual tensors."""
@@ -242,7 +245,7 @@ def test_group_norm_equals_that_of_keras(axis, affine):
     np.testing.assert_allclose(to_numpy(layers[0](x)), to_numpy(layers[1](x)), atol=5e-6)
 
 
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 def test_an_unknown_choice_of_kernels_is_refused(nursery):
     """The import of keras_vit fails with a message that names the choices."""
     chosen = {"KERAS_VIT_KERNELS": "slow"}
@@ -252,7 +255,7 @@ def test_an_unknown_choice_of_kernels_is_refused(nursery):
 
 
 # TensorFlow has few fast forms, and test_kernels.py compares JAX's with the reference.
-@pytest.mark.on_one_backend(*sample(("torch", "jax"), "torch"))
+@pytest.mark.on_backend(*sample(("torch", "jax"), "torch"))
 @pytest.mark.skipif("KERAS_VIT_KERNELS" in os.environ, reason="runs these tests itself")
 def test_the_reference_kernels_pass_tests_of_layers_and_derivatives(nursery):
     """The tests run again in a process with KERAS_VIT_KERNELS=reference."""

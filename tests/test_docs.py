@@ -29,7 +29,7 @@ from keras_vit.presets.catalog import CATALOG
 from tests.digits import LOOPS, write_folders
 from tests.golden import FOLDER
 from tests.presets.hub_server import TOKEN, connect, served
-from tests.thorough import times
+from tests.runs import times
 
 ROOT = Path(__file__).parents[1]
 PYTHON, SHOWN = (re.compile(rf"```{word}\n(.*?)```", re.DOTALL) for word in ("python", "py"))
@@ -111,8 +111,6 @@ def given(desk, published, monkeypatch):
         yield {}
 
 
-# The code of README runs on every backend.
-@pytest.mark.on_one_backend("torch")
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
 def test_python_code_of_a_page_runs(page, given):
     """Every block marked `python` runs by itself; the files it names are small ones."""
@@ -120,7 +118,6 @@ def test_python_code_of_a_page_runs(page, given):
         exec(compile(block, page.name, "exec"), dict(given))
 
 
-@pytest.mark.without_backend
 def test_code_of_other_libraries_is_python():
     """Blocks marked `py` are shown beside keras_vit's and are not run: they parse, at least."""
     blocks = [block for page in PAGES for block in SHOWN.findall(page.read_text())]
@@ -129,7 +126,6 @@ def test_code_of_other_libraries_is_python():
         ast.parse(block)
 
 
-@pytest.mark.without_backend
 def test_commands_of_the_pages_have_the_options_that_they_show():
     """Every line of README and docs that begins with `keras-vit` is parsed, and not run."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -147,7 +143,6 @@ def test_commands_of_the_pages_have_the_options_that_they_show():
     assert refused == []
 
 
-@pytest.mark.without_backend
 def test_the_fields_of_families_are_fields_of_the_configuration():
     """Every path of the tables exists, and every value is one that the field takes."""
     page = (ROOT / "docs" / "families.md").read_text()
@@ -176,7 +171,6 @@ def test_readme_code_runs(block, desk):
     exec(block, {"images": images, "classes": np.array([0, 1, 0, 1])})
 
 
-@pytest.mark.on_one_backend("torch")
 @pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples_run(name):
     """Examples in docstrings give the output that they show."""

@@ -11,9 +11,6 @@ from keras_vit.errors import KerasViTError, expect_model
 from keras_vit.explanation.report import write_report
 from tests.helpers import tiny
 
-# Nothing is computed.
-pytestmark = pytest.mark.on_one_backend("torch")
-
 IMAGES, LABELS = np.zeros((4, 8, 8, 3), "float32"), np.array([0, 1] * 2)
 LINEAR = evaluation.LinearProbe(np.zeros((8, 2)), np.zeros(2), 1.0)
 

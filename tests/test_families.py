@@ -12,19 +12,18 @@ from keras_vit.training import enable_lora, merge_lora
 from keras_vit.training.trainable import layer_decay_multipliers, train_last_blocks
 from tests.families import FAMILIES
 from tests.helpers import (
-    HYBRID,
-    MIXED_POLICIES,
-    ROUNDING,
     assert_close,
     assert_remat_trains_alike,
     copy_weights,
-    normal,
     random_tiny,
     read_dtype,
     tiny,
     to_numpy,
 )
-from tests.thorough import sample
+from tests.plain import HYBRID, MIXED_POLICIES, ROUNDING, normal
+from tests.runs import sample
+
+pytestmark = pytest.mark.every_backend
 
 families = pytest.mark.parametrize("fields", FAMILIES.values(), ids=FAMILIES)
 FEW = sample(FAMILIES, "dinov3", "deit", "beit", "data2vec")
@@ -51,7 +50,7 @@ def random_family(fields, **others):
     return random_tiny(**{"patch_size": 4, "num_classes": 3, **fields, **others})
 
 
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 @families
 def test_every_weight_changes_the_output(fields):
     """Except the mask token, and the key bias of blocks without rotary positions."""
@@ -107,7 +106,7 @@ def test_a_training_step_with_remat_gives_the_same_weights(fields):
     assert_remat_trains_alike(model, images, np.array([0, 2]), 1e-4)
 
 
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 @families
 def test_attention_maps_have_all_tokens_and_rows_that_sum_to_one(fields):
     """One map per block, image and head."""
@@ -118,7 +117,7 @@ def test_attention_maps_have_all_tokens_and_rows_that_sum_to_one(fields):
     np.testing.assert_allclose(maps["block_0/attention"].sum(-1), 1, atol=1e-5)
 
 
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 @families
 def test_lora_adapts_every_projection(fields):
     """Gates included; the merged model gives the same output."""
@@ -135,7 +134,7 @@ def test_lora_adapts_every_projection(fields):
 
 
 @pytest.mark.usefixtures("nothing_frozen")
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 @families
 def test_int8_quantisation_changes_the_output_by_less_than_30_percent(fields):
     model = random_family(fields)
@@ -144,7 +143,7 @@ def test_int8_quantisation_changes_the_output_by_less_than_30_percent(fields):
     assert np.abs(to_numpy(model(IMAGES)) - before).max() < 0.3 * np.abs(before).max()
 
 
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 @families
 def test_tokens_splits_the_output_of_a_block(fields):
     """Class token, distillation token, registers and patch grid together are the output."""
@@ -167,7 +166,7 @@ def test_tokens_splits_the_output_of_a_block(fields):
     assert not last
 
 
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 @families
 def test_read_tokens_gives_the_weight_of_each_token_in_the_pooling(fields):
     """The weights sum to one; applied to the tokens, they give the pooled vector."""
@@ -193,7 +192,7 @@ def test_read_tokens_gives_the_weight_of_each_token_in_the_pooling(fields):
         assert_close(pooled.mean(1), mixed)
 
 
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 @families
 def test_a_linear_probe_becomes_the_head(fields):
     """The model with the probe as head gives the logits of the probe."""
@@ -204,7 +203,7 @@ def test_a_linear_probe_becomes_the_head(fields):
     assert_close(probe.build_model(model)(IMAGES), logits, 1e-4)
 
 
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 @families
 def test_layer_decay_names_every_weight_before_the_encoder_norm(fields):
     """`train_last_blocks(model, 0)` trains only the layers after the last block."""

@@ -1,11 +1,8 @@
 """The programs and commands of the README are run in their order."""
 
-import pytest
-
 from weights import first_hour
 
 
-@pytest.mark.without_backend
 def test_the_readme_is_followed_from_top_to_bottom(tmp_path):
     """Installations, programs and commands in their order."""
     questions, installed = [], []

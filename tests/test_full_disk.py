@@ -98,8 +98,6 @@ def test_what_a_caller_does_wrong_keeps_its_name(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == []
 
 
-# torch writes the format.
-@pytest.mark.on_one_backend("torch")
 def test_a_full_disk_leaves_no_export(full_disk, tmp_path, model):
     """torch's own writer would end the process."""
     full_disk()

@@ -8,8 +8,9 @@ import keras_vit
 from keras_vit import kernels
 from keras_vit.kernels import reference
 from tests import golden
-from tests.helpers import normal, tiny, to_numpy
+from tests.helpers import tiny, to_numpy
 from tests.kernels.test_kernels import value_and_gradients
+from tests.plain import normal
 
 BACKEND = keras.backend.backend()
 
@@ -89,7 +90,7 @@ def test_training_learns_with_and_without_remat(policy, remat):
         assert np.abs(one - other).max() <= (1e-4 if policy == "float32" else 2e-2)
 
 
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 def test_torch_compile_changes_no_logits(policy):
     import torch

@@ -19,7 +19,7 @@ FIELDS = {
 MANY = {**FIELDS, "image_size": 280, "position": "learned"}
 """1,226 tokens, which CPUs compute block by block."""
 
-pytestmark = pytest.mark.skipif(BACKEND == "openvino", reason="OpenVINO has no such program")
+pytestmark = pytest.mark.every_backend
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_attention_is_one_kernel_per_block(programs):
 
 
 # JAX donates.
-@pytest.mark.on_one_backend("jax")
+@pytest.mark.on_backend("jax")
 def test_a_training_step_takes_the_memory_of_its_state(programs):
     """Each weight, its two moments, and few further numbers."""
     for (task, _), program in programs.items():

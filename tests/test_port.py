@@ -15,9 +15,6 @@ from tests.helpers import random_tiny
 from tests.presets.hub_server import connect, served
 from weights import port
 
-# What a preset computes on each backend is tested by the parity tests.
-pytestmark = pytest.mark.on_one_backend("torch")
-
 
 @pytest.fixture
 def workshop(tmp_path, monkeypatch):

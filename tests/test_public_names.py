@@ -14,7 +14,6 @@ ROOMS = ("checkpoints", "config", "data", "distribution", "errors", "evaluation"
 MORE = ("exporting", "images", "images.class_names", "layers", "models", "serving", "training")
 
 
-@pytest.mark.on_one_backend("torch")
 @pytest.mark.parametrize("room", ["", *(f".{name}" for name in (*ROOMS, *MORE))])
 def test_dir_lists_the_public_names_alone(room):
     module = importlib.import_module(f"keras_vit{room}")

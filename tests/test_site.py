@@ -19,10 +19,9 @@ from tests.processes import eventually
 from tests.test_docs import RUN_AS_NOTEBOOKS
 
 ROOT = Path(__file__).parents[1]
-pytestmark = [
-    pytest.mark.without_backend,
-    pytest.mark.skipif(importlib.util.find_spec("sphinx") is None, reason="needs the group docs"),
-]
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("sphinx") is None, reason="needs the group docs"
+)
 
 
 def extension(name):

@@ -7,7 +7,6 @@ from weights.sweeps import classes
 pytest.importorskip("torch")
 from tests import torchvision_shim  # noqa: F401
 
-pytestmark = pytest.mark.on_one_backend("torch")
 CLASSES = {
     "transformers": ("Dinov2WithRegistersModel", "IJepaModel", "FlavaImageModel"),
     "keras_hub": ("DINOV3Backbone", "SigLIPVisionEncoder"),

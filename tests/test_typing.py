@@ -46,8 +46,6 @@ keras_vit.vit_b16(pool={"kind": "avg"})
 """A script of a user; its last lines have misspelt arguments and words."""
 
 
-# Types are those of any backend.
-@pytest.mark.on_one_backend("torch")
 def test_mypy_in_a_users_environment_sees_the_types(tmp_path):
     """The environment has keras_vit and NumPy, and no types of Keras."""
     pytest.importorskip("mypy")

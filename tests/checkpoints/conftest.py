@@ -4,8 +4,6 @@ import socket
 
 import pytest
 
-from keras_vit.layers import blank_weights
-
 
 @pytest.fixture(scope="module")
 def offline():
@@ -23,5 +21,7 @@ def offline():
 @pytest.fixture(scope="module")
 def blank_models():
     """New models have zero weights, for tests that build many and overwrite all weights."""
+    from keras_vit.layers import blank_weights
+
     with blank_weights():
         yield

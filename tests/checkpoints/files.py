@@ -15,7 +15,7 @@ import keras_vit
 from keras_vit import checkpoints
 from keras_vit.errors import CheckpointError
 from tests.checkpoints.headers import write_sparse
-from tests.helpers import stored
+from tests.plain import stored
 
 DATA = Path(__file__).parents[1] / "data"
 

@@ -49,7 +49,6 @@ def write(arrays, folder):
     return write_arrays(folder / "x.safetensors", ("", arrays))
 
 
-@pytest.mark.on_one_backend("torch")
 @pytest.mark.parametrize(
     "name", ["hf_dinov2_model", "hf_dinov2_reg_swiglu", "hf_mae_pretraining", "hf_msn_model"]
 )

@@ -7,8 +7,6 @@ from keras_vit.errors import CheckpointError
 from tests.checkpoints.files import arrays_of, refused, write_shapes
 from tests.live import read_shapes, timm, torch, transformers
 
-pytestmark = pytest.mark.without_backend
-
 OF_TIMM = {
     "swin_tiny_patch4_window7_224": "lacks pos_embed",
     "xcit_nano_12_p16_224": "lacks patch_embed.proj.weight",

@@ -8,9 +8,7 @@ import pytest
 import keras_vit
 from keras_vit.checkpoints.families.transformers.library import DEFAULTS
 from tests.checkpoints.files import copy, refused
-from tests.words import edit_json
-
-pytestmark = pytest.mark.without_backend
+from tests.plain import edit_json
 
 
 @pytest.fixture

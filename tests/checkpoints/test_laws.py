@@ -25,8 +25,9 @@ from keras_vit.presets.preset_config import PresetConfig
 from tests.checkpoints.drawn import ALL_VALUES, CHANGES, WRITTEN, accepted, changed, models, written
 from tests.checkpoints.headers import Headers
 from tests.families import FAMILIES
-from tests.helpers import assert_same_arrays, tiny
-from tests.thorough import times
+from tests.helpers import tiny
+from tests.plain import assert_same_arrays
+from tests.runs import times
 
 formats = pytest.mark.parametrize("format", WRITTEN, ids=lambda f: f"{f.name} {f.class_name}")
 
@@ -112,7 +113,6 @@ def test_the_lexicon_lists_every_weight_of_a_model_once(fields):
     assert held == dict(listed)
 
 
-@pytest.mark.without_backend
 def test_the_laws_draw_every_field():
     """Those of the parts too."""
     parts = {path for path, values in ALL_VALUES.items() if not values}
@@ -133,7 +133,6 @@ def files_of(own: Written) -> dict:
     return json.loads(json.dumps(merge([own.files, protocol])))
 
 
-@pytest.mark.without_backend
 @formats
 @given(data=st.data())
 @settings(max_examples=times(3, 20), deadline=None)
@@ -192,7 +191,6 @@ def open_written(own: Written, prefix: str = "", training: str = ""):
     return open_checkpoint(OpenSource(reader, files, preset, is_folder=True), asked), asked
 
 
-@pytest.mark.without_backend
 @formats
 @given(data=st.data())
 @settings(max_examples=times(3, 20), deadline=None)
@@ -227,7 +225,6 @@ def words_for(field: str) -> list[str]:
     return [f"{field}=", f"{field}.", *(s.words for s in switches), *TIED.get(field, ())]
 
 
-@pytest.mark.without_backend
 @formats
 def test_a_model_with_another_field_is_read_back_or_refused_by_its_name(format):
     """Every value of every field; a switch that needs a second field is turned on with it."""

@@ -11,12 +11,13 @@ from keras_vit import VisionTransformer, checkpoints
 from tests import family_goldens, golden
 from tests.checkpoints.files import copy, refused
 from tests.checkpoints.keras_hub_backbones import make_backbone
-from tests.helpers import assert_close, normal, only_under, random_tiny, randomise, to_numpy
+from tests.helpers import assert_close, random_tiny, randomise, to_numpy
+from tests.plain import normal
 
 # The goldens of keras-hub are compared on every backend; here files and arguments are.
-only_under("tensorflow")
+
 keras_hub = pytest.importorskip("keras_hub", exc_type=ImportError)
-pytestmark = pytest.mark.usefixtures("offline")
+pytestmark = [pytest.mark.on_backend("tensorflow"), pytest.mark.usefixtures("offline")]
 
 
 def classifier(folder=golden.FOLDER / "kh_classifier", **fields):

@@ -12,10 +12,8 @@ from keras_vit.models.tokens import Tokens
 from tests import golden
 from tests.checkpoints.cases import VISION
 from tests.family_goldens import relative_error
-from tests.helpers import only_under, to_numpy
-
-only_under("torch")
-from tests.live import channels_first, random_transformers, randomised, timm, torch  # noqa: E402
+from tests.helpers import to_numpy
+from tests.live import channels_first, random_transformers, randomised, timm, torch
 
 pytestmark = pytest.mark.usefixtures("offline")
 
@@ -57,7 +55,7 @@ def list_calls():
         yield from ((name, theirs, ours) for name in named or others)
 
 
-@pytest.mark.parametrize(("name", "theirs", "ours"), list_calls())
+@pytest.mark.parametrize(("name", "theirs", "ours"), [*list_calls()])
 def test_outputs_of_transformers(name, theirs, ours, tmp_path):
     sizes = {**VISION, "num_hidden_layers": 3, "attn_implementation": "eager"}
     network = random_transformers(name, **sizes, **CLASSES[name])

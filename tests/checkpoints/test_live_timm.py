@@ -13,12 +13,10 @@ from tests.checkpoints.cases import TIMM
 from tests.checkpoints.files import assert_comes_back, refused
 from tests.checkpoints.headers import write_sparse
 from tests.family_goldens import load_case
-from tests.helpers import assert_close, normal, only_under, randomise, to_numpy
-from tests.words import edit_json, raises
+from tests.helpers import assert_close, randomise, to_numpy
 
 # The goldens of timm are compared on every backend; here files and arguments are.
-only_under("torch")
-from tests.live import (  # noqa: E402
+from tests.live import (
     channels_first,
     load_folder,
     randomised,
@@ -26,6 +24,7 @@ from tests.live import (  # noqa: E402
     torch,
     transformers,
 )
+from tests.plain import edit_json, normal, raises
 
 pytestmark = pytest.mark.usefixtures("offline", "blank_models")
 

@@ -12,18 +12,17 @@ from keras_vit.errors import CheckpointError, ConfigError
 from tests.checkpoints.cases import REFUSED, TOWERS, VISION, WHOLE
 from tests.checkpoints.files import arrays_of, assert_comes_back, copy, refused, write_arrays
 from tests.checkpoints.headers import write_sparse
-from tests.helpers import assert_close, normal, only_under, to_numpy
-from tests.words import edit_json
+from tests.helpers import assert_close, to_numpy
 
 # The goldens of transformers are compared on every backend; here files and arguments are.
-only_under("torch")
-from tests.live import (  # noqa: E402
+from tests.live import (
     channels_first,
     load_folder,
     random_transformers,
     torch,
     transformers,
 )
+from tests.plain import edit_json, normal
 
 pytestmark = pytest.mark.usefixtures("offline", "blank_models")
 

@@ -16,7 +16,7 @@ from tests import family_goldens, golden
 from tests.checkpoints.drawn import WRITTEN, models, written
 from tests.checkpoints.headers import Headers
 from tests.checkpoints.test_laws import open_written, shapes_of
-from tests.thorough import times
+from tests.runs import times
 
 STATED = [format for format in WRITTEN if format.library.json]
 FOLDERS = [
@@ -40,7 +40,6 @@ def kinds_of(moves, optional=MAY_LACK):
     return kinds.values()
 
 
-@pytest.mark.without_backend
 @pytest.mark.parametrize("format", STATED, ids=lambda f: f"{f.name} {f.class_name}")
 @given(data=st.data())
 @settings(max_examples=times(1, 10), deadline=None)
@@ -55,7 +54,6 @@ def test_arrays_that_the_json_promises_are_missed(format, data):
             open_checkpoint(OpenSource(left, own.files, is_folder=True), asked)
 
 
-@pytest.mark.without_backend
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 def test_arrays_that_a_class_or_an_architecture_implies_are_missed(folder):
     with open_source(Source.parse(folder), headers=True) as files:

@@ -16,9 +16,9 @@ from keras_vit.models.inference import run
 from tests.checkpoints.files import DATA, assert_comes_back
 from tests.golden import relative_error
 from tests.live import load_folder, randomised, timm, torch, transformers
-from tests.words import edit_json
+from tests.plain import edit_json
 
-on_torch = pytest.mark.on_one_backend("torch")
+on_torch = pytest.mark.on_backend("torch")
 pytestmark = pytest.mark.usefixtures("offline")
 
 FOLDER = DATA / "naflex"

@@ -11,12 +11,12 @@ import keras_vit
 from keras_vit import VisionTransformer
 from tests.checkpoints.files import DATA, arrays_of, find, refused, write_arrays
 from tests.family_goldens import FOLDER, relative_error
-from tests.helpers import assert_close, assert_same_arrays, normal, stored
+from tests.helpers import assert_close
+from tests.plain import assert_same_arrays, normal, stored
 
 PLAIN = {"num_heads": 3}
 
 
-@pytest.mark.on_one_backend("torch")
 def test_a_head_of_torchvision_behind_a_representation_is_read(tmp_path):
     """The other arrays of a file of torchvision are those of the golden."""
     torch = pytest.importorskip("torch")

@@ -11,9 +11,13 @@ from tests import family_goldens, golden
 from tests.golden import CASES, FOLDER, expected, load_case, relative_error
 from tests.helpers import random_tiny, to_numpy
 from tests.processes import python
-from tests.thorough import sample
+from tests.runs import sample
 
-pytestmark = pytest.mark.usefixtures("full_compilation")
+pytestmark = [
+    pytest.mark.every_backend,
+    pytest.mark.openvino,
+    pytest.mark.usefixtures("full_compilation"),
+]
 
 NAMES = sample(
     CASES,
@@ -71,7 +75,7 @@ def test_a_distilled_model_without_heads_returns_the_mean_of_two_tokens():
     assert relative_error(model.predict(want["image"], verbose=0), want["pre_logits"]) <= 1e-5
 
 
-@pytest.mark.on_one_backend("tensorflow")
+@pytest.mark.on_backend("tensorflow")
 def test_numbers_of_tensorflow_hold_with_onednn():
     """TensorFlow reads the variable when it is imported, and leaves oneDNN off on some CPUs."""
     if keras.backend.backend() != "tensorflow":

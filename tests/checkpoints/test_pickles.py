@@ -13,10 +13,9 @@ import keras_vit
 from keras_vit import VisionTransformer, checkpoints
 from keras_vit.cli import main
 from tests.checkpoints.files import arrays_of, refused
-from tests.helpers import normal, random_tiny, stored, to_numpy
+from tests.helpers import random_tiny, to_numpy
+from tests.plain import normal, stored
 
-# torch reads the files on every backend.
-pytestmark = pytest.mark.on_one_backend("torch")
 IMAGES = normal(2, 16, 16, 3)
 ALLOWED = {"allow_pickle_weights": True}
 

@@ -9,10 +9,8 @@ import torch
 import keras_vit
 from keras_vit import VisionTransformer, checkpoints, evaluate
 from tests.checkpoints.cases import VISION
-from tests.helpers import normal
 from tests.live import channels_first, random_transformers
-
-pytestmark = pytest.mark.on_one_backend("torch")
+from tests.plain import normal
 
 IMAGES = normal(4, 16, 16, 3)
 HOT = np.eye(5, dtype="float32")[:4]

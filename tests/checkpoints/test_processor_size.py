@@ -11,9 +11,9 @@ from keras_vit import Preprocessor, VisionTransformer, checkpoints, cli
 from keras_vit.errors import CheckpointError
 from tests.checkpoints.cases import VISION
 from tests.golden import relative_error
-from tests.helpers import normal, random_tiny, to_numpy
+from tests.helpers import random_tiny, to_numpy
 from tests.live import channels_first, random_transformers, timm, torch, transformers
-from tests.words import edit_json, raises
+from tests.plain import edit_json, normal, raises
 
 
 def written(folder, name, size, crop=None):
@@ -33,7 +33,7 @@ def dinov2(tmp_path):
     return tmp_path
 
 
-@pytest.mark.on_one_backend("torch", "jax")
+@pytest.mark.on_backend("torch", "jax")
 @pytest.mark.parametrize("crop", [18, 20])
 @pytest.mark.parametrize("sides", [(43, 64), (64, 43), (19, 23)])
 def test_features_of_a_folder_are_those_at_the_processors_size(crop, sides, tmp_path):
@@ -49,7 +49,6 @@ def test_features_of_a_folder_are_those_at_the_processors_size(crop, sides, tmp_
     assert relative_error(to_numpy(model(model.preprocessor(photo))), want) <= 2e-6
 
 
-@pytest.mark.without_backend
 @pytest.mark.parametrize("name", ["Dinov2", "Dinov2WithRegisters", "DINOv3ViT", "ViT"])
 def test_the_processors_size_counts_where_the_class_resizes_its_positions(name, tmp_path):
     """The grid of the stored positions stays; DINOv3 has none, and ViT's class keeps its own."""
@@ -62,7 +61,6 @@ def test_the_processors_size_counts_where_the_class_resizes_its_positions(name, 
     assert Preprocessor.from_preset(tmp_path, 24).image_size == (24, 24)
 
 
-@pytest.mark.without_backend
 def test_info_says_both_sizes_and_the_stored_one_without_a_whole_size(dinov2, capsys):
     assert cli.main(["info", str(dinov2), "--json"]) == 0
     resolution = json.loads(capsys.readouterr().out)["resolution"]
@@ -71,7 +69,6 @@ def test_info_says_both_sizes_and_the_stored_one_without_a_whole_size(dinov2, ca
     assert keras_vit.info(dinov2).config.image_size == (28, 28)
 
 
-@pytest.mark.without_backend
 def test_a_stated_size_comes_before_the_processors(dinov2):
     """The positions are then resized once."""
     for size, grid in ((24, (6, 6)), (28, (7, 7))):
@@ -79,7 +76,6 @@ def test_a_stated_size_comes_before_the_processors(dinov2):
         assert (config.image_size, config.source_grid) == ((size, size), grid)
 
 
-@pytest.mark.without_backend
 def test_convert_keeps_the_stored_positions_and_the_size_of_images(dinov2, tmp_path):
     """A library that resizes no positions needs a size."""
     out = tmp_path / "x"

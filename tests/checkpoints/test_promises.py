@@ -19,8 +19,7 @@ from keras_vit.checkpoints.containers import open_arrays, write_npz
 from keras_vit.errors import CheckpointError
 from tests.checkpoints import files
 from tests.checkpoints.files import find
-from tests.helpers import assert_same_arrays, stored
-from tests.words import raises
+from tests.plain import assert_same_arrays, raises, stored
 
 pytestmark = pytest.mark.without_backend
 

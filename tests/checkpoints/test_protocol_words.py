@@ -14,9 +14,7 @@ from keras_vit.images.protocols import compact, complete
 from tests import torchvision_shim  # noqa: F401  before timm and transformers
 from tests.golden import FOLDER
 from tests.helpers import tiny
-from tests.words import edit_json
-
-pytestmark = pytest.mark.on_one_backend("torch")
+from tests.plain import edit_json
 
 IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 EXACT = {"activation": "gelu"}

@@ -15,7 +15,7 @@ import keras_vit
 from keras_vit.images.protocols import complete
 from keras_vit.presets.catalog import preset_named
 from tests.checkpoints.headers import write_sparse
-from tests.thorough import THOROUGH
+from tests.runs import THOROUGH
 
 pytestmark = pytest.mark.without_backend
 

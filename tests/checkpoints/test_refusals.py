@@ -18,10 +18,8 @@ from keras_vit.config.fields import nest
 from keras_vit.errors import CheckpointError, ConfigError, KerasViTError
 from tests.checkpoints.files import arrays_of, copy, find, refused
 from tests.checkpoints.shards import INDEX, split
-from tests.helpers import normal, random_tiny, stored, tiny
-from tests.words import edit_json, raises
-
-pytestmark = pytest.mark.on_one_backend("torch")
+from tests.helpers import random_tiny, tiny
+from tests.plain import edit_json, normal, raises, stored
 
 VIT = "vit_token_published.npz"
 WIDER = {"image_size": (16, 8), "pool.kind": "gap", "tokens.class_tokens": 0}

@@ -13,7 +13,8 @@ from keras_vit.errors import ConfigError
 from tests.checkpoints import files
 from tests.checkpoints.cases import VISION
 from tests.checkpoints.files import arrays_of, find, write_arrays
-from tests.helpers import assert_same_arrays, random_tiny, stored, to_numpy
+from tests.helpers import random_tiny, to_numpy
+from tests.plain import assert_same_arrays, stored
 
 TIMM, PICKLE = {"num_heads": 3}, {"allow_pickle_weights": True}
 EXTRAS = {
@@ -40,7 +41,6 @@ def refused(path, *words, **how):
     files.refused(path, *words, **TIMM, read=how)
 
 
-@pytest.mark.without_backend
 @pytest.mark.parametrize("prefix", ["model.", "module._orig_mod."])
 def test_the_model_is_found_beside_other_arrays(prefix, write, caplog):
     """One line names what is left out, such as a head of transformers."""
@@ -54,7 +54,6 @@ def test_the_model_is_found_beside_other_arrays(prefix, write, caplog):
         assert f"{part}. (1)" in record.getMessage()
 
 
-@pytest.mark.without_backend
 @pytest.mark.parametrize("prefix", ["", "state_dict.", "model.net."])
 def test_modules_that_share_the_prefix_of_the_model_are_parts_of_it(prefix, write):
     """As timm's `shared_rel_pos`; all but the optimizer, a second model and a head of layers."""
@@ -67,7 +66,6 @@ def test_modules_that_share_the_prefix_of_the_model_are_parts_of_it(prefix, writ
     assert (info.prefix, len(info.ignored)) == (prefix, len(EXTRAS) + len(ARRAYS))
 
 
-@pytest.mark.without_backend
 @pytest.mark.parametrize("name", ["blocks.0.gate.weight", "scale", "ln_f.weight"])
 def test_arrays_that_may_be_parts_of_the_model_are_not_left_out(name, write):
     """Inside of its modules, next to them without a module, and norms of its tokens."""
@@ -78,7 +76,6 @@ def test_arrays_that_may_be_parts_of_the_model_are_not_left_out(name, write):
     refused(path, "'ignore': 'decoder.*'", ignore="decoder.*")
 
 
-@pytest.mark.on_one_backend("torch")
 def test_a_head_of_several_layers_is_left_out(write, tmp_path):
     """`num_classes=0` leaves out a head of any form."""
     body = {name: array for name, array in ARRAYS.items() if not name.startswith("head.")}
@@ -90,7 +87,6 @@ def test_a_head_of_several_layers_is_left_out(write, tmp_path):
     assert_same_arrays(stored(tmp_path / "y" / "model.safetensors"), body)
 
 
-@pytest.mark.without_backend
 def test_dinov2s_chunks_and_wrappers_inside_are_plain_names(write):
     """As FSDP of DINOv2 keeps two chunks of one block."""
     names = {name: re.sub(r"blocks\.(\d)", r"blocks.\1.\1", name) for name in ARRAYS}
@@ -99,7 +95,6 @@ def test_dinov2s_chunks_and_wrappers_inside_are_plain_names(write):
     assert (info.prefix, info.config.num_layers) == ("teacher.backbone.", 2)
 
 
-@pytest.mark.without_backend
 @pytest.mark.parametrize("name", ["lora_A.default.weight", "ia3_l", "base_layer.weight"])
 def test_adapters_are_refused_with_merge_and_unload(name, write, tmp_path):
     """Alone, or beside the arrays of the model and in its folder."""
@@ -112,7 +107,6 @@ def test_adapters_are_refused_with_merge_and_unload(name, write, tmp_path):
         refused(source, "adapter", "merge_and_unload()")
 
 
-@pytest.mark.without_backend
 def test_of_weights_and_their_average_the_average_is_read_and_said(write, caplog):
     path = write(("student.", ARRAYS), ("teacher.", ARRAYS))
     assert read(path).prefix == "teacher."
@@ -129,7 +123,6 @@ def test_of_weights_and_their_average_the_average_is_read_and_said(write, caplog
 TOWERS = (("model.", "teacher_model."), ("rgb.", "depth."), ("teacher.", "student."))
 
 
-@pytest.mark.without_backend
 @pytest.mark.parametrize(("first", "second"), TOWERS)
 def test_of_two_towers_none_is_guessed(first, second, write):
     """Nor of a teacher of another size than the student, or of a model it was distilled to."""
@@ -141,14 +134,12 @@ def test_of_two_towers_none_is_guessed(first, second, write):
         refused(write((first, ARRAYS), (second, ARRAYS)), "2 Vision Transformers", repr(first))
 
 
-@pytest.mark.without_backend
 def test_empty_arrays_of_a_sharded_training_are_called_so(write):
     for end in ("", "qkv.weight"):
         empty = {name: (0,) if name.endswith(end) else array for name, array in ARRAYS.items()}
         refused(write(("module.", empty)), "ZeRO-3", "zero_to_fp32.py")
 
 
-@pytest.mark.on_one_backend("torch")
 @pytest.mark.parametrize("key", ["state_dict", "x.y"])
 def test_a_pickle_of_a_training_is_read(key, tmp_path):
     """Below any key, beside the optimizer and the options of the command line."""
@@ -162,7 +153,6 @@ def test_a_pickle_of_a_training_is_read(key, tmp_path):
         assert argparse.Namespace not in torch.serialization.get_safe_globals()
 
 
-@pytest.mark.on_one_backend("torch")
 def test_the_average_of_timms_trainings_is_read_as_timm_reads_it(tmp_path):
     from tests.live import timm, torch
 
@@ -179,7 +169,6 @@ def test_the_average_of_timms_trainings_is_read_as_timm_reads_it(tmp_path):
         np.testing.assert_allclose(outputs, models[theirs](images).detach().numpy(), atol=1e-6)
 
 
-@pytest.mark.on_one_backend("torch")
 def test_every_function_keeps_the_permission_of_a_source(tmp_path):
     import torch
 
@@ -194,7 +183,6 @@ def test_every_function_keeps_the_permission_of_a_source(tmp_path):
         keras_vit.verify(plain, other, **TIMM)
 
 
-@pytest.mark.on_one_backend("torch")
 def test_names_of_transformers_5_in_memory_are_read(write):
     """As a Lightning module of such a model saves them."""
     pytest.importorskip("transformers", "5")

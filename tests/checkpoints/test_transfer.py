@@ -18,8 +18,8 @@ from keras_vit.errors import CheckpointError
 from tests.checkpoints.files import find
 from tests.families import FAMILIES
 from tests.golden import CASES, FOLDER, load_case
-from tests.helpers import assert_same_arrays, normal, random_tiny, stored, tiny, to_numpy
-from tests.words import edit_json
+from tests.helpers import random_tiny, tiny, to_numpy
+from tests.plain import assert_same_arrays, edit_json, normal, stored
 
 GAP = {"pool": {"kind": "gap"}, "tokens": {"class_tokens": 0}}
 SOURCE = FOLDER / "vit_token_published.npz"
@@ -33,7 +33,6 @@ def assert_same_file(left, right):
 LINEN = FOLDER / "vit_token_linen.npz"
 
 
-@pytest.mark.on_one_backend("torch")
 @pytest.mark.parametrize(
     "name",
     ["vit_token_published", "hybrid_r26", "vit_headless", "vit_token_linen", "hybrid_r50_64x48"],
@@ -86,7 +85,6 @@ def test_training_checkpoints_load_without_their_optimizer_state(prefix, tmp_pat
     assert_same_file(SOURCE, tmp_path / "y.npz")
 
 
-@pytest.mark.on_one_backend("torch")
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
 def test_files_of_other_float_types_load_and_convert(dtype, tmp_path):
     """16-bit values become float32 exactly; NumPy shows bfloat16 as two bytes of void."""

@@ -6,8 +6,6 @@ import keras_vit
 from keras_vit import VisionTransformer
 from tests.checkpoints.files import refused, timm_shapes, write_shapes
 
-pytestmark = pytest.mark.without_backend
-
 HEADS = {"num_heads": 2}
 OPEN = {"pool": {"kind": "token"}, "rope": None}
 OPEN |= {"block": {"activation": "gelu", "epsilon": 1e-6}}

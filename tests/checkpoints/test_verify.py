@@ -10,9 +10,9 @@ from keras_vit.errors import CheckpointError
 from tests.checkpoints.files import arrays_of, copy, refused, write_arrays
 from tests.golden import FOLDER
 from tests.helpers import random_tiny
-from tests.words import raises
+from tests.plain import raises
 
-on_torch = pytest.mark.on_one_backend("torch")
+on_torch = pytest.mark.on_backend("torch")
 
 
 @on_torch
@@ -57,7 +57,6 @@ def test_a_changed_weight_is_located_by_the_first_block_that_differs(tmp_path):
     assert passed == {"block_0": True, "block_1": False, "logits": False}
 
 
-@pytest.mark.without_backend
 def test_a_bare_file_cannot_be_run_by_its_library():
     """timm reads a folder with a config.json; the official code is on no package index."""
     card = {"num_heads": 3, "read": {"timm": "vit_base_patch16_224"}}

@@ -10,12 +10,11 @@ from keras_vit.errors import CheckpointError
 from tests import family_goldens, golden
 from tests.checkpoints.files import assert_comes_back
 from tests.golden import FOLDER, relative_error
-from tests.helpers import assert_same_arrays, normal, only_under, random_tiny, stored, tiny
-from tests.words import edit_json, raises
+from tests.helpers import random_tiny, tiny
 
 # The goldens are compared on every backend; here the libraries read files.
-only_under("torch")
-from tests.live import load_folder  # noqa: E402
+from tests.live import load_folder
+from tests.plain import assert_same_arrays, edit_json, normal, raises, stored
 
 pytestmark = pytest.mark.usefixtures("offline")
 

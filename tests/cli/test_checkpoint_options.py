@@ -11,8 +11,6 @@ from keras_vit import cli
 from tests.checkpoints.files import timm_shapes, write_arrays, write_shapes
 from tests.golden import FOLDER
 
-pytestmark = pytest.mark.on_one_backend("torch")
-
 HEADS = ("--num-heads", "3")
 
 

@@ -23,7 +23,7 @@ from keras_vit.presets.catalog import CATALOG
 from tests.forks import Nursery
 from tests.golden import FOLDER
 from tests.processes import python
-from tests.thorough import times
+from tests.runs import times
 
 
 def run(capsys, *arguments) -> str:
@@ -80,7 +80,6 @@ def test_predict_takes_files_and_folders(capsys, tmp_path):
     assert best["label"] in run(capsys, "predict", *sources)
 
 
-@pytest.mark.on_one_backend("torch")
 def test_predict_classifies_the_readable_images_and_names_the_others(capsys, tmp_path, monkeypatch):
     """With a damaged image the exit status is 1; progress is shown on a terminal."""
     folder = tmp_path / "folder"
@@ -127,7 +126,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.on_one_backend(*COMMANDS)
+@pytest.mark.on_backend(*COMMANDS)
 def test_no_log_of_tensorflow_stands_above_an_answer(tmp_path):
     """Though TensorFlow writes its lines when it is imported; Keras imports it before it saves."""
     for k, name in enumerate("aabb"):
@@ -171,7 +170,6 @@ def test_doctor_lists_backends_extras_and_versions(capsys):
     assert {"torch", "jax", "matplotlib", "processor"} <= set(rows)
 
 
-@pytest.mark.on_one_backend("torch")
 def test_long_paths_are_printed_in_full(capsys, tmp_path, monkeypatch):
     """Without a terminal as tab-separated lines, and on a terminal too."""
     image = tmp_path / ("x" * 120 + ".png")
@@ -185,7 +183,6 @@ def test_long_paths_are_printed_in_full(capsys, tmp_path, monkeypatch):
     assert str(image) in re.sub(r"\s|\x1b\[[0-9;]*m", "", printed) or "…" not in printed
 
 
-@pytest.mark.without_backend
 @pytest.mark.parametrize("command", cli._COMMANDS, ids=lambda command: command.__name__)
 def test_the_example_of_a_help_can_be_typed(capsys, command):
     """Its options exist, and its presets too; a paragraph of the help is wrapped as one."""
@@ -201,7 +198,6 @@ def test_the_example_of_a_help_can_be_typed(capsys, command):
         assert preset in (None, "run/best") or preset in CATALOG
 
 
-@pytest.mark.without_backend
 def test_a_table_on_a_narrow_terminal_folds_no_name(capsys, monkeypatch):
     """Nor a number, whose thousands have separators there."""
     monkeypatch.setattr(cli.console.console, "_force_terminal", True)
@@ -211,7 +207,6 @@ def test_a_table_on_a_narrow_terminal_folds_no_name(capsys, monkeypatch):
     assert row.split()[1:6] == ["i21k_ft_i1k", "22,196,584", "384", "1,000", "83.73"]
 
 
-@pytest.mark.without_backend
 def test_notes_are_one_line_and_other_libraries_log_nothing(capsys, monkeypatch):
     """Warnings and log lines; afterwards all is as it was."""
     from keras_vit.support.text import log, warn
@@ -230,7 +225,6 @@ def test_notes_are_one_line_and_other_libraries_log_nothing(capsys, monkeypatch)
     assert before == (warnings.showwarning, logging.lastResort.level, log.handlers)
 
 
-@pytest.mark.without_backend
 def test_a_line_of_log_is_one_note_beside_a_handler_of_the_root_logger(capsys, monkeypatch):
     """Which absl installs, for JAX and TensorFlow."""
     from keras_vit.support.text import log
@@ -242,7 +236,6 @@ def test_a_line_of_log_is_one_note_beside_a_handler_of_the_root_logger(capsys, m
     assert log.propagate
 
 
-@pytest.mark.without_backend
 @pytest.mark.parametrize(
     ("of_python", "of_the_shell"),
     [
@@ -290,7 +283,6 @@ def without_keras():
     process.close()
 
 
-@pytest.mark.without_backend
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -451,8 +443,6 @@ sys.exit(cli.main(sys.argv[1:]))
 """The demo, in `make test` with half of the training images."""
 
 
-# A demo takes long.
-@pytest.mark.on_one_backend("torch")
 def test_demo_predicts_fine_tunes_saves_reloads_and_explains(tmp_path, nursery):
     """Accuracy rises by over 30 points, and the reloaded preset gives the same answers."""
     process = nursery.run("-c", DEMO, "demo", "--path", tmp_path)

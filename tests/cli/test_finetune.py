@@ -13,9 +13,6 @@ from keras_vit.training import AugregRecipe, TransferRecipe, enable_lora
 from tests.digits import LOOPS, write_folders
 from tests.helpers import tiny
 
-# Each backend tests the functions behind the command in tests/training.
-pytestmark = pytest.mark.on_one_backend("torch")
-
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory):

@@ -11,9 +11,6 @@ from keras_vit.data import from_folder
 from keras_vit.evaluation import features
 from tests.digits import digits, write_folders
 
-# Each backend tests the functions behind the commands, and `predict` in test_cli.py.
-pytestmark = pytest.mark.on_one_backend("torch")
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

@@ -10,8 +10,6 @@ from safetensors.numpy import save_file
 from keras_vit import VisionTransformer, cli
 from tests.helpers import tiny
 
-pytestmark = pytest.mark.without_backend
-
 ORDER = "[/red][link=https://evil.example]\x1b[2J\u202egpj"
 CLASSES = ("[bold]b\x1b[2J", "[final]a\u202e")
 SHOWN = "[/red][link=https://evil.example]\\x1b[2J\\u202egpj"

@@ -13,7 +13,7 @@ from keras_vit.config.pool import POOLINGS
 from keras_vit.config.vit import POSITION_RESIZES, SWITCHES
 from keras_vit.config.weights.conditions import Place
 from keras_vit.errors import ConfigError, KerasViTError
-from tests.words import raises, through_json
+from tests.plain import raises, through_json
 
 pytestmark = pytest.mark.without_backend
 

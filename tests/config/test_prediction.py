@@ -4,7 +4,7 @@ import pytest
 
 from keras_vit.config import Prediction
 from keras_vit.errors import ConfigError
-from tests.words import raises
+from tests.plain import raises
 
 pytestmark = pytest.mark.without_backend
 

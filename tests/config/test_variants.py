@@ -14,9 +14,7 @@ from keras_vit.config.weights import lexicon
 from keras_vit.errors import ConfigError
 from keras_vit.models import builders
 from keras_vit.models.builders import list_variants, variant
-from tests.words import raises
-
-pytestmark = pytest.mark.on_one_backend("torch")
+from tests.plain import raises
 
 COUNTS = {
     # name: (1000 classes, 21843 classes, tokens) at 224 pixels

@@ -9,8 +9,6 @@ from keras_vit.data import Augmentation, from_arrays
 from keras_vit.errors import ConfigError
 from tests.helpers import tiny
 
-pytestmark = pytest.mark.without_backend
-
 GREY = Preprocessor(8, channels=1)
 IMAGES = np.random.default_rng(0).integers(0, 256, (6, 8, 8), "uint8")
 LABELS = np.array([0, 1, 2, 0, 1, 2])

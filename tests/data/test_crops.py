@@ -7,8 +7,6 @@ from PIL import Image
 from keras_vit.data.crops import crop_and_resize, flip, random_box
 from keras_vit.images.resampling import resize_bilinear
 
-pytestmark = pytest.mark.without_backend
-
 SIZES = [(100, 150), (37, 20), (1, 60), (224, 224)]
 
 

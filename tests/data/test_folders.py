@@ -13,8 +13,6 @@ from keras_vit.data import ImageSource, from_arrays, from_folder
 from keras_vit.errors import ConfigError
 from tests.helpers import tiny
 
-pytestmark = pytest.mark.without_backend
-
 PLAIN = Preprocessor(16)
 
 

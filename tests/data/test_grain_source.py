@@ -12,7 +12,7 @@ from keras_vit.errors import ConfigError
 from tests.data.test_shards import AUGMENTED
 from tests.digits import digits
 from tests.helpers import KERAS_3_14, random_tiny, to_numpy
-from tests.words import raises
+from tests.plain import raises
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (29, 6, 6, 3), "uint8")
 LABELS = np.arange(29) % 3
@@ -28,7 +28,6 @@ def assert_same_batches(actual, expected):
         np.testing.assert_array_equal(value, reference)
 
 
-@pytest.mark.without_backend
 @pytest.mark.parametrize("steps", [None, 3])
 @pytest.mark.parametrize("shard", [(0, 1), (1, 2), (2, 3)])
 @pytest.mark.parametrize("name", AUGMENTED)
@@ -44,7 +43,6 @@ def test_to_grain_has_the_batches_bit_by_bit(name, shard, steps):
     assert_same_batches(next(rest), data[1])
 
 
-@pytest.mark.without_backend
 def test_worker_processes_of_grain_prepare_the_same_batches():
     """The data set is sent to them; the images that it has decoded stay behind."""
     data = make_data(augmentation="light2", cache=True, steps_per_epoch=2, shard=(0, 2))
@@ -57,7 +55,6 @@ def test_worker_processes_of_grain_prepare_the_same_batches():
     assert len(actual) == 4
 
 
-@pytest.mark.without_backend
 @pytest.mark.parametrize("form", ["dict", "tuple", "encoded"])
 def test_from_grain_has_the_batches_of_the_same_arrays(form, tmp_path):
     """A map data set of dicts, a source of tuples, and ArrayRecord files of encoded records."""
@@ -83,7 +80,6 @@ def test_from_grain_has_the_batches_of_the_same_arrays(form, tmp_path):
     assert data.class_counts == expected.class_counts
 
 
-@pytest.mark.without_backend
 def test_labels_may_be_words_and_may_be_given():
     """Given labels are not read from the records."""
     records = [{"picture": image} for image in IMAGES]
@@ -93,7 +89,6 @@ def test_labels_may_be_words_and_may_be_given():
     assert data.labels[:3].tolist() == [1, 0, 2]
 
 
-@pytest.mark.without_backend
 def test_what_has_no_numbers_is_refused():
     """A stream, an endless repetition, filtered records, records of another form."""
     source = grain.MapDataset.range(29).map(lambda k: (IMAGES[k], LABELS[k]))

@@ -11,8 +11,6 @@ from keras_vit.data import from_huggingface
 from keras_vit.errors import ConfigError
 from tests.digits import digits, write_folders
 
-pytestmark = pytest.mark.without_backend
-
 PLAIN = Preprocessor(8, channels=1)
 
 

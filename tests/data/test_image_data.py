@@ -138,7 +138,6 @@ def test_threads_prepare_the_next_two_batches_ahead(monkeypatch):
     assert ahead.wait(10)
 
 
-@pytest.mark.without_backend
 def test_reading_an_attribute_in_the_middle_of_an_epoch_changes_no_batch():
     """Every public attribute that is no method, and the methods that return other data."""
     options = {"augmentation": EVERYTHING, "shuffle": True, "seed": 5}
@@ -158,7 +157,6 @@ def test_reading_an_attribute_in_the_middle_of_an_epoch_changes_no_batch():
     assert data.epoch == untouched.epoch == 3
 
 
-@pytest.mark.without_backend
 def test_pickled_data_continue_with_the_batches_of_the_epoch(folder):
     """The copy reads ahead by threads of its own."""
     data = from_folder(folder, Preprocessor(16), 5, augmentation=EVERYTHING, seed=3)

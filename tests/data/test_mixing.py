@@ -5,8 +5,6 @@ import pytest
 
 from keras_vit.data.mixing import cutmix, mixup
 
-pytestmark = pytest.mark.without_backend
-
 BATCH, SIDE, CLASSES = 4, 12, 3
 
 

@@ -115,7 +115,6 @@ NAMES = st.lists(
 )
 
 
-@pytest.mark.without_backend
 @pytest.mark.parametrize("read", SOURCES)
 @settings(max_examples=15, deadline=None)
 @given(names=NAMES, order=st.permutations(range(4)), spell=st.sampled_from(sorted(SPELLINGS)))
@@ -131,7 +130,6 @@ def test_the_labels_of_every_source_mean_what_the_model_answers(
     assert [found[k] for k in labels] == names
 
 
-@pytest.mark.without_backend
 @pytest.mark.parametrize("read", SOURCES)
 def test_other_names_than_the_models_are_refused_with_both_lists(read, tmp_path):
     model = tiny(num_classes=4, task="multi_label" if read is read_columns else "single_label")
@@ -140,7 +138,6 @@ def test_other_names_than_the_models_are_refused_with_both_lists(read, tmp_path)
         read(["bee", "cat", "ant", "dogs"], model, tmp_path)
 
 
-@pytest.mark.without_backend
 @pytest.mark.parametrize("read", SOURCES)
 def test_a_model_without_names_takes_those_of_the_data(read, tmp_path):
     """Other data then have to have them; data for a `Preprocessor` are compared by `check`."""
@@ -151,7 +148,6 @@ def test_a_model_without_names_takes_those_of_the_data(read, tmp_path):
         read(["bee", "cat", "ant", "owl"], model, tmp_path / "second")
 
 
-@pytest.mark.without_backend
 def test_numbers_of_classes_are_no_names():
     """A model keeps its names, or has none."""
     named, unnamed = tiny(num_classes=2, class_names=("dog", "cat")), tiny(num_classes=2)
@@ -161,7 +157,6 @@ def test_numbers_of_classes_are_no_names():
     assert unnamed.class_names is None
 
 
-@pytest.mark.without_backend
 def test_check_refuses_the_classes_of_a_model_in_another_order():
     """The data for a `Preprocessor` keep their order until they get that of the model."""
     model = tiny(num_classes=2, class_names=("dog", "cat"))
@@ -197,7 +192,6 @@ def test_fit_and_evaluate_know_the_names_of_keras_own_data_sets(tmp_path):
             call()
 
 
-@pytest.mark.without_backend
 def test_only_labels_that_are_places_have_the_names_of_their_data_set():
     """torchvision's `target_transform` gives others; joined data sets and generators have names."""
     model = tiny(num_classes=2, class_names=("dog", "cat"))

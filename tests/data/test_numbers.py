@@ -8,8 +8,6 @@ from keras_vit.data import Augmentation, ImageSource, from_arrays, from_folder
 from keras_vit.errors import ConfigError
 from tests.helpers import tiny
 
-pytestmark = pytest.mark.without_backend
-
 PLAIN = Preprocessor(16)
 AGES = {"a.png": 34.5, "b.png": 8, "more/c.png": -1e3, "d.png": 0.25}
 

@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 
 from keras_vit.data.order import Stream, permutation, stratify
 
-pytestmark = pytest.mark.without_backend
-
 
 def test_a_permutation_is_the_same_on_every_machine_and_release_of_numpy():
     """It is derived from the raw words of PCG64, not from NumPy's `permutation`."""

@@ -6,8 +6,6 @@ from PIL import Image
 
 from keras_vit.data.randaugment import OPERATIONS, randaugment
 
-pytestmark = pytest.mark.without_backend
-
 LEVELS = (0.0, 1.0, 1.5, 2.0)
 
 

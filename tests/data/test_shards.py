@@ -7,8 +7,6 @@ from keras_vit import Preprocessor
 from keras_vit.data import Augmentation, from_arrays
 from keras_vit.errors import ConfigError
 
-pytestmark = pytest.mark.without_backend
-
 IMAGES = np.random.default_rng(0).integers(0, 256, (29, 6, 6, 3), "uint8")
 AUGMENTED = {
     "none": None,

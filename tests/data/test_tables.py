@@ -11,8 +11,6 @@ from keras_vit.data import from_arrays, from_folder
 from keras_vit.errors import ConfigError
 from tests.helpers import tiny
 
-pytestmark = pytest.mark.without_backend
-
 PLAIN = Preprocessor(8)
 LABELS = {"a.png": ["cat", "dog"], "b.png": ["dog"], "more/c.png": [], "d.png": ["eel"]}
 BREEDS = {"a.png": "golden retriever", "b.png": "Cat", "more/c.png": "Cat", "d.png": "eel"}

@@ -11,8 +11,6 @@ from keras_vit.data import from_tfds, tfds
 from keras_vit.errors import ConfigError
 from tests.digits import digits
 
-pytestmark = pytest.mark.without_backend
-
 PLAIN = Preprocessor(8, channels=1)
 
 

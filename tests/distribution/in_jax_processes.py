@@ -23,7 +23,7 @@ from tests.distribution.forked import results
 from tests.distribution.functions import IMAGES, compiled, outputs, write_pictures
 from tests.distribution.training import COUNTS, distance, message, stopped
 from tests.processes import eventually
-from tests.thorough import times
+from tests.runs import times
 
 LENGTH = {"epochs": 3, "steps_per_epoch": times(4, 10)}
 trained = functools.partial(training.trained, **LENGTH)

@@ -24,7 +24,7 @@ from tests.distribution.training import (
     message,
     stopped,
 )
-from tests.thorough import times
+from tests.runs import times
 
 LENGTH = {"epochs": 3, "steps_per_epoch": times(4, 10)}
 trained = functools.partial(training.trained, **LENGTH)

@@ -28,7 +28,7 @@ from tests.distribution.training import (
     message,
     trained_on_whole_passes,
 )
-from tests.thorough import THOROUGH, times
+from tests.runs import THOROUGH, times
 
 COUNTS = (1, 7, 8, 9) if THOROUGH else (9,)
 STEPS = times(8, 25)

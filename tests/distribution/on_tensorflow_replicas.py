@@ -17,7 +17,7 @@ from keras_vit.errors import ConfigError
 from tests.distribution import training
 from tests.distribution.functions import IMAGES, LABELS, compiled, outputs, write_pictures
 from tests.distribution.training import COUNTS, distance, make_model
-from tests.thorough import times
+from tests.runs import times
 
 STEPS = times(8, 25)
 

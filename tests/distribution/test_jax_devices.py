@@ -8,10 +8,12 @@ from keras_vit.distribution.layouts import divided_axes
 from keras_vit.errors import ConfigError
 from tests.distribution.programs import findings
 from tests.processes import python
-from tests.thorough import THOROUGH
+from tests.runs import THOROUGH
+
+pytestmark = pytest.mark.every_backend
 
 # keras.distribution is for JAX alone.
-on_jax = pytest.mark.on_one_backend("jax")
+on_jax = pytest.mark.on_backend("jax")
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from tests.distribution.programs import findings
 from tests.distribution.training import COUNTS
 
 # keras.distribution is for JAX alone.
-pytestmark = pytest.mark.on_one_backend("jax")
+pytestmark = pytest.mark.on_backend("jax")
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,11 @@ import pytest
 
 from tests.distribution.programs import ROOT, TORCHRUN, run
 
+pytestmark = pytest.mark.every_backend
+
 
 # ddp is for torch.
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 def test_the_program_of_the_page_runs_in_two_processes(tmp_path):
     """As it stands on the page, under torchrun."""
     page = (ROOT / "docs" / "devices.md").read_text(encoding="utf-8")

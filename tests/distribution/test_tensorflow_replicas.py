@@ -6,7 +6,7 @@ from tests.distribution.programs import findings
 from tests.distribution.training import COUNTS
 
 # Only TensorFlow has strategies.
-pytestmark = pytest.mark.on_one_backend("tensorflow")
+pytestmark = pytest.mark.on_backend("tensorflow")
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,10 @@ from keras_vit.errors import ConfigError
 from tests.distribution.programs import TORCHRUN, findings
 from tests.helpers import tiny
 
+pytestmark = pytest.mark.every_backend
+
 # ddp is for torch.
-on_torch = pytest.mark.on_one_backend("torch")
+on_torch = pytest.mark.on_backend("torch")
 
 
 @pytest.fixture(scope="module")

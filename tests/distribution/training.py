@@ -11,7 +11,7 @@ import keras_vit
 from keras_vit import training
 from keras_vit.data import Augmentation, from_arrays
 from keras_vit.distribution.processes import whole
-from tests.thorough import THOROUGH
+from tests.runs import THOROUGH
 
 SIZES = {
     "image_size": 8,

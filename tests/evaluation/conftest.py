@@ -7,7 +7,8 @@ import pytest
 
 from keras_vit.evaluation import embedding, extraction, scores
 from tests.digits import write_folders
-from tests.helpers import normal, random_tiny
+from tests.helpers import random_tiny
+from tests.plain import normal
 
 
 @pytest.fixture(scope="session")

@@ -6,9 +6,7 @@ from sklearn.linear_model import Ridge, RidgeClassifier
 
 from keras_vit.evaluation import least_squares
 from keras_vit.evaluation.least_squares import LeastSquares
-from tests.helpers import normal
-
-pytestmark = pytest.mark.without_backend
+from tests.plain import normal
 
 WIDTH, CLASSES = 12, 4
 

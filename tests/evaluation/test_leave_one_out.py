@@ -19,8 +19,6 @@ from keras_vit.evaluation.leave_one_out import (
 )
 from keras_vit.models.losses import compute_probabilities
 
-pytestmark = pytest.mark.without_backend
-
 
 def draw(count, width, classes=3, seed=0, noise=2.0):
     """Features around one centre per class, and labels."""

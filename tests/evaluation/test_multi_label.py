@@ -13,7 +13,8 @@ from keras_vit.data import from_arrays
 from keras_vit.errors import ConfigError, PresetError
 from keras_vit.evaluation import choose_thresholds
 from keras_vit.training import TransferRecipe
-from tests.helpers import normal, random_tiny, tiny, to_numpy
+from tests.helpers import random_tiny, tiny, to_numpy
+from tests.plain import normal
 
 CLASSES = 4
 

@@ -9,8 +9,6 @@ from keras_vit.errors import ConfigError
 from keras_vit.evaluation import parts as parts_module
 from keras_vit.evaluation.parts import Parts
 
-pytestmark = pytest.mark.without_backend
-
 CHUNKS = [np.random.default_rng(k).random((n, 3), "float32") for k, n in enumerate((4, 0, 1, 4, 2))]
 
 

@@ -7,7 +7,8 @@ from safetensors.numpy import save_file
 from keras_vit import VisionTransformer
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation import features
-from tests.helpers import assert_close, normal, random_tiny, read_dtype
+from tests.helpers import assert_close, random_tiny, read_dtype
+from tests.plain import normal
 
 IMAGES = normal(3, 28, 28, 3).clip(-1, 1)
 
@@ -83,7 +84,6 @@ def test_a_pooled_stage_is_a_stage_of_the_model():
         assert model._stage_shape(name) == (None, width)
 
 
-@pytest.mark.without_backend
 @pytest.mark.parametrize(
     ("stage", "pooling", "message"),
     [

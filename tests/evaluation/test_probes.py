@@ -7,7 +7,8 @@ from sklearn.metrics import average_precision_score
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation import few_shot, linear_probe
 from keras_vit.evaluation.least_squares import LeastSquares
-from tests.helpers import normal, random_tiny
+from tests.helpers import random_tiny
+from tests.plain import normal
 
 
 def clusters(count, seed=0, spread=1.0, width=16, classes=3):

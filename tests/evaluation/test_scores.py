@@ -12,7 +12,8 @@ from keras_vit import evaluate
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation import metrics
 from keras_vit.evaluation.scores import _rank_best
-from tests.helpers import assert_close, normal, random_tiny
+from tests.helpers import assert_close, random_tiny
+from tests.plain import normal
 
 
 def softmax(logits):

@@ -6,8 +6,6 @@ import pytest
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation.targets import acceptable, numbers_or_rows, undo_one_hot
 
-pytestmark = pytest.mark.without_backend
-
 
 def test_all_forms_of_labels_give_the_same_classes():
     """Numbers, a column of numbers, one-hot rows, lists, sets, an object array."""

@@ -10,10 +10,8 @@ from scipy.special import softmax
 from keras_vit import explain
 from keras_vit.errors import ConfigError
 from keras_vit.explanation.curves import blur
-from tests.helpers import assert_close, normal, random_tiny
-
-# NumPy computes all but a model's predictions.
-pytestmark = pytest.mark.on_one_backend("torch")
+from tests.helpers import assert_close, random_tiny
+from tests.plain import normal
 
 FILE = Path(__file__).parents[2] / "examples" / "paper" / "faithfulness.py"
 EXAMPLE = runpy.run_path(str(FILE))

@@ -6,8 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-# The functions that the examples call have their tests on every backend.
-pytestmark = pytest.mark.on_one_backend("torch")
 FOLDER = Path(__file__).parents[2] / "examples"
 
 

@@ -11,9 +11,9 @@ from scipy.special import log_softmax
 
 from keras_vit import VisionTransformer
 from keras_vit.errors import ConfigError
-from tests.helpers import HYBRID, assert_close, normal, randomise, run, tiny, to_numpy
-from tests.thorough import THOROUGH, sample
-from tests.words import through_json
+from tests.helpers import assert_close, randomise, run, tiny, to_numpy
+from tests.plain import HYBRID, normal, through_json
+from tests.runs import THOROUGH, sample
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (12, 16, 24, 3), dtype="uint8")
 IMAGES = (PIXELS.astype("float32") - 127.5) / 127.5
@@ -315,8 +315,6 @@ def test_every_target_trains(target):
     assert ("accuracy" in history) == (target == "downsized")
 
 
-# 920 steps, on one backend.
-@pytest.mark.on_one_backend("torch")
 @pytest.mark.skipif(
     not THOROUGH, reason="two minutes; test_docs.py runs the example with few steps"
 )

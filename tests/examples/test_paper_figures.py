@@ -5,13 +5,11 @@ from pathlib import Path
 
 import keras
 import numpy as np
-import pytest
 
 from keras_vit.explanation import attention_maps
-from tests.helpers import HYBRID, assert_close, normal, random_tiny, to_numpy
+from tests.helpers import assert_close, random_tiny, to_numpy
+from tests.plain import HYBRID, normal
 
-# NumPy makes it of weights, tokens or attention.
-pytestmark = pytest.mark.on_one_backend("torch")
 FILE = Path(__file__).parents[2] / "examples" / "paper" / "model_figures.py"
 EXAMPLE = runpy.run_path(str(FILE))
 attention_distance = EXAMPLE["attention_distance"]

@@ -96,7 +96,6 @@ def test_bad_arguments_are_refused_by_name(desk, tmp_path, named, message):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.on_one_backend("torch")
 def test_the_plain_baseline_has_the_settings_of_big_vision():
     """90 epochs of ImageNet in batches of 1,024 are 112,603 steps."""
     plain = PRETRAINING["plain_s16_i1k"]
@@ -124,7 +123,6 @@ def test_the_sigmoid_recipe_of_21k_starts_the_bias_of_the_head():
     np.testing.assert_allclose(model.get_layer("head").get_weights()[1], -1.8)
 
 
-@pytest.mark.on_one_backend("torch")
 def test_a_sweep_finds_the_rate_that_learns():
     """`sweep` returns an accuracy per rate; a rate of 0.1 separates dark and bright images."""
     labels = np.arange(40) % 2

@@ -9,10 +9,11 @@ import pytest
 
 from keras_vit.errors import ConfigError
 from keras_vit.evaluation import few_shot
-from tests.helpers import normal, random_tiny
+from tests.helpers import random_tiny
+from tests.plain import normal
 
 # NumPy makes it of tokens or features.
-not_by_backend = pytest.mark.on_one_backend("torch")
+not_by_backend = pytest.mark.on_backend("torch")
 FILE = Path(__file__).parents[2] / "examples" / "paper" / "similarity.py"
 EXAMPLE = runpy.run_path(str(FILE))
 block_similarity = EXAMPLE["block_similarity"]

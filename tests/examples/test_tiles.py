@@ -11,8 +11,6 @@ import pytest
 from keras_vit import VisionTransformer
 from tests.helpers import tiny
 
-# `VisionTransformer.tokens`, which computes the features, has its tests on every backend.
-pytestmark = pytest.mark.on_one_backend("torch")
 PROGRAM = Path(__file__).parents[2] / "examples" / "14_dense_features_by_tiles.py"
 
 

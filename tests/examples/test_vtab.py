@@ -11,8 +11,6 @@ from tests.data.test_tfds import prepare
 from tests.digits import digits
 from tests.helpers import tiny
 
-# One small training needs no second backend.
-pytestmark = pytest.mark.on_one_backend("torch")
 FOLDER = Path(__file__).parents[2] / "examples" / "paper"
 
 

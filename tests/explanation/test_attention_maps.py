@@ -5,7 +5,8 @@ import pytest
 
 from keras_vit.errors import ConfigError
 from keras_vit.explanation import attention_maps, attention_rollout
-from tests.helpers import normal, random_tiny
+from tests.helpers import random_tiny
+from tests.plain import normal
 
 
 def test_attention_maps_of_chosen_blocks_equal_those_of_all_blocks():

@@ -1,11 +1,9 @@
 """Brightness of maps and colours of patches."""
 
 import numpy as np
-import pytest
 
 from keras_vit.explanation import brightness, foreground, patch_colours
 
-pytestmark = pytest.mark.without_backend
 RNG = np.random.default_rng(0)
 
 

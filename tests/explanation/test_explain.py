@@ -11,8 +11,9 @@ from keras_vit import explain
 from keras_vit.errors import ConfigError
 from keras_vit.explanation import attention_maps, read_tokens
 from tests.explanation.reference import Reference
-from tests.helpers import HYBRID, assert_close, normal, random_tiny
+from tests.helpers import assert_close, random_tiny
 from tests.models.inference.test_inference import Pauses
+from tests.plain import HYBRID, normal
 
 MODELS = {
     "token, any size": {"image_size": None, "position_grid": (2, 2), "num_layers": 2},
@@ -44,7 +45,7 @@ MORE = {
 """Further models, for torch alone, because the backends do not differ for them."""
 ON_TORCH = keras.backend.backend() == "torch"
 # The backends do not differ in it.
-not_by_backend = pytest.mark.on_one_backend("torch")
+not_by_backend = pytest.mark.on_backend("torch")
 
 
 def made(fields, count=2):
@@ -230,7 +231,7 @@ def test_an_attention_layer_of_the_user_is_explained():
         explain(model, images, 0, prepared=True)
 
 
-@pytest.mark.on_one_backend("jax")
+@pytest.mark.on_backend("jax")
 @pytest.mark.parametrize("method", ["relevance", "integrated_gradients"])
 def test_a_fit_in_another_thread_does_not_disturb_an_explanation(method):
     """Its first step has taken the weights out of the model, and the map reads their new values."""

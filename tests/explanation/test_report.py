@@ -19,8 +19,6 @@ from tests.digits import digits
 from tests.helpers import random_tiny
 from tests.processes import eventually
 
-# Files and a browser know no backend.
-pytestmark = pytest.mark.on_one_backend("torch")
 EVIL = "</script><script>alert(1)</script> $x$ [red] \x1b[2J\u202e \"'&"
 SHOWN = "</script><script>alert(1)</script> $x$ [red] \\x1b[2J\\u202e \"'&"
 

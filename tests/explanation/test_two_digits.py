@@ -8,9 +8,6 @@ import pytest
 from keras_vit import VisionTransformer, explain
 from tests.digits import digits
 
-# The gradients are compared on every backend.
-pytestmark = pytest.mark.on_one_backend("torch")
-
 
 @pytest.fixture(scope="module")
 def program():

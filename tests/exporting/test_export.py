@@ -21,7 +21,8 @@ from keras_vit.exporting.formats import FORMATS, load_format, onnx
 from keras_vit.exporting.graph import ExportGraph
 from keras_vit.exporting.plan import ExportPlan
 from tests.exporting.photo import make_photo
-from tests.helpers import assert_close, normal, random_tiny, to_numpy
+from tests.helpers import assert_close, random_tiny, to_numpy
+from tests.plain import normal
 from tests.processes import python
 
 BACKEND = keras.backend.backend()
@@ -29,10 +30,10 @@ OWN = "saved_model" if BACKEND == "tensorflow" else "torch"
 """The format that the backend writes and reads by itself; JAX has none."""
 
 # torch writes these formats, whatever the backend.
-torch_alone = pytest.mark.on_one_backend("torch")
-not_on_jax = pytest.mark.on_one_backend("torch", "tensorflow")
+torch_alone = pytest.mark.on_backend("torch")
+not_on_jax = pytest.mark.on_backend("torch", "tensorflow")
 LABELS = ("cat", "dog", "owl", "fox", "emu")
-pytestmark = pytest.mark.filterwarnings("ignore")  # of converters
+pytestmark = [pytest.mark.every_backend, pytest.mark.filterwarnings("ignore")]  # of converters
 
 
 def tiny(**fields):
@@ -59,7 +60,7 @@ def session(path):
     return lambda images: opened.run(None, {"images": images})[0]
 
 
-@pytest.mark.on_one_backend("torch", "jax")
+@pytest.mark.on_backend("torch", "jax")
 def test_images_of_any_size_become_probabilities(written):
     """The file takes uint8 pixels and prepares them; backends without ONNX leave it to torch."""
     model, exported, folder = written
@@ -75,7 +76,7 @@ def test_images_of_any_size_become_probabilities(written):
         assert result == pytest.approx(dict(answer), abs=0.02)  # a pixel may differ by a level
 
 
-@pytest.mark.on_one_backend("torch", "jax")
+@pytest.mark.on_backend("torch", "jax")
 def test_the_folder_describes_the_model(written):
     """Labels, input, protocol and comparison stand beside the model, and inside the ONNX file."""
     import onnxruntime
@@ -129,7 +130,6 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.without_backend
 def test_the_program_of_each_format_is_run():
     assert {form for programs in PROGRAMS.values() for form, _ in programs} == set(FORMATS)
 
@@ -413,7 +413,7 @@ def test_another_size_and_policy(tmp_path):
 
 
 # TensorFlow writes it.
-@pytest.mark.on_one_backend("tensorflow")
+@pytest.mark.on_backend("tensorflow")
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_litert_takes_pixels_of_one_size(tmp_path, precision, monkeypatch, capsys):
     """A flatbuffer of one size takes its uint8 pixels; the program in the README runs it."""

@@ -13,8 +13,11 @@ import keras_vit
 from keras_vit.errors import ExportError
 from keras_vit.exporting import FORMATS
 from keras_vit.exporting.formats import load_format
-from tests.helpers import HYBRID, random_tiny
-from tests.thorough import THOROUGH
+from tests.helpers import random_tiny
+from tests.plain import HYBRID
+from tests.runs import THOROUGH
+
+pytestmark = pytest.mark.every_backend
 
 BACKEND = keras.backend.backend()
 TINY = {
@@ -69,7 +72,6 @@ SAMPLE = {
 CELLS = [(form, kind) for form in FORMATS for kind in KINDS] if THOROUGH else SAMPLE[BACKEND]
 
 
-@pytest.mark.without_backend
 def test_each_format_has_a_cell_of_the_sample():
     """Without a cell, the quick suite would not export a new format."""
     assert {form for cells in SAMPLE.values() for form, _ in cells} == set(FORMATS)

@@ -11,7 +11,9 @@ from keras_vit.support.processor import processor
 from tests.exporting.photo import make_photo
 from tests.helpers import to_numpy
 from tests.processes import python
-from tests.thorough import sample
+from tests.runs import sample
+
+pytestmark = [pytest.mark.every_backend, pytest.mark.openvino]
 
 PROTOCOLS = {
     "paper": ("paper", 1e-3, 1e-3),
@@ -71,7 +73,7 @@ def test_a_batch_of_one_channel_is_resized_image_by_image():
     np.testing.assert_allclose(to_numpy(resize(batch)), singly, rtol=0, atol=1e-3)
 
 
-@pytest.mark.on_one_backend("tensorflow")
+@pytest.mark.on_backend("tensorflow")
 def test_canary_tensorflow_multiplies_a_stack_wrongly():
     """If this fails, `pixels.resize` can multiply by `matmul` on TensorFlow too.
 

@@ -4,12 +4,9 @@ import os
 import subprocess
 import sys
 
-import pytest
-
-from tests.thorough import KILLS
+from tests.runs import KILLS
 
 
-@pytest.mark.on_one_backend("torch")
 def test_kills_leave_whole_files_or_none():
     """Of presets, conversions and downloads, and readers beside writers; NumPy has no threads."""
     options = ["--count", str(KILLS), "--seconds", "1"]

@@ -9,7 +9,7 @@ from tests.fuzz import answers
 from tests.fuzz.campaign import run
 from tests.fuzz.mutations import STRUCTURE
 from tests.fuzz.seeds import FORMATS, READERS
-from tests.thorough import times
+from tests.runs import times
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("KERAS_BACKEND") != "torch", reason="readers have no backend: one run is enough"

@@ -136,7 +136,6 @@ def test_other_kinds_are_refused_in_one_sentence(given, message):
     assert re.search(message, refused[0])
 
 
-@pytest.mark.on_one_backend("torch")
 def test_torch_tensors_with_gradients_or_on_a_gpu_are_read():
     """A tensor without values, on the device "meta", is refused."""
     import torch
@@ -161,7 +160,7 @@ def test_torch_tensors_with_gradients_or_on_a_gpu_are_read():
         PREPARE(torch.empty(20, 30, 3, device="meta"))
 
 
-@pytest.mark.on_one_backend("tensorflow")
+@pytest.mark.on_backend("tensorflow")
 def test_tensorflow_data_sets_of_images_and_names_are_read(home):
     """Batched or not; a symbolic tensor is refused with the fix."""
     import tensorflow as tf

@@ -6,10 +6,7 @@ import pytest
 from keras_vit.errors import ConfigError
 from keras_vit.images.packing import fit_to_patches, pack, pack_image
 from tests import torchvision_shim  # noqa: F401
-from tests.helpers import normal
-from tests.words import raises
-
-pytestmark = pytest.mark.without_backend
+from tests.plain import normal, raises
 
 SIZES = [(480, 640), (640, 480), (100, 1000), (16, 16), (5, 7000), (333, 334), (3000, 2000), (1, 1)]
 

@@ -16,8 +16,6 @@ from keras_vit.errors import ConfigError
 from tests.golden import FOLDER
 from tests.support.test_import import modules_after
 
-pytestmark = pytest.mark.without_backend
-
 RECIPES = re.findall(
     r"```python\n(.*?)```",
     (Path(__file__).parents[2] / "docs" / "preprocessing.md").read_text(),

@@ -19,8 +19,6 @@ from keras_vit.errors import ConfigError
 from keras_vit.images.protocols import PROTOCOLS, compact, complete
 from tests import torchvision_shim  # noqa: F401  before timm and transformers
 
-pytestmark = pytest.mark.without_backend
-
 DOCS = (Path(__file__).parents[2] / "docs" / "preprocessing.md").read_text()
 ROWS = [
     (json.loads(protocol), float(difference))

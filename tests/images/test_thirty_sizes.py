@@ -161,7 +161,7 @@ def test_open_clips_transform_is_that_of_its_config(mode, interpolation):
     check(Preprocessor(OPEN_CLIPS_SIDE, protocol=protocol), lambda photo: next(expected))
 
 
-@pytest.mark.on_one_backend("torch", "jax")
+@pytest.mark.on_backend("torch", "jax")
 @pytest.mark.parametrize("name", ["ViT", "DeiT", "DINOV2", "DINOV3", "CLIP", "SigLIP"])
 def test_keras_hubs_converters_prepare_as_their_files_say(name):
     """Where a pixel lies between two whole numbers, backends round it up or down."""

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 from keras_vit.support.processor import processor
-from tests.helpers import assert_close, normal
+from tests.helpers import assert_close
+from tests.plain import normal
 
-pytestmark = pytest.mark.on_one_backend("jax")
+pytestmark = pytest.mark.on_backend("jax")
 if keras.backend.backend() == "jax":
     import jax
     import jax.numpy as jnp

@@ -9,9 +9,10 @@ import pytest
 
 from keras_vit import kernels
 from keras_vit.kernels import reference
-from tests.helpers import normal, output_and_gradients, read_dtype, to_numpy
+from tests.helpers import output_and_gradients, read_dtype, to_numpy
+from tests.plain import normal
 
-pytestmark = pytest.mark.usefixtures("full_compilation")
+pytestmark = [pytest.mark.every_backend, pytest.mark.usefixtures("full_compilation")]
 
 TOLERANCE = {"float32": 1e-6, "bfloat16": 2e-2, "float16": 2e-3}
 """Largest error per type, relative to the largest value of an output or gradient."""
@@ -136,7 +137,7 @@ def test_patches_equal_their_reference(images, dtype):
 
 
 # The other forms are Keras's.
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 def test_images_smaller_than_a_patch_are_refused():
     """With the message of torch's convolution, as before an image is cut."""
     images, kernel = (keras.ops.convert_to_tensor(normal(*s)) for s in ((2, 3, 8, 3), (4, 4, 3, 5)))
@@ -187,7 +188,7 @@ def test_attention_of_many_tokens_equals_its_reference(bias, tokens, monkeypatch
     check(lambda forms: forms.attention, arrays, "float32")
 
 
-@pytest.mark.on_one_backend("jax")
+@pytest.mark.on_backend("jax")
 @pytest.mark.parametrize("most", [10**6, 48], ids=["few tokens", "many tokens"])
 @pytest.mark.parametrize("bias", [None, (1, 3, 12), (2, 1, 1)], ids=str)
 def test_attention_image_by_image_equals_its_reference(bias, most, monkeypatch):
@@ -206,7 +207,7 @@ def test_attention_image_by_image_equals_its_reference(bias, most, monkeypatch):
 
 
 # JAX calls cuDNN.
-@pytest.mark.on_one_backend("jax")
+@pytest.mark.on_backend("jax")
 @pytest.mark.parametrize(("tokens", "others"), [(7, 7), (8, 6), (1, 4)])
 def test_the_token_that_cudnn_gets_in_addition_changes_nothing(tokens, others, monkeypatch):
     """XLA computes the same call here: values and gradients for odd and even numbers of tokens."""
@@ -228,7 +229,7 @@ def test_the_token_that_cudnn_gets_in_addition_changes_nothing(tokens, others, m
 
 
 # torch's form has a gradient of ours.
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 @pytest.mark.parametrize("bias", [(1, 2, 3, 3), (2, 1, 1, 3)])
 def test_attention_with_a_bias_has_second_derivatives(bias):
     """By queries, keys, values and bias."""
@@ -262,7 +263,7 @@ def test_uniform_draws_the_numbers_of_its_reference(seed):
         assert 0.1 < np.abs(found).max() <= 0.3
 
 
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 def test_a_weight_on_torch_has_the_value_that_a_scope_gives_it():
     """Casting, stateless calls, devices and subclasses; also after Keras forgot its state."""
 

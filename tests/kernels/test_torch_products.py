@@ -11,17 +11,10 @@ from keras_vit import kernels
 from keras_vit.errors import ConfigError
 from keras_vit.kernels import reference
 from keras_vit.support.processor import Processor, choose_products
-from tests.helpers import (
-    assert_close,
-    normal,
-    random_tiny,
-    randomise,
-    skip_without_bfloat16,
-    to_numpy,
-)
+from tests.helpers import assert_close, random_tiny, randomise, skip_without_bfloat16, to_numpy
 from tests.kernels.test_kernels import TOLERANCE, check_linear, linear_shapes
+from tests.plain import normal
 
-pytestmark = pytest.mark.on_one_backend("torch")
 if keras.backend.backend() == "torch":
     import torch
     from torch.autograd import forward_ad

@@ -7,7 +7,8 @@ import keras
 
 from keras_vit import layers
 from keras_vit.layers import blank_weights
-from tests.helpers import normal, randomise
+from tests.helpers import randomise
+from tests.plain import normal
 
 BATCH, TOKENS, WIDTH = 2, 6, 8
 

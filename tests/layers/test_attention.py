@@ -6,18 +6,10 @@ import pytest
 from keras_vit.errors import ConfigError
 from keras_vit.layers import Attention
 from tests import formulas
-from tests.helpers import (
-    POLICIES,
-    ROUNDING,
-    assert_close,
-    normal,
-    randomise,
-    read_dtype,
-    read_weights,
-    run,
-    to_numpy,
-)
-from tests.words import raises
+from tests.helpers import assert_close, randomise, read_dtype, read_weights, run, to_numpy
+from tests.plain import POLICIES, ROUNDING, normal, raises
+
+pytestmark = pytest.mark.every_backend
 
 
 def built(x, context=None, **arguments):

@@ -8,6 +8,8 @@ from keras_vit.errors import ConfigError
 from keras_vit.layers.dropout import Dropout
 from tests.helpers import run, tiny, to_numpy
 
+pytestmark = pytest.mark.every_backend
+
 RATES = dict.fromkeys(("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate"), 0.1)
 
 
@@ -36,7 +38,7 @@ def test_equal_models_have_equal_variable_paths():
 
 
 # This way of saving is torch's.
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 def test_an_equal_model_loads_the_state_dict_of_a_model():
     """Its dropout then draws the same numbers."""
     first, second = tiny(**RATES), tiny(**RATES)

@@ -7,18 +7,12 @@ import numpy as np
 import pytest
 
 from keras_vit import layers
-from tests.helpers import (
-    POLICIES,
-    ROUNDING,
-    assert_close,
-    read_dtype,
-    run,
-    run_layer_test,
-    to_numpy,
-)
+from tests.helpers import assert_close, read_dtype, run, run_layer_test, to_numpy
 from tests.layers.cases import CASES, IMAGE_CASES, RANDOM_CASES
-from tests.thorough import sample
-from tests.words import through_json
+from tests.plain import POLICIES, ROUNDING, through_json
+from tests.runs import sample
+
+pytestmark = pytest.mark.every_backend
 
 CHOSEN = sample(
     [case.name for case in CASES],

@@ -11,7 +11,10 @@ from keras_vit.layers import (
     RMSNorm,
 )
 from tests import formulas
-from tests.helpers import assert_close, normal, randomise, read_weights, run
+from tests.helpers import assert_close, randomise, read_weights, run
+from tests.plain import normal
+
+pytestmark = pytest.mark.every_backend
 
 
 def built(layer, *shapes):

@@ -7,7 +7,9 @@ import pytest
 from keras_vit.layers import LecunNormal, RandomNormal, XavierUniform, blank_weights
 from tests import golden
 from tests.helpers import read_dtype, to_numpy
-from tests.words import through_json
+from tests.plain import through_json
+
+pytestmark = pytest.mark.every_backend
 
 
 @pytest.mark.parametrize(

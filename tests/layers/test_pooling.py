@@ -5,15 +5,10 @@ import pytest
 
 from keras_vit.errors import ConfigError
 from keras_vit.layers import MAPHead, Pool
-from tests.helpers import (
-    assert_close,
-    normal,
-    randomise,
-    read_weights,
-    run,
-    to_numpy,
-)
-from tests.words import raises
+from tests.helpers import assert_close, randomise, read_weights, run, to_numpy
+from tests.plain import normal, raises
+
+pytestmark = pytest.mark.every_backend
 
 MASK = np.array([[1, 1, 0, 1, 1], [1, 1, 1, 0, 0]], bool)
 

@@ -8,9 +8,11 @@ from keras_vit.config.vit import POSITION_RESIZES
 from keras_vit.errors import ConfigError
 from keras_vit.layers import AddPositionEmbs
 from tests import formulas
-from tests.helpers import ROUNDING, assert_close, normal, randomise, read_weights, run
-from tests.thorough import sample
-from tests.words import raises
+from tests.helpers import assert_close, randomise, read_weights, run
+from tests.plain import ROUNDING, normal, raises
+from tests.runs import sample
+
+pytestmark = pytest.mark.every_backend
 
 
 def built(grid, class_token=False, **arguments):

@@ -8,8 +8,10 @@ from keras_vit.errors import ConfigError
 from keras_vit.explanation import attention_maps
 from keras_vit.layers.relative_position_bias import RelativePositionBias
 from keras_vit.models.inference import run
-from tests.helpers import assert_close, normal, random_tiny, randomise, tiny, to_numpy
-from tests.words import raises
+from tests.helpers import assert_close, random_tiny, randomise, tiny, to_numpy
+from tests.plain import normal, raises
+
+pytestmark = pytest.mark.every_backend
 
 
 def by_loops(table, rows, columns, prefix):
@@ -63,7 +65,6 @@ def test_attention_weights_of_a_model_include_the_bias(kind):
     assert np.abs(run(model, images, names)["block_1/attention"] - expected).max() > 1e-2
 
 
-@pytest.mark.without_backend
 def test_a_table_resized_to_its_own_grid_stays():
     """Between grids, the rows of tokens before the patches stay, and a constant stays constant."""
     table = normal(5 * 3 + 3, 2)

@@ -6,18 +6,10 @@ import pytest
 from keras_vit.layers import BottleneckUnit, ResNetRoot, StdConv2D
 from keras_vit.layers.norms import GroupNorm
 from tests import formulas
-from tests.helpers import (
-    MIXED_POLICIES,
-    POLICIES,
-    ROUNDING,
-    assert_close,
-    normal,
-    randomise,
-    read_dtype,
-    read_weights,
-    run,
-    to_numpy,
-)
+from tests.helpers import assert_close, randomise, read_dtype, read_weights, run, to_numpy
+from tests.plain import MIXED_POLICIES, POLICIES, ROUNDING, normal
+
+pytestmark = pytest.mark.every_backend
 
 ODD_AND_EVEN = [(9, 6), (8, 7), (1, 2)]
 

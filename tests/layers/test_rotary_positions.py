@@ -8,8 +8,10 @@ from keras_vit import kernels
 from keras_vit.errors import ConfigError
 from keras_vit.layers import Attention, MixedFrequencies, RotaryPositions
 from tests import formulas
-from tests.helpers import assert_close, normal, to_numpy
-from tests.words import raises
+from tests.helpers import assert_close, to_numpy
+from tests.plain import normal, raises
+
+pytestmark = pytest.mark.every_backend
 
 ROWS, COLUMNS, HEAD_DIM = 3, 5, 8
 ROPES = {

@@ -5,8 +5,10 @@ import pytest
 
 from keras_vit.errors import ConfigError
 from keras_vit.layers import StochasticDepth
-from tests.helpers import POLICIES, run
-from tests.words import raises
+from tests.helpers import run
+from tests.plain import POLICIES, raises
+
+pytestmark = pytest.mark.every_backend
 
 
 @pytest.mark.parametrize("shape", [(2000,), (2000, 2, 3), (2000, 2, 3, 4)])

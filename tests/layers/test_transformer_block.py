@@ -7,9 +7,7 @@ import pytest
 from keras_vit.layers import TransformerBlock
 from tests import formulas
 from tests.helpers import (
-    MIXED_POLICIES,
     assert_close,
-    normal,
     output_and_gradients,
     randomise,
     read_dtype,
@@ -17,6 +15,9 @@ from tests.helpers import (
     run,
     to_numpy,
 )
+from tests.plain import MIXED_POLICIES, normal
+
+pytestmark = pytest.mark.every_backend
 
 
 def built(x, **arguments):

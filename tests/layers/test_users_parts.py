@@ -6,15 +6,10 @@ import pytest
 
 from keras_vit import layers
 from keras_vit.layers.dense import Dense, EinsumDense
-from tests.helpers import (
-    MIXED_POLICIES,
-    assert_close,
-    normal,
-    one_graph,
-    random_tiny,
-    read_dtype,
-    to_numpy,
-)
+from tests.helpers import assert_close, one_graph, random_tiny, read_dtype, to_numpy
+from tests.plain import MIXED_POLICIES, normal
+
+pytestmark = pytest.mark.every_backend
 
 IMAGES = normal(2, 16, 16, 3)
 ON_TORCH = keras.backend.backend() == "torch"
@@ -141,7 +136,7 @@ def test_an_activity_regularizer_of_a_part_adds_a_loss(model):
 
 
 @one_graph
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 def test_a_part_that_torch_compiled_is_called(model):
     """A model without gradients computes whole blocks, but for one with such a part."""
     import torch
@@ -155,7 +150,7 @@ def test_a_part_that_torch_compiled_is_called(model):
     assert len(graphs) == 1
 
 
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 @pytest.mark.parametrize("path", [*PARTS, ""])
 def test_torch_forward_hooks_change_the_outputs(model, path):
     """On a block and on each of its parts; once a hook is removed, the logits are as before."""
@@ -210,7 +205,7 @@ def test_a_replaced_call_or_a_hook_of_every_layer_of_a_model_is_called(fields):
     assert called == names
 
 
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 def test_torch_global_and_backward_hooks_are_called(model):
     """A global forward hook sees the part; a backward hook of the part runs in `backward`."""
     import torch

@@ -7,8 +7,6 @@ from keras_vit.models import flops
 from keras_vit.models.builders import variant
 from tests.helpers import tiny
 
-pytestmark = pytest.mark.on_one_backend("torch")
-
 JFT_IMAGES = 303e6
 PAPER = {
     ("vit_b32", 7): 55,

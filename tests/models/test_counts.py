@@ -5,9 +5,8 @@ import pytest
 
 import keras_vit
 from keras_vit.errors import ConfigError
-from tests.helpers import normal, random_tiny
-
-pytestmark = pytest.mark.on_one_backend("torch")
+from tests.helpers import random_tiny
+from tests.plain import normal
 
 IMAGES = 0.1 * normal(2, 16, 16, 3)
 

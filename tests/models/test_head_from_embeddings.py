@@ -7,8 +7,11 @@ from safetensors.numpy import save_file
 
 from keras_vit import VisionTransformer
 from keras_vit.errors import ConfigError
-from tests.helpers import assert_close, normal, random_tiny, to_numpy
+from tests.helpers import assert_close, random_tiny, to_numpy
 from tests.live import torch, transformers
+from tests.plain import normal
+
+pytestmark = pytest.mark.every_backend
 
 SIZES = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2}
 TOWER = {**SIZES, "num_attention_heads": 2}

@@ -7,7 +7,10 @@ from safetensors.numpy import save_file
 
 from keras_vit import VisionTransformer
 from keras_vit.errors import CheckpointError, ConfigError
-from tests.helpers import assert_close, normal, random_tiny, to_numpy
+from tests.helpers import assert_close, random_tiny, to_numpy
+from tests.plain import normal
+
+pytestmark = pytest.mark.every_backend
 
 IMAGES = normal(2, 16, 16, 3)
 NAMES = ("a", "b", "c")

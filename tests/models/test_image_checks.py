@@ -16,8 +16,10 @@ from keras_vit.images import Preprocessor
 from keras_vit.images.packing import pack_image
 from keras_vit.images.protocols import PROTOCOLS
 from keras_vit.models.image_checks import ImageChecks, refusal
-from tests.helpers import normal, random_tiny, tiny, to_numpy
-from tests.words import raises
+from tests.helpers import random_tiny, tiny, to_numpy
+from tests.plain import normal, raises
+
+pytestmark = pytest.mark.every_backend
 
 FUNCTIONS = {
     "check_images": lambda model, images: model._check_images(images),
@@ -72,7 +74,6 @@ OF_OTHER_SHAPES = [
 ]
 
 
-@pytest.mark.skipif(keras.backend.backend() == "openvino", reason="OpenVINO does not train")
 def test_another_shape_is_refused_by_keras_methods_after_a_right_batch_too():
     """On TensorFlow they trace their second shape as unknown; the graph refuses what it gets."""
     for name, way in WAYS.items():
@@ -105,7 +106,6 @@ def test_another_model_around_it_has_its_shape():
         keras.Sequential([keras.Input((3, 16, 16)), tiny(classifier_activation="softmax")])
 
 
-@pytest.mark.skipif(keras.backend.backend() == "openvino", reason="OpenVINO does not train")
 def test_fit_checks_the_images_of_validation_first():
     model = tiny()
     model.compile("sgd", "auto")
@@ -115,7 +115,6 @@ def test_fit_checks_the_images_of_validation_first():
     assert int(model.optimizer.iterations) == 0
 
 
-@pytest.mark.skipif(keras.backend.backend() == "openvino", reason="OpenVINO does not train")
 def test_a_class_with_another_call_takes_the_images_that_it_wants():
     """Pixels without a warning; the model checks what the class gives it."""
 
@@ -134,7 +133,7 @@ def test_a_class_with_another_call_takes_the_images_that_it_wants():
             way(model, pixels)
 
 
-@pytest.mark.on_one_backend("tensorflow")
+@pytest.mark.on_backend("tensorflow")
 @pytest.mark.parametrize("shape", [None, (None,) * 4], ids=["no rank", "no sizes"])
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_the_graph_checks_the_shapes_that_a_data_set_does_not_state(shape, jit_compile):
@@ -214,7 +213,6 @@ def test_raw_pixels_given_to_a_model_without_rescaling_warn_once(function, dtype
     assert [w.filename for w in caught if "rescale=True" in str(w.message)] == [__file__]
 
 
-@pytest.mark.skipif(keras.backend.backend() == "openvino", reason="OpenVINO does not train")
 def test_integers_in_fit_warn_by_their_type():
     """Also in a traced step, which has no values, and after prepared images."""
     model = tiny()
@@ -224,7 +222,6 @@ def test_integers_in_fit_warn_by_their_type():
         model.fit(PIXELS, np.zeros(4), verbose=0)
 
 
-@pytest.mark.skipif(keras.backend.backend() == "openvino", reason="OpenVINO does not train")
 def test_prepared_images_warn_only_in_a_model_that_rescales():
     """Raw pixels in a model that rescales do not warn either."""
 
@@ -247,7 +244,6 @@ IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 SCALES = [{}, IMAGENET, {"mean": 0, "std": 1}, {"mean": 0, "std": 1 / 255}, {"mean": 0.5, "std": 1}]
 
 
-@pytest.mark.skipif(keras.backend.backend() == "openvino", reason="OpenVINO does not train")
 @pytest.mark.parametrize("fields", [{}, {"rescale": True}, {"stem": {"kind": "packed"}}], ids=str)
 def test_floats_in_the_unit_range_warn_in_every_way(fields):
     """torchvision's ToTensor makes them; also after a blank batch, which shows no range."""
@@ -265,7 +261,7 @@ def test_floats_in_the_unit_range_warn_in_every_way(fields):
 RANGES = [(0, 256), (0, 40), (70, 256), (140, 256), (255, 256), (0, 1), (128, 129)]
 
 
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 @given(
     name=st.sampled_from(list(PROTOCOLS)),
     scale=st.sampled_from(SCALES),
@@ -289,7 +285,7 @@ def test_prepared_images_of_every_protocol_do_not_warn(name, scale, pixels, resc
         ImageChecks(config, preprocess).check(preprocess(images))
 
 
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 def test_the_values_of_the_first_torch_batch_are_checked(monkeypatch):
     """Not while torch compiles: reading values would split its graph."""
     import torch

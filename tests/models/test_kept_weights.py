@@ -6,9 +6,9 @@ import pytest
 
 from keras_vit.models.inference import run
 from keras_vit.support.processor import Processor
-from tests.helpers import assert_close, normal, random_tiny, skip_without_bfloat16, to_numpy
+from tests.helpers import assert_close, random_tiny, skip_without_bfloat16, to_numpy
+from tests.plain import normal
 
-pytestmark = pytest.mark.on_one_backend("torch")
 if keras.backend.backend() == "torch":
     import torch
 

@@ -7,7 +7,10 @@ from scipy.special import log_softmax, softmax
 
 from keras_vit.errors import ConfigError
 from keras_vit.models.losses import SingleLabelCrossentropy, adapt_losses
-from tests.helpers import normal, random_tiny, tiny, to_numpy
+from tests.helpers import random_tiny, tiny, to_numpy
+from tests.plain import normal
+
+pytestmark = pytest.mark.every_backend
 
 IMAGES, LABELS = normal(8, 16, 16, 3), np.arange(8) % 5
 TYPED = (
@@ -75,7 +78,6 @@ def test_the_loss_auto_is_the_loss_of_the_head(fields, loss):
     assert chosen.get_config() == loss.get_config()
 
 
-@pytest.mark.skipif(keras.backend.backend() == "openvino", reason="OpenVINO does not train")
 @pytest.mark.parametrize("activation", [None, "softmax"])
 def test_one_hot_labels_have_the_loss_of_their_indices(activation, tmp_path):
     """In `fit` and `evaluate` by the loss "auto", also of a saved model."""
@@ -95,7 +97,7 @@ def test_one_hot_labels_of_another_number_of_classes_are_refused():
         SingleLabelCrossentropy()(np.eye(4), normal(4, 5))
 
 
-@pytest.mark.on_one_backend("tensorflow")
+@pytest.mark.on_backend("tensorflow")
 def test_labels_of_a_size_that_the_graph_does_not_know_are_never_broadcast():
     import tensorflow as tf
 

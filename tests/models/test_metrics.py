@@ -8,7 +8,10 @@ import pytest
 
 from keras_vit.errors import ConfigError
 from keras_vit.models.losses import warn_of_logits
-from tests.helpers import normal, random_tiny, tiny, to_numpy
+from tests.helpers import random_tiny, tiny, to_numpy
+from tests.plain import normal
+
+pytestmark = pytest.mark.every_backend
 
 IMAGES, LABELS = normal(40, 16, 16, 3), np.arange(40) % 3
 M = keras.metrics

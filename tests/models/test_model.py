@@ -11,7 +11,6 @@ from tests import formulas
 from tests.helpers import (
     assert_close,
     copy_weights,
-    normal,
     random_tiny,
     read_dtype,
     read_weights,
@@ -19,7 +18,9 @@ from tests.helpers import (
     tiny,
     to_numpy,
 )
-from tests.words import raises
+from tests.plain import normal, raises
+
+pytestmark = pytest.mark.every_backend
 
 IMAGES = normal(2, 16, 16, 3)
 
@@ -271,7 +272,6 @@ def test_a_subclass_loads_a_preset_as_itself():
     assert type(Own.from_preset("vit_digits")) is Own
 
 
-@pytest.mark.without_backend
 def test_the_model_defines_few_names_of_keras_model_and_each_once():
     """The trainer is Keras's own. Python's own names, and `__init__`, are in every class."""
     order = VisionTransformer.__mro__

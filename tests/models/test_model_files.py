@@ -6,9 +6,11 @@ import pytest
 
 from keras_vit import VisionTransformer
 from tests.families import FAMILIES
-from tests.helpers import HYBRID, assert_close, normal, random_tiny, tiny, to_numpy
-from tests.thorough import sample
-from tests.words import through_json
+from tests.helpers import assert_close, random_tiny, tiny, to_numpy
+from tests.plain import HYBRID, normal, through_json
+from tests.runs import sample
+
+pytestmark = pytest.mark.every_backend
 
 IMAGES = normal(2, 16, 16, 3)
 KINDS = {

@@ -5,7 +5,10 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 
-from tests.helpers import HYBRID, assert_close, normal, random_tiny, tiny, to_numpy
+from tests.helpers import assert_close, random_tiny, tiny, to_numpy
+from tests.plain import HYBRID, normal
+
+pytestmark = pytest.mark.every_backend
 
 IMAGES, CLASSES = normal(8, 16, 16, 3), np.arange(8) % 5
 COMPILERS = {"tensorflow": [False, True], "jax": [True], "torch": [False]}[keras.backend.backend()]

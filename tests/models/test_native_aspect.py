@@ -11,16 +11,16 @@ from keras_vit.evaluation import features
 from keras_vit.evaluation.embedding import embed
 from keras_vit.models.inference import run
 from tests.helpers import (
-    ROUNDING,
     assert_close,
     assert_remat_trains_alike,
     copy_weights,
-    normal,
     random_tiny,
     tiny,
     to_numpy,
 )
-from tests.words import raises
+from tests.plain import ROUNDING, normal, raises
+
+pytestmark = pytest.mark.every_backend
 
 POOLS = {
     "map": {"pool": {"kind": "map_of_patches"}, "tokens": {"class_tokens": 0, "registers": 1}},
@@ -87,7 +87,7 @@ def test_full_square_images_give_what_a_model_of_images_gives(fields):
     assert_close(run(model, model.preprocessor.stack(images)), run(plain, images), 1e-5)
 
 
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 def test_another_image_size_moves_the_limit_and_not_the_stored_positions(tmp_path):
     """An image of 16 patches has the same output under a limit of 36."""
     model = make_model(POOLS["map"])
@@ -117,7 +117,7 @@ def test_mixed_precision_only_rounds():
     assert_close(mixed(batch), to_numpy(model(batch)), 3 * ROUNDING["mixed_bfloat16"])
 
 
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 def test_packed_patches_are_the_same_under_every_data_format():
     """Under "channels_first" too, a patch holds rows, columns and channels."""
     model = make_model(POOLS["token"])
@@ -145,7 +145,7 @@ def test_a_folder_of_mixed_shapes_is_classified_and_has_features(folder, tmp_pat
     assert np.isfinite(model.fit(data, verbose=0).history["loss"]).all()
 
 
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 def test_mixing_of_packed_patches_is_refused(folder):
     """Mixup would mix the places of patches; a crop and a flip are of the image."""
     model = make_model(POOLS["gap"], num_classes=2)
@@ -160,7 +160,7 @@ PACKED = ("packed patches (batch, 16, 50)", "preprocessor", "pack()")
 GAP = {"pool": {"kind": "gap"}, "tokens": {"class_tokens": 0}}
 
 
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 @pytest.mark.parametrize(
     ("call", "words"),
     [

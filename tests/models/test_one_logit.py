@@ -14,7 +14,10 @@ from keras_vit.exporting.formats import load_format
 from keras_vit.exporting.graph import ExportGraph
 from keras_vit.exporting.plan import ExportPlan
 from keras_vit.training import AugregRecipe, TransferRecipe
-from tests.helpers import normal, random_tiny, tiny, to_numpy
+from tests.helpers import random_tiny, tiny, to_numpy
+from tests.plain import normal
+
+pytestmark = pytest.mark.every_backend
 
 NAMES = ("cat", "dog")
 PIXELS = np.random.default_rng(0).integers(0, 256, (12, 16, 16, 3), "uint8")

@@ -7,9 +7,9 @@ import pytest
 from keras_vit import VisionTransformer
 from keras_vit.errors import CheckpointError
 from tests.families import FAMILIES
-from tests.helpers import normal, random_tiny, tiny, to_numpy
-from tests.thorough import sample
-from tests.words import through_json
+from tests.helpers import random_tiny, tiny, to_numpy
+from tests.plain import normal, through_json
+from tests.runs import sample
 
 pytestmark = [
     pytest.mark.usefixtures("nothing_frozen"),
@@ -55,7 +55,7 @@ def test_a_quantised_model_is_saved_and_loaded(pair, tmp_path):
     np.testing.assert_array_equal(to_numpy(loaded(IMAGES)), to_numpy(quantised(IMAGES)))
 
 
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 @pytest.mark.parametrize("name", ["deit", "eva02"])
 def test_a_quantised_model_of_a_family_is_saved_and_loaded(name, tmp_path):
     """Two heads; a gated MLP with a norm inside, and a head that pools by attention."""
@@ -66,7 +66,7 @@ def test_a_quantised_model_of_a_family_is_saved_and_loaded(name, tmp_path):
     np.testing.assert_array_equal(to_numpy(loaded(IMAGES)), to_numpy(model(IMAGES)))
 
 
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 def test_a_quantised_block_in_another_keras_model_is_saved_and_loaded(tmp_path):
     """The config of each keras_vit layer records its quantisation."""
     vit = random_tiny()

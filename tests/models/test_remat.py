@@ -6,9 +6,12 @@ import pytest
 
 from keras_vit import VisionTransformer, kernels
 from keras_vit.layers import MLP, TransformerBlock
-from tests.helpers import assert_close, normal, random_tiny, randomise, tiny, to_numpy
+from tests.helpers import assert_close, random_tiny, randomise, tiny, to_numpy
+from tests.plain import normal
+from tests.runs import sample
 from tests.support.fixes.test_rematerialisation import share_of_memory
-from tests.thorough import sample
+
+pytestmark = pytest.mark.every_backend
 
 RATES = dict.fromkeys(("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate"), 0.3)
 
@@ -90,13 +93,13 @@ def test_keras_files_store_remat_and_presets_do_not(tmp_path):
 
 
 # The test reads what XLA's compiler reserves.
-@pytest.mark.on_one_backend("jax")
+@pytest.mark.on_backend("jax")
 def test_xla_does_not_merge_the_second_run_with_the_first():
     """A gradient through 8 functions of 4 arrays each needs less than half of its memory."""
     assert share_of_memory(lambda function: kernels.remat(function, None)) < 0.5
 
 
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 def test_torch_gradients_of_a_remat_layer_equal_those_of_the_layer():
     """By inputs or weights alone, repeatedly on one graph, and of second order."""
     import torch

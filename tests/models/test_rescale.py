@@ -6,7 +6,10 @@ import pytest
 from keras_vit import Preprocessor, VisionTransformer, evaluate
 from keras_vit.data import from_arrays
 from keras_vit.evaluation import features
-from tests.helpers import POLICIES, ROUNDING, assert_close, random_tiny, to_numpy
+from tests.helpers import assert_close, random_tiny, to_numpy
+from tests.plain import POLICIES, ROUNDING
+
+pytestmark = pytest.mark.every_backend
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), dtype="uint8")
 IMAGENET = {"name": "paper", "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}

@@ -9,19 +9,11 @@ import pytest
 
 from keras_vit import kernels
 from tests.families import FAMILIES
-from tests.helpers import (
-    HYBRID,
-    assert_close,
-    normal,
-    one_graph,
-    random_tiny,
-    skip_without_bfloat16,
-    to_numpy,
-)
+from tests.helpers import assert_close, one_graph, random_tiny, skip_without_bfloat16, to_numpy
 from tests.kernels.test_torch_products import choose
-from tests.thorough import THOROUGH
+from tests.plain import HYBRID, normal
+from tests.runs import THOROUGH
 
-pytestmark = pytest.mark.on_one_backend("torch")
 if keras.backend.backend() == "torch":
     import torch
     from torch.autograd import forward_ad

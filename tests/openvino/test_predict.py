@@ -12,12 +12,12 @@ import keras_vit
 from keras_vit import cli, finetune, kernels
 from keras_vit.errors import BackendError, ConfigError
 from keras_vit.kernels import reference
-from tests.helpers import assert_close, normal, random_tiny, randomise, tiny, to_numpy
+from tests.helpers import assert_close, random_tiny, randomise, tiny, to_numpy
+from tests.plain import normal
 from tests.processes import python
 from tests.support.test_backend import run_without
 
-if keras.backend.backend() != "openvino":
-    pytest.skip("OpenVINO's own tests", allow_module_level=True)
+pytestmark = pytest.mark.on_backend("openvino")
 
 IMAGES = normal(3, 16, 16, 3)
 PRECISION = "KERAS_VIT_OPENVINO_PRECISION"

@@ -8,9 +8,7 @@ from keras_vit.errors import PresetError
 from keras_vit.models.builders import variant
 from keras_vit.presets import bucket
 from keras_vit.presets.augreg import read_file_name
-from tests.words import raises
-
-pytestmark = pytest.mark.without_backend
+from tests.plain import raises
 
 UPSTREAM = "S_16-i21k-300ep-lr_0.001-aug_light1-wd_0.03-do_0.0-sd_0.0"
 BEST = f"{UPSTREAM}--imagenet2012-steps_20k-lr_0.03-res_384"

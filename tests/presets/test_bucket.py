@@ -10,7 +10,7 @@ import pytest
 from keras_vit.errors import PresetError
 from keras_vit.presets import bucket
 from keras_vit.presets.bucket import fetch
-from tests.words import raises
+from tests.plain import raises
 
 pytestmark = pytest.mark.without_backend
 

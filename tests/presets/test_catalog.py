@@ -26,7 +26,7 @@ from tests.checkpoints.headers import write_sparse
 from tests.config.test_variants import COUNTS
 from tests.golden import CASES, FOLDER, expected, outputs, relative_error
 from tests.helpers import random_tiny, to_numpy
-from tests.words import raises
+from tests.plain import raises
 
 FETCHED = {name: row for name, row in CATALOG.items() if row.folder is None}
 VIT = {name: row for name, row in FETCHED.items() if row.family == "vit"}

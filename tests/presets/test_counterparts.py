@@ -14,8 +14,6 @@ from keras_vit.errors import SourceError
 from keras_vit.images.protocols import complete
 from keras_vit.presets.catalog import CATALOG, Preset, preset_named
 
-pytestmark = pytest.mark.without_backend
-
 TABLE = json.loads((Path(__file__).parents[1] / "data" / "counterparts.json").read_text())
 """The releases that were compared, and each difference with its reason."""
 

@@ -11,7 +11,7 @@ from keras_vit.presets.catalog import CATALOG
 from tests.golden import FOLDER
 from weights import verify
 
-on_torch = pytest.mark.on_one_backend("torch")
+on_torch = pytest.mark.on_backend("torch")
 
 
 def test_the_embedded_preset_equals_its_record():
@@ -21,7 +21,6 @@ def test_the_embedded_preset_equals_its_record():
     assert len(checks) == 7
 
 
-@pytest.mark.without_backend
 def test_the_rung_is_the_highest_that_the_evidence_reaches():
     """From a row alone to 50,000 images."""
     bare = {"name": "x", "date": "2026-11-24"}
@@ -36,7 +35,6 @@ def test_the_rung_is_the_highest_that_the_evidence_reaches():
     assert evidence.level({**pinned, "images": 50_000}) == 5
 
 
-@pytest.mark.without_backend
 def test_the_shipped_records_belong_to_presets():
     """The embedded preset has its outputs; thirteen repositories have published JSON."""
     assert set(evidence.shipped()) <= set(CATALOG)

@@ -21,13 +21,11 @@ from keras_vit.presets import connection
 from keras_vit.presets.catalog import preset_named
 from tests.checkpoints.shards import split
 from tests.golden import CASES, FOLDER, expected, outputs, relative_error
+from tests.plain import raises
 from tests.presets.hub_server import TOKEN, inverted
-from tests.words import raises
 
 OFFLINE = ("huggingface_hub.constants.HF_HUB_OFFLINE", True)
 DIGITS = preset_named("vit_digits").folder
-
-pytestmark = pytest.mark.on_one_backend("torch")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from keras_vit import upload_preset
 from keras_vit.errors import CheckpointError, PresetError, SourceError
 from keras_vit.presets.catalog import preset_named
 from keras_vit.presets.source import Source
-from tests.words import raises
+from tests.plain import raises
 
 pytestmark = pytest.mark.without_backend
 

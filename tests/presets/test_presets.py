@@ -16,8 +16,8 @@ from keras_vit.errors import CheckpointError, PresetError
 from keras_vit.presets.catalog import preset_named
 from keras_vit.support.files import OpenFolder
 from tests.digits import digits
-from tests.helpers import KERAS_3_14, assert_close, normal, random_tiny, tiny
-from tests.words import edit_json, raises
+from tests.helpers import KERAS_3_14, assert_close, random_tiny, tiny
+from tests.plain import edit_json, normal, raises
 
 
 @pytest.fixture
@@ -72,7 +72,6 @@ def test_a_preset_loads_as_an_any_size_model(saved):
 @pytest.mark.xfail(
     KERAS_3_14, reason="Keras 3.14 neither trains nor saves such a layer of a functional model."
 )
-@pytest.mark.on_one_backend("torch")
 @pytest.mark.filterwarnings("error::UserWarning")
 def test_weights_of_the_users_own_layers_are_left_out_with_a_warning(tmp_path):
     class Adapted(VisionTransformer):

@@ -9,8 +9,8 @@ from keras_vit import VisionTransformer, upload_preset
 from keras_vit.errors import CheckpointError, PresetError
 from keras_vit.presets.model_card import model_card
 from tests.helpers import random_tiny
+from tests.plain import edit_json, raises
 from tests.presets.hub_server import TOKEN
-from tests.words import edit_json, raises
 
 NAMES = {"config.json", "model.safetensors", "README.md"}
 
@@ -29,9 +29,6 @@ CARD = {
         }
     ],
 }
-
-
-pytestmark = pytest.mark.on_one_backend("torch")
 
 
 @pytest.fixture(autouse=True)

@@ -13,9 +13,7 @@ import pytest
 from keras_vit import VisionTransformer
 from keras_vit.evaluation import features
 from tests.digits import digits, write_folders
-from tests.thorough import THOROUGH
-
-pytestmark = pytest.mark.on_one_backend("torch")
+from tests.runs import THOROUGH
 
 PROGRAM = Path(__file__).parents[2] / "examples" / "ray" / "write_features.py"
 COUNT, DAMAGED = 60, (3, 17, 44)

@@ -11,7 +11,6 @@ from keras_vit.evaluation import features
 from keras_vit.ray import Classify, Embed
 from tests.digits import digits, encoded
 
-pytestmark = pytest.mark.without_backend
 pa = pytest.importorskip("pyarrow", reason="keras_vit.ray writes tables of pyarrow")
 pytest.importorskip("pyarrow.fs")
 

@@ -21,7 +21,7 @@ from tests.helpers import random_tiny
 from tests.serving.live import labels, post, served
 
 # What surrounds the model knows no backend.
-torch_alone = pytest.mark.on_one_backend("torch")
+torch_alone = pytest.mark.on_backend("torch")
 
 
 @pytest.fixture(scope="module")

@@ -18,9 +18,6 @@ from tests.digits import digits, encoded
 from tests.processes import eventually
 from tests.serving.live import labels, post
 
-# What surrounds the model knows no backend.
-pytestmark = pytest.mark.on_one_backend("torch")
-
 
 @contextlib.contextmanager
 def command(*options):

@@ -15,8 +15,8 @@ import keras_vit
 from keras_vit import VisionTransformer
 from tests.digits import digits
 from tests.helpers import random_tiny
+from tests.runs import times
 from tests.serving.live import served
-from tests.thorough import times
 
 FOLDER = Path(__file__).parents[2] / "examples" / "serving"
 pytestmark = pytest.mark.filterwarnings("ignore")  # of converters
@@ -67,8 +67,6 @@ def test_a_model_repository_answers_as_the_model(tmp_path, server):
         assert 'name: "probabilities", data_type: TYPE_FP32, dims: [ 10 ]' in text
 
 
-# A client knows no backend.
-@pytest.mark.on_one_backend("torch")
 def test_the_client_speaks_each_protocol(tmp_path):
     """`keras-vit serve` itself, and a stand-in for the servers that take pixels."""
     client = example("client")
@@ -103,7 +101,6 @@ def test_the_client_speaks_each_protocol(tmp_path):
     assert bodies["/v1/models/vit:predict"]["instances"] == pixels.tolist()
 
 
-@pytest.mark.on_one_backend("torch")
 def test_a_space_answers_with_the_classes_of_the_model(tmp_path, monkeypatch):
     """Its page runs on this machine; a client of gradio asks it for the digit 8."""
     pytest.importorskip("gradio", reason="gradio, which a Space installs, is not installed")

@@ -14,8 +14,6 @@ from tests.digits import digits, encoded
 from tests.processes import eventually
 from tests.serving.live import served
 
-# A page knows no backend.
-pytestmark = pytest.mark.on_one_backend("torch")
 EVIL = "<img src=x onerror=alert(1)><b>nine</b>\u202egnp.\u200b\x1b[2J"
 DROP = """
 const bytes = Uint8Array.from(atob(arguments[0]), (c) => c.charCodeAt(0));

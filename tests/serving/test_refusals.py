@@ -17,9 +17,6 @@ from tests.images.test_decoding import bomb
 from tests.processes import eventually
 from tests.serving.live import labels, post, served
 
-# What surrounds the model knows no backend.
-pytestmark = pytest.mark.on_one_backend("torch")
-
 
 @pytest.fixture(scope="module")
 def address(model):

@@ -10,8 +10,8 @@ import pytest
 
 from keras_vit.errors import PresetError, WriteError
 from keras_vit.support.files import replace_file, replace_folder, room_checked, write_json
+from tests.plain import raises
 from tests.processes import python
-from tests.words import raises
 
 pytestmark = pytest.mark.without_backend
 

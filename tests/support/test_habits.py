@@ -14,11 +14,10 @@ from keras_vit.errors import ConfigError, SourceError
 from keras_vit.images.protocols import complete
 from keras_vit.presets.catalog import CATALOG, preset_named
 from keras_vit.support.habits import HABITS, MODEL_HABITS
-from tests.helpers import assert_close, normal, random_tiny
-from tests.words import raises
+from tests.helpers import assert_close, random_tiny
+from tests.plain import normal, raises
 
 
-@pytest.mark.without_backend
 @pytest.mark.parametrize("name", HABITS)
 def test_a_name_of_another_library_is_answered_with_a_line(name):
     with pytest.raises(AttributeError, match=f"has no attribute {name!r}\\. .*\\.$"):
@@ -26,13 +25,11 @@ def test_a_name_of_another_library_is_answered_with_a_line(name):
     assert not hasattr(keras_vit, name)
 
 
-@pytest.mark.without_backend
 def test_an_unknown_name_has_pythons_own_message():
     with pytest.raises(AttributeError, match=r"module 'keras_vit' has no attribute 'x'\.$"):
         keras_vit.x  # noqa: B018
 
 
-@pytest.mark.without_backend
 @pytest.mark.parametrize("prefix", ["", "hf_hub:", "hf-hub:"])
 def test_a_name_on_the_hub_is_answered_with_its_address(prefix):
     with raises(SourceError, "write 'hf://google/vit-base-patch16-224'."):
@@ -102,7 +99,6 @@ def test_a_model_is_copied_and_pickled_as_before(model):
     assert not hasattr(blank, "backbone")
 
 
-@pytest.mark.without_backend
 @pytest.mark.parametrize(
     ("arguments", "lines"),
     [

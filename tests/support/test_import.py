@@ -46,14 +46,12 @@ def test_info_and_the_command_line_import_no_backend_and_no_extra():
     assert not loaded & {"matplotlib", "sklearn", "scipy", "huggingface_hub"}
 
 
-@pytest.mark.on_one_backend("torch")
 def test_the_options_of_the_command_line_need_no_arrays_and_no_images():
     """`keras-vit --help` then takes two thirds of the processor time."""
     loaded = modules_after("from keras_vit import cli")
     assert not loaded & {"numpy", "PIL", "rich.progress", "keras_vit.config.vit"}
 
 
-@pytest.mark.on_one_backend("torch")
 @pytest.mark.parametrize(
     "imports",
     [
@@ -101,7 +99,7 @@ def test_every_name_of_a_stub_resolves(room):
     assert set(names) <= set(dir(module))
 
 
-@pytest.mark.on_one_backend("torch", "jax")
+@pytest.mark.on_backend("torch", "jax")
 def test_saving_a_preset_and_changing_a_head_import_no_tensorflow(tmp_path):
     """Keras's serialisation of a policy imports it on every backend."""
     loaded = modules_after(

@@ -11,8 +11,9 @@ from keras_vit.config.vit import POSITION_RESIZES
 from keras_vit.kernels.sizes import number, steps
 from keras_vit.support.interpolation import resampling_matrix, resampling_weights
 from tests.formulas import torch_resize
-from tests.helpers import assert_close, normal
-from tests.thorough import sample
+from tests.helpers import assert_close
+from tests.plain import normal
+from tests.runs import sample
 
 LENGTHS = [(1, 1), (1, 4), (4, 1), (4, 4), (4, 7), (7, 4), (14, 24), (24, 14), (3, 100)]
 every_length = pytest.mark.parametrize(("source", "target"), LENGTHS)
@@ -42,6 +43,8 @@ def test_other_methods_equal_torch(mode, antialias, source, target):
     np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-12)
 
 
+@pytest.mark.every_backend
+@pytest.mark.openvino
 @every_method
 @pytest.mark.parametrize(("source", "target"), sample([(1, 4), (4, 1), (7, 4), (14, 24)], (7, 4)))
 def test_the_matrix_computed_in_the_graph_equals_the_matrix_in_numpy(method, source, target):
@@ -55,7 +58,6 @@ def test_the_matrix_computed_in_the_graph_equals_the_matrix_in_numpy(method, sou
         assert_close(actual, expected, 1e-5)
 
 
-@pytest.mark.on_one_backend("torch")
 def test_canary_torch_resizes_to_one_column_wrongly():
     """If this fails, torch's own antialiased resize may be called for images of one column.
 

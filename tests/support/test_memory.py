@@ -27,7 +27,7 @@ def test_a_variable_has_the_numbers_and_the_type_of_a_given_array(dtype, shape):
     )
 
 
-@pytest.mark.on_one_backend("jax")
+@pytest.mark.on_backend("jax")
 def test_a_variable_of_jax_has_memory_that_a_step_can_take_over():
     """A step copies memory of NumPy: all weights of a model at once."""
     variable, array = keras.Variable(np.zeros(100), trainable=False), aligned((100,), "float32")
@@ -35,7 +35,7 @@ def test_a_variable_of_jax_has_memory_that_a_step_can_take_over():
     assert not np.shares_memory(np.asarray(variable.value), array)
 
 
-@pytest.mark.on_one_backend("jax")
+@pytest.mark.on_backend("jax")
 @pytest.mark.parametrize("axes", [(2, 0, 1), (1, 0, 2), (0, 1, 2)])
 @pytest.mark.parametrize("shape", [(3, 16, 32), (1, 16, 1)])
 @pytest.mark.parametrize("behind", [0, 4, 32])

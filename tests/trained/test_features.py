@@ -80,7 +80,7 @@ def test_an_export_computes_the_features_of_photographs(tmp_path, format):
     assert_close(found, features(model, batch, prepared=True).values, 5e-5)
 
 
-@pytest.mark.on_one_backend("torch")  # where it takes half a minute
+@pytest.mark.on_backend("torch")  # where it takes half a minute
 def test_deletion_ranks_the_methods_that_the_docs_recommend_first():
     """Of a probe's classes: random and central maps remove less of what decides a photograph."""
     images, labels = crops(96, PER_PHOTOGRAPH)

@@ -31,11 +31,13 @@ def batch(model):
     return model.preprocessor(shapes())
 
 
+@pytest.mark.openvino
 def test_tokens_equal_those_of_onnx_runtime(model, batch):
     (expected,) = reference(FOLDER / "model.onnx")(channels_first(batch))
     assert_close(run(model, batch, [LAST])[LAST], expected)
 
 
+@pytest.mark.openvino
 def test_attention_of_every_block_equals_that_of_onnx_runtime(model, batch):
     """Three photographs at a time: the weights of all blocks and heads are large."""
     names = [f"/backbone/encoder/layer.{k}/attention/attention/Softmax_output_0" for k in range(12)]
@@ -47,6 +49,7 @@ def test_attention_of_every_block_equals_that_of_onnx_runtime(model, batch):
             assert_close(maps[f"block_{block}/attention"], expected, ATTENTION)
 
 
+@pytest.mark.openvino
 @pytest.mark.parametrize("size", [98, 224, 518, 896, (224, 448)])
 def test_positions_of_other_sizes_equal_those_of_onnx_runtime(size):
     model = VisionTransformer.from_preset(ENCODER, image_size=size)
@@ -55,7 +58,7 @@ def test_positions_of_other_sizes_equal_those_of_onnx_runtime(size):
     assert_close(run(model, images, [LAST])[LAST], expected)
 
 
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.openvino
 def test_tokens_and_attention_equal_those_of_transformers(model, batch):
     from tests.live import torch, transformers
 

@@ -6,7 +6,10 @@ import pytest
 
 from keras_vit.training import AugregRecipe, TransferRecipe
 from keras_vit.training.first_loss import FirstLoss
-from tests.helpers import normal, random_tiny, tiny
+from tests.helpers import random_tiny, tiny
+from tests.plain import normal
+
+pytestmark = pytest.mark.every_backend
 
 IMAGES, LABELS = normal(8, 16, 16, 3), np.arange(8) % 5
 

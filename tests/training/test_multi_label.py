@@ -13,7 +13,10 @@ from keras_vit.data import ImageSource, from_arrays
 from keras_vit.errors import ConfigError
 from keras_vit.models.losses import MultiLabelCrossentropy, adapt_losses
 from keras_vit.training import AugregRecipe, TransferRecipe
-from tests.helpers import normal, random_tiny, tiny, to_numpy
+from tests.helpers import random_tiny, tiny, to_numpy
+from tests.plain import normal
+
+pytestmark = pytest.mark.every_backend
 
 COLOURS = ("red", "green", "blue")
 
@@ -126,7 +129,7 @@ def test_one_call_trains_on_a_table_and_keeps_thresholds(photos, tmp_path):
     assert (done.path / "config.json").read_text() == before
 
 
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 def test_the_commands_take_a_table_of_labels(photos, tmp_path, capsys):
     """finetune, evaluate and predict, as a user calls them."""
 

@@ -12,6 +12,8 @@ from keras_vit.errors import ConfigError
 from keras_vit.training import AugregRecipe, TransferRecipe
 from tests.helpers import tiny, to_numpy
 
+pytestmark = pytest.mark.every_backend
+
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
@@ -73,7 +75,7 @@ def test_the_labels_of_classes_are_refused_for_numbers(photos):
         call(photos, "smooth", recipe=AugregRecipe(steps=2, batch_size=8, label_smoothing=0.1))
 
 
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 def test_the_commands_fine_tune_probe_and_evaluate_numbers(photos, capsys):
     table = ("--labels-file", "levels.csv")
 

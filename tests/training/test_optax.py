@@ -12,8 +12,11 @@ import pytest
 
 from keras_vit.training import AugregRecipe, LayerwiseAdamW, LayerwiseSGD, TransferRecipe
 from tests import formulas
-from tests.helpers import assert_close, normal, random_tiny, to_numpy
+from tests.helpers import assert_close, random_tiny, to_numpy
+from tests.plain import normal
 from tests.training.updates import EXACT, after_each
+
+pytestmark = pytest.mark.every_backend
 
 STEPS, WARMUP_STEPS, BATCH = 200, 40, 8
 LAYER_DECAY = 0.7

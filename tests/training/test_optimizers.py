@@ -4,8 +4,10 @@ import keras
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.every_backend
 
-@pytest.mark.on_one_backend("jax")
+
+@pytest.mark.on_backend("jax")
 @pytest.mark.filterwarnings("ignore")
 def test_canary_keras_shares_the_averages_of_the_weights():
     """Fails when the fault is gone: remove `finalize_variable_values` of optimizers.py then.

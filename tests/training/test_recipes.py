@@ -10,8 +10,11 @@ import pytest
 from keras_vit.data import AUGREG, from_arrays
 from keras_vit.errors import ConfigError
 from keras_vit.training import AugregRecipe, TransferRecipe, steps_for, train
-from tests.helpers import assert_close, normal, random_tiny, tiny, to_numpy
+from tests.helpers import assert_close, random_tiny, tiny, to_numpy
+from tests.plain import normal
 from tests.training.updates import after_each
+
+pytestmark = pytest.mark.every_backend
 
 SMALL = {"hidden_size": 8, "mlp_dim": 8}
 

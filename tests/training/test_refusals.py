@@ -20,6 +20,8 @@ from keras_vit.training import (
 )
 from tests.helpers import tiny
 
+pytestmark = pytest.mark.every_backend
+
 
 def recipe(model, **options):
     return TransferRecipe(**{"steps": 100, "batch_size": 8, **options}).compile_args(model)

@@ -16,8 +16,10 @@ from keras_vit.training import Resume
 from keras_vit.training.resume import random_states, read_state, set_random_states, write_state
 from tests.disk import full_disk
 from tests.helpers import tiny
-from tests.thorough import THOROUGH
+from tests.runs import THOROUGH
 from tests.training import long_training
+
+pytestmark = pytest.mark.every_backend
 
 ROOT = Path(__file__).parents[2]
 EPOCHS = 3

@@ -15,8 +15,11 @@ from keras_vit.training import (
     zero_head,
 )
 from keras_vit.training.lora import PROJECTIONS
-from tests.helpers import HYBRID, assert_close, normal, random_tiny, tiny, to_numpy
+from tests.helpers import assert_close, random_tiny, tiny, to_numpy
+from tests.plain import HYBRID, normal
 from tests.training.updates import after_each
+
+pytestmark = pytest.mark.every_backend
 
 SMALL = {"hidden_size": 8, "mlp_dim": 8, "num_layers": 2, "block": {"qkv_bias": False}}
 IMAGES, CLASSES = normal(4, 16, 16, 3), np.arange(4) % 3

@@ -15,6 +15,8 @@ from keras_vit.training import TransferRecipe, train
 from tests.digits import digits
 from tests.helpers import tiny
 
+pytestmark = pytest.mark.every_backend
+
 EPOCHS, STEPS = 3, 2
 
 
@@ -89,7 +91,7 @@ def test_the_folder_of_another_training_is_refused(unbroken):
         run(unbroken[0])
 
 
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 def test_fine_tuning_in_bfloat16_is_as_accurate_as_in_float32():
     """Within half a point on the test digits: one of 360 may differ (benchmarks/decisions.md)."""
     images, test, classes, test_classes = digits()

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from tests.helpers import normal, to_numpy
+from tests.helpers import to_numpy
+from tests.plain import normal
 from weights.sweeps.classes import named
 
 SIZES = {

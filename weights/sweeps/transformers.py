@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from tests import torchvision_shim  # noqa: F401
-from tests.helpers import normal
+from tests.plain import normal
 from weights.sweeps.classes import named
 
 SIZES = {"hidden_size": 24, "num_attention_heads": 3, "num_hidden_layers": 2, "patch_size": 4}

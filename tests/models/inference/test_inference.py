@@ -11,7 +11,10 @@ import keras_vit
 from keras_vit import VisionTransformer
 from keras_vit.errors import ConfigError
 from keras_vit.models.inference import run
-from tests.helpers import assert_close, normal, random_tiny, to_numpy
+from tests.helpers import assert_close, random_tiny, to_numpy
+from tests.plain import normal
+
+pytestmark = [pytest.mark.every_backend, pytest.mark.openvino]
 
 IMAGES = normal(5, 16, 16, 3)
 TRAINS = pytest.mark.skipif(keras.backend.backend() == "openvino", reason="OpenVINO does not train")

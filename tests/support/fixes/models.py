@@ -3,7 +3,8 @@
 import keras
 import numpy as np
 
-from tests.helpers import normal, random_tiny
+from tests.helpers import random_tiny
+from tests.plain import normal
 
 IMAGES, LABELS = normal(16, 16, 16, 3), np.arange(16) % 5
 PICTURES = list(np.random.default_rng(2).integers(0, 256, (4, 16, 16, 3)).astype("uint8"))

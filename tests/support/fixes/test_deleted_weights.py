@@ -21,7 +21,7 @@ def built(layer):
     return layer
 
 
-pytestmark = pytest.mark.usefixtures("nothing_frozen")
+pytestmark = [pytest.mark.every_backend, pytest.mark.usefixtures("nothing_frozen")]
 
 
 def test_few_objects_are_searched_when_a_layer_is_quantised(monkeypatch):

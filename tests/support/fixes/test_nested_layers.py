@@ -1,9 +1,12 @@
 """Every layer inside a layer is found; see keras_vit/support/fixes/nested_layers.py."""
 
 import keras
+import pytest
 
 from keras_vit.support.fixes.nested_layers import all_layers
 from tests.support.fixes.models import vit
+
+pytestmark = pytest.mark.every_backend
 
 
 class Parts(keras.layers.Layer):

@@ -7,9 +7,6 @@ import pytest
 
 from tests.processes import python
 
-pytestmark = pytest.mark.on_one_backend("torch")
-
-
 WITHOUT_NAMES = """
 import torch
 del torch.nn.modules.module._has_any_global_hook, torch._C._are_functorch_transforms_active

@@ -7,13 +7,13 @@ test_derivatives.py.
 import keras
 import pytest
 
-from tests.helpers import normal
+from tests.plain import normal
 
-pytestmark = pytest.mark.usefixtures("full_compilation")
+pytestmark = [pytest.mark.every_backend, pytest.mark.usefixtures("full_compilation")]
 BACKEND = keras.backend.backend()
-of_jax = pytest.mark.on_one_backend("jax")
-of_tensorflow = pytest.mark.on_one_backend("tensorflow")
-of_torch = pytest.mark.on_one_backend("torch")
+of_jax = pytest.mark.on_backend("jax")
+of_tensorflow = pytest.mark.on_backend("tensorflow")
+of_torch = pytest.mark.on_backend("torch")
 
 
 def reserved(function, *shapes) -> int:

@@ -7,9 +7,9 @@ import keras
 import pytest
 
 from keras_vit.support.processor import Processor
-from tests.helpers import assert_close, normal, random_tiny, to_numpy
+from tests.helpers import assert_close, random_tiny, to_numpy
+from tests.plain import normal
 
-pytestmark = pytest.mark.on_one_backend("torch")
 if keras.backend.backend() == "torch":
     import torch
 

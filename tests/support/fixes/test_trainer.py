@@ -12,7 +12,7 @@ from tests.processes import python
 from tests.support.fixes.models import IMAGES, LABELS, PICTURES, Batches, compiled, plain, vit
 
 BACKEND = keras.backend.backend()
-pytestmark = pytest.mark.skipif(BACKEND == "openvino", reason="OpenVINO does not train")
+pytestmark = pytest.mark.every_backend
 
 
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
@@ -51,7 +51,7 @@ def test_a_failed_fit_keeps_what_it_learnt():
 
 
 # Only JAX keeps the state of dropout in variables.
-@pytest.mark.on_one_backend("jax")
+@pytest.mark.on_backend("jax")
 def test_training_gives_the_weights_of_a_plain_keras_model():
     """With dropout and validation data; the history is equal too."""
     model = vit(dropout_rate=0.1)
@@ -107,7 +107,7 @@ def test_fit_evaluates_in_its_own_thread():
     assert "val_loss" in history.history
 
 
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 def test_gradients_are_freed_before_the_next_forward_pass():
     held = []
 
@@ -138,7 +138,7 @@ def tuned(monkeypatch):
     return seen
 
 
-@pytest.mark.on_one_backend("tensorflow")
+@pytest.mark.on_backend("tensorflow")
 def test_no_tuning_thread_of_tf_data_delays_the_end_of_a_call(tuned):
     """Of arrays, of a `PyDataset`, and of a data set of TensorFlow without a word on tuning."""
     import tensorflow as tf
@@ -150,7 +150,7 @@ def test_no_tuning_thread_of_tf_data_delays_the_end_of_a_call(tuned):
     assert tuned == [False] * 4
 
 
-@pytest.mark.on_one_backend("tensorflow")
+@pytest.mark.on_backend("tensorflow")
 @pytest.mark.parametrize("chosen", [True, False])
 def test_a_data_set_of_tensorflow_that_states_its_tuning_keeps_it(tuned, chosen):
     import tensorflow as tf
@@ -161,7 +161,7 @@ def test_a_data_set_of_tensorflow_that_states_its_tuning_keeps_it(tuned, chosen)
     assert tuned == [chosen]
 
 
-@pytest.mark.on_one_backend("tensorflow")
+@pytest.mark.on_backend("tensorflow")
 def test_a_strategy_of_several_devices_stays_as_it_is():
     """Of a model that was made in its scope."""
     import tensorflow as tf
@@ -205,7 +205,7 @@ LOST = (AssertionError, TypeError)
 
 
 # Only JAX takes the weights out of a model.
-@pytest.mark.on_one_backend("jax")
+@pytest.mark.on_backend("jax")
 @pytest.mark.xfail(strict=True, raises=LOST, reason="A fault of Keras 3.15.1.")
 def test_canary_keras_loses_the_weights_of_a_failed_predict():
     """Passes when the fault is gone: `kept_whole` need not call `jax_state_sync` then.
@@ -225,7 +225,7 @@ def test_canary_keras_loses_the_weights_of_a_failed_predict():
     assert np.isfinite(model.predict(IMAGES, verbose=0)).all()
 
 
-@pytest.mark.on_one_backend("torch")
+@pytest.mark.on_backend("torch")
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason="A fault of Keras 3.15.1.")
 def test_canary_keras_keeps_gradients_over_the_next_forward_pass():
     """Passes when the fault is gone: remove `FreedGradients` then.
@@ -248,7 +248,7 @@ def test_canary_keras_keeps_gradients_over_the_next_forward_pass():
     assert held == [False]
 
 
-@pytest.mark.on_one_backend("tensorflow")
+@pytest.mark.on_backend("tensorflow")
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason="A fault of TensorFlow 2.21.")
 def test_canary_tf_data_tunes_on_after_the_last_batch():
     """Passes when the fault is gone: remove `without_tuning` then, and the words in docs/data.md.
@@ -266,7 +266,7 @@ def test_canary_tf_data_tunes_on_after_the_last_batch():
 
 
 # On other backends threads mix up the metrics of `evaluate`, not always.
-@pytest.mark.on_one_backend("jax")
+@pytest.mark.on_backend("jax")
 @pytest.mark.xfail(strict=True, raises=LOST, reason="A fault of Keras 3.15.1.")
 def test_canary_keras_lends_the_weights_to_one_thread():
     """Passes when the fault is gone: `predict` and `evaluate` need no lock then.

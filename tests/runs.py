@@ -1,17 +1,28 @@
-"""How much of what is long or random a run of the tests repeats.
+"""Which run of the suite this is, and how much of what is long or random it repeats.
 
-`make test` repeats it a few times, and runs some cases on torch alone, the fastest backend.
-`make test-thorough` sets KERAS_VIT_THOROUGH=1: every count is the full one, and every case runs on
-every backend.
+`make test` runs the suite once without a backend (KERAS_BACKEND=none) and once on each backend.
+`make test-thorough` sets KERAS_VIT_THOROUGH=1: nightly tests run, every count is the full one, and
+`sample` chooses every case.
 """
 
 import os
 from collections.abc import Iterable
 from typing import TypeVar
 
-import keras
-
 Case = TypeVar("Case")
+
+
+def _find_backend() -> str:
+    """KERAS_BACKEND, or what Keras chooses without it."""
+    if chosen := os.environ.get("KERAS_BACKEND"):
+        return chosen
+    import keras
+
+    return keras.backend.backend()
+
+
+BACKEND = _find_backend()
+"""The backend of this run, or "none", where a test may import neither Keras nor a backend."""
 THOROUGH = os.environ.get("KERAS_VIT_THOROUGH") == "1"
 
 
@@ -27,8 +38,7 @@ def sample(cases: Iterable[Case], *chosen: Case) -> list[Case]:
     """
     every = list(cases)
     assert set(chosen) <= set(every), set(chosen) - set(every)
-    whole = THOROUGH or keras.backend.backend() in ("torch", "openvino")
-    return every if whole else list(chosen)
+    return every if THOROUGH or BACKEND in ("torch", "openvino") else list(chosen)
 
 
 KILLS = int(os.environ.get("KERAS_VIT_KILLS", times(5, 50)))
