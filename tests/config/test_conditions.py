@@ -48,28 +48,6 @@ def test_a_condition_holds_for_one_model_and_not_for_another(text, met, unmet):
         assert not parse(text).holds(ViTConfig(**SIZES | unmet))
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("image_sizes", "image_sizes is no field of ViTConfig. Did you mean 'image_size'"),
-        ("tokens.masks", "tokens.masks is no field of ViTConfig. Did you mean 'mask'"),
-        ("block.gated or masks!", "masks is no field of ViTConfig"),
-        ("rope.from=axial", "rope.from is no field of ViTConfig. Did you mean 'form'"),
-        ("ropes.form=axial", "ropes.form is no field of ViTConfig"),
-        ("replace", "replace is no field of ViTConfig"),
-        ("pool.kind=gap|means", "pool.kind cannot be means, nor is that another field"),
-        ("tokens.mask=1", "tokens.mask cannot be 1"),
-        ("tokens.registers=many", "tokens.registers cannot be many"),
-        ("mlp_dim=square", "mlp_dim cannot be square"),
-        ("pool.is_map=yes", "pool.is_map cannot be yes"),
-    ],
-)
-def test_a_condition_with_an_unknown_word_is_refused(text, message):
-    """The message names the field, or the value that the field cannot have."""
-    with pytest.raises(ValueError, match=message):
-        parse(text)
-
-
 def test_the_condition_of_the_other_values_is_one_that_is_read():
     """With several values, and with a value of several numbers."""
     text = state_others("block.qkv_bias", True, (True, False, True))

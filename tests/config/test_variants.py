@@ -91,12 +91,6 @@ def test_a_variant_is_a_public_callable(name):
     assert variant(name).config().dropout_rate == (0.1 if name in DROPOUT else 0.0)
 
 
-def test_an_unknown_variant_is_refused_with_the_nearest_name():
-    """The message lists all builders."""
-    with raises(ConfigError, "'vit_b61'", "vit_ti16", "r50_vit_l32", "mean 'vit_b16'"):
-        variant("vit_b61")
-
-
 def test_a_builder_passes_fields_and_the_arguments_of_the_model_on():
     """Each by its name; the fields of the variant that are not given stay."""
     built = keras_vit.vit_ti16(
@@ -132,12 +126,6 @@ def test_arguments_of_other_libraries_are_answered_with_what_does_it_here(word):
     ):
         with raises(ConfigError, word, answer):
             call(**{word: 1})
-
-
-def test_common_words_of_other_libraries_are_answered():
-    assert {"embed_dim", "depth", "img_size", "num_labels", "classifier", "include_top"} <= set(
-        foreign_words.ANSWERS
-    )
 
 
 def test_a_dict_changes_one_field_of_the_stem_of_a_hybrid():

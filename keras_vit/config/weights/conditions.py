@@ -53,7 +53,8 @@ class Place:
                 return own.type, own.metadata.get("values") or VALUES_OF_TYPES.get(own.type)
         found = getattr(owner, name, None)
         if not isinstance(found, property):
-            raise ValueError(f"{self.path} is no field of ViTConfig.{nearest(name, dir(owner))}")
+            names = [own for own in dir(owner) if not callable(getattr(owner, own, None))]
+            raise ValueError(f"{self.path} is no field of ViTConfig.{nearest(name, names)}")
         return typing.get_type_hints(found.fget)["return"], None
 
 
