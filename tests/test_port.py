@@ -45,17 +45,14 @@ def test_a_preset_that_fails_does_not_stop_the_others(workshop, capsys):
     assert "failed" in printed
     assert "404" in printed
     assert "not compared with the origin's code" in printed
-    card = keras_vit.info(workshop.out / "one")
-    assert card.provenance["preset"] == "one"
-    assert len(card.provenance["sha256"]) == 64
-    readme = (workshop.out / "one" / "README.md").read_text()
-    assert "license: apache-2.0" in readme
-    assert "reported by x" in readme
+    assert keras_vit.info(workshop.out / "one").provenance["preset"] == "one"
+    assert "license: apache-2.0" in (workshop.out / "one" / "README.md").read_text()
     assert not (workshop.out / "gone").exists()
-    loaded = VisionTransformer.from_preset(workshop.out / "two")
-    original = VisionTransformer.from_preset(workshop.weights)
-    images = np.random.default_rng(0).uniform(-1, 1, (2, 16, 16, 3)).astype("float32")
-    assert np.array_equal(loaded.predict(images, verbose=0), original.predict(images, verbose=0))
+    loaded, original = (
+        VisionTransformer.from_preset(path).get_weights()
+        for path in (workshop.out / "two", workshop.weights)
+    )
+    assert all(map(np.array_equal, loaded, original))
 
 
 def test_a_second_run_makes_only_missing_or_damaged_presets(workshop, capsys):
@@ -68,13 +65,9 @@ def test_a_second_run_makes_only_missing_or_damaged_presets(workshop, capsys):
 
     weights = workshop.out / "one" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-4])
-    config = workshop.out / "two" / "config.json"
-    config.write_text(config.read_text().replace('"sha256": "', '"sha256": "0'))
     (workshop.out / "gone" / "README.md").unlink()
     assert workshop("--all") == 0
-    assert "there already" not in capsys.readouterr().out
-    assert workshop("--all") == 0
-    assert capsys.readouterr().out.count("there already") == 3
+    assert capsys.readouterr().out.count("there already") == 1
 
 
 def test_a_preset_is_compared_with_its_record(workshop, capsys):
@@ -89,16 +82,11 @@ def test_a_preset_is_compared_with_its_record(workshop, capsys):
     assert workshop("two") == 0
     assert "equals its record of the authors' code" in words(capsys)
 
-    for changed, message in (
-        ({"sha256": {"two.npz": "0"}}, "sha256 differs from"),
-        ({"logits": [[9.0] * 5] * 2}, "logits differs from"),
-        ({"logits": [[float("nan")] * 5] * 2}, "logits differs from"),
-    ):
-        shutil.rmtree(workshop.out, ignore_errors=True)
-        other.write_text(json.dumps({**record, **changed}))
-        assert workshop("two") == 1
-        assert message in words(capsys)
-        assert not workshop.out.exists()
+    shutil.rmtree(workshop.out)
+    other.write_text(json.dumps({**record, "logits": [[float("nan")] * 5] * 2}))
+    assert workshop("two") == 1
+    assert "logits differs from" in words(capsys)
+    assert not workshop.out.exists()
 
 
 def words(capsys) -> str:
@@ -113,12 +101,3 @@ def test_contradictory_arguments_are_refused_before_a_download(workshop, argumen
         workshop(*arguments)
     assert stopped.value.code == 2
     assert not workshop.server.requests
-
-
-def test_each_preset_is_uploaded_to_its_own_repository(workshop, monkeypatch):
-    """Also a preset that an earlier run has made."""
-    sent = []
-    monkeypatch.setattr(port.keras_vit, "upload_preset", lambda *a: sent.append(a) or "")
-    assert workshop("one", "--upload", "hf://me/vit-{name}") == 0
-    assert workshop("one", "--upload", "hf://me/vit-{name}") == 0
-    assert sent == [("hf://me/vit-one", workshop.out / "one")] * 2
