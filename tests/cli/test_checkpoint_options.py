@@ -7,7 +7,6 @@ import pytest
 from PIL import Image
 from safetensors.numpy import load_file, save_file
 
-from keras_vit import cli
 from tests.checkpoints.files import timm_shapes, write_arrays, write_shapes
 from tests.golden import FOLDER
 
@@ -16,72 +15,58 @@ HEADS = ("--num-heads", "3")
 
 @pytest.fixture
 def twice(tmp_path):
-    """A file of weights and their average, whose student has another first bias."""
+    """A file of weights and their average, whose student has another class token."""
     arrays = load_file(FOLDER / "timm_token" / "model.safetensors")
     student = {**arrays, "cls_token": arrays["cls_token"] + 1}
     parts = (("student.", student), ("teacher.", arrays), ("", {"odd.weight": (5,)}))
     return write_arrays(tmp_path / "x.safetensors", *parts)
 
 
-def facts(capsys, *arguments):
-    """What `keras-vit info` answers."""
-    assert cli.main(["info", *map(str, arguments), "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
+OPTIONS = {"": "teacher", "--weights ema": "teacher", "--weights raw": "student"}
+OPTIONS |= {f"--prefix student{dot}": "student" for dot in ("", ".")}
 
 
-def refusal(capsys, *arguments):
-    """The line of an error that a user can mend."""
-    assert cli.main([*map(str, arguments)]) == 2
-    return capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("options", "prefix"),
-    [
-        ((), "teacher."),
-        (("--weights", "ema"), "teacher."),
-        (("--weights", "raw"), "student."),
-        (("--prefix", "student"), "student."),
-        (("--prefix", "student."), "student."),
-    ],
-)
-def test_info_and_convert_read_the_weights_that_options_name(
-    twice, options, prefix, capsys, tmp_path
-):
-    assert facts(capsys, twice, *HEADS, *options)["prefix"] == prefix
-    arguments = ("convert", twice, tmp_path / "y", "--family", "timm", *HEADS, *options)
-    assert cli.main([*map(str, arguments)]) == 0
-    converted = load_file(tmp_path / "y" / "model.safetensors")
-    stored = load_file(twice)
+@pytest.mark.parametrize("options", OPTIONS)
+def test_info_convert_and_verify_read_the_weights_that_options_name(twice, options, run, tmp_path):
+    """The weights equal a file of them alone, and their average does not."""
+    prefix, given = f"{OPTIONS[options]}.", (*HEADS, *options.split())
+    assert json.loads(run("info", twice, *given, "--json").out)["prefix"] == prefix
+    run("convert", twice, tmp_path / "y", "--family", "timm", *given)
+    converted, stored = load_file(tmp_path / "y" / "model.safetensors"), load_file(twice)
     np.testing.assert_array_equal(converted["cls_token"], stored[f"{prefix}cls_token"])
+    arrays = {name: a for name, a in stored.items() if name.startswith("student.")}
+    save_file(arrays, tmp_path / "student.safetensors")
+    differs = prefix != "student."
+    run("verify", twice, tmp_path / "student.safetensors", *given, status=int(differs))
 
 
-def test_ignore_takes_names_and_patterns(capsys, tmp_path):
+def test_ignore_takes_names_and_patterns_and_position_grid_a_reading(run, tmp_path):
     arrays = load_file(FOLDER / "timm_token" / "model.safetensors")
     extras = {"blocks.0.gate.weight": (24,), "scale": (24,), "decoder.a.weight": (3,)}
     path = write_arrays(tmp_path / "x.safetensors", ("", arrays), ("", extras))
-    assert "unexpected" in refusal(capsys, "info", path, *HEADS)
+    assert "unexpected" in run("info", path, *HEADS, status=2).err
     options = ("--ignore", "scale", "--ignore", "blocks.*.gate.*", "--ignore", "decoder.*")
-    found = facts(capsys, path, *HEADS, *options)
+    found = json.loads(run("info", path, *HEADS, *options, "--json").out)
     assert found["ignored"] == dict.fromkeys(extras, "ignored by the caller")
-    message = refusal(capsys, "info", path, *HEADS, *options, "--ignore", "neck.*")
-    assert "--ignore 'neck.*' fits no array" in message
+    path = write_shapes(tmp_path / "grid.safetensors", timm_shapes(25))
+    found = run("info", path, "--num-heads", 2, "--position-grid", 4, 6, "--json").out
+    assert json.loads(found)["resolution"] == "16x24"
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "predict {image} --source {weights}",
-        "embed {image} --source {weights} --path x.npy",
-        "explain {image} --source {weights} --path x",
-        "evaluate {data} --source {weights}",
-        "probe {data} --source {weights} --path x",
-        "finetune {data} --source {weights} --path x --steps 1 --batch-size 4",
-        "export {weights} --path x --format torch",
-    ],
+COMMANDS = (
+    "predict {image} --source {weights}",
+    "embed {image} --source {weights} --path x.npy",
+    "explain {image} --source {weights} --path x",
+    "evaluate {data} --source {weights}",
+    "probe {data} --source {weights} --path x",
+    "finetune {data} --source {weights} --path x --steps 1 --batch-size 4",
+    pytest.param("export {weights} --path x --format torch", marks=pytest.mark.nightly),
 )
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_reads_a_file_by_the_options_of_info(
-    twice, capsys, tmp_path, monkeypatch, command
+    twice, run, tmp_path, monkeypatch, command
 ):
     """The file states no number of heads and holds two encoders."""
     monkeypatch.chdir(tmp_path)
@@ -90,35 +75,5 @@ def test_every_command_reads_a_file_by_the_options_of_info(
         picture.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(np.full((16, 16, 3), 16 * k, "uint8")).save(picture)
     words = command.format(image=picture, data=tmp_path / "data", weights=twice).split()
-    assert "--num-heads" in refusal(capsys, *words)
-    assert cli.main([*words, *HEADS, "--prefix", "student", "--family", "timm"]) == 0
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--weights", "mean"), "ema"),
-        (("--prefix", "net"), "no array is below --prefix 'net'"),
-        (("--prefix", "student", "--weights", "raw"), "--prefix ... or --weights ..., one"),
-    ],
-)
-def test_options_that_fit_nothing_are_named(twice, options, words, capsys):
-    assert words in refusal(capsys, "info", twice, *HEADS, *options)
-
-
-def test_verify_chooses_in_the_first_file_as_the_options_say(twice, capsys, tmp_path):
-    """The weights equal a file of them alone, and their average does not."""
-    stored = {n: a for n, a in load_file(twice).items() if n.startswith("student.")}
-    save_file(stored, tmp_path / "student.safetensors")
-    for options, status in ((("--weights", "raw"), 0), (("--weights", "ema"), 1)):
-        arguments = ("verify", twice, tmp_path / "student.safetensors", *HEADS, *options)
-        assert cli.main([*map(str, arguments)]) == status
-        capsys.readouterr()
-
-
-def test_position_grid_chooses_one_of_two_readings(capsys, tmp_path):
-    path = write_shapes(tmp_path / "x.safetensors", timm_shapes(25))
-    assert "Choose by --position-grid, the rows" in refusal(capsys, "info", path, "--num-heads", 2)
-    grid = ("--position-grid", 4, 6)
-    assert facts(capsys, path, "--num-heads", 2, *grid)["resolution"] == "16x24"
-    assert "30 cells" in refusal(capsys, "info", path, "--num-heads", 2, "--position-grid", 5, 6)
+    assert "--num-heads" in run(*words, status=2).err
+    run(*words, *HEADS, "--prefix", "student", "--family", "timm")

@@ -38,23 +38,22 @@ def place(tmp_path, monkeypatch):
 TRAIN = ("--batch-size", "2", "--steps", "1", "--validation", "0.5", "--path", "[out]")
 
 
-@pytest.mark.parametrize(
-    ("status", "command", "words"),
-    [
-        (0, ("predict", "img[final].png", "--source", "[/bold]"), (SHOWN, "img[final].png")),
-        (0, ("info", "[/bold]"), (SHOWN,)),
-        (0, ("convert", "[/bold]", "[/red].npz", "--family", "google"), ("[/red].npz",)),
-        (0, ("explain", "img[final].png", "--source", "braces", "--path", "[/red]"), ("[/red]",)),
-        (0, ("finetune", "data [link=x]", "--source", "braces", *TRAIN), ("[out]",)),
-        (2, ("info", "\x1b[2J\u202e.npz"), ("\\x1b[2J\\u202e.npz",)),
-        (2, ("info", "x.safetensors"), (SHOWN,)),
-    ],
-    ids=lambda value: value[0] if isinstance(value, tuple) else str(value),
-)  # fmt: skip
-def test_commands_print_hostile_words_as_text(capsys, place, status, command, words):
+COMMANDS = (
+    (0, ("predict", "img[final].png", "--source", "[/bold]"), (SHOWN, "img[final].png")),
+    (0, ("info", "[/bold]"), (SHOWN,)),
+    (0, ("convert", "[/bold]", "[/red].npz", "--family", "google"), ("[/red].npz",)),
+    (0, ("explain", "img[final].png", "--source", "braces", "--path", "[/red]"), ("[/red]",)),
+    (0, ("finetune", "data [link=x]", "--source", "braces", *TRAIN), ("[out]",)),
+    (2, ("info", "\x1b[2J\u202e.npz"), ("\\x1b[2J\\u202e.npz",)),
+    (2, ("info", "x.safetensors"), (SHOWN,)),
+)
+"""Exit status, command line, and what is said."""
+
+
+@pytest.mark.parametrize(("status", "command", "words"), COMMANDS)
+def test_commands_print_hostile_words_as_text(run, place, status, command, words):
     """In full, without control characters; what a command writes has its name unchanged."""
-    assert cli.main(list(command)) == status
-    text = "".join(capsys.readouterr())
+    text = "".join(run(*command, status=status))
     assert "\x1b" not in text and "\u202e" not in text
     assert all(word in "".join(text.split()) for word in words)
     for option, target in itertools.pairwise(command):

@@ -12,33 +12,48 @@ from keras_vit.checkpoints.families.timm.architectures import find_row, read_def
 from keras_vit.config.weights.lexicon import num_parameters
 from keras_vit.errors import SourceError
 from keras_vit.images.protocols import complete
-from keras_vit.presets.catalog import CATALOG, Preset, preset_named
+from keras_vit.presets.catalog import CATALOG, preset_named
 
 TABLE = json.loads((Path(__file__).parents[1] / "data" / "counterparts.json").read_text())
 """The releases that were compared, and each difference with its reason."""
-
-_ACTIVATIONS = {
-    **{word: word for word in ("gelu", "quick_gelu", "gelu_tanh")},
-    **{"GELU": "gelu", "SiLU": "silu"},
-}
-_SPDX = {
-    "apache-2.0": "Apache-2.0",
-    "cc-by-nc-4.0": "CC-BY-NC-4.0",
-    "dinov3-license": "LicenseRef-DINOv3",
-}
-_POOLS = {"token": "token", "avg": "gap", "map": "map"}
+HERE = {"GELU": "gelu", "SiLU": "silu", "avg": "gap", "dinov3-license": "licenseref-dinov3"}
+"""Words of timm, and those of the catalog, in small letters."""
+STRICTNESS = ("MIT", "Apache-2.0", "CC-BY-NC-4.0", "CC-BY-NC-ND-4.0", "LicenseRef-DINOv3")
+STRICTNESS += ("see the repository",)
+"""The catalog's licenses, the most permissive first."""
+WITHOUT = ("vit_digits", "*.gsam_*", "*.big_vision_*", "*.msn_*", "vit_[sl]*.sam_*")
+WITHOUT += ("vit_b32.orig_i21k_ft_i1k_384", "vit_l16.orig_i21k_ft_i1k_*")
+"""Rows of recipes that timm has not."""
 
 
-def of_keras_vit(row: Preset) -> dict:
+def names_in(library):
+    """The names of the catalog's rows in another library."""
+    rows = CATALOG.values()
+    return {row.name: row.counterparts[library] for row in rows if library in row.counterparts}
+
+
+def library(name, release=True):
+    """A library, of the release beside which the table was made."""
+    if name == "timm":
+        pytest.importorskip("torch")
+        from tests import torchvision_shim  # noqa: F401
+    module = pytest.importorskip(name.replace("-", "_"))
+    if release and (found := metadata.version(name)) != TABLE["releases"][name]:
+        pytest.skip(f"the table was made beside {TABLE['releases'][name]}, not {found}")
+    return module
+
+
+def of_keras_vit(row):
     """The facts of a row; `crop` is the share of the resized image's smaller side."""
     config, protocol = row.config(), complete(row.protocol)
-    squashes = protocol["name"] == "paper" or (
-        protocol["name"] == "transformers" and protocol["crop_mode"] == "squash"
-    )
-    facts = {
+    crop, interpolation = protocol.get("crop_pct", 1.0), protocol.get("interpolation", "bilinear")
+    squashes = protocol["name"] == "paper" or protocol.get("crop_mode") == "squash"
+    if protocol["name"] == "big_vision":
+        interpolation = protocol["method"]
+        crop = (protocol["image_size"] or 224) / (protocol["resize_small"] or 256)
+    return {
         "pixels": row.image_size,
         "classes": config.projection_size or config.num_classes,
-        "licenses": {row.license, *row.licenses.values()},
         "activation": config.block.activation,
         "registers": config.tokens.registers,
         "qkv_bias": bool(config.block.qkv_bias),
@@ -47,119 +62,85 @@ def of_keras_vit(row: Preset) -> dict:
         "head": config.pool.kind,
         "mean": protocol["mean"],
         "std": protocol["std"],
-        "interpolation": protocol.get("interpolation", "bilinear"),
-        "crop": protocol.get("crop_pct", 1.0),
+        "interpolation": interpolation,
+        "crop": crop,
         "squash": squashes and protocol.get("crop_pct", 1.0) == 1.0,
     }
-    if protocol["name"] == "big_vision":
-        facts["interpolation"] = protocol["method"]
-        facts["crop"] = (protocol["image_size"] or 224) / (protocol["resize_small"] or 256)
-    if not row.source.startswith("hf://"):
-        facts["file"] = row.source.rpartition("/")[2]
-    return facts
 
 
-def of_timm(tag: str) -> dict:
+def of_timm(tag, config):
     """The facts of a pretrained model of timm, without a model built."""
-    import timm
-
-    config = timm.get_pretrained_cfg(tag)
     row = find_row(tag)
     assert row is not None, f"{tag}: no architecture of timm's in families/timm/registry.json"
-    given = {"global_pool": "token", **read_defaults(row), **row}
+    given = {"global_pool": "token", "act_layer": "gelu", **read_defaults(row), **row}
     is_distilled = "Distilled" in given.get("class", "")
-    pool = "token_and_distillation" if is_distilled else _POOLS[given["global_pool"]]
-    facts = {
+    pool = "token_and_distillation" if is_distilled else given["global_pool"]
+    mean, std = (v[0] if len(set(v)) == 1 else list(v) for v in (config.mean, config.std))
+    return {
         "pixels": config.input_size[-1],
         "classes": config.num_classes,
-        "license": _SPDX[config.license],
-        "activation": _ACTIVATIONS[given.get("act_layer", "gelu")],
+        "activation": HERE.get(given["act_layer"], given["act_layer"]),
         "registers": given.get("reg_tokens", given.get("num_reg_tokens", 0)),
         "qkv_bias": given.get("qkv_bias", True),
         "layer_scale": given.get("init_values") is not None,
         "pre_norm": given.get("pre_norm", False) or given.get("use_pre_transformer_norm", False),
-        "head": pool,
-        "mean": _one(config.mean),
-        "std": _one(config.std),
+        "head": HERE.get(pool, pool),
+        "mean": mean,
+        "std": std,
         "interpolation": config.interpolation,
         "crop": config.crop_pct,
         "squash": config.crop_mode == "squash",
     }
-    if config.url and config.url.endswith(".npz"):
-        facts["file"] = config.url.rpartition("/")[2]
-    return facts
-
-
-def _one(values: tuple) -> float | list[float]:
-    return values[0] if len(set(values)) == 1 else list(values)
-
-
-STRICTNESS = (
-    *("MIT", "Apache-2.0", "CC-BY-NC-4.0", "CC-BY-NC-ND-4.0"),
-    *("LicenseRef-DINOv3", "see the repository"),
-)
-"""The catalog's licenses, the most permissive first."""
-
-
-def names_in(library: str) -> dict[str, str]:
-    """The names of the catalog's rows in another library."""
-    rows = CATALOG.values()
-    return {row.name: row.counterparts[library] for row in rows if library in row.counterparts}
-
-
-def answer_to(name: str) -> str:
-    """The message for a name that the catalog lacks."""
-    with pytest.raises(SourceError) as error:
-        preset_named(name)
-    return str(error.value)
-
-
-def _needs(library: str) -> None:
-    if (release := metadata.version(library)) != TABLE["releases"][library]:
-        pytest.skip(f"the table was made beside {TABLE['releases'][library]}, not {release}")
-
-
-def _reasons(name: str, fact: str, ours: object, theirs: object) -> list[dict]:
-    return [
-        row
-        for row in TABLE["differences"]
-        if row["fact"] == fact
-        and any(fnmatch.fnmatchcase(name, pattern) for pattern in row["rows"])
-        and (row["ours"], row["theirs"]) in ((ours, theirs), (None, None))
-    ]
 
 
 def test_each_row_has_timms_facts_or_a_reason():
-    """Protocol, licenses, classes and architecture, as far as both name them; no idle reason."""
-    pytest.importorskip("torch")
-    from tests import torchvision_shim  # noqa: F401
-
-    pytest.importorskip("timm")
-    _needs("timm")
+    """Protocol, licenses, files, classes and architecture; no reason is idle."""
+    timm = library("timm")
     unnamed, used = [], []
     for name, tag in names_in("timm").items():
-        mine, theirs = of_keras_vit(CATALOG[name]), of_timm(tag)
-        assert theirs.pop("license") in mine.pop("licenses"), name
-        for fact in mine.keys() & theirs.keys():
-            if mine[fact] == theirs[fact]:
-                continue
-            reasons = _reasons(name, fact, mine[fact], theirs[fact])
+        row, config = CATALOG[name], timm.get_pretrained_cfg(tag)
+        mine, theirs = of_keras_vit(row), of_timm(tag, config)
+        stated = {license.lower() for license in (row.license, *row.licenses.values())}
+        assert HERE.get(config.license, config.license) in stated, name
+        for fact in (fact for fact in mine if mine[fact] != theirs[fact]):
+            reasons = [
+                difference
+                for difference in TABLE["differences"]
+                if difference["fact"] == fact
+                and any(fnmatch.fnmatchcase(name, pattern) for pattern in difference["rows"])
+                and (difference["ours"], difference["theirs"])
+                in ((mine[fact], theirs[fact]), (None, None))
+            ]
             used += reasons
             if len(reasons) != 1:
                 unnamed.append((name, fact, mine[fact], theirs[fact], len(reasons)))
-        if "file" in theirs:
-            elsewhere = CATALOG[name].files_elsewhere.get("timm")
-            assert theirs["file"] == (elsewhere or mine["file"]), name
+        if config.url and config.url.endswith(".npz"):
+            file = row.files_elsewhere.get("timm") or row.source.rpartition("/")[2]
+            assert config.url.rpartition("/")[2] == file, name
     assert not unnamed, "a wrong fact, or one without its reason in tests/data/counterparts.json"
     assert [row for row in TABLE["differences"] if row not in used] == []
 
 
-def test_each_plain_vit_of_timm_is_answered_with_its_row_or_address():
-    """The full names are different; an architecture is answered with all its rows."""
-    pytest.importorskip("torch")
-    from tests import torchvision_shim  # noqa: F401
+KERAS_HUB = names_in("keras-hub")
+ANSWERS = {
+    **{
+        name: f"keras-hub gives this name are {row!r}"
+        for row, name in names_in("keras-hub").items()
+    },
+    "vit_base_patch32_224": "are 'vit_b32.orig_i21k_224', ",
+    "dinov2_vits14": "is 'vit_s14.dinov2' here",
+    "dinov2_vitb14_reg": "is 'vit_b14_reg4.dinov2' here",
+    "dinov2_vitl14_reg_lc": "is 'vit_l14_reg4.dinov2' here",
+    "dinov3_vits16": "is 'vit_s16.dinov3_lvd1689m' here",
+    "dinov3_vits16plus": "is 'vit_s16plus.dinov3_lvd1689m' here",
+    "dinov3_vit7b16": "write 'hf://facebook/dinov3-vit7b16-pretrain-lvd1689m'",
+    "dino_vitb8": "write 'hf://facebook/dino-vitb8'",
+}
 
-    timm = pytest.importorskip("timm")
+
+def test_a_name_of_another_library_is_answered_with_its_row_or_address():
+    """Of keras-hub, of torch.hub, and of each plain ViT of the installed timm."""
+    timm = library("timm", release=False)
     ours = {tag: name for name, tag in names_in("timm").items()}
     assert len(ours) == len(names_in("timm"))
     pretrained = {
@@ -170,55 +151,37 @@ def test_each_plain_vit_of_timm_is_answered_with_its_row_or_address():
     }
     unknown = ours.keys() - (pretrained & set(timm.list_pretrained()))
     assert not unknown, "the installed timm has no such weights"
-    for name in pretrained:
-        answer = answer_to(name)
-        if name in ours:
+    for name in pretrained | ANSWERS.keys():
+        with pytest.raises(SourceError) as error:
+            preset_named(name)
+        answer = str(error.value)
+        if name in ANSWERS:
+            assert ANSWERS[name] in answer
+        elif name in ours:
             file = CATALOG[ours[name]].files_elsewhere.get("timm")
             same = f"augreg/{file}" if file else ours[name]
             assert f"The weights that timm gives this name are {same!r} here." in answer
             assert (f"Other trainings of the same model: {ours[name]!r}." in answer) == bool(file)
         else:
             assert f"write 'hf://timm/{name}'." in answer
-    assert "are 'vit_b32.orig_i21k_224', " in answer_to("vit_base_patch32_224")
 
 
-@pytest.mark.parametrize("name", names_in("keras-hub"))
-def test_a_name_of_keras_hub_is_answered_with_its_row(name):
-    answer = answer_to(CATALOG[name].counterparts["keras-hub"])
-    assert f"The weights that keras-hub gives this name are {name!r} here." in answer
+def test_every_row_names_its_counterpart_and_the_strictest_of_its_licenses():
+    """Rows with two sources name both. Encoders of single fields have no name in timm."""
+    for name, row in CATALOG.items():
+        is_known = name in names_in("timm") or row.feature
+        assert is_known or any(fnmatch.fnmatchcase(name, p) for p in WITHOUT), name
+        licenses = list(row.licenses.values())
+        assert len(licenses) != 1
+        assert row.license == max(licenses or [row.license], key=STRICTNESS.index)
+    assert {row.family for row in CATALOG.values() if row.licenses} == {"mae", "msn", "clip"}
+    assert CATALOG["vit_l14.clip_laion2b_224"].provenance()["licenses"]["timm 1.0.31"]
 
 
-@pytest.mark.parametrize(
-    ("name", "answer"),
-    [
-        ("dinov2_vits14", "is 'vit_s14.dinov2' here"),
-        ("dinov2_vitb14_reg", "is 'vit_b14_reg4.dinov2' here"),
-        ("dinov2_vitl14_reg_lc", "is 'vit_l14_reg4.dinov2' here"),
-        ("dinov3_vits16", "is 'vit_s16.dinov3_lvd1689m' here"),
-        ("dinov3_vits16plus", "is 'vit_s16plus.dinov3_lvd1689m' here"),
-        ("dinov3_vit7b16", "write 'hf://facebook/dinov3-vit7b16-pretrain-lvd1689m'"),
-        ("dino_vitb8", "write 'hf://facebook/dino-vitb8'"),
-    ],
-)
-def test_a_name_of_torch_hub_is_answered_with_its_row_or_address(name, answer):
-    assert answer in answer_to(name)
-
-
-def test_every_timm_row_of_the_catalog_has_its_counterpart():
-    """Rows without one are of recipes that timm has not; each is named by its pattern."""
-    without = ("vit_digits", "*.gsam_*", "*.big_vision_*", "*.msn_*", "vit_[sl]*.sam_*")
-    without += ("vit_b32.orig_i21k_ft_i1k_384", "vit_l16.orig_i21k_ft_i1k_*")
-    # Encoders of single fields, which have a feature, are built by arguments and have no name.
-    rest = [n for n, row in CATALOG.items() if n not in names_in("timm") and not row.feature]
-    unnamed = [n for n in rest if not any(fnmatch.fnmatchcase(n, p) for p in without)]
-    assert not unnamed, "give timm's name in counterparts, or the pattern here if timm has none"
-
-
-@pytest.mark.parametrize("name", names_in("keras-hub"))
+@pytest.mark.parametrize("name", KERAS_HUB)
 def test_the_body_of_a_row_has_keras_hubs_parameters(name):
     """DINOv2's positions stand twice in keras-hub's count; DINOv3's counts are rounded."""
-    pytest.importorskip("keras_hub")
-    _needs("keras-hub")
+    library("keras-hub")
     preset = CATALOG[name].counterparts["keras-hub"]
     module = f"keras_hub.src.models.{(family := preset.partition('_')[0])}.{family}_presets"
     theirs = importlib.import_module(module).backbone_presets[preset]["metadata"]["params"]
@@ -227,15 +190,3 @@ def test_the_body_of_a_row_has_keras_hubs_parameters(name):
     if family == "dinov2":
         mine += config.num_positions * config.hidden_size
     assert mine == (pytest.approx(theirs, rel=0.02) if family == "dinov3" else theirs)
-
-
-def test_the_strictest_of_the_stated_licenses_counts():
-    """Rows with two sources name both."""
-    for row in CATALOG.values():
-        assert row.license in STRICTNESS
-        if row.licenses:
-            assert len(row.licenses) > 1
-            assert row.license == max(row.licenses.values(), key=STRICTNESS.index)
-    both = {row.family for row in CATALOG.values() if row.licenses}
-    assert both == {"mae", "msn", "clip"}
-    assert CATALOG["vit_l14.clip_laion2b_224"].provenance()["licenses"]["timm 1.0.31"]
