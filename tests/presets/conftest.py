@@ -10,10 +10,11 @@ from tests.presets.hub_server import connect, served
 from tests.refusals import World
 
 _OTHERS = {
+    r"(no connection to \S+|broke off) \((?!ReadTimeout).*?\)(?=\.)": r"\1 (...)",
     r"\(([A-Z]\w+): .*?\)(?=\.)": r"(\1: ...)",
     r"(JSON file|safetensors file|metric_value|UTF-8) \(.*\)\.": r"\1 (...).",
     r"(/subfolder\]\.|download failed\.) .*?(?= Call again|$)": r"\1 ...",
-    r"\d+ bytes came": "few bytes came",
+    r"\d+ bytes came in \d+ s": "N bytes came in T s",
 }
 """Patterns of what other libraries say or measure, and what stands for it."""
 
