@@ -1,10 +1,14 @@
-"""Small models of transformers, keras-hub and timm that the live tests compare: a row each.
+"""What is compared with other libraries: a row is a model, its options, output and tolerance.
 
-A family of checkpoints adds a row. This module imports no library until a model is made.
+`references` makes the model of a row, `test_cases` holds its laws, and `python -m weights.sweeps`
+runs them over what a library publishes. This module imports no library.
 """
 
 import dataclasses
+import functools
 from typing import Any
+
+from tests import golden
 
 SIZES = {
     "hidden_size": 24,
@@ -16,38 +20,100 @@ VISION = {**SIZES, "image_size": 16, "patch_size": 4}
 
 
 @dataclasses.dataclass(frozen=True)
-class Tower:
-    """A model of transformers.
+class Case:
+    """A model of a library.
 
     Args:
-        kind: the class.
+        library: a function of `references` that makes it.
+        kind: the class, the architecture, or the name of the golden.
         family: the family that `info` names, without the library.
         output: the library's output that our model computes: an attribute of what the class
-            returns, `"token"` or `"mean"` of the last hidden states; `""` for none.
-        fields: arguments of the configuration besides `VISION`.
+            returns, `"token"` or `"mean"` of the last hidden states; `""` for none. Of a golden,
+            the one stage that is compared; `""` for all.
+        fields: arguments of the class or architecture besides small sizes; of a golden, arguments
+            of `from_preset`.
         tokens: our stage that equals the last hidden states: `"norm"`, `"block"` in front of the
             last norm, or `""` for none.
         part: name of the vision tower inside the model.
         is_written: whether keras_vit writes the family.
         size: height and width of the images.
+        sizes: sizes of an architecture of timm besides the small ones.
+        are_shown: whether the arrays of timm show the fields.
+        refused: words of the refusal of a model that keras_vit does not compute.
+        is_nightly: whether the row is compared at night alone.
+        tolerance, tolerance_tokens: largest error, as a share of the largest value.
     """
 
+    library: str
     kind: str
-    family: str
-    output: str = "pooler_output"
+    family: str = ""
+    output: str = ""
     fields: dict[str, Any] = dataclasses.field(default_factory=dict)
-    tokens: str = "norm"
+    tokens: str = ""
     part: str = ""
     is_written: bool = True
     size: tuple[int, int] = (16, 16)
+    sizes: dict[str, Any] = dataclasses.field(default_factory=dict)
+    are_shown: bool = False
+    refused: tuple[str, ...] = ()
+    is_nightly: bool = False
+    tolerance: float = 1e-5
+    tolerance_tokens: float = 1e-5
 
     def __str__(self) -> str:
-        return " ".join([self.kind, *(self.fields if not self.part else ())])
+        fields = {} if self.part else {**self.sizes, **self.fields}
+        named = (f"{k}={v}" for k, v in fields.items() if not isinstance(v, dict | list))
+        return " ".join([self.kind, *named, *([self.family] if self.part else ())])
+
+    def limit(self, stage: str) -> float:
+        """The largest error of one output."""
+        if stage.startswith("pos_embedding"):
+            return 1e-6
+        ends = ("pre_logits", "logits", "image_embeds", "pooler_output")
+        return self.tolerance if stage.startswith(ends) else self.tolerance_tokens
 
 
-def _nested(kind: str, family: str, output: str, **fields: Any) -> Tower:
+def _golden(name: str, output: str = "", **fields: Any) -> Case:
+    """Stored outputs; keras_vit writes what a folder of torch's libraries holds."""
+    row = golden.CASES[name]
+    only_read = ("CLIPModel", "SiglipModel", "Siglip2VisionModel")
+    is_written = (
+        (row["layout"] in ("timm", "transformers"), row["checkpoint"].name) == (True, name)
+        and row.get("model_class") not in only_read
+        and name not in ("timm_r26", "hf_siglip2_classifier")  # timm lacks its stem
+        and not fields
+    )
+    limits = {key: row[key] for key in ("tolerance", "tolerance_tokens")}
+    return Case("golden", name, "", output, fields, is_written=is_written, **limits)
+
+
+GOLDENS = (
+    *map(_golden, golden.CASES),
+    # A distilled model without heads returns the mean of two tokens, timm's pre_logits of DeiT.
+    _golden("hf_deit_teacher", "pre_logits", num_classes=0),
+    # A model of any image size resizes its positions per call, to the same logits.
+    *(
+        _golden(name, "logits", image_size=(None, None))
+        for name in ("vit_resize_up", "vit_resize_down", "hybrid_r50_resize", "hf_classifier")
+    ),
+)
+
+
+def _tower(
+    kind: str,
+    family: str,
+    output: str = "pooler_output",
+    fields: dict[str, Any] | None = None,
+    tokens: str = "norm",
+    **further: Any,
+) -> Case:
+    """A model of transformers; without `part`, its configuration has the sizes of `VISION`."""
+    return Case("transformers", kind, family, output, fields or {}, tokens, **further)
+
+
+def _nested(kind: str, family: str, output: str, **fields: Any) -> Case:
     """A classifier or a projection whose configuration has one of the tower inside."""
-    return Tower(kind, family, output, {"vision_config": VISION, **fields}, "")
+    return _tower(kind, family, output, {"vision_config": VISION, **fields}, "")
 
 
 _RADIO = {
@@ -62,52 +128,52 @@ _GATED, _BIASES = {"use_swiglu_ffn": True}, {"qkv_bias": True, "mlp_bias": True}
 _WIDE = {"pooler_output_size": 13}
 
 TOWERS = (
-    Tower("ViTModel", "", fields=_WIDE),
-    Tower("ViTForImageClassification", "", "logits", tokens=""),
-    Tower("DeiTModel", "deit", fields=_WIDE),
-    Tower("DeiTForImageClassificationWithTeacher", "deit", "logits", tokens=""),
-    Tower("DPTModel", "dpt", fields=_WIDE, is_written=False),
-    Tower("FlavaImageModel", "flava_image_model", is_written=False),
-    Tower("ViTMAEModel", "vit_mae", "token", {"mask_ratio": 0.0}, ""),
-    Tower("ViTMSNModel", "vit_msn", "token"),
-    Tower("IJepaModel", "ijepa", "mean"),
-    Tower("BeitModel", "beit", fields={"use_mean_pooling": False}),
-    Tower("Data2VecVisionModel", "data2vec-vision", ""),
-    Tower("Dinov2Model", "dinov2"),
-    Tower("Dinov2Model", "dinov2", fields={"use_mask_token": False}),
-    Tower("Dinov2WithRegistersModel", "dinov2_with_registers"),
-    Tower("DINOv3ViTModel", "dinov3_vit", fields={"num_register_tokens": 2}),
-    Tower("CLIPVisionModel", "clip", tokens="block"),
-    Tower("CLIPVisionModelWithProjection", _PROJECTION, "image_embeds", {}, ""),
+    _tower("ViTModel", "", fields=_WIDE),
+    _tower("ViTForImageClassification", "", "logits", tokens=""),
+    _tower("DeiTModel", "deit", fields=_WIDE),
+    _tower("DeiTForImageClassificationWithTeacher", "deit", "logits", tokens=""),
+    _tower("DPTModel", "dpt", fields=_WIDE, is_written=False),
+    _tower("FlavaImageModel", "flava_image_model", is_written=False),
+    _tower("ViTMAEModel", "vit_mae", "token", {"mask_ratio": 0.0}, ""),
+    _tower("ViTMSNModel", "vit_msn", "token"),
+    _tower("IJepaModel", "ijepa", "mean"),
+    _tower("BeitModel", "beit", fields={"use_mean_pooling": False}),
+    _tower("Data2VecVisionModel", "data2vec-vision", ""),
+    _tower("Dinov2Model", "dinov2"),
+    _tower("Dinov2Model", "dinov2", fields={"use_mask_token": False}),
+    _tower("Dinov2WithRegistersModel", "dinov2_with_registers"),
+    _tower("DINOv3ViTModel", "dinov3_vit", fields={"num_register_tokens": 2}),
+    _tower("CLIPVisionModel", "clip", tokens="block"),
+    _tower("CLIPVisionModelWithProjection", _PROJECTION, "image_embeds", {}, ""),
     _nested("CLIPForImageClassification", "clip", "logits"),
-    Tower("SiglipVisionModel", "siglip"),
-    Tower("SiglipVisionModel", "siglip", "mean", {"vision_use_head": False}),
+    _tower("SiglipVisionModel", "siglip"),
+    _tower("SiglipVisionModel", "siglip", "mean", {"vision_use_head": False}),
     _nested("SiglipForImageClassification", "siglip", "logits"),
-    Tower("BlipVisionModel", "blip_vision_model", "token"),
-    Tower("Blip2VisionModel", "blip_2_vision_model", "token"),
-    Tower("InstructBlipVisionModel", "instructblip_vision_model", "token"),
-    Tower("AltCLIPVisionModel", "altclip_vision_model", tokens="block"),
-    Tower("ChineseCLIPVisionModel", "chinese_clip_vision_model", tokens="block"),
-    Tower("CLIPSegVisionModel", "clipseg_vision_model", tokens="block"),
-    Tower("GitVisionModel", "git_vision_model", "token"),
-    Tower("MetaClip2VisionModel", "metaclip_2_vision_model", tokens="block"),
+    _tower("BlipVisionModel", "blip_vision_model", "token"),
+    _tower("Blip2VisionModel", "blip_2_vision_model", "token"),
+    _tower("InstructBlipVisionModel", "instructblip_vision_model", "token"),
+    _tower("AltCLIPVisionModel", "altclip_vision_model", tokens="block"),
+    _tower("ChineseCLIPVisionModel", "chinese_clip_vision_model", tokens="block"),
+    _tower("CLIPSegVisionModel", "clipseg_vision_model", tokens="block"),
+    _tower("GitVisionModel", "git_vision_model", "token"),
+    _tower("MetaClip2VisionModel", "metaclip_2_vision_model", tokens="block"),
     _nested("MetaClip2ForImageClassification", "metaclip_2_classifier", "logits"),
-    Tower("OwlViTVisionModel", "owlvit_vision_model", tokens="block"),
-    Tower("Owlv2VisionModel", "owlv2_vision_model", tokens="block"),
-    Tower("Idefics3VisionTransformer", "idefics3_vision", "mean"),
-    Tower("SmolVLMVisionTransformer", "smolvlm_vision", "mean"),
-    Tower("InternVLVisionModel", "internvl_vision", "token"),
-    Tower("InternVLVisionModel", "internvl_vision", "token", _INTERNVL),
-    Tower("PixioModel", "pixio", fields={"n_cls_tokens": 1}),
-    Tower("PixioModel", "pixio", fields={"n_cls_tokens": 3}, size=(24, 24)),
-    Tower("RadioModel", "radio", "summary", _RADIO),
-    Tower("RadioModel", "radio", "summary", _RADIO_GATED, size=(16, 28)),
-    Tower("RadioModel", "radio", "summary", _RADIO_OF_FOUR, size=(32, 32)),
-    Tower("Tipsv2VisionModel", "tipsv2_vision_model", fields={"mlp_ratio": 2.5}),
-    Tower("Tipsv2VisionModel", "tipsv2_vision_model", fields=_GATED, size=(24, 24)),
-    Tower("Aimv2VisionModel", "aimv2_vision_model", "mean", {"use_head": False}),
-    Tower("Aimv2VisionModel", "aimv2_vision_model", is_written=False),
-    Tower("Aimv2VisionModel", "aimv2_vision_model", fields=_BIASES, is_written=False),
+    _tower("OwlViTVisionModel", "owlvit_vision_model", tokens="block"),
+    _tower("Owlv2VisionModel", "owlv2_vision_model", tokens="block"),
+    _tower("Idefics3VisionTransformer", "idefics3_vision", "mean"),
+    _tower("SmolVLMVisionTransformer", "smolvlm_vision", "mean"),
+    _tower("InternVLVisionModel", "internvl_vision", "token"),
+    _tower("InternVLVisionModel", "internvl_vision", "token", _INTERNVL),
+    _tower("PixioModel", "pixio", fields={"n_cls_tokens": 1}),
+    _tower("PixioModel", "pixio", fields={"n_cls_tokens": 3}, size=(24, 24)),
+    _tower("RadioModel", "radio", "summary", _RADIO),
+    _tower("RadioModel", "radio", "summary", _RADIO_GATED, size=(16, 28)),
+    _tower("RadioModel", "radio", "summary", _RADIO_OF_FOUR, size=(32, 32)),
+    _tower("Tipsv2VisionModel", "tipsv2_vision_model", fields={"mlp_ratio": 2.5}),
+    _tower("Tipsv2VisionModel", "tipsv2_vision_model", fields=_GATED, size=(24, 24)),
+    _tower("Aimv2VisionModel", "aimv2_vision_model", "mean", {"use_head": False}),
+    _tower("Aimv2VisionModel", "aimv2_vision_model", is_written=False),
+    _tower("Aimv2VisionModel", "aimv2_vision_model", fields=_BIASES, is_written=False),
 )
 
 _TEXT = {**SIZES, "vocab_size": 30, "num_key_value_heads": 3, "head_dim": 8}
@@ -150,15 +216,16 @@ _FLAVA = {
 _DUAL = {"vision_config": _CLIP, "text_config": {**_PAIR, "model_type": "bert"}}
 
 
-def _whole(kind: str, family: str, part: str, tokens: str = "norm", **fields: Any) -> Tower:
+def _whole(kind: str, family: str, part: str, tokens: str = "norm", **fields: Any) -> Case:
     """A whole model, of which the tokens of its tower are compared."""
-    return Tower(kind, family, "", {"vision_config": VISION, **fields}, tokens, part, False)
+    fields = {"vision_config": VISION, **fields}
+    return _tower(kind, family, "", fields, tokens, part=part, is_written=False)
 
 
-def _pair(kind: str, family: str, **fields: Any) -> Tower:
+def _pair(kind: str, family: str, **fields: Any) -> Case:
     """A model of an image and a text tower, of which the projected features are compared."""
     fields = {"vision_config": VISION, "text_config": _PAIR, "projection_dim": 8, **fields}
-    return Tower(kind, family, "projected", fields, "", "vision_model", False)
+    return _tower(kind, family, "projected", fields, "", part="vision_model", is_written=False)
 
 
 _TOWER, _MODEL, _ENCODER = "vision_tower", "vision_model", "image_encoder"
@@ -170,7 +237,7 @@ WHOLE = (
     _pair("Owlv2Model", "owlv2_vision_model"),
     _pair("OwlViTForObjectDetection", "owlvit_vision_model"),
     _pair("VisionTextDualEncoderModel", _PROJECTION, **_DUAL),
-    Tower("FlavaModel", "flava_image_model", "pooler_output", _FLAVA, "norm", "image_model", False),
+    _tower("FlavaModel", "flava_image_model", fields=_FLAVA, part="image_model", is_written=False),
     _whole("GitModel", "git_vision_model", _ENCODER, **_GIT),
     _whole("GitForCausalLM", "git_vision_model", _ENCODER, **_GIT),
     _whole("BlipForConditionalGeneration", "blip_vision_model", _MODEL, text_config=_BLIP_TEXT),
@@ -190,43 +257,177 @@ WHOLE = (
     _whole("DepthAnythingForDepthEstimation", "dinov2", "backbone", **_NECK),
 )
 
-REFUSED = (
-    *((f"{k}Model", {"pooler_act": "relu"}, "pooler_act='relu'") for k in ("ViT", "DeiT", "DPT")),
-    ("DINOv3ViTModel", {"hidden_act": "relu"}, "hidden_act='relu'"),
-    ("InternVLVisionModel", {**_INTERNVL, "norm_type": "layer_norm"}, "use_qk_norm=True"),
-    ("InternVLVisionModel", {**_INTERNVL, "layer_norm_eps": 1e-5}, "use_qk_norm=True"),
-    ("RadioModel", {**_RADIO, "summary_idxs": [0, 2]}, "summary_idxs=[0, 2]"),
-    ("Aimv2VisionModel", {"is_native": True}, "is_native=True"),
+_night = functools.partial(_tower, is_nightly=True)
+_ROPE = {"num_attention_heads": 2, "num_register_tokens": 3}
+OF_THE_NIGHT = (
+    _night("ViTForImageClassification", "", "logits", {"qkv_bias": False}, ""),
+    _night("ViTForImageClassification", "", "logits", {"hidden_act": "silu"}, ""),
+    _night("DeiTForImageClassification", "deit", "logits", tokens=""),
+    _night("ViTMSNForImageClassification", "vit_msn", "logits", tokens=""),
+    _night("IJepaForImageClassification", "ijepa", "logits", tokens=""),
+    _night("Dinov2Model", "dinov2", fields=_GATED),
+    _night("Dinov2ForImageClassification", "dinov2", "logits", tokens=""),
+    _night("Dinov2WithRegistersModel", "dinov2_with_registers", fields={"num_register_tokens": 2}),
+    _night(
+        "Dinov2WithRegistersForImageClassification", "dinov2_with_registers", "logits", tokens=""
+    ),
+    _night("DINOv3ViTModel", "dinov3_vit", fields=_ROPE),
+    _night(
+        "DINOv3ViTModel",
+        "dinov3_vit",
+        fields={**_ROPE, "use_gated_mlp": True, "hidden_act": "silu"},
+    ),
+    _night(
+        "DINOv3ViTModel",
+        "dinov3_vit",
+        fields={**_ROPE, "key_bias": True, "mlp_bias": False, "rope_theta": 50.0},
+    ),
+    _night("CLIPVisionModel", "clip", fields={"hidden_act": "gelu"}, tokens="block"),
+    _night("CLIPVisionModelWithProjection", "clip", "image_embeds", {"projection_dim": 7}, ""),
 )
-"""Classes and values of their JSON that keras_vit does not compute, and the words of a refusal."""
+
+
+def _refused(kind: str, fields: dict[str, Any], word: str) -> Case:
+    """A class, and values of its JSON that keras_vit does not compute."""
+    return _tower(kind, "", "", fields, "", refused=(word,))
+
+
+REFUSED = (
+    *(_refused(f"{k}Model", {"pooler_act": "relu"}, "pooler_act='relu'") for k in ("ViT", "DPT")),
+    _refused("DeiTModel", {"pooler_act": "relu"}, "pooler_act='relu'"),
+    _refused("DINOv3ViTModel", {"hidden_act": "relu"}, "hidden_act='relu'"),
+    _refused("InternVLVisionModel", {**_INTERNVL, "norm_type": "layer_norm"}, "use_qk_norm=True"),
+    _refused("InternVLVisionModel", {**_INTERNVL, "layer_norm_eps": 1e-5}, "use_qk_norm=True"),
+    _refused("RadioModel", {**_RADIO, "summary_idxs": [0, 2]}, "summary_idxs=[0, 2]"),
+    _refused("Aimv2VisionModel", {"is_native": True}, "is_native=True"),
+)
+TRANSFORMERS = (
+    *TOWERS,
+    *WHOLE,
+    *OF_THE_NIGHT,
+    *REFUSED,
+    # A tower beside its text, whose images have unequal shapes.
+    Case("naflex", "Siglip2Model", "siglip2", "logits", is_written=False),
+)
+
+
+def _timm(
+    kind: str, sizes: dict[str, Any], fields: dict[str, Any], are_shown: bool, **further: Any
+) -> Case:
+    """An architecture of timm."""
+    return Case("timm", kind, "", "logits", fields, sizes=sizes, are_shown=are_shown, **further)
+
 
 _VIT, _DINOV3 = "vit_base_patch16_224", "vit_small_patch16_dinov3"
 _HEADS = {"embed_dim": 48}  # rotary positions need a multiple of four features per head
 _GIANT = {"embed_dim": 256, "num_heads": 16, "img_size": 56, "patch_size": 14}
 _POOLINGS = [
-    (_VIT, {}, {"global_pool": pool, "fc_norm": norm, "reg_tokens": 1}, False)
+    _timm(_VIT, {}, {"global_pool": pool, "fc_norm": norm, "reg_tokens": 1}, False)
     for pool in ("", "token", "avg", "map")
     for norm in (None, True, False)
     if (pool, norm) != ("map", True)
 ]
+WIDER = {"embed_dim": 32, "num_heads": 4}
+_GATED_SILU = {"mlp_layer": "SwiGLUPacked", "act_layer": "SiLU"}
+_LARGE = {"mlp_ratio": 5.375, "init_values": 1e-5}
+_UNI2 = {"mlp_ratio": 2.66667 * 2, "init_values": 1e-5, "no_embed_class": True, "reg_tokens": 8}
+CARDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "UNI": ("vit_large_patch16_224", {"init_values": 1e-5, "dynamic_img_size": True}),
+    "UNI2-h": ("vit_giant_patch14_224", {**_UNI2, "dynamic_img_size": True, **_GATED_SILU}),
+    "Virchow2": ("vit_huge_patch14_224", {**_LARGE, "reg_tokens": 4, **_GATED_SILU}),
+    "H0-mini": ("vit_base_patch14_reg4_dinov2", {"mlp_ratio": 5.375, **_GATED_SILU}),
+    "H-optimus": ("vit_giant_patch14_reg4_dinov2", {"init_values": 1e-5}),
+    "prov-gigapath": ("vit_giant_patch14_dinov2", _LARGE),
+    "kaiko B/8": ("vit_base_patch8_224", {"dynamic_img_size": True}),
+    "lunit": ("vit_small_patch8_224", {"dynamic_img_size": True}),
+    "RETFound": ("vit_large_patch16_224", {"global_pool": "avg", "num_classes": 5}),
+    "Sentinel-2": ("vit_small_patch16_224", {"in_chans": 13}),
+}
+"""Encoders of single fields: timm's architecture, and the arguments of the card."""
 TIMM = (
     *_POOLINGS,
-    (_VIT, {}, {"qkv_bias": False}, True),
-    (_VIT, {}, {"pre_norm": True}, True),
-    (_VIT, {}, {"class_token": False, "global_pool": "avg"}, True),
-    (_VIT, {}, {"global_pool": "avg"}, True),
-    (_VIT, {}, {"global_pool": "map"}, True),
-    (_VIT, {}, {"num_classes": 0}, True),
-    ("test_vit4", {}, {"qk_norm": True}, True),
-    ("vit_giant_patch14_dinov2", {}, {"qk_norm": True}, True),
-    ("eva02_base_patch14_224", {}, {"qk_norm": True}, True),
-    (_DINOV3, _HEADS, {"qk_norm": True}, True),
+    _timm(_VIT, {}, {"qkv_bias": False}, True),
+    _timm(_VIT, {}, {"pre_norm": True}, True),
+    _timm(_VIT, {}, {"class_token": False, "global_pool": "avg"}, True),
+    _timm(_VIT, {}, {"global_pool": "avg"}, True),
+    _timm(_VIT, {}, {"global_pool": "map"}, True),
+    _timm(_VIT, {}, {"num_classes": 0}, True),
+    _timm("test_vit4", {}, {"qk_norm": True}, True),
+    _timm("vit_giant_patch14_dinov2", {}, {"qk_norm": True}, True),
+    _timm("eva02_base_patch14_224", {}, {"qk_norm": True}, True),
+    _timm(_DINOV3, _HEADS, {"qk_norm": True}, True),
     # The Perception Encoder and EVA-02 have the arrays of these, and rotary positions.
-    ("vit_base_patch16_clip_224", {}, {"final_norm": False}, False),
-    ("vit_base_patch16_siglip_224", {}, {"pre_norm": True}, False),
-    ("beit_base_patch16_224", {}, {"use_rel_pos_bias": False}, False),
+    _timm("vit_base_patch16_clip_224", {}, {"final_norm": False}, False),
+    _timm("vit_base_patch16_siglip_224", {}, {"pre_norm": True}, False),
+    _timm("beit_base_patch16_224", {}, {"use_rel_pos_bias": False}, False),
     # The Perception Encoder pools with 8 heads, and takes images whose last pixels fill no patch.
-    ("vit_pe_core_gigantic_patch14_448", _GIANT, {}, False),
-    ("vit_pe_core_base_patch16_224", {"img_size": 10}, {}, False),
+    _timm("vit_pe_core_gigantic_patch14_448", _GIANT, {}, False),
+    _timm("vit_pe_core_base_patch16_224", {"img_size": 10}, {}, False),
+    *(
+        _timm(kind, WIDER, {"num_classes": 0, **card}, True, is_written=False)
+        for kind, card in CARDS.values()
+    ),
+    _timm(_VIT, {}, {"global_pool": "max"}, False, refused=("global_pool='max'",)),
+    _timm(_VIT, {}, {"global_pool": "map", "fc_norm": True}, False, refused=("norm.weight",)),
+    # timm adds it before the coordinates are scaled; keras_vit has it for axial positions.
+    _timm(_DINOV3, {}, {"rope_grid_offset": 1.0}, False, refused=("rope_grid_offset",)),
+    # The arrays do not tell the number of heads.
+    *(
+        Case("naflex", "naflexvit_base_patch16_map", "naflex", "logits", fields)
+        for fields in ({}, {"attn_pool_num_heads": 1, "attn_pool_mlp_ratio": 1.5})
+    ),
 )
-"""Architectures of timm: name, sizes, other arguments, and whether the arrays show the latter."""
+
+
+def _trunk(kind: str, pool: str, **further: Any) -> Case:
+    """An architecture of timm with a projection, as open_clip publishes it."""
+    side = 64 if "32" in kind else 32
+    further = {"is_written": False, "size": (side, side), **further}
+    return Case("open_clip", kind, "", "logits", {"timm_pool": pool}, **further)
+
+
+_LACKED = "vit_dpwee_patch16_reg1_gap_256"
+OPEN_CLIP = (
+    _trunk("vit_base_patch16_224", ""),  # BiomedCLIP
+    _trunk("vit_base_patch16_224", "avg"),
+    _trunk("vit_base_patch32_siglip_256", "map"),  # its GELU is not that of the others
+    _trunk("vit_pe_core_base_patch16_224", ""),
+    _trunk(_LACKED, "", refused=(f"={_LACKED!r}", "parallel")),
+)
+
+_TWO = {"num_layers": 2, "num_heads": 2, "hidden_dim": 16}
+_SMALL = {**_TWO, "image_shape": (16, 16, 3), "patch_size": 4}
+_PLAIN = {**_SMALL, "intermediate_dim": 24}
+_SQUARE = {**_SMALL, "patch_size": (4, 4), "mlp_dim": 24}
+_DEIT = {**_PLAIN, "patch_size": (4, 4)}
+_RESIZED = {**_PLAIN, "position_embedding_shape": (16, 16, 3)}
+
+
+def _hub(kind: str, family: str, sizes: dict[str, Any], **fields: Any) -> Case:
+    """A class of keras-hub."""
+    return Case("keras_hub", kind, family, "logits", fields, sizes=sizes, is_written=False)
+
+
+KERAS_HUB = (
+    _hub("ViTBackbone", "", _SQUARE),
+    _hub("ViTBackbone", "", _SQUARE, use_mha_bias=False),
+    _hub("ViTBackbone", "", _SQUARE, use_mlp_bias=False),
+    _hub("DeiTBackbone", "deit", _DEIT),
+    _hub("DeiTBackbone", "deit", _DEIT, use_mha_bias=False),
+    _hub("DINOV2Backbone", "dinov2", _RESIZED),
+    _hub("DINOV2Backbone", "dinov2", _RESIZED, num_register_tokens=3),
+    _hub("DINOV2Backbone", "dinov2", _RESIZED, use_mask_token=False, num_register_tokens=2),
+    _hub("DINOV2Backbone", "dinov2", _RESIZED, use_swiglu_ffn=True),
+    _hub("DINOV3Backbone", "dinov3", _PLAIN),
+    _hub("DINOV3Backbone", "dinov3", _PLAIN, num_register_tokens=3, use_mask_token=False),
+    _hub("DINOV3Backbone", "dinov3", _PLAIN, use_gated_mlp=True, hidden_activation="silu"),
+    _hub("DINOV3Backbone", "dinov3", _PLAIN, use_key_bias=True, rope_theta=50.0),
+    _hub("CLIPVisionEncoder", "clip", _PLAIN),
+    _hub("CLIPVisionEncoder", "clip", _PLAIN, intermediate_activation="gelu"),
+    _hub("SigLIPVisionEncoder", "siglip", _PLAIN),
+    # Backbones of two towers, of which the text encoder is left out.
+    _hub("CLIPBackbone", "clip", _TWO),
+    _hub("SigLIPBackbone", "siglip", _TWO),
+)
+
+CASES = (*GOLDENS, *TRANSFORMERS, *TIMM, *OPEN_CLIP, *KERAS_HUB)

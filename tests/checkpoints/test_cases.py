@@ -1,0 +1,136 @@
+"""The laws of the comparisons with other libraries, over the rows of `cases`."""
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import VisionTransformer, checkpoints
+from keras_vit.checkpoints.adapt import resize_positions
+from keras_vit.errors import CheckpointError, ConfigError
+from tests import golden
+from tests.checkpoints.cases import CASES, GOLDENS
+from tests.checkpoints.files import assert_comes_back, refused
+from tests.checkpoints.references import differences, load_again, refer, said
+from tests.processes import python
+from tests.runs import sample
+
+pytestmark = pytest.mark.usefixtures("offline", "blank_models", "full_compilation")
+
+FEW = sample(
+    [str(case) for case in GOLDENS],
+    *("bv_bf16", "bv_resize_down", "bv_scan_map_rep", "bv_sincos_rep"),
+    *("hf_classifier_rectangle", "hf_classifier_tanh", "hybrid_r50_resize", "hybrid_r_ti_61x63"),
+    *("kh_gap", "timm_avg_no_class", "timm_map", "timm_no_qkv_bias", "timm_r26_45x45"),
+    *("vit_one_channel", "vit_patch_8x4", "vit_rep", "vit_token_unpooled", "vit_unpooled"),
+    *("hf_clip_two_towers", "hf_deit_teacher", "hf_dinov2_reg_classifier", "hf_dinov2_swiglu"),
+    *("hf_dinov3_rect", "hf_mae_pretraining", "hf_siglip2_naflex", "kh_dinov3_gated_rect"),
+    *("timm_aimv2", "timm_avg_no_norm_rect", "timm_beit3", "timm_eva02_base_rect"),
+    *("timm_pe_core", "timm_pe_spatial_rect", "timm_radio", "timm_reg4_map"),
+    *("timm_rope_ape_rect", "timm_rope_mixed", "timm_beit", "timm_beit_rect", "timm_beit_shared"),
+    *("hf_data2vec_model", "hf_deit_teacher num_classes=0"),
+    *(f"{name} image_size=(None, None)" for name in ("vit_resize_up", "hf_classifier")),
+    *(f"{name} image_size=(None, None)" for name in ("vit_resize_down", "hybrid_r50_resize")),
+)
+"""On JAX and TensorFlow: every library, classifier, stem and switch of the families once or twice.
+
+Files are read by NumPy on every backend; the other cases differ in what is read.
+"""
+
+
+def rows(choose):
+    """The chosen rows, with the marks of their runs; torch's libraries run on torch alone."""
+    for case in CASES:
+        marks = [pytest.mark.nightly] if case.is_nightly else []
+        if case.library == "keras_hub":
+            marks = [pytest.mark.on_backend("tensorflow")]
+        if case.library == "golden" and str(case) in FEW:
+            marks = [pytest.mark.every_backend, pytest.mark.openvino]
+        if choose(case):
+            yield pytest.param(case, id=str(case), marks=marks)
+
+
+@pytest.mark.parametrize("case", rows(lambda case: not case.refused))
+def test_outputs_are_those_of_the_library_and_info_says_so(case, tmp_path):
+    """Every stage, at every image size; of a whole model, its tower."""
+    reference = refer(case, tmp_path)
+    for reading in reference.readings:
+        errors = differences(reading)
+        assert {s: e for s, e in errors.items() if not e <= case.limit(s)} == {}
+        assert errors.keys() & {"logits", "pre_logits", "image_embeds", "encoded"} or case.tokens
+        assert "logits" in errors or "logits" not in reading.want
+        assert said(reading, reference.facts) == reference.facts
+    if case.part and reference.module.config.model_type != case.family:  # as for DPT
+        refused(tmp_path, "the whole model", ask=keras_vit.verify)
+    elif case.library == "transformers" and not case.part:
+        assert keras_vit.verify(tmp_path).passed
+
+
+@pytest.mark.parametrize("case", rows(lambda case: case.is_written and not case.refused))
+def test_what_we_write_has_the_arrays_that_we_read_and_the_library_loads_it(case, tmp_path):
+    """Bit for bit; the library computes what it computed of its own file."""
+    (tmp_path / "theirs").mkdir()
+    reference = refer(case, tmp_path / "theirs")
+    path, fields, images, want = reference.readings[0]
+    model = VisionTransformer.from_preset(path, **(fields if case.library == "golden" else {}))
+    assert_comes_back(path, tmp_path, model)
+    assert VisionTransformer.from_preset(tmp_path / "x").preprocessor == model.preprocessor
+    for again in load_again(tmp_path / "x", model) if reference.compute else ():
+        assert case.library != "transformers" or type(again) is type(reference.module)
+        for name, value in reference.compute(again, images).items():
+            assert golden.relative_error(value, want[name]) <= 1e-6
+
+
+TOWERS = [*rows(lambda c: c.library == "transformers" and c.is_written and not c.refused)]
+
+
+@pytest.mark.parametrize("case", TOWERS)
+def test_oblong_images_and_patches_are_written_or_refused(case, tmp_path):
+    """Few classes have either; the library reads what is written."""
+    refer(case, tmp_path)
+    info = keras_vit.info(tmp_path)
+    for change in ({"image_size": (16, 32)}, {"patch_size": (4, 8)}):
+        model = None
+        try:
+            model = VisionTransformer(info.config.replace(position_grid=None, **change))
+            checkpoints.save(model, tmp_path / str(change), info.family)
+        except (CheckpointError, ConfigError):
+            assert not (tmp_path / str(change)).exists()
+        else:
+            assert [*load_again(tmp_path / str(change), model)]
+
+
+@pytest.mark.parametrize("case", rows(lambda case: case.refused))
+def test_what_we_do_not_compute_is_refused_by_its_key(case, tmp_path):
+    for reading in refer(case, tmp_path).readings:
+        refused(reading.path, *case.refused, **reading.fields)
+
+
+with np.load(golden.FOLDER / "position_resize.expected.npz") as file:
+    POSITIONS = dict(file)
+
+
+@pytest.mark.parametrize("key", [key for key in POSITIONS if "_to" in key])
+def test_resized_positions_equal_the_reference(key):
+    """`interpolate_posembed` of vit_jax, up and down, with and without a class position."""
+    start, _, side = key.partition("_to")
+    table, want, side = POSITIONS[start], POSITIONS[key], int(side)
+    prefix = want.shape[1] - side * side
+    source = round((table.shape[1] - prefix) ** 0.5)
+    found = resize_positions(table, (source, source), (side, side), prefix)
+    assert golden.relative_error(found, want) <= 1e-6
+
+
+@pytest.mark.on_backend("tensorflow")
+def test_numbers_of_tensorflow_hold_with_onednn():
+    """TensorFlow reads the variable when it is imported, and leaves oneDNN off on some CPUs."""
+    code = (
+        "from tests.checkpoints.cases import GOLDENS\n"
+        "from tests.checkpoints.references import differences, refer\n"
+        "for case in GOLDENS:\n"
+        "    if str(case) in ('vit_rep', 'hf_classifier_tanh', 'hybrid_r50_resize', 'timm_map'):\n"
+        "        for stage, error in differences(refer(case).readings[0]).items():\n"
+        "            assert error <= case.limit(stage), (str(case), stage)"
+    )
+    run = python(code, TF_ENABLE_ONEDNN_OPTS="1", TF_CPP_MIN_LOG_LEVEL="0")
+    assert run.returncode == 0, run.stderr
+    assert "oneDNN custom operations are on" in run.stderr
