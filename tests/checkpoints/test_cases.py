@@ -38,18 +38,24 @@ Files are read by NumPy on every backend; the other cases differ in what is read
 
 
 def rows(choose):
-    """The chosen rows, with the marks of their runs; torch's libraries run on torch alone."""
-    for case in CASES:
-        marks = [pytest.mark.nightly] if case.is_nightly else []
+    """The chosen rows, of which a few are for the night."""
+    night = pytest.mark.nightly
+    for case in filter(choose, CASES):
+        yield pytest.param(case, id=str(case), marks=[night] if case.is_nightly else [])
+
+
+def rows_of_every_backend():
+    """Goldens run on every backend, the libraries on their own."""
+    for param in rows(lambda case: not case.refused):
+        case, marks = param.values[0], list(param.marks)
         if case.library == "keras_hub":
-            marks = [pytest.mark.on_backend("tensorflow")]
+            marks.append(pytest.mark.on_backend("tensorflow"))
         if case.library == "golden" and str(case) in FEW:
-            marks = [pytest.mark.every_backend, pytest.mark.openvino]
-        if choose(case):
-            yield pytest.param(case, id=str(case), marks=marks)
+            marks += [pytest.mark.every_backend, pytest.mark.openvino]
+        yield pytest.param(case, id=param.id, marks=marks)
 
 
-@pytest.mark.parametrize("case", rows(lambda case: not case.refused))
+@pytest.mark.parametrize("case", rows_of_every_backend())
 def test_outputs_are_those_of_the_library_and_info_says_so(case, tmp_path):
     """Every stage, at every image size; of a whole model, its tower."""
     reference = refer(case, tmp_path)
@@ -68,6 +74,7 @@ def test_outputs_are_those_of_the_library_and_info_says_so(case, tmp_path):
 @pytest.mark.parametrize("case", rows(lambda case: case.is_written and not case.refused))
 def test_what_we_write_has_the_arrays_that_we_read_and_the_library_loads_it(case, tmp_path):
     """Bit for bit; the library computes what it computed of its own file."""
+    pytest.importorskip("tests.live")
     (tmp_path / "theirs").mkdir()
     reference = refer(case, tmp_path / "theirs")
     path, fields, images, want = reference.readings[0]

@@ -1,7 +1,6 @@
 """Each line of docs/coming_from.md that translates an output, beside the other library."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,27 +8,26 @@ import pytest
 import keras_vit
 from keras_vit import VisionTransformer
 from keras_vit.models.tokens import Tokens
-from tests import golden
 from tests.checkpoints.cases import VISION
-from tests.family_goldens import relative_error
+from tests.checkpoints.references import save_timm
+from tests.golden import DATA, FOLDER, relative_error
 from tests.helpers import to_numpy
-from tests.live import channels_first, random_transformers, randomised, timm, torch
+from tests.live import channels_first, random_transformers, timm, torch
 
 pytestmark = pytest.mark.usefixtures("offline")
 
-PAGE = (Path(__file__).parents[2] / "docs/coming_from.md").read_text(encoding="utf-8")
+PAGE = (DATA.parents[1] / "docs/coming_from.md").read_text(encoding="utf-8")
 IMAGES = np.random.default_rng(0).integers(0, 256, (2, 16, 16, 3), "uint8")
 CLASSES = {"ViTModel": {}, "SiglipVisionModel": {}, "CLIPVisionModel": {}}
 CLASSES |= {"Dinov2WithRegistersModel": {"num_register_tokens": 2}}
-_NARROW = {"embed_dim": 192, "num_heads": 3}
-TIMM = {"vit_tiny_patch16_224": {}, "vit_small_patch14_reg4_dinov2": _NARROW}
+SIZES = {"img_size": 16, "patch_size": 4, "depth": 3, "embed_dim": 192, "num_classes": 3}
 
 
 def translations(library):
     """The lines of a library's table: its calls, and the call of keras_vit."""
     section = re.search(rf"^## {library}.*?(?=^## )", PAGE, re.MULTILINE | re.DOTALL)[0]
     rows = re.findall(r"^\| (.*) \| `((?:model\.tokens|keras_vit\.e)\S*\(.*?)`", section, re.M)
-    return [pytest.param(re.findall("`(.*?)`", left), right, id=left) for left, right in rows]
+    return [(re.findall("`(.*?)`", left), right) for left, right in rows]
 
 
 def joined(value):
@@ -44,18 +42,18 @@ def check(theirs, ours, model, names):
     """Compares two lines of the page, for a block in the middle."""
     places = {"keras_vit": keras_vit, "images": IMAGES, "k": 1}
     found = joined(eval(ours, {**places, "model": model}))
-    assert relative_error(found, joined(eval(theirs, {**places, **names}))) <= 1e-5
+    with torch.no_grad():
+        assert relative_error(found, joined(eval(theirs, {**places, **names}))) <= 1e-5
 
 
 def list_calls():
     """The class, their call and ours; a line that names no class is true of all but CLIP's."""
-    for line in translations("transformers"):
-        (theirs, *named), ours = line.values
+    for (theirs, *named), ours in translations("transformers"):
         others = [name for name in CLASSES if "last" not in theirs or name != "CLIPVisionModel"]
         yield from ((name, theirs, ours) for name in named or others)
 
 
-@pytest.mark.parametrize(("name", "theirs", "ours"), [*list_calls()])
+@pytest.mark.parametrize(("name", "theirs", "ours"), list_calls())
 def test_outputs_of_transformers(name, theirs, ours, tmp_path):
     sizes = {**VISION, "num_hidden_layers": 3, "attn_implementation": "eager"}
     network = random_transformers(name, **sizes, **CLASSES[name])
@@ -67,40 +65,32 @@ def test_outputs_of_transformers(name, theirs, ours, tmp_path):
     check(theirs, ours, model, {"outputs": outputs})
 
 
-@pytest.mark.parametrize("name", TIMM)
-@pytest.mark.parametrize(("left", "ours"), translations("timm"))
-def test_outputs_of_timm(left, ours, name, tmp_path):
-    changed = {"img_size": 16, "patch_size": 4, "depth": 3, **TIMM[name]}
-    network = randomised(timm.create_model(name, **changed))
-    torch.save(network.state_dict(), tmp_path / "x.pth")
+@pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "vit_small_patch14_reg4_dinov2"])
+@pytest.mark.parametrize(("calls", "ours"), translations("timm"))
+def test_outputs_of_timm(calls, ours, name, tmp_path):
+    network = save_timm(name, tmp_path, **SIZES)
 
     def create_model(name, **further):
-        other = timm.create_model(name, **changed, **further).eval()
+        other = timm.create_model(name, **{**SIZES, "num_heads": 3, **further}).eval()
         inner = getattr(other, "model", other)
         assert not inner.load_state_dict(network.state_dict(), strict=False).missing_keys
         return other
 
-    read = {"allow_pickle_weights": True, "timm": {"model_name": name, **changed}}
-    model = VisionTransformer.from_preset(tmp_path / "x.pth", read=read)
+    model = VisionTransformer.from_preset(tmp_path)
     names = {"model": network, "create_model": create_model, "name": name}
     names["x"] = channels_first(model.preprocessor(IMAGES))
-    with torch.no_grad():
-        for theirs in left:
-            check(f"last({theirs})", ours, model, {**names, "last": channels_last})
+    names["last"] = lambda value: value.movedim(1, -1) if value.ndim == 4 else value
+    for theirs in calls:
+        check(f"last({theirs})", ours, model, names)  # maps of timm have the channels first
 
 
-def channels_last(value):
-    """Maps of timm as ours; other values unchanged."""
-    return value.movedim(1, -1) if value.ndim == 4 else value
-
-
-@pytest.mark.parametrize(("left", "ours"), translations("keras-hub"))
-def test_outputs_of_keras_hub(left, ours):
+@pytest.mark.parametrize(("calls", "ours"), translations("keras-hub"))
+def test_outputs_of_keras_hub(calls, ours):
     keras_hub = pytest.importorskip("keras_hub", exc_type=ImportError)
-    name = str(golden.FOLDER / "kh_classifier")
+    name = str(FOLDER / "kh_classifier")
     model = VisionTransformer.from_preset(name)
     names = {"Backbone": keras_hub.models.Backbone, "name": name}
-    check(left[0], ours, model, {**names, "x": model.preprocessor(IMAGES)})
+    check(calls[0], ours, model, {**names, "x": model.preprocessor(IMAGES)})
 
 
 def test_the_page_has_these_lines():
