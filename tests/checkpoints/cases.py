@@ -61,9 +61,8 @@ class Case:
     tolerance_tokens: float = 1e-5
 
     def __str__(self) -> str:
-        fields = {} if self.part else {**self.sizes, **self.fields}
-        named = (f"{k}={v}" for k, v in fields.items() if not isinstance(v, dict | list))
-        return " ".join([self.kind, *named, *([self.family] if self.part else ())])
+        fields = (f"{k}={v}" for k, v in self.fields.items() if not isinstance(v, dict | list))
+        return " ".join([self.kind, *([self.family] if self.part else fields)])
 
     def limit(self, stage: str) -> float:
         """The largest error of one output."""
@@ -311,11 +310,16 @@ TRANSFORMERS = (
 )
 
 
+SMALL = {"img_size": 8, "patch_size": 4, "embed_dim": 24, "depth": 1, "num_heads": 3}
+WIDER = {**SMALL, "embed_dim": 32, "num_heads": 4}
+
+
 def _timm(
     kind: str, sizes: dict[str, Any], fields: dict[str, Any], are_shown: bool, **further: Any
 ) -> Case:
     """An architecture of timm."""
-    return Case("timm", kind, "", "logits", fields, sizes=sizes, are_shown=are_shown, **further)
+    further |= {"sizes": {**SMALL, **sizes}, "are_shown": are_shown}
+    return Case("timm", kind, "", "logits", fields, **further)
 
 
 _VIT, _DINOV3 = "vit_base_patch16_224", "vit_small_patch16_dinov3"
@@ -327,7 +331,6 @@ _POOLINGS = [
     for norm in (None, True, False)
     if (pool, norm) != ("map", True)
 ]
-WIDER = {"embed_dim": 32, "num_heads": 4}
 _GATED_SILU = {"mlp_layer": "SwiGLUPacked", "act_layer": "SiLU"}
 _LARGE = {"mlp_ratio": 5.375, "init_values": 1e-5}
 _UNI2 = {"mlp_ratio": 2.66667 * 2, "init_values": 1e-5, "no_embed_class": True, "reg_tokens": 8}

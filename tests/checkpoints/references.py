@@ -46,9 +46,13 @@ class Reference(NamedTuple):
     compute: Callable[[Any, Any], dict[str, np.ndarray]] | None = None
 
 
-def refer(case: Case, folder: Path | None = None) -> Reference:
-    """Makes the model of a row, and its files in a folder, which a golden does not need."""
-    return _LIBRARIES[case.library](case, folder)
+def refer(case: Case, folder: Path | None = None, *given: Any) -> Reference:
+    """Makes the model of a row, and its files in a folder, which a golden does not need.
+
+    Args:
+        given: the model of an architecture of timm, in place of a new one.
+    """
+    return _LIBRARIES[case.library](case, folder, *given)
 
 
 def differences(reading: Reading) -> dict[str, float]:
@@ -161,14 +165,11 @@ def _transformers(case: Case, folder: Path) -> Reference:
     return Reference([reading], {**facts, "num_layers": 2, "hidden_size": 24}, module, compute)
 
 
-SMALL = {"img_size": 8, "patch_size": 4, "embed_dim": 24, "depth": 1, "num_heads": 3}
-
-
-def save_timm(architecture: str, folder: Path, model: Any = None, **changed: Any) -> Any:
-    """A small model of timm with random weights, and its files, whose JSON states no classes."""
+def save_timm(architecture: str, folder: Path, model: Any = None, **arguments: Any) -> Any:
+    """A model of timm with random weights, and its files, whose JSON states no classes."""
     from tests.live import randomised, timm
 
-    arguments = {**SMALL, "num_classes": 3, **changed}
+    arguments = {"num_classes": 3, **arguments}
     if model is None:
         model = randomised(timm.create_model(architecture, **arguments))
     shown = ("num_classes", "mlp_ratio")  # by the arrays
@@ -197,30 +198,27 @@ def run_timm(model: Any, images: np.ndarray) -> dict[str, np.ndarray]:
     return {"logits": (output if torch.is_tensor(output) else output[0]).numpy()}
 
 
-def _timm(case: Case, folder: Path) -> Reference:
+_TIMM_SIZES = {"num_heads": "num_heads", "embed_dim": "hidden_size", "depth": "num_layers"}
+
+
+def _timm(case: Case, folder: Path, model: Any = None) -> Reference:
     """By config.json; by the arguments of timm; and by the arrays alone for what they show.
 
     timm's push_to_hf_hub writes no arguments, unless its caller repeats them.
     """
     changed = case.sizes | with_classes(case.fields)
-    module = save_timm(case.kind, folder / "x", **changed)
-    sizes = {**SMALL, "in_chans": 3, **changed}
-    images = normal(2, sizes["img_size"], sizes["img_size"], sizes["in_chans"])
+    module = save_timm(case.kind, folder / "x", model, **changed)
+    images = normal(2, *module.patch_embed.img_size, changed.get("in_chans", 3))
     want = run_timm(module, images)
-    card = {"model_name": case.kind, "pretrained": True, **SMALL, **changed}
+    card = {"model_name": case.kind, "pretrained": True, **changed}
     alone = shutil.copy(folder / "x" / "model.safetensors", folder)
-    readings = [
-        Reading(folder / "x", {}, images, want),
-        Reading(alone, {"read": {"timm": card}}, images, want),
-    ]
+    ways = [(folder / "x", {}), (alone, {"read": {"timm": card}})]
     if case.are_shown:
-        shutil.copytree(folder / "x", folder / "y")
-        args = {**SMALL, **case.sizes}
-        edit_json(folder / "y" / "config.json", model_args=args, global_pool=...)
-        readings.append(Reading(folder / "y", {}, images, want))
-    facts = {"num_heads": sizes["num_heads"], "hidden_size": sizes["embed_dim"]}
-    facts |= {"num_layers": 1, "num_classes": module.num_classes}
-    return Reference(readings, facts, module, run_timm)
+        ways.append((shutil.copytree(folder / "x", folder / "y"), {}))
+        edit_json(folder / "y" / "config.json", model_args=case.sizes, global_pool=...)
+    facts = {ours: changed[theirs] for theirs, ours in _TIMM_SIZES.items() if theirs in changed}
+    facts["num_classes"] = module.num_classes
+    return Reference([Reading(*way, images, want) for way in ways], facts, module, run_timm)
 
 
 def _open_clip(case: Case, folder: Path) -> Reference:

@@ -8,7 +8,7 @@ import pytest
 import keras_vit
 from keras_vit import VisionTransformer
 from keras_vit.models.tokens import Tokens
-from tests.checkpoints.cases import VISION
+from tests.checkpoints.cases import SMALL, VISION
 from tests.checkpoints.references import save_timm
 from tests.golden import DATA, FOLDER, relative_error
 from tests.helpers import to_numpy
@@ -20,7 +20,7 @@ PAGE = (DATA.parents[1] / "docs/coming_from.md").read_text(encoding="utf-8")
 IMAGES = np.random.default_rng(0).integers(0, 256, (2, 16, 16, 3), "uint8")
 CLASSES = {"ViTModel": {}, "SiglipVisionModel": {}, "CLIPVisionModel": {}}
 CLASSES |= {"Dinov2WithRegistersModel": {"num_register_tokens": 2}}
-SIZES = {"img_size": 16, "patch_size": 4, "depth": 3, "embed_dim": 192, "num_classes": 3}
+SIZES = {**SMALL, "img_size": 16, "depth": 3, "embed_dim": 192, "num_classes": 3}
 
 
 def translations(library):
@@ -71,7 +71,7 @@ def test_outputs_of_timm(calls, ours, name, tmp_path):
     network = save_timm(name, tmp_path, **SIZES)
 
     def create_model(name, **further):
-        other = timm.create_model(name, **{**SIZES, "num_heads": 3, **further}).eval()
+        other = timm.create_model(name, **{**SIZES, **further}).eval()
         inner = getattr(other, "model", other)
         assert not inner.load_state_dict(network.state_dict(), strict=False).missing_keys
         return other

@@ -7,10 +7,10 @@ import pytest
 import keras_vit
 from keras_vit import VisionTransformer, checkpoints
 from keras_vit.images.protocols import complete
-from tests.checkpoints.cases import CARDS, WIDER
+from tests.checkpoints.cases import CARDS, SMALL, WIDER
 from tests.checkpoints.files import refused
 from tests.checkpoints.headers import write_sparse
-from tests.checkpoints.references import SMALL, load_again, run_timm, save_timm, with_classes
+from tests.checkpoints.references import load_again, run_timm, save_timm, with_classes
 from tests.golden import load_case
 from tests.helpers import assert_close, randomise, to_numpy
 from tests.live import timm, torch
@@ -27,7 +27,7 @@ def save(tmp_path):
 
     def save_card(name, has_json=False, **changed):
         architecture, arguments = CARDS[name]
-        card = {**SMALL, **WIDER, "num_classes": 0, **with_classes(arguments), **changed}
+        card = {**WIDER, "num_classes": 0, **with_classes(arguments), **changed}
         save_timm(architecture, tmp_path, **card)
         if not has_json:
             (tmp_path / "config.json").unlink()
@@ -45,7 +45,7 @@ def read(path, card, ask=keras_vit.info, **fields):
 )
 def test_parts_that_transformers_takes_from_the_architecture(fields, tmp_path):
     """It drops each null in `model_args`, so that the architecture itself lacks these parts."""
-    save_timm("eva02_base_patch14_224", tmp_path / "theirs")
+    save_timm("eva02_base_patch14_224", tmp_path / "theirs", **SMALL)
     config = keras_vit.info(tmp_path / "theirs").config.replace(**fields)
     model, images = randomise(VisionTransformer(config)), normal(2, 8, 8, 3)
     checkpoints.save(model, tmp_path / "ours", "timm/eva")
@@ -69,7 +69,7 @@ def test_the_name_of_the_architecture_determines_the_heads(name, tmp_path):
 
 
 def test_heads_of_an_architecture_belong_to_its_width(tmp_path):
-    save_timm("vit_base_patch16_224", tmp_path)
+    save_timm("vit_base_patch16_224", tmp_path, **SMALL)
     edit_json(tmp_path / "config.json", model_args=...)
     refused(tmp_path, "num_heads")
     assert keras_vit.info(tmp_path, num_heads=3).config.num_heads == 3

@@ -64,15 +64,15 @@ def test_compiled_forms_are_kept_by_shape():
     assert program(model, large) is second
 
 
-@pytest.mark.parametrize(
-    ("dtype", "asked", "hint"),
-    [
-        ("float32", "", "f32"),
-        ("mixed_bfloat16", "", "bf16"),
-        ("float32", "bfloat16", "bf16"),
-        ("mixed_bfloat16", "float32", "f32"),
-    ],
+PRECISIONS = (
+    ("float32", "", "f32"),
+    ("mixed_bfloat16", "", "bf16"),
+    ("float32", "bfloat16", "bf16"),
+    ("mixed_bfloat16", "float32", "f32"),
 )
+
+
+@pytest.mark.parametrize(("dtype", "asked", "hint"), PRECISIONS)
 def test_the_precision_is_that_of_the_policy_or_of_the_setting(dtype, asked, hint, monkeypatch):
     """A processor without bfloat16 computes float32 instead."""
     monkeypatch.setenv(PRECISION, asked)
@@ -102,11 +102,8 @@ def test_the_cache_serves_equal_models_and_no_others(monkeypatch, tmp_path):
     monkeypatch.setenv("KERAS_VIT_OPENVINO_CACHE", str(tmp_path))
     model, same = random_tiny(), random_tiny()
     other = randomise(tiny(), seed=9)
-    assert [program(m).get_property("LOADED_FROM_CACHE") for m in (model, same, other)] == [
-        False,
-        True,
-        False,
-    ]
+    are_cached = [program(m).get_property("LOADED_FROM_CACHE") for m in (model, same, other)]
+    assert are_cached == [False, True, False]
     np.testing.assert_array_equal(predicted(same), predicted(model))
     assert_close(predicted(other), to_numpy(other(IMAGES)), 1e-6)
     kernel = other.get_layer("block_0").mlp.dense_0.kernel  # one number of one weight
@@ -134,16 +131,17 @@ def test_training_is_refused_in_one_sentence(way, tmp_path):
 
 def test_the_command_line_predicts_and_embeds_and_refuses_to_train(capsys, tmp_path):
     """Exit status 2 and the sentence for a training."""
-    keras.utils.save_img(tmp_path / "x.png", np.full((16, 16, 3), 200, "uint8"))
-    image = str(tmp_path / "x.png")
-    assert cli.main(["predict", image, "--source", "vit_digits", "--top", "1"]) == 0
-    assert image in capsys.readouterr().out
-    out = str(tmp_path / "x.npy")
+    folder, image = str(tmp_path / "images"), str(tmp_path / "images" / "a" / "x.png")
     (tmp_path / "images" / "a").mkdir(parents=True)
-    keras.utils.save_img(tmp_path / "images" / "a" / "x.png", np.zeros((16, 16, 3), "uint8"))
-    folder = str(tmp_path / "images")
-    assert cli.main(["embed", folder, "--source", "vit_digits", "--path", out]) == 0
-    status = cli.main(["finetune", folder, "--source", "vit_digits", "--path", str(tmp_path / "o")])
+    keras.utils.save_img(image, np.full((16, 16, 3), 200, "uint8"))
+
+    def call(command, source, *options):
+        return cli.main([command, source, "--source", "vit_digits", *options])
+
+    assert call("predict", image, "--top", "1") == 0
+    assert image in capsys.readouterr().out
+    assert call("embed", folder, "--path", str(tmp_path / "x.npy")) == 0
+    status = call("finetune", folder, "--path", str(tmp_path / "o"))
     assert (status, "computes no gradients" in capsys.readouterr().err) == (2, True)
 
 
@@ -165,40 +163,38 @@ def test_evaluate_and_attention_maps_and_files(tmp_path):
     np.testing.assert_array_equal(predicted(loaded), predicted(model))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize(
-    ("shape", "kernel", "axes"), [((2, 5, 6), (6, 3, 4), 1), ((2, 3, 4), (3, 4, 6), 2)]
+WIDE = np.concatenate([3 * normal(999), [-3e4, -300, 0, 300, 3e4]])
+BIASES = ((1, 3, 7, 9), (2, 1, 1, 9), (2, 3, 7, 9))
+"""A table for all images, a row for all queries, and one number for each score."""
+ATTENTION = (normal(2, 7, 3, 8, seed=7), normal(2, 9, 3, 8, seed=8), normal(2, 9, 3, 8, seed=9))
+FORMS = (
+    ("layer_norm", (2 + 3 * normal(2, 7, 24), 1 + normal(24, seed=1), normal(24, seed=2)), (1e-6,)),
+    ("attention", ATTENTION, ()),
+    *(("attention", (*ATTENTION, normal(*shape)), ()) for shape in BIASES),
+    ("linear", (normal(2, 5, 6), normal(6, 3, 4, seed=1), normal(3, 4, seed=2)), (1,)),
+    ("linear", (normal(2, 5, 6), normal(6, 3, 4, seed=1)), (None, 1)),
+    ("linear", (normal(2, 3, 4), normal(3, 4, 6, seed=1), normal(6, seed=2)), (2,)),
+    ("linear", (normal(2, 3, 4), normal(3, 4, 6, seed=1)), (None, 2)),
+    ("gelu", (WIDE,), (True,)),
+    ("gelu", (WIDE,), (False,)),
+    ("gelu_by_sigmoid", (WIDE,), ()),  # which `gelu` chooses on processors without AVX-512
 )
-def test_the_forms_of_openvino_equal_the_reference(shape, kernel, axes, dtype):
-    """Products with and without bias, attention, layer norm, both forms of GELU."""
-    from keras_vit.kernels.openvino import gelu_by_sigmoid
 
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("operation", "arrays", "further"), FORMS)
+def test_the_forms_of_openvino_equal_the_reference(operation, arrays, further, dtype):
+    from keras_vit.kernels import openvino
+
+    tensors = [keras.ops.convert_to_tensor(array, dtype) for array in arrays]
+    if operation == "gelu_by_sigmoid":
+        found, expected = openvino.gelu_by_sigmoid(*tensors), reference.gelu(*tensors, True)
+    else:
+        forms = (getattr(module, operation) for module in (kernels, reference))
+        found, expected = (form(*tensors, *further) for form in forms)
+    assert found.dtype == dtype
     tolerance = {"float32": 1e-6, "bfloat16": 2e-2}[dtype]
-
-    def both(operation, *arrays):
-        tensors = [keras.ops.convert_to_tensor(array, dtype) for array in arrays]
-        found, expected = (
-            getattr(forms, operation)(*tensors, *more.get(operation, ()))
-            for forms in (kernels, reference)
-        )
-        assert found.dtype == dtype
-        assert_close(to_numpy(found), to_numpy(expected), tolerance)
-
-    more = {"layer_norm": (1e-6,)}
-    both("layer_norm", 2 + 3 * normal(2, 7, 24), 1 + normal(24, seed=1), normal(24, seed=2))
-    both("attention", normal(2, 7, 3, 8), normal(2, 9, 3, 8, seed=1), normal(2, 9, 3, 8, seed=2))
-    more["linear"] = (normal(*kernel[axes:], seed=2).astype(dtype), axes)
-    both("linear", normal(*shape), normal(*kernel, seed=1))
-    more["linear"] = (None, axes)
-    both("linear", normal(*shape), normal(*kernel, seed=1))
-    inputs = np.concatenate([3 * normal(999), [-3e4, -300, 0, 300, 3e4]])
-    for approximate in (True, False):
-        more["gelu"] = (approximate,)
-        both("gelu", inputs)
-    # `gelu` chooses this form on processors without AVX-512.
-    x = keras.ops.convert_to_tensor(inputs, dtype)
-    y, expected = gelu_by_sigmoid(x), reference.gelu(x, True)
-    assert_close(to_numpy(y), to_numpy(expected), tolerance)
+    assert_close(to_numpy(found), to_numpy(expected), tolerance)
 
 
 def test_canary_keras_predicts_with_old_weights():
@@ -271,14 +267,6 @@ print(status, keras.backend.backend())
     result = run_without(missing, code, tmp_path)
     assert result.stdout.endswith("0 openvino\n"), result.stderr
     assert "computes with openvino, the only one that is installed" in result.stderr
-
-
-@pytest.mark.parametrize("shape", [(1, 3, 7, 9), (2, 1, 1, 9), (2, 3, 7, 9)], ids=str)
-def test_a_bias_of_attention_equals_the_reference(shape):
-    """A table for all images, a row for all queries, and one number for each score."""
-    arrays = [normal(2, tokens, 3, 8, seed=tokens) for tokens in (7, 9, 9)]
-    tensors = [keras.ops.convert_to_tensor(array) for array in (*arrays, normal(*shape))]
-    assert_close(kernels.attention(*tensors), to_numpy(reference.attention(*tensors)), 1e-6)
 
 
 def test_the_reference_gives_the_numbers_of_the_fast_forms(tmp_path):

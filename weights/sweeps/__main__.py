@@ -1,6 +1,6 @@
 """`python -m weights.sweeps LIBRARY [NAME ...]` runs a sweep, and writes JSON and documentation.
 
-With names, only these architectures or cases run, and nothing is written. With `--release`, the
+With names, only these architectures or classes run, and nothing is written. With `--release`, the
 counts alone are written, for the release of the library that is installed.
 """
 
@@ -12,17 +12,15 @@ from weights.sweeps import results
 
 def main(library: str, names: tuple[str, ...], is_release: bool = False) -> int:
     """Runs a sweep; returns 1 if a model differs from the library's."""
-    module = "timm" if library == "timm" else "classes"
-    sweep = importlib.import_module(f"weights.sweeps.{module}")
+    place = "weights.sweeps.timm" if library == "timm" else "weights.sweeps"
     found = []
-    for outcome in sweep.outcomes(library, names):
+    for outcome in importlib.import_module(place).outcomes(library, names):
         found.append(outcome)
         print(outcome.group, outcome.names[0], outcome.folder, outcome.file, sep=" | ", flush=True)
     if is_release:
         results.write_release(library, found)
     elif not names:
         results.write(library, found)
-        results.document(library)
     answers = [answer for outcome in found for answer in (outcome.folder, outcome.file)]
     return int(any(answer.startswith("wrong") for answer in answers))
 

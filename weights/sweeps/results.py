@@ -12,80 +12,60 @@ from weights.sweeps import Outcome
 
 FOLDER = Path(__file__).parent / "results"
 DOCUMENT = Path(__file__).with_name("RECORD.md")
-PACKAGES = {"timm": "timm", "transformers": "transformers", "keras_hub": "keras-hub"}
-"""Libraries of the sweeps, and their names on the package index."""
-
+RELEASES = FOLDER / "releases.json"
+WAYS = {"folder": "folder", "file": "file with its name"}
 _VERDICTS = ("equal", "refused", "wrong")
 
 
+def _release(library: str) -> str:
+    package = library.replace("_", "-")
+    return f"{package} {metadata.version(package)}"
+
+
 def write(library: str, outcomes: Iterable[Outcome]) -> None:
-    """Writes the JSON of a sweep."""
-    package = PACKAGES[library]
-    results = {
-        "library": f"{package} {metadata.version(package)}",
-        "outcomes": [dataclasses.asdict(outcome) for outcome in outcomes],
-    }
-    FOLDER.mkdir(exist_ok=True)
-    (FOLDER / f"{library}.json").write_text(json.dumps(results, indent=1) + "\n")
+    """Writes the JSON of a sweep, and its table."""
+    rows = [dataclasses.asdict(outcome) for outcome in outcomes]
+    content = {"library": _release(library), "outcomes": rows}
+    (FOLDER / f"{library}.json").write_text(json.dumps(content, indent=1) + "\n")
+    document(library)
 
 
-def read(library: str) -> tuple[str, list[Outcome]]:
-    """Returns the library with its version, and the outcomes of its last sweep."""
-    actual = json.loads((FOLDER / f"{library}.json").read_text())
-    rows = [Outcome(**{**row, "names": tuple(row["names"])}) for row in actual["outcomes"]]
-    return actual["library"], rows
-
-
-def counts(outcomes: Iterable[Outcome], way: str) -> collections.Counter[str]:
-    """Returns the number of models by verdict, by the folder or by the file with its name."""
-    actual: collections.Counter[str] = collections.Counter()
+def _counts(outcomes: Iterable[Outcome], way: str) -> list[int]:
+    """The number of models of each verdict, by the folder or by the file with its name."""
+    found: collections.Counter[str] = collections.Counter()
     for outcome in outcomes:
-        actual[_verdict(getattr(outcome, way))] += len(outcome.names)
-    return actual
+        found[re.split("[ :]", getattr(outcome, way))[0]] += len(outcome.names)
+    return [found[verdict] for verdict in _VERDICTS]
 
 
-def _verdict(answer: str) -> str:
-    return answer.partition(" ")[0].rstrip(":")
-
-
-def markdown(library: str) -> str:
-    """Returns the counts of every group as a Markdown table, and the reasons of the refusals."""
-    version, outcomes = read(library)
-    ways = [way for way in ("folder", "file") if any(getattr(o, way) for o in outcomes)]
-    words = {"folder": "folder", "file": "file with its name"}
-    columns = [f"{words[way]}: {', '.join(_VERDICTS)}" for way in ways]
-    groups = {o.group: [p for p in outcomes if p.group == o.group] for o in outcomes}
-    same = {
-        g
-        for g, own in groups.items()
-        if all({getattr(o, w) for o in own} == {"equal"} for w in ways)
-    }
-    rows = [(f"`{group}`", members) for group, members in groups.items() if group not in same]
-    if same:
-        joined = [outcome for outcome in outcomes if outcome.group in same]
-        rows.insert(0, (", ".join(f"`{group}`" for group in groups if group in same), joined))
-    if len(rows) > 1:
-        rows.append(("all", outcomes))
-    lines = [f"| {version} | models | {' | '.join(columns)} |", "|---" * (len(ways) + 2) + "|"]
+def document(library: str) -> None:
+    """Puts the counts of every group and the reasons of the refusals into RECORD.md."""
+    content = json.loads((FOLDER / f"{library}.json").read_text())
+    outcomes = [Outcome(**row) for row in content["outcomes"]]
+    ways = [way for way in WAYS if getattr(outcomes[0], way)]
+    groups = collections.defaultdict(list)
+    for outcome in outcomes:
+        groups[f"`{outcome.group}`"].append(outcome)
+    rows = [*groups.items()] if len(groups) == 1 else [*groups.items(), ("all", outcomes)]
+    columns = [f"{WAYS[way]}: {', '.join(_VERDICTS)}" for way in ways]
+    table = [(content["library"], "models", *columns), ["---"] * (len(ways) + 2)]
     for title, members in rows:
-        told = [counts(members, way) for way in ways]
-        cells = [", ".join(str(actual[verdict]) for verdict in _VERDICTS) for actual in told]
-        lines.append(f"| {title} | {sum(told[0].values())} | {' | '.join(cells)} |")
+        told = [_counts(members, way) for way in ways]
+        table.append((title, sum(told[0]), *(", ".join(map(str, counts)) for counts in told)))
+    lines = [_line(row) for row in table]
     for way in ways:
-        if reasons := _reasons(outcomes, way):
-            lines += ["", f"Not equal by the {words[way]}:", ""]
-            lines += [f"- {len(names)}: {why} (`{names[0]}`)" for why, names in reasons.items()]
-    return "\n".join(lines)
+        reasons = collections.defaultdict(list)
+        for outcome in outcomes:
+            reasons[_short(getattr(outcome, way))] += outcome.names
+        reasons.pop("equal", None)
+        lines += ["", f"Not equal by the {WAYS[way]}:", ""] if reasons else []
+        for why, names in sorted(reasons.items(), key=lambda pair: -len(pair[1])):
+            lines.append(f"- {len(names)}: {why} (`{names[0]}`)")
+    _put(library, lines)
 
 
-def _reasons(outcomes: Iterable[Outcome], way: str) -> dict[str, list[str]]:
-    """Returns why models are not equal, the most frequent reason first, and their names."""
-    actual: dict[str, list[str]] = collections.defaultdict(list)
-    for outcome in outcomes:
-        answer = getattr(outcome, way)
-        if answer != "equal":
-            actual[_short(answer)] += outcome.names
-    return dict(sorted(actual.items(), key=lambda pair: -len(pair[1])))
+def _line(cells: Iterable[object]) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 def _short(answer: str) -> str:
@@ -96,38 +76,22 @@ def _short(answer: str) -> str:
     return re.sub(named, r"\1", reason.rstrip("."))
 
 
-def document(library: str) -> None:
-    """Puts the table of a library into weights/sweeps/RECORD.md."""
-    _put(library, markdown(library))
-
-
-def _put(name: str, table: str) -> None:
-    """Puts a table between its marks."""
+def _put(name: str, lines: list[str]) -> None:
+    """Puts a table between its marks in RECORD.md."""
     first, last = f"<!-- python -m weights.sweeps {name} -->", f"<!-- end of {name} -->"
     before, _, rest = DOCUMENT.read_text().partition(first)
-    _, _, after = rest.partition(last)
-    DOCUMENT.write_text(f"{before}{first}\n\n{table}\n\n{last}{after}")
-
-
-RELEASES = FOLDER / "releases.json"
+    table = "\n".join(lines)
+    DOCUMENT.write_text(f"{before}{first}\n\n{table}\n\n{last}{rest.partition(last)[2]}")
 
 
 def write_release(library: str, outcomes: list[Outcome]) -> None:
     """Adds the counts of the installed release to those of other releases, and documents them."""
     releases = json.loads(RELEASES.read_text())
-    verdicts = counts(outcomes, "folder")
-    release = f"{PACKAGES[library]} {metadata.version(PACKAGES[library])}"
-    releases.setdefault(release, {}).update({verdict: verdicts[verdict] for verdict in _VERDICTS})
+    verdicts = dict(zip(_VERDICTS, _counts(outcomes, "folder"), strict=True))
+    releases.setdefault(_release(library), {}).update(verdicts)
     RELEASES.write_text(json.dumps(releases, indent=1) + "\n")
-    _put("releases", releases_markdown())
-
-
-def releases_markdown() -> str:
-    """Returns the counts of every release as a Markdown table."""
-    columns = ("models", *_VERDICTS, "tests both ways: passed, failed")
-    lines = [f"| release | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
-    for release, row in json.loads(RELEASES.read_text()).items():
+    table = [("release", "models", *_VERDICTS, "tests both ways: passed, failed"), ["---"] * 6]
+    for release, row in releases.items():
         verdicts = [row[verdict] for verdict in _VERDICTS]
-        cells = [sum(verdicts), *verdicts, f"{row['passed']}, {row['failed']}"]
-        lines.append(f"| {release} | {' | '.join(map(str, cells))} |")
-    return "\n".join(lines)
+        table.append((release, sum(verdicts), *verdicts, f"{row['passed']}, {row['failed']}"))
+    _put("releases", [_line(row) for row in table])
