@@ -5,17 +5,12 @@ runs them over what a library publishes. This module imports no library.
 """
 
 import dataclasses
-import functools
 from typing import Any
 
 from tests import golden
 
-SIZES = {
-    "hidden_size": 24,
-    "intermediate_size": 40,
-    "num_attention_heads": 3,
-    "num_hidden_layers": 2,
-}
+_WIDTHS = {"hidden_size": 24, "intermediate_size": 40}
+SIZES = {**_WIDTHS, "num_attention_heads": 3, "num_hidden_layers": 2}
 VISION = {**SIZES, "image_size": 16, "patch_size": 4}
 
 
@@ -40,7 +35,6 @@ class Case:
         sizes: sizes of an architecture of timm besides the small ones.
         are_shown: whether the arrays of timm show the fields.
         refused: words of the refusal of a model that keras_vit does not compute.
-        is_nightly: whether the row is compared at night alone.
         tolerance, tolerance_tokens: largest error, as a share of the largest value.
     """
 
@@ -56,7 +50,6 @@ class Case:
     sizes: dict[str, Any] = dataclasses.field(default_factory=dict)
     are_shown: bool = False
     refused: tuple[str, ...] = ()
-    is_nightly: bool = False
     tolerance: float = 1e-5
     tolerance_tokens: float = 1e-5
 
@@ -72,20 +65,19 @@ class Case:
         return self.tolerance if stage.startswith(ends) else self.tolerance_tokens
 
 
-def _golden(name: str, output: str = "", **fields: Any) -> Case:
+def _golden(name, output="", **fields):
     """Stored outputs; keras_vit writes what a folder of torch's libraries holds."""
     row = golden.CASES[name]
-    only_read = ("CLIPModel", "SiglipModel", "Siglip2VisionModel")
-    is_written = (
-        (row["layout"] in ("timm", "transformers"), row["checkpoint"].name) == (True, name)
-        and row.get("model_class") not in only_read
-        and name not in ("timm_r26", "hf_siglip2_classifier")  # timm lacks its stem
-        and not fields
-    )
+    is_own = row["layout"] in ("timm", "transformers") and row["checkpoint"].name == name
+    is_written = is_own and name not in ONLY_READ and not fields
     limits = {key: row[key] for key in ("tolerance", "tolerance_tokens")}
     return Case("golden", name, "", output, fields, is_written=is_written, **limits)
 
 
+ONLY_READ = (
+    *("hf_clip_two_towers", "hf_clip_two_towers_published", "hf_siglip_two_towers"),
+    *("hf_siglip2_naflex", "hf_siglip2_classifier", "timm_r26"),  # timm lacks the stem of R26
+)
 GOLDENS = (
     *map(_golden, golden.CASES),
     # A distilled model without heads returns the mean of two tokens, timm's pre_logits of DeiT.
@@ -98,37 +90,31 @@ GOLDENS = (
 )
 
 
-def _tower(
-    kind: str,
-    family: str,
-    output: str = "pooler_output",
-    fields: dict[str, Any] | None = None,
-    tokens: str = "norm",
-    **further: Any,
-) -> Case:
+def _tower(kind, family, output="pooler_output", fields=None, tokens="norm", **further):
     """A model of transformers; without `part`, its configuration has the sizes of `VISION`."""
     return Case("transformers", kind, family, output, fields or {}, tokens, **further)
 
 
-def _nested(kind: str, family: str, output: str, **fields: Any) -> Case:
+def _nested(kind, family, output, **fields):
     """A classifier or a projection whose configuration has one of the tower inside."""
     return _tower(kind, family, output, {"vision_config": VISION, **fields}, "")
 
 
-_RADIO = {
-    **{"max_img_size": 32, "mlp_ratio": 2.0, "num_registers": 2},
-    **{"norm_mean": [0.5, 0.4, 0.3], "norm_std": [0.2, 0.3, 0.4]},
-}
+_RADIO = {"max_img_size": 32, "norm_mean": [0.5, 0.4, 0.3], "norm_std": [0.2, 0.3, 0.4]}
+_RADIO |= {"mlp_ratio": 2.0, "num_registers": 2}
 _RADIO_OF_FOUR = {**_RADIO, "num_cls_tokens": 4, "summary_idxs": [0, 1, 2]}
 _RADIO_GATED = {**_RADIO, "use_swiglu_ffn": True, "num_registers": 0}
 _INTERNVL = {"norm_type": "rms_norm", "use_qk_norm": True}
 _PROJECTION = "clip"
 _GATED, _BIASES = {"use_swiglu_ffn": True}, {"qkv_bias": True, "mlp_bias": True}
 _WIDE = {"pooler_output_size": 13}
+_ROPE = {"num_attention_heads": 2, "num_register_tokens": 3}
+_ROPE |= {"key_bias": True, "mlp_bias": False, "rope_theta": 50.0}
 
 TOWERS = (
     _tower("ViTModel", "", fields=_WIDE),
     _tower("ViTForImageClassification", "", "logits", tokens=""),
+    _tower("ViTForImageClassification", "", "logits", {"hidden_act": "silu"}, ""),
     _tower("DeiTModel", "deit", fields=_WIDE),
     _tower("DeiTForImageClassificationWithTeacher", "deit", "logits", tokens=""),
     _tower("DPTModel", "dpt", fields=_WIDE, is_written=False),
@@ -142,6 +128,7 @@ TOWERS = (
     _tower("Dinov2Model", "dinov2", fields={"use_mask_token": False}),
     _tower("Dinov2WithRegistersModel", "dinov2_with_registers"),
     _tower("DINOv3ViTModel", "dinov3_vit", fields={"num_register_tokens": 2}),
+    _tower("DINOv3ViTModel", "dinov3_vit", fields=_ROPE),
     _tower("CLIPVisionModel", "clip", tokens="block"),
     _tower("CLIPVisionModelWithProjection", _PROJECTION, "image_embeds", {}, ""),
     _nested("CLIPForImageClassification", "clip", "logits"),
@@ -183,45 +170,34 @@ _SIGLIP = {**VISION, "model_type": "siglip_vision_model", "vision_use_head": Fal
 _DINOV2 = {**VISION, "model_type": "dinov2", "out_features": ["stage1", "stage2"]}
 
 
-def _text(kind: str, **fields: Any) -> dict[str, Any]:
+def _text(kind):
     """The configuration of a text model, and the image tokens of Gemma 3."""
-    return {"text_config": {**_TEXT, "model_type": kind, **fields}, "mm_tokens_per_image": 16}
+    return {"text_config": {**_TEXT, "model_type": kind}, "mm_tokens_per_image": 16}
 
 
 _GIT = {**SIZES, "vocab_size": 200}
-_BLIP_2 = {
-    "text_config": {**_TEXT, "model_type": "opt", "word_embed_proj_dim": 24, "ffn_dim": 40},
-    "qformer_config": {**_BLIP_TEXT, "cross_attention_frequency": 1},
-}
-_SEGMENTS = {"text_config": _PAIR}
+_OPT = {**_TEXT, "model_type": "opt", "word_embed_proj_dim": 24, "ffn_dim": 40}
+_BLIP_2 = {"text_config": _OPT, "qformer_config": {**_BLIP_TEXT, "cross_attention_frequency": 1}}
 _LLAVA = {"vision_config": _CLIP, **_text("llama")}
 _GEMMA = {"vision_config": _SIGLIP, **_text("gemma3_text")}
 _PALIGEMMA = {"vision_config": {**_SIGLIP, "projection_dim": 24}, **_text("gemma")}
 _COLPALI = {"vlm_config": {"model_type": "paligemma", **_PALIGEMMA}}
 _KOSMOS = {"vocab_size": 30, "embed_dim": 24, "layers": 1, "ffn_dim": 16, "attention_heads": 3}
-_DPT = {
-    **VISION,
-    **{"neck_hidden_sizes": [4] * 4, "fusion_hidden_size": 4, "hidden_act": "gelu"},
-    "backbone_out_indices": [0, 0, 1, 1],
-}
-_NECK = {
-    **{"neck_hidden_sizes": [4, 4], "fusion_hidden_size": 4, "reassemble_factors": [1, 1]},
-    **{"backbone_config": _DINOV2, "patch_size": 4},
-}
-_FLAVA = {
-    **{"image_config": VISION, "text_config": _PAIR, "multimodal_config": SIZES},
-    "hidden_size": 24,
-}
+_DPT = {**VISION, "neck_hidden_sizes": [4] * 4, "fusion_hidden_size": 4, "hidden_act": "gelu"}
+_DPT |= {"backbone_out_indices": [0, 0, 1, 1]}
+_NECK = {"neck_hidden_sizes": [4, 4], "fusion_hidden_size": 4, "reassemble_factors": [1, 1]}
+_NECK |= {"backbone_config": _DINOV2, "patch_size": 4}
+_FLAVA = {"image_config": VISION, "text_config": _PAIR, "multimodal_config": SIZES}
 _DUAL = {"vision_config": _CLIP, "text_config": {**_PAIR, "model_type": "bert"}}
 
 
-def _whole(kind: str, family: str, part: str, tokens: str = "norm", **fields: Any) -> Case:
+def _whole(kind, family, part, tokens="norm", **fields):
     """A whole model, of which the tokens of its tower are compared."""
     fields = {"vision_config": VISION, **fields}
     return _tower(kind, family, "", fields, tokens, part=part, is_written=False)
 
 
-def _pair(kind: str, family: str, **fields: Any) -> Case:
+def _pair(kind, family, **fields):
     """A model of an image and a text tower, of which the projected features are compared."""
     fields = {"vision_config": VISION, "text_config": _PAIR, "projection_dim": 8, **fields}
     return _tower(kind, family, "projected", fields, "", part="vision_model", is_written=False)
@@ -236,7 +212,13 @@ WHOLE = (
     _pair("Owlv2Model", "owlv2_vision_model"),
     _pair("OwlViTForObjectDetection", "owlvit_vision_model"),
     _pair("VisionTextDualEncoderModel", _PROJECTION, **_DUAL),
-    _tower("FlavaModel", "flava_image_model", fields=_FLAVA, part="image_model", is_written=False),
+    _tower(
+        "FlavaModel",
+        "flava_image_model",
+        fields=_FLAVA | _WIDTHS,
+        part="image_model",
+        is_written=False,
+    ),
     _whole("GitModel", "git_vision_model", _ENCODER, **_GIT),
     _whole("GitForCausalLM", "git_vision_model", _ENCODER, **_GIT),
     _whole("BlipForConditionalGeneration", "blip_vision_model", _MODEL, text_config=_BLIP_TEXT),
@@ -250,43 +232,16 @@ WHOLE = (
     _whole("Gemma3ForConditionalGeneration", "siglip", _TOWER, **_GEMMA),
     _whole("ColPaliForRetrieval", "siglip", _TOWER, **_COLPALI),
     _whole("Kosmos2Model", "kosmos_2_vision_model", _MODEL, "block", text_config=_KOSMOS),
-    _whole("CLIPSegForImageSegmentation", "clipseg_vision_model", _MODEL, "block", **_SEGMENTS),
+    _whole(
+        "CLIPSegForImageSegmentation", "clipseg_vision_model", _MODEL, "block", text_config=_PAIR
+    ),
     _whole("DPTForDepthEstimation", "dpt", "dpt", **_DPT),
     _whole("DPTForDepthEstimation", "dinov2", "backbone", **_NECK),
     _whole("DepthAnythingForDepthEstimation", "dinov2", "backbone", **_NECK),
 )
 
-_night = functools.partial(_tower, is_nightly=True)
-_ROPE = {"num_attention_heads": 2, "num_register_tokens": 3}
-OF_THE_NIGHT = (
-    _night("ViTForImageClassification", "", "logits", {"qkv_bias": False}, ""),
-    _night("ViTForImageClassification", "", "logits", {"hidden_act": "silu"}, ""),
-    _night("DeiTForImageClassification", "deit", "logits", tokens=""),
-    _night("ViTMSNForImageClassification", "vit_msn", "logits", tokens=""),
-    _night("IJepaForImageClassification", "ijepa", "logits", tokens=""),
-    _night("Dinov2Model", "dinov2", fields=_GATED),
-    _night("Dinov2ForImageClassification", "dinov2", "logits", tokens=""),
-    _night("Dinov2WithRegistersModel", "dinov2_with_registers", fields={"num_register_tokens": 2}),
-    _night(
-        "Dinov2WithRegistersForImageClassification", "dinov2_with_registers", "logits", tokens=""
-    ),
-    _night("DINOv3ViTModel", "dinov3_vit", fields=_ROPE),
-    _night(
-        "DINOv3ViTModel",
-        "dinov3_vit",
-        fields={**_ROPE, "use_gated_mlp": True, "hidden_act": "silu"},
-    ),
-    _night(
-        "DINOv3ViTModel",
-        "dinov3_vit",
-        fields={**_ROPE, "key_bias": True, "mlp_bias": False, "rope_theta": 50.0},
-    ),
-    _night("CLIPVisionModel", "clip", fields={"hidden_act": "gelu"}, tokens="block"),
-    _night("CLIPVisionModelWithProjection", "clip", "image_embeds", {"projection_dim": 7}, ""),
-)
 
-
-def _refused(kind: str, fields: dict[str, Any], word: str) -> Case:
+def _refused(kind, fields, word):
     """A class, and values of its JSON that keras_vit does not compute."""
     return _tower(kind, "", "", fields, "", refused=(word,))
 
@@ -303,10 +258,9 @@ REFUSED = (
 TRANSFORMERS = (
     *TOWERS,
     *WHOLE,
-    *OF_THE_NIGHT,
     *REFUSED,
     # A tower beside its text, whose images have unequal shapes.
-    Case("naflex", "Siglip2Model", "siglip2", "logits", is_written=False),
+    Case("naflex", "Siglip2Model", "", "logits", is_written=False),
 )
 
 
@@ -314,9 +268,7 @@ SMALL = {"img_size": 8, "patch_size": 4, "embed_dim": 24, "depth": 1, "num_heads
 WIDER = {**SMALL, "embed_dim": 32, "num_heads": 4}
 
 
-def _timm(
-    kind: str, sizes: dict[str, Any], fields: dict[str, Any], are_shown: bool, **further: Any
-) -> Case:
+def _timm(kind, sizes, fields, are_shown, **further):
     """An architecture of timm."""
     further |= {"sizes": {**SMALL, **sizes}, "are_shown": are_shown}
     return Case("timm", kind, "", "logits", fields, **further)
@@ -347,6 +299,8 @@ CARDS: dict[str, tuple[str, dict[str, Any]]] = {
     "Sentinel-2": ("vit_small_patch16_224", {"in_chans": 13}),
 }
 """Encoders of single fields: timm's architecture, and the arguments of the card."""
+_NAFLEX = {"patch_size": 4, "embed_dim": 24, "depth": 1, "num_heads": 3}
+_NAFLEX |= {"pos_embed_grid_size": (3, 3)}
 TIMM = (
     *_POOLINGS,
     _timm(_VIT, {}, {"qkv_bias": False}, True),
@@ -376,13 +330,13 @@ TIMM = (
     _timm(_DINOV3, {}, {"rope_grid_offset": 1.0}, False, refused=("rope_grid_offset",)),
     # The arrays do not tell the number of heads.
     *(
-        Case("naflex", "naflexvit_base_patch16_map", "naflex", "logits", fields)
+        Case("naflex", "naflexvit_base_patch16_map", "", "logits", fields, sizes=_NAFLEX)
         for fields in ({}, {"attn_pool_num_heads": 1, "attn_pool_mlp_ratio": 1.5})
     ),
 )
 
 
-def _trunk(kind: str, pool: str, **further: Any) -> Case:
+def _trunk(kind, pool, **further):
     """An architecture of timm with a projection, as open_clip publishes it."""
     side = 64 if "32" in kind else 32
     further = {"is_written": False, "size": (side, side), **further}
@@ -406,7 +360,7 @@ _DEIT = {**_PLAIN, "patch_size": (4, 4)}
 _RESIZED = {**_PLAIN, "position_embedding_shape": (16, 16, 3)}
 
 
-def _hub(kind: str, family: str, sizes: dict[str, Any], **fields: Any) -> Case:
+def _hub(kind, family, sizes, **fields):
     """A class of keras-hub."""
     return Case("keras_hub", kind, family, "logits", fields, sizes=sizes, is_written=False)
 

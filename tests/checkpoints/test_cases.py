@@ -37,25 +37,21 @@ Files are read by NumPy on every backend; the other cases differ in what is read
 """
 
 
-def rows(choose):
-    """The chosen rows, of which a few are for the night."""
-    night = pytest.mark.nightly
-    for case in filter(choose, CASES):
-        yield pytest.param(case, id=str(case), marks=[night] if case.is_nightly else [])
+def with_runs(case):
+    """A row with the marks of its runs: goldens on every backend, libraries on their own."""
+    marks = [pytest.mark.on_backend("tensorflow")] if case.library == "keras_hub" else []
+    if case.library == "golden" and str(case) in FEW:
+        marks = [pytest.mark.every_backend, pytest.mark.openvino]
+    return pytest.param(case, marks=marks)
 
 
-def rows_of_every_backend():
-    """Goldens run on every backend, the libraries on their own."""
-    for param in rows(lambda case: not case.refused):
-        case, marks = param.values[0], list(param.marks)
-        if case.library == "keras_hub":
-            marks.append(pytest.mark.on_backend("tensorflow"))
-        if case.library == "golden" and str(case) in FEW:
-            marks += [pytest.mark.every_backend, pytest.mark.openvino]
-        yield pytest.param(case, id=param.id, marks=marks)
+COMPUTED = [case for case in CASES if not case.refused]
+WRITTEN = [case for case in COMPUTED if case.is_written]
+OBLONG = ({"image_size": (16, 32)}, {"patch_size": (4, 8)})
+REFUSED = [case for case in CASES if case.refused]
 
 
-@pytest.mark.parametrize("case", rows_of_every_backend())
+@pytest.mark.parametrize("case", map(with_runs, COMPUTED), ids=str)
 def test_outputs_are_those_of_the_library_and_info_says_so(case, tmp_path):
     """Every stage, at every image size; of a whole model, its tower."""
     reference = refer(case, tmp_path)
@@ -71,9 +67,12 @@ def test_outputs_are_those_of_the_library_and_info_says_so(case, tmp_path):
         assert keras_vit.verify(tmp_path).passed
 
 
-@pytest.mark.parametrize("case", rows(lambda case: case.is_written and not case.refused))
+@pytest.mark.parametrize("case", WRITTEN, ids=str)
 def test_what_we_write_has_the_arrays_that_we_read_and_the_library_loads_it(case, tmp_path):
-    """Bit for bit; the library computes what it computed of its own file."""
+    """Bit for bit; the library computes what it computed of its own file.
+
+    Images and patches that are not square are written likewise, or refused.
+    """
     pytest.importorskip("tests.live")
     (tmp_path / "theirs").mkdir()
     reference = refer(case, tmp_path / "theirs")
@@ -85,28 +84,17 @@ def test_what_we_write_has_the_arrays_that_we_read_and_the_library_loads_it(case
         assert case.library != "transformers" or type(again) is type(reference.module)
         for name, value in reference.compute(again, images).items():
             assert golden.relative_error(value, want[name]) <= 1e-6
-
-
-TOWERS = [*rows(lambda c: c.library == "transformers" and c.is_written and not c.refused)]
-
-
-@pytest.mark.parametrize("case", TOWERS)
-def test_oblong_images_and_patches_are_written_or_refused(case, tmp_path):
-    """Few classes have either; the library reads what is written."""
-    refer(case, tmp_path)
-    info = keras_vit.info(tmp_path)
-    for change in ({"image_size": (16, 32)}, {"patch_size": (4, 8)}):
-        model = None
+    for change in OBLONG if case.library == "transformers" else ():  # which few classes have
         try:
-            model = VisionTransformer(info.config.replace(position_grid=None, **change))
-            checkpoints.save(model, tmp_path / str(change), info.family)
+            other = VisionTransformer(model.config.replace(position_grid=None, **change))
+            checkpoints.save(other, tmp_path / str(change), reference.facts["family"])
         except (CheckpointError, ConfigError):
             assert not (tmp_path / str(change)).exists()
         else:
-            assert [*load_again(tmp_path / str(change), model)]
+            assert [*load_again(tmp_path / str(change), other)]
 
 
-@pytest.mark.parametrize("case", rows(lambda case: case.refused))
+@pytest.mark.parametrize("case", REFUSED, ids=str)
 def test_what_we_do_not_compute_is_refused_by_its_key(case, tmp_path):
     for reading in refer(case, tmp_path).readings:
         refused(reading.path, *case.refused, **reading.fields)
@@ -127,6 +115,7 @@ def test_resized_positions_equal_the_reference(key):
     assert golden.relative_error(found, want) <= 1e-6
 
 
+@pytest.mark.nightly
 @pytest.mark.on_backend("tensorflow")
 def test_numbers_of_tensorflow_hold_with_onednn():
     """TensorFlow reads the variable when it is imported, and leaves oneDNN off on some CPUs."""
