@@ -73,8 +73,8 @@ def differences(reading: Reading) -> dict[str, float]:
 def said(reading: Reading, facts: dict[str, Any]) -> dict[str, Any]:
     """What `info` says in place of the facts."""
     info = keras_vit.info(reading.path, **reading.fields)
-    places = {name: info if name == "family" else info.config for name in facts}
-    return {name: operator.attrgetter(name)(place) for name, place in places.items()}
+    told = {"family": info.family, "format": info.family.partition("/")[0]}
+    return {name: told.get(name) or operator.attrgetter(name)(info.config) for name in facts}
 
 
 _SIZES = (
@@ -110,6 +110,8 @@ def _golden(case: Case, folder: Path | None) -> Reference:
     facts["patch_size"] = tuple(facts["patch_size"])
     facts["block.activation"] = _GELUS.get(numerics["gelu"], numerics.get("gate"))
     facts["block.epsilon"] = numerics["ln_eps"]
+    if row["layout"] != "torch":  # files of several libraries
+        facts["format"] = _FORMATS.get(row["layout"], row["layout"])
     norm = {True: "before", False: "after"}.get(numerics.get("pool_after_norm"))
     if norm == "before" or (config["num_classes"] and norm):
         facts |= {"pool.norm": norm} if config.get("final_norm", True) else {}

@@ -48,13 +48,13 @@ def document(library: str) -> None:
         groups[f"`{outcome.group}`"].append(outcome)
     rows = [*groups.items()] if len(groups) == 1 else [*groups.items(), ("all", outcomes)]
     columns = [f"{WAYS[way]}: {', '.join(_VERDICTS)}" for way in ways]
-    table = [(content["library"], "models", *columns), ["---"] * (len(ways) + 2)]
+    lines = [_line((content["library"], "models", *columns)), _line(["---"] * (len(ways) + 2))]
     for title, members in rows:
         told = [_counts(members, way) for way in ways]
-        table.append((title, sum(told[0]), *(", ".join(map(str, counts)) for counts in told)))
-    lines = [_line(row) for row in table]
+        cells = (", ".join(map(str, counts)) for counts in told)
+        lines.append(_line((title, sum(told[0]), *cells)))
     for way in ways:
-        reasons = collections.defaultdict(list)
+        reasons: dict[str, list[str]] = collections.defaultdict(list)
         for outcome in outcomes:
             reasons[_short(getattr(outcome, way))] += outcome.names
         reasons.pop("equal", None)
@@ -87,11 +87,12 @@ def _put(name: str, lines: list[str]) -> None:
 def write_release(library: str, outcomes: list[Outcome]) -> None:
     """Adds the counts of the installed release to those of other releases, and documents them."""
     releases = json.loads(RELEASES.read_text())
-    verdicts = dict(zip(_VERDICTS, _counts(outcomes, "folder"), strict=True))
-    releases.setdefault(_release(library), {}).update(verdicts)
+    counts = zip(_VERDICTS, _counts(outcomes, "folder"), strict=True)
+    releases.setdefault(_release(library), {}).update(counts)
     RELEASES.write_text(json.dumps(releases, indent=1) + "\n")
-    table = [("release", "models", *_VERDICTS, "tests both ways: passed, failed"), ["---"] * 6]
+    lines = [_line(("release", "models", *_VERDICTS, "tests both ways: passed, failed"))]
+    lines.append(_line(["---"] * 6))
     for release, row in releases.items():
-        verdicts = [row[verdict] for verdict in _VERDICTS]
-        table.append((release, sum(verdicts), *verdicts, f"{row['passed']}, {row['failed']}"))
-    _put("releases", [_line(row) for row in table])
+        told = [row[verdict] for verdict in _VERDICTS]
+        lines.append(_line((release, sum(told), *told, f"{row['passed']}, {row['failed']}")))
+    _put("releases", lines)
