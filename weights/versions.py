@@ -51,12 +51,13 @@ def rows(checkout: str | None = None) -> Iterator[Row]:
     for backend in BACKENDS:
         yield Row(("numpy==2.0.0",), backend)
     yield Row(("huggingface-hub==2.4.0",), "torch", HUB)  # 2.0.0 asks the Hub about each card
-    written = "tests/checkpoints/test_written_files.py"
+    rooms = "tests/checkpoints/test_"
+    written = f"{rooms}cases.py", f"{rooms}written_files.py"
     for transformers in ("transformers==5.19.0", "transformers==5.24.0"):  # 5.19 allows hub 2
-        live = "tests/checkpoints/test_live_transformers.py"
-        yield Row((transformers,), "torch", (live, written))
-    yield Row(("timm==1.0.31",), "torch", ("tests/checkpoints/test_live_timm.py", written))
-    yield Row(("keras-hub==0.32.0",), "tensorflow", ("tests/checkpoints/test_live_keras_hub.py",))
+        yield Row((transformers,), "torch", (f"{rooms}live_transformers.py", *written))
+    yield Row(("timm==1.0.31",), "torch", (f"{rooms}live_timm.py", *written))
+    hub = (f"{rooms}live_keras_hub.py", f"{rooms}cases.py")
+    yield Row(("keras-hub==0.32.0",), "tensorflow", hub)
 
 
 def install(packages: tuple[str, ...], folder: Path) -> list[str]:
