@@ -121,7 +121,7 @@ dist: .venv/.dist
 	$(BIN)/python -m weights.first_hour dist --backends $(BACKENDS)
 
 fuzz: .venv/.test
-	KERAS_BACKEND=torch $(BIN)/python -m tests.fuzz $(FUZZ_ARGS)
+	KERAS_BACKEND=torch $(BIN)/python -m weights.fuzz $(FUZZ_ARGS)
 
 bench: bench-speed bench-families bench-memory
 

@@ -39,7 +39,3 @@ def sample(cases: Iterable[Case], *chosen: Case) -> list[Case]:
     every = list(cases)
     assert set(chosen) <= set(every), set(chosen) - set(every)
     return every if THOROUGH or BACKEND in ("torch", "openvino") else list(chosen)
-
-
-KILLS = int(os.environ.get("KERAS_VIT_KILLS", times(5, 50)))
-"""How often a test kills the same work at random moments."""

@@ -1,4 +1,4 @@
-"""Small backbones of keras-hub with two towers, for tests and for the campaigns of tests/fuzz."""
+"""Small backbones of keras-hub with two towers, for tests and for the campaigns of weights/fuzz."""
 
 import importlib
 from typing import Any

@@ -1,6 +1,6 @@
 """Presets load by name, from a folder and from a file, and are saved whole or not at all.
 
-`tests.fuzz.kills` kills saves.
+`weights.fuzz.kills` kills saves.
 """
 
 import shutil

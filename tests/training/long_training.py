@@ -3,7 +3,7 @@
     KERAS_BACKEND=jax python -m tests.training.long_training FOLDER [KILL]
 
 KILL is `batch:N` (after the N-th batch of this process) or `write:N` (in the middle of
-writing the N-th state). `tests/fuzz/kills.py` kills it at random moments.
+writing the N-th state). `weights/fuzz/kills.py` kills it at random moments.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Runs campaigns and prints their table: python -m tests.fuzz --count 1000 --seed 1."""
+"""Runs campaigns and prints their table: python -m weights.fuzz --count 1000 --seed 1."""
 
 import argparse
 import datetime
@@ -6,12 +6,12 @@ import sys
 import time
 from pathlib import Path
 
-from tests.fuzz.campaign import OUTCOMES, run
-from tests.fuzz.seeds import READERS
+from weights.fuzz.campaign import OUTCOMES, run
+from weights.fuzz.seeds import READERS
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m weights.fuzz", description=__doc__)
     parser.add_argument("--readers", nargs="+", choices=READERS, default=READERS)
     parser.add_argument("--count", type=int, default=10_000, help="inputs per reader")
     parser.add_argument("--seed", type=int, default=0)

@@ -13,9 +13,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.fuzz import answers
-from tests.fuzz.mutations import Mutation, chosen, whole_file
-from tests.fuzz.seeds import make
+from weights.fuzz import answers
+from weights.fuzz.mutations import Mutation, chosen, whole_file
+from weights.fuzz.seeds import make
 
 SECONDS = 20
 """After which reading counts as hung."""
@@ -49,7 +49,7 @@ def run(
     """Tries changed inputs and counts how reading them went.
 
     Args:
-        reader: of `tests.fuzz.seeds.READERS`.
+        reader: of `weights.fuzz.seeds.READERS`.
         count: of inputs.
         seed: for another campaign. An input depends on nothing but reader, seed and its number.
         keep: where a minimal input for each fault is written.
@@ -176,7 +176,7 @@ class _Child:
     """The process that reads; a new one after each that died or hung."""
 
     def __init__(self, reader: str, good: Path) -> None:
-        self._command = [sys.executable, "-m", "tests.fuzz.child", reader, str(good)]
+        self._command = [sys.executable, "-m", "weights.fuzz.child", reader, str(good)]
         self._process: subprocess.Popen[str] | None = None
 
     def read(self, folder: Path) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Kills in the middle of writing, and readers beside writers: python -m tests.fuzz.kills.
+"""Kills in the middle of writing, and readers beside writers: python -m weights.fuzz.kills.
 
 Processes are forked, so that a kill costs no start of Python.
 """
@@ -30,8 +30,8 @@ from keras_vit.checkpoints.transfer import convert
 from keras_vit.presets import bucket
 from keras_vit.presets.catalog import preset_named
 from keras_vit.presets.source import Source
-from tests.fuzz.seeds import CHECKPOINTS
 from tests.presets.hub_server import connect, served
+from weights.fuzz.seeds import CHECKPOINTS
 
 SIZES = {"image_size": 16, "patch_size": 8, "hidden_size": 128, "mlp_dim": 256, "num_heads": 2}
 
@@ -265,7 +265,7 @@ def read_beside_writers(work: Path, seconds: float) -> Counter[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.kills", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m weights.fuzz.kills", description=__doc__)
     parser.add_argument("--count", type=int, default=50, help="kills of each writer")
     parser.add_argument("--seconds", type=float, default=60, help="of readers beside writers")
     parser.add_argument("--seed", type=int, default=0)

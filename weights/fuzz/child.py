@@ -1,6 +1,6 @@
 """Reads inputs in a process with limits, and says of each how it went: one JSON line each.
 
-    python -m tests.fuzz.child READER FOLDER_OF_GOOD
+    python -m weights.fuzz.child READER FOLDER_OF_GOOD
 
 On standard input come the folders of changed inputs, one a line.
 """
@@ -13,7 +13,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz import answers
+from weights.fuzz import answers
 
 GIBIBYTE = 2**30
 READING = ("refused", "right", "different", "crashed")
@@ -32,7 +32,7 @@ def get_answer(reader: str, folder: Path, good: Any = None) -> Any:
     from keras_vit.checkpoints.reading import open_checkpoint
     from keras_vit.errors import CheckpointError
     from keras_vit.presets.source import Source
-    from tests.fuzz.seeds import given
+    from weights.fuzz.seeds import given
 
     path = folder / "x.npz" if (folder / "x.npz").exists() else folder
     with open_source(Source.parse(path)) as opened:

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from tests.fuzz import mutations
-from tests.fuzz.mutations import Mutation
 from tests.presets import hub_server
+from weights.fuzz import mutations
+from weights.fuzz.mutations import Mutation
 
 READERS = ("hub",)
 FILE = "x.answers"

@@ -16,9 +16,9 @@ from keras_vit.checkpoints.families import formats_named
 from keras_vit.checkpoints.transfer import convert
 from tests.checkpoints.drawn import accepted
 from tests.checkpoints.shards import split
-from tests.fuzz import answers
+from weights.fuzz import answers
 
-CHECKPOINTS = Path(__file__).parents[1] / "data" / "golden"
+CHECKPOINTS = Path(__file__).parents[2] / "tests" / "data" / "golden"
 
 IMAGES = {"png": "PNG", "jpg": "JPEG", "bmp": "BMP", "gif": "GIF", "webp": "WEBP", "tif": "TIFF"}
 _NPZ = ("google", "google_linen", "big_vision", "big_vision_scan")

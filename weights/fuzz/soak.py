@@ -1,4 +1,4 @@
-"""Resident memory over many predictions, models and presets: python -m tests.fuzz.soak.
+"""Resident memory over many predictions, models and presets: python -m weights.fuzz.soak.
 
 A line for each says how much memory the process has after the first tenth, and how much more at
 the end. What grows with the count is a leak.
@@ -45,7 +45,7 @@ def growth(action: Callable[[int], object], count: int) -> tuple[float, float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.soak", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m weights.fuzz.soak", description=__doc__)
     parser.add_argument("--predictions", type=int, default=2000)
     parser.add_argument("--models", type=int, default=300)
     parser.add_argument("--presets", type=int, default=50)
