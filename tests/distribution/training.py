@@ -1,4 +1,4 @@
-"""The training that all programs of this folder compare: recipe, mixed batches, resuming."""
+"""The training and the functions that all programs of this folder compare."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,12 +6,14 @@ from typing import Any, NamedTuple
 
 import keras
 import numpy as np
+from PIL import Image
 
 import keras_vit
 from keras_vit import training
 from keras_vit.data import Augmentation, from_arrays
 from keras_vit.distribution.processes import whole
-from tests.runs import THOROUGH
+from keras_vit.models.inference import run
+from tests.runs import THOROUGH, times
 
 SIZES = {
     "image_size": 8,
@@ -24,17 +26,18 @@ SIZES = {
 }
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, (20, 8, 8, 3), "uint8")
+PREPARED = RNG.standard_normal((16, 8, 8, 3)).astype("float32")
 LABELS = np.arange(20) % 3
-RECIPES = ("SGD, accumulated, averaged", "AdamW", *(("SGD",) if THOROUGH else ()))
-"""Those that the two replicas of TensorFlow are compared by."""
-EPOCHS, STEPS_PER_EPOCH, BATCH_SIZE = 5, 10, 8
-COUNTS = (1, 9) if THOROUGH else (9,)
+RECIPE = {"learning_rate": 0.1, "clip_norm": 0.1, "accumulate": 2, "ema": 0.5}
+EPOCHS, STEPS, BATCH_SIZE = 3, times(4, 10), 8
+COUNTS = (1, 7, 8, 9) if THOROUGH else (9,)
 """Numbers of images for which one device and several are compared."""
 
 
 class Trained(NamedTuple):
     """The loss of every batch, and all weights and optimizer variables, after a training."""
 
+    model: Any
     shard: tuple[int, int]
     losses: list[float]
     variables: list[np.ndarray]
@@ -53,6 +56,19 @@ def make_model(seed: int = 1, **fields: Any) -> keras_vit.VisionTransformer:
     return model
 
 
+def compiled() -> keras_vit.VisionTransformer:
+    """A small model with SGD."""
+    model = make_model()
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(training.LayerwiseSGD(0.1, momentum=0.9), loss, metrics=["accuracy"])
+    return model
+
+
+def values(model: Any) -> list[np.ndarray]:
+    """All weights and optimizer variables."""
+    return [np.array(whole(v), "float64") for v in [*model.weights, *model.optimizer.variables]]
+
+
 def trained(
     folder: Path | None = None,
     shard: tuple[int, int] | None = None,
@@ -62,34 +78,22 @@ def trained(
     on_batch: Callable[[int], object] = lambda batch: None,
     stop_after: int | None = None,
     epochs: int = EPOCHS,
-    steps_per_epoch: int = STEPS_PER_EPOCH,
+    kind: type[training.Recipe] = training.TransferRecipe,
+    **options: Any,
 ) -> Trained:
     """Trains by the recipe: clipped gradients, two batches per update, and a moving average.
 
     Raises:
         StoppedError: the epoch `stop_after` has ended.
     """
-    model = make_model(seed)
-    recipe = training.TransferRecipe(
-        epochs * steps_per_epoch // 2,
-        2 * BATCH_SIZE,
-        learning_rate=0.1,
-        clip_norm=0.1,
-        accumulate=2,
-        ema=0.5,
-        one_hot=True,
-        steps_per_epoch=steps_per_epoch,
-    )
+    model, options = make_model(seed), {**RECIPE, **options}
+    count = options["accumulate"]
+    lengths = {"one_hot": True, "steps_per_epoch": STEPS}
+    recipe = kind(epochs * STEPS // count, count * BATCH_SIZE, **options, **lengths)
     model.compile(**recipe.compile_args(model))
-    data = from_arrays(
-        IMAGES,
-        LABELS,
-        model,
-        BATCH_SIZE,
-        augmentation=Augmentation(crop=None, mixup=0.3, cutmix=1.0),
-        steps_per_epoch=steps_per_epoch,
-        shard=shard,
-    )
+    augmentation = Augmentation(crop=None, mixup=0.3, cutmix=1.0)
+    how = {"augmentation": augmentation, "steps_per_epoch": STEPS, "shard": shard}
+    data = from_arrays(IMAGES, LABELS, model, BATCH_SIZE, **how)
     connect(model)
     losses: list[float] = []
 
@@ -111,8 +115,7 @@ def trained(
         callbacks.append(resume)
         fit["initial_epoch"] = resume.epoch
     model.fit(data, shuffle=False, verbose=0, callbacks=callbacks, **fit)
-    variables = [*model.weights, *model.optimizer.variables]
-    return Trained(data.shard, losses, [np.array(whole(v), "float64") for v in variables])
+    return Trained(model, data.shard, losses, values(model))
 
 
 def stopped(folder: Path, **options: Any) -> list[str]:
@@ -124,28 +127,13 @@ def stopped(folder: Path, **options: Any) -> list[str]:
     raise AssertionError("The training was to stop.")
 
 
-def losses_of_fit(model: Any, recipe: Any, images: Any, labels: Any, steps: int) -> list[float]:
-    """Fits `2 * steps` batches of the 16 images by a recipe; returns the loss of each batch."""
-    losses: list[float] = []
-    watch = keras.callbacks.LambdaCallback(
-        on_train_batch_end=lambda batch, logs: losses.append(float(logs["loss"]))
-    )
-    fit = recipe.fit_args(model)
-    fit["callbacks"].append(watch)
-    rows = np.arange(16 * 2 * steps) % 16
-    model.fit(images[rows], labels[rows], batch_size=16, shuffle=False, verbose=0, **fit)
-    return losses
-
-
 def trained_on_whole_passes(
     connect: Callable[[Any], object] = lambda model: None, shard: tuple[int, int] | None = None
 ) -> list[np.ndarray]:
     """The weights and the scores of the validation, where the last batch has 3 of 8 images."""
-    model = make_model()
-    data = from_arrays(
-        IMAGES[:19], LABELS[:19], model, 8, augmentation=Augmentation(mixup=0.3), shard=shard
-    )
-    validation = from_arrays(IMAGES[:19], LABELS[:19], model, 8, one_hot=True)
+    model, arrays = make_model(), (IMAGES[:19], LABELS[:19])
+    data = from_arrays(*arrays, model, 8, augmentation=Augmentation(mixup=0.3), shard=shard)
+    validation = from_arrays(*arrays, model, 8, one_hot=True)
     recipe = training.TransferRecipe(
         6, 8, learning_rate=0.1, one_hot=True, steps_per_epoch=len(data)
     )
@@ -162,7 +150,38 @@ def trained_on_whole_passes(
     assert scores.count == 19
     np.testing.assert_allclose(history["val_loss"][-1], scores.loss, rtol=1e-5)
     np.testing.assert_allclose(history["val_accuracy"][-1], scores.top1, rtol=1e-5)
-    return [np.array(whole(v), "float64") for v in model.weights]
+    return values(model)[: len(model.weights)]
+
+
+def outputs(model: Any, folder: Path) -> dict[str, list[np.ndarray]]:
+    """What each function that runs a model gives for the same images in every process.
+
+    Args:
+        folder: a new folder, or one of another process for the same model.
+    """
+    folder.mkdir(exist_ok=True, parents=True)
+    found, files = {}, [folder / f"{k}.png" for k in range(max(COUNTS))]
+    for file, picture in zip(files, IMAGES, strict=False):
+        if not file.exists():
+            Image.fromarray(picture).save(file)
+    for count in COUNTS:
+        images, labels, out = PREPARED[:count], LABELS[:count], folder / f"{count}.npy"
+        options: dict[str, Any] = {"batch_size": 8, "prepared": True}
+        scores = keras_vit.evaluate(model, (images, labels), **options)
+        keras_vit.embed(model, files[:count], out, batch_size=8)
+        found[f"{count} images"] = [
+            run(model, images, batch_size=8),
+            np.array([[p for _, p in sorted(row)] for row in model.classify(list(IMAGES[:count]))]),
+            model.tokens(images, **options).patches,
+            keras_vit.evaluation.features(
+                model, images, cache=out.with_suffix(".cache"), **options
+            ).values,
+            np.array([scores.top1, scores.loss, scores.calibration_error]),
+            np.load(out),
+            keras_vit.explanation.attention_maps(model, images, prepared=True)["block_0/attention"],
+            keras_vit.explain(model, images, prepared=True).patches,
+        ]
+    return found
 
 
 def distance(actual: Any, expected: Any) -> float:

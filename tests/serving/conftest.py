@@ -1,10 +1,19 @@
-"""The shipped model of digits, an image for it, and a server of it."""
+"""The shipped model of digits, an image for it, a server of it, and what refusals call."""
+
+import contextlib
+import re
+import socket
+import sys
 
 import pytest
+from starlette.testclient import TestClient
 
 from keras_vit import VisionTransformer
+from keras_vit.cli import main
+from keras_vit.serving import application
 from tests.digits import digits, encoded
-from tests.serving.live import served
+from tests.refusals import World
+from tests.serving.live import post, served
 
 
 @pytest.fixture(scope="module")
@@ -19,5 +28,69 @@ def image():
 
 @pytest.fixture(scope="module")
 def address(model):
-    with served(model, max_batch=4) as started:
+    hosts = ("localhost", "vit.example.org", "*.example.net")
+    limits = {"max_bytes": 50_000, "max_pixels": 10_000, "max_images": 8}
+    with served(model, max_batch=4, allowed_hosts=hosts, **limits) as started:
         yield started
+
+
+class RefusedError(Exception):
+    """The status and the sentence of a refusal, by HTTP or by the command line."""
+
+
+def without_foreign_words(text):
+    """Leaves out what pydantic, python-multipart and Pillow say, and the number of a port."""
+    text = re.sub(
+        r"(The body: |of the list: |top='\w+': |readable image: ).*?(?=;|$)", r"\1…", text
+    )
+    return re.sub(r"read: (?!The boundary).*? Send|port \d+", "…", text)
+
+
+def refuse(answer):
+    if answer.status_code != 200:
+        words = without_foreign_words(answer.json()["detail"])
+        raise RefusedError(f"{answer.status_code}: {words}")
+
+
+class ServingWorld(World):
+    """Adds requests to a running server and to a model, and the command."""
+
+    def __init__(self, path, address, image, monkeypatch, capsys):
+        super().__init__(path)
+        self.address, self.image, self.capsys = address, image, capsys
+        self.patch = monkeypatch
+
+    def post(self, body, **options):
+        refuse(post(self.address, body, **options))
+
+    def ask(self, model, path="classify", body=None, started=True):
+        client = TestClient(application(model), base_url="http://localhost")
+        with client if started else contextlib.nullcontext():
+            refuse(client.post(f"/{path}", content=body or self.image))
+
+    def file_name(self):
+        """Bytes that the preprocessor would take for a path; a client must not read files so."""
+        path = self.path / "secret.png"
+        path.write_bytes(self.image)
+        return str(path).encode()
+
+    def serve(self, *options, source="vit_digits"):
+        """Calls the command, which must not begin to answer."""
+        self.patch.setattr("uvicorn.Server.run", None)
+        if status := main(["serve", source, "--port", "0", *options]):
+            printed = self.capsys.readouterr()
+            assert "Serving" not in printed.out
+            raise RefusedError(f"{status}: {without_foreign_words(printed.err.strip())}")
+
+    def serve_without_extra(self):
+        self.patch.setitem(sys.modules, "fastapi_offline", None)
+        self.serve()
+
+    def serve_at_a_taken_port(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            self.serve("--port", str(taken.getsockname()[1]))
+
+
+@pytest.fixture
+def world(tmp_path, address, image, monkeypatch, capsys):
+    return ServingWorld(tmp_path, address, image, monkeypatch, capsys)

@@ -44,3 +44,8 @@ def labels(response):
 def post(address, body, path="classify", **options):
     """A request with one image as its body."""
     return requests.post(f"{address}/{path}", data=body, timeout=60, **options)
+
+
+def waiting(address):
+    """How many images a server has accepted and not answered."""
+    return requests.get(f"{address}/healthz", timeout=60).json()["images_waiting"]
