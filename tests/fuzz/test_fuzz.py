@@ -48,7 +48,7 @@ def test_a_campaign_finds_faults(tmp_path, monkeypatch):
 def test_kills_leave_whole_files_or_none():
     """Of presets, conversions and downloads, and readers beside writers; NumPy has no threads."""
     options = ["--count", str(times(1, 50)), "--seconds", str(times(1, 10))]
-    options += ["--only", "save", "convert", "download", "writers"]
+    options += ["--only", *["save", "writers", "convert", "download"][: times(2, 4)]]
     process = subprocess.run(
         [sys.executable, "-m", "weights.fuzz.kills", *options],
         env={**os.environ, "KERAS_BACKEND": "numpy"},

@@ -11,79 +11,48 @@ from keras_vit.support import backend
 from tests.processes import python
 
 MINE = keras.backend.backend()
+ALL = "tensorflow jax torch openvino"
+CHOICES = [
+    # installed, keras.json, KERAS_BACKEND; what is set, or a part of the refusal
+    ("jax", None, None, "jax"),
+    ("torch", "tensorflow", None, "torch"),  # the default that Keras writes on its first import
+    ("openvino", None, None, "openvino"),
+    ("torch openvino", None, None, "torch"),  # one that trains, as before openvino was installed
+    (ALL, None, "jax", "jax"),
+    (ALL, "jax", None, None),
+    (ALL, "tensorflow", "torch", "torch"),
+    (ALL, None, "openvino", "openvino"),
+    (ALL, None, None, None),
+    ("", None, None, "no backend to compute with; install one: pip install 'keras-vit[jax]'"),
+    ("jax", None, "torch", "takes torch (KERAS_BACKEND), which is not"),
+    ("jax torch", None, None, "set KERAS_BACKEND to jax or torch"),
+    ("torch", None, "pytorch", "Did you mean 'torch'? KERAS_BACKEND takes"),
+    ("torch", "jax", None, "keras.json), which is not installed; set KERAS_BACKEND"),
+]
 
 
-@pytest.fixture
-def machine(monkeypatch, tmp_path):
-    """A machine on which no backend is chosen; returns a function that installs backends."""
-    monkeypatch.delenv("KERAS_BACKEND", raising=False)
-    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
-    monkeypatch.delitem(sys.modules, "keras")
+@pytest.mark.parametrize(("names", "in_file", "in_environment", "expected"), CHOICES)
+def test_the_choice_of_a_backend(names, in_file, in_environment, expected, monkeypatch, tmp_path):
+    """By the user, by environment or file, or the only one that is installed."""
+    packages = {package for name in names.split() for package in backend.BACKENDS[name]}
+    monkeypatch.setattr(backend, "is_installed", lambda package: package in packages)
     monkeypatch.setattr(backend, "_set_here", set())
-
-    def install(*names, in_file=None, in_environment=None):
-        packages = {package for name in names for package in backend.BACKENDS[name]}
-        monkeypatch.setattr(backend, "is_installed", lambda package: package in packages)
-        if in_file:
-            (tmp_path / "keras.json").write_text(json.dumps({"backend": in_file}))
-        if in_environment:
-            monkeypatch.setenv("KERAS_BACKEND", in_environment)
-        backend.choose()
-
-    yield install
-    os.environ.pop("KERAS_BACKEND", None)
-
-
-@pytest.mark.parametrize("name", ["jax", "torch", "openvino"])
-@pytest.mark.parametrize("in_file", [None, "tensorflow"])
-def test_the_only_installed_backend_is_taken(name, in_file, machine):
-    """Also if keras.json names TensorFlow, the default that Keras writes on its first import."""
-    machine(name, in_file=in_file)
-    assert os.environ["KERAS_BACKEND"] == name
-    assert backend.chosen_backend() == (name, backend._ONLY_ONE)
-    assert backend.note() == f"computes with {name}, {backend._ONLY_ONE}."
+    monkeypatch.delitem(sys.modules, "keras")
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    monkeypatch.setenv("KERAS_BACKEND", in_environment or "")
+    if not in_environment:
+        monkeypatch.delenv("KERAS_BACKEND")
+    if in_file:
+        (tmp_path / "keras.json").write_text(json.dumps({"backend": in_file}))
+    backend.choose()
+    if expected and " " in expected:
+        assert expected in str(backend.refusal())
+        assert isinstance(backend.refusal(), ImportError)  # for code that tries to import Keras
+        return
     assert backend.refusal() is None
-
-
-def test_a_backend_that_trains_is_chosen_before_openvino(machine):
-    """An installation with openvino for export computes as before."""
-    machine("torch", "openvino")
-    assert backend.chosen_backend() == ("torch", backend._ONLY_ONE)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        {"in_environment": "jax"},
-        {"in_file": "jax"},
-        {"in_file": "tensorflow", "in_environment": "torch"},
-        {"in_environment": "openvino"},
-        {},
-    ],
-)
-def test_a_backend_chosen_by_the_user_is_kept(words, machine):
-    """By environment or file; without a choice, an installed TensorFlow stays the default."""
-    machine("tensorflow", "jax", "torch", "openvino", **words)
-    assert os.environ.get("KERAS_BACKEND") == words.get("in_environment")
-    assert backend.note() is None
-    assert backend.refusal() is None
-
-
-@pytest.mark.parametrize(
-    ("names", "words", "message"),
-    [
-        ((), {}, "no backend to compute with; install one: pip install 'keras-vit[jax]'"),
-        (("jax",), {"in_environment": "torch"}, "takes torch (KERAS_BACKEND), which is not"),
-        (("jax", "torch"), {}, "set KERAS_BACKEND to jax or torch"),
-        (("torch",), {"in_environment": "pytorch"}, "Did you mean 'torch'? KERAS_BACKEND takes"),
-        (("torch",), {"in_file": "jax"}, "keras.json), which is not installed; set KERAS_BACKEND"),
-    ],
-)
-def test_a_missing_or_ambiguous_backend_is_refused_in_one_sentence(names, words, message, machine):
-    """The error is also an ImportError, for code that tests whether Keras can be imported."""
-    machine(*names, **words)
-    assert message in str(backend.refusal())
-    assert isinstance(backend.refusal(), ImportError)
+    assert os.environ.get("KERAS_BACKEND") == expected
+    why = f"computes with {expected}, {backend._ONLY_ONE}."
+    assert backend.note() == (None if names == ALL else why)
 
 
 BLOCKED = """
@@ -101,47 +70,41 @@ class Without:
             return self.finder.find_spec(name, path, target)
 
 sys.meta_path[:] = map(Without, sys.meta_path)
+import keras_vit
+from keras_vit import cli
 """
 
 
-def run_without(missing: set[str], code: str, home):
-    """Runs code in a process without a chosen backend, where some packages cannot be imported."""
+def run_without(names, code, home):
+    """Runs code in a process without a chosen backend, where some backends cannot be imported."""
+    missing = {package for name in names for package in backend.BACKENDS[name]}
     program = BLOCKED.format(missing=missing) + code
     return python(program, KERAS_BACKEND=None, KERAS_HOME=str(home))
 
 
 def test_a_process_with_one_installed_backend_uses_it_and_says_so_once(tmp_path):
     """Only commands that need a backend say so."""
-    missing = {p for name, ps in backend.BACKENDS.items() if name != MINE for p in ps}
-    if MINE == "tensorflow":
-        missing -= {"jax", "jaxlib"}  # TensorFlow imports JAX if it is installed
     code = """
-from pathlib import Path
-import keras_vit
-from keras_vit import cli
 cli.main(["list"])
-digit = str(Path(keras_vit.__file__).parent / "data" / "digit.png")
+digit = keras_vit.__path__[0] + "/data/digit.png"
 status = cli.main(["explain", digit, "--source", "vit_digits", "--target", "no digit"])
 import keras
 print(status, keras.backend.backend())
 """
-    result = run_without(missing, code, tmp_path)
+    result = run_without(backend.BACKENDS.keys() - {MINE}, code, tmp_path)
     assert result.stdout.endswith(f"2 {MINE}\n"), result.stderr
-    assert result.stderr.count(f"keras-vit: computes with {MINE}") == (MINE != "tensorflow")
+    assert result.stderr.count(f"keras-vit: computes with {MINE}") == 1
 
 
 def test_without_a_backend_images_are_prepared_and_models_are_refused(tmp_path):
     """The command line prints the message first; the exception has it in its last line."""
-    missing = {p for packages in backend.BACKENDS.values() for p in packages}
     code = """
-import keras_vit
 print(keras_vit.Preprocessor.from_preset("vit_digits").image_size)
-from keras_vit import cli
 print(cli.main(["evaluate", ".", "--source", "vit_digits"]))
 keras_vit.VisionTransformer
 """
-    result = run_without(missing, code, tmp_path)
+    result = run_without(backend.BACKENDS, code, tmp_path)
     assert result.stdout == "(16, 16)\n2\n"
-    first, last = result.stderr.splitlines()[0], result.stderr.splitlines()[-1]
+    first, *_, last = result.stderr.splitlines()
     assert first.startswith("keras-vit: Keras has no backend to compute with; install one")
     assert last.startswith("keras_vit.errors.BackendError: Keras has no backend")

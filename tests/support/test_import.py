@@ -37,19 +37,19 @@ def test_one_backend_is_imported():
     assert not loaded & {"tensorflow", "torch", "jax"}
 
 
-def test_info_and_the_command_line_import_no_backend_and_no_extra():
-    """Neither Keras nor matplotlib, scikit-learn, scipy or huggingface_hub."""
-    loaded = modules_after(
-        "import keras_vit; from keras_vit import checkpoints, cli; keras_vit.info"
-    )
-    assert not loaded & {"keras", "jax", "torch", "tensorflow"}
-    assert not loaded & {"matplotlib", "sklearn", "scipy", "huggingface_hub"}
+HEAVY = {"keras", "jax", "torch", "tensorflow", "matplotlib", "sklearn", "scipy", "huggingface_hub"}
+UNNEEDED = [
+    ("import keras_vit; from keras_vit import checkpoints, cli; keras_vit.info", HEAVY),
+    # `keras-vit --help` then takes two thirds of the processor time.
+    ("from keras_vit import cli", {"numpy", "PIL", "rich.progress", "keras_vit.config.vit"}),
+]
 
 
-def test_the_options_of_the_command_line_need_no_arrays_and_no_images():
-    """`keras-vit --help` then takes two thirds of the processor time."""
-    loaded = modules_after("from keras_vit import cli")
-    assert not loaded & {"numpy", "PIL", "rich.progress", "keras_vit.config.vit"}
+@pytest.mark.parametrize(("code", "modules"), UNNEEDED)
+def test_what_needs_no_model_imports_no_backend_and_no_extra(code, modules):
+    """And no import hook: `sys.meta_path` stays the same."""
+    hooks = "import sys; before = [*sys.meta_path]"
+    assert not modules_after(f"{hooks}; {code}; assert sys.meta_path == before") & modules
 
 
 @pytest.mark.parametrize(
@@ -77,26 +77,15 @@ def test_saved_models_load_without_custom_objects(imports, tmp_path, without_ker
     assert ("LayerwiseSGD" in process.stdout) == compiled
 
 
-def test_importing_keras_vit_installs_no_import_hook():
-    """`sys.meta_path` stays the same."""
-    code = "import sys; before = [*sys.meta_path]; import keras_vit; print(sys.meta_path == before)"
-    assert python(code).stdout.strip() == "True"
-
-
 @pytest.mark.parametrize("room", ["", ".models", ".training"])
 def test_every_name_of_a_stub_resolves(room):
     """`__all__` has each name of the stub once, and each is an attribute."""
     module = importlib.import_module(f"keras_vit{room}")
     tree = ast.parse(Path(module.__file__).with_suffix(".pyi").read_text())
-    names = [
-        alias.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    ]
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    names = [alias.name for node in nodes for alias in node.names]
     assert sorted(names) == module.__all__
-    assert all(hasattr(module, name) for name in names)
-    assert set(names) <= set(dir(module))
+    assert all(hasattr(module, name) for name in names) and set(names) <= set(dir(module))
 
 
 @pytest.mark.on_backend("torch", "jax")
