@@ -115,7 +115,7 @@ FACTS = {
 }
 UNWRITTEN = ("cannot be written", "process 0 could not write")
 SAID = {
-    "jax_devices": [["num_heads=4.*block_0/attention/query/kernel", "divides the 8 devices"]],
+    "jax_devices": [["block_0/attention/query/kernel: .*num_heads=4", "divides the 8 devices"]],
     "jax_processes": [[words, words] for words in UNWRITTEN],
     "tensorflow_replicas": [["Keras accumulates no gradients on 2 replicas"]],
     "torch_processes": [

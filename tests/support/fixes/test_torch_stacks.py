@@ -4,21 +4,17 @@ import contextlib
 import os
 from concurrent.futures import ThreadPoolExecutor
 
-import keras
 import pytest
+import torch
 
+from keras_vit import kernels
+from keras_vit.kernels import reference, torch_products
+from keras_vit.support.fixes import torch_stacks
 from keras_vit.support.processor import Processor
 from tests.helpers import assert_close, random_tiny, to_numpy
 from tests.plain import normal
 
-if keras.backend.backend() == "torch":
-    import torch
-
-    from keras_vit import kernels
-    from keras_vit.kernels import reference, torch_products
-    from keras_vit.support.fixes import torch_stacks
-
-    SETTING = torch.backends.mkldnn.matmul
+SETTING = torch.backends.mkldnn.matmul
 
 
 @pytest.fixture
@@ -57,16 +53,19 @@ def test_attention_in_pieces_equals_the_reference(tokens, others, attends):
 @pytest.mark.parametrize("setting", ["none", "bf16", "ieee", "tf32"])
 def test_the_setting_of_the_program_stays(setting, attends, monkeypatch):
     """A program that has chosen a precision gets torch's attention; also after a failure."""
-    with monkeypatch.context() as patch:
-        patch.setattr(SETTING, "fp32_precision", setting)
+    before = SETTING.fp32_precision
+    try:
+        SETTING.fp32_precision = setting
         kernels.attention(*inputs())
         assert SETTING.fp32_precision == setting
         assert bool(attends) == (setting in ("none", "bf16"))
-        patch.setattr(torch, "baddbmm", lambda *arguments, **named: 1 / 0)
+        monkeypatch.setattr(torch, "baddbmm", lambda *arguments, **named: 1 / 0)
         if attends:
             with pytest.raises(ZeroDivisionError):
                 kernels.attention(*inputs())
         assert SETTING.fp32_precision == setting
+    finally:
+        SETTING.fp32_precision = before
 
 
 def test_threads_and_forks_find_the_setting_of_the_program(attends):
