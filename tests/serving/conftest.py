@@ -43,7 +43,7 @@ def without_foreign_words(text):
     text = re.sub(
         r"(The body: |of the list: |top='\w+': |readable image: ).*?(?=;|$)", r"\1…", text
     )
-    return re.sub(r"read: (?!The boundary).*? Send|port \d+", "…", text)
+    return re.sub(r"(read: )(?!The boundary).*? Send|(port )\d+", r"\1\2…", text)
 
 
 def refuse(answer):
@@ -74,10 +74,10 @@ class ServingWorld(World):
         path.write_bytes(self.image)
         return str(path).encode()
 
-    def serve(self, *options, source="vit_digits"):
+    def serve(self, *options, source="vit_digits", port=0):
         """Calls the command, which must not begin to answer."""
         self.patch.setattr("uvicorn.Server.run", None)
-        if status := main(["serve", source, "--port", "0", *options]):
+        if status := main(["serve", source, "--port", str(port), *options]):
             printed = self.capsys.readouterr()
             assert "Serving" not in printed.out
             raise RefusedError(f"{status}: {without_foreign_words(printed.err.strip())}")
@@ -88,7 +88,7 @@ class ServingWorld(World):
 
     def serve_at_a_taken_port(self):
         with socket.create_server(("127.0.0.1", 0)) as taken:
-            self.serve("--port", str(taken.getsockname()[1]))
+            self.serve(port=taken.getsockname()[1])
 
 
 @pytest.fixture

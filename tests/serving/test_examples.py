@@ -49,9 +49,7 @@ def probabilities_by(server, version, images):
 )
 def test_a_model_repository_answers_as_the_model(tmp_path, server):
     """Version 1 of the model takes pixels; labels and, for Triton, its configuration are there."""
-    random_tiny(channels=1, num_classes=3, class_names=("a", "b", "c")).save_to_preset(
-        tmp_path / "preset"
-    )
+    random_tiny(num_classes=3, class_names=tuple("abc")).save_to_preset(tmp_path / "preset")
     folder = example("model_repository")["write"](str(tmp_path / "preset"), tmp_path, server)
     images = np.random.default_rng(0).integers(0, 256, (4, 9, 9, 3), "uint8")
     result = probabilities_by(server, folder / "1", images)

@@ -16,36 +16,37 @@ from tests.plain import normal
 from tests.runs import sample
 
 LENGTHS = [(1, 1), (1, 4), (4, 1), (4, 4), (4, 7), (7, 4), (14, 24), (24, 14), (3, 100)]
-every_length = pytest.mark.parametrize(("source", "target"), LENGTHS)
-every_method = pytest.mark.parametrize("method", POSITION_RESIZES)
 
 
-@every_length
-def test_align_corners_equals_scipy_zoom(source, target):
-    """Along one axis: `scipy.ndimage.zoom` of order 1, which vit_jax calls."""
+def by_torch(mode, antialias=False):
+    """Along one axis: `torch.nn.functional.interpolate`."""
+    resize = torch_resize(mode, antialias)
+    return lambda points, target: resize(points, (1, len(points)), (1, target))
+
+
+REFERENCES = {
+    # `scipy.ndimage.zoom` of order 1, which vit_jax calls
+    "bilinear_align_corners": lambda p, target: ndimage.zoom(p, target / len(p), order=1),
+    "bilinear_half_pixel": by_torch("bilinear"),
+    "bilinear_antialias": by_torch("bilinear", antialias=True),
+    "bicubic": by_torch("bicubic"),
+    "bicubic_antialias": by_torch("bicubic", antialias=True),
+}
+
+
+@pytest.mark.parametrize(("source", "target"), LENGTHS)
+@pytest.mark.parametrize("method", REFERENCES)
+def test_a_matrix_equals_the_library_of_its_method(method, source, target):
     points = normal(source).astype("float64")
-    expected = ndimage.zoom(points, target / source, order=1)
+    expected = REFERENCES[method](points, target)
     assert expected.shape == (target,)
-    actual = resampling_matrix(source, target, "bilinear_align_corners") @ points
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-12)
-
-
-@every_length
-@pytest.mark.parametrize("antialias", [False, True])
-@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
-def test_other_methods_equal_torch(mode, antialias, source, target):
-    """Along one axis: `torch.nn.functional.interpolate`, with and without antialiasing."""
-    points = normal(source, 1).astype("float64")
-    expected = torch_resize(mode, antialias)(points, (1, source), (1, target))
-    plain = {"bilinear": "bilinear_half_pixel", "bicubic": "bicubic"}[mode]
-    method = f"{mode}_antialias" if antialias else plain
     actual = resampling_matrix(source, target, method) @ points
     np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.every_backend
 @pytest.mark.openvino
-@every_method
+@pytest.mark.parametrize("method", POSITION_RESIZES)
 @pytest.mark.parametrize(("source", "target"), sample([(1, 4), (4, 1), (7, 4), (14, 24)], (7, 4)))
 def test_the_matrix_computed_in_the_graph_equals_the_matrix_in_numpy(method, source, target):
     """`keras.ops` computes the same matrix in float32, from an int or a scalar tensor."""

@@ -14,12 +14,13 @@ import tempfile
 from pathlib import Path
 
 from weights.fuzz import answers
-from weights.fuzz.mutations import Mutation, chosen, whole_file
+from weights.fuzz.mutations import BYTES, Mutation, chosen
 from weights.fuzz.seeds import make
 
 SECONDS = 20
 """After which reading counts as hung."""
 OUTCOMES = ("tried", "clean", "right", "undetectable", "wrong", "crashed", "hung")
+_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2", "KERAS_BACKEND": "numpy"}
 _WITH_CHECKSUM = (".npz",)
 """Of these formats, no change of a byte may alter a number unseen."""
 
@@ -139,10 +140,8 @@ def _why_wrong(change: _Change, reason: str) -> str | None:
         return f"{change.verdict}, but: {reason}"
     if change.mutation is answers.of_files:
         return f"the server stated checksums, but: {reason}"
-    is_bytes = change.mutation.__module__ == whole_file.__module__ and change.mutation.__name__ in (
-        "flip", "flip_early", "flip_late", "cut", "insert", "blank", "number",
-    )  # fmt: skip
-    if is_bytes and change.file.endswith(_WITH_CHECKSUM) and reason.startswith("numbers"):
+    has_checksum = change.mutation in BYTES and change.file.endswith(_WITH_CHECKSUM)
+    if has_checksum and reason.startswith("numbers"):
         return f"a byte changed numbers unseen: {reason}"
     return None
 
@@ -151,17 +150,14 @@ def _fewest(
     child: "_Child", good: Path, changed: Path, changes: list[_Change], outcome: str
 ) -> list[_Change]:
     """The first single change that has the same outcome, applied; else all of them."""
-    for fewer in ([change] for change in changes) if len(changes) > 1 else ():
+    for fewer in [*([change] for change in changes), changes]:
         shutil.rmtree(changed)
         shutil.copytree(good, changed)
-        fewer[0].apply(changed)
-        if _judge(child, changed, fewer)[0] == outcome:
-            return fewer
-    shutil.rmtree(changed)
-    shutil.copytree(good, changed)
-    for change in changes:
-        change.apply(changed)
-    return changes
+        for change in fewer:
+            change.apply(changed)
+        if fewer is changes or _judge(child, changed, fewer)[0] == outcome:
+            break
+    return fewer
 
 
 def _keep(folder: Path, reader: str, changed: Path, fault: Fault) -> None:
@@ -203,12 +199,7 @@ class _Child:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            env={
-                **os.environ,
-                "OMP_NUM_THREADS": "1",
-                "MALLOC_ARENA_MAX": "2",
-                "KERAS_BACKEND": "numpy",
-            },
+            env=os.environ | _ENVIRONMENT,
         )
         assert self._process.stdout is not None
         if self._process.stdout.readline() != "ready\n":

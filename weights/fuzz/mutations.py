@@ -4,6 +4,7 @@ A mutation changes one file of a folder in place. It returns None if the format 
 change, else what makes it impossible for a reader to accept the file.
 """
 
+import functools
 import io
 import json
 import random
@@ -28,66 +29,69 @@ HOSTILE: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def flip(path: Path, rng: random.Random) -> None:
-    """One to eight bytes change."""
-    content = bytearray(path.read_bytes())
+def _of_bytes(change: Callable[[bytearray, random.Random], None]) -> Mutation:
+    """The mutation of a file by a change of its bytes, of which there are some."""
+
+    @functools.wraps(change)
+    def mutation(path: Path, rng: random.Random) -> None:
+        content = bytearray(path.read_bytes())
+        if content:
+            change(content, rng)
+        path.write_bytes(content)
+
+    return mutation
+
+
+@_of_bytes
+def flip(content: bytearray, rng: random.Random) -> None:
+    """One to eight bits change."""
     for _ in range(rng.choice((1, 1, 1, 2, 8))):
-        if content:
-            content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
-    path.write_bytes(content)
+        content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
 
 
-def flip_early(path: Path, rng: random.Random) -> None:
+@_of_bytes
+def flip_early(content: bytearray, rng: random.Random) -> None:
     """A byte of the first two thousand changes, where most formats keep their header."""
-    content = bytearray(path.read_bytes())
     for _ in range(rng.choice((1, 2))):
-        if content:
-            content[rng.randrange(min(len(content), 2000))] = rng.randrange(256)
-    path.write_bytes(content)
+        content[rng.randrange(min(len(content), 2000))] = rng.randrange(256)
 
 
-def flip_late(path: Path, rng: random.Random) -> None:
+@_of_bytes
+def flip_late(content: bytearray, rng: random.Random) -> None:
     """A byte of the last two thousand changes, where a zip keeps its directory."""
-    content = bytearray(path.read_bytes())
-    if content:
-        content[-1 - rng.randrange(min(len(content), 2000))] = rng.randrange(256)
-    path.write_bytes(content)
+    content[-1 - rng.randrange(min(len(content), 2000))] = rng.randrange(256)
 
 
-def cut(path: Path, rng: random.Random) -> None:
+@_of_bytes
+def cut(content: bytearray, rng: random.Random) -> None:
     """The end is missing."""
-    content = path.read_bytes()
-    path.write_bytes(content[: rng.randrange(len(content) + 1)])
+    del content[rng.randrange(len(content) + 1) :]
 
 
-def insert(path: Path, rng: random.Random) -> None:
+@_of_bytes
+def insert(content: bytearray, rng: random.Random) -> None:
     """Bytes are repeated, or come from elsewhere."""
-    content = path.read_bytes()
-    place = rng.randrange(len(content) + 1)
-    start = rng.randrange(len(content) + 1)
+    place, start = rng.randrange(len(content) + 1), rng.randrange(len(content) + 1)
     piece = rng.choice((b"\0" * 100, rng.randbytes(10), content[start : start + 1000]))
-    path.write_bytes(content[:place] + piece + content[place:])
+    content[place:place] = piece
 
 
-def blank(path: Path, rng: random.Random) -> None:
+@_of_bytes
+def blank(content: bytearray, rng: random.Random) -> None:
     """A run of bytes is zero, or all ones."""
-    content = bytearray(path.read_bytes())
-    start, length = rng.randrange(len(content) + 1), rng.choice((4, 8, 64, 4096))
-    content[start : start + length] = rng.choice((b"\0", b"\xff")) * len(
-        content[start : start + length]
-    )
-    path.write_bytes(content)
+    start = rng.randrange(len(content))
+    end = min(start + rng.choice((4, 8, 64, 4096)), len(content))
+    content[start:end] = rng.choice((b"\0", b"\xff")) * (end - start)
 
 
-def number(path: Path, rng: random.Random) -> None:
-    """Four or eight bytes become a number at the edge of what they can say."""
-    content = bytearray(path.read_bytes())
+@_of_bytes
+def number(content: bytearray, rng: random.Random) -> None:
+    """Two to eight bytes become a number at the edge of what they can say."""
     width = rng.choice((2, 4, 8))
     value = rng.choice((0, 1, 2 ** (8 * width) - 1, 2 ** (8 * width - 1), 2 ** (8 * width - 8)))
     if len(content) > width:
         start = rng.randrange(min(len(content) - width, rng.choice((500, 10**9))))
         content[start : start + width] = value.to_bytes(width, rng.choice(("little", "big")))
-    path.write_bytes(content)
 
 
 BYTES: tuple[Mutation, ...] = (flip, flip_early, flip_late, cut, insert, blank, number)
@@ -127,6 +131,12 @@ def _name(name: str, rng: random.Random) -> str:
     return name[: rng.randrange(len(name) + 1)]
 
 
+def _npy(array: np.ndarray) -> bytes:
+    stored = io.BytesIO()
+    np.save(stored, array)
+    return stored.getvalue()
+
+
 def npz(path: Path, rng: random.Random) -> str | None:
     """Members of the zip are left out, renamed, repeated, emptied, reshaped or packed."""
     with zipfile.ZipFile(path) as file:
@@ -148,11 +158,8 @@ def npz(path: Path, rng: random.Random) -> str | None:
     elif kind == 4:
         method = rng.choice((zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA))
     elif kind == 5:
-        array = np.load(io.BytesIO(content))
-        stored = io.BytesIO()
         types = ("float64", "float16", "int32", "complex64", "U3", "bool", ">f4")
-        np.save(stored, array.astype(rng.choice(types)))
-        members[k] = (name, stored.getvalue())
+        members[k] = (name, _npy(np.load(io.BytesIO(content)).astype(rng.choice(types))))
     elif kind == 6:
         array, stored = np.load(io.BytesIO(content)), io.BytesIO()
         header = {
@@ -166,9 +173,8 @@ def npz(path: Path, rng: random.Random) -> str | None:
     elif kind == 7:
         members += [(f"{name}{j}", b"") for j in range(rng.choice((10, 1000)))]
     else:
-        array, stored = np.load(io.BytesIO(content)), io.BytesIO()
-        np.save(stored, np.zeros(rng.choice(((0,), (1,), (10**6,))), array.dtype))
-        members[k] = (name, stored.getvalue())
+        zeros = np.zeros(rng.choice((0, 1, 10**6)), np.load(io.BytesIO(content)).dtype)
+        members[k] = (name, _npy(zeros))
         method = zipfile.ZIP_DEFLATED
     with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(path, "w", method) as file:
         for name, content in members:
