@@ -18,7 +18,7 @@ from tests.helpers import tiny
 from tests.light_compilation import FLAG
 from tests.processes import python
 
-pytestmark = pytest.mark.every_backend
+pytestmark = [pytest.mark.every_backend]
 ROOT = Path(__file__).parents[2]
 on_jax = pytest.mark.on_backend("jax")
 on_tensorflow = pytest.mark.on_backend("tensorflow")

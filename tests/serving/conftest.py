@@ -39,11 +39,15 @@ class RefusedError(Exception):
 
 
 def without_foreign_words(text):
-    """Leaves out what pydantic, python-multipart and Pillow say, and the number of a port."""
-    text = re.sub(
-        r"(The body: |of the list: |top='\w+': |readable image: ).*?(?=;|$)", r"\1…", text
-    )
-    return re.sub(r"(read: )(?!The boundary).*? Send|(port )\d+", r"\1\2…", text)
+    """Leaves out the number of a port, and what the system, pydantic and python-multipart say."""
+    for before, after in (
+        (r"The body: |of the list: |top='\w+': ", r"; send|$"),
+        (r"cannot be read: (?!The boundary)", r" Send"),
+        (r"--port ", r": "),
+        (r"at this address \(", r"\)\. Choose"),
+    ):
+        text = re.sub(f"({before}).*?(?={after})", r"\1…", text)
+    return text
 
 
 def refuse(answer):
