@@ -93,12 +93,7 @@ def test_sigterm_lets_accepted_requests_be_answered(model, image):
         ThreadPoolExecutor(8) as clients,
     ):
         address = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline()).group()
-
-        def waits():
-            with contextlib.suppress(requests.ConnectionError):
-                return [waiting(address)]
-
-        eventually(waits)
+        assert waiting(address) == 0
         asked = [clients.submit(post, address, image) for _ in range(8)]
         eventually(lambda: waiting(address) == 8)
         process.send_signal(signal.SIGTERM)
@@ -106,7 +101,8 @@ def test_sigterm_lets_accepted_requests_be_answered(model, image):
             (found,), (expected,) = labels(answer.result(60)), model.classify(image)
             assert dict(found) == pytest.approx(dict(expected), abs=1e-6)
         assert process.wait(60) == 0
-        assert not waits()
+        with pytest.raises(requests.ConnectionError):
+            waiting(address)
 
 
 def test_an_answer_that_takes_too_long_or_fails(model, image, held, monkeypatch):
