@@ -30,6 +30,7 @@ from tests.distribution.training import (
     LABELS,
     PREPARED,
     STEPS,
+    WAYS,
     compiled,
     distance,
     make_model,
@@ -41,6 +42,13 @@ from tests.distribution.training import (
     values,
 )
 from tests.runs import times
+
+DISTRIBUTIONS = {
+    "data": distribution.data_parallel,
+    "tensor": lambda: distribution.tensor_parallel(4),
+    "fully sharded": distribution.fully_sharded,
+    "tensor and fully sharded": lambda: distribution.fully_sharded(2),
+}
 
 
 def apart(left, right):
@@ -94,13 +102,7 @@ def jax_devices(folder):
         report |= in_each(outputs(model, folder / "together"), functions)
         report["whole passes"] = distance(trained_on_whole_passes(), passes)
         report["facts"] = {"devices": len(model.get_layer("head").kernel.value.devices())}
-    ways = {
-        "data": distribution.data_parallel,
-        "tensor": lambda: distribution.tensor_parallel(4),
-        "fully sharded": distribution.fully_sharded,
-        "tensor and fully sharded": lambda: distribution.fully_sharded(2),
-    }
-    for way, make in ways.items():
+    for way, make in DISTRIBUTIONS.items():
         with make().scope():
             result = trained()
         report[way], report[f"share of {way}"] = apart(result, alone), share(result.model)
@@ -113,11 +115,6 @@ def jax_devices(folder):
 
 def jax_processes(folder):
     """Two processes with two virtual devices each."""
-    ways = {
-        "data": distribution.data_parallel,
-        "fully sharded": distribution.fully_sharded,
-        "tensor": lambda: distribution.tensor_parallel(4),
-    }
 
     def alone(index, port):
         compile_quickly()
@@ -132,8 +129,8 @@ def jax_processes(folder):
         one = {path.stem: list(np.load(path).values()) for path in folder.glob("*.npz")}
         report, shards = {}, {}
         keras.utils.set_random_seed(0)  # JAX refuses variables that begin differently
-        for way, make in ways.items():
-            with make().scope():
+        for way in WAYS:
+            with DISTRIBUTIONS[way]().scope():
                 _, shards[way], losses, variables = trained()
                 report[way] = distance([losses, *variables], [one["losses"], *one["variables"]])
                 if way == "fully sharded":

@@ -13,7 +13,7 @@ import pytest
 from keras_vit import distribution, training
 from keras_vit.distribution.layouts import divided_axes
 from keras_vit.errors import ConfigError
-from tests.distribution.training import COUNTS
+from tests.distribution.training import COUNTS, WAYS
 from tests.helpers import tiny
 from tests.light_compilation import FLAG
 from tests.processes import python
@@ -75,9 +75,7 @@ BOUNDS = {
     },
     "jax_processes": {
         **IMAGES,
-        "data": 1e-5,
-        "fully sharded": 1e-5,
-        "tensor": 1e-5,
+        **dict.fromkeys(WAYS, 1e-5),
         "resumed": 0,
         "resumed by one": 1e-5,
         "preset": 1e-6,
@@ -101,7 +99,7 @@ FACTS = {
     "jax_devices": lambda index: {"devices": 8},
     # With one copy of the model, both processes read all images.
     "jax_processes": lambda index: {
-        "shards": {"data": [index, 2], "fully sharded": [index, 2], "tensor": [0, 1]},
+        "shards": {way: [0, 1] if way == "tensor" else [index, 2] for way in WAYS},
         "files": ["state.safetensors"],
     },
     "tensorflow_replicas": lambda index: {},

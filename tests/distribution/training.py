@@ -34,6 +34,10 @@ COUNTS = (1, 7, 8, 9) if THOROUGH else (9,)
 """Numbers of images for which one device and several are compared."""
 
 
+WAYS = ("tensor", "fully sharded", "data")[: times(2, 3)]
+"""How two processes of JAX divide a model and its batches."""
+
+
 class Trained(NamedTuple):
     """The loss of every batch, and all weights and optimizer variables, after a training."""
 
@@ -67,6 +71,13 @@ def compiled() -> keras_vit.VisionTransformer:
 def values(model: Any) -> list[np.ndarray]:
     """All weights and optimizer variables."""
     return [np.array(whole(v), "float64") for v in [*model.weights, *model.optimizer.variables]]
+
+
+def counted(data: Any) -> keras.callbacks.Callback:
+    """A strategy of TensorFlow reads a whole pass of the data before the first epoch begins."""
+    return keras.callbacks.LambdaCallback(
+        on_epoch_begin=lambda epoch, logs: setattr(data, "epoch", epoch)
+    )
 
 
 def trained(
@@ -108,6 +119,7 @@ def trained(
     fit = recipe.fit_args(model)
     callbacks = [
         *fit.pop("callbacks"),
+        counted(data),
         keras.callbacks.LambdaCallback(on_train_batch_end=batch_ended, on_epoch_end=epoch_ended),
     ]
     if folder is not None:
@@ -139,12 +151,8 @@ def trained_on_whole_passes(
     )
     model.compile(**recipe.compile_args(model))
     connect(model)
-    # A strategy of TensorFlow reads a whole pass before the first epoch begins.
-    count = keras.callbacks.LambdaCallback(
-        on_epoch_begin=lambda epoch, logs: setattr(data, "epoch", epoch)
-    )
     fit = {"shuffle": False, "verbose": 0, **recipe.fit_args(model)}
-    fit["callbacks"] = [*fit["callbacks"], count]
+    fit["callbacks"] = [*fit["callbacks"], counted(data)]
     history = model.fit(data, validation_data=validation, **fit).history
     scores = keras_vit.evaluate(model, validation)
     assert scores.count == 19
