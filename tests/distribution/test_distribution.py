@@ -121,9 +121,14 @@ SAID = {
     ],
     "torch_kills": [[]],
 }
+# The short form of the kills is "resumed" of "torch_processes".
+MARKS = {"torch_kills": [pytest.mark.on_backend("torch"), pytest.mark.nightly]}
 every_program = pytest.mark.parametrize(
     "program",
-    [pytest.param(name, marks=pytest.mark.on_backend(name.partition("_")[0])) for name in BOUNDS],
+    [
+        pytest.param(name, marks=MARKS.get(name, pytest.mark.on_backend(name.partition("_")[0])))
+        for name in BOUNDS
+    ],
 )
 
 
