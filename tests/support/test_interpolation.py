@@ -21,7 +21,7 @@ LENGTHS = [(1, 1), (1, 4), (4, 1), (4, 4), (4, 7), (7, 4), (14, 24), (24, 14), (
 def by_torch(mode, antialias=False):
     """Along one axis: `torch.nn.functional.interpolate`."""
     resize = torch_resize(mode, antialias)
-    return lambda points, target: resize(points, (1, len(points)), (1, target))
+    return lambda points, target: resize(points, (1, len(points)), (1, target))[:, 0]
 
 
 REFERENCES = {
