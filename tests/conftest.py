@@ -68,7 +68,7 @@ def pytest_ignore_collect(collection_path):
 
 def _has_tests(text):
     """Whether the markers in a file's text allow a test of this run."""
-    module = re.search(r"^pytestmark = (\[.*?\]|.*?\)|.*?)$", text, re.MULTILINE | re.DOTALL)
+    module = re.search(r"^pytestmark = (\[[^\]]*\]|[^\n]*)", text, re.MULTILINE)
     of_file = module[0] if module else ""
     if BACKEND == "none" or "without_backend" in of_file:
         return BACKEND == "none" and "without_backend" in of_file
