@@ -1,4 +1,8 @@
-"""Small models of ten families; together they use every switch of `ViTConfig`."""
+"""Small models of ten families, which together use every switch of `ViTConfig`, and others."""
+
+import numpy as np
+
+from tests.plain import HYBRID, normal
 
 _GATED = {"gated": True, "activation": "silu"}
 _NO_KEY = (True, False, True)
@@ -69,3 +73,22 @@ FAMILIES = {
     },
 }
 """Fields for `tests.helpers.tiny`, by the family that most of them come from."""
+
+NO_CLASS_TOKEN = {"tokens": {"class_tokens": 0}}
+PLAIN = {
+    "map": {"pool": {"kind": "map"}, **NO_CLASS_TOKEN, "representation_size": 7},
+    "hybrid": HYBRID,
+    "oblong": {"image_size": (24, 16), "channels": 1},
+    "packed": {"stem": {"kind": "packed"}, "position_grid": (3, 3), "tokens": {"registers": 1}},
+}
+"""Other parts, likewise."""
+
+
+def images_for(model):
+    """Two images of the model's size, or of 16 by 24 pixels; packed ones of unequal shapes."""
+    if model.config.stem.is_packed:
+        most, width = model.input_shape[1:]
+        patches = normal(2, most, width - 2)
+        return model.preprocessor.pack(patches, [(2, most // 2), (1, most - 1)])
+    images = normal(2, *(model.config.image_size or (16, 24)), model.config.channels)
+    return np.moveaxis(images, -1, 1) if model.data_format == "channels_first" else images

@@ -1,4 +1,4 @@
-"""`with_head` makes a VisionTransformer of a `Dense` layer, or of a head in a file."""
+"""Heads from a `Dense` layer, from a file, and from embeddings of words as CLIP and SigLIP have."""
 
 import keras
 import numpy as np
@@ -6,11 +6,13 @@ import pytest
 from safetensors.numpy import save_file
 
 from keras_vit import VisionTransformer
-from keras_vit.errors import CheckpointError, ConfigError
+from keras_vit.evaluation import linear_probe
 from tests.helpers import assert_close, random_tiny, to_numpy
 from tests.plain import normal
+from tests.runs import BACKEND
 
-pytestmark = pytest.mark.every_backend
+if BACKEND == "torch":
+    from tests.live import torch, transformers
 
 IMAGES = normal(2, 16, 16, 3)
 NAMES = ("a", "b", "c")
@@ -20,20 +22,26 @@ def functional(model, head):
     return keras.Model(model.input, head(model.get_layer("pre_logits").output))
 
 
+def assert_head_is_kept(classifier, folder, expected, tolerance=1e-5):
+    """Fails unless a classifier, its preset and its `.keras` file have names and these logits."""
+    classifier.save_to_preset(folder / "preset")
+    classifier.save(folder / "model.keras")
+    read = keras.saving.load_model(folder / "model.keras", compile=False)
+    for each in (classifier, VisionTransformer.from_preset(folder / "preset"), read):
+        assert (each.config, each.class_names) == (classifier.config, NAMES)
+        assert_close(each.predict(IMAGES, verbose=0), expected, tolerance)
+    answer = classifier.classify(np.zeros((16, 16, 3), "uint8"), top=3)[0]
+    assert {label for label, _ in answer} == set(NAMES)
+
+
+@pytest.mark.every_backend
 def test_a_functional_head_comes_back_with_classify_and_presets(tmp_path):
     """After a training step of the plain model, which changes the encoder too."""
     model, head = random_tiny(), keras.layers.Dense(3)
     plain = functional(model, head)
     plain.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     plain.train_on_batch(IMAGES, np.array([0, 2]))
-    classifier = model.with_head(head, class_names=NAMES)
-    assert_close(classifier(IMAGES), to_numpy(plain(IMAGES)))
-    answer = classifier.classify(np.zeros((16, 16, 3), "uint8"), top=3)[0]
-    assert {label for label, _ in answer} == set(NAMES)
-    classifier.save_to_preset(tmp_path / "preset")
-    loaded = VisionTransformer.from_preset(tmp_path / "preset")
-    assert loaded.class_names == NAMES
-    np.testing.assert_array_equal(to_numpy(loaded(IMAGES)), to_numpy(classifier(IMAGES)))
+    assert_head_is_kept(model.with_head(head, class_names=NAMES), tmp_path, to_numpy(plain(IMAGES)))
 
 
 @pytest.mark.parametrize("options", [{"activation": "softmax"}, {"use_bias": False}])
@@ -48,8 +56,6 @@ def test_activation_and_missing_bias_of_a_head_are_kept(options):
 
 def test_a_new_head_takes_no_setting_of_the_old_one():
     """Thresholds, and pre_logits of length 1, are left behind by every way to a new head."""
-    from keras_vit.evaluation import linear_probe
-
     words = random_tiny().head_from_embeddings(normal(3, 16), NAMES, scale=2.0)
     head = keras.layers.Dense(2)
     expected = to_numpy(functional(words, head)(IMAGES))
@@ -72,24 +78,6 @@ def test_the_copy_shares_no_weight_with_the_model():
 
 
 @pytest.mark.parametrize(
-    ("head", "width", "words"),
-    [
-        (lambda: keras.layers.Dense(3), None, "was called or built"),
-        (lambda: keras.Sequential([keras.layers.Dense(3)]), 16, r"save it as a \.keras file"),
-        (lambda: keras.layers.Dense(3), 7, "vectors of width 7 .*; the pre_logits .* have 16"),
-        (lambda: keras.layers.Dense(3, activation="relu"), 16, "classifier_activation='relu'"),
-    ],
-)
-def test_a_head_that_no_preset_can_hold_is_refused(head, width, words):
-    """The message says what was expected, and what to do with another head."""
-    layer = head()
-    if width:
-        layer.build((None, width))
-    with pytest.raises(ConfigError, match=words):
-        random_tiny().with_head(layer)
-
-
-@pytest.mark.parametrize(
     ("kind", "count"), [("token", 1), ("token_and_mean", 1), ("gap", 0), ("mean", 1)]
 )
 def test_a_head_in_a_file_reads_what_its_width_says(kind, count, tmp_path):
@@ -104,17 +92,12 @@ def test_a_head_in_a_file_reads_what_its_width_says(kind, count, tmp_path):
     if count:
         features.insert(0, tokens.class_token)
     expected = np.concatenate(features, axis=1) @ head["weight"].T + head["bias"]
-    assert_close(classifier(IMAGES), expected)
-    classifier.save_to_preset(tmp_path / "preset")
-    loaded = VisionTransformer.from_preset(tmp_path / "preset")
-    assert loaded.class_names == NAMES
-    assert_close(loaded(IMAGES), expected)
+    assert_head_is_kept(classifier, tmp_path, expected)
 
 
 @pytest.mark.parametrize("fields", [{}, {"pool": {"kind": "token_and_mean"}}, {"dtype": "float16"}])
 def test_a_head_of_four_blocks_reads_their_class_tokens(fields, tmp_path):
     """As `_LinearClassifierWrapper` of DINOv2's `hub/classifiers.py` with `layers=4`."""
-    torch = pytest.importorskip("torch")
     model = random_tiny(num_layers=5, tokens={"registers": 1}, num_classes=0, **fields)
     linear, path = torch.nn.Linear(5 * 16, 3), tmp_path / "dinov2_vits14_linear4_head.pth"
     torch.save(linear.state_dict(), path)
@@ -125,51 +108,88 @@ def test_a_head_of_four_blocks_reads_their_class_tokens(fields, tmp_path):
     tokens = [torch.tensor(each.class_token) for each in layers]
     mean = torch.tensor(layers[-1].patches).flatten(1, 2).mean(dim=1)
     expected = linear(torch.cat([*tokens, mean], dim=1)).detach().numpy()
-    tolerance = 5e-3 if fields.get("dtype") else 1e-5
-    assert_close(classifier(IMAGES), expected, tolerance)
-    assert_close(classifier.predict(IMAGES, verbose=0), expected, tolerance)
-    picture = np.zeros((16, 16, 3), "uint8")
-    assert {label for label, _ in classifier.classify(picture, top=3)[0]} == set(NAMES)
-    classifier.save_to_preset(tmp_path / "preset")
+    assert_head_is_kept(classifier, tmp_path, expected, 5e-3 if fields.get("dtype") else 1e-5)
+
+
+SIZES = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2}
+TOWER = {**SIZES, "num_attention_heads": 2}
+VISION = {**TOWER, "image_size": 16, "patch_size": 8}
+WORDS = {**TOWER, "vocab_size": 30, "max_position_embeddings": 8, "eos_token_id": 2}
+LABELS = ["a cat", "a dog", "a house", "a tree"]
+
+
+def two_towers(kind):
+    """A model of transformers with random weights, whose logits are not all alike."""
+    torch.manual_seed(1)
+    if kind == "clip":
+        config = transformers.CLIPConfig(vision_config=VISION, text_config=WORDS, projection_dim=12)
+        model = transformers.CLIPModel(config)
+    else:
+        config = transformers.SiglipConfig(vision_config=VISION, text_config=WORDS)
+        model = transformers.SiglipModel(config)
+        torch.nn.init.constant_(model.logit_scale, 2.3)
+        torch.nn.init.constant_(model.logit_bias, -10.5)
+    for weight in model.parameters():
+        if weight.ndim > 1:
+            torch.nn.init.normal_(weight, std=0.2)
+    return model.eval()
+
+
+def reference(model):
+    """Embeddings of four texts, and the logits of two images, by the library."""
+    images = normal(2, 3, 16, 16)
+    tokens = torch.randint(3, 30, (len(LABELS), 6), generator=torch.Generator().manual_seed(2))
+    tokens[:, -1] = 2
+    with torch.no_grad():
+        out = model(input_ids=tokens, pixel_values=torch.tensor(images))
+    texts = (7 * out.text_embeds).numpy()  # of any length
+    return np.moveaxis(images, 1, -1), texts, out.logits_per_image.numpy()
+
+
+@pytest.mark.parametrize("kind", ["clip", "siglip"])
+def test_logits_equal_those_of_the_two_towers(kind, tmp_path):
+    """Temperature and bias come from the file of both towers; a preset answers in the words."""
+    model = two_towers(kind)
+    model.save_pretrained(tmp_path / "towers")
+    images, texts, expected = reference(model)
+    vision = VisionTransformer.from_preset(tmp_path / "towers")
+    ours = vision.head_from_embeddings(texts, LABELS)
+    assert_close(ours(images), expected, 1e-5)
+    scale, bias = float(model.logit_scale.exp()), vision.provenance.get("logit_bias")
+    by_hand = vision.head_from_embeddings(texts, LABELS, scale=scale, bias=bias)
+    assert_close(by_hand(images), expected, 1e-5)
+    ours.save_to_preset(tmp_path / "preset")
     loaded = VisionTransformer.from_preset(tmp_path / "preset")
-    assert loaded.config == classifier.config
-    assert_close(loaded(IMAGES), expected, tolerance)
-    loaded.save(tmp_path / "model.keras")
-    again = keras.saving.load_model(tmp_path / "model.keras", compile=False)
-    assert_close(again(IMAGES), expected, tolerance)
+    assert loaded.class_names == tuple(LABELS)
+    assert_close(loaded(images), expected, 1e-5)
 
 
-def test_every_class_token_of_a_head_learns():
-    model = random_tiny(num_layers=3, pool={"kind": "token_and_mean", "blocks": 2})
-    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    before = to_numpy(model.get_layer("head").kernel)
-    model.train_on_batch(IMAGES, np.array([0, 2]))
-    moved = np.abs(to_numpy(model.get_layer("head").kernel) - before).reshape(3, 16, -1)
-    assert (moved.max(axis=(1, 2)) > 0).all()
+def test_several_texts_of_a_class_are_averaged_as_unit_vectors(tmp_path):
+    """Unit vectors, mean, unit vector, as CLIP's notebook of prompts does; in every form."""
+    model, images = random_tiny(), normal(2, 16, 16, 3)
+    texts = normal(3, 5, 16) * np.array([1, 2, 3, 4, 5], "float32")[:, None]
+    means = (texts / np.linalg.norm(texts, axis=-1, keepdims=True)).mean(axis=1)
+    means /= np.linalg.norm(means, axis=-1, keepdims=True)
+    image = to_numpy(model(images, stages=["pre_logits"])["pre_logits"])
+    image /= np.linalg.norm(image, axis=-1, keepdims=True)
+    arrays = dict(zip(NAMES, texts, strict=True))
+    files = [tmp_path / "words.npz", tmp_path / "words.safetensors"]
+    np.savez(files[0], **arrays)
+    save_file(arrays, files[1])
+    tensors = {name: keras.Variable(each).value for name, each in arrays.items()}  # with gradients
+    for given in (arrays, tensors, *files, texts):
+        labels = NAMES if given is texts else None
+        ours = model.head_from_embeddings(given, labels, scale=3.0, bias=0.5)
+        assert ours.class_names == NAMES
+        assert_close(ours(images), 3 * image @ means.T + 0.5, 1e-5)
 
 
-def test_a_head_in_a_pickle_needs_permission(tmp_path):
-    torch = pytest.importorskip("torch")
-    model, path = random_tiny(), tmp_path / "dinov2_vits14_linear_head.pth"
-    linear = torch.nn.Linear(32, 4)
-    torch.save(linear.state_dict(), path)
-    with pytest.raises(CheckpointError, match="this is a Python pickle|torch"):
-        model.with_head(path)
-    classifier = model.with_head(path, allow_pickle_weights=True)
-    assert_close(classifier.get_layer("head").kernel, linear.weight.detach().numpy().T)
-
-
-@pytest.mark.parametrize(
-    ("arrays", "words"),
-    [
-        ({"weight": normal(3, 80), "bias": normal(3)}, "width 80; .* belongs to another encoder"),
-        ({"weight": normal(3, 24), "bias": normal(3)}, "have 16 .* belongs to another encoder"),
-        ({"weight": normal(3, 16), "bias": normal(4)}, r"expected a linear head.*\(4,\)"),
-        ({"weight": normal(0, 16), "bias": normal(0)}, r"expected a linear head.*\(0, 16\)"),
-        ({"decode_head.bn.bias": normal(3)}, r"expected a linear head.*decode_head\.bn\.bias"),
-    ],
-)
-def test_a_file_without_a_fitting_head_is_refused(arrays, words, tmp_path):
-    save_file(arrays, tmp_path / "head.safetensors")
-    with pytest.raises(CheckpointError, match=rf"head\.safetensors: .*{words}"):
-        random_tiny().with_head(tmp_path / "head.safetensors")
+@pytest.mark.parametrize("load_weights", [True, False])
+def test_another_head_has_no_unit_vectors(load_weights, tmp_path):
+    """They belong to the words; features and a new head are those of the vision tower."""
+    model = random_tiny()
+    model.head_from_embeddings(normal(4, 16), "abcd", scale=2.0).save_to_preset(tmp_path / "words")
+    for count, head in ((0, "linear"), (3, "linear"), (4, "cosine")):
+        fields = {"num_classes": count, "load_weights": load_weights}
+        other = VisionTransformer.from_preset(tmp_path / "words", **fields)
+        assert other.config.head == head

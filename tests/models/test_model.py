@@ -6,7 +6,6 @@ import pytest
 
 from keras_vit import VisionTransformer
 from keras_vit.config import Block, Prediction
-from keras_vit.errors import ConfigError
 from tests import formulas
 from tests.helpers import (
     assert_close,
@@ -18,9 +17,8 @@ from tests.helpers import (
     tiny,
     to_numpy,
 )
-from tests.plain import normal, raises
-
-pytestmark = pytest.mark.every_backend
+from tests.plain import normal
+from tests.runs import sample
 
 IMAGES = normal(2, 16, 16, 3)
 
@@ -29,6 +27,7 @@ def figure_1(model, images, w=None):
     """The output of a plain model by the formulas, with the model's weights or the weights `w`."""
     config, w = model.config, w or read_weights(model)
     batch, (rows, columns), (height, width) = len(images), config.grid, config.patch_size
+    images = images[:, : rows * height, : columns * width]
     patches = images.reshape(batch, rows, height, columns, width, -1).swapaxes(2, 3)
     kernel = w["patch_embedding/kernel"]
     z = np.einsum("brcpqi,pqim->brcm", patches, kernel) + w["patch_embedding/bias"]
@@ -59,6 +58,8 @@ def figure_1(model, images, w=None):
         y = formulas.map_head(y, below(w, "pool/"), config.block)
     if config.representation_size:
         y = np.tanh(y @ w["pre_logits/kernel"] + w["pre_logits/bias"])
+    if config.head == "cosine":
+        y = y / np.linalg.norm(y, axis=-1, keepdims=True)
     return y @ w["head/kernel"] + w["head/bias"] if config.num_classes else y
 
 
@@ -83,6 +84,7 @@ ARRANGEMENTS = [
     {"pool": {"norm": "none"}},
     {"block": {"qkv_bias": False}},
     {"representation_size": 7},
+    {"head": "cosine"},
     {"num_classes": 0},
     {"num_classes": 0, "representation_size": 7},
     {"position": "sincos2d"},
@@ -90,19 +92,20 @@ ARRANGEMENTS = [
     {"position": "learned_patches"},
     {"pool": {"kind": "unpooled"}, "position": "learned_patches"},
     {"image_size": (24, 16), "patch_size": (8, 4), "channels": 1, "num_layers": 3},
+    {"image_size": (19, 23)},
     {"block": {"epsilon": 0.1, "activation": "gelu"}},
-    {
-        "pool": {"kind": "map"},
-        **NO_CLASS_TOKEN,
-        "block": {"epsilon": 0.1, "activation": "gelu"},
-    },
+    {"pool": {"kind": "map"}, **NO_CLASS_TOKEN, "block": {"epsilon": 0.1, "activation": "gelu"}},
 ]
 
 
-@pytest.mark.parametrize("fields", ARRANGEMENTS, ids=str)
-def test_logits_equal_the_formulas(fields):
+NAMED = {str(fields): fields for fields in ARRANGEMENTS}
+
+
+@pytest.mark.every_backend
+@pytest.mark.parametrize("name", sample(NAMED, *list(NAMED)[::3]))
+def test_logits_equal_the_formulas(name):
     """Every arrangement without a ResNet stem computes Figure 1; logits are float32."""
-    model = random_tiny(**fields)
+    model = random_tiny(**NAMED[name])
     images = normal(2, *model.config.image_size, model.config.channels)
     actual, expected = run(model, images), figure_1(model, images)
     assert read_dtype(model.output) == "float32"
@@ -110,6 +113,7 @@ def test_logits_equal_the_formulas(fields):
     assert_close(actual, expected)
 
 
+@pytest.mark.every_backend
 def test_an_any_size_model_equals_models_of_fixed_size():
     """At the stored grid, and at another grid with resized positions, in one graph."""
     model = random_tiny(image_size=None, position_grid=(2, 3))
@@ -121,17 +125,18 @@ def test_an_any_size_model_equals_models_of_fixed_size():
         assert_close(model.predict_on_batch(images), run(fixed, images))
 
 
-def test_pixels_that_fill_no_patch_are_cropped(caplog):
-    """The pixels at the right and the bottom, with a line of log."""
-    model = random_tiny(image_size=(19, 23))
-    assert "image_size=(19, 23): pixels at the right and bottom that fill no patch" in caplog.text
-    whole = copy_weights(model, tiny())
-    images = normal(2, 19, 23, 3)
-    assert_close(run(model, images), to_numpy(whole(images[:, :16, :16])))
+def test_pixels_that_fill_no_patch_are_logged(caplog):
+    """Those at the right and the bottom are cropped."""
+    tiny(image_size=(19, 23))
+    assert "image_size=(19, 23)" in caplog.text
 
 
 def test_policy_and_data_format_default_to_the_settings_of_keras():
-    """The model keeps them when the settings change."""
+    """The model keeps them when the settings change; a policy may be of a user's own class."""
+
+    class Own(keras.dtype_policies.DTypePolicy):
+        """A policy of a user."""
+
     policy, data_format = keras.config.dtype_policy(), keras.config.image_data_format()
     try:
         keras.config.set_dtype_policy("mixed_bfloat16")
@@ -140,22 +145,20 @@ def test_policy_and_data_format_default_to_the_settings_of_keras():
     finally:
         keras.config.set_dtype_policy(policy)
         keras.config.set_image_data_format(data_format)
-    assert model.dtype_policy.name == "mixed_bfloat16"
-    assert model.get_layer("block_0").compute_dtype == "bfloat16"
-    assert model.data_format == "channels_first"
-    assert model.input_shape == (None, 3, 16, 16)
+    assert (model.data_format, model.input_shape) == ("channels_first", (None, 3, 16, 16))
+    for each in (model, own := tiny(dtype=Own("mixed_bfloat16"))):
+        assert each.dtype_policy.name == "mixed_bfloat16"
+        assert each.get_layer("block_0").compute_dtype == "bfloat16"
+    assert type(own.get_layer("block_0").dtype_policy) is Own
 
 
 def test_initial_weights_are_those_of_the_reference():
     """Zero head and class token, N(0.02) positions, Xavier and LeCun kernels."""
-    keras.utils.set_random_seed(0)
     model = tiny(representation_size=100)
     w = read_weights(model)
-    assert not w["head/kernel"].any()
-    assert not w["head/bias"].any()
-    assert not w["class_token/token"].any()
-    assert not w["patch_embedding/bias"].any()
-    assert abs(w["position_embedding/embedding"].std() - 0.02) < 0.005
+    zero = ("head/kernel", "head/bias", "class_token/token", "patch_embedding/bias")
+    for path in (*zero, "block_0/attention/query/bias"):
+        assert not w[path].any(), path
     fans = {f"attention/{name}": 16 + 16 for name in ("query", "key", "value", "out")}
     for name, fan in {**fans, "mlp/dense_0": 16 + 32, "mlp/dense_1": 32 + 16}.items():
         limit = np.sqrt(6 / fan)
@@ -163,11 +166,12 @@ def test_initial_weights_are_those_of_the_reference():
     # flax's Dense and Conv have a variance of one over the fan-in.
     assert abs(w["pre_logits/kernel"].std() * np.sqrt(16) - 1) < 0.1
     assert abs(w["patch_embedding/kernel"].std() * np.sqrt(8 * 8 * 3) - 1) < 0.1
-    assert not w["block_0/attention/query/bias"].any()
+    assert abs(w["position_embedding/embedding"].std() - 0.02) < 0.005
     assert (w["block_0/mlp_norm/gamma"] == 1).all()
     assert not to_numpy(model(IMAGES)).any()
 
 
+@pytest.mark.every_backend
 def test_the_same_seed_gives_the_same_weights():
     """`set_random_seed` repeats all weights; different kernels have different values."""
 
@@ -179,49 +183,33 @@ def test_the_same_seed_gives_the_same_weights():
     for path, value in first.items():
         np.testing.assert_array_equal(value, again[path])
     kernel = "block_0/attention/query/kernel"
-    assert not np.array_equal(first[kernel], other[kernel])
-    assert not np.array_equal(first[kernel], first["block_0/attention/key/kernel"])
-    assert not np.array_equal(first[kernel], first["block_1/attention/query/kernel"])
+    others = (first["block_0/attention/key/kernel"], first["block_1/attention/query/kernel"])
+    assert not any(np.array_equal(first[kernel], each) for each in (other[kernel], *others))
 
 
 def test_a_model_is_sliced_at_its_stages_by_name():
     """The stages have documented names."""
     model = random_tiny(num_layers=2, representation_size=7)
+    of_tokens = ("class_token", "position_embedding", "embedding_dropout", "block_0", "block_1")
     shapes = {
-        "patch_embedding": (2, 2, 16),
-        "patch_tokens": (4, 16),
-        "class_token": (5, 16),
-        "position_embedding": (5, 16),
-        "embedding_dropout": (5, 16),
-        "block_0": (5, 16),
-        "block_1": (5, 16),
-        "encoder_norm": (5, 16),
-        "pool": (16,),
-        "pre_logits": (7,),
-        "head": (5,),
+        **{"patch_embedding": (2, 2, 16), "patch_tokens": (4, 16)},
+        **dict.fromkeys((*of_tokens, "encoder_norm"), (5, 16)),
+        **{"pool": (16,), "pre_logits": (7,), "head": (5,)},
     }
     assert [layer.name for layer in model.layers] == ["images", *shapes]
     stages = {name: model.get_layer(name).output for name in shapes}
     actual = keras.Model(model.input, stages).predict(IMAGES, verbose=0)
+    assert list(model(IMAGES, stages="block_0")) == ["block_0"]
     assert {name: value.shape[1:] for name, value in actual.items()} == shapes
     assert_close(actual["head"], to_numpy(model(IMAGES)))
 
 
-def test_a_call_for_stages_takes_their_names_alone():
-    """One name or several; a name that is no stage is refused with the nearest."""
-    model = random_tiny()
-    assert list(model(IMAGES, stages="block_0")) == ["block_0"]
-    with raises(ConfigError, "stage='blok_0' is no stage", "Did you mean 'block_0'"):
-        model(IMAGES, stages=["block_0", "blok_0"])
-
-
 def test_stochastic_depth_grows_linearly_with_depth():
     """From 0 in the first block to the rate in the last; a single block has rate 0."""
-    model = tiny(num_layers=5, stochastic_depth_rate=0.4)
-    rates = [model.get_layer(f"block_{i}").stochastic_depth_rate for i in range(5)]
-    np.testing.assert_allclose(rates, [0, 0.1, 0.2, 0.3, 0.4])
-    single = tiny(num_layers=1, stochastic_depth_rate=0.4)
-    assert single.get_layer("block_0").stochastic_depth_rate == 0
+    for depth in (1, 5):
+        model = tiny(num_layers=depth, stochastic_depth_rate=0.4)
+        rates = [model.get_layer(f"block_{i}").stochastic_depth_rate for i in range(depth)]
+        np.testing.assert_allclose(rates, [0, 0.1, 0.2, 0.3, 0.4][:depth])
 
 
 def test_fields_given_with_a_config_replace_its_fields():
@@ -232,26 +220,6 @@ def test_fields_given_with_a_config_replace_its_fields():
     assert model.config.block == Block(gated=True, layer_scale=0.5)
     assert model.prediction == Prediction(3, "multi_label")
     assert model.output_shape == (None, 3)
-
-
-def test_missing_and_invalid_fields_are_refused():
-    """As by `ViTConfig`, with the values that are valid."""
-    with raises(ConfigError, "needs patch_size"):
-        VisionTransformer(image_size=32)
-    with raises(ConfigError, "data_format='channels'", "channels_last, channels_first"):
-        tiny(data_format="channels")
-    for dtype in ("float31", "int32", "int8_from_float32", keras.dtype_policies.DTypePolicyMap()):
-        with raises(ConfigError, "expected a float type", "mixed_bfloat16"):
-            tiny(dtype=dtype)
-
-
-def test_a_policy_of_a_users_own_class_is_kept():
-    class Own(keras.dtype_policies.DTypePolicy):
-        """A policy of a user."""
-
-    model = tiny(dtype=Own("mixed_bfloat16"))
-    assert type(model.get_layer("block_0").dtype_policy) is Own
-    assert model.get_layer("block_0").compute_dtype == "bfloat16"
 
 
 def test_default_names_are_counted_so_that_two_models_fit_into_one():
@@ -270,13 +238,3 @@ def test_a_subclass_loads_a_preset_as_itself():
         """A class of a user."""
 
     assert type(Own.from_preset("vit_digits")) is Own
-
-
-def test_the_model_defines_few_names_of_keras_model_and_each_once():
-    """The trainer is Keras's own. Python's own names, and `__init__`, are in every class."""
-    order = VisionTransformer.__mro__
-    own = [base for base in order[: order.index(keras.Model)] if "keras_vit" in base.__module__]
-    known = {name for name in dir(keras.Model) if not name.startswith("__") and name != "_abc_impl"}
-    defined = [name for base in own for name in vars(base) if name in known]
-    assert len(own) <= 2, own
-    assert len(defined) == len(set(defined)) <= 10, sorted(defined)

@@ -5,59 +5,39 @@ import numpy as np
 import pytest
 
 from keras_vit import VisionTransformer
-from tests.families import FAMILIES
+from tests.families import FAMILIES, PLAIN, images_for
 from tests.helpers import assert_close, random_tiny, tiny, to_numpy
-from tests.plain import HYBRID, normal, through_json
+from tests.plain import normal, through_json
 from tests.runs import sample
-
-pytestmark = pytest.mark.every_backend
 
 IMAGES = normal(2, 16, 16, 3)
 KINDS = {
-    "token": {
-        "representation_size": 7,
-        "class_names": list("abcde"),
-        "provenance": {"source": "me"},
-    },
-    "map": {
-        "pool": {"kind": "map"},
-        "tokens": {"class_tokens": 0},
-        "dropout_rate": 0.1,
-        "stochastic_depth_rate": 0.2,
-    },
+    "token": {"representation_size": 7, "class_names": list("abcde"), "provenance": {"by": "me"}},
+    "rates": {"dropout_rate": 0.1, "stochastic_depth_rate": 0.2},
     "resized": {"position_grid": (3, 5), "block": {"activation": "gelu"}, "name": "mine"},
     "any size": {"image_size": None, "position_grid": (3, 2)},
-    "hybrid": HYBRID,
     "mixed": {"dtype": "mixed_bfloat16", "data_format": "channels_first"},
     "softmax": {"classifier_activation": "softmax", "rescale": True},
-    "native aspect": {
-        "tokens": {"registers": 1},
-        "stem": {"kind": "packed"},
-        "position_grid": (3, 3),
-    },
+    "remat": {"remat": True, "trainable": False},
+    **PLAIN,
     **FAMILIES,
 }
-every_kind = pytest.mark.parametrize("kind", sample(KINDS, "token", "map", "any size", "mixed"))
 
 
-def images_for(model):
-    """Two images of the model's size, or of 16 by 24 pixels."""
-    images = normal(2, *(model.config.image_size or (16, 24)), model.config.channels)
-    if model.config.stem.is_packed:
-        return model.preprocessor.stack(images)
-    return np.moveaxis(images, -1, 1) if model.data_format == "channels_first" else images
-
-
-@every_kind
+@pytest.mark.every_backend
+@pytest.mark.parametrize("kind", sample(KINDS, "any size", "mixed"))
 def test_keras_files_and_presets_restore_class_config_and_logits(kind, tmp_path):
     """Without `custom_objects`."""
     model = random_tiny(**KINDS[kind])
     settings = {"dtype": model.dtype_policy, "data_format": model.data_format}
+    settings |= {"remat": kind == "token"}
     model.save(tmp_path / "model.keras")
     model.save_to_preset(tmp_path / "preset")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     preset = VisionTransformer.from_preset(tmp_path / "preset", **settings)
     assert through_json(loaded.get_config()) == through_json(model.get_config())
+    assert (loaded.remat, loaded.trainable) == (model.remat, model.trainable)
+    assert preset.remat == (kind == "token")  # of the argument, not of the preset
     images = images_for(model)
     for each in (loaded, preset):
         assert type(each) is VisionTransformer
@@ -69,6 +49,7 @@ def test_keras_files_and_presets_restore_class_config_and_logits(kind, tmp_path)
         np.testing.assert_array_equal(to_numpy(each(images)), to_numpy(model(images)))
 
 
+@pytest.mark.every_backend
 def test_training_resumes_from_a_keras_file(tmp_path):
     """The file holds the optimizer too, so the next step gives the same weights."""
     model = random_tiny()
@@ -84,21 +65,13 @@ def test_training_resumes_from_a_keras_file(tmp_path):
     assert_close(loaded(IMAGES), to_numpy(model(IMAGES)))
 
 
-def test_trainable_false_is_saved(tmp_path):
-    """As an argument of the model."""
-    model = tiny(trainable=False)
-    model.save(tmp_path / "model.keras")
-    assert not keras.saving.load_model(tmp_path / "model.keras").trainable_weights
-
-
 def test_a_clone_has_the_architecture_and_weights_of_its_own():
     """By `keras.models.clone_model`."""
     model = random_tiny()
     clone = keras.models.clone_model(model)
-    before = to_numpy(clone(IMAGES))
+    assert not np.array_equal(to_numpy(clone(IMAGES)), to_numpy(model(IMAGES)))
     clone.set_weights(model.get_weights())
     np.testing.assert_array_equal(to_numpy(clone(IMAGES)), to_numpy(model(IMAGES)))
-    assert not np.array_equal(before, to_numpy(model(IMAGES)))
 
 
 def test_canary_keras_clones_a_subclass_as_a_plain_functional():
@@ -114,40 +87,39 @@ def test_canary_keras_clones_a_subclass_as_a_plain_functional():
     assert type(keras.models.clone_model(tiny())) is not VisionTransformer
 
 
-def test_a_slice_is_saved_and_loaded(tmp_path):
-    """A `keras.Model` of the first stages."""
-    model = random_tiny()
-    features = keras.Model(model.input, model.get_layer("encoder_norm").output)
-    features.save(tmp_path / "features.keras")
-    loaded = keras.saving.load_model(tmp_path / "features.keras")
-    np.testing.assert_array_equal(to_numpy(loaded(IMAGES)), to_numpy(features(IMAGES)))
+def sliced(model):
+    """The first stages."""
+    return keras.Model(model.input, model.get_layer("encoder_norm").output)
 
 
-def nested_functional(backbone):
+def in_functional(backbone):
     """A new head on the features of a model."""
     images = keras.Input((16, 16, 3))
     return keras.Model(images, keras.layers.Dense(3, name="new")(backbone(images)))
 
 
-def nested_sequential(backbone):
+def in_sequential(backbone):
     """A preprocessing step, the model, a new head."""
     scale = keras.layers.Rescaling(1 / 127.5, -1)
     return keras.Sequential([keras.Input((16, 16, 3)), scale, backbone, keras.layers.Dense(3)])
 
 
-@pytest.mark.parametrize("nest", [nested_functional, nested_sequential])
-def test_a_model_inside_another_is_saved_and_loaded(nest, tmp_path):
-    """`.keras` and `.weights.h5`; the inner model is a `VisionTransformer` again."""
-    outer = nest(random_tiny(num_classes=0))
+FORMS = (sliced, in_functional, in_sequential)
+
+
+@pytest.mark.every_backend
+@pytest.mark.parametrize("form", sample(FORMS, in_functional))
+def test_models_of_keras_with_parts_or_the_whole_are_saved_and_loaded(form, tmp_path):
+    """`.keras` and `.weights.h5`; an inner model is a `VisionTransformer` again."""
+    outer = form(random_tiny(num_classes=0))
     outer.save(tmp_path / "outer.keras")
     outer.save_weights(tmp_path / "outer.weights.h5")
     loaded = keras.saving.load_model(tmp_path / "outer.keras")
-    expected = to_numpy(outer(IMAGES))
-    np.testing.assert_array_equal(to_numpy(loaded(IMAGES)), expected)
-    assert any(type(layer) is VisionTransformer for layer in loaded.layers)
-    fresh = nest(tiny(num_classes=0))
+    fresh = form(tiny(num_classes=0))
     fresh.load_weights(tmp_path / "outer.weights.h5")
-    np.testing.assert_array_equal(to_numpy(fresh(IMAGES)), expected)
+    for again in (loaded, fresh):
+        np.testing.assert_array_equal(to_numpy(again(IMAGES)), to_numpy(outer(IMAGES)))
+        assert [type(layer) for layer in again.layers] == [type(layer) for layer in outer.layers]
 
 
 def test_a_whole_model_in_h5_is_loaded_by_the_name_of_its_class(tmp_path):

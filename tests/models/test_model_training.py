@@ -7,6 +7,7 @@ from scipy.special import log_softmax
 
 from tests.helpers import assert_close, random_tiny, tiny, to_numpy
 from tests.plain import HYBRID, normal
+from tests.runs import sample
 
 pytestmark = pytest.mark.every_backend
 
@@ -54,31 +55,28 @@ def test_an_any_size_model_predicts_and_trains_at_every_size(jit_compile):
         assert not np.array_equal(model.predict(images, verbose=0), logits)
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {
-            **HYBRID,
-            "pool": {"kind": "map"},
-            "tokens": {"class_tokens": 0},
-            "representation_size": 7,
-        },
-        {},
-    ],
-)
+OF_TWO_BLOCKS = {"num_layers": 3, "pool": {"kind": "token_and_mean", "blocks": 2}}
+OTHER = {**HYBRID, "pool": {"kind": "map"}, "tokens": {"class_tokens": 0}, "representation_size": 7}
+
+
+@pytest.mark.parametrize("fields", [OTHER, OF_TWO_BLOCKS], ids=["hybrid", "two blocks"])
 def test_a_training_step_moves_every_weight(fields):
     """Gradients reach stem, class token, positions, every block, pooling and head."""
     model = compiled(random_tiny(**fields), optimizer="sgd")
     before = {weight.path: to_numpy(weight) for weight in model.weights}
     model.fit(IMAGES, CLASSES, verbose=0)
-    still = [w.path for w in model.weights if np.array_equal(to_numpy(w), before[w.path])]
+    moved = {w.path: np.abs(to_numpy(w) - before[w.path]) for w in model.weights}
     # The key bias does not change a softmax, so its gradient is rounding alone.
-    assert [path for path in still if not path.endswith("key/bias")] == []
+    still = [path for path, each in moved.items() if not (each.any() or path.endswith("key/bias"))]
+    assert still == []
+    (head,) = (each for path, each in moved.items() if path.endswith("head/kernel"))
+    assert (head.max(axis=1) > 0).all()  # the class tokens of both blocks
 
 
-@pytest.mark.parametrize(
-    "rate", ["dropout_rate", "attention_dropout_rate", "stochastic_depth_rate"]
-)
+RATES = ("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate")
+
+
+@pytest.mark.parametrize("rate", sample(RATES, "attention_dropout_rate"))
 def test_each_rate_acts_in_training_only(rate):
     """Draws differ between calls, follow the seed, and do not happen at inference."""
     plain = to_numpy(random_tiny(num_layers=2)(IMAGES))
@@ -87,7 +85,6 @@ def test_each_rate_acts_in_training_only(rate):
         keras.utils.set_random_seed(3)
         model = random_tiny(num_layers=2, **{rate: 0.5})
         assert_close(model(IMAGES), plain)
-        assert_close(model(IMAGES, training=False), plain)
         return [to_numpy(model(IMAGES, training=True)) for _ in range(2)]
 
     first, again = draws(), draws()
@@ -96,6 +93,7 @@ def test_each_rate_acts_in_training_only(rate):
     assert np.abs(first[0] - plain).max() > 0.01
 
 
+@pytest.mark.on_backend("torch")
 def test_dropout_follows_the_positions():
     """About half of the embedded values are zero at a rate of one half."""
     model = random_tiny(dropout_rate=0.5)

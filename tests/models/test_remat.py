@@ -4,14 +4,12 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit import VisionTransformer, kernels
+from keras_vit import kernels
 from keras_vit.layers import MLP, TransformerBlock
-from tests.helpers import assert_close, random_tiny, randomise, tiny, to_numpy
+from tests.helpers import assert_close, random_tiny, randomise, to_numpy
 from tests.plain import normal
 from tests.runs import sample
 from tests.support.fixes.test_rematerialisation import share_of_memory
-
-pytestmark = pytest.mark.every_backend
 
 RATES = dict.fromkeys(("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate"), 0.3)
 
@@ -47,9 +45,8 @@ def block_used_twice(**fields):
     return randomise(keras.Model(tokens, block(block(tokens))))
 
 
-@pytest.mark.parametrize(
-    "kind", sample(("model", "block", "block, 16 bits"), "model", "block, 16 bits")
-)
+@pytest.mark.every_backend
+@pytest.mark.parametrize("kind", sample(("model", "block", "block, 16 bits"), "block"))
 def test_gradients_and_draws_equal_those_without_remat(kind):
     """The second run of a block drops the same values and does not advance the seeds."""
     make = whole_model if kind == "model" else block_used_twice
@@ -77,19 +74,6 @@ def test_blocks_are_computed_again_in_training_alone(monkeypatch):
     actual = model(inputs, training=True)
     assert len(calls) == 3
     assert_close(actual, to_numpy(model(inputs)))
-
-
-def test_keras_files_store_remat_and_presets_do_not(tmp_path):
-    """`from_preset` takes `remat` as an argument."""
-    model = tiny(remat=True)
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    assert loaded.remat
-    assert loaded.get_layer("block_0").remat
-    assert "remat" not in model.config.to_dict()
-    model.save_to_preset(tmp_path / "preset")
-    assert not VisionTransformer.from_preset(tmp_path / "preset").remat
-    assert VisionTransformer.from_preset(tmp_path / "preset", remat=True).remat
 
 
 # The test reads what XLA's compiler reserves.

@@ -2,29 +2,34 @@
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 from keras_vit import Preprocessor, VisionTransformer, evaluate
 from keras_vit.data import from_arrays
 from keras_vit.evaluation import features
 from tests.helpers import assert_close, random_tiny, to_numpy
 from tests.plain import POLICIES, ROUNDING
-
-pytestmark = pytest.mark.every_backend
+from tests.runs import sample
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), dtype="uint8")
 IMAGENET = {"name": "paper", "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 
 
-def pair(**fields):
-    """A model for prepared images, and a model with `rescale=True` and the same weights."""
+def pair(setting=None, **fields):
+    """A model for prepared images, and one with another setting and the same weights."""
     plain = random_tiny(protocol=IMAGENET, **fields)
-    inside = VisionTransformer(plain.config, rescale=True, protocol=IMAGENET, **fields)
-    inside.set_weights(plain.get_weights())
-    return plain, inside
+    setting = setting or {"rescale": True}
+    other = VisionTransformer(plain.config, protocol=IMAGENET, **fields, **setting)
+    other.set_weights(plain.get_weights())
+    return plain, other
 
 
-@pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
-@pytest.mark.parametrize("policy", POLICIES)
+CASES = [(policy, form) for policy in POLICIES for form in ("channels_last", "channels_first")]
+FEW = [("float32", "channels_first"), ("mixed_float16", "channels_last")]
+
+
+@pytest.mark.every_backend
+@pytest.mark.parametrize(("policy", "data_format"), sample(CASES, *FEW))
 def test_pixels_give_the_logits_of_prepared_images(policy, data_format):
     """With the protocol's mean and std, for uint8 and float32 pixels, under every policy."""
     plain, inside = pair(dtype=policy, data_format=data_format)
@@ -36,34 +41,27 @@ def test_pixels_give_the_logits_of_prepared_images(policy, data_format):
     assert inside.count_params() == plain.count_params()
 
 
-def test_classify_evaluate_features_and_data_scale_once():
+@pytest.mark.parametrize("setting", [{"rescale": True}, {"classifier_activation": "softmax"}])
+def test_classify_evaluate_features_and_data_answer_alike(setting):
     """The preprocessor of a model that rescales leaves pixels unscaled."""
-    plain, inside = pair()
-    for actual, expected in zip(inside.classify(PIXELS), plain.classify(PIXELS), strict=True):
+    plain, other = pair(setting)
+    prepared, labels = plain.preprocessor(PIXELS), np.arange(4)
+    own = other.preprocessor(PIXELS)
+    np.testing.assert_array_equal(own, PIXELS if "rescale" in setting else prepared)
+    logits = to_numpy(plain(prepared))
+    assert_close(other(own), logits if "rescale" in setting else softmax(logits, axis=1))
+    for actual, expected in zip(other.classify(PIXELS), plain.classify(PIXELS), strict=True):
         assert [name for name, _ in actual] == [name for name, _ in expected]
         np.testing.assert_allclose([p for _, p in actual], [p for _, p in expected], rtol=1e-5)
-    labels = np.arange(4)
-    prepared = plain.preprocessor(PIXELS)
-    np.testing.assert_array_equal(inside.preprocessor(PIXELS), PIXELS)
     want = evaluate(plain, (prepared, labels), prepared=True).loss
-    for data in (
-        (PIXELS, labels),
-        (inside.preprocessor(PIXELS), labels),
-        from_arrays(PIXELS, labels, inside),
-    ):
-        np.testing.assert_allclose(evaluate(inside, data).loss, want, rtol=1e-5)
-    np.testing.assert_allclose(
-        features(inside, PIXELS).values, features(plain, prepared, prepared=True).values, atol=1e-5
-    )
-
-
-def test_data_prepared_for_the_other_value_of_rescale_are_refused():
-    """The pixels would be scaled twice, or not at all."""
-    plain, inside = pair()
-    for model, other in ((plain, inside), (inside, plain)):
-        data = from_arrays(PIXELS, np.arange(4), other.preprocessor)
-        with pytest.raises(ValueError, match=f"takes scaled={not model.rescale}"):
-            data.check(model)
+    losses = [evaluate(other, (own, labels), prepared=True).loss]
+    losses += [
+        evaluate(other, each).loss
+        for each in ((PIXELS, labels), from_arrays(PIXELS, labels, other))
+    ]
+    np.testing.assert_allclose(losses, want, rtol=1e-5)
+    expected = features(plain, prepared, prepared=True).values
+    np.testing.assert_allclose(features(other, PIXELS).values, expected, atol=1e-5)
 
 
 def test_a_preset_knows_that_its_model_rescales(tmp_path):

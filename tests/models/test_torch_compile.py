@@ -21,23 +21,13 @@ if keras.backend.backend() == "torch":
     from keras_vit.kernels import torch_products
 
 MODELS = {
-    "vit": {},
-    "any size": {"image_size": None, "position_grid": (2, 2)},
-    "float16": {"dtype": "mixed_float16"},
+    "dinov3 of any size": {**FAMILIES["dinov3"], "image_size": None, "position_grid": (2, 2)},
+    "vit in 16 bits": {"dtype": "mixed_float16"},
     "remat": {"remat": True},
     "sincos2d": {"position": "sincos2d"},
-    "map": {"pool": {"kind": "map"}, "tokens": {"class_tokens": 0}},
-    "hybrid": HYBRID,
+    "hybrid in 16 bits": {**HYBRID, "dtype": "mixed_float16", "remat": True},
     **FAMILIES,
 }
-FEW = {
-    "dinov3 of any size": {**FAMILIES["dinov3"], **MODELS["any size"]},
-    "hybrid in 16 bits": {**HYBRID, "dtype": "mixed_float16", "remat": True},
-    "eva02": FAMILIES["eva02"],
-    "beit": FAMILIES["beit"],
-}
-"""Together they have all parts; torch's compiler takes ten seconds for each."""
-MODELS |= FEW
 IMAGES = normal(2, 16, 16, 3)
 
 
@@ -48,19 +38,36 @@ def as_on_amd(monkeypatch):
     torch._dynamo.reset()
 
 
+OPERATORS = {"product", "product_then_gelu", "attention"}
+
+
+class Recorder:
+    """A backend of torch's compiler that runs a graph as it is, and records oneDNN's operators."""
+
+    def __init__(self):
+        self.found = set()
+
+    def __call__(self, module, inputs):
+        calls = (str(node.target) for node in module.graph.nodes if node.op == "call_function")
+        self.found |= {name.split(".")[1] for name in calls if name.startswith("keras_vit.")}
+        return module.forward
+
+
 @one_graph
-@pytest.mark.parametrize("name", MODELS if THOROUGH else FEW)
+@pytest.mark.parametrize("name", MODELS if THOROUGH else ["dinov3 of any size"])
 def test_a_compiled_model_is_one_graph(name):
     """A part that the compiler cannot follow would split the graph and cost most of the gain."""
-    model = random_tiny(**MODELS[name])
+    model, backend = random_tiny(**MODELS[name]), Recorder()
     images = torch.from_numpy(IMAGES)
     with torch.inference_mode():
         expected = model(images, training=False)
-        found = torch.compile(model, backend="eager", fullgraph=True)(images, training=False)
+        found = torch.compile(model, backend=backend, fullgraph=True)(images, training=False)
     assert_close(found, to_numpy(expected), 1e-2 if "16" in name else 1e-5)
+    assert "16" in name or "product" in backend.found
 
 
 @one_graph
+@pytest.mark.nightly
 def test_a_compiled_forward_pass_for_training_is_one_graph():
     """With `remat` it is not: torch's compiler does not follow the second run."""
     model = random_tiny(**FAMILIES["dinov3"], dtype="mixed_float16")
@@ -69,32 +76,18 @@ def test_a_compiled_forward_pass_for_training_is_one_graph():
     assert_close(found, to_numpy(model(images, training=True)), 1e-2)
 
 
-OPERATORS = {"product", "product_then_gelu", "attention"}
-
-
-def operators(graph):
-    """Names of the operators of oneDNN in a graph of torch's compiler."""
-    calls = (str(node.target) for node in graph.nodes if node.op == "call_function")
-    return {name.split(".")[1] for name in calls if name.startswith("keras_vit.")}
-
-
 @one_graph
+@pytest.mark.nightly
 @pytest.mark.parametrize("compiles_gradient", [False, True])
 def test_a_compiled_program_computes_by_onednn(compiles_gradient):
-    """Its products, the GELU behind them and attention in inference; products with gradients."""
-    found = set()
-
-    def backend(module, inputs):
-        found.update(operators(module.graph))
-        return module.forward
-
-    model = random_tiny(image_size=192, patch_size=8)  # enough tokens for attention
+    """Its products, the GELU after them and attention in inference; products with gradients."""
+    model, backend = random_tiny(image_size=192, patch_size=8), Recorder()  # enough for attention
     images = torch.from_numpy(normal(1, 192, 192, 3))
     with torch.set_grad_enabled(compiles_gradient):
         compiled = torch.compile(model, backend=backend, fullgraph=True)
         outputs = compiled(images, training=False)
         assert_close(outputs, to_numpy(model(images, training=False)), 1e-5)
-    assert found == ({"product"} if compiles_gradient else OPERATORS)
+    assert backend.found == ({"product"} if compiles_gradient else OPERATORS)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -103,33 +96,16 @@ def test_the_operators_pass_the_checks_of_torch(with_bias, dtype):
     """Schema, fake tensors, gradients, and compilation with known and open sizes."""
     if dtype == "bfloat16":
         skip_without_bfloat16()
-    of = getattr(torch, dtype)
-    rows = torch.from_numpy(normal(5, 6)).to(of).requires_grad_()
-    matrix = torch.from_numpy(normal(6, 4, seed=1)).to(of).requires_grad_()
-    bias = torch.from_numpy(normal(4, seed=2)).to(of).requires_grad_() if with_bias else None
-    ours = torch.ops.keras_vit
+    of, ours = getattr(torch, dtype), torch.ops.keras_vit
     close = {"rtol": 2e-2, "atol": 2e-2} if dtype == "bfloat16" else {}
-    torch.library.opcheck(ours.product, (rows, matrix, bias), **close)
-    some = [None if x is None else x.detach() for x in (rows, matrix, bias)]
-    torch.library.opcheck(ours.product_then_gelu, (*some, True), **close)
+    check = functools.partial(torch.library.opcheck, **close)
+    given = [torch.from_numpy(normal(*shape)).to(of) for shape in ((5, 6), (6, 4), (4,))]
+    given[2:] = given[2:] if with_bias else [None]
+    check(ours.product_then_gelu, (*given, True))
+    check(ours.product, tuple(x if x is None else x.requires_grad_() for x in given))
     queries = torch.from_numpy(normal(1, 130, 2, 4)).to(of)
-    torch.library.opcheck(ours.attention, (queries, queries, queries, None), **close)
-    bias = torch.from_numpy(normal(1, queries.shape[2], queries.shape[1], queries.shape[1]))
-    torch.library.opcheck(ours.attention, (queries, queries, queries, bias), **close)
-
-
-@pytest.mark.parametrize("with_bias", [True, False])
-def test_the_gradients_of_the_operator_are_those_of_the_product_of_torch(with_bias):
-    """Of the rows, the matrix and the bias."""
-    rows, matrix, bias = (
-        torch.from_numpy(normal(*shape)).requires_grad_() for shape in ((5, 6), (6, 4), (4,))
-    )
-    given = (rows, matrix, bias) if with_bias else (rows, matrix)
-    y = torch.ops.keras_vit.product(rows, matrix, bias if with_bias else None)
-    reference = rows @ matrix + (bias if with_bias else 0)
-    gradients, expected = (torch.autograd.grad(each.sin().sum(), given) for each in (y, reference))
-    for found, right in zip(gradients, expected, strict=True):
-        assert_close(found, to_numpy(right), 1e-6)
+    bias = torch.from_numpy(normal(1, 2, 130, 130)) if with_bias else None
+    check(ours.attention, (queries, queries, queries, bias))
 
 
 def of_a_dual_input(f, x, kernel):
@@ -180,7 +156,7 @@ def test_a_gradient_that_is_compiled_has_no_operation_of_onednn(monkeypatch):
         assert_close(gradient, to_numpy(reference), 1e-6)
 
 
-@pytest.mark.skipif(not THOROUGH, reason="the compiler takes half a minute")
+@pytest.mark.nightly
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch compiles by g++")
 def test_a_compiled_fit_moves_the_weights_as_fit_does():
     """By torch's own compiler."""

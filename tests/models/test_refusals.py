@@ -1,0 +1,240 @@
+"""What models, their heads, losses, metrics and images refuse; a row has its words as its name."""
+
+import keras
+import numpy as np
+import pytest
+from PIL import Image
+
+from keras_vit import VisionTransformer, evaluate, explain, export
+from keras_vit.data import Augmentation, from_arrays, from_folder
+from keras_vit.errors import CheckpointError, ConfigError
+from keras_vit.evaluation import features
+from keras_vit.explanation import attention_maps
+from keras_vit.models import flops
+from keras_vit.models.inference import run
+from keras_vit.models.losses import SingleLabelCrossentropy
+from keras_vit.training import AugregRecipe
+from tests.helpers import tiny
+from tests.plain import normal, raises
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (12, 16, 16, 3), "uint8")
+LABELS, WORDS = np.arange(12) % 2, normal(3, 16)
+FIRST, GAP = {"data_format": "channels_first"}, {"pool": {"kind": "gap"}}
+NO_TOKEN = {"tokens": {"class_tokens": 0}}
+
+
+def dense(width, **options):
+    """A built layer for `with_head`."""
+    layer = keras.layers.Dense(3, **options)
+    layer.build((None, width))
+    return layer
+
+
+def checked(*shape, **fields):
+    """The check of images of a shape by a model with these fields."""
+    return lambda w: tiny(**fields)._check_images(np.zeros((2, *shape), "float32"))
+
+
+def compiled(loss="auto", **options):
+    return lambda w: w.model.compile("sgd", loss, **options)
+
+
+def of_one(labels, **options):
+    """Images with labels for a model of one logit."""
+    return lambda w: from_arrays(PIXELS, labels, w.one, **options)
+
+
+def named(embeddings, labels=None, scale=1.0):
+    return lambda w: w.model.head_from_embeddings(embeddings, labels, scale=scale)
+
+
+def tokens(stage):
+    return lambda w: w.deep.tokens(w.images, stage, prepared=True)
+
+
+def maps(stage, **options):
+    return lambda w: attention_maps(w.deep, w.images, stage, prepared=True, **options)
+
+
+def explained(**options):
+    return lambda w: explain(w.deep, w.images, prepared=True, **options)
+
+
+def loaded(**fields):
+    """A model that loads the weights of a larger one."""
+
+    def load(w):
+        tiny(image_size=32).save_weights(w.path / "x.weights.h5")
+        tiny(**fields).load_weights(w.path / "x.weights.h5")
+
+    return load
+
+
+def owls(w):
+    """A folder with a third class for a model of two named ones."""
+    for name in ("cat", "dog", "owl"):
+        (w.path / name).mkdir()
+        Image.fromarray(PIXELS[0]).save(w.path / name / "1.png")
+    model = tiny(num_classes=1, class_names=("cat", "dog"))
+    from_folder(w.path, model, class_names=("cat", "dog", "owl"))
+
+
+def quantised(w):
+    model = tiny()
+    model.quantize("int8", filters="head")
+    model.save_to_preset(w.out)
+
+
+def pickled(w):
+    import torch
+
+    torch.save(torch.nn.Linear(32, 4).state_dict(), w.path / "dinov2_vits14_linear_head.pth")
+    w.model.with_head(w.path / "dinov2_vits14_linear_head.pth")
+
+
+CONFIG = {
+    # counts
+    "batch_size must be a positive int, found 0": lambda w: w.model.classify(PIXELS, batch_size=0),
+    "found -1": lambda w: w.model.tokens(w.images, batch_size=-1, prepared=True),
+    "found 1.5": lambda w: w.model.probabilities(w.images, 1.5, prepared=True),
+    "found '2'": explained(batch_size="2"),
+    "found [2]": maps(None, batch_size=[2]),
+    "found 2.5": lambda w: features(w.model, w.images, batch_size=2.5, prepared=True),
+    "top must be a positive int, found '3'": lambda w: w.model.classify(PIXELS, top="3"),
+    "image_size must be a positive int or a pair": lambda w: flops(w.model, (1, 2, 3)),
+    "give an image_size": lambda w: flops(tiny(image_size=None).config),
+    # fields
+    "channels_last, channels_first": lambda w: tiny(data_format="channels"),
+    "float31": lambda w: tiny(dtype="float31"),
+    # stages
+    "stage='block_99' is not one of block_0/input": tokens("block_99"),
+    "stage='pre_logits'": tokens(["block_0", "pre_logits"]),
+    "stage='block_0' is not one of block_0/attention": maps("block_0"),
+    "stage='block_0' is not one of block_0/input": explained(method="gradcam", stage="block_0"),
+    "stage=['a', 'b']": explained(method="attention", stage=["a", "b"]),
+    "Did you mean 'pre_logits'": lambda w: run(w.model, w.images, ["pre_logit"]),
+    # images
+    "No image": lambda w: run(w.model, w.images[:0]),
+    "np.moveaxis(images, 1, -1)": checked(3, 16, 16),
+    "np.moveaxis(images, -1, 1)": checked(16, 16, 3, **FIRST),
+    "image_size=(8, 16)": checked(3, 8, 16, **FIRST),
+    "image_size=(20, 24)": checked(20, 24, 3),
+    "They have 1 channels": checked(16, 16, 1),
+    "transparent images to 1": checked(16, 16, 3, channels=1),
+    "(batch, any, any, 3)": checked(16, 16, 4, image_size=None),
+    "larger than an image of (16, 3)": checked(16, 3, 3, image_size=None),
+    "images[None]": checked(16, 3),
+    "found (batch, 16)": checked(16),
+    "a prepared batch": lambda w: w.model.tokens(w.images),
+    "found (batch, 2)": lambda w: w.model.tokens([[0.0, 1.0]], prepared=True),
+    # heads
+    "vectors of width 7": lambda w: w.model.with_head(dense(7)),
+    "shape (1, 7), expected (texts, 16)": named(normal(3, 7), "abc"),
+    "'b' is zero or not finite": named({"a": normal(16), "b": np.full(16, np.nan)}),
+    "'a' is zero or not finite": named({"a": np.zeros(16), "b": normal(16)}),
+    "give class_names": named(WORDS),
+    "3 embeddings and 2 class_names": named(WORDS, "ab"),
+    "2 of them different": named(WORDS, "aab"),
+    "class_names and embeddings differ in": named({"a": normal(16), "b": normal(16)}, "ac"),
+    "without a logit_scale": named(WORDS, "abc", None),
+    "scale=inf": named(WORDS, "abc", np.inf),
+    # losses and metrics
+    "this model has none": lambda w: tiny(num_classes=0).compile("sgd", "auto"),
+    "loss='crossentropy'": compiled({"head": "crossentropy"}),
+    "loss='kl_divergence' is for probabilities": compiled("kl_divergence"),
+    "4 classes; the model has 5": lambda w: SingleLabelCrossentropy()(np.eye(4), normal(4, 5)),
+    # one logit for two classes
+    "'sparse_categorical_crossentropy' compares": lambda w: w.one.compile(
+        "adam", "sparse_categorical_crossentropy"
+    ),
+    "'sparse_categorical_accuracy' compares": lambda w: w.one.compile(
+        "adam", "auto", metrics=["sparse_categorical_accuracy"]
+    ),
+    "compares the outputs of several classes": lambda w: w.one.compile(
+        **AugregRecipe(4, 4).compile_args(w.one)
+    ),
+    "whose labels are 0 and 1": of_one(LABELS, one_hot=True),
+    "num_classes=2 for one-hot": of_one(LABELS, augmentation="medium2"),
+    "load it with num_classes=2": of_one(np.eye(2)[LABELS]),
+    "the data 1": of_one(0 * LABELS, class_names=["cat"]),
+    "other classes at num_classes=3": owls,
+    "takes scaled=True": lambda w: from_arrays(PIXELS, LABELS, tiny(rescale=True)).check(w.model),
+    "takes scaled=False": lambda w: from_arrays(PIXELS, LABELS, w.model).check(tiny(rescale=True)),
+    "has label 2": lambda w: evaluate(w.one, (PIXELS, LABELS + 1)),
+    "1 class_names": lambda w: VisionTransformer(w.one.config, class_names=["dog"]),
+    # packed patches
+    "tokens() needs images of one size": lambda w: w.packed.tokens(
+        np.zeros((1, 16, 50)), prepared=True
+    ),
+    "needs images of one size": lambda w: explain(w.packed, np.zeros((1, 16, 50)), prepared=True),
+    "An export needs": lambda w: export(w.packed, w.out, format="onnx"),
+    "packed patches (batch, 16, 50)": lambda w: run(w.packed, w.images),
+    "found (batch, 25, 50)": lambda w: run(w.packed, normal(2, 25, 50)),
+    "2x9 patches": lambda w: w.packed.preprocessor.pack(normal(1, 18, 48), [(2, 9)]),
+    "one size, found packed": lambda w: w.packed.preprocessor.pixels(np.zeros((1, 16, 50))),
+    "mixup=0": lambda w: from_arrays(
+        PIXELS, LABELS, w.packed, augmentation=Augmentation(mixup=0.2), one_hot=True
+    ),
+}
+METRICS = {
+    "'auc'": ["auc"],
+    "Precision": [keras.metrics.Precision],
+    "binary_accuracy": [keras.metrics.binary_accuracy],
+    "dict": {"class_name": "F1Score", "config": {}},
+    "PrecisionAtRecall": [[keras.metrics.PrecisionAtRecall(0.6)]],
+    "'crossentropy'": {"head": ["crossentropy"]},
+    "SparseCategoricalCrossentropy": [keras.metrics.SparseCategoricalCrossentropy()],
+}
+CONFIG |= {f"metric {name}": compiled(metrics=each) for name, each in METRICS.items()}
+HEADS = {
+    "width 80": {"weight": normal(3, 80), "bias": normal(3)},
+    "have 16": {"weight": normal(3, 24), "bias": normal(3)},
+    "(4,)": {"weight": normal(3, 16), "bias": normal(4)},
+    "(0, 16)": {"weight": normal(0, 16), "bias": normal(0)},
+    "decode_head.bn.bias": {"decode_head.bn.bias": normal(3)},
+}
+CHECKPOINT = {
+    **{words: lambda w, arrays=arrays: w.head(**arrays) for words, arrays in HEADS.items()},
+    "pickle": pickled,
+    "words.npz": lambda w: w.model.head_from_embeddings(w.path / "words.npz", scale=1.0),
+    "quantised (head and others: int8)": quantised,
+}
+REFUSALS = {
+    words: (call, error, words)
+    for error, rows in ((ConfigError, CONFIG), (CheckpointError, CHECKPOINT))
+    for words, call in rows.items()
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_refusals(name, world, messages):
+    messages.check(name, REFUSALS, world)
+
+
+FOREIGN = {
+    "dtype=<DTypePolicyMap": lambda w: tiny(dtype=keras.dtype_policies.DTypePolicyMap()),
+    "Did you mean 'block_0'": lambda w: w.model(w.images, stages=["block_0", "blok_0"]),
+    "by np.moveaxis(images, 1, -1)": lambda w: keras.Sequential(
+        [keras.Input((3, 16, 16)), tiny(classifier_activation="softmax")]
+    ),
+    "was called or built": lambda w: w.model.with_head(keras.layers.Dense(3)),
+    "save it as a .keras": lambda w: w.model.with_head(keras.Sequential([dense(16)])),
+    "embeddings: expected vectors of numbers": named(np.full((3, 16), "x"), "abc"),
+    "vectors of numbers (": named({"a": normal(16), "b": [[1.0], [1.0, 2.0]]}),
+    "Expected [(1, 5, 16)], found [(1, 17, 16)]": loaded(),
+    "or to other learned tokens": loaded(image_size=32, **GAP, **NO_TOKEN),
+}
+
+
+@pytest.mark.parametrize("words", FOREIGN)
+def test_refusals_among_words_of_keras_and_numpy(words, world):
+    """Those of weights come from the layer of positions: Keras says them for every model."""
+    with raises(ValueError, words):
+        FOREIGN[words](world)
+
+
+@pytest.mark.parametrize("given", METRICS.values(), ids=METRICS)
+def test_a_weighted_metric_of_probabilities_is_refused_too_and_taken_of_probabilities(given):
+    with pytest.raises(ConfigError, match="is for probabilities"):
+        tiny(num_classes=3).compile("sgd", "auto", weighted_metrics=given)
+    tiny(num_classes=3, classifier_activation="softmax").compile("sgd", "auto", metrics=given)
