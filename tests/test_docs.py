@@ -11,7 +11,6 @@ import shlex
 import shutil
 from pathlib import Path
 
-import keras
 import numpy as np
 import pytest
 from cyclopts import CycloptsError
@@ -33,28 +32,23 @@ from tests.runs import times
 
 ROOT = Path(__file__).parents[1]
 PYTHON, SHOWN = (re.compile(rf"```{word}\n(.*?)```", re.DOTALL) for word in ("python", "py"))
-BLOCKS = PYTHON.findall((ROOT / "README.md").read_text())
 COMMANDS = re.compile(r"^(?:    |\$ )keras-vit ((?:[^\n]*\\\n)*[^\n]*)$", re.MULTILINE)
 LONG = ("export", "finetuning", "preprocessing")  # other tests run these; 500 steps at 384 pixels
-PAGES = [
-    page
-    for page in sorted((ROOT / "docs").glob("*.md"))
-    if PYTHON.search(page.read_text()) and page.stem not in LONG
-]
-EXAMPLES = sorted((ROOT / "examples").rglob("[0-9d]*_*.py"))
+TEXTS = {page.stem: page.read_text() for page in sorted((ROOT / "docs").glob("*.md"))}
+TEXTS["README"] = (ROOT / "README.md").read_text()
+PAGES = [name for name, text in TEXTS.items() if PYTHON.search(text) and name not in LONG]
+EXAMPLES = {path.stem: path for path in sorted((ROOT / "examples").rglob("[0-9d]*_*.py"))}
 ON_EVERY_BACKEND = ("05_own_training_loop", "08_several_devices")
-"""Examples whose code depends on the backend; torch runs the others."""
+"""Examples whose code depends on the backend; torch alone runs the others."""
+SLOW = ("02_", "03_", "10_", "13_")
+"""Examples that take seconds, each a chapter of the gallery, which `make docs` runs."""
 NOTEBOOKS = ("01_classify_and_explain", "02_fine_tune_a_folder", "07_find_similar_images")
 RUN_AS_NOTEBOOKS = NOTEBOOKS[: times(1, 3)]
 """Of the examples that are offered as notebooks too; the others run as programs."""
-RUN_BY_TESTS = ("14_dense_features_by_tiles", "15_own_small_encoder", "16_numbers_from_a_csv")
-RUN_BY_TESTS += ("17_other_channels",)
+RUN_BY_TESTS = [name for name in EXAMPLES if name[:3] in ("14_", "15_", "16_", "17_")]
 """Examples that tests/examples runs, to look at their results."""
-MODULES = [
-    info.name
-    for info in pkgutil.walk_packages(keras_vit.__path__, "keras_vit.")
-    if not info.name.endswith("__main__")
-]
+WALK = pkgutil.walk_packages(keras_vit.__path__, "keras_vit.")
+MODULES = [info.name for info in WALK if not info.name.endswith("__main__")]
 PUBLISHED = (
     "vit_b16.orig_i21k_ft_i1k_384",
     "vit_b16.augreg_i21k_ft_i1k_384",
@@ -108,34 +102,31 @@ def given(desk, published, monkeypatch):
             row = dataclasses.replace(CATALOG[name], variant=None, source=address, fields={})
             monkeypatch.setitem(CATALOG, name, row)
             bucket.files[f"{name}.npz"] = (published / "ViT-B_16.npz").read_bytes()
-        yield {}
+        images = np.random.default_rng(0).integers(0, 255, (4, 8, 8, 1), dtype="uint8")
+        yield {"images": images, "classes": np.array([0, 1, 0, 1])}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
+@pytest.mark.parametrize("page", PAGES)
 def test_python_code_of_a_page_runs(page, given):
     """Every block marked `python` runs by itself; the files it names are small ones."""
-    for block in PYTHON.findall(page.read_text()):
-        exec(compile(block, page.name, "exec"), dict(given))
+    for block in PYTHON.findall(TEXTS[page]):
+        exec(compile(block, page, "exec"), dict(given))
 
 
 def test_code_of_other_libraries_is_python():
     """Blocks marked `py` are shown beside keras_vit's and are not run: they parse, at least."""
-    blocks = [block for page in PAGES for block in SHOWN.findall(page.read_text())]
-    assert len(blocks) >= 12
-    for block in blocks:
-        ast.parse(block)
+    blocks = [block for text in TEXTS.values() for block in SHOWN.findall(text)]
+    assert len([*map(ast.parse, blocks)]) >= 12
 
 
 def test_commands_of_the_pages_have_the_options_that_they_show():
     """Every line of README and docs that begins with `keras-vit` is parsed, and not run."""
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-    lines = [line for page in pages for line in COMMANDS.findall(page.read_text())]
+    lines = [line for text in TEXTS.values() for line in COMMANDS.findall(text)]
     assert len(lines) > 15
     refused = []
     for line in lines:
-        words = itertools.takewhile(
-            lambda word: word not in "|>", shlex.split(line.replace("\\\n", " "), comments=True)
-        )
+        words = shlex.split(line.replace("\\\n", " "), comments=True)
+        words = itertools.takewhile(lambda word: word not in "|>", words)
         try:
             cli.app.parse_args([*words], exit_on_error=False, print_error=False)
         except CycloptsError as error:
@@ -145,8 +136,8 @@ def test_commands_of_the_pages_have_the_options_that_they_show():
 
 def test_the_fields_of_families_are_fields_of_the_configuration():
     """Every path of the tables exists, and every value is one that the field takes."""
-    page = (ROOT / "docs" / "families.md").read_text()
-    rows = re.findall(r"^\| .+", page.partition("(fields-of-a-family)=")[2], re.MULTILINE)
+    tables = TEXTS["families"].partition("(fields-of-a-family)=")[2]
+    rows = re.findall(r"^\| .+", tables, re.MULTILINE)
     sizes = {"patch_size": 2, "hidden_size": 64, "mlp_dim": 64, "num_heads": 4, "num_layers": 4}
     fields = ViTConfig(**sizes).to_dict()
     known = fields.keys() | flatten(fields).keys()
@@ -163,33 +154,27 @@ def test_the_fields_of_families_are_fields_of_the_configuration():
         assert ViTConfig.from_dict(given) != ViTConfig.from_dict(plain), field
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=[b.strip().splitlines()[-1][:40] for b in BLOCKS])
-def test_readme_code_runs(block, desk):
-    """Every Python block of the README runs by itself, on small data."""
-    rng = np.random.default_rng(0)
-    images = rng.integers(0, 255, (4, 8, 8, 1), dtype="uint8")
-    exec(block, {"images": images, "classes": np.array([0, 1, 0, 1])})
-
-
 @pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples_run(name):
     """Examples in docstrings give the output that they show."""
     assert doctest.testmod(importlib.import_module(name)).failed == 0
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=[p.stem for p in EXAMPLES])
-def test_example_runs(path, desk, nursery):
-    """Each example starts with its command, and the command succeeds."""
-    if path.stem not in ON_EVERY_BACKEND and keras.backend.backend() != "torch":
-        pytest.skip("The functions that it calls are tested on every backend.")
-    text = path.read_text()
+def choose_marks(name):
+    of_backends = [pytest.mark.every_backend] if name in ON_EVERY_BACKEND else []
+    return [*of_backends, pytest.mark.nightly] if name[:3] in SLOW else of_backends
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=choose_marks(name)) for name in EXAMPLES]
+)
+def test_example_runs(name, desk, nursery):
+    """Each example starts with its command, and the command succeeds; tests/test_site.py runs some
+    as notebooks."""
     begin = r'"""[^\n]*\n[^"]*?\n *(?:KERAS_BACKEND=\w+ )?python examples/(\S+)(.*)\n'
-    command = re.match(begin, text)
-    assert command, "no command at the top"
-    assert ROOT / "examples" / command[1] == path
-    if path.stem in RUN_AS_NOTEBOOKS:
-        pytest.skip("tests/test_site.py runs it, as a notebook.")
-    if path.stem in RUN_BY_TESTS:
-        pytest.skip("tests/examples runs it, and looks at its results.")
-    process = nursery.run(path, *command[2].split(), cwd=desk)
+    command = re.match(begin, EXAMPLES[name].read_text())
+    assert command and ROOT / "examples" / command[1] == EXAMPLES[name]
+    if name in (*RUN_AS_NOTEBOOKS, *RUN_BY_TESTS):
+        pytest.skip("Another test runs it.")
+    process = nursery.run(EXAMPLES[name], *command[2].split(), cwd=desk)
     assert process.returncode == 0, process.stderr

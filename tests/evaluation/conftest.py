@@ -9,6 +9,7 @@ from keras_vit.evaluation import embedding, extraction, scores
 from tests.digits import write_folders
 from tests.helpers import random_tiny
 from tests.plain import normal
+from tests.refusals import World
 
 
 @pytest.fixture(scope="session")
@@ -47,10 +48,19 @@ def digits_folder(tmp_path):
     return write_folders(tmp_path / "digits", train=23, test=1, size=16)[0]
 
 
+@pytest.fixture
+def world(tmp_path, model, images, classes):
+    """The model, its images and their classes, for the table of refusals."""
+    found = World(tmp_path)
+    found.model, found.images, found.classes = model, images, classes
+    return found
+
+
 class Bar:
     """A progress bar that keeps the steps that it is told of.
 
-    Args:
+    Attributes:
+        counts: images of each step.
         then: called after each step with its images; a test may raise there.
     """
 
@@ -62,6 +72,19 @@ class Bar:
         if images:
             self.counts.append(images)
             self.then(images)
+
+    def interrupt(self, call, *arguments, **options):
+        """Stops a call after its second step; returns how many images it had seen."""
+
+        def stop(images):
+            if len(self.counts) == 2:
+                raise KeyboardInterrupt
+
+        self.then = stop
+        with pytest.raises(KeyboardInterrupt):
+            call(*arguments, **options, progress=True)
+        seen, self.counts, self.then = sum(self.counts), [], lambda images: None
+        return seen
 
 
 @pytest.fixture

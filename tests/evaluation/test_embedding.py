@@ -2,15 +2,13 @@
 
 import json
 import os
-import shutil
 
 import numpy as np
 import pytest
 
 from keras_vit import embed
-from keras_vit.errors import ConfigError, WriteError
-from keras_vit.evaluation import features, parts
-from tests.disk import full_disk
+from keras_vit.errors import ConfigError
+from keras_vit.evaluation import features
 from tests.helpers import random_tiny
 
 DAMAGED = (1, *range(8, 16))
@@ -18,8 +16,10 @@ DAMAGED = (1, *range(8, 16))
 
 @pytest.fixture
 def paths(digits_folder):
-    """Twenty-three image files; file 1 and all eight files of the second batch are damaged."""
+    """Twenty-three image files; file 1 and all eight files of the second batch are damaged, and
+    the name of the first is not UTF-8."""
     files = sorted(digits_folder.rglob("*.png"))
+    files[0] = files[0].rename(files[0].with_name(os.fsdecode(b"b\xe4r.png")))
     for k in DAMAGED:
         files[k].write_bytes(files[k].read_bytes()[:50])
     return files
@@ -55,65 +55,19 @@ def test_the_file_holds_the_features_of_the_readable_images(grey, paths, out, ba
     assert sorted(p.name for p in out.iterdir()) == ["x.npy", "x.npy.json"]
 
 
-def test_another_run_in_the_same_place_is_refused(grey, paths, out, bar):
-    """The same call resumes; with other weights or files it neither resumes nor overwrites."""
-
-    def stop(images):
-        if len(bar.counts) == 2:
-            raise KeyboardInterrupt
-
+def test_the_same_call_resumes_and_another_is_refused(grey, paths, out, bar):
+    """With other weights or files it neither resumes nor overwrites."""
     whole = run(grey, paths, out / "whole.npy")
-    bar.then = stop
-    with pytest.raises(KeyboardInterrupt):
-        run(grey, paths, out / "x.npy", progress=True)
+    seen = bar.interrupt(run, grey, paths, out / "x.npy")
     assert not (out / "x.npy").exists()
-    with pytest.raises(ConfigError, match="another run, which differs in files"):
-        run(grey, paths[:-1], out / "x.npy")
-    with pytest.raises(ConfigError, match="another run, which differs in config, weights"):
-        run(random_tiny(channels=1, num_classes=3), paths, out / "x.npy")
-    seen = sum(bar.counts)
-    bar.counts, bar.then = [], lambda images: None
+    for model, files, words in (
+        (grey, paths[:-1], "another run, which differs in files"),
+        (random_tiny(channels=1, num_classes=3), paths, "which differs in config, weights"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            run(model, files, out / "x.npy")
     assert run(grey, paths, out / "x.npy", progress=True) == whole
     assert (bar.counts[0], sum(bar.counts)) == (seen, 23)
     assert (out / "x.npy").read_bytes() == (out / "whole.npy").read_bytes()
     with pytest.raises(ConfigError, match="exists. Remove it"):
         run(grey, paths, out / "x.npy")
-
-
-def test_bad_arguments_are_refused_and_no_file_is_left(grey, paths, out):
-    """An unknown suffix or layer, a batch size of 0, no image, or no readable image."""
-    for arguments, options, message in (
-        ((paths, "x.csv"), {}, "ends in .npy"),
-        ((paths, "x.npy"), {"stage": "block_9"}, "Did you mean 'block_0'"),
-        (([], "x.npy"), {}, "No image was given"),
-        ((paths[8:16], "x.npy"), {}, "None of 8 images"),
-        ((paths, "x.npy"), {"on_error": "raise"}, "not a readable image"),
-    ):
-        images, name = arguments
-        with pytest.raises(ConfigError, match=message):
-            embed(grey, images, out / name, **{"on_error": lambda *_: None, **options})
-    with pytest.raises(ConfigError, match="batch_size must be a positive int, found 0"):
-        embed(grey, paths, out / "x.npy", batch_size=0)
-    assert not (out / "x.npy").exists()
-
-
-def test_a_file_name_that_is_not_utf8_stays_in_the_list(grey, paths, out):
-    """As the bytes that the disk has."""
-    name = os.fsencode(paths[0].parent) + b"/b\xe4r.png"
-    shutil.copy(paths[0], name)
-    run(grey, [paths[2], name], out / "x.npy")
-    (_, listed) = json.loads((out / "x.npy.json").read_text())["paths"]
-    assert os.fsencode(listed) == name
-
-
-def test_a_full_disk_raises_write_error_and_the_next_run_resumes(
-    grey, paths, out, bar, monkeypatch
-):
-    """The error names the file; once there is space again, the next run completes the file."""
-    monkeypatch.setattr(parts, "_SECONDS", 0.0)
-    with full_disk() as fill, pytest.raises(WriteError, match=r"x.npy.part/.*: cannot be written"):
-        bar.then = lambda images: fill(300)
-        run(grey, paths, out / "x.npy", progress=True)
-    assert bar.counts
-    assert run(grey, paths, out / "x.npy").num_images == 14
-    assert sorted(p.name for p in out.iterdir()) == ["x.npy", "x.npy.json"]

@@ -1,21 +1,14 @@
 """The figures of examples/paper/similarity.py, against their definitions in NumPy."""
 
-import runpy
-from pathlib import Path
-
 import keras
 import numpy as np
 import pytest
 
-from keras_vit.errors import ConfigError
-from keras_vit.evaluation import few_shot
+from tests.examples import load
 from tests.helpers import random_tiny
 from tests.plain import normal
 
-# NumPy makes it of tokens or features.
-not_by_backend = pytest.mark.on_backend("torch")
-FILE = Path(__file__).parents[2] / "examples" / "paper" / "similarity.py"
-EXAMPLE = runpy.run_path(str(FILE))
+EXAMPLE = load("paper/similarity.py")
 block_similarity = EXAMPLE["block_similarity"]
 few_shot_curve = EXAMPLE["few_shot_curve"]
 receptive_field = EXAMPLE["receptive_field"]
@@ -43,7 +36,6 @@ def flat_tokens(model, images, block):
     return part.predict(images, verbose=0)[:, 1:].reshape(len(images), -1).astype("float64")
 
 
-@not_by_backend
 def test_block_similarity_equals_its_definition():
     """For one batch; several batches estimate the same value; a model is similar to itself."""
     model, other = random_tiny(num_layers=2), random_tiny(num_layers=1, hidden_size=24)
@@ -56,8 +48,6 @@ def test_block_similarity_equals_its_definition():
     same = block_similarity(model, images, batch_size=5)  # 5 and 4
     np.testing.assert_allclose(np.diag(same), 1, rtol=1e-6)
     np.testing.assert_allclose(same, same.T, rtol=1e-6)
-    with pytest.raises(ConfigError, match="3 images"):
-        block_similarity(model, images[:3])
 
 
 def test_the_receptive_field_is_the_derivative_by_each_pixel():
@@ -69,15 +59,11 @@ def test_the_receptive_field_is_the_derivative_by_each_pixel():
     part = keras.Model(model.input, model.get_layer("block_0").output)
 
     def slope(y, x):
-        total = 0
-        for channel in range(3):
-            steps = []
-            for sign in (1, -1):
-                moved = images.astype("float64")
-                moved[0, y, x, channel] += sign * 0.01
-                steps.append(part.predict(moved, verbose=0)[0, 2].astype("float64").sum())
-            total += abs(steps[0] - steps[1]) / 0.02
-        return total
+        moved = images.repeat(6, axis=0).astype("float64")
+        for k, step in enumerate((0.01, -0.01)):
+            moved[k::2, y, x] += step * np.eye(3)
+        sums = part.predict(moved, verbose=0)[:, 2].astype("float64").sum(axis=-1)
+        return np.abs(sums[::2] - sums[1::2]).sum()
 
     near, far = slope(3, 9), slope(12, 2)
     np.testing.assert_allclose(result[12, 2] / result[3, 9], far / near, rtol=5e-2)
@@ -87,29 +73,8 @@ def test_the_receptive_field_is_the_derivative_by_each_pixel():
     assert alone[:8, 8:].sum() == pytest.approx(1)
 
 
-@not_by_backend
-def test_few_shot_curve_is_the_mean_and_deviation_of_few_shot():
-    """Over the seeds."""
-    model, images, labels = random_tiny(), normal(24, 16, 16, 3), np.arange(24) % 3
-    images += labels[:, None, None, None]
-    result = few_shot_curve(model, (images, labels), (images, labels), (1, 4))
-    values = keras.Model(model.input, model.get_layer("pre_logits").output).predict(
-        images, verbose=0
-    )
-    expected = few_shot((values, labels), (values, labels), (1, 4))
-    assert result == {
-        k: (pytest.approx(np.mean(v)), pytest.approx(np.std(v))) for k, v in expected.items()
-    }
-
-
-@not_by_backend
 def test_the_example_writes_its_pictures(tmp_path):
     """Of vit_digits and of the same model before training."""
     EXAMPLE["draw"](tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "alignment.png",
-        "few_shot_random.png",
-        "few_shot_trained.png",
-        "fields_random.png",
-        "fields_trained.png",
-    }
+    names = ("few_shot_random", "few_shot_trained", "fields_random", "fields_trained")
+    assert {path.stem for path in tmp_path.glob("*.png")} == {"alignment", *names}

@@ -74,27 +74,26 @@ class Reference:
         return torch.einsum("bhtd,hdm->btm", a @ v, w[f"{at}out/kernel"]) + w[f"{at}out/bias"]
 
     def head(self, y):
-        kind, skip = self.config.pool.kind, self.config.num_prefix_tokens
-        if kind in ("map", "map_of_patches"):
-            w = self.weights["pool"]
-            context = y[:, 0 if kind == "map" else skip :]
-            x = self.attend(w["probe"].expand(len(y), 1, -1), context, w, "attention/")
-            pooled = (x + mlp(norm(x, w, "norm"), w, "mlp/"))[:, 0]
-        elif kind == "token_and_distillation":
-            w = self.weights["head"]
+        kind, w = self.config.pool.kind, self.weights["head"]
+        if kind == "token_and_distillation":
             names = sorted({name.rpartition("/")[0] for name in w})
             return sum(y[:, i] @ w[f"{n}/kernel"] + w[f"{n}/bias"] for i, n in enumerate(names)) / 2
+        if self.config.pool.is_map:
+            of_pool = self.weights["pool"]
+            probe = of_pool["probe"].expand(len(y), 1, -1)
+            x = self.attend(probe, self.attended(y), of_pool, "attention/")
+            pooled = (x + mlp(norm(x, of_pool, "norm"), of_pool, "mlp/"))[:, 0]
+        elif kind == "tokens":
+            pooled = y[:, : self.config.tokens.class_tokens].flatten(1)
+        elif kind == "token_and_mean":
+            pooled = torch.cat([y[:, 0], y[:, self.config.num_prefix_tokens :].mean(1)], 1)
         else:
-            mean = y[:, skip:].mean(1)
-            pooled = {
-                "token": y[:, 0],
-                "tokens": y[:, : self.config.tokens.class_tokens].flatten(1),
-                "gap": mean,
-                "mean": y.mean(1),
-                "token_and_mean": torch.cat([y[:, 0], mean], 1),
-            }
-            pooled = pooled[kind]
-        return pooled @ self.weights["head"]["kernel"] + self.weights["head"]["bias"]
+            pooled = self.read(y)
+        return pooled @ w["kernel"] + w["bias"]
+
+    def attended(self, rows):
+        """The rows of the tokens that attention pooling attends to."""
+        return rows[:, self.config.num_prefix_tokens * (self.config.pool.kind != "map") :]
 
     def score(self, logits):
         return logits[torch.arange(len(logits)), self.classes].sum()
@@ -107,12 +106,11 @@ class Reference:
             total = total + step @ total
         return self.read(total, seen[-1])[:, self.config.num_prefix_tokens :].detach().numpy()
 
-    def read(self, rows, probe):
+    def read(self, rows, probe=None):
         """Combines the rows of a matrix over tokens as the head combines tokens."""
-        kind, skip = self.config.pool.kind, self.config.num_prefix_tokens
-        if kind in ("map", "map_of_patches"):
-            return (probe @ rows[:, 0 if kind == "map" else skip :])[:, 0]
-        mean = rows[:, skip:].mean(1)
+        if self.config.pool.is_map:
+            return (probe @ self.attended(rows))[:, 0]
+        mean = rows[:, self.config.num_prefix_tokens :].mean(1)
         return {
             "token": rows[:, 0],
             "tokens": rows[:, : self.config.tokens.class_tokens].mean(1),
@@ -120,7 +118,7 @@ class Reference:
             "mean": rows.mean(1),
             "token_and_mean": (rows[:, 0] + mean) / 2,
             "token_and_distillation": rows[:, :2].mean(1),
-        }[kind]
+        }[self.config.pool.kind]
 
     def gradcam(self, block):
         logits = self.encoder(self.z)
@@ -131,7 +129,7 @@ class Reference:
         return (entered[:, skip:] * channels).sum(-1).clamp(min=0).detach().numpy()
 
     def integrated_gradients(self, start, steps):
-        total = torch.zeros_like(self.images)
+        start, total = torch.as_tensor(start), torch.zeros_like(self.images)
         for k in range(steps):
             x = start + (k + 0.5) / steps * (self.images - start)
             x.requires_grad_()

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from keras_vit.errors import ConfigError
 from keras_vit.explanation import attention_maps, attention_rollout
 from tests.helpers import random_tiny
 from tests.plain import normal
@@ -11,8 +10,7 @@ from tests.plain import normal
 
 def test_attention_maps_of_chosen_blocks_equal_those_of_all_blocks():
     """Rows sum to one; a rollout takes the blocks in the model's order, block 2 before block 10."""
-    model = random_tiny(num_layers=11)
-    images = normal(5, 16, 16, 3)
+    model, images = random_tiny(num_layers=11), normal(5, 16, 16, 3)
     every = attention_maps(model, images, prepared=True)
     assert list(every) == [f"block_{block}/attention" for block in range(11)]
     names = ["block_10/attention", "block_2/attention"]
@@ -29,17 +27,10 @@ def test_attention_maps_of_chosen_blocks_equal_those_of_all_blocks():
 @pytest.mark.parametrize("policy", ["mixed_float16", "float16"])
 def test_attention_maps_are_finite_where_the_outputs_in_float16_are(policy):
     """Products of query and key beyond 65,504 before the softmax; the rows still sum to one."""
-    model = random_tiny(num_layers=2, dtype=policy)
+    model, images = random_tiny(num_layers=2, dtype=policy), normal(2, 16, 16, 3)
     for weight in model.weights:
-        if weight.path.endswith("kernel") and ("query" in weight.path or "key" in weight.path):
+        if weight.path.endswith(("query/kernel", "key/kernel")):
             weight.assign(weight * 100)
-    images = normal(2, 16, 16, 3)
     assert np.isfinite(model.predict(images, verbose=0)).all()
     for weights in attention_maps(model, images, prepared=True).values():
-        assert np.isfinite(weights).all()
         np.testing.assert_allclose(weights.sum(-1), 1, atol=5e-3)
-
-
-def test_a_rollout_of_a_model_names_the_maps_that_it_takes():
-    with pytest.raises(ConfigError, match="expected the result of attention_maps"):
-        attention_rollout(random_tiny(), normal(1, 16, 16, 3))

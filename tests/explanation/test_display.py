@@ -3,6 +3,7 @@
 import numpy as np
 
 from keras_vit.explanation import brightness, foreground, patch_colours
+from keras_vit.explanation.report import overlay
 
 RNG = np.random.default_rng(0)
 
@@ -19,17 +20,22 @@ def test_a_patch_far_above_the_others_leaves_them_light():
 
 
 def test_brightness_is_zero_for_equal_and_for_negative_values():
-    """A single patch above zero is light: most percentiles are zero then."""
+    """A single patch above zero is light: most percentiles are zero then. An overlay leaves the
+    picture there, and shines elsewhere."""
     assert not brightness(np.full((4, 4), 3.0)).any()
     assert not brightness(-RNG.uniform(size=(4, 4))).any()
     single = np.zeros((16, 16))
     single[2, 5] = 1e-6
     np.testing.assert_array_equal(brightness(single), single / 1e-6)
+    photo = RNG.uniform(size=(16, 16, 3)).astype("float32")
+    shown, brighter = (overlay(picture, single) for picture in (photo, np.minimum(photo + 0.1, 1)))
+    np.testing.assert_array_equal(shown[single == 0], photo[single == 0])
+    assert (shown != photo)[2, 5].any() and (brighter > shown)[2, 5].any()
 
 
-def object_on_grass():
-    """Two images of 8x8 patches: an object of 4x4 patches, of two parts, and a patch of a norm
-    that is far above all."""
+def test_the_object_of_images_is_found_and_coloured():
+    """The foreground is the component that avoids the border; its parts have different colours,
+    alike in both images, and the background is black. One patch has a norm far above all."""
     object_, grass, part = RNG.standard_normal((3, 24))
     patches = np.tile(grass, (2, 8, 8, 1))
     patches[0, 2:6, 2:6], patches[1, 1:5, 3:7] = object_, object_
@@ -38,25 +44,11 @@ def object_on_grass():
     is_object = (patches != grass).any(axis=-1)
     patches += 0.05 * RNG.standard_normal(patches.shape)
     patches[0, 0, 0] *= 50
-    return patches, is_object
-
-
-def test_the_foreground_is_the_component_that_avoids_the_border():
-    patches, is_object = object_on_grass()
     np.testing.assert_array_equal(foreground(patches), is_object)
-
-
-def test_like_patches_have_like_colours_across_images():
-    """The parts of the object differ, and the background is black."""
-    patches, is_object = object_on_grass()
     colours = patch_colours(patches, is_object)
     assert colours.shape == (2, 8, 8, 3) and not colours[~is_object].any()
     left, right = ([colours[0, 2:6, k : k + 2], colours[1, 1:5, k + 1 : k + 3]] for k in (2, 4))
     assert abs(left[0].mean((0, 1)) - left[1].mean((0, 1)))[0] < 0.15
     assert abs(left[0].mean((0, 1)) - right[0].mean((0, 1)))[0] > 0.6
-
-
-def test_fewer_features_than_colours_leave_colours_black():
-    """An encoder of two numbers for each patch."""
-    colours = patch_colours(RNG.standard_normal((1, 4, 4, 2)))
-    assert colours[..., :2].any() and not colours[..., 2].any()
+    few = patch_colours(RNG.standard_normal((1, 4, 4, 2)))  # an encoder of two numbers per patch
+    assert few[..., :2].any() and not few[..., 2].any()
