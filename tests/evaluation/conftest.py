@@ -19,12 +19,6 @@ def model():
 
 
 @pytest.fixture(scope="session")
-def grey():
-    """A model with five classes for images of 16 pixels and one channel."""
-    return random_tiny(channels=1)
-
-
-@pytest.fixture(scope="session")
 def images():
     """Float32 images `(23, 16, 16, 3)` in [-1, 1]; 23 is no multiple of the batch size."""
     return np.clip(normal(23, 16, 16, 3) / 2, -1, 1)

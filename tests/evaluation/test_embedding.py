@@ -42,11 +42,11 @@ def run(model, paths, out, **options):
     return result
 
 
-def test_the_file_holds_the_features_of_the_readable_images(grey, paths, out, bar):
+def test_the_file_holds_the_features_of_the_readable_images(model, paths, out, bar):
     """Row k is the output of `features` for readable image k; damaged images are listed."""
     readable = [path for k, path in enumerate(paths) if k not in DAMAGED]
-    expected = features(grey, readable, batch_size=8).values
-    result = run(grey, paths, out / "x.npy", progress=True)
+    expected = features(model, readable, batch_size=8).values
+    result = run(model, paths, out / "x.npy", progress=True)
     assert (result.num_images, len(result.unreadable), sum(bar.counts)) == (14, 9, 23)
     np.testing.assert_allclose(np.load(out / "x.npy"), expected, rtol=0, atol=1e-5)
     about = json.loads((out / "x.npy.json").read_text())
@@ -55,19 +55,19 @@ def test_the_file_holds_the_features_of_the_readable_images(grey, paths, out, ba
     assert sorted(p.name for p in out.iterdir()) == ["x.npy", "x.npy.json"]
 
 
-def test_the_same_call_resumes_and_another_is_refused(grey, paths, out, bar):
+def test_the_same_call_resumes_and_another_is_refused(model, paths, out, bar):
     """With other weights or files it neither resumes nor overwrites."""
-    whole = run(grey, paths, out / "whole.npy")
-    seen = bar.interrupt(run, grey, paths, out / "x.npy")
+    whole = run(model, paths, out / "whole.npy")
+    seen = bar.interrupt(run, model, paths, out / "x.npy")
     assert not (out / "x.npy").exists()
-    for model, files, words in (
-        (grey, paths[:-1], "another run, which differs in files"),
-        (random_tiny(channels=1, num_classes=3), paths, "which differs in config, weights"),
+    for other, files, words in (
+        (model, paths[:-1], "another run, which differs in files"),
+        (random_tiny(num_classes=3), paths, "which differs in config, weights"),
     ):
         with pytest.raises(ConfigError, match=words):
-            run(model, files, out / "x.npy")
-    assert run(grey, paths, out / "x.npy", progress=True) == whole
+            run(other, files, out / "x.npy")
+    assert run(model, paths, out / "x.npy", progress=True) == whole
     assert (bar.counts[0], sum(bar.counts)) == (seen, 23)
     assert (out / "x.npy").read_bytes() == (out / "whole.npy").read_bytes()
     with pytest.raises(ConfigError, match="exists. Remove it"):
-        run(grey, paths, out / "x.npy")
+        run(model, paths, out / "x.npy")

@@ -48,10 +48,9 @@ def test_the_cache_is_read_and_not_computed(model, images, classes, tmp_path, ba
 
 @pytest.mark.parametrize("kind", ["arrays", "generator", "folder"])
 def test_an_interrupted_run_resumes_after_its_last_batch(
-    kind, model, grey, images, classes, tmp_path, digits_folder, bar
+    kind, model, images, classes, tmp_path, digits_folder, bar
 ):
     """The first batch is not computed again, and the result is equal bit by bit."""
-    model = grey if kind == "folder" else model
     make = {
         "arrays": lambda: (images, classes),
         "generator": lambda: ((images[k : k + 8], classes[k : k + 8]) for k in (0, 8, 16)),
@@ -68,11 +67,11 @@ def test_an_interrupted_run_resumes_after_its_last_batch(
     assert np.array_equal(actual.labels, expected.labels)
 
 
-def test_a_changed_file_invalidates_the_cache(grey, digits_folder, tmp_path, bar):
+def test_a_changed_file_invalidates_the_cache(model, digits_folder, tmp_path, bar):
     """The cache compares name, size and time of every file, not only the outer batches."""
-    data, actual = from_folder(digits_folder, grey.preprocessor, batch_size=8), []
+    data, actual = from_folder(digits_folder, model.preprocessor, batch_size=8), []
     for _ in range(2):
-        actual += [features(grey, data, cache=tmp_path / "kept", progress=True) for _ in range(2)]
+        actual += [features(model, data, cache=tmp_path / "kept", progress=True) for _ in range(2)]
         Path(data.paths[9]).write_bytes(Path(data.paths[10]).read_bytes())
     assert sum(bar.counts) == 2 * 23
     assert np.array_equal(actual[2].values[9], actual[2].values[10])

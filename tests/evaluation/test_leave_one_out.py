@@ -6,17 +6,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import average_precision_score, r2_score
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
+from keras_vit.evaluation import leave_one_out as loo
 from keras_vit.evaluation.least_squares import LeastSquares, make_targets
-from keras_vit.evaluation.leave_one_out import (
-    calibrating_scale,
-    choose,
-    compute_interval,
-    learning_curve,
-    leave_one_out,
-    platt_scaling,
-    predict_gain,
-    score,
-)
 from keras_vit.models.losses import compute_probabilities
 
 
@@ -54,9 +45,11 @@ def test_scores_equal_those_of_a_refit_without_each_image(make, width):
     for l2 in (0.1, 10.0):
         ridge = Ridge(alpha=l2, solver="cholesky")
         expected = cross_val_predict(ridge, z, targets, cv=LeaveOneOut())
-        np.testing.assert_allclose(leave_one_out(solver, features, labels, l2), expected, atol=1e-6)
-    fit = choose({"values": features}, labels, 3)
-    errors = (leave_one_out(solver, features, labels, fit.l2) - targets) ** 2
+        np.testing.assert_allclose(
+            loo.leave_one_out(solver, features, labels, l2), expected, atol=1e-6
+        )
+    fit = loo.choose({"values": features}, labels, 3)
+    errors = (loo.leave_one_out(solver, features, labels, fit.l2) - targets) ** 2
     assert fit.errors[fit.name, fit.l2] == pytest.approx(errors.mean())
 
 
@@ -66,19 +59,19 @@ def test_the_score_is_that_of_scikit_learn():
     labels[:, 1] = False
     estimates = np.round(features[:, :3])
     found = [average_precision_score(labels[:, k], estimates[:, k]) for k in (0, 2)]
-    assert score(estimates, labels) == pytest.approx(np.mean(found), abs=1e-12)
+    assert loo.score(estimates, labels) == pytest.approx(np.mean(found), abs=1e-12)
     values, targets = draw_numbers(30, 6)
-    assert score(values[:, :3], targets) == pytest.approx(r2_score(targets, values[:, :3]))
+    assert loo.score(values[:, :3], targets) == pytest.approx(r2_score(targets, values[:, :3]))
 
 
 def test_sigmoids_of_each_class_are_calibrated():
     """Equal to scikit-learn's logistic regression on Platt's smoothed targets; and finite where a
     class is separated from the others."""
     features, labels = draw_rows(80, 6)
-    scores = leave_one_out(LeastSquares(features, labels, 3), features, labels, 1.0)
+    scores = loo.leave_one_out(LeastSquares(features, labels, 3), features, labels, 1.0)
     scores = np.concatenate([scores, np.where(labels[:, :1], 1.0, -1.0)], axis=1)
     labels = np.concatenate([labels, labels[:, :1]], axis=1)
-    factor, offset = platt_scaling(scores, labels)
+    factor, offset = loo.platt_scaling(scores, labels)
     for k in range(4):
         ones, zeros = labels[:, k].sum(), (~labels[:, k]).sum()
         wanted = np.where(labels[:, k], (ones + 1) / (ones + 2), 1 / (zeros + 2))
@@ -93,7 +86,7 @@ def test_the_features_with_the_least_error_are_chosen():
     """Noise beside informative features loses, and the kernel gives the scaled estimates."""
     features, labels = draw(60, 8)
     noise = np.random.default_rng(2).standard_normal((60, 8))
-    fit = choose({"noise": noise, "signal": features}, labels, 3)
+    fit = loo.choose({"noise": noise, "signal": features}, labels, 3)
     assert min(fit.errors, key=fit.errors.get) == (fit.name, fit.l2)
     assert fit.name == "signal"
     plain, _ = LeastSquares(features, labels, 3).solve(fit.l2)
@@ -105,17 +98,17 @@ def test_the_scale_has_the_least_cross_entropy(count):
     """Of targets that leave a doubt to the other two classes; scores that are all right have the
     mean confidence of Laplace's rule of succession, (n + 1) / (n + 2)."""
     features, labels = draw(count, 6)
-    scores = leave_one_out(LeastSquares(features, labels, 3), features, labels, 1.0)
+    scores = loo.leave_one_out(LeastSquares(features, labels, 3), features, labels, 1.0)
     hot = np.eye(3)[labels]
     wanted = np.where(hot == 1, count + 1, 0.5) / (count + 2)
 
     def loss(scale):
         return -(wanted * np.log(compute_probabilities(scale * scores))).sum(axis=1).mean()
 
-    scale = calibrating_scale(scores, labels)
+    scale = loo.calibrating_scale(scores, labels)
     assert loss(scale) < min(loss(0.98 * scale), loss(1.02 * scale))
     right = 2 * hot - 1
-    confidence = compute_probabilities(calibrating_scale(right, labels) * right)[hot == 1]
+    confidence = compute_probabilities(loo.calibrating_scale(right, labels) * right)[hot == 1]
     assert confidence.mean() == pytest.approx((count + 1) / (count + 2), abs=1e-6)
 
 
@@ -126,26 +119,26 @@ def test_intervals_hold_the_true_score(make, width):
     for seed in range(100):
         features, labels = make(120, width, seed=seed, noise=2.0)
         other = np.random.default_rng(1000 + seed).standard_normal((120, width))
-        fit = choose({"features": features, "noise": other, "some": features[:, :5]}, labels, 3)
+        fit = loo.choose({"features": features, "noise": other, "some": features[:, :5]}, labels, 3)
         test, truth = make(5000, width, seed=5000 + seed, noise=2.0)
         test = test[:, :5] if fit.name == "some" else test
-        low, high = compute_interval(score(fit.unseen, labels), labels)
-        held += low <= score(test @ fit.kernel + fit.bias, truth) <= high
+        low, high = loo.compute_interval(loo.score(fit.unseen, labels), labels)
+        held += low <= loo.score(test @ fit.kernel + fit.bias, truth) <= high
     assert held >= 90
 
 
 def test_a_learning_curve_rises_and_foresees_more_images():
     """The gain of doubling the images is near the measured one, and a gain is at most the errors
     that are left: a steep curve ends above its own power law, another has no error."""
-    assert predict_gain([(25, 0.2), (50, 0.3), (75, 0.5), (100, 0.99)], 10_000) <= 0.01 + 1e-12
-    assert predict_gain([(25, 0.5), (50, 0.7), (75, 0.9), (100, 1.0)], 100) == 0
+    assert loo.predict_gain([(25, 0.2), (50, 0.3), (75, 0.5), (100, 0.99)], 10_000) <= 0.01 + 1e-12
+    assert loo.predict_gain([(25, 0.5), (50, 0.7), (75, 0.9), (100, 1.0)], 100) == 0
     features, labels = draw(400, 20, noise=3.0)
     half, truth = features[:200], labels[:200]
-    fit = choose({"x": half}, truth, 3)
+    fit = loo.choose({"x": half}, truth, 3)
     accuracy = float((fit.predictions.argmax(axis=1) == truth).mean())
-    curve = learning_curve(half, truth, 3, fit.l2, accuracy)
+    curve = loo.learning_curve(half, truth, 3, fit.l2, accuracy)
     assert [round(count, -1) for count, _ in curve] == [50, 100, 150, 200]
     assert curve[0][1] < curve[-1][1]
-    whole = choose({"x": features}, labels, 3)
+    whole = loo.choose({"x": features}, labels, 3)
     measured = float((whole.predictions.argmax(axis=1) == labels).mean()) - accuracy
-    assert abs(predict_gain(curve, 200) - measured) < 0.06
+    assert abs(loo.predict_gain(curve, 200) - measured) < 0.06

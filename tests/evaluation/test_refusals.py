@@ -80,7 +80,7 @@ def embedded(world, *damage, name="out", **options):
     for k in damage:
         paths[k].write_bytes(b"no image")
     world.out = world.path / f"{name}.npy"
-    return embed(tiny(channels=1), options.pop("paths", paths), world.out, **options)
+    return embed(world.model, options.pop("paths", paths), world.out, **options)
 
 
 def regression():

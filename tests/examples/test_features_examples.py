@@ -26,7 +26,7 @@ def program(tmp_path, monkeypatch):
 def test_a_distilled_student_beats_the_same_student_with_fresh_weights(program):
     """By far: 96.4 % of the nearest neighbours were right, of 42.5 %."""
     actual = program("15_own_small_encoder.py", "EPOCHS = 20", "EPOCHS = 3")
-    scores, gain = actual["scores"], 0.4 if THOROUGH else 0.1
+    scores, gain = actual["scores"], 0.4 if THOROUGH else 0.05
     assert scores["student, distilled"] > scores["student, fresh weights"] + gain
     assert actual["student"].count_params() < 0.2 * actual["teacher"].count_params()
 

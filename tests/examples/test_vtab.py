@@ -61,7 +61,7 @@ def test_prepared_data_sets_are_scored_and_missing_ones_are_named(vtab, folder, 
 
 def test_computed_labels_are_those_of_task_adaptation(vtab):
     """As in google-research/task_adaptation, at both sides of every limit."""
-    label = {name: task[2] for name, task in vtab["TASKS"].items()}
+    label = {name: task[-1] for name, task in vtab["TASKS"].items()}
     assert len(label) == 19
 
     def car(*distances, kind=0):
