@@ -61,11 +61,9 @@ PUBLISHED = (
 def desk(tmp_path, monkeypatch):
     """A folder with the files that the documents name, and a Hub with the repository they name."""
     monkeypatch.chdir(tmp_path)
-    digit = np.zeros((8, 8), "uint8")
-    digit[1:7, 4] = 255
-    Image.fromarray(digit).save("digit.png")
     write_folders(tmp_path / ".digits", LOOPS.get, train=120, test=0)
     (tmp_path / ".digits" / "train").rename("digits")
+    shutil.copy(min((tmp_path / "digits").rglob("*.png")), "digit.png")
     shutil.copy(FOLDER / "vit_resize.npz", "ViT-B_16.npz")
     Image.fromarray(np.full((40, 60, 3), 90, "uint8")).save("photo.jpg")
     shutil.copytree(FOLDER / "hf_classifier_tanh", "vit-for-transformers")
@@ -92,8 +90,7 @@ def published(tmp_path_factory):
 @pytest.fixture
 def given(desk, published, monkeypatch):
     """What the pages name and do not make: published files, arrays, a model."""
-    shutil.copy(published / "ViT-B_16.npz", desk)
-    shutil.copy(published / "vit_b_16.safetensors", desk)
+    shutil.copytree(published, desk, dirs_exist_ok=True)
     with served() as bucket:
         monkeypatch.setenv("KERAS_VIT_BUCKET", bucket.endpoint)
         monkeypatch.setenv("KERAS_VIT_CACHE", str(desk / ".bucket"))
