@@ -73,13 +73,13 @@ def numbers(size, **options):
     return arrays(size * np.arange(1.0, 7.0), task="regression", **options)
 
 
-def embedded(world, *damage, name="out", **options):
+def embedded(world, *damage, name="out.npy", **options):
     """Embeds four image files, of which the numbers of `damage` are no images."""
     train, _ = write_folders(world.path, train=4, test=1, size=16)
     paths = sorted(train.rglob("*.png"))
     for k in damage:
         paths[k].write_bytes(b"no image")
-    world.out = world.path / f"{name}.npy"
+    world.out = world.path / name
     return embed(world.model, options.pop("paths", paths), world.out, **options)
 
 
