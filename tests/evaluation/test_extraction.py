@@ -69,7 +69,8 @@ def test_an_interrupted_run_resumes_after_its_last_batch(
 
 def test_a_changed_file_invalidates_the_cache(model, digits_folder, tmp_path, bar):
     """The cache compares name, size and time of every file, not only the outer batches."""
-    data, actual = from_folder(digits_folder, model.preprocessor, batch_size=8), []
+    data = from_folder(digits_folder, model.preprocessor, batch_size=8, shuffle=False)
+    actual = []
     for _ in range(2):
         actual += [features(model, data, cache=tmp_path / "kept", progress=True) for _ in range(2)]
         Path(data.paths[9]).write_bytes(Path(data.paths[10]).read_bytes())

@@ -93,7 +93,7 @@ def test_the_features_with_the_least_error_are_chosen():
     np.testing.assert_allclose(fit.kernel, plain * (fit.kernel[0, 0] / plain[0, 0]), rtol=1e-9)
 
 
-@pytest.mark.parametrize("count", [24, 240])
+@pytest.mark.parametrize("count", [90, 240])
 def test_the_scale_has_the_least_cross_entropy(count):
     """Of targets that leave a doubt to the other two classes; scores that are all right have the
     mean confidence of Laplace's rule of succession, (n + 1) / (n + 2)."""
