@@ -1,6 +1,6 @@
 """Writes `tests/data/naflex`: networks of transformers and timm for images of unequal shape.
 
-    python -m tests.data.make_naflex
+    python -m weights.test_data.naflex
 
 A case is a folder as the library writes it, with random weights, and an npz: pictures of unequal
 shape, the patches, shapes and mask that the library's own preparation makes of them, and the
@@ -9,6 +9,7 @@ outputs of the network for them as one batch. Padding is part of the batch.
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ from transformers.models.siglip2.image_processing_pil_siglip2 import (  # isort:
     Siglip2ImageProcessorPil,
 )
 
-FOLDER = Path(__file__).parent / "naflex"
+FOLDER = Path(__file__).parents[2] / "tests" / "data" / "naflex"
 SIDES = ((30, 41), (60, 13), (9, 64), (32, 32))
 _TRANSFORMERS = {
     "hidden_size": 24,
@@ -34,7 +35,7 @@ _TRANSFORMERS = {
     "patch_size": 4,
     "num_patches": 25,
 }
-_TIMM = {
+_TIMM: dict[str, Any] = {
     "embed_dim": 24,
     "depth": 2,
     "num_heads": 3,
@@ -43,7 +44,7 @@ _TIMM = {
     "pos_embed_grid_size": (5, 5),
     "num_classes": 5,
 }
-TIMM = {
+TIMM: dict[str, tuple[str, dict[str, Any]]] = {
     "timm_naflex_map": ("naflexvit_base_patch16_map", {}),
     "timm_naflex_gap": ("naflexvit_base_patch16_gap", {}),
     "timm_naflex_siglip": ("naflexvit_base_patch16_siglip", {"num_classes": 0}),
@@ -75,10 +76,10 @@ def randomised(model):
 
 def save(name: str, patches, shapes, mask, **outputs) -> None:
     """Writes the npz of a case."""
-    arrays = {"patches": patches, "shapes": shapes, "mask": mask, **outputs}
+    arrays: dict[str, Any] = {"patches": patches, "shapes": shapes, "mask": mask, **outputs}
     given = {f"picture_{k}": picture for k, picture in enumerate(pictures())}
-    arrays = {key: np.asarray(value) for key, value in arrays.items()}
-    np.savez_compressed(FOLDER / f"{name}.npz", **given, **arrays)
+    files: dict[str, Any] = {key: np.asarray(value) for key, value in {**given, **arrays}.items()}
+    np.savez_compressed(FOLDER / f"{name}.npz", **files)
 
 
 def make_transformers() -> None:

@@ -1,6 +1,6 @@
 """Writes `tests/data/formats`: models of transformers' TensorFlow classes, with outputs.
 
-    python -m tests.data.make_formats
+    python -m weights.test_data.formats
 
 transformers 5 has removed these classes. It needs a Python 3.11 environment of its own with
 transformers 4.49.0, tensorflow-cpu 2.18 and tf-keras 2.18. All weights are random. A case is a
@@ -10,6 +10,7 @@ folder as the library wrote it, and an npz with images and outputs by the names 
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ os.environ["TF_USE_LEGACY_KERAS"] = "1"
 
 import transformers  # isort: skip
 
-FOLDER = Path(__file__).parent / "formats"
+FOLDER = Path(__file__).parents[2] / "tests" / "data" / "formats"
 _SIZES = {
     "hidden_size": 16,
     "num_hidden_layers": 2,
@@ -34,7 +35,7 @@ _TEXT = {
 }
 _VISION = {**_SIZES, "num_hidden_layers": 1}
 _TOWERS = {"vision_config": _VISION, "text_config": _TEXT, "projection_dim": 6}
-CASES = {
+CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "tf_vit": ("TFViTForImageClassification", "ViTConfig", _HEAD),
     "tf_deit": ("TFDeiTForImageClassificationWithTeacher", "DeiTConfig", _HEAD),
     "tf_clip": ("TFCLIPModel", "CLIPConfig", _TOWERS),
@@ -47,8 +48,8 @@ def main() -> None:
     """Writes every case."""
     for seed, (name, (kind, config, fields)) in enumerate(CASES.items()):
         rng = np.random.default_rng(seed)
-        config = getattr(transformers, config)(**fields)
-        model = _make(getattr(transformers, kind), config, rng)
+        own = getattr(transformers, config)(**fields)
+        model = _make(getattr(transformers, kind), own, rng)
         model.save_pretrained(FOLDER / name)
         image = rng.uniform(-1, 1, (2, 16, 16, 3)).astype("float32")
         np.savez(FOLDER / f"{name}.npz", image=image, **_outputs(model, image))

@@ -1,0 +1,1 @@
+"""Writes the folders and files of `tests/data` that other libraries made."""
