@@ -1,8 +1,49 @@
 """Fixtures for the tests of checkpoints."""
 
 import socket
+from functools import cached_property
 
 import pytest
+
+from tests import refusals
+from tests.plain import stored
+
+
+class World(refusals.World):
+    """What the refusals of this room use beside a folder."""
+
+    @cached_property
+    def model(self):
+        """A small classifier whose weights are random."""
+        from tests.helpers import random_tiny
+
+        return random_tiny()
+
+    @cached_property
+    def pickle(self):
+        """A folder as transformers 4 wrote it: a pickle and no safetensors."""
+        import torch
+
+        from keras_vit import checkpoints
+
+        folder = self.path / "pickle"
+        checkpoints.save(self.model, folder, "transformers")
+        arrays = stored(folder / "model.safetensors")
+        (folder / "model.safetensors").unlink()
+        torch.save({n: torch.tensor(a) for n, a in arrays.items()}, folder / "pytorch_model.bin")
+        return folder
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path)
+
+
+@pytest.fixture
+def messages(request):
+    """The messages of `test_x.py` stand in `x.txt`: a file without a backend has its own."""
+    path = request.path.with_name(f"{request.path.stem.removeprefix('test_')}.txt")
+    return refusals.Messages(path, request.config.getoption("write_messages"))
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,8 @@
 """Laws of translation, for every format: total, injective, and inverse in both directions."""
 
+import dataclasses
 import json
+import re
 
 import numpy as np
 import pytest
@@ -12,22 +14,24 @@ from keras_vit.checkpoints.containers import renamed
 from keras_vit.checkpoints.families.keys import merge
 from keras_vit.checkpoints.families.names import TORCH
 from keras_vit.checkpoints.moves import _PARTS_OF_PATHS, plan
-from keras_vit.checkpoints.opening import OpenSource
+from keras_vit.checkpoints.opening import OpenSource, open_source
 from keras_vit.checkpoints.reading import Checkpoint, open_checkpoint
-from keras_vit.checkpoints.transfer import weights_by_path
 from keras_vit.checkpoints.writing import Written
 from keras_vit.config import ViTConfig
 from keras_vit.config.fields import flatten
 from keras_vit.config.vit import SWITCHES
 from keras_vit.config.weights import lexicon
+from keras_vit.errors import CheckpointError
 from keras_vit.images.protocols import complete
 from keras_vit.presets.preset_config import PresetConfig
+from keras_vit.presets.source import Source
 from tests.checkpoints.drawn import ALL_VALUES, CHANGES, WRITTEN, accepted, changed, models, written
+from tests.checkpoints.files import DATA
 from tests.checkpoints.headers import Headers
-from tests.families import FAMILIES
-from tests.helpers import tiny
-from tests.plain import assert_same_arrays
-from tests.runs import times
+from tests.plain import assert_same_arrays, raises
+from tests.runs import THOROUGH, times
+
+pytestmark = pytest.mark.without_backend
 
 formats = pytest.mark.parametrize("format", WRITTEN, ids=lambda f: f"{f.name} {f.class_name}")
 
@@ -87,30 +91,10 @@ def shapes_of(moves) -> dict[str, tuple[int, ...]]:
 
 
 def test_a_name_that_the_lexicon_lacks_or_without_its_axes_is_an_error():
-    with pytest.raises(LookupError, match="block_{l}/nrom is neither a layer nor a weight"):
+    with raises(LookupError, "block_{l}/nrom is neither a layer nor a weight"):
         TORCH.names({"block_{l}/nrom": "norm1"})
-    with pytest.raises(LookupError, match="give its axes after a colon, with qkv"):
+    with raises(LookupError, "its axes after a colon, with qkv"):
         TORCH.names({"block_{l}/attention/{qkv}": "layers.{l}.qkv"})
-
-
-@pytest.mark.usefixtures("blank_models")
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {},
-        {"pool": {"kind": "map"}, "position": "sincos2d"},
-        {"pool": {"kind": "gap"}, "representation_size": 12, "num_classes": 0},
-        {"stem": {"kind": "resnet", "units": [2, 1], "width_factor": 0.5}, "patch_size": 1},
-        *FAMILIES.values(),
-    ],
-)
-def test_the_lexicon_lists_every_weight_of_a_model_once(fields):
-    """With the path and shape that it has in the Keras model."""
-    model = tiny(**{"patch_size": 4, "num_layers": 2, **fields})
-    listed = [(weight.path, weight.shape) for weight in lexicon.weights(model.config)]
-    assert len(dict(listed)) == len(listed)
-    held = {path: tuple(v.shape) for path, v in weights_by_path(model).items()}
-    assert held == dict(listed)
 
 
 def test_the_laws_draw_every_field():
@@ -164,6 +148,11 @@ def test_reading_and_writing_are_inverse_bit_by_bit(format, data):
     assert_same_arrays(*({n: one.read(n) for n in one.shapes} for one in (stored, again)))
 
 
+def folded(own: Written):
+    """The arrays of a written model by name and shape, as the library folds them."""
+    return own.format.family.fold.write(Headers(shapes_of(own.moves)), files_of(own))
+
+
 def open_written(own: Written, prefix: str = "", training: str = ""):
     """The checkpoint that is read, and the caller's fields: those that no array or key tells."""
     config, format, files = own.config, own.format, files_of(own)
@@ -184,10 +173,8 @@ def open_written(own: Written, prefix: str = "", training: str = ""):
         asked["position_grid"] = config.source_grid
         asked["image_size"] = config.image_size
         asked["num_heads"] = config.num_heads  # a fused axis hides the number of heads
-    folded = format.family.fold.write(Headers(shapes_of(own.moves)), files)
-    lost = format.row.prefix.removesuffix(prefix)
-    names = {training + name.removeprefix(lost): name for name in folded.shapes}
-    reader = Headers({new: folded.shapes[name] for new, name in names.items()})
+    lost, shapes = format.row.prefix.removesuffix(prefix), folded(own).shapes
+    reader = Headers({training + n.removeprefix(lost): shape for n, shape in shapes.items()})
     return open_checkpoint(OpenSource(reader, files, preset, is_folder=True), asked), asked
 
 
@@ -225,23 +212,100 @@ def words_for(field: str) -> list[str]:
     return [f"{field}=", f"{field}.", *(s.words for s in switches), *TIED.get(field, ())]
 
 
-@formats
-def test_a_model_with_another_field_is_read_back_or_refused_by_its_name(format):
-    """Every value of every field; a switch that needs a second field is turned on with it."""
+def other_models(format):
+    """Models that the format holds, and each with another value of a field; a third per format.
+
+    All values per format in `make test-thorough`.
+    """
     switches = {switch.field for switch in SWITCHES.values()}
-    for field, value in CHANGES:
+    for field, value in CHANGES if THOROUGH else CHANGES[WRITTEN.index(format) % 3 :: 3]:
         others = [((field, value), other) for other in CHANGES if other[0] != field]
         tried = [((field, value),), *(others if field in switches else ())]
         bases = [base for base in accepted(format) if flatten(base.to_dict()).get(field) != value]
-        models = ((own, changed(base, *own)) for own in tried for base in bases[:1])
-        changes, config = next(((own, one) for own, one in models if one), ((), None))
-        if config is None:
-            continue
+        models = ((own, base, changed(base, *own)) for own in tried for base in bases[:1])
+        yield from [model for model in models if model[2]][:1]
+
+
+@formats
+def test_a_model_with_another_field_is_read_back_or_refused_by_field_and_value(format):
+    """A switch that needs a second field is turned on with it."""
+    for changes, _, config in other_models(format):
         answer = written(format, config)
         if isinstance(answer, Written):
             assert find_differences(answer, *open_written(answer)) == {}, changes
+            continue
+        message, values = str(answer), flatten(config.to_dict())
+        words = [word for path, _ in changes for word in words_for(path)]
+        words += [*_PARTS_OF_PATHS.values(), *format.find_met(config)]
+        assert any(word in message for word in words), (changes, message)
+        assert len(message) < 700
+        for path in {path for path, _ in changes if f"{path}=" in message}:
+            value = tuple(values[path]) if isinstance(values[path], list) else values[path]
+            assert f"{path}={value!r}" in message or "found" in message, message
+
+
+@formats
+def test_json_of_one_model_beside_arrays_of_another_is_read_as_one_or_refused(format):
+    """Never as a mixture; what is read is a model that has these arrays."""
+    for changes, base, config in other_models(format):
+        own, other = written(format, base), written(format, config)
+        if not isinstance(other, Written) or not own.files:
+            continue
+        _, asked = open_written(other)
+        source = OpenSource(Headers(folded(own).shapes), files_of(other), is_folder=True)
+        try:
+            opened = open_checkpoint(source, asked)
+        except CheckpointError as refusal:
+            assert len(str(refusal)) < 2500, changes
         else:
-            words = [word for path, _ in changes for word in words_for(path)]
-            words += [*_PARTS_OF_PATHS.values(), *format.find_met(config)]
-            assert any(word in str(answer) for word in words), (changes, str(answer))
-            assert len(str(answer)) < 700
+            found = [find_differences(model, opened, asked) for model in (own, other)]
+            assert {} in found, (changes, found)
+
+
+STATED = [format for format in WRITTEN if format.library.json]
+FOLDERS = [
+    path.parent
+    for folder in ("golden", "families")
+    for path in sorted((DATA / folder).glob("*/model.safetensors"))
+]
+MAY_LACK = ("head/", "pre_logits/", "projection/", "mask_token/")
+"""Starts of the paths of weights without which a file holds an encoder."""
+UNSTATED = ("class_token/", "block_0/attention/query/bias")
+"""Starts of the paths of weights without which people train an architecture of timm, whose
+config.json does not say so."""
+
+
+def kinds_of(moves, optional=MAY_LACK):
+    """The names of the arrays of a file, by kind: those that differ in their numbers."""
+    kinds = {}
+    for move in moves:
+        if not move.paths[0].startswith(optional):
+            kinds.setdefault(re.sub(r"\d+", "#", move.name), set()).add(move.name)
+    return kinds.values()
+
+
+@pytest.mark.parametrize("format", STATED, ids=lambda f: f"{f.name} {f.class_name}")
+@given(data=st.data())
+@settings(max_examples=times(1, 10), deadline=None)
+def test_arrays_that_the_json_promises_are_missed(format, data):
+    own = written(format, data.draw(models(format)))
+    _, asked = open_written(own, format.row.prefix, "")
+    is_radio = format.class_name == "RadioModel"  # whose files have layer scales or not
+    scales = ("block_0/attention_scale/", "block_0/mlp_scale/") if is_radio else ()
+    for lost in kinds_of(own.moves, MAY_LACK + scales):
+        left = Headers(shapes_of(move for move in own.moves if move.name not in lost))
+        with pytest.raises(CheckpointError):
+            open_checkpoint(OpenSource(left, own.files, is_folder=True), asked)
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_arrays_that_a_class_or_an_architecture_implies_are_missed(folder):
+    with open_source(Source.parse(folder), headers=True) as files:
+        opened = open_checkpoint(files, {})
+        for lost in kinds_of(opened.moves, (*MAY_LACK, *UNSTATED)):
+            names = (
+                n for n in files.reader.shapes if n.removeprefix(opened.info.prefix) not in lost
+            )
+            left = renamed(files.reader, ((name, name) for name in names))
+            with pytest.raises(CheckpointError):
+                open_checkpoint(dataclasses.replace(files, reader=left), {})

@@ -1,269 +1,365 @@
-"""Files, JSON, arguments and models that do not fit are refused by a message that names the fault.
+"""Files, JSON, arguments and models that do not fit are refused before anything is written."""
 
-A row has what is given, and words of the message: the field, the key, the array, the value.
-"""
-
-import functools
+import pickle
 import shutil
 
 import keras
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+import torch
 
 import keras_vit
 from keras_vit import VisionTransformer, checkpoints
-from keras_vit.checkpoints.containers import write_npz
+from keras_vit.checkpoints.libraries import LibraryUnavailableError
 from keras_vit.config.fields import nest
-from keras_vit.errors import CheckpointError, ConfigError, KerasViTError
-from tests.checkpoints.files import arrays_of, copy, find, refused
-from tests.checkpoints.shards import INDEX, split
-from tests.helpers import random_tiny, tiny
-from tests.plain import edit_json, normal, raises, stored
+from keras_vit.errors import CheckpointError, ConfigError, KerasViTError, SourceError
+from tests.checkpoints import files
+from tests.checkpoints.files import arrays_of, copy, timm_shapes, write_shapes
+from tests.checkpoints.shards import split
+from tests.helpers import random_tiny, tiny, to_numpy
+from tests.live import read_shapes, timm, transformers
+from tests.plain import edit_json, raises, stored
 
-VIT = "vit_token_published.npz"
-WIDER = {"image_size": (16, 8), "pool.kind": "gap", "tokens.class_tokens": 0}
-INEXPRESSIBLE = (
-    ("google", {"pool.kind": "map"}, "pool/probe"),
-    ("timm", {"position_grid": (3, 3)}, "grid", "image_size"),
-    ("transformers", {"representation_size": 9}, "pre_logits"),
-    ("transformers/flava_image_model", {"num_classes": 0}, "text"),
-    ("big_vision", WIDER, "grid of k^2 + 1"),
-    ("keras_hub", {}, "keras_hub", "transformers"),
-    ("open_clip", {"num_classes": 0}, "text tower", "'transformers'"),
-    ("torchvision", {}, "'timm'", "'transformers'"),
-    *((kind, {}, "Unknown family", "google") for kind in (3, None, ["google"])),
-)
-"""Family, fields of a model that its files cannot hold, and words of the reason."""
+HEADS, PICKLE = {"num_heads": 3}, {"allow_pickle_weights": True}
+VIT, NAFLEX, TRUNK = "vit_token_published.npz", "timm_naflex_map", "px_open_clip_trunk_siglip"
+TORCHVISION, PROCESSOR = "px_torchvision.safetensors", "preprocessor_config.json"
+ARRAYS = arrays_of("timm_token")
 
 
-def converts(name, *family, **fields):
-    """Converts a reference file."""
-    return lambda out: keras_vit.convert(find(name), out, *family, **fields)
+def saves(fragment, *family, error=CheckpointError, model=None, **fields):
+    """A row: a model with other fields, or what a function makes, is saved."""
+
+    def call(world):
+        checkpoints.save(model() if model else tiny(**nest(fields)), world.out, *family)
+
+    return f"saving {family}: {fragment}", (call, error, fragment)
 
 
-def saves(model, *family):
-    """Saves what a function makes."""
-    return lambda out: checkpoints.save(model(), out, *family)
+def both(source, out, **fields):
+    """Loads and converts a file; both refuse it in the same words."""
+    with pytest.raises(KerasViTError) as loaded:
+        VisionTransformer.from_preset(source, **fields)
+    with raises(type(loaded.value), str(loaded.value)):
+        keras_vit.convert(source, out, "google", **fields)
+    raise loaded.value
 
 
-OTHER = lambda: keras.Sequential([keras.layers.Dense(2)], name="other")  # noqa: E731
-CALLS = (
-    *(
-        (saves(functools.partial(tiny, **nest(fields)), family), *words)
-        for family, fields, *words in INEXPRESSIBLE
-    ),
-    (saves(OTHER), "found a keras.Sequential named 'other'"),
-    (saves(lambda: "model"), "found 'model'"),
-    (converts(VIT, "google", num_classes=3), "a conversion makes no new head"),
-    (converts(VIT, "keras_vit"), "save_to_preset"),
-    (converts("px_torchvision.safetensors", "facebook", num_heads=3), "Facebook's own names"),
-    (converts("timm_token", "timm", stem={"kind": "resnet"}), "describe has a weight root/conv"),
-    (converts("timm_r_ti", "timm", stem={"kind": "none"}), "only the file has a weight root/conv"),
-    (converts("timm_token", "timm", pool={"norm": "none"}), "the file has a weight encoder_norm/"),
-    (converts("timm_token", "timm", tokens={"mask": True}), "describe has a weight mask_token/"),
-)
-"""Calls that would write a file in a folder, and words of their refusal."""
+def verifies(source, out):
+    keras_vit.verify(source)
 
 
-@pytest.mark.parametrize(("call", "words"), [(row[0], row[1:]) for row in CALLS])
-def test_what_cannot_be_written_is_refused_before_it_is(call, words, tmp_path):
-    with pytest.raises(CheckpointError) as caught:
-        call(tmp_path / "x")
-    assert [word for word in words if word not in str(caught.value)] == []
-    assert list(tmp_path.iterdir()) == []
+def save_diverged(world):
+    with_weight(np.nan).save_to_preset(world.out)
 
 
-def given(name, *words, change=lambda path: None, error=CheckpointError, **fields):
-    """A row: a reference file, a change of it, the error, its words, arguments of the reading."""
-    return pytest.param(name, change, error, words, fields, id=f"{name} {words[0]}")
+def loads(source, out, **fields):
+    VisionTransformer.from_preset(source, **fields)
 
 
-def says(name, at, changes, *words):
-    """A row of a folder with other values in the JSON, in the object below the keys `at`."""
-    file, *keys = at if at[:1] == ("task.json",) else ("config.json", *at)
-    return given(name, *words, change=lambda path: edit_json(path / file, *keys, **changes))
+def given(
+    name, fragment, change=lambda path: None, error=CheckpointError, ask=both, family="", **fields
+):
+    """A row: reference data is copied and changed, and read or converted to a family."""
+
+    def call(world):
+        source = copy(name, world.path)
+        change(source)
+        if family:
+            keras_vit.convert(source, world.out, family, **fields)
+        ask(source, world.out, **fields)
+
+    return f"{name}: {fragment}", (call, error, fragment)
 
 
-def lacks(name, files, *words):
-    """A row of a folder without some of its files."""
-    return given(name, *words, change=lambda path: [(path / file).unlink() for file in files])
+def says(name, place, fragment, **changes):
+    """A row of a folder with other values in the object below the keys of a JSON file."""
+    file, *keys = place.split() if ".json" in place else ("config.json", *place.split())
+    return given(name, fragment, lambda path: edit_json(path / file, *keys, **changes))
 
 
-def text_of(arrays):
-    return {name: array for name, array in arrays.items() if name.startswith("text_")}
-
-
-def renumber(arrays):
-    return {name.replace("block_1", "block_2"): array for name, array in arrays.items()}
-
-
-def holds(name, change, *words):
+def holds(name, change, fragment, **how):
     """A row of a file, or a folder, whose arrays are changed."""
 
     def rewrite(path):
         file = path / "model.safetensors" if path.is_dir() else path
         arrays = {name: array.copy() for name, array in stored(file).items()}
         arrays = change(arrays) or arrays
-        save_file(arrays, file) if path.is_dir() else write_npz(file, arrays.items())
+        if file.suffix == ".npz":
+            np.savez(file, **arrays)
+        else:
+            files.write_arrays(file, ("", arrays))
 
-    return given(name, *words, change=rewrite)
+    return given(name, fragment, rewrite, **how)
 
 
-NAFLEX, SHARED = "timm_naflex_map", "shared_relative_position_bias"
+def reads(fragment, write, name="x", error=CheckpointError, **fields):
+    """A row of a file that a function writes."""
+
+    def call(world):
+        write(world.path / name)
+        VisionTransformer.from_preset(world.path / name, **fields)
+
+    return f"{name}: {fragment}", (call, error, fragment)
+
+
+def trains(fragment, *parts, error=CheckpointError, **read):
+    """A row of a file that a training left; each part is a prefix, and arrays or shapes."""
+    write = lambda path: files.write_arrays(path, *parts)  # noqa: E731
+    return reads(fragment, write, "training.safetensors", error, **HEADS, read=read)
+
+
+def counts(positions, registers, fragment, **fields):
+    """A row of a number of positions that fits two grids or none."""
+    fields |= {"pool": {"kind": "token"}, "rope": None, "num_heads": 2, "block": BLOCK}
+    write = lambda path: write_shapes(path, timm_shapes(positions, registers))  # noqa: E731
+    return reads(fragment, write, f"{positions}_positions", **fields)
+
+
+def of_open_clip(fragment, without="no such array", **changed):
+    """A row of a folder of open_clip with other words of the tower."""
+
+    def write(path):
+        path.mkdir()
+        files.write_open_clip(path, without, **changed)
+
+    return reads(fragment, write, "open_clip")
+
+
+def pickled(fragment, write):
+    """A row of a folder whose pickle is written anew from its arrays."""
+
+    def call(world):
+        path = world.pickle / "pytorch_model.bin"
+        write(path, torch.load(path, weights_only=True))
+        keras_vit.info(world.pickle, read=PICKLE)
+
+    return f"a pickle: {fragment}", (call, CheckpointError, fragment)
+
+
+def with_tensor(value, **form):
+    """Saves something else in the place of an array."""
+    return lambda path, arrays: torch.save(arrays | {"classifier.weight": value}, path, **form)
+
+
+class Hostile:
+    """Fails the test when it is unpickled."""
+
+    def __reduce__(self):
+        return pytest.fail, ("A pickle ran code.",)
+
+
+def with_weight(value):
+    """A model one of whose weights has a value that is no number or too large."""
+    model = random_tiny()
+    bias = model.get_layer("block_0").mlp.dense_0.bias
+    bias.assign(np.where(np.arange(32) == 3, value, to_numpy(bias)))
+    return model
+
+
+def shards(change):
+    """Splits the weights of a folder, and changes the two files."""
+    return lambda folder: change(*(folder / name for name in sorted({*split(folder).values()})))
+
+
+def flawed(name, value, dtype="float32"):
+    """Arrays one of which has one value."""
+    return lambda a: a.update({name: np.full(a[name].shape, value, dtype)})
+
+
+def without(word):
+    """Arrays without those of a name."""
+    return lambda arrays: {name: array for name, array in arrays.items() if word not in name}
+
+
+def rename(arrays):
+    arrays[f"{MLP}s"] = arrays.pop(MLP)
+    arrays[NORM] = np.zeros(25, "float32")
+
+
 MLP, NORM = "Transformer/encoderblock_1/MlpBlock_3/Dense_0/kernel", "Transformer/encoder_norm/scale"
-CLASSIFIER, TRUNK = "classifier.bias", "px_open_clip_trunk_siglip"
-TIMM, HUB, TASK = ("model_args",), ("config",), ("task.json", "config")
+BLOCK = {"activation": "gelu", "epsilon": 1e-6}
+ONES, LAYER = torch.ones(5, 16), torch.nn.Linear(2, 2)
+EXTRAS = {"projector.0.weight": (8, 24), "aux_head.weight": (2, 24)}
+SIDES = {"height": None, "width": 224}
+ADAPTER = {"blocks.0.attn.qkv.lora_A.default.weight": (24, 2)}
+SHARED = "use_shared_relative_position_bias"
+SOURCES = {
+    "no path": (lambda w: keras_vit.info({"w": 1}), "found {'w': 1}"),
+    "an absent file": (lambda w: keras_vit.info(w.path / "x.npz"), "not exist"),
+    "an empty folder": (lambda w: keras_vit.info(w.path), "one file of weights"),
+    "no pickle allowed": (lambda w: keras_vit.info(w.pickle), "'allow_pickle_weights': True"),
+}
 ROWS = (
-    says("timm_token", TIMM, {"act_layer": "relu"}, "act_layer='relu'", "gelu"),
-    says("timm_token", TIMM, {"norm_layer": "batchnorm"}, "norm_layer='batchnorm'"),
-    says("timm_token", TIMM, {"reg_tokens": 2}, "tokens.registers=2", "0"),
-    says("timm_token", TIMM, {"global_pool": "max"}, "global_pool='max'", "token, avg"),
-    says("timm_token", TIMM, {"qkv_bias": False}, "block.qkv_bias=False"),
-    says("timm_token", TIMM, {"patch_size": 16}, "patch_size=16", "(4, 4)"),
-    says("timm_token", (), {"architecture": "vit_base_patch16_rpn_224"}, "rpn", "norm"),
-    says("hf_classifier", (), {"hidden_size": 48}, "hidden_size=48", "24"),
-    says("hf_classifier", (), {"num_hidden_layers": 1}, "num_layers=1", "2"),
-    says("hf_classifier", (), {"image_size": 24}, "position_embeddings is (1, 17, 24)"),
-    says("hf_model", (), {"pooler_act": "gelu"}, "pooler_act='gelu'", "'tanh'"),
-    says("kh_intermediate", HUB, {"mlp_dim": 33}, "mlp_dim=33"),
-    says("kh_intermediate", HUB, {"use_mlp_bias": False}, "block.mlp_bias=False"),
-    says("kh_intermediate", HUB, {"use_class_token": False}, "tokens.class_tokens=0"),
-    says("kh_intermediate", TASK, {"num_classes": 6}, "misshapen: task/layers/dense_1/vars/0 is"),
-    says("kh_intermediate", TASK, {"intermediate_dim": None}, "unexpected: task/layers/dense_1"),
-    says("kh_intermediate", TASK, {"pooling": None}, "pooling=None"),
-    says("kh_dinov2", HUB, {"num_heads": 4}, "num_heads=4", "2"),
-    says("hf_dinov2_reg_model", (), {"num_register_tokens": 5}, "register_tokens is (1, 4, 24)"),
-    says("hf_dinov3_model", (), {"num_attention_heads": 4}, "rope", "heads", "4"),
-    says("hf_dinov3_model", (), {"model_type": "dinov4_vit", "architectures": ["V4"]}, "V4"),
-    says("hf_clip_two_towers", (), {"vision_config": "large"}, "vision_config='large'", "object"),
-    says("hf_clip_vision", (), {"model_type": ["clip"]}, "model_type=", "clip_vision_model"),
-    says("timm_token", (), {"architecture": None}, "num_heads"),
-    says("hf_beit_classifier", (), {"image_size": [16, 24]}, "image_size=[16, 24]", "square"),
-    says("hf_beit_classifier", (), {f"use_{SHARED}": True}, "use_relative", f"use_{SHARED}"),
-    says(NAFLEX, TIMM, {"pos_embed": "factorized"}, "rows", "columns"),
-    says(NAFLEX, TIMM, {"rope_type": "axial"}, "rotary"),
-    says(NAFLEX, TIMM, {"swiglu_mlp": True}, "'naflexvit_base_patch16_map'", "gated"),
-    says("hf_classifier", (), {"num_hidden_layers": 10**400}, "num_layers"),
-    says("timm_avg", TIMM, {"mlp_ratio": 1e300}, "mlp_dim="),
-    says("kh_classifier", HUB, {"num_layers": 10**6}, "num_layers=1000000"),
-    says("kh_classifier", HUB, {"image_shape": [*range(10**5)]}, "image_size"),
-    lacks("kh_intermediate", ["task.weights.h5"], "dense/vars/0", "missing: task/layers/dense_1"),
-    lacks("kh_intermediate", ["task.json"], "unexpected: task/layers/dense_1/vars/0"),
-    lacks("kh_intermediate", ["config.json", "task.json"], "config.json", "task.json", "missing"),
-    holds("hf_clip_two_towers", text_of, "no Vision Transformer", "transformers/clip", "text_mo"),
-    holds("hf_classifier", lambda a: a | {CLASSIFIER: np.zeros(5, "int32")}, CLASSIFIER, "int32"),
-    given("hf_dinov3_model/model.safetensors", "rope", "config.json", num_heads=3),
-    given("kh_dinov2_reg/model.weights.h5", "config.json", num_heads=3),
-    given("kh_clip_vision/model.weights.h5", "block.activation", "config.json", num_heads=3),
-    given("hf_clip_vision/model.safetensors", "block.activation", "block={", num_heads=3),
-    holds(
-        *(VIT, lambda a: a.update({f"{MLP}s": a.pop(MLP), NORM: np.zeros(25, "float32")})),
-        *("3 arrays", f"misshapen: {NORM} is (25,), expected (24,)", f"missing: {MLP}, expected"),
-        *("[hidden_size, mlp_dim]", "block_1/mlp/dense_0/kernel", f"name: {MLP}s", "unexpected: "),
+    saves("found 'model'", model=lambda: "model"),
+    ("a preset: NaN", (save_diverged, CheckpointError, "dense_0/bias holds NaN or infinity")),
+    # Models that a library cannot hold, or that are written nowhere.
+    saves("pool/probe", "google", **{"pool.kind": "map"}),
+    saves("text tower", "open_clip", num_classes=0),
+    saves("Unknown family", 3),
+    saves("found a keras.Sequential", model=lambda: keras.Sequential([keras.layers.Dense(2)])),
+    saves("holds NaN or infinity", "timm", model=lambda: with_weight(np.inf)),
+    given(VIT, "a conversion makes no new head", family="google", num_classes=3),
+    given(VIT, "save_to_preset", family="keras_vit"),
+    given(TORCHVISION, "Facebook's own names", family="facebook", **HEADS),
+    given("timm_token", "has a weight root/conv", family="timm", stem={"kind": "resnet"}),
+    given("timm_token", "the file has a weight enc", family="timm", pool={"norm": "none"}),
+    # JSON that states what keras_vit does not compute, or other values than the arrays.
+    says("timm_token", "model_args", "act_layer='relu'", act_layer="relu"),
+    says("timm_token", "", "rpn", architecture="vit_base_patch16_rpn_224"),
+    says("timm_token", "", "num_heads", architecture=None),
+    says("timm_avg", "model_args", "mlp_dim=", mlp_ratio=1e300),
+    says(NAFLEX, "model_args", "rows", pos_embed="factorized"),
+    says(NAFLEX, "model_args", "'naflexvit_base_patch16_map'", swiglu_mlp=True),
+    says("hf_classifier", "", "hidden_size=48", hidden_size=48),
+    says("hf_classifier", "", "position_embeddings is (1, 17, 24)", image_size=24),
+    says("hf_classifier", "", "num_layers", num_hidden_layers=10**400),
+    says("hf_classifier", "", "num_heads=5", num_attention_heads=5),
+    says("hf_classifier", "", "multi_label_classification", problem_type="odd"),
+    says("hf_dinov3_model", "", "V4", model_type="dinov4_vit", architectures=["V4"]),
+    says("hf_clip_two_towers", "", "vision_config='large'", vision_config="large"),
+    says("hf_clip_vision", "", "model_type=", model_type=["clip"]),
+    says("hf_beit_classifier", "", "image_size=[16, 24]", image_size=[16, 24]),
+    says("hf_beit_classifier", "", SHARED, **{SHARED: True}),
+    says("kh_intermediate", "task.json config", "misshapen: task/layers/dense", num_classes=6),
+    says("kh_intermediate", "task.json config", "pooling=None", pooling=None),
+    says("kh_classifier", "config", "image_size", image_shape=[*range(10**5)]),
+    given("kh_intermediate", "missing: task/", lambda path: (path / "task.weights.h5").unlink()),
+    given("kh_intermediate", "unexpected: task/", lambda path: (path / "task.json").unlink()),
+    says("timm_avg", "pretrained_cfg", "found 'all'", crop_pct="all"),
+    says("timm_avg", "pretrained_cfg", "std must be a positive number", std=[0, 0, 0]),
+    says("hf_classifier", PROCESSOR, "resample=9, expected 0", resample=9),
+    says("hf_classifier", PROCESSOR, "'height': None", size=SIDES),
+    of_open_clip("pool_type='avg'", pool_type="avg"),
+    of_open_clip("act_kwargs={'approximate'", act_kwargs={"approximate": "tanh"}),
+    of_open_clip("num_layers=3", layers=3),
+    of_open_clip("block.input_norm", "ln_pre"),
+    # Arrays of another network, damaged ones, and folders of no or several files.
+    holds(VIT, rename, f"misshapen: {NORM} is (25,), expected (24,)"),
+    holds(VIT, without("block_0"), "missing: Transformer/encoderblock_0/LayerNorm_0/scale"),
+    holds(VIT, flawed("head/kernel", np.nan), "'head/kernel' holds NaN"),
+    holds(VIT, flawed("head/kernel", -1e300, "float64"), "float32 ends at 3.4", ask=loads),
+    holds(VIT, without("pos_embedding"), "missing: Transformer/posembed_input/pos_embedding"),
+    holds("hf_classifier", flawed("classifier.bias", 0, "int32"), "int32"),
+    holds("hf_clip_two_towers", without("vision_"), "no Vision Transformer"),
+    given("../naflex", "Name one: <folder>/naflex/hf_siglip2.npz", error=SourceError),
+    reads(
+        "/x/best",
+        lambda p: shutil.copytree(files.find("timm_token"), p / "best"),
+        error=SourceError,
     ),
-    holds(VIT, renumber, "missing: Transformer/encoderblock_1/LayerNorm_0/scale", "16 arrays"),
-    holds(VIT, lambda a: a["head/kernel"].put(7, np.nan), "head/kernel", "NaN"),
-    holds(VIT, lambda a: a["head/kernel"].put(7, -np.inf), "head/kernel", "infinity"),
+    given("hf_classifier", "two files", shards(shutil.copy)),
+    given("hf_classifier", "no such file", shards(lambda first, _: first.unlink()), SourceError),
+    reads("keras_vit>VisionTransformer", lambda path: tiny().save(path), "x.keras"),
+    reads("load_weights(", lambda path: tiny().save_weights(path), "x.weights.h5"),
+    reads("bias holds 1e+06", lambda p: checkpoints.save(with_weight(1e6), p), dtype="float16"),
+    # Files that need more facts, and arguments that contradict a file.
+    given("hf_dinov3_model/model.safetensors", "rope", **HEADS),
+    given("hf_clip_vision/model.safetensors", "block={", **HEADS),
+    given("px_open_clip_gelu.safetensors", "'quick_gelu'", **HEADS),
+    given(f"{TRUNK}.safetensors", "pool.kind, rope, block.activation, block.eps", **HEADS),
     given("hybrid_r26.npz", "hybrid, cells of a feature map", patch_size=2),
-    given(f"{TRUNK}.safetensors", "pool.kind, rope, block.activation, block.eps", num_heads=3),
-    given(VIT, "vit_ti16", "head/kernel is (24, 7)", read={"variant": "vit_ti16"}),
+    given(VIT, "head/kernel is (24, 7)", read={"variant": "vit_ti16"}),
     given(VIT, "Dense_0/bias is (40,), expected (41,) [mlp_dim]", mlp_dim=41),
-    given(VIT, "representation_size=24", "None", representation_size=24),
-    given(VIT, "image_siz", "'image_size'", error=ConfigError, image_siz=24),
+    given(VIT, "representation_size=24", representation_size=24),
+    given(VIT, "'image_size'", error=ConfigError, image_siz=24),
     given(VIT, "'vit_b16'", error=ConfigError, read={"variant": "vitb16"}),
-    given(VIT, "'gogle'", "'google'", error=KerasViTError, read={"family": "gogle"}),
-    given("hf_model", "'vit'", "dinov2", read={"family": "transformers/dinov2"}),
-    given(VIT, "'prefx'", "'prefix'", error=ConfigError, read={"prefx": "a."}),
-    given(VIT, "prefix", "read={'prefix'", error=ConfigError, prefix="a."),
-    given(VIT, "read", "family, variant, prefix", error=ConfigError, read="timm"),
-    given("vit_gap.npz", "15 positions", "image_size=(height, width)", "position_grid=(rows"),
-    given("vit_gap.npz", "15 positions", image_size=(40, 24)),
-    given("vit_gap.npz", "position_grid=(4, 4)", "16", "15", position_grid=(4, 4)),
+    given(VIT, "'google'", read={"family": "gogle"}),
+    given("hf_model", "'vit'", read={"family": "transformers/dinov2"}),
+    given(VIT, "'prefix'", error=ConfigError, read={"prefx": "a."}),
+    given(VIT, "read={'prefix'", error=ConfigError, prefix="a."),
+    given(VIT, "family, variant, prefix", error=ConfigError, read="timm"),
     given("bv_gap.npz", "unexpected: pos_embedding", position="sincos2d", image_size=16),
+    given("vit_rep.npz", "another checkpoint", error=LibraryUnavailableError, ask=verifies),
+    # Positions that fit two grids, both named with the argument that chooses; or none.
+    counts(16, 0, "4 x 4 patches and 0 other"),
+    counts(197, 4, "14 x 14 patches and 1"),
+    counts(50, 0, "7 x 7 patches and 1", image_size=(20, 40)),
+    counts(24, 0, "position_grid="),
+    counts(25, 0, "(5, 6)", position_grid=(5, 6)),
+    counts(26, 0, "position_grid", position_grid="5x5"),
+    given("vit_gap.npz", "image_size=(height, width)"),
+    # What trainings leave.
+    trains("unexpected: net.projector", ("net.", ARRAYS | EXTRAS)),
+    trains("unexpected: net.scale (24,)", ("net.", ARRAYS | {"scale": (24,)})),
+    trains("'ignore': 'decoder.*'", ("", ARRAYS), ignore="decoder.*"),
+    trains("unexpected: head.norm.weight", ("", ARRAYS | {"head.norm.weight": (24,)})),
+    trains("merge_and_unload()", ("", ARRAYS | ADAPTER)),
+    trains("adapter", ("base_model.model.", ADAPTER)),
+    trains("'weights': 'ema'", ("model.", ARRAYS), weights="ema"),
+    trains("'prefix': 'net'", ("model.", ARRAYS), prefix="net"),
+    trains("'raw'", ("", ARRAYS), error=ConfigError, weights="mean"),
+    trains("'teacher_model.'", ("model.", ARRAYS), ("teacher_model.", ARRAYS)),
+    trains("'teacher.'", ("teacher.", ARRAYS), ("student.", without("blocks.1")(ARRAYS))),
+    trains("ZeRO-3", ("", ARRAYS | {"blocks.0.attn.qkv.weight": (0,)})),
+    # Pickles of anything but arrays; nothing runs, and only a cut file is called incomplete.
+    pickled("classifier.weight is torch.sparse", with_tensor(ONES.to_sparse())),
+    pickled("torch.float8_e4m3fn", with_tensor(ONES.to(torch.float8_e4m3fn))),
+    pickled("modules.linear.Linear", with_tensor(LAYER)),
+    pickled("Linear", with_tensor(LAYER, _use_new_zipfile_serialization=False)),
+    pickled("_Fail", with_tensor(Hostile())),
+    pickled("TorchScript", lambda path, _: torch.jit.script(LAYER).save(str(path))),
+    pickled("torch.save", lambda path, _: path.write_bytes(pickle.dumps({"a": Hostile()}))),
+    pickled("complete", lambda path, _: path.write_bytes(path.read_bytes()[:500])),
 )
+REFUSALS = {name: (call, SourceError, word) for name, (call, word) in SOURCES.items()}
+REFUSALS |= dict(ROWS)
 
 
-@pytest.mark.parametrize(("name", "change", "error", "words", "fields"), ROWS)
-def test_a_source_that_does_not_fit_is_refused(name, change, error, words, fields, tmp_path):
-    """By the same words when it is loaded and converted, and before anything is written."""
-    source = copy(name, tmp_path)
-    change(source)
-    message = refused(source, *words, error=error, ask=VisionTransformer.from_preset, **fields)
-    with pytest.raises(error) as again:
-        keras_vit.convert(source, tmp_path / "converted", "google", **fields)
-    assert str(again.value) == message
-    assert [path.name for path in tmp_path.iterdir()] == [source.name]
-
-
-def test_a_class_token_without_positions_may_have_lost_them(tmp_path):
-    """Unless the caller says that the positions are fixed."""
-    path = tmp_path / "x.npz"
-    for name in ("vit_token_published.npz", "vit_token_linen.npz"):
-        arrays = arrays_of(name).items()
-        write_npz(path, ((key, array) for key, array in arrays if "pos_embedding" not in key))
-        refused(path, "pos_embedding" if "published" in name else "position='sincos2d'")
-    assert keras_vit.info(path, position="sincos2d", image_size=16).config.position == "sincos2d"
-
-
-def test_a_source_that_is_no_checkpoint_is_refused(tmp_path):
-    """A dict, an absent path, folders of none and of two, and one whose subfolders are presets."""
-    with raises(CheckpointError, "path", "found {'w': 1}", "save_file"):
-        keras_vit.info({"w": 1})
-    refused(tmp_path / "absent.npz", "not exist")
-    refused(tmp_path, "one file of weights", "none")
-    for name in ("best", "last"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "config.json").write_text("{}")
-    refused(tmp_path, f"{tmp_path}/best")
-    for name in ("a.npz", "b.npz"):
-        (tmp_path / name).write_bytes(b"")
-    refused(tmp_path, "one file of weights", "a.npz, b.npz")
-
-
-def test_a_keras_file_is_refused_by_the_class_of_its_model(tmp_path):
-    """A .keras file is a zip, as an npz file is."""
-    tiny().save(tmp_path / "vit.keras")
-    keras.Sequential([keras.layers.Dense(2)]).save(tmp_path / "sequential.keras")
-    for name, kind in (("vit", "keras_vit>VisionTransformer"), ("sequential", "Sequential")):
-        refused(tmp_path / f"{name}.keras", "whole model", kind)
-
-
-def test_sharded_safetensors_load_and_bad_indices_are_refused(tmp_path):
-    """A missing shard, a long name, and an array in two shards."""
-    folder, images = copy("hf_classifier", tmp_path), normal(1, 16, 16, 3)
-    whole = VisionTransformer.from_preset(folder).predict(images, verbose=0)
-    places = split(folder)
-    found = VisionTransformer.from_preset(folder).predict(images, verbose=0)
-    np.testing.assert_array_equal(found, whole)
-    first = folder / places[CLASSIFIER]
-    shutil.copy(first, folder / "extra.safetensors")
-    for place, words in (("extra.safetensors", "two files"), ("x" * 5000, "xxx")):
-        edit_json(folder / INDEX, "weight_map", **{CLASSIFIER: place})
-        refused(folder, words)
-    first.unlink()
-    edit_json(folder / INDEX, "weight_map", **{CLASSIFIER: first.name})
-    refused(folder, first.name, "no such")
+@pytest.mark.parametrize("name", REFUSALS)
+@pytest.mark.filterwarnings("ignore")
+def test_refusals(name, world, messages):
+    messages.check(name, REFUSALS, world)
 
 
 def test_other_files_and_the_source_are_not_overwritten(tmp_path):
     """A folder with an older checkpoint is."""
-    model, out = random_tiny(block={"activation": "gelu", "epsilon": 1e-12}), tmp_path / "out"
+    out = tmp_path / "out"
     out.mkdir()
     (out / "notes.txt").touch()
     with raises(CheckpointError, "notes.txt"):
-        checkpoints.save(model, out, "transformers")
+        checkpoints.save(tiny(), out, "transformers")
     (out / "notes.txt").unlink()
     for _ in range(2):
-        checkpoints.save(model, out, "transformers")
-    assert VisionTransformer.from_preset(out).config.hidden_size == model.config.hidden_size
-    model.save_to_preset(tmp_path / "preset")
-    weights = tmp_path / "preset" / "model.safetensors"
-    before = weights.read_bytes()
-    with raises(CheckpointError, "source and destination"):
-        keras_vit.convert(tmp_path / "preset", weights, "keras_vit", num_classes=0)
-    assert weights.read_bytes() == before
-    source = copy(VIT, tmp_path)
-    with raises(CheckpointError, "source and destination are one file"):
-        keras_vit.convert(source, source, "google")
-    assert source.read_bytes() == find(VIT).read_bytes()
+        checkpoints.save(tiny(), out, "transformers")
+    assert keras_vit.info(out).config.hidden_size == 16
+    tiny().save_to_preset(tmp_path / "preset")
+    npz, preset = copy(VIT, tmp_path), tmp_path / "preset" / "model.safetensors"
+    for source, target, family in ((npz, npz, "google"), (preset.parent, preset, "keras_vit")):
+        before = target.read_bytes()
+        with raises(CheckpointError, "source and destination"):
+            keras_vit.convert(source, target, family, num_classes=0)
+        assert target.read_bytes() == before
+
+
+TINY = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+OTHERS = {
+    "SwinModel": ({"embed_dim": 8, "depths": [1], "num_heads": [2]}, "23 names"),
+    "VideoMAEModel": ({**TINY, "intermediate_size": 32}, "lacks embeddings.position_embeddings"),
+    "BertModel": ({**TINY, "vocab_size": 9}, "lacks embeddings.patch_embeddings"),
+    "swin_tiny_patch4_window7_224": ({}, "lacks pos_embed"),
+    "samvit_base_patch16": ({}, "read as timm"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_networks_are_refused_beside_the_nearest_families(name, tmp_path):
+    """In few lines; those of transformers by their class too."""
+    (fields, *words), config = OTHERS[name], None
+    if name.endswith("Model"):
+        kind = getattr(transformers, name)
+        with torch.device("meta"):
+            model = kind(kind.config_class(**fields))
+        config = model.config.to_dict() | {"architectures": [name]}
+        words += [f"config.json has model_type='{model.config.model_type}'", name]
+    else:
+        model = timm.create_model(name, device="meta")
+    write_shapes(tmp_path / "model.safetensors", read_shapes(model), config)
+    message = files.refused(tmp_path, *words, most=900 + len(str(tmp_path)))
+    assert len(message.splitlines()) <= 12, message
+
+
+def test_an_exception_has_all_differences_and_its_message_a_few(tmp_path):
+    shapes = {n.replace("norm", "nrom"): a.shape for n, a in arrays_of("timm_token").items()}
+    with raises(CheckpointError, "missing: blocks.0.norm1.weight", "more") as caught:
+        keras_vit.info(write_shapes(tmp_path / "x", shapes), **HEADS)
+    assert len(caught.value.differences) == 20

@@ -59,11 +59,6 @@ def test_a_table_speaks_of_weights_and_fields_that_exist(format):
     assert {*format.library.json} <= {*COMPANIONS, "open_clip_config.json"}
 
 
-FOLDER = Path(families.__file__).parent
-CORE, SHARED = ("family", "keys", "names", "codecs"), ("protocols", "library")
-OF_TEXTS = ("_replace", "replace", "fromkeys", "items", "values", "join", "startswith")
-
-
 UNNAMED = {"lambda config: config.representation_size or config.hidden_size"}
 """Codecs inside of a row that should have a name: that of `pooler_output_size`."""
 
@@ -74,40 +69,14 @@ def called(node: ast.AST) -> str:
     return getattr(function, "id", getattr(function, "attr", ""))
 
 
-def find_functions(table: ast.AST, known: dict) -> list[str]:
-    """The functions inside of a table, and what it calls besides makers of tables and codecs.
-
-    Args:
-        table: the expression, or a function that makes a part of a table.
-        known: function or class -> its definition, None for one that families share.
-    """
-    inner = {*ast.walk(table)} - {table}
-    if isinstance(table, ast.Dict):  # whose key names a codec
+def test_a_table_holds_no_function():
+    """But for codecs that the key of a dict names."""
+    for file in Path(families.__file__).parent.rglob("*.py"):
+        nodes = [*ast.walk(ast.parse(file.read_text("utf-8")))]
+        inner = {n for t in nodes if called(t) in ("Family", "Class") for n in ast.walk(t)}
         codecs = [node for node in inner if called(node) in ("Codec", "note")]
         inner -= {part for codec in codecs for own in codec.args for part in ast.walk(own)}
-    found = [ast.unparse(node) for node in inner if isinstance(node, ast.Lambda | ast.FunctionDef)]
-    names = {called(node) for node in inner} - {"", *OF_TEXTS}
-    makers = [known[name] for name in names if known.get(name)]
-    return [*found, *(names - {*known}), *(f for own in makers for f in find_functions(own, known))]
-
-
-def test_a_table_holds_no_function():
-    """It calls shared functions, and those of its module that make names and rows of constants."""
-    trees = {file: ast.parse(file.read_text("utf-8")) for file in FOLDER.rglob("*.py")}
-    known = dict.fromkeys(("dict", "list", "zip"))
-    for file, tree in trees.items():
-        made = [n for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
-        is_shared = file.stem in (*CORE, *SHARED)
-        known |= {node.name: None if is_shared else node for node in made}
-    for file, tree in trees.items():
-        if file.stem in CORE:
-            continue
-        values = [n.value for n in tree.body if isinstance(n, ast.Assign | ast.AnnAssign)]
-        inner = [node for value in values for node in ast.walk(value)]
-        tables = [value for value in values if isinstance(value, ast.Dict)]
-        tables += [node for node in inner if called(node) in ("Family", "Class", "_replace")]
-        for table in tables:
-            assert {*find_functions(table, known)} <= UNNAMED, file
+        assert {ast.unparse(n) for n in inner if isinstance(n, ast.Lambda)} <= UNNAMED, file
 
 
 def test_limits_of_several_fields_are_few():

@@ -1,0 +1,235 @@
+"""What the JSON beside the arrays states: facts, labels, the task of a head, the size of images."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import keras_vit
+from keras_vit import Preprocessor, VisionTransformer, checkpoints, cli, evaluate
+from keras_vit.checkpoints.families.transformers.library import DEFAULTS
+from keras_vit.errors import CheckpointError
+from tests.checkpoints.cases import VISION
+from tests.checkpoints.files import copy, refused
+from tests.helpers import assert_close, random_tiny, to_numpy
+from tests.live import channels_first, random_transformers, timm, torch, transformers
+from tests.plain import edit_json, normal, raises
+
+
+@pytest.fixture
+def file(tmp_path):
+    """The weights of a ViT of transformers with 3 heads, beside its config.json."""
+    copy("hf_classifier/config.json", tmp_path)
+    return copy("hf_classifier/model.safetensors", tmp_path)
+
+
+def test_it_states_what_the_arrays_leave_open(file, caplog):
+    """Under any name of the only weights of a folder; beside other weights, it may be theirs."""
+    own = file.rename(file.with_name("epoch_10.safetensors"))
+    edit_json(file.with_name("config.json"), model_type=..., architectures=...)
+    assert keras_vit.info(own).config.num_heads == 3
+    assert not caplog.records
+    shutil.copy(own, own.with_name("epoch_11.safetensors"))
+    refused(own, "num_heads")
+
+
+def test_an_invalid_value_is_refused_as_in_the_folder(file):
+    """Without it, the model would be computed otherwise than the library computes it."""
+    edit_json(file.with_name("config.json"), hidden_act="mish")
+    for source in (file, file.parent):
+        refused(source, "hidden_act='mish'")
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"), [({"hidden_size": 48}, "hidden_size=48"), ({"model_type": "bert"}, "bert")]
+)
+def test_that_of_another_model_is_left_out_with_one_line(file, changes, word, caplog):
+    """Which stands above a refusal for what is then open."""
+    edit_json(file.with_name("config.json"), **changes)
+    assert keras_vit.info(file, num_heads=4).config.num_heads == 4
+    (record,) = caplog.records
+    assert "JSON" in record.getMessage() and word in record.getMessage()
+    refused(file, "num_heads")
+    assert len(caplog.records) == 2
+
+
+def test_json_of_a_program_leaves_the_file_as_it_is(file):
+    file.with_name("config.json").write_text(json.dumps({"name": "app", "version": 1}))
+    beside = keras_vit.info(file, num_heads=3)
+    file.with_name("config.json").unlink()
+    assert beside == keras_vit.info(file, num_heads=3)
+
+
+PLACES = {"hf_dinov2_model": [], "hf_clip_two_towers": ["vision_config"]}
+PLACES |= {"timm_token": ["model_args"]}
+OF_TOOLS = {"finetuning_task": "image-classification", "transformers.js_config": {"dtype": "q8"}}
+"""Keys of transformers 4's example scripts, and of transformers.js."""
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_keys_of_the_network_that_are_not_read_are_named(name, tmp_path, caplog):
+    """With their values; not the library's own keys, nor those of tools, nor one that is off."""
+    file, place = copy(name, tmp_path) / "config.json", PLACES[name]
+    edit_json(file, *place, windows=None, post_norm=False)
+    edit_json(file, **OF_TOOLS)
+    keras_vit.info(file.parent)
+    assert not caplog.records
+    edit_json(file, *place, windows=7, post_norm=True)
+    keras_vit.info(file.parent)
+    (record,) = caplog.records
+    assert "windows=7, post_norm=True" in record.getMessage()
+
+
+def test_the_rotary_positions_of_transformers_5_are_read(tmp_path, caplog):
+    """`rope_parameters` stands in the place of `rope_theta`."""
+    file = copy("hf_dinov3_rect", tmp_path) / "config.json"
+    edit_json(file, rope_theta=..., rope_parameters={"rope_theta": 50.0, "rope_type": "default"})
+    assert keras_vit.info(file.parent).config.rope.theta == 50
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("numbers", "word"), [("01", "classifier: 2 names for a head of"), ("07", "id2label")]
+)
+def test_names_of_other_numbers_than_the_classes_are_left_out(numbers, word, file, caplog):
+    edit_json(file.with_name("config.json"), id2label=dict.fromkeys(numbers, "tench"))
+    assert VisionTransformer.from_preset(file.parent).class_names is None
+    assert word in caplog.text
+
+
+def test_the_defaults_are_those_of_transformers():
+    """The file is what its script makes of the transformers that is installed."""
+    from weights.make_defaults import read_defaults
+
+    own = json.loads(DEFAULTS.read_text())
+    if transformers.__version__ != own["transformers"]:
+        pytest.skip(f"written with transformers {own['transformers']}")
+    assert json.loads(json.dumps(read_defaults())) == own
+
+
+IMAGES, TARGETS = normal(4, 16, 16, 3), normal(4, 2)
+HOT = np.eye(5, dtype="float32")[:4]
+MULTI, REGRESSION = "multi_label_classification", "regression"
+HEADS = {
+    "multi-label": (5, MULTI, HOT + HOT[::-1], MULTI),
+    "unsaid": (5, None, np.arange(4), None),
+    "two values": (2, REGRESSION, TARGETS, REGRESSION),
+    "one value": (1, None, TARGETS[:, :1], REGRESSION),
+    "one label": (1, MULTI, HOT[:, :1], MULTI),
+}
+"""Number of outputs, `problem_type` of the file, targets, and the word that is written."""
+
+
+def write_classifier(folder, classes, problem):
+    fields = {**VISION, "num_labels": classes, "problem_type": problem}
+    model = random_transformers("ViTForImageClassification", **fields)
+    model.save_pretrained(folder)
+    return model
+
+
+@pytest.mark.parametrize("case", HEADS)
+def test_logits_the_loss_and_problem_type_are_those_of_transformers(tmp_path, case):
+    """Without the word, a single output is a number; `save` and `convert` write it back."""
+    classes, problem, targets, written = HEADS[case]
+    reference = write_classifier(tmp_path / "in", classes, problem)
+    labels = torch.tensor(targets[:, 0] if case == "one value" else targets)
+    with torch.no_grad():
+        expected = reference(pixel_values=channels_first(IMAGES), labels=labels)
+    model = VisionTransformer.from_preset(tmp_path / "in")
+    np.testing.assert_allclose(model.predict(IMAGES, verbose=0), expected.logits, atol=1e-5)
+    model.compile("sgd", "auto")
+    losses = [model.evaluate(IMAGES, targets, verbose=0)]
+    if model.task == "regression":
+        losses.append(evaluate(model, (IMAGES, targets), prepared=True).loss)
+    np.testing.assert_allclose(losses, float(expected.loss), rtol=1e-5)
+    checkpoints.save(model, tmp_path / "saved", family="transformers")
+    keras_vit.convert(tmp_path / "in", tmp_path / "converted", "transformers")
+    model.save_to_preset(tmp_path / "preset")
+    for name in ("saved", "converted", "preset"):
+        again = VisionTransformer.from_preset(tmp_path / name)
+        assert (again.task, again.thresholds) == (model.task, model.thresholds)
+        stored = json.loads((tmp_path / name / "config.json").read_text())
+        assert name == "preset" or stored.get("problem_type") == written
+
+
+def test_the_caller_and_a_new_head_beat_problem_type(tmp_path):
+    write_classifier(tmp_path / "in", 2, "regression")
+    for fields in ({"task": "single_label"}, {"num_classes": 3}, {"num_classes": 0}):
+        model = VisionTransformer.from_preset(tmp_path / "in", **fields, load_weights=False)
+        assert model.task == "single_label"
+
+
+def write_encoder(folder, name, size, crop=None):
+    """A folder as transformers writes it, with a processor of a size, and its model."""
+    model = random_transformers(f"{name}Model", **VISION | {"image_size": 28})
+    model.save_pretrained(folder)
+    more = {} if crop is None else {"crop_size": {"height": crop, "width": crop}}
+    kind = "DINOv3ViT" if name == "DINOv3ViT" else "ViT" if crop is None else "Bit"
+    getattr(transformers, f"{kind}ImageProcessor")(size=size, **more).save_pretrained(folder)
+    return model
+
+
+@pytest.mark.on_backend("torch", "jax")
+@pytest.mark.parametrize(("crop", "sides"), [(18, (43, 64)), (20, (64, 43)), (20, (19, 23))])
+def test_features_of_a_folder_are_those_at_the_processors_size(crop, sides, tmp_path):
+    """Prepared, resized and encoded as transformers does; pixels that fill no patch are dropped."""
+    theirs = write_encoder(tmp_path, "Dinov2", {"shortest_edge": 23}, crop)
+    photo = np.random.default_rng(0).integers(0, 256, (*sides, 3), dtype="uint8")
+    model = VisionTransformer.from_preset(tmp_path)
+    assert model.config.image_size == model.preprocessor.image_size == (crop, crop)
+    prepare = transformers.AutoImageProcessor.from_pretrained(tmp_path)
+    pixels = prepare(Image.fromarray(photo), return_tensors="pt")["pixel_values"]
+    with torch.no_grad():
+        want = theirs(pixels).last_hidden_state[:, 0].numpy()
+    assert_close(model(model.preprocessor(photo)), want, 2e-6)
+
+
+@pytest.mark.parametrize("name", ["Dinov2", "Dinov2WithRegisters", "DINOv3ViT", "ViT"])
+def test_the_processors_size_counts_where_the_class_resizes_its_positions(name, tmp_path):
+    """The grid of the stored positions stays; DINOv3 has none, and ViT's class keeps its own."""
+    write_encoder(tmp_path, name, {"height": 20, "width": 20})
+    size = (28, 28) if name == "ViT" else (20, 20)
+    config = keras_vit.info(tmp_path).config
+    assert (config.image_size, config.grid) == (size, (size[0] // 4,) * 2)
+    assert config.position_grid == ((7, 7) if "Dinov2" in name else None)
+    assert Preprocessor.from_preset(tmp_path).image_size == size
+    assert Preprocessor.from_preset(tmp_path, 24).image_size == (24, 24)
+
+
+def test_a_stated_size_comes_before_the_processors_and_info_says_both(tmp_path, capsys):
+    """`convert` keeps the stored positions; a library that resizes none needs a size."""
+    source, out = tmp_path / "x", tmp_path / "y"
+    write_encoder(source, "Dinov2", {"shortest_edge": 23}, crop=20)
+    assert cli.main(["info", str(source), "--json"]) == 0
+    resolution = json.loads(capsys.readouterr().out)["resolution"]
+    assert "20x20" in resolution and "7x7" in resolution
+    for size, grid in ((24, (6, 6)), (28, (7, 7))):
+        config = VisionTransformer.from_preset(source, image_size=size, load_weights=False).config
+        assert (config.image_size, config.source_grid) == ((size, size), grid)
+    keras_vit.convert(source, out, keras_vit.info(source).family)
+    assert keras_vit.info(out).config == keras_vit.info(source).config
+    assert Preprocessor.from_preset(out) == Preprocessor.from_preset(source)
+    with raises(CheckpointError, "grid", "image_size="):
+        keras_vit.convert(source, tmp_path / "z", "timm")
+    keras_vit.convert(source, tmp_path / "z", "timm", image_size=24)
+    assert keras_vit.info(tmp_path / "z").config.grid == (6, 6)
+    edit_json(source / "preprocessor_config.json", do_center_crop=False)
+    assert keras_vit.info(source).config.image_size == (28, 28)
+
+
+@pytest.mark.usefixtures("offline")
+def test_a_model_of_timm_that_resizes_its_positions_takes_images_of_its_input_size(tmp_path):
+    """timm takes the size of images from pretrained_cfg, that of positions from model_args."""
+    folder = tmp_path / "x"
+    checkpoints.save(random_tiny(block={"activation": "gelu"}), folder, "timm")
+    edit_json(folder / "config.json", "pretrained_cfg", input_size=[3, 24, 40])
+    assert keras_vit.info(folder).config.image_size == (16, 16)
+    edit_json(folder / "config.json", "model_args", dynamic_img_size=True)
+    model = VisionTransformer.from_preset(folder)
+    assert model.config.image_size == model.preprocessor.image_size == (24, 40)
+    theirs, images = timm.create_model(f"local-dir:{folder}", pretrained=True), normal(2, 24, 40, 3)
+    with torch.no_grad():
+        expected = theirs.eval()(channels_first(images)).numpy()
+    assert_close(to_numpy(model(images)), expected, 1e-5)
