@@ -1,9 +1,5 @@
-"""Files whose arrays have the names of other code: Facebook's, torchvision's, open_clip's, Keras's.
+"""Files in the names of other code: Facebook's, open_clip's, TimmWrapper's, TensorFlow's."""
 
-The arrays are those of goldens of transformers and timm under these names.
-"""
-
-import re
 import shutil
 
 import numpy as np
@@ -12,28 +8,10 @@ import pytest
 import keras_vit
 from keras_vit import VisionTransformer
 from tests.checkpoints.files import DATA, arrays_of, find, refused, write_arrays, write_open_clip
-from tests.family_goldens import CASES, FOLDER, expected, outputs, relative_error
-from tests.helpers import assert_close
-from tests.plain import assert_same_arrays, edit_json, normal, stored
+from tests.family_goldens import FOLDER, relative_error
+from tests.plain import edit_json
 
 HEADS = {"num_heads": 3}
-OF_TRANSFORMERS = (
-    (r"^vit\.|^decoder\.", ""),
-    (r"^embeddings\.patch_embeddings\.projection", "patch_embed.proj"),
-    (r"^embeddings\.position_embeddings", "pos_embed"),
-    (r"^embeddings\.", ""),
-    (r"^encoder\.layer\.", "blocks."),
-    (r"attention\.output\.dense", "attn.proj"),
-    (r"layernorm_before", "norm1"),
-    (r"layernorm_after", "norm2"),
-    (r"intermediate\.dense", "mlp.fc1"),
-    (r"(?<!attn\.)output\.dense", "mlp.fc2"),
-    (r"layer_scale(\d)\.lambda1", r"ls\1.gamma"),
-    (r"weights_in", "w12"),
-    (r"weights_out", "w3"),
-    (r"^layernorm", "norm"),
-)
-"""Names of transformers -> names of Facebook's code, but for query, key and value."""
 
 
 @pytest.fixture
@@ -42,73 +20,15 @@ def write(tmp_path):
     return lambda arrays: write_arrays(tmp_path / "x.safetensors", ("", arrays))
 
 
-def facebook_arrays(name: str) -> dict[str, np.ndarray]:
-    """The arrays of a golden of transformers by Facebook's names; query, key, value are one."""
-    found = {}
-    for name_there, array in arrays_of(name).items():
-        for pattern, word in OF_TRANSFORMERS:
-            name_there = re.sub(pattern, word, name_there)
-        found[name_there] = array
-    for query in [name for name in found if ".attention.attention.query." in name]:
-        parts = [found.pop(query.replace(".query.", f".{q}.")) for q in ("query", "key", "value")]
-        found[query.replace("attention.attention.query", "attn.qkv")] = np.concatenate(parts)
-    return found
+def test_files_in_facebooks_names_are_told_apart_and_lack_what_the_pre_training_alone_reads():
+    """DINO's names are those of timm; `tests/checkpoints/test_parity.py` compares the outputs."""
+    found = {n: keras_vit.info(find(f"px_facebook_{n}.safetensors"), **HEADS) for n in FACEBOOKS}
+    assert {name: info.family for name, info in found.items()} == FACEBOOKS
+    assert "pre-training" in found["mae"].ignored["mask_token"]
+    assert "decoder" in found["mae"].ignored["decoder_norm.weight"]
 
 
-@pytest.mark.parametrize(
-    "name", ["hf_dinov2_model", "hf_dinov2_reg_swiglu", "hf_mae_pretraining", "hf_msn_model"]
-)
-def test_a_file_of_facebook_gives_the_tokens_of_transformers(name, write):
-    """MSN's encoder is DINO's, with the names of timm; DeiT's and MAE's have the same names."""
-    want, block = expected(name), {"epsilon": CASES[name]["config"]["numerics"]["ln_eps"]}
-    file = write(facebook_arrays(name))
-    info = keras_vit.info(file, **HEADS)
-    assert info.family == ("timm" if "msn" in name else "facebook")
-    if "mae" in name:
-        assert "pre-training" in info.ignored["mask_token"]
-        assert "decoder" in info.ignored["decoder_norm.weight"]
-    model = VisionTransformer.from_preset(file, block=block, **HEADS)
-    got = outputs(model, want["image"], ["encoded"])["encoded"]
-    assert relative_error(got, want["encoded"]) <= 1e-5
-
-
-def test_the_scales_of_deit_iii_are_read(write):
-    """RoPE-ViT of timm has the same arrays and rotary positions, so the file has to be named."""
-    name = "timm_deit3_rect"
-    want, arrays = expected(name), arrays_of(name)
-    file = write({re.sub(r"ls(\d)\.gamma", r"gamma_\1", n): arrays[n] for n in arrays})
-    fields = {"num_heads": keras_vit.info(find(name)).config.num_heads}
-    fields["image_size"] = want["image"].shape[1:3]
-    refused(file, "rope", "'family': 'facebook'", **fields)
-    model = VisionTransformer.from_preset(file, read={"family": "facebook"}, **fields)
-    assert relative_error(model.predict(want["image"], verbose=0), want["logits"]) <= 1e-5
-    assert model.config.block.layer_scale
-
-
-def test_a_head_of_torchvision_behind_a_representation_is_read(tmp_path):
-    """The other arrays of a file of torchvision are those of the golden."""
-    torch = pytest.importorskip("torch")
-    from tests.live import channels_first, randomised
-
-    models = pytest.importorskip("torchvision.models")
-    sizes = {"image_size": 16, "patch_size": 4, "num_layers": 2, "hidden_dim": 24, **HEADS}
-    sizes |= {"mlp_dim": 32, "num_classes": 5, "representation_size": 9}
-    theirs, file = randomised(models.VisionTransformer(**sizes)), tmp_path / "x.pth"
-    torch.save(theirs.state_dict(), file)
-    model = VisionTransformer.from_preset(file, **HEADS, read={"allow_pickle_weights": True})
-    image = normal(2, 16, 16, 3)
-    assert_close(model(image), theirs(channels_first(image)).detach().numpy())
-
-
-def test_torchvisions_names_of_the_mlp_before_release_0_13_are_read(write, tmp_path):
-    """They hold the same weights."""
-    name, numbers, weights = "px_torchvision.safetensors", {"0": "linear_1", "3": "linear_2"}, []
-    arrays = arrays_of(name)
-    old = {re.sub(r"(?<=mlp\.)[03]", lambda m: numbers[m[0]], n): arrays[n] for n in arrays}
-    for file in (find(name), write(old)):
-        keras_vit.convert(file, tmp_path / "y.safetensors", "keras_vit", **HEADS)
-        weights.append(stored(tmp_path / "y.safetensors"))
-    assert_same_arrays(*weights)
+FACEBOOKS = {"dinov2": "facebook", "dinov2_swiglu": "facebook", "mae": "facebook", "dino": "timm"}
 
 
 def test_a_file_of_open_clip_needs_its_gelu_or_its_config(write, tmp_path):

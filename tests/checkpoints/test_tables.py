@@ -1,13 +1,10 @@
 """Laws of the tables of families: their keys, their limits, and the order of their facts."""
 
-import ast
 import itertools
 import json
-from pathlib import Path
 
 import pytest
 
-from keras_vit.checkpoints import families
 from keras_vit.checkpoints.facts import state_facts
 from keras_vit.checkpoints.families import FORMATS, formats_named
 from keras_vit.checkpoints.families.family import Stated
@@ -57,26 +54,6 @@ def test_a_table_speaks_of_weights_and_fields_that_exist(format):
     for field in (*format.stated, *format.fixed, *format.family.open):
         Place(field).declaration()
     assert {*format.library.json} <= {*COMPANIONS, "open_clip_config.json"}
-
-
-UNNAMED = {"lambda config: config.representation_size or config.hidden_size"}
-"""Codecs inside of a row that should have a name: that of `pooler_output_size`."""
-
-
-def called(node: ast.AST) -> str:
-    """The name of the function or class that a call has, or ""."""
-    function = getattr(node, "func", None)
-    return getattr(function, "id", getattr(function, "attr", ""))
-
-
-def test_a_table_holds_no_function():
-    """But for codecs that the key of a dict names."""
-    for file in Path(families.__file__).parent.rglob("*.py"):
-        nodes = [*ast.walk(ast.parse(file.read_text("utf-8")))]
-        inner = {n for t in nodes if called(t) in ("Family", "Class") for n in ast.walk(t)}
-        codecs = [node for node in inner if called(node) in ("Codec", "note")]
-        inner -= {part for codec in codecs for own in codec.args for part in ast.walk(own)}
-        assert {ast.unparse(n) for n in inner if isinstance(n, ast.Lambda)} <= UNNAMED, file
 
 
 def test_limits_of_several_fields_are_few():
