@@ -42,17 +42,14 @@ def test_an_invalid_value_is_refused_as_in_the_folder(file):
         refused(source, "hidden_act='mish'")
 
 
-@pytest.mark.parametrize(
-    ("changes", "word"), [({"hidden_size": 48}, "hidden_size=48"), ({"model_type": "bert"}, "bert")]
-)
-def test_that_of_another_model_is_left_out_with_one_line(file, changes, word, caplog):
+@pytest.mark.parametrize("changes", [{"hidden_size": 48}, {"model_type": "bert"}])
+def test_that_of_another_model_is_left_out_with_one_line(file, changes, caplog):
     """Which stands above a refusal for what is then open."""
     edit_json(file.with_name("config.json"), **changes)
     assert keras_vit.info(file, num_heads=4).config.num_heads == 4
-    (record,) = caplog.records
-    assert "JSON" in record.getMessage() and word in record.getMessage()
     refused(file, "num_heads")
-    assert len(caplog.records) == 2
+    lines = [record.getMessage() for record in caplog.records]
+    assert ["JSON" in line and str(*changes.values()) in line for line in lines] == [True, True]
 
 
 def test_json_of_a_program_leaves_the_file_as_it_is(file):
@@ -90,13 +87,11 @@ def test_the_rotary_positions_of_transformers_5_are_read(tmp_path, caplog):
     assert not caplog.records
 
 
-@pytest.mark.parametrize(
-    ("numbers", "word"), [("01", "classifier: 2 names for a head of"), ("07", "id2label")]
-)
-def test_names_of_other_numbers_than_the_classes_are_left_out(numbers, word, file, caplog):
-    edit_json(file.with_name("config.json"), id2label=dict.fromkeys(numbers, "tench"))
-    assert VisionTransformer.from_preset(file.parent).class_names is None
-    assert word in caplog.text
+def test_names_of_other_numbers_than_the_classes_are_left_out(file, caplog):
+    for numbers, word in (("01", "classifier: 2 names for a head of"), ("07", "id2label")):
+        edit_json(file.with_name("config.json"), id2label=dict.fromkeys(numbers, "tench"))
+        model = VisionTransformer.from_preset(file.parent, load_weights=False)
+        assert model.class_names is None and word in caplog.text
 
 
 def test_the_defaults_are_those_of_transformers():

@@ -39,6 +39,12 @@ def test_a_file_of_open_clip_needs_its_gelu_or_its_config(write, tmp_path):
     info = keras_vit.info(tmp_path)
     assert (info.config.num_heads, info.config.block.activation) == (3, "quick_gelu")
     assert (info.config.projection_size, info.protocol["mean"]) == (10, [0.1, 0.2, 0.3])
+    for word, change in (
+        ("pool_type='avg'", {"pool_type": "avg"}),
+        ("input_norm", {"without": "ln_"}),
+    ):
+        write_open_clip(tmp_path, **change)
+        refused(tmp_path, word)
 
 
 def test_a_bias_beside_a_projection_is_refused(write):

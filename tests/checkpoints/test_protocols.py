@@ -85,14 +85,27 @@ STATED = (
     ("kh_classifier", {"antialias": True}, {"antialias": True}),
     ("kh_classifier", {"scale": 1 / 255, "offset": ...}, {"mean": 0.0, "std": 1.0}),
     ("kh_classifier", SCALES, IMAGENET),
+    ("timm_avg", {"interpolation": "random"}, None),
+    ("timm_avg", {"mean": [0.1, 0.2]}, None),
+    ("hf_classifier", {"size": {"shortest_edge": 9}}, None),
+    ("hf_classifier", {"do_resize": False}, None),
+    ("hf_classifier", {"ensure_multiple_of": 3}, None),
+    ("kh_classifier", {"pad_to_aspect_ratio": True}, None),
+    ("kh_classifier", {"interpolation": "lanczos3"}, None),
 )
 
 
 @pytest.mark.parametrize(("golden", "changes", "protocol"), STATED)
-def test_the_protocol_is_read_from_the_json_of_a_library(golden, changes, protocol, with_json):
-    """Missing keys have the library's defaults; scales and factors become a mean and a std."""
-    found = keras_vit.info(with_json(golden, changes)).protocol
-    assert found == compact({**FILES[golden][0], **protocol})
+def test_the_protocol_is_read_from_the_json_of_a_library(
+    golden, changes, protocol, with_json, caplog
+):
+    """Missing keys have the library's defaults; scales and factors become a mean and a std.
+
+    A preparation that is no protocol gives the default of the library and a warning.
+    """
+    found, own = keras_vit.info(with_json(golden, changes)).protocol, FILES[golden][0]
+    assert found == (own["name"] if protocol is None else compact({**own, **protocol}))
+    assert ("is no protocol of keras_vit" in caplog.text) == (protocol is None)
 
 
 def test_a_processor_inside_that_of_a_text_counts_before_one_alone(with_json):
@@ -102,26 +115,6 @@ def test_a_processor_inside_that_of_a_text_counts_before_one_alone(with_json):
     for content, found in (({"processor_class": "X"}, "nearest"), (inner, "bicubic")):
         (folder / "processor_config.json").write_text(json.dumps(content))
         assert keras_vit.info(folder).protocol["interpolation"] == found
-
-
-INEXPRESSIBLE = (
-    ("timm_avg", {"interpolation": "random"}),
-    ("timm_avg", {"mean": [0.1, 0.2]}),
-    ("hf_classifier", {"size": {"shortest_edge": 9}}),
-    ("hf_classifier", {"do_resize": False}),
-    ("hf_classifier", {"ensure_multiple_of": 3}),
-    ("kh_classifier", {"pad_to_aspect_ratio": True}),
-    ("kh_classifier", {"interpolation": "lanczos3"}),
-)
-
-
-@pytest.mark.parametrize(("golden", "changes"), INEXPRESSIBLE)
-def test_preprocessing_without_a_protocol_gives_the_default_and_a_warning(
-    golden, changes, with_json, caplog
-):
-    """The weights load; the default protocol of the library prepares images."""
-    assert keras_vit.info(with_json(golden, changes)).protocol == FILES[golden][0]["name"]
-    assert "is no protocol of keras_vit" in caplog.text
 
 
 def test_a_scale_that_no_image_has_is_refused(with_json):

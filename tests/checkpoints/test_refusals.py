@@ -116,16 +116,6 @@ def counts(positions, registers, fragment, **fields):
     return reads(fragment, write, f"{positions}_positions", **fields)
 
 
-def of_open_clip(fragment, without="no such array", **changed):
-    """A row of a folder of open_clip with other words of the tower."""
-
-    def write(path):
-        path.mkdir()
-        files.write_open_clip(path, without, **changed)
-
-    return reads(fragment, write, "open_clip")
-
-
 def pickled(fragment, write):
     """A row of a folder whose pickle is written anew from its arrays."""
 
@@ -226,13 +216,12 @@ ROWS = (
     says("timm_avg", "pretrained_cfg", "found 'all'", crop_pct="all"),
     says("hf_classifier", PROCESSOR, "resample=9, expected 0", resample=9),
     says("hf_classifier", PROCESSOR, "'height': None", size=SIDES),
-    of_open_clip("pool_type='avg'", pool_type="avg"),
-    of_open_clip("block.input_norm", "ln_pre"),
     # Arrays of another network, damaged ones, and folders of no or several files.
     holds(VIT, rename, f"misshapen: {NORM} is (25,), expected (24,)"),
     holds(VIT, without("block_0"), "missing: Transformer/encoderblock_0/LayerNorm_0/scale"),
     holds(VIT, flawed("head/kernel", np.nan), "'head/kernel' holds NaN"),
     holds(VIT, flawed("head/kernel", -1e300, "float64"), "float32 ends at 3.4", ask=loads),
+    holds("vit_token_linen.npz", without("pos_embedding"), "position='sincos2d'"),
     holds(VIT, without("pos_embedding"), "missing: Transformer/posembed_input/pos_embedding"),
     holds("hf_classifier", flawed("classifier.bias", 0, "int32"), "int32"),
     holds("hf_clip_two_towers", without("vision_"), "no Vision Transformer"),

@@ -12,6 +12,7 @@ from safetensors.numpy import save_file
 import keras_vit
 from keras_vit import VisionTransformer
 from keras_vit.checkpoints import Source
+from keras_vit.cli import main
 from tests.checkpoints.cases import VISION
 from tests.checkpoints.files import arrays_of, find, write_arrays
 from tests.helpers import assert_close, to_numpy
@@ -156,3 +157,10 @@ def test_every_function_keeps_the_permission_of_a_source(tmp_path):
     assert not plain.allow_pickle_weights
     with raises(keras_vit.KerasViTError, "'allow_pickle_weights': True"):
         keras_vit.verify(plain, other, **TIMM)
+
+
+def test_the_command_line_names_the_option_that_reads_a_pickle(world, capsys):
+    command = ["convert", str(world.pickle), str(world.out), "--family", "transformers"]
+    assert main(command) == 2
+    assert "--allow-pickle-weights" in capsys.readouterr().err
+    assert main([*command, "--allow-pickle-weights"]) == 0
