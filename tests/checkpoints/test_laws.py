@@ -212,6 +212,9 @@ def words_for(field: str) -> list[str]:
     return [f"{field}=", f"{field}.", *(s.words for s in switches), *TIED.get(field, ())]
 
 
+IN_BRACKETS = str.maketrans("[]", "()")
+
+
 def other_models(format):
     """Models that the format holds, and each with another value of a field; a third per format.
 
@@ -240,8 +243,8 @@ def test_a_model_with_another_field_is_read_back_or_refused_by_field_and_value(f
         assert any(word in message for word in words), (changes, message)
         assert len(message) < 700
         for path in {path for path, _ in changes if f"{path}=" in message}:
-            value = tuple(values[path]) if isinstance(values[path], list) else values[path]
-            assert f"{path}={value!r}" in message or "found" in message, message
+            stated = f"{path}={values[path]!r}", f"{path}={values[path]!r}".translate(IN_BRACKETS)
+            assert any(word in message for word in (*stated, "found")), message
 
 
 @formats
