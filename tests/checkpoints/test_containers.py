@@ -212,7 +212,8 @@ def refuses(content, ask=open_arrays, file="x"):
         except CheckpointError as error:
             message, cause = str(error), error.__cause__
             if cause and "keras_vit" not in extract_tb(cause.__traceback__)[-1].filename:
-                message = message.replace(f" ({shown(str(cause), quoted=False)})", "")
+                for text in (str(cause), shown(str(cause), quoted=False)):
+                    message = message.replace(f" ({text})", "")
             raise CheckpointError(message) from error  # without the words of another library
 
     return call
