@@ -26,8 +26,7 @@ def test_a_checkpoint_is_compared_with_its_librarys_code(name):
         assert not keras_vit.verify(FOLDER / name, block={"activation": "gelu_tanh"}).passed
 
 
-@pytest.mark.every_backend
-def test_two_checkpoints_are_compared_on_every_backend(tmp_path):
+def test_two_checkpoints_are_compared(tmp_path):
     """A lossless conversion has no difference; a lossy one has the other GELU's."""
     tanh, same, exact = tmp_path / "tanh.npz", tmp_path / "same.npz", tmp_path / "exact"
     checkpoints.save(random_tiny(num_classes=3), tanh)
@@ -44,7 +43,7 @@ def test_two_checkpoints_are_compared_on_every_backend(tmp_path):
 def test_a_changed_weight_is_located_by_the_first_block_that_differs(tmp_path):
     """The block before it is equal."""
     folder, arrays = copy("timm_token", tmp_path), arrays_of("timm_token")
-    arrays["blocks.1.mlp.fc1.weight"] += 0.5
+    arrays["blocks.1.mlp.fc1.weight"] = arrays["blocks.1.mlp.fc1.weight"] + 0.5
     write_arrays(folder / "model.safetensors", ("", arrays))
     result = keras_vit.verify(folder, FOLDER / "timm_token")
     passed = {check.name: check.passed for check in result.checks}
