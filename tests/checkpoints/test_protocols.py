@@ -146,12 +146,14 @@ def test_a_protocol_that_a_library_can_express_prepares_alike_when_read_back(fam
     except ConfigError:
         reject()
     images, config = formats_named(family)[0].library.images, ViTConfig.from_dict(PLAIN)
-    if images.expresses(protocol):
+    is_own = protocol["name"] == family  # timm and transformers crop up to a pixel apart
+    if images.expresses(protocol) and (is_own or protocol["crop_mode"] == "squash"):
         files = json.loads(json.dumps(images.write(protocol, config)))
         found = complete(images.read(files))
-        own, back = (Preprocessor(config.image_size, p)(PHOTO) for p in (protocol, found))
+        own, back = (Preprocessor(config.image_size, protocol=p)(PHOTO) for p in (protocol, found))
         np.testing.assert_allclose(back, own, rtol=0, atol=1e-6)
-        assert found["name"] != protocol["name"] or found == protocol
+        size = {"crop_pct": found["crop_pct"]}  # transformers states it in whole pixels
+        assert found["name"] != protocol["name"] or found == protocol | size
 
 
 @pytest.mark.parametrize("family", ["timm", "transformers"])
