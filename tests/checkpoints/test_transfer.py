@@ -74,7 +74,7 @@ def test_another_form_of_a_file_holds_the_same_weights(form, tmp_path):
     arrays = dict(change(*pair) for pair in stored(FOLDER / case["checkpoint"]).items())
     write_npz(tmp_path / "x.npz", (arrays | more).items())
     sizes = {"image_size": tuple(case["config"]["image_size"])}
-    assert keras_vit.info(tmp_path / "x.npz", **sizes).ignored.keys() == more.keys()
+    assert more.keys() <= keras_vit.info(tmp_path / "x.npz", **sizes).ignored.keys()
     for source in (FOLDER / case["checkpoint"], tmp_path / "x.npz"):
         family = keras_vit.info(FOLDER / case["checkpoint"]).family
         keras_vit.convert(source, tmp_path / "y.npz", family, **sizes)
