@@ -75,41 +75,61 @@ def max_pool(x: np.ndarray, size: int, strides: int) -> np.ndarray:
     return windows(x, size, strides, -np.inf).max((-2, -1))
 
 
-def attention_weights(x: np.ndarray, context: np.ndarray, w: dict, at: str = "") -> np.ndarray:
-    """Eq. 6, `(batch, heads, tokens, tokens of the context)`."""
-    query, key = (
-        np.einsum("btm,mhd->bhtd", tokens, w[f"{at}{name}/kernel"]) + w[f"{at}{name}/bias"][:, None]
-        for tokens, name in ((x, "query"), (context, "key"))
-    )
-    return softmax(query @ key.swapaxes(-1, -2) / math.sqrt(query.shape[-1]))
+def normed(x: np.ndarray, w: dict, name: str, config: Block) -> np.ndarray:
+    """The norm of a configuration over the last axis."""
+    return {"layer": layer_norm, "rms": rms_norm}[config.norm](x, w, name, config.epsilon)
 
 
-def attention(x: np.ndarray, context: np.ndarray, w: dict, at: str = "") -> np.ndarray:
+def heads(x: np.ndarray, w: dict, name: str, norm: str | None = None, config=PLAIN) -> np.ndarray:
+    """A projection to heads, `(batch, tokens, heads, head_dim)`, and its norm by head or width."""
+    y = np.einsum("btm,mhd->bthd", x, w[f"{name}/kernel"]) + w[f"{name}/bias"]
+    if norm is None:
+        return y
+    rows = y.reshape(*y.shape[:2], -1) if norm == "width" else y
+    return normed(rows, w, f"{name}_norm", config).reshape(y.shape)
+
+
+def attention_weights(x, context, w: dict, at: str = "", config=PLAIN, bias=0) -> np.ndarray:
+    """Eq. 6 with a bias of the scores, `(batch, heads, tokens, tokens of the context)`."""
+    query = heads(x, w, f"{at}query", config.qk_norm, config)
+    key = heads(context, w, f"{at}key", config.qk_norm, config)
+    return softmax(np.einsum("bqhd,bkhd->bhqk", query, key) / math.sqrt(query.shape[-1]) + bias)
+
+
+def attention(x, context, w: dict, at: str = "", config=PLAIN, bias=0) -> np.ndarray:
     """Eqs. 5 to 8, weights under the prefix `at`."""
-    value = np.einsum("btm,mhd->bhtd", context, w[f"{at}value/kernel"])
-    value = value + w[f"{at}value/bias"][:, None]
-    heads = attention_weights(x, context, w, at) @ value
-    return np.einsum("bhtd,hdm->btm", heads, w[f"{at}out/kernel"]) + w[f"{at}out/bias"]
+    weights = attention_weights(x, context, w, at, config, bias)
+    y = np.einsum("bhqk,bkhd->bqhd", weights, heads(context, w, f"{at}value"))
+    return np.einsum("bthd,hdm->btm", y, w[f"{at}out/kernel"]) + w[f"{at}out/bias"]
 
 
-def mlp(x: np.ndarray, w: dict, activation: str = "gelu_tanh", at: str = "") -> np.ndarray:
-    """Two Dense layers with a GELU between them, weights under the prefix `at`."""
-    x = activate(x @ w[f"{at}dense_0/kernel"] + w[f"{at}dense_0/bias"], activation)
-    return x @ w[f"{at}dense_1/kernel"] + w[f"{at}dense_1/bias"]
+def mlp(x: np.ndarray, w: dict, config: Block = PLAIN, at: str = "") -> np.ndarray:
+    """Two Dense layers with an activation or a gate and a norm between them."""
+
+    def dense(x, name):
+        bias = w[f"{at}{name}/bias"] if config.mlp_bias else 0
+        return x @ w[f"{at}{name}/kernel"] + bias
+
+    y = activate(dense(x, "gate" if config.gated else "dense_0"), config.activation)
+    if config.gated:
+        y = y * dense(x, "value")
+    if config.sub_norm in ("mlp", "both"):
+        y = normed(y, w, f"{at}sub_norm", config)
+    return dense(y, "dense_1")
 
 
 def block(x: np.ndarray, w: dict, config: Block = PLAIN) -> np.ndarray:
     """Eqs. 2 and 3."""
     y = layer_norm(x, w, "attention_norm", config.epsilon)
     x = attention(y, y, w, "attention/") + x
-    return mlp(layer_norm(x, w, "mlp_norm", config.epsilon), w, config.activation, "mlp/") + x
+    return mlp(layer_norm(x, w, "mlp_norm", config.epsilon), w, config, "mlp/") + x
 
 
 def map_head(x: np.ndarray, w: dict, config: Block = PLAIN) -> np.ndarray:
     """A probe attends to all tokens; then y + MLP(LN(y)), as in big_vision."""
     y = attention(np.repeat(w["probe"], len(x), axis=0), x, w, "attention/")
     z = layer_norm(y, w, "norm", config.epsilon)
-    return (y + mlp(z, w, config.activation, "mlp/"))[:, 0]
+    return (y + mlp(z, w, config, "mlp/"))[:, 0]
 
 
 def rotary_angles(rows: int, columns: int, head_dim: int, **rope) -> np.ndarray:

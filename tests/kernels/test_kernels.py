@@ -11,6 +11,7 @@ from keras_vit import kernels
 from keras_vit.kernels import reference
 from tests.helpers import output_and_gradients, read_dtype, to_numpy
 from tests.plain import normal
+from tests.runs import sample
 
 pytestmark = [pytest.mark.every_backend, pytest.mark.usefixtures("full_compilation")]
 
@@ -51,89 +52,90 @@ def check(form, arrays, dtype):
     return expected
 
 
-def read_norm(module):
+def norms(module):
     return lambda x, gamma, beta: module.layer_norm(x, gamma, beta, 1e-6)
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("shape", [(2, 7, 24), (3, 16)])
-def test_layer_norm_equals_its_reference(shape, dtype):
-    """Tokens and single vectors with a mean other than zero, against float32."""
-    arrays = [2 + 3 * normal(*shape), 1 + normal(shape[-1], seed=1), normal(shape[-1], seed=2)]
-    check(read_norm, arrays, dtype)
+def attends(module):
+    def attend(query, key, value, bias=None):
+        bias = None if bias is None else keras.ops.cast(bias, "float32")
+        return module.attention(query, key, value, bias)
+
+    return attend
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize(("tokens", "others"), [(7, 7), (1, 9)])
-def test_attention_equals_its_reference(tokens, others, dtype):
-    """Self-attention, and one query over other tokens, as in a MAP head."""
-    query = normal(2, tokens, 3, 8)
-    arrays = [query, normal(2, others, 3, 8, seed=1), normal(2, others, 3, 8, seed=2)]
-    check(lambda forms: forms.attention, arrays, dtype)
+def rotates(neighbours):
+    return lambda module: lambda x, table: module.rotate(x, table, neighbours)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("bias", [(1, 3, 7, 9), (2, 1, 1, 9), (2, 3, 7, 9)], ids=str)
-def test_attention_with_a_bias_equals_its_reference(bias, dtype):
-    """A table for all images, a row for all queries, and one number for each score."""
-    arrays = [normal(2, 7, 3, 8), normal(2, 9, 3, 8, seed=1), normal(2, 9, 3, 8, seed=2)]
-    arrays.append(normal(*bias, seed=3))
-    expected = check(lambda forms: forms.attention, arrays, dtype)
+def multiplies(axes):
+    return lambda module: lambda x, kernel, bias=None: module.linear(x, kernel, bias, axes)
+
+
+def activates(approximate):
+    return lambda module: lambda x: module.gelu(x, approximate)
+
+
+def draw(*shapes):
+    """An array for each shape."""
+    return [normal(*shape, seed=k) for k, shape in enumerate(shapes)]
+
+
+def norm_inputs(*shape):
+    """Values with a mean other than zero, a scale and a shift."""
+    x, gamma, beta = draw(shape, shape[-1:], shape[-1:])
+    return 2 + 3 * x, 1 + gamma, beta
+
+
+FIVE, SEVEN, NINE = ((2, tokens, 3, 8) for tokens in (5, 7, 9))
+FEW = np.concatenate([5 * normal(200), np.array([-100, -9, 0, 9, 100], "float32")])
+"""Inputs of a GELU near zero, and large ones of both signs."""
+MANY = np.resize(FEW, (1, 1205, 2))
+CASES = {
+    "norm of tokens": (norms, norm_inputs(2, 7, 24)),
+    "norm of vectors": (norms, norm_inputs(3, 16)),
+    "attention": (attends, draw(SEVEN, SEVEN, SEVEN)),
+    "attention of one query": (attends, draw((2, 1, 3, 8), NINE, NINE)),
+    "attention, bias for all images": (attends, draw(SEVEN, NINE, NINE, (1, 3, 7, 9))),
+    "attention, bias for all queries": (attends, draw(SEVEN, NINE, NINE, (2, 1, 1, 9))),
+    "attention, bias for each score": (attends, draw(SEVEN, NINE, NINE, (2, 3, 7, 9))),
+    "rotation of neighbours": (rotates(True), draw(FIVE, (2, 5, 1, 8))),
+    "rotation of neighbours by head": (rotates(True), draw(FIVE, FIVE)),
+    "rotation of halves": (rotates(False), draw(FIVE, (2, 5, 1, 8))),
+    "rotation of halves by head": (rotates(False), draw(FIVE, FIVE)),
+    "linear to heads": (multiplies(1), draw((2, 5, 6), (6, 3, 4))),
+    "linear to heads, bias": (multiplies(1), draw((2, 5, 6), (6, 3, 4), (3, 4))),
+    "linear from heads": (multiplies(2), draw((2, 5, 3, 4), (3, 4, 6))),
+    "linear from heads, bias": (multiplies(2), draw((2, 5, 3, 4), (3, 4, 6), (6,))),
+    "patches, pixels left over": (lambda forms: forms.patches, draw((2, 8, 9, 3), (4, 3, 3, 5))),
+    "patches of one channel": (lambda forms: forms.patches, draw((3, 7, 4, 1), (4, 3, 1, 5))),
+    **{f"tanh gelu of {len(x)}": (activates(True), [x]) for x in (FEW, MANY)},
+    **{f"exact gelu of {len(x)}": (activates(False), [x]) for x in (FEW, MANY)},
+}
+LINEAR = [name for name in CASES if name.startswith("linear")]
+BY_DTYPE = [
+    (name, dtype)
+    for name in CASES
+    for dtype in TOLERANCE
+    if dtype != "float16" or not name.startswith(("attention", "rotation"))
+]
+
+
+@pytest.mark.parametrize(("name", "dtype"), sample(BY_DTYPE, *BY_DTYPE[::4]))
+def test_a_kernel_equals_its_reference(name, dtype, monkeypatch):
+    """Value and gradients; and in inference, where a form may write into arrays of its own."""
+    monkeypatch.setattr(
+        kernels._forms, "_PIECE", 64, raising=False
+    )  # the torch kernel works in pieces; the last piece is smaller
+    form, arrays = CASES[name]
+    expected = check(form, arrays, dtype)
     tensors = [keras.ops.convert_to_tensor(array, dtype=dtype) for array in arrays]
+    before = [to_numpy(tensor).copy() for tensor in tensors]
     with no_gradient():
-        alone = kernels.attention(*tensors[:3], bias=keras.ops.cast(tensors[3], "float32"))
+        alone = form(kernels)(*tensors)
     assert_equal([to_numpy(alone)], expected[:1], TOLERANCE[dtype])
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("neighbours", [True, False])
-@pytest.mark.parametrize("heads_of_table", [1, 3])
-def test_rotation_equals_its_reference(heads_of_table, neighbours, dtype):
-    """With gradients, and in inference, where torch's form writes into one array."""
-    arrays = [normal(2, 5, 3, 8), normal(2, 5, heads_of_table, 8, seed=1)]
-
-    def of(module):
-        return lambda x, table: module.rotate(x, table, neighbours)
-
-    expected = check(of, arrays, dtype)
-    x, table = (keras.ops.convert_to_tensor(array, dtype=dtype) for array in arrays)
-    with no_gradient():
-        alone = of(kernels)(x, table)
-    assert_equal([to_numpy(alone)], expected[:1], TOLERANCE[dtype])
-    unchanged = keras.ops.convert_to_tensor(arrays[0], dtype=dtype)
-    np.testing.assert_array_equal(to_numpy(x), to_numpy(unchanged))
-
-
-linear_shapes = pytest.mark.parametrize(
-    ("x", "kernel", "axes"), [((2, 5, 6), (6, 3, 4), 1), ((2, 5, 3, 4), (3, 4, 6), 2)]
-)
-
-
-@pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("with_bias", [True, False])
-@linear_shapes
-def test_linear_equals_its_reference(x, kernel, axes, with_bias, dtype):
-    """From the width to heads and from heads to the width, with and without a bias."""
-    check_linear(x, kernel, axes, with_bias, dtype)
-
-
-def check_linear(x, kernel, axes, with_bias, dtype):
-    """Compares the products of kernels with those of the reference."""
-    arrays = [normal(*x), normal(*kernel, seed=1)]
-    arrays += [normal(*kernel[axes:], seed=2)] if with_bias else []
-
-    def of(module):
-        return lambda x, kernel, bias=None: module.linear(x, kernel, bias, axes)
-
-    check(of, arrays, dtype)
-
-
-@pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("images", [(2, 8, 9, 3), (3, 7, 4, 1)])
-def test_patches_equal_their_reference(images, dtype):
-    """Whole numbers of patches and pixels left over, several channels and one."""
-    arrays = [normal(*images), normal(4, 3, images[-1], 5, seed=1)]
-    check(lambda forms: forms.patches, arrays, dtype)
+    for tensor, array in zip(tensors, before, strict=True):
+        np.testing.assert_array_equal(to_numpy(tensor), array)
 
 
 # The other forms are Keras's.
@@ -145,24 +147,6 @@ def test_images_smaller_than_a_patch_are_refused():
         kernels.patches(images, kernel)
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("approximate", [True, False])
-@pytest.mark.parametrize("shape", [(205,), (1, 1205, 2)], ids=["few", "many tokens"])
-def test_gelu_equals_its_reference(shape, approximate, dtype, monkeypatch):
-    """Near zero and at large inputs of both signs, with and without gradients."""
-    monkeypatch.setattr(
-        kernels._forms, "_PIECE", 64, raising=False
-    )  # the torch kernel works in pieces; the last piece is smaller
-    numbers = np.concatenate([5 * normal(200), np.array([-100, -9, 0, 9, 100], "float32")])
-    arrays = [np.resize(numbers, shape)]
-    check(lambda forms: lambda x: forms.gelu(x, approximate), arrays, dtype)
-    alone = to_numpy(kernels.gelu(keras.ops.convert_to_tensor(arrays[0]), approximate))
-    want = to_numpy(reference.gelu(keras.ops.convert_to_tensor(arrays[0]), approximate))
-    np.testing.assert_allclose(alone, want, atol=1e-6, rtol=1e-6)
-    spent = keras.ops.convert_to_tensor(arrays[0].copy())
-    np.testing.assert_array_equal(to_numpy(kernels.gelu(spent, approximate)), alone)
-
-
 def no_gradient():
     """The context in which `predict` runs a model."""
     if keras.backend.backend() != "torch":
@@ -172,43 +156,53 @@ def no_gradient():
     return torch.no_grad()
 
 
-@pytest.mark.parametrize("tokens", [12, 13])
-@pytest.mark.parametrize("bias", [None, (1, 3, -1), (2, 1, 1)], ids=str)
-def test_attention_of_many_tokens_equals_its_reference(bias, tokens, monkeypatch):
-    """Queries are processed in blocks, the last of which may be smaller."""
-    monkeypatch.setattr(reference, "MOST_SCORES", 4 * tokens)
+def few_scores(monkeypatch, most):
+    """Lets attention form so many scores at once."""
+    monkeypatch.setattr(reference, "MOST_SCORES", most)
     if keras.backend.backend() == "jax":
         import jax
 
-        jax.clear_caches()  # an attention of this shape may have been traced before
-    arrays = [normal(2, tokens, 3, 8, seed=seed) for seed in range(3)]
-    if bias is not None:
-        shape = [tokens if size < 0 else size for size in bias]
-        arrays.append(normal(*shape, tokens, seed=3))
-    check(lambda forms: forms.attention, arrays, "float32")
+        jax.clear_caches()  # an attention of these shapes may have been traced before
+
+
+def biased(tokens, bias):
+    """Queries, keys, values and perhaps a bias, whose sizes of -1 are the number of tokens."""
+    shape = () if bias is None else [tuple(tokens if n < 0 else n for n in (*bias, -1))]
+    return draw(*[(2, tokens, 3, 8)] * 3, *shape)
+
+
+BIASES = [None, (1, 3, -1), (2, 1, 1)]
+BLOCKS = [(bias, tokens) for bias in BIASES for tokens in (12, 13)]
+
+
+@pytest.mark.parametrize(("bias", "tokens"), sample(BLOCKS, BLOCKS[1], BLOCKS[3]), ids=str)
+def test_attention_of_many_tokens_equals_its_reference(bias, tokens, monkeypatch):
+    """Queries are processed in blocks, the last of which may be smaller."""
+    few_scores(monkeypatch, 4 * tokens)
+    check(attends, biased(tokens, bias), "float32")
+
+
+IMAGES_IN_TURN = [(10**6, None), (10**6, (2, 1, 1)), (48, (1, 3, -1))]
 
 
 @pytest.mark.on_backend("jax")
-@pytest.mark.parametrize("most", [10**6, 48], ids=["few tokens", "many tokens"])
-@pytest.mark.parametrize("bias", [None, (1, 3, 12), (2, 1, 1)], ids=str)
+@pytest.mark.parametrize(("most", "bias"), IMAGES_IN_TURN, ids=str)
 def test_attention_image_by_image_equals_its_reference(bias, most, monkeypatch):
     """Large batches are computed so; one bias for all images, and one for each."""
     import jax
 
-    jax.clear_caches()  # an attention of this shape may have been traced before
+    few_scores(monkeypatch, most)
     monkeypatch.setattr(jax, "device_count", lambda: 1)
     monkeypatch.setattr(kernels._forms, "_KEPT_SCORES", 0)
-    monkeypatch.setattr(reference, "MOST_SCORES", most)
-    arrays = [normal(2, 12, 3, 8, seed=seed) for seed in range(3)]
-    arrays += [] if bias is None else [normal(*bias, 12, seed=3)]
-    check(lambda forms: forms.attention, arrays, "float32")
+    arrays = biased(12, bias)
+    check(attends, arrays, "float32")
     program = jax.make_jaxpr(kernels.attention)(*arrays)
     assert "length=2" in str(program)  # a loop over the images
 
 
 # JAX calls cuDNN.
 @pytest.mark.on_backend("jax")
-@pytest.mark.parametrize(("tokens", "others"), [(7, 7), (8, 6), (1, 4)])
+@pytest.mark.parametrize(("tokens", "others"), [(7, 7), (8, 6)])
 def test_the_token_that_cudnn_gets_in_addition_changes_nothing(tokens, others, monkeypatch):
     """XLA computes the same call here: values and gradients for odd and even numbers of tokens."""
     import jax
@@ -249,7 +243,7 @@ def test_attention_with_a_bias_has_second_derivatives(bias):
 def test_the_gradient_of_a_constant_token_is_finite():
     """The variance is zero, so only epsilon is under the root."""
     arrays = [np.ones((1, 2, 8), "float32"), normal(8), normal(8, seed=1)]
-    for array in value_and_gradients(read_norm(kernels), arrays, "float32"):
+    for array in value_and_gradients(norms(kernels), arrays, "float32"):
         assert np.isfinite(array).all()
 
 
@@ -298,7 +292,7 @@ def mapped():
     model.inference.run(model, images)
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
-print(statistics.median(mapped() for _ in range(9)))
+print(statistics.median(mapped() for _ in range(3)))
 """
 
 

@@ -12,8 +12,10 @@ from keras_vit.errors import ConfigError
 from keras_vit.kernels import reference
 from keras_vit.support.processor import Processor, choose_products
 from tests.helpers import assert_close, random_tiny, randomise, skip_without_bfloat16, to_numpy
-from tests.kernels.test_kernels import TOLERANCE, check_linear, linear_shapes
+from tests.kernels.test_kernels import CASES, LINEAR, TOLERANCE
+from tests.kernels.test_kernels import check as check_kernel
 from tests.plain import normal
+from tests.runs import times
 
 if keras.backend.backend() == "torch":
     import torch
@@ -98,55 +100,43 @@ def test_vendor_and_instruction_sets_are_read_from_the_system(monkeypatch, tmp_p
     assert found.instruction_sets == ("avx2", "avx512f")
 
 
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        ({"avx512f"}, "slower than float32"),
-        ({"amx_bf16", "avx512_bf16"}, "three times.*mixed_bfloat16"),
-        ({"avx512_bf16"}, "up to 1.8 times.*mixed_bfloat16"),
-        ({"bf16"}, "^$"),
-        ((), "^$"),
-    ],
-)
-def test_the_doctor_tells_how_fast_bfloat16_is(flags, words, monkeypatch):
-    """Of a processor whose instructions are known and were measured."""
-    found = Processor("x", "", frozenset(flags))
-    monkeypatch.setattr(environment, "processor", lambda: found)
-    (row,) = (row for row in environment.components() if row.name == "instructions")
-    assert re.search(words, row.note)
+TOLD, NOT_TOLD = "export TF_ENABLE_ONEDNN_OPTS=1", "(?s)^(?!.*TF_ENABLE_ONEDNN_OPTS)"
 
 
 @pytest.mark.parametrize(
-    ("flags", "stated", "is_told"),
+    ("component", "flags", "stated", "words"),
     [
-        ({"avx2"}, None, True),
-        ({"avx2", "avx512f"}, None, True),
-        ({"avx2"}, "1", False),
-        ({"avx2", "avx512_vnni"}, None, False),
-        ({"bf16"}, None, False),
-        ((), None, False),
+        ("instructions", {"avx512f"}, "", "slower than float32"),
+        ("instructions", {"amx_bf16", "avx512_bf16"}, "", "three times.*mixed_bfloat16"),
+        ("instructions", {"avx512_bf16"}, "", "up to 1.8 times.*mixed_bfloat16"),
+        ("instructions", {"bf16"}, "", "^$"),
+        ("instructions", (), "", "^$"),
+        ("tensorflow", {"avx2"}, "", TOLD),
+        ("tensorflow", {"avx2"}, "1", NOT_TOLD),
+        ("tensorflow", {"avx2", "avx512_vnni"}, "", NOT_TOLD),
+        ("tensorflow", {"bf16"}, "", NOT_TOLD),
     ],
 )
-def test_the_doctor_tells_where_tensorflow_leaves_onednn_off(flags, stated, is_told, monkeypatch):
-    """On x86 without VNNI, bfloat16 and AMX, if the user has not decided."""
+def test_the_doctor_tells_what_the_processor_does_to_the_speed(
+    component, flags, stated, words, monkeypatch
+):
+    """Of bfloat16, and where TensorFlow leaves oneDNN off, if the user has not decided."""
     monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
     if stated:
         monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", stated)
     monkeypatch.setattr(environment, "processor", lambda: Processor("x", "", frozenset(flags)))
     monkeypatch.setattr(environment, "_version", lambda name: "2.21.0")
-    rows = environment.components()
-    (row,) = (row for row in rows if (row.kind, row.name) == ("backend", "tensorflow"))
-    assert ("export TF_ENABLE_ONEDNN_OPTS=1" in row.note) is is_told
+    (row,) = (row for row in environment.components() if row.name == component)
+    assert re.search(words, row.note)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("with_bias", [True, False])
-@linear_shapes
-def test_products_by_onednn_equal_the_reference(x, kernel, axes, with_bias, dtype, onednn):
+@pytest.mark.parametrize("name", LINEAR)
+def test_products_by_onednn_equal_the_reference(name, dtype, onednn):
     """Value and gradients, with and without a bias."""
     if dtype == "bfloat16":
         skip_without_bfloat16()
-    check_linear(x, kernel, axes, with_bias, dtype)
+    check_kernel(*CASES[name], dtype)
     assert len(onednn) == 3  # the product, and both products of its gradient
 
 
@@ -195,27 +185,27 @@ def test_a_product_with_its_gelu_equals_the_reference(
     assert_close(recorded.detach(), expected, TOLERANCE[dtype])
 
 
-def with_hook(part):
-    part.register_forward_hook(lambda layer, inputs, output: output * 2)
-
-
 def with_activation(part):
     part.activation = keras.activations.relu
-
-
-def quantised(part):
-    part.quantize("int8")
 
 
 def with_another_call(part):
     part.call = lambda inputs, training=None: inputs[..., :1] + part.kernel[0]
 
 
-@pytest.mark.parametrize("change", [with_hook, with_activation, quantised, with_another_call])
+CHANGED_PARTS = {
+    "hook": lambda part: part.register_forward_hook(lambda layer, inputs, output: output * 2),
+    "activation": with_activation,
+    "quantised": lambda part: part.quantize("int8"),
+    "call": with_another_call,
+}
+
+
+@pytest.mark.parametrize("change", CHANGED_PARTS)
 def test_what_a_user_changed_is_not_fused_with_the_gelu(change, before_gelu):
     """The GELU of the layer's own output."""
     model = random_tiny()
-    change(model.get_layer("block_0").mlp.dense_0)
+    CHANGED_PARTS[change](model.get_layer("block_0").mlp.dense_0)
     expected = to_numpy(model(torch.from_numpy(IMAGES)).detach())  # by Keras
     with torch.no_grad():
         found = to_numpy(model(torch.from_numpy(IMAGES)))
@@ -228,7 +218,7 @@ def test_a_processor_that_fuses_the_gelu_computes_other_products_by_torch(before
     model = random_tiny(num_layers=2)
     model.predict(IMAGES, verbose=0)
     assert before_gelu == ["gelu", "gelu"]
-    model_step(model)
+    model(torch.from_numpy(IMAGES), training=True).square().sum().backward()
     assert before_gelu == ["gelu", "gelu"]
 
 
@@ -242,21 +232,13 @@ def test_a_large_kernel_before_a_gelu_is_multiplied_as_all_others(before_gelu, m
     assert before_gelu == ["gelu", "gelu"]
 
 
-def model_step(model):
-    """Output and gradients of a training step, as arrays."""
-    output = model(torch.from_numpy(IMAGES), training=True)
-    output.square().sum().backward()
-    gradients = [weight.value.grad for weight in model.trainable_weights]
-    found = [to_numpy(x.detach()) for x in (output, *gradients) if x is not None]
-    model.zero_grad()
-    return found
+def first_kernel(model):
+    return model.get_layer("block_0").mlp.dense_0.kernel
 
 
 CHANGES = {
-    "assign": lambda model, path: model.get_layer("block_0").mlp.dense_0.kernel.assign(
-        normal(16, 32, seed=3)
-    ),
-    "data": lambda model, path: model.get_layer("block_0").mlp.dense_0.kernel.value.data.mul_(2),
+    "assign": lambda model, path: first_kernel(model).assign(normal(16, 32, seed=3)),
+    "data": lambda model, path: first_kernel(model).value.data.mul_(2),
     "load_weights": lambda model, path: model.load_weights(path),
     "fit": lambda model, path: model.fit(IMAGES, np.zeros((2, 5)), verbose=0),
     "lora": lambda model, path: (enable_lora(model, rank=2), randomise(model, seed=4)),
@@ -279,12 +261,9 @@ def test_predictions_follow_every_change_of_the_weights(change, onednn, monkeypa
     assert_close(found, model.predict(IMAGES, verbose=0), 2e-6)
 
 
-def test_an_mlp_whose_width_is_no_multiple_of_that_of_the_tokens_is_computed_by_onednn(
-    onednn, monkeypatch
-):
-    """As in SigLIP So400m: 4304 units and 1152 numbers per token."""
-    model = random_tiny(mlp_dim=24)
-    found = model.probabilities(IMAGES, prepared=True)
+def test_an_mlp_of_a_width_that_that_of_the_tokens_does_not_divide(onednn, monkeypatch):
+    """oneDNN computes it, as in SigLIP So400m: 4304 units and 1152 numbers per token."""
+    found = random_tiny(mlp_dim=24).probabilities(IMAGES, prepared=True)
     assert onednn
     choose(monkeypatch, None, None)
     assert_close(found, random_tiny(mlp_dim=24).probabilities(IMAGES, prepared=True), 2e-6)
@@ -319,28 +298,24 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", ["vmap", "compile", "autocast"])
-def test_every_transformation_of_torch_gives_the_gelu_of_torch(way, before_gelu, monkeypatch):
-    """oneDNN's pass with the GELU steps aside too."""
-    x, k, b = (torch.from_numpy(normal(*s)) for s in ((3, 6), (6, 4), (4,)))
+def apply_gelu(x, k, b):
+    return linear_then_gelu(x, k, b, True)
 
-    def apply_gelu(x, k, b):
-        return linear_then_gelu(x, k, b, True)
 
-    with torch.no_grad():
-        found = to_numpy(WAYS[way](apply_gelu, x, k, b))
-        assert not before_gelu
+@pytest.mark.parametrize(
+    ("way", "gelu"),
+    [*((way, False) for way in WAYS), *((way, True) for way in ("vmap", "compile", "autocast"))],
+)
+def test_every_transformation_of_torch_gives_the_numbers_of_torch(way, gelu, request, monkeypatch):
+    """oneDNN steps aside where torch needs its own operation; so does its pass with a GELU."""
+    calls = request.getfixturevalue("before_gelu" if gelu else "onednn")
+    function = apply_gelu if gelu else kernels.linear
+    tensors = [torch.from_numpy(normal(*s)) for s in ((3, 6), (6, 4), (4,))]
+    with torch.set_grad_enabled(not gelu):
+        found = to_numpy(WAYS[way](function, *tensors).detach())
+        assert not (gelu and calls)
         choose(monkeypatch, None, None)
-        assert_close(found, to_numpy(WAYS[way](apply_gelu, x, k, b)), 1e-6)
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_every_transformation_of_torch_gives_the_numbers_of_torch(way, onednn, monkeypatch):
-    """oneDNN steps aside where torch needs its own operation."""
-    x, k, b = (torch.from_numpy(normal(*s)) for s in ((3, 6), (6, 4), (4,)))
-    found = to_numpy(WAYS[way](kernels.linear, x, k, b).detach())
-    choose(monkeypatch, None, None)
-    assert_close(found, to_numpy(WAYS[way](kernels.linear, x, k, b).detach()), 1e-6)
+        assert_close(found, to_numpy(WAYS[way](function, *tensors).detach()), 1e-6)
 
 
 def test_a_counter_of_flops_sees_every_product(onednn):
@@ -396,28 +371,26 @@ def test_a_new_process_gives_the_same_numbers_with_and_without_the_operation(nur
 
     chosen, expected = predict("missing", "onednn")
     assert chosen == ["False", "False"]
-    for operation, products, wanted in (
+    runs = [
         ("present", "onednn", ["True", "True"]),
-        ("present", "gelu", ["False", "True"]),
         ("changed", "onednn", ["False", "False"]),
+        ("present", "gelu", ["False", "True"]),
         ("without oneDNN", "onednn", ["False", "False"]),
-    ):
+    ]
+    for operation, products, wanted in runs[: times(2, 4)]:
         chosen, found = predict(operation, products)
         assert chosen == wanted, operation
         assert_close(found, expected, 2e-6)
 
 
-def test_canary_torch_has_the_operation_of_onednn():
-    """If this fails, AMD processors compute at MKL's speed: see kernels/torch_products.py."""
-    assert torch_products._operation() is not None
+def test_canary_torch_has_the_operation_of_onednn_and_rearranges_weights():
+    """If this fails, AMD processors compute at MKL's speed, or bfloat16 is slower.
 
-
-def test_canary_torch_rearranges_weights():
-    """If this fails, bfloat16 is slower: see `kept` in kernels/torch_products.py."""
+    See kernels/torch_products.py, and `kept` there.
+    """
     rows, matrix = torch.ones(3, 4), torch.rand(5, 4)
     kept = torch.ops.mkldnn._reorder_linear_weight(matrix)
-    operation = torch_products._operation()
-    found = operation(rows, kept, None, "none", [], "")
+    found = torch_products._operation()(rows, kept, None, "none", [], "")
     assert_close(to_numpy(found), to_numpy(rows @ matrix.T))
 
 

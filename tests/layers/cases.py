@@ -85,6 +85,9 @@ def _case(name: str, *fields: Any, **more: Any) -> Case:
 RATES = dict.fromkeys(("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate"), 0.5)
 BLOCK = {"num_heads": 2, "mlp_dim": 16}
 SWIGLU = {"gated": True, "activation": "silu", "mlp_bias": False}
+RMS = {"norm": "rms"}
+SUB_NORM = {"qkv_bias": (True, False, True), "sub_norm": "attention"}
+SCALED = {**RMS, "mlp_bias": False, "layer_scale": 0.5}
 
 CASES = (
     _tokens("LayerNorm", {"epsilon": 1e-6}),
@@ -100,16 +103,10 @@ CASES = (
     _tokens("RMSNorm", {"epsilon": 1e-6}),
     _tokens("LayerScale", {"initial_value": 0.5}),
     _tokens("MaskToken", {}),
-    _tokens("MLP-gated", {"mlp_dim": 12, "block": {**SWIGLU, "sub_norm": "mlp", "norm": "rms"}}),
-    _tokens(
-        "Attention-sub-norm",
-        {"num_heads": 2, "block": {"qkv_bias": (True, False, True), "sub_norm": "attention"}},
-    ),
+    _tokens("MLP-gated", {"mlp_dim": 12, "block": {**SWIGLU, "sub_norm": "mlp", **RMS}}),
+    _tokens("Attention-sub-norm", {"num_heads": 2, "block": SUB_NORM}),
     _tokens("Attention-qk-norm", {"num_heads": 2, "block": {"qk_norm": "head"}}),
-    _tokens(
-        "Attention-qk-norm-over-width",
-        {"num_heads": 2, "block": {"qk_norm": "width", "norm": "rms"}},
-    ),
+    _tokens("Attention-qk-norm-rms", {"num_heads": 2, "block": {"qk_norm": "width", **RMS}}),
     _tokens("RegisterTokens", {"num_tokens": 1, "after": 1}, (BATCH, TOKENS + 1, WIDTH)),
     _images("Rescale", {"mean": [0.1, 0.2, 0.3], "std": 0.25}, (BATCH, 9, 6, 3)),
     _tokens("ClassToken", {}, (BATCH, TOKENS + 1, WIDTH)),
@@ -128,23 +125,16 @@ CASES = (
     _tokens("MAPHead", BLOCK, (BATCH, WIDTH)),
     _tokens("StochasticDepth", {"rate": 0.5}),
     _tokens("TransformerBlock", {**BLOCK, **RATES}),
-    _tokens(
-        "TransformerBlock-layer-scale",
-        {**BLOCK, "block": {"mlp_bias": False, "norm": "rms", "layer_scale": 0.5}},
-    ),
+    _tokens("TransformerBlock-layer-scale", {**BLOCK, "block": SCALED}),
     *(
         _case(
             f"TransformerBlock-{form}",
             {**BLOCK, "rope": {"form": form}},
-            inputs={"inputs": (BATCH, TOKENS, WIDTH), "rotary": table(TOKENS)},
+            inputs={"inputs": (BATCH, TOKENS, WIDTH), "rotary": (*before, TOKENS, *after)},
             output=(BATCH, TOKENS, WIDTH),
-            other={"inputs": (3, 4, WIDTH), "rotary": table(4)},
+            other={"inputs": (3, 4, WIDTH), "rotary": (*before, 4, *after)},
         )
-        for form, table in (
-            ("dinov3", lambda tokens: (2, tokens, WIDTH // 2)),
-            ("axial", lambda tokens: (2, tokens, WIDTH // 2)),
-            ("mixed", lambda tokens: (tokens, 2)),
-        )
+        for form, before, after in (("dinov3", [2], [4]), ("axial", [2], [4]), ("mixed", [], [2]))
     ),
     _case(
         "RelativePositionBias",

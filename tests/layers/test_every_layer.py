@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from keras_vit import layers
+from keras_vit.layers.norms import GroupNorm
+from tests import formulas
 from tests.helpers import assert_close, read_dtype, run, run_layer_test, to_numpy
 from tests.layers.cases import CASES, IMAGE_CASES, RANDOM_CASES
-from tests.plain import POLICIES, ROUNDING, through_json
+from tests.plain import POLICIES, ROUNDING, normal, through_json
 from tests.runs import sample
 
 pytestmark = pytest.mark.every_backend
@@ -17,7 +19,8 @@ pytestmark = pytest.mark.every_backend
 CHOSEN = sample(
     [case.name for case in CASES],
     *("LayerNorm", "MLP", "Attention-cross", "StochasticDepth", "TransformerBlock"),
-    *("AddPositionEmbs-learned-resized", "PatchEmbedding", "StdConv2D"),
+    *("TransformerBlock-layer-scale", "AddPositionEmbs-learned-resized", "PatchEmbedding"),
+    *("StdConv2D", "BottleneckUnit"),
 )
 MOST = [case for case in CASES if case.name in CHOSEN]
 """On JAX and TensorFlow: the layers with kernels, random numbers, or operations of images."""
@@ -61,7 +64,7 @@ def test_config_survives_a_policy_object(case):
     assert rebuilt.dtype_policy == layer.dtype_policy
 
 
-@every_case
+@most_cases
 def test_a_saved_model_that_holds_the_layer_gives_the_same_output(case, tmp_path):
     """`.keras` keeps arguments and weights; the registered name finds the class."""
     layer = case.made()
@@ -88,16 +91,34 @@ def test_one_graph_serves_every_size(case):
     assert model.predict_on_batch(case.data(case.other)).shape == tuple(expected)
 
 
+NORMS = {
+    layers.LayerNorm: (formulas.layer_norm, 300, 1e-4),
+    layers.RMSNorm: (formulas.rms_norm, 300, 1e-5),
+    GroupNorm: (formulas.group_norm, 20, 5e-4),
+}
+"""Formula of each norm, a mean of its inputs, and a tolerance.
+
+16 bits resolve 300 in steps of 0.25 or 2, and 20 in 1/64 or 1/8; the square of 300 overflows them.
+"""
+
+
 @most_cases
 @every_policy
 def test_mixed_precision_only_rounds(case, policy):
-    """Weights are float32; the output has the policy's dtype, and is that of float32, rounded."""
+    """Weights and norms are float32; the output is that of float32, rounded to the policy."""
     layer = case.made(dtype=policy)
     assert read_dtype(layer(**case.symbols(case.inputs))) == layer.compute_dtype
     output = layer(**case.data())
     assert read_dtype(output) == layer.compute_dtype
     assert {read_dtype(weight) for weight in layer.weights} <= {"float32"}
     assert_close(to_numpy(output), to_numpy(case.made()(**case.data())), ROUNDING[policy])
+    for norm in layer._flatten_layers(include_self=False):
+        if type(norm) in NORMS:
+            formula, mean, tolerance = NORMS[type(norm)]
+            weights = {f"norm/{w.name}": to_numpy(w).astype("float64") for w in norm.weights}
+            x = mean + normal(2, 5, 3, norm.gamma.shape[0])
+            assert read_dtype(norm(x)) == "float32"
+            assert_close(norm(x), formula(x.astype("float64"), weights, "norm"), tolerance)
 
 
 @every_image_case

@@ -46,25 +46,24 @@ def test_a_seed_repeats_the_values(seed):
     assert np.array_equal(first[0], first[1]) == (seed is not None)
 
 
-def test_an_initialiser_is_rebuilt_and_gives_the_requested_dtype():
-    """From JSON, without `custom_objects`; the default dtype is float32."""
+def test_an_initialiser_is_rebuilt():
+    """From JSON, without `custom_objects`."""
     serialised = through_json(keras.saving.serialize_keras_object(XavierUniform(2, seed=1)))
     revived = keras.saving.deserialize_keras_object(serialised)
-    assert type(revived) is XavierUniform
-    assert (revived.input_axes, revived.seed) == (2, 1)
+    assert (type(revived), revived.input_axes, revived.seed) == (XavierUniform, 2, 1)
     assert read_dtype(revived((2, 2))) == "float32"
-    assert read_dtype(revived((2, 2), dtype="bfloat16")) == "bfloat16"
 
 
 @pytest.mark.parametrize("initializer", [LecunNormal(), RandomNormal(stddev=0.1), XavierUniform()])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_inside_blank_weights_initialisers_give_zeros(initializer, dtype):
-    """The zeros have the requested dtype; outside, the values are random again."""
+    """Of the requested dtype; outside, the values are random again."""
     with blank_weights():
         blank = keras.ops.convert_to_tensor(initializer((4, 5), dtype=dtype))
-    assert read_dtype(blank) == dtype
+    drawn = initializer((4, 5), dtype=dtype)
+    assert read_dtype(blank) == read_dtype(drawn) == dtype
     assert not to_numpy(blank).any()
-    assert to_numpy(initializer((4, 5), dtype=dtype)).any()
+    assert to_numpy(drawn).any()
 
 
 def test_loading_a_checkpoint_draws_no_random_numbers(monkeypatch):

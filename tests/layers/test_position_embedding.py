@@ -1,15 +1,19 @@
-"""Position embeddings: learned, resized to other grids, or computed from sines and cosines."""
+"""Positions: learned, resized, or of sines; rotary tables; biases by distance."""
 
 import keras
 import numpy as np
 import pytest
 
+from keras_vit import kernels
+from keras_vit.checkpoints.adapt import resize_distances
 from keras_vit.config.vit import POSITION_RESIZES
-from keras_vit.errors import ConfigError
-from keras_vit.layers import AddPositionEmbs
+from keras_vit.explanation import attention_maps
+from keras_vit.layers import AddPositionEmbs, MixedFrequencies, RotaryPositions
+from keras_vit.layers.relative_position_bias import RelativePositionBias
+from keras_vit.models import inference
 from tests import formulas
-from tests.helpers import assert_close, randomise, read_weights, run
-from tests.plain import ROUNDING, normal, raises
+from tests.helpers import assert_close, random_tiny, randomise, read_weights, run, to_numpy
+from tests.plain import MIXED_POLICIES, ROUNDING, normal
 from tests.runs import sample
 
 pytestmark = pytest.mark.every_backend
@@ -46,22 +50,17 @@ RESIZES = {
 @pytest.mark.parametrize("target", sample([(5, 4), (2, 7), (1, 1), (6, 2)], (2, 7)))
 @pytest.mark.parametrize("resize", POSITION_RESIZES)
 def test_embeddings_are_resized_to_another_grid(resize, target):
-    """Each method equals a resize of scipy, torch or JAX."""
+    """Each method equals a resize of scipy, torch or JAX; the layer's own grid stays bit by bit."""
     source = (3, 4)
     layer = built(source, resize=resize)
     embedding = read_weights(layer)["embedding"][0]
     expected = RESIZES[resize](embedding, source, target)
     assert_close(run(layer, zeros(target), patches=patches(target))[0], expected, 2e-6)
+    same = layer(zeros(source), patches=patches(source))[0]
+    np.testing.assert_array_equal(to_numpy(same), embedding.astype("float32"))
 
 
-def test_embeddings_for_the_layers_own_grid_are_not_resized():
-    """The output is the stored embeddings, bit by bit."""
-    layer = built((2, 3))
-    actual = run(layer, zeros((2, 3)), patches=patches((2, 3)))
-    np.testing.assert_array_equal(actual, read_weights(layer)["embedding"].astype("float32"))
-
-
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize("policy", MIXED_POLICIES)
 def test_a_resize_under_a_mixed_policy_only_rounds(policy):
     """From 14 to 37 rows: the interpolation weights need more than 16 bits."""
     source, target = (14, 2), (37, 2)
@@ -94,8 +93,17 @@ def places(*grids, padding=2):
     return found
 
 
-@pytest.mark.parametrize("class_token", [False, True])
-@pytest.mark.parametrize("resize", sorted(RESIZES.keys() - {"bilinear_longer_side"}))
+PACKED = [
+    (resize, class_token)
+    for resize in sorted(RESIZES.keys() - {"bilinear_longer_side"})
+    for class_token in (False, True)
+]
+
+
+@pytest.mark.parametrize(
+    ("resize", "class_token"),
+    sample(PACKED, ("bicubic_antialias", True), ("bilinear_align_corners", False)),
+)
 def test_images_with_a_grid_each_have_their_positions_in_one_batch(resize, class_token):
     """As if each were alone; padding reads the first patch, so that it is finite."""
     layer = built((3, 4), class_token, resize=resize)
@@ -125,14 +133,89 @@ def test_without_a_grid_the_layer_infers_the_grid(class_token, shapes, grid):
     assert read_weights(layer)["embedding"].shape == (1, *shapes[0][1:])
 
 
-@pytest.mark.parametrize(
-    ("grid", "class_token", "words"),
-    [
-        (None, False, ["7 tokens", "class_token=False", "grid=(rows, columns)"]),
-        ((2, 3), False, ["7 tokens", "grid=(2, 3)", "class_token=False", "patches"]),
-    ],
-)
-def test_tokens_that_fit_no_grid_are_refused(grid, class_token, words):
-    """No square, or another grid without `patches`; the message names the argument to pass."""
-    with raises(ConfigError, *words):
-        AddPositionEmbs(grid, class_token=class_token)(normal(1, 7, 8))
+ROPES = {
+    "dinov3": {"form": "dinov3", "theta": 100.0},
+    "eva02": {"form": "axial", "theta": 10_000.0, "reference_grid": (16, 16)},
+    "rope_vit": {"form": "axial_xy", "theta": 100.0},
+    "pe": {"form": "axial_xy_from_1", "theta": 10_000.0, "reference_grid": (24, 12)},
+}
+
+
+@pytest.mark.parametrize("rope", ROPES.values(), ids=ROPES)
+def test_a_table_rotates_pairs_of_channels_by_the_angles_of_their_patch(rope):
+    """Each pair of channels is a complex number, multiplied by e^(i angle)."""
+    grid, x, form = (3, 5), normal(2, 15, 3, 8), rope["form"]
+    rotary = keras.ops.expand_dims(RotaryPositions(8, **rope)(patches(grid)), 2)
+    actual = kernels.rotate(keras.ops.convert_to_tensor(x), rotary, form != "dinov3")
+    angles = formulas.rotary_angles(*grid, 8, **rope)
+    pairs = "halves" if form == "dinov3" else "neighbours"
+    expected = formulas.rotated(np.swapaxes(x, 1, 2), angles, pairs)
+    assert_close(actual, np.swapaxes(expected, 1, 2).astype("float32"), 2e-6)
+
+
+def test_mixed_frequencies_start_as_rotated_axial_frequencies():
+    """The two halves of a head have the axial magnitudes, in directions at right angles."""
+    first, second = to_numpy(MixedFrequencies(theta=10.0, seed=0)((2, 3, 4)))
+    sizes = np.hypot(first, second)
+    np.testing.assert_allclose(sizes, np.tile(10.0 ** -np.array([0, 0.5, 0, 0.5]), (3, 1)), 1e-5)
+    dot = first[:, :2] * first[:, 2:] + second[:, :2] * second[:, 2:]
+    np.testing.assert_allclose(dot, 0, atol=1e-6)
+
+
+def bias_by_loops(table, rows, columns, prefix):
+    """The bias of every query and key, one by one; the last three rows are those of a prefix."""
+    tokens = [None] * prefix + [(i, j) for i in range(rows) for j in range(columns)]
+    bias = np.zeros((1, table.shape[1], len(tokens), len(tokens)), "float32")
+    of_prefix = {(True, False): -3, (False, True): -2, (True, True): -1}
+    for q, query in enumerate(tokens):
+        for k, key in enumerate(tokens):
+            row = of_prefix.get((query is None, key is None))
+            if row is None:
+                down, right = (a - b for a, b in zip(query, key, strict=True))
+                row = (down + rows - 1) * (2 * columns - 1) + right + columns - 1
+            bias[0, :, q, k] = table[row]
+    return bias
+
+
+@pytest.mark.parametrize(("rows", "columns", "prefix"), [(2, 3, 1), (3, 2, 2), (2, 2, 0)])
+def test_each_distance_has_a_row_of_the_table(rows, columns, prefix):
+    """Rectangular grids, several tokens before the patches, and none."""
+    tokens = normal(2, rows * columns + prefix, 8)
+    layer = RelativePositionBias(3, (rows, columns), prefix)
+    layer.build(tokens.shape)
+    randomise(layer)
+    expected = bias_by_loops(to_numpy(layer.table), rows, columns, prefix)
+    np.testing.assert_array_equal(to_numpy(layer(tokens)), expected)
+    assert layer.compute_output_shape(tokens.shape) == expected.shape
+
+
+@pytest.mark.parametrize("kind", ["block", "shared"])
+def test_attention_weights_of_a_model_include_the_bias(kind):
+    """As a stage of the graph and as maps, they are those of the block's own formula."""
+    model = random_tiny(relative_position_bias=kind, num_layers=2)
+    images = normal(2, 16, 16, 3)
+    names = ["block_1/input", "block_1/attention"]
+    values = inference.run(model, images, names)
+    layer = model.get_layer("relative_position_bias" if kind == "shared" else "position_bias_1")
+    bias = layer(values["block_1/input"])
+    block = model.get_layer("block_1")
+    expected = to_numpy(block.attention_weights(values["block_1/input"], bias=bias))
+    assert_close(values["block_1/attention"], expected)
+    assert_close(attention_maps(model, images, prepared=True)["block_1/attention"], expected)
+    layer.table.assign(np.zeros(layer.table.shape, "float32"))
+    without = inference.run(model, images, names)["block_1/attention"]
+    assert np.abs(without - expected).max() > 1e-2
+
+
+# The table of a checkpoint is resized in NumPy.
+@pytest.mark.on_backend("torch")
+def test_a_table_resized_to_its_own_grid_stays():
+    """Between grids, the rows of tokens before the patches stay, and a constant stays constant."""
+    table = normal(5 * 3 + 3, 2)
+    assert resize_distances(table, (3, 2), (3, 2)) is table
+    found = resize_distances(table, (3, 2), (4, 5))
+    assert found.shape == (7 * 9 + 3, 2)
+    np.testing.assert_array_equal(found[-3:], table[-3:])
+    for rows, source, target in ((18, (3, 2), (4, 5)), (4, (1, 1), (2, 2))):
+        ones = resize_distances(np.ones((rows, 2), "float32"), source, target)
+        assert_close(ones, np.ones_like(ones), 1e-6)
