@@ -52,14 +52,10 @@ def test_another_resolution_and_head_replace_positions_and_head_alone(tmp_path):
     model = keras_vit.VisionTransformer.from_preset(
         tmp_path / "preset", num_classes=3, image_size=24
     )
-    before, images = read_values(model), normal(4, 24, 24, 3)
-    differing = {
-        path for path, value in read_values(source).items() if value.size != before[path].size
-    }
+    stored, before, images = read_values(source), read_values(model), normal(4, 24, 24, 3)
+    differing = {path for path, value in stored.items() if value.size != before[path].size}
     assert differing == {"position_embedding/embedding", "head/kernel", "head/bias"}
-    assert (
-        moved({p: v for p, v in read_values(source).items() if p not in differing}, model) == set()
-    )
+    assert moved({path: stored[path] for path in stored.keys() - differing}, model) == set()
     assert before["position_embedding/embedding"].shape == (1, 10, 8)
     np.testing.assert_array_equal(to_numpy(model(images)), np.zeros((4, 3)))
 
@@ -68,21 +64,22 @@ def test_another_resolution_and_head_replace_positions_and_head_alone(tmp_path):
     assert moved(before, model) == set(before)
 
 
-@pytest.mark.parametrize("blocks", [None, 1])
-def test_frozen_weights_stay_and_trainable_weights_move(blocks):
+LEARNING = {
+    "head": (train_head, ("head/",)),
+    "last block": (lambda model: train_last_blocks(model, 1), ("encoder_norm", "head/", "block_1")),
+}
+
+
+@pytest.mark.parametrize(("choose", "learns"), LEARNING.values(), ids=LEARNING)
+def test_frozen_weights_stay_and_trainable_weights_move(choose, learns):
     """Frozen weights are equal bit by bit after two updates with momentum."""
     model = random_tiny(num_classes=3, **SMALL)
     before = read_values(model)
-    after_blocks = {path for path in before if path.split("/")[0] in ("encoder_norm", "head")}
-    last_block = {path for path in before if path.startswith("block_1/")}
-    learns = {"head/kernel", "head/bias"} if blocks is None else after_blocks | last_block
-    if blocks is None:
-        train_head(model)
-    else:
-        train_last_blocks(model, blocks)
-    assert moved(before, steps(model, 2)) == learns
+    choose(model)
+    assert moved(before, steps(model, 2)) == {path for path in before if path.startswith(learns)}
 
 
+@pytest.mark.on_backend("torch")
 def test_the_position_bias_of_a_block_learns_with_the_block():
     """It is a layer next to the block, with the same learning rate."""
     model = tiny(relative_position_bias="block", **SMALL)
@@ -113,30 +110,27 @@ def test_lora_moves_its_matrices_and_the_head(tmp_path):
     model.train_on_batch(IMAGES, CLASSES)
     assert moved(before, model) == lora | {"head/kernel", "head/bias"}
 
-    merged, now = merge_lora(model), read_values(model)
+    merged = merge_lora(model)
     assert not any("lora" in path for path in read_values(merged))
-    kernel, at = read_values(merged)["block_0/attention/query/kernel"], "block_0/attention/query/"
-    added = now[f"{at}lora_kernel_a"] @ now[f"{at}lora_kernel_b"]  # alpha = rank
-    assert np.abs(added).max() > 1e-4
-    assert_close(kernel - before[f"{at}kernel"], added, 1e-3)  # a difference of numbers near 0.3
     assert_close(merged(IMAGES), to_numpy(model(IMAGES)))
     merged.save_to_preset(tmp_path / "merged")
     again = keras_vit.VisionTransformer.from_preset(tmp_path / "merged")
     assert_close(again(IMAGES), to_numpy(model(IMAGES)))
 
 
-def test_lora_adapts_every_projection_and_scales_by_alpha_over_rank():
-    """A block without a gated MLP has six projections."""
+@pytest.mark.parametrize("alpha", [None, 6])
+def test_lora_adapts_every_projection_and_scales_by_alpha_over_rank(alpha):
+    """A block without a gated MLP has six projections; alpha is the rank by default."""
     model = random_tiny(**SMALL)
-    count = enable_lora(model, 2, None, alpha=6)
+    count = enable_lora(model, 2, None, alpha=alpha)
     learns = {p: v for p, v in read_values(model).items() if "lora" in p or p.startswith("head/")}
     assert count == sum(value.size for value in learns.values())
     parts = [part for part in PROJECTIONS if part not in ("mlp/gate", "mlp/value")]
     assert len(learns) == 2 * len(parts) * 2 + 2
     for weight in model.trainable_weights:
         weight.assign(normal(*weight.shape))
-    now, at = read_values(model), "block_1/mlp/dense_0/"
-    expected = now[f"{at}kernel"] + 3 * now[f"{at}lora_kernel_a"] @ now[f"{at}lora_kernel_b"]
+    now, at, scale = read_values(model), "block_1/mlp/dense_0/", (alpha or 2) / 2
+    expected = now[f"{at}kernel"] + scale * now[f"{at}lora_kernel_a"] @ now[f"{at}lora_kernel_b"]
     merged = merge_lora(model)
     assert_close(read_values(merged)[f"{at}kernel"], expected, 1e-6)
     assert_close(merged(IMAGES), to_numpy(model(IMAGES)))
@@ -146,29 +140,27 @@ def test_lora_adapts_every_projection_and_scales_by_alpha_over_rank():
 def test_merging_includes_heads_and_quantised_kernels(is_quantised):
     """Keras's own `enable_lora` and `quantize` may have been called; int8 rounds the sum again."""
     model = random_tiny(num_classes=3, **SMALL)
-    if is_quantised:
-        model.quantize("int8")
-    model.get_layer("head").enable_lora(2)
-    model.get_layer("block_0").mlp.dense_0.enable_lora(2)
+    for part in (model.get_layer("head"), model.get_layer("block_0").mlp.dense_0):
+        if is_quantised:
+            part.quantize("int8")
+        part.enable_lora(2)
     for weight in model.weights:
         if "lora_kernel" in weight.path:
             weight.assign(normal(*weight.shape) / 4)
     assert_close(merge_lora(model)(IMAGES), to_numpy(model(IMAGES)), 0.05 if is_quantised else 1e-5)
 
 
+@pytest.mark.on_backend("torch")
 def test_layer_decay_gives_every_weight_of_a_hybrid_its_multiplier():
     """The ResNet stem has the smallest; block_1 and block_10 are different layers."""
     model = tiny(**{**HYBRID, "image_size": 32, "num_layers": 11})
     recipe = TransferRecipe(10, layer_decay=0.9)
     optimizer = recipe.compile_args(model)["optimizer"]
     optimizer.build(model.trainable_weights)
-    multipliers = {w.path: optimizer.multiplier_of(w) for w in model.trainable_weights}
-    for path, multiplier in multipliers.items():
-        layer = path.split("/")[0]
-        number = int(layer.removeprefix("block_")) if layer.startswith("block_") else None
-        first = 1.0 if layer in ("head", "encoder_norm") else 0.9**12
-        assert multiplier == (first if number is None else 0.9 ** (11 - number)), path
-    assert {"root", "stage1_unit1", "block_10"} <= {path.split("/")[0] for path in multipliers}
+    depth = {"head": 12, "encoder_norm": 12, **{f"block_{k}": k + 1 for k in range(11)}}
+    found = {weight.path: optimizer.multiplier_of(weight) for weight in model.trainable_weights}
+    assert found == {path: 0.9 ** (12 - depth.get(path.split("/")[0], 0)) for path in found}
+    assert {"root", "stage1_unit1", "block_10"} <= {path.split("/")[0] for path in found}
 
 
 def test_a_layerwise_optimizer_survives_saving(tmp_path):
@@ -187,6 +179,7 @@ def test_a_layerwise_optimizer_survives_saving(tmp_path):
     assert int(again.optimizer.iterations) == 4
 
 
+@pytest.mark.on_backend("torch")
 def test_train_only_takes_whole_layer_names_and_parts_of_layers():
     """The name block_1 does not include block_10; block_2/attention/ is attention alone."""
     model = tiny(num_layers=11)

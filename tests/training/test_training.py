@@ -57,6 +57,8 @@ def test_a_training_writes_log_and_presets(unbroken):
         assert [float(row[name]) for row in rows] == history[name]
     for name in ("best", "last"):
         assert VisionTransformer.from_preset(out / name).class_names == ("even", "odd")
+    with pytest.raises(ConfigError, match=r"unbroken: exists already.*resume=True"):
+        run(out)
 
 
 def test_the_best_preset_has_the_best_validation_scores_of_the_history(unbroken):
@@ -85,24 +87,22 @@ def test_a_crashed_training_resumes_with_identical_results(unbroken, tmp_path):
     assert {p.name for p in out.iterdir()} == {p.name for p in expected.iterdir()}
 
 
-def test_the_folder_of_another_training_is_refused(unbroken):
-    """The message names `resume`."""
-    with pytest.raises(ConfigError, match=r"unbroken: exists already.*resume=True"):
-        run(unbroken[0])
-
-
 @pytest.mark.on_backend("torch")
-def test_fine_tuning_in_bfloat16_is_as_accurate_as_in_float32():
+@pytest.mark.parametrize(
+    ("steps", "least"), [(12, 0.9), pytest.param(46, 0.98, marks=pytest.mark.nightly)]
+)
+def test_fine_tuning_in_bfloat16_is_as_accurate_as_in_float32(steps, least):
     """Within half a point on the test digits: one of 360 may differ (benchmarks/decisions.md)."""
     images, test, classes, test_classes = digits()
+    images, classes = images[: 32 * steps], classes[: 32 * steps]
     accuracy = {}
     for dtype in ("float32", "mixed_bfloat16"):
         keras.utils.set_random_seed(0)
         model = VisionTransformer.from_preset("vit_digits", num_classes=2, dtype=dtype)
-        recipe = TransferRecipe(46, 64, learning_rate=0.01, steps_per_epoch=23)
+        recipe = TransferRecipe(steps, 64, learning_rate=0.01, steps_per_epoch=steps // 2)
         model.compile(**recipe.compile_args(model))
         data = model.preprocessor(images), classes % 2
         model.fit(*data, batch_size=64, verbose=0, **recipe.fit_args(model))
         accuracy[dtype] = evaluate(model, (test, test_classes % 2)).top1
-    assert accuracy["float32"] > 0.98
+    assert accuracy["float32"] > least
     assert accuracy["mixed_bfloat16"] >= accuracy["float32"] - 0.005
