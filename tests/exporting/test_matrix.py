@@ -1,38 +1,36 @@
-"""Every format holds every kind of model, or refuses it in a sentence; the result is compared.
+"""Every format holds every kind of model, or refuses it in a sentence; its program is run.
 
 The suite exports a cell of every format in its own backend, and one on JAX, which torch writes;
 `make test-thorough` exports all cells under each backend.
 """
 
 import importlib.util
+import sys
 
 import keras
+import numpy as np
 import pytest
+from PIL import Image
 
 import keras_vit
 from keras_vit.errors import ExportError
-from keras_vit.exporting import FORMATS
+from keras_vit.exporting import FORMATS, verification
 from keras_vit.exporting.formats import load_format
-from tests.helpers import random_tiny
+from keras_vit.models import inference
+from tests.helpers import assert_close, copy_weights, random_tiny
 from tests.plain import HYBRID
 from tests.runs import THOROUGH
 
 pytestmark = pytest.mark.every_backend
 
 BACKEND = keras.backend.backend()
-TINY = {
-    "image_size": 32,
-    "patch_size": 8,
-    "hidden_size": 32,
-    "mlp_dim": 64,
-    "num_heads": 2,
-    "num_layers": 2,
-    "num_classes": 10,
-}
+TINY = {"image_size": 32, "hidden_size": 32, "mlp_dim": 64, "num_layers": 2, "num_classes": 10}
 ANY_SIZE = {"image_size": None, "position_grid": (4, 4)}
 DINOV2 = {"tokens": {"registers": 2}, "block": {"layer_scale": 1e-5}}
 SWIGLU = {"layer_scale": 1e-5, "gated": True, "activation": "silu"}
 DINOV3 = {**DINOV2, "position": "none", "rope": {"form": "dinov3"}, "block": SWIGLU}
+TWO_HEADS = {"pool": {"kind": "token_and_distillation"}, "tokens": {"distillation": True}}
+CLIP = {"input_norm": "tokens", "activation": "quick_gelu"}
 KINDS = {
     "plain": {},
     "gap": {"pool": {"kind": "gap"}, "tokens": {"class_tokens": 0}},
@@ -43,54 +41,99 @@ KINDS = {
     "registers (DINOv2)": DINOV2,
     "rotary, SwiGLU (DINOv3)": DINOV3,
     "any size, rotary, SwiGLU": {**DINOV3, **ANY_SIZE},
-    "two heads (DeiT)": {
-        "pool": {"kind": "token_and_distillation"},
-        "tokens": {"distillation": True},
-    },
-    "quick GELU (CLIP)": {
-        "block": {"input_norm": "tokens", "activation": "quick_gelu"},
-        "patch_bias": False,
-    },
+    "two heads (DeiT)": TWO_HEADS,
+    "quick GELU (CLIP)": {"block": CLIP, "patch_bias": False},
     "relative bias (BEiT)": {"relative_position_bias": "block"},
     "head of two blocks": {"pool": {"kind": "token_and_mean", "blocks": 2}},
     "remat": {"remat": True},
     "channels_first": {"data_format": "channels_first"},
     "mixed_bfloat16": {"dtype": "mixed_bfloat16"},
+    "8 bits": {},
 }
-SAMPLE = {
+INT8, FLOAT16 = {"precision": "int8"}, {"precision": "float16"}
+PREPARED = {"preprocessing": False}
+CELLS = {
     "torch": [
-        ("torch", "quick GELU (CLIP)"),
-        ("onnx", "map"),
-        ("onnx", "relative bias (BEiT)"),
-        ("onnx", "head of two blocks"),
-        ("openvino", "hybrid"),
-        ("torch", "any size, rotary, SwiGLU"),
+        ("torch", "quick GELU (CLIP)", {}),
+        ("torch", "any size, rotary, SwiGLU", {"batch": 2, "outputs": "features"}),
+        ("onnx", "map", INT8),
+        ("onnx", "relative bias (BEiT)", {}),
+        ("onnx", "head of two blocks", {**FLOAT16, **PREPARED}),
+        ("onnx", "8 bits", PREPARED),
+        ("openvino", "hybrid", FLOAT16),
+        ("openvino", "any size", {**INT8, **PREPARED}),
     ],
-    "jax": [("torch", "any size, hybrid")],
-    "tensorflow": [("saved_model", "remat"), ("litert", "channels_first")],
+    "jax": [("torch", "map", PREPARED)],
+    "tensorflow": [
+        ("saved_model", "remat", {}),
+        ("saved_model", "any size", {"batch": 2, "outputs": "features"}),
+        ("saved_model", "8 bits", PREPARED),
+        ("saved_model", "mixed_bfloat16", {}),
+        ("litert", "channels_first", {}),
+        ("litert", "plain", INT8),
+        ("litert", "map", FLOAT16),
+    ],
 }
-CELLS = [(form, kind) for form in FORMATS for kind in KINDS] if THOROUGH else SAMPLE[BACKEND]
+EVERY_CELL = [(form, kind, {}) for form in FORMATS for kind in KINDS] if THOROUGH else []
+LIMITS = {"float32": 1e-5, "float16": 0.01, "int8": 0.1}
 
 
 def test_each_format_has_a_cell_of_the_sample():
     """Without a cell, the quick suite would not export a new format."""
-    assert {form for cells in SAMPLE.values() for form, _ in cells} == set(FORMATS)
+    assert {form for cells in CELLS.values() for form, *_ in cells} == set(FORMATS)
+
+
+def make(kind, **fields):
+    model = random_tiny(**{**TINY, **KINDS[kind], **fields})
+    if kind == "8 bits":
+        model.quantize("int8")
+    return model
+
+
+def run_program(folder, photo, monkeypatch):
+    """The outputs of the program in a README, which runs without keras_vit, for a photo."""
+    Image.fromarray(photo).save(folder / "photo.png")
+    text = folder.joinpath("README.md").read_text().split("```python\n")[1].split("```")[0]
+    with monkeypatch.context() as patch:
+        patch.chdir(folder)
+        patch.setitem(sys.modules, "keras_vit", None)
+        names = {}
+        exec(text.replace("photo.jpg", "photo.png"), names)
+    return names["outputs"]
 
 
 @pytest.mark.filterwarnings("ignore")  # of converters
-@pytest.mark.parametrize(("format", "kind"), CELLS)
-def test_an_artefact_answers_as_the_model_or_is_refused(tmp_path, format, kind):
-    """A model of any size is compared at three sizes."""
-    form = load_format(format)
+@pytest.mark.parametrize(("format", "kind", "options"), [*CELLS[BACKEND], *EVERY_CELL], ids=str)
+def test_what_runs_without_keras_vit_answers_as_the_model(
+    tmp_path, format, kind, options, monkeypatch
+):
+    """On an image of the comparison, as near as the README states; any size at three sizes."""
+    form, folder = load_format(format), tmp_path / "model"
     for module in {**form.writes, **form.reads}:
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"needs {module}")
-    model = random_tiny(**{**TINY, **KINDS[kind]})
+    model = make(kind)
     try:
-        exported = keras_vit.export(model, tmp_path / "model", format, outputs="logits")
+        exported = keras_vit.export(model, folder, format, **{"outputs": "logits", **options})
     except ExportError as refusal:
         assert "any size" in kind, refusal
         return
-    assert exported.verification.difference <= 1e-5
+    compared = exported.verification
+    assert f"{compared.difference:.1e}" in (folder / "README.md").read_text()
+    limit = (
+        verification.ROUNDED if kind == "8 bits" else LIMITS[options.get("precision", "float32")]
+    )
+    assert compared.difference <= limit
     if kind.startswith("any size"):
-        assert len({shape[1:] for shape, _ in exported.verification.runs}) == 3
+        assert len({shape[1:] for shape, _ in compared.runs}) == 3
+    shape, difference = compared.runs[0]
+    assert shape[0] == options.get("batch", 1)
+    if kind == "mixed_bfloat16":
+        assert "mixed_bfloat16 became float32" in exported.notes[0]
+        model = copy_weights(model, make(kind, dtype="float32"))
+    photo = np.random.default_rng(sum(shape)).integers(0, 256, shape, dtype=np.uint8)[0]
+    stage = "pre_logits" if options.get("outputs") == "features" else "logits"
+    images = model.preprocessor(np.repeat(photo[None], shape[0], axis=0))
+    expected = inference.run(model, images, [stage])[stage]
+    tolerance = limit if kind == "8 bits" else max(2 * difference, 1e-6)
+    assert_close(run_program(folder, photo, monkeypatch), expected, tolerance)

@@ -20,7 +20,7 @@ CHOSEN = sample(
     [case.name for case in CASES],
     *("LayerNorm", "MLP", "Attention-cross", "StochasticDepth", "TransformerBlock"),
     *("TransformerBlock-layer-scale", "AddPositionEmbs-learned-resized", "PatchEmbedding"),
-    *("StdConv2D", "BottleneckUnit"),
+    "StdConv2D",
 )
 MOST = [case for case in CASES if case.name in CHOSEN]
 """On JAX and TensorFlow: the layers with kernels, random numbers, or operations of images."""
@@ -29,7 +29,7 @@ every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 most_cases = pytest.mark.parametrize("case", MOST, ids=lambda case: case.name)
 every_random_case = pytest.mark.parametrize("case", RANDOM_CASES, ids=lambda case: case.name)
 every_image_case = pytest.mark.parametrize("case", IMAGE_CASES, ids=lambda case: case.name)
-every_policy = pytest.mark.parametrize("policy", POLICIES)
+every_policy = pytest.mark.parametrize("policy", sample(POLICIES, *POLICIES[:2]))
 
 
 def test_every_layer_has_a_case():

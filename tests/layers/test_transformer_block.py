@@ -129,7 +129,7 @@ SHAPES = [(2000,), (2000, 2, 3), (2000, 2, 3, 4)]
 
 
 @pytest.mark.parametrize("shape", sample(SHAPES, SHAPES[1]))
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", sample(POLICIES, *POLICIES[:2]))
 def test_stochastic_depth_drops_whole_examples_and_enlarges_the_others(policy, shape):
     """Every example is zero or `x / (1 - rate)`; the share of zeros is about `rate`.
 
