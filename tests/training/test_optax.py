@@ -19,7 +19,7 @@ from tests.training.updates import EXACT, after_each
 
 pytestmark = pytest.mark.every_backend
 
-STEPS, WARMUP_STEPS, BATCH = times(60, 200), 20, 8
+STEPS, WARMUP_STEPS, BATCH = times(100, 200), 20, 8
 LAYER_DECAY = 0.7
 EXACTLY = {"compiler_options": EXACT}
 RECIPES = {
