@@ -213,7 +213,10 @@ def finish(written, tmp_path_factory):
 @pytest.fixture
 def read_logs():
     """Reads the levels and filters of the root's logger, of NNCF's, and of a handler of both."""
-    handler, loggers = logging.NullHandler(), [logging.getLogger(), logging.getLogger("nncf")]
+    import nncf  # which sets the level of its logger
+
+    loggers = [logging.getLogger(), logging.getLogger(nncf.__name__)]
+    handler = logging.NullHandler()
     for logger in loggers:
         logger.addHandler(handler)
     yield lambda: [(each.level, list(each.filters)) for each in (*loggers, handler)]
