@@ -283,7 +283,7 @@ def test_litert_takes_pixels_of_one_size(tmp_path):
     """A note says so."""
     exported = keras_vit.export(tiny(), tmp_path / "model", "litert")
     assert exported.verification.difference <= 5e-6
-    assert [shape[1:] for shape, _ in exported.verification.runs] == [(16, 16, 3)] * 2
+    assert {shape[1:] for shape, _ in exported.verification.runs} == {(16, 16, 3)}
     assert "the format takes one size" in exported.notes[0]
 
 
