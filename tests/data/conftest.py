@@ -1,32 +1,53 @@
 """Folders of images that several test files read."""
 
+import functools
+
 import numpy as np
 import pytest
 from PIL import Image
 
+from tests import refusals
+
+
+class World(refusals.World):
+    """Two folders of images, which are written when they are asked for."""
+
+    @functools.cached_property
+    def folder(self):
+        """Three classes of 6, 4 and 2 images: grey, RGB, RGBA, PNG and JPEG, some nested deeper."""
+        rng = np.random.default_rng(0)
+        root = self.path / "pets"
+        for name, count in (("cat", 6), ("dog", 4), ("eel", 2)):
+            for k in range(count):
+                shape = [(20, 24), (24, 20, 3), (16, 16, 4)][k % 3]
+                place = root / name / ("more" if k == 1 else "")
+                place.mkdir(parents=True, exist_ok=True)
+                ending = "JPG" if k % 3 == 1 else "png"
+                Image.fromarray(rng.integers(0, 256, shape, "uint8")).save(place / f"{k}.{ending}")
+        (root / ".hidden").mkdir()
+        (root / "cat" / ".DS_Store").write_bytes(b"\0")
+        return root
+
+    @functools.cached_property
+    def photos(self):
+        """Four images without classes, one of them in a folder of its own."""
+        root = self.path / "photos"
+        for k, path in enumerate(("a.png", "b.png", "more/c.png", "d.png")):
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(np.full((16, 16, 3), 40 * k, "uint8")).save(root / path)
+        return root
+
 
 @pytest.fixture
-def folder(tmp_path):
-    """Three classes of 6, 4 and 2 images: grey, RGB and RGBA, PNG and JPEG, some nested deeper."""
-    rng = np.random.default_rng(0)
-    root = tmp_path / "pets"
-    for name, count in (("cat", 6), ("dog", 4), ("eel", 2)):
-        for k in range(count):
-            shape = [(20, 24), (24, 20, 3), (16, 16, 4)][k % 3]
-            place = root / name / ("more" if k == 1 else "")
-            place.mkdir(parents=True, exist_ok=True)
-            ending = "JPG" if k % 3 == 1 else "png"
-            Image.fromarray(rng.integers(0, 256, shape, "uint8")).save(place / f"{k}.{ending}")
-    (root / ".hidden").mkdir()
-    (root / "cat" / ".DS_Store").write_bytes(b"\0")
-    return root
+def world(tmp_path):
+    return World(tmp_path)
 
 
 @pytest.fixture
-def photos(tmp_path):
-    """Four images without classes, one of them in a folder of its own."""
-    root = tmp_path / "photos"
-    for k, path in enumerate(("a.png", "b.png", "more/c.png", "d.png")):
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(np.full((16, 16, 3), 40 * k, "uint8")).save(root / path)
-    return root
+def folder(world):
+    return world.folder
+
+
+@pytest.fixture
+def photos(world):
+    return world.photos

@@ -1,10 +1,26 @@
-"""Data sets whose labels identify the images, and models that record the labels they train on."""
+"""Data sets whose labels identify the images, tables of labels, and models that record labels."""
 
 import keras
 import numpy as np
 
 from keras_vit import Preprocessor
-from keras_vit.data import from_arrays
+from keras_vit.data import from_arrays, from_folder
+
+PLAIN = Preprocessor(16)
+COLUMNS = "path,cat,dog,eel\na.png,1,1,0\nb.png,0,1,0\nmore/c.png,0,0,0.0\nd.png,0,0,1.0\n"
+AGES = "path,age,height\na.png,34.5,1\nb.png,8,2\nmore/c.png,-1e3,3\nd.png,0.25,4\n"
+AGE = "path,age\na.png,34.5\nb.png,8\nmore/c.png,-1e3\nd.png,0.25\n"
+
+
+def read_table(photos, text, name="labels.csv", prepares=PLAIN, **options):
+    """The photographs of a `World` with the labels of a table."""
+    (photos / name).write_text(text)
+    return from_folder(photos, prepares, labels_file=name, **options)
+
+
+def read_numbers(photos, text=AGES, **options):
+    """The photographs with a table of numbers, for regression."""
+    return read_table(photos, text, **{"task": "regression", **options})
 
 
 def numbered(count=20, batch_size=4, **options):
@@ -43,21 +59,13 @@ class Seen(keras.metrics.Metric):
         pass
 
 
-def small_model(data, steps_per_execution=1):
+def small_model(data, **options):
     """A compiled model with one Dense layer; `model.seen` records its training batches."""
-    model = keras.Sequential(
-        [keras.layers.Flatten(), keras.layers.Dense(data.num_classes, name="dense")]
-    )
+    model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(data.num_classes)])
     model.build((None, 4, 4, 1))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.seen = Seen()
-    model.compile(
-        "sgd",
-        loss,
-        metrics=[model.seen],
-        run_eagerly=True,
-        steps_per_execution=steps_per_execution,
-    )
+    model.compile("sgd", loss, metrics=[model.seen], run_eagerly=True, **options)
     return model
 
 

@@ -1,11 +1,42 @@
-"""Orders and splits depend on their seed and epoch alone, on every machine."""
+"""The order of the images, its splits and its shards depend on seed and epoch alone."""
 
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import grain
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from keras_vit import Preprocessor
+from keras_vit.data import Augmentation, from_folder
 from keras_vit.data.order import Stream, permutation, stratify
+from tests.data.runs import numbered
+from tests.runs import times
+
+AUGMENTED = {
+    "none": None,
+    "mixup": Augmentation(mixup=0.4),
+    "cutmix": Augmentation(cutmix=1.0),
+    "all": Augmentation(randaugment=(2, 15), mixup=0.5, cutmix=1.0),
+}
+ORDERS = st.fixed_dictionaries(
+    {
+        "count": st.integers(1, 40),
+        "batch_size": st.integers(1, 6),  # of a shard
+        "steps_per_epoch": st.none() | st.integers(1, 5),
+        "shuffle": st.booleans(),
+        "seed": st.integers(0, 9),
+    }
+)
+SHARDS = st.integers(1, 4)
+
+
+def assert_same_batches(actual, expected):
+    for value, reference in zip(actual, expected, strict=True):
+        assert value.dtype == reference.dtype
+        np.testing.assert_array_equal(value, reference)
 
 
 def test_a_permutation_is_the_same_on_every_machine_and_release_of_numpy():
@@ -13,23 +44,106 @@ def test_a_permutation_is_the_same_on_every_machine_and_release_of_numpy():
     assert permutation(8, 0, 0, 0).tolist() == [3, 2, 1, 6, 0, 7, 4, 5]
 
 
-@given(
-    count=st.integers(1, 40),
-    batch_size=st.integers(1, 12),
-    steps=st.none() | st.integers(1, 7),
-    shuffle=st.booleans(),
-)
-@settings(max_examples=60, deadline=None)
-def test_every_pass_has_every_image_once(count, batch_size, steps, shuffle):
-    """For all sizes of batches and epochs: the stream is one whole pass after the other."""
-    stream = Stream(count, batch_size, steps, shuffle, seed=3)
-    batches = [stream.draws(e, i) for e in range(4) for i in range(stream.num_batches)]
-    draws = [draw for batch in batches for draw in batch]
+@given(options=ORDERS, shards=SHARDS)
+@settings(max_examples=times(100, 1000), deadline=None)
+def test_every_pass_has_every_image_once_and_the_shards_divide_its_batches(options, shards):
+    """One whole pass follows the other; copies of the last image fill up the shards of a batch.
+
+    Copies weigh 0, and the loss, the sum by the size of the filled batch, is the mean over the
+    images: in a training of every batch, and otherwise of the whole pass.
+    """
+    options = {**options, "batch_size": options["batch_size"] * shards}
+    count, stream = options["count"], Stream(**options)
+    draws, weights, rows = [], [], 0
+    for epoch, i in np.ndindex(4, stream.num_batches):
+        batch = stream.draws(epoch, i)
+        assert len(batch) == stream.batch_size or not stream.steps_per_epoch
+        parts = [Stream(**options, divisor=shards, shard=(k, shards)) for k in range(shards)]
+        together = [draw for part in parts for draw in part.draws(epoch, i)[shards > 1 :]]
+        assert together == batch + batch[-1:] * (-len(batch) % shards)
+        each = [part.weights(i) for part in parts]
+        if each[0] is None:
+            assert len(together) == len(batch)
+            each = [np.ones(len(batch))]
+        weight = np.concatenate(each)
+        assert (weight > 0).tolist() == [k < len(batch) for k in range(len(together))]
+        if stream.shuffle:
+            np.testing.assert_allclose(weight.mean(), 1, rtol=1e-6)
+        draws, weights, rows = draws + batch, [*weights, *weight[: len(batch)]], rows + len(weight)
     assert [number for number, _ in draws] == list(range(len(draws)))
-    for start in range(0, len(draws) - count + 1, count):
-        assert sorted(index for _, index in draws[start : start + count]) == list(range(count))
-    if steps:
-        assert {len(batch) for batch in batches} == {batch_size}
+    order = [index for _, index in draws]
+    passes = [order[k : k + count] for k in range(0, len(order) - count + 1, count)]
+    assert all(sorted(each) == list(range(count)) for each in passes)
+    if not stream.shuffle:
+        np.testing.assert_allclose(weights, rows / len(draws), rtol=1e-6)
+        assert all(each == passes[0] for each in passes)
+    elif count > 9:
+        others = [permutation(count, stream.seed + 1, 0, 0).tolist()]
+        assert len({tuple(each) for each in passes + others}) == len(passes) + 1
+
+
+@given(
+    options=ORDERS,
+    shards=SHARDS,
+    kind=st.sampled_from(sorted(AUGMENTED)),
+    epoch=st.integers(0, 2),
+    share=st.floats(0, 0.99),
+)
+@settings(max_examples=times(15, 200), deadline=None)
+def test_a_batch_is_a_function_of_seed_epoch_and_index(options, shards, kind, epoch, share):
+    """Whether it is read from a drawn step on, at once by threads, from a copy or by Grain.
+
+    The shards together have the bits of the batches of one process.
+    """
+    options["batch_size"] *= shards
+    options["augmentation"] = AUGMENTED[kind]
+    whole = numbered(**options)
+    whole.epoch = epoch
+    expected = [whole[i] for i in range(len(whole))]
+    resumed = numbered(**options, cache=False, threads=1)
+    parts = [numbered(**options, shard=(k, shards)) for k in range(shards)]
+    for data in (resumed, *parts):
+        data.epoch = epoch
+    copied = pickle.loads(pickle.dumps(whole))
+    with ThreadPoolExecutor(8) as pool:
+        at_once = list(pool.map(copied.__getitem__, 3 * [*range(len(whole))]))
+    by_grain = pickle.loads(pickle.dumps(parts[-1].to_grain(epoch + 1)))
+    assert len(by_grain) == (epoch + 1) * len(whole)
+    step = int(share * len(whole))
+    rest = iter(by_grain[epoch * len(whole) + step :].to_iter_dataset())
+    for i in range(step, len(whole)):
+        assert_same_batches(resumed[i], expected[i])
+        assert_same_batches(at_once[i], expected[i])
+        assert_same_batches(next(rest), parts[-1][i])
+        columns = list(zip(*(part[i] for part in parts), strict=True))[:2]
+        assert_same_batches(
+            [np.concatenate(c)[: len(expected[i][0])] for c in columns], expected[i]
+        )
+
+
+def test_batches_of_files_need_neither_a_cache_nor_the_same_threads(folder):
+    options = {"augmentation": AUGMENTED["all"], "shuffle": True}
+    data = from_folder(folder, Preprocessor(16), 5, **options)
+    other = from_folder(folder, Preprocessor(16), 5, **options, cache=False, threads=1)
+    batches = list(data)
+    for i in (2, 0, 1):
+        assert_same_batches(other[i], batches[i])
+    again = from_folder(folder, Preprocessor(16), 5, **options, seed=1)
+    assert not np.array_equal(again[0][0], batches[0][0])
+    data.epoch = 1
+    assert not np.array_equal(data[0][0], batches[0][0])
+
+
+@pytest.mark.nightly
+def test_worker_processes_of_grain_prepare_the_same_batches():
+    """The data set is sent to them; the images that it has decoded stay behind."""
+    data = numbered(augmentation="light2", cache=True, steps_per_epoch=2, shard=(0, 2))
+    pytest.importorskip("absl.flags").FLAGS.mark_as_parsed()  # Grain asks its flags
+    workers = grain.MultiprocessingOptions(num_workers=1)
+    actual = list(data.to_grain(epochs=2).to_iter_dataset().mp_prefetch(workers))
+    for number, batch in enumerate(actual):
+        data.epoch, i = divmod(number, 2)
+        assert_same_batches(batch, data[i])
 
 
 @given(
@@ -39,31 +153,42 @@ def test_every_pass_has_every_image_once(count, batch_size, steps, shuffle):
 )
 @settings(max_examples=60, deadline=None)
 def test_a_split_takes_the_share_of_each_class(counts, fraction, seed):
-    """A class with several images gives its share, at least one image, and keeps one."""
+    """A class with several images gives its share, at least one image, and keeps one.
+
+    Of multi-label data, images without labels are a class of their own.
+    """
     labels = np.repeat(np.arange(len(counts)), counts)
-    first, second = stratify(labels, fraction, seed)
-    assert np.array_equal(stratify(labels, fraction, seed)[1], second)
-    assert sorted([*first, *second]) == list(range(len(labels)))
-    for label, count in enumerate(counts):
-        taken = int((labels[second] == label).sum())
-        if count > 1:
-            assert 1 <= taken <= count - 1
-            assert abs(taken - fraction * count) <= 1
-        else:
-            assert taken == 0
+    for given_labels in (labels, np.eye(len(counts) + 1, dtype=int)[labels][:, 1:]):
+        first, second = stratify(given_labels, fraction, seed)
+        assert np.array_equal(stratify(given_labels, fraction, seed)[1], second)
+        assert sorted([*first, *second]) == list(range(len(labels)))
+        for label, count in enumerate(counts):
+            taken = int((labels[second] == label).sum())
+            assert taken in ([0] if count < 2 else range(1, count))
+            assert count < 2 or abs(taken - fraction * count) <= 1
+    if len(second) > 5:
+        assert not np.array_equal(stratify(labels, fraction, seed + 1)[1], second)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_a_multi_label_split_takes_the_share_of_the_images_without_labels(seed):
-    """They are a class of their own: a fifth of the ten is two, whatever the other images have."""
-    labels = np.repeat([[1, 0], [1, 1], [0, 0]], [20, 20, 10], axis=0)
-    _, second = stratify(labels, 0.2, seed)
-    assert (~labels[second].any(axis=1)).sum() == 2
+@given(
+    labels=st.lists(st.lists(st.integers(0, 5), max_size=4), min_size=12, max_size=60),
+    fraction=st.floats(0.1, 0.5),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_split_of_multi_label_data_leaves_every_class_in_the_first_part(labels, fraction):
+    """Also of classes with one image, whose labels overlap."""
+    hot = np.array([[k in row for k in range(6)] for row in labels])
+    first, second = stratify(hot, fraction, 0)
+    assert sorted([*first, *second]) == list(range(len(hot)))
+    assert (hot[first].any(axis=0) == hot.any(axis=0)).all()
 
 
-def test_a_split_and_an_order_depend_on_the_seed():
-    """Another epoch gives another order, too."""
-    labels = np.arange(100) % 4
-    assert len({tuple(stratify(labels, 0.25, seed)[1]) for seed in (0, 1)}) == 2
-    draws = [Stream(50, 50, None, True, seed).draws(e, 0) for seed, e in ((0, 0), (0, 1), (1, 0))]
-    assert len({tuple(index for _, index in each) for each in draws}) == 3
+def test_a_split_of_multi_label_data_takes_about_the_share_of_every_class():
+    """Also of a class that two images in a hundred have."""
+    chances = np.array([0.02, *np.linspace(0.1, 0.6, 4)])
+    labels = np.random.default_rng(0).random((200, 5)) < chances
+    labels[:2, 0] = True
+    first, second = (labels[part] for part in stratify(labels, 0.2, 0))
+    assert first.any(axis=0).all() and second.any(axis=0).all()
+    assert 30 <= len(second) <= 50
+    np.testing.assert_allclose(second.sum(axis=0) / labels.sum(axis=0), 0.2, atol=0.12)

@@ -14,3 +14,9 @@ def picture(sides: tuple[int, int]) -> np.ndarray:
     ramps = [255 * rows // sides[0], 255 * columns // sides[1], 3 * (rows + 2 * columns) % 256]
     texture = (rows * 7919 + columns * 104729) % 61 * 3 - 90
     return np.clip(np.stack(ramps, -1) + texture[..., None], 0, 255).astype("uint8")
+
+
+PHOTO = np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype="uint8")
+"""Noise."""
+SCALED = (PHOTO.astype("float32") - 127.5) / 127.5
+"""PHOTO in [-1, 1]."""

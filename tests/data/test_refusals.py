@@ -1,0 +1,235 @@
+"""Folders, tables, arrays and options that are refused before the first training step."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import datasets
+import numpy as np
+import pytest
+from PIL import Image
+
+from keras_vit import Preprocessor
+from keras_vit.data import (
+    Augmentation,
+    ImageSource,
+    from_arrays,
+    from_folder,
+    from_grain,
+    from_huggingface,
+    from_tfds,
+)
+from keras_vit.errors import ConfigError
+from tests.data.runs import AGE, AGES, COLUMNS, PLAIN, numbered, read_numbers, read_table
+from tests.helpers import tiny
+
+GREY = Preprocessor(8, channels=1)
+IMAGES = np.random.default_rng(0).integers(0, 256, (6, 8, 8), "uint8")
+LABELS = np.array([0, 1, 2, 0, 1, 2])
+ONE = "path,label\na.png,x\nb.png,y\nmore/c.png,y\nd.png,z\n"
+NUMBERS, SINGLE = {"task": "regression"}, {"task": "single_label"}
+TWO = {"class_names": ["age", "height"], **NUMBERS}
+NAMED = {"num_classes": 2, "class_names": [*"dc"]}
+LARGE = {"image_size": 64, "patch_size": 32, "channels": 1}
+
+
+def arrays(labels=LABELS, images=IMAGES, prepares=GREY, **options):
+    return from_arrays(images, labels, prepares, **options)
+
+
+def two(labels, prepares=PLAIN, **options):
+    """Two images with labels."""
+    return arrays(labels, np.zeros((2, 16, 16, 3), "uint8"), prepares, **options)
+
+
+def ages_of(outputs):
+    return tiny(num_classes=outputs, task="regression")
+
+
+def changed(augmentation, *size, **options):
+    """Images of as many channels as their preprocessor takes, with an augmentation."""
+    prepares = Preprocessor(*size, **options)
+    images = np.zeros((6, 8, 8, prepares.channels))
+    return arrays(images=images, prepares=prepares, augmentation=augmentation)
+
+
+def pets(world, **options):
+    return from_folder(world.folder, PLAIN, **options)
+
+
+def validated(source, *validation):
+    return ImageSource(source).read_with_validation(PLAIN, *validation)
+
+
+def beside(world, make):
+    """The folder of classes, with something beside them."""
+    make(world.folder / "fox")
+    return pets(world)
+
+
+def without_eels(world, **options):
+    """The folder of classes, in which all images of one class are damaged."""
+    for path in (world.folder / "eel").rglob("*.*"):
+        path.write_bytes(b"not an image")
+    return pets(world, **options)
+
+
+def twins(world):
+    shutil.copy(world.photos / "a.png", world.photos / "a.bmp")
+    return read_table(world.photos, "id,label\na,x\n")
+
+
+def picture(path):
+    Image.fromarray(IMAGES[0]).save(path, "png")
+
+
+def made(world, name):
+    """A folder without class folders, or a file."""
+    (world.path / "bare").mkdir()
+    (world.path / "file").write_text("")
+    return from_folder(world.path / name, PLAIN)
+
+
+def photos(world, text, name="labels.csv", **options):
+    return read_table(world.photos, text, name, **options)
+
+
+def ages(world, old=" ", new=" ", text=AGE, **options):
+    return read_numbers(world.photos, text.replace(old, new), **options)
+
+
+def rows(labels, **options):
+    """A data set of the Hub with a column of labels."""
+    columns = {"image": [Image.fromarray(IMAGES[0])] * len(labels), "tags": labels}
+    table = datasets.Dataset.from_dict(columns)
+    return from_huggingface(table, GREY, **{"label_column": "tags", **options})
+
+
+class Endless(list):
+    """Records that repeat without end."""
+
+    def __len__(self):
+        return 2**60
+
+
+RECORDS = [(IMAGES[0], 0), None, (IMAGES[1], 1)]
+ALL = {
+    # Arrays and their labels
+    "a label beyond the names": (lambda w: arrays(class_names="ab"), "label 2 of image 2"),
+    "too few labels": (lambda w: arrays(LABELS[:5]), "6 images and 5 labels"),
+    "labels that are fractions": (lambda w: arrays(LABELS / 2), "labels are float64"),
+    "a label that is NaN": (lambda w: arrays(["a", "b", float("nan")] * 2), "label nan"),
+    "labels of many lengths": (lambda w: arrays([[0], [1, 2], []] * 2), "differ in length"),
+    "no images": (lambda w: arrays(LABELS[:0], IMAGES[:0]), "no images"),
+    "pixels below zero": (lambda w: arrays(images=IMAGES - 300.0), "6 of 6 images cannot be used"),
+    "one image": (lambda w: arrays(images=IMAGES[0]), "(8, 8)"),
+    "other channels": (lambda w: two([0, 1], GREY), "1 channels, found 3"),
+    "no preprocessor": (lambda w: arrays(prepares="me"), "preprocessor='me'"),
+    "labels that are 0.5": (lambda w: two(np.full((2, 2), 0.5), class_names="ab"), "0.5 for a"),
+    "labels of three axes": (lambda w: two(np.zeros((2, 1, 1), int)), "(2, 1, 1)"),
+    "three columns, two names": (lambda w: two(np.eye(3)[:2], class_names="ab"), "3 columns"),
+    # Options
+    "a crop without a size": (lambda w: changed("light1", None, 1), "image_size, found None"),
+    "RandAugment of five channels": (lambda w: changed("light1", 8, 5), "1 or 3 channels, found 5"),
+    "mixed patches": (lambda w: changed("light2", 8, 1, patch_size=4), "found packed patches"),
+    "a falling crop": (lambda w: Augmentation(crop=(0.5, 0.1)), "crop=(0.5, 0.1)"),
+    "an aspect of zero": (lambda w: Augmentation(aspect=(0, 1)), "aspect=(0, 1)"),
+    "a negative magnitude": (lambda w: Augmentation(randaugment=(2, -1)), "randaugment=(2, -1)"),
+    "a negative mixup": (lambda w: Augmentation(mixup=-0.1), "mixup=-0.1"),
+    "an unknown augmentation": (lambda w: numbered(augmentation="lihgt1"), "'light1'"),
+    "a batch of no images": (lambda w: numbered(batch_size=0), "batch_size"),
+    "an epoch of no batches": (lambda w: numbered(steps_per_epoch=0), "steps_per_epoch"),
+    "no epochs": (lambda w: numbered().to_grain(0), "epochs"),
+    "a negative seed": (lambda w: numbered(seed=-1), "seed=-1"),
+    "an unknown on_error": (lambda w: numbered(on_error="ignore"), "on_error='ignore'"),
+    "a shard too many": (lambda w: numbered(shard=(2, 2)), "index < count"),
+    "a batch in three shards": (lambda w: numbered(shard=(0, 3), shuffle=True), "multiple of 3"),
+    "more than all held out": (lambda w: numbered().hold_out(1.5), "1.5"),
+    "one image of each class": (lambda w: numbered().hold_out(0.5), "at least two images"),
+    # Folders
+    "an empty class": (lambda w: beside(w, Path.mkdir), "no image in fox"),
+    "an image beside classes": (lambda w: beside(w, picture), "fox beside them"),
+    "damaged images": (without_eels, "2 of 12 images"),
+    "a class of damaged images": (lambda w: without_eels(w, on_error="skip"), "the classes eel"),
+    "an absent folder": (lambda w: from_folder(w.path / "absent", PLAIN), "found nothing"),
+    "a file for a folder": (lambda w: made(w, "file"), "found a file"),
+    "no class": (lambda w: made(w, "bare"), "found no folder"),
+    "a misspelt class": (lambda w: pets(w, class_names=["dgo"]), "'dog'"),
+    "three differences of a model": (lambda w: pets(w).check(tiny(**LARGE)), "20x24 pixels"),
+    "another number of classes": (lambda w: from_folder(w.folder, tiny(), min_size=1), "5 classes"),
+    "an empty name": (lambda w: validated(""), "an empty name"),
+    "a share above one": (lambda w: validated(w.folder, 1.5), "validation"),
+    # Tables
+    "a path without an image": (lambda w: photos(w, ONE + "e.png,x\n"), "line 6: no image 'e.png'"),
+    "a path of two images": (twins, "line 2: no image 'a'"),
+    "two labels of an image": (lambda w: photos(w, ONE + "./a.png,z\n"), "a row above"),
+    "an empty label": (lambda w: photos(w, ONE + "a.png,\n"), "has ''"),
+    "a label of 2": (lambda w: photos(w, COLUMNS.replace("1.0", "2")), "expected 0 or 1"),
+    "a short row": (lambda w: photos(w, COLUMNS + "x.png,1\n"), "line 6: this table"),
+    "a table without rows": (lambda w: photos(w, "a.png,cat\n"), "no row"),
+    "no header": (lambda w: photos(w, "a.png,cat\nb.png,dog\n"), "path_column="),
+    "no column of labels": (lambda w: photos(w, "path\na.png\n"), "label_column="),
+    "a column twice": (lambda w: photos(w, "path,x,x\na.png,0,1\n"), "one column 'x'"),
+    "two columns of words": (lambda w: photos(w, "path,species,split\na.png,cat,x\n"), "'cat'"),
+    "damaged JSON": (lambda w: photos(w, '{"path": "a.png"}\n{', "x.jsonl"), "line 2: this table"),
+    "a list in JSON": (lambda w: photos(w, '{"path": "a.png", "x": ["y"]}', "x.jsonl"), "['y']"),
+    "a column without a table": (lambda w: pets(w, label_column="kind"), "label_column="),
+    "an absent table": (lambda w: pets(w, labels_file="other.csv"), "no such table"),
+    "a name twice": (
+        lambda w: photos(w, COLUMNS, class_names=["cat", "dog", "dog", "eel"]),
+        "dog,",
+    ),
+    "another name": (lambda w: photos(w, COLUMNS, class_names=["cat", "dog", "eels"]), "'eels'"),
+    "weights of multi-label": (lambda w: photos(w, COLUMNS).class_weight, "positive_weights"),
+    # Numbers
+    "a word for a number": (lambda w: ages(w, "8\n", "old\n"), "line 3: the column age has 'old'"),
+    "NaN": (lambda w: ages(w, "8\n", "nan\n"), "line 3: the column age has 'nan'"),
+    "a number above float32": (lambda w: ages(w, "8\n", "1e99\n"), "has '1e99'"),
+    "an unknown column": (lambda w: ages(w, text=AGES, class_names=["weight"]), "'weight'"),
+    "numbers of folders": (lambda w: pets(w, **NUMBERS), "needs a table"),
+    "numbers of a data set": (lambda w: ImageSource("tfds:x", **NUMBERS).read(PLAIN), "task="),
+    "numbers without a task": (lambda w: ages(w, text=AGES, task=None), "For numbers give task="),
+    "counts of numbers": (lambda w: ages(w).class_counts, "no class to count"),
+    "two columns of a label": (lambda w: ages(w, text=AGES, **SINGLE), "one column"),
+    "an unknown task": (lambda w: ages(w, task="number"), "task='number'"),
+    "a number that is NaN": (lambda w: two([1.0, float("nan")], **NUMBERS), "image 1 has nan"),
+    "words for numbers": (lambda w: two(np.array(["1", "x"]), **NUMBERS), "task='regression'"),
+    "numbers for a classifier": (lambda w: two([0.5, 1.5], tiny(), **NUMBERS), "have 'regression'"),
+    "classes for a regression": (
+        lambda w: two([0, 0], ages_of(1), task="single_label"),
+        "'single_label'",
+    ),
+    "two numbers for one": (lambda w: two(np.eye(2), ages_of(1), **TWO), "has 1 numbers"),
+    # Names
+    "classes in another order": (lambda w: two([*"dc"]).check(tiny(**NAMED)), "another order"),
+    # Records of Grain and of the Hub
+    "a stream": (lambda w: from_grain(iter([]), GREY), "no access by number"),
+    "an endless repetition": (lambda w: from_grain(Endless(), GREY), "repeat without end"),
+    "a record filtered out": (lambda w: from_grain(RECORDS, GREY), "record 1 was filtered out"),
+    "records of bytes": (lambda w: from_grain([b"", b""], GREY), "record 0 is bytes"),
+    "an unknown column of labels": (lambda w: rows(["a"], label_column="tgas"), "'tags'"),
+    "no column of images": (lambda w: rows(["a"], image="picture"), "no column 'picture'"),
+    "no column of labels by default": (lambda w: rows(["a"], label_column=None), "not one column"),
+    "a dictionary of splits": (lambda w: from_huggingface({"train": 1}, GREY), "found dict"),
+    "a row without a label": (lambda w: rows(["a", None]), "image 1 has the label None"),
+    "a list with None": (lambda w: rows([["a"], ["b", None]]), "image 1 has "),
+}
+REFUSALS = {name: (call, ConfigError, words) for name, (call, words) in ALL.items()}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_refusals(name, world, messages):
+    messages.check(name, REFUSALS, world)
+
+
+@pytest.mark.parametrize(
+    ("read", "library", "extra"),
+    [
+        (from_tfds, "tensorflow_datasets", "tfds"),
+        (from_huggingface, "datasets", "huggingface"),
+    ],
+)
+def test_without_the_library_the_message_says_what_to_install(read, library, extra, monkeypatch):
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ConfigError, match=rf"pip install 'keras-vit\[{extra}\]'"):
+        read("digits", PLAIN)

@@ -1,0 +1,179 @@
+"""Inputs, files, protocols and options that are refused in one sentence."""
+
+import functools
+import io
+import os
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from keras_vit import Preprocessor
+from keras_vit.errors import ConfigError
+from keras_vit.images import class_names, list_images
+from keras_vit.images.class_names import match_classes
+from keras_vit.images.decoding import TooManyPixelsError
+from keras_vit.images.packing import pack
+from tests.digits import encoded
+from tests.images.pictures import PHOTO, SCALED
+from tests.images.test_decoding import bomb, scan
+
+pytestmark = pytest.mark.without_backend
+
+PREPARE = Preprocessor(16)
+PNG, BOX = encoded(PHOTO), {"interpolation": "box", "resize": "tensor"}
+NAMES, IDS = class_names.expand("imagenet1k"), [f"n{k:08d}" for k in range(1000)]
+OTHERS = ["dgo", "crane", "dog", "dog, hound"]
+SEVERAL = ["dog, hound", "crane, a", "crane, b", "ox"]
+
+
+class Endless:
+    """A file object without end."""
+
+    name = "endless.png"
+
+    def read(self, count):
+        return bytes(count)
+
+
+PAGE = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n\0"
+ITEMS = {
+    # A pipe is not opened: without a writer, opening it would wait for ever.
+    "a pipe": ("pipe.png", "expected a plain file"),
+    "an endless device": ("/dev/zero", "expected a plain file"),
+    "a folder": ("folder.jpg", "folder.jpg: a folder"),
+    "an absent file": ("absent.png", "absent.png: no such file"),
+    "a link to itself": ("loop.png", "loop.png: not a readable image"),
+    "a file of text": ("text.png", "text.png: not a readable image"),
+    "a name of two lines": ("two\nlines.png", "two\\nlines.png: no such file"),
+    "a name of 5000 letters": ("x" * 5000, "not a readable image"),
+    "a name with a zero": ("a\0b", "not a readable image"),
+    "HEIC without its reader": ("x.heic", "pillow-heif"),
+    "32 bits without a range": ("depth.tif", "depth.tif: an image of mode I has no range"),
+    "floats without a range": (Image.fromarray(SCALED[..., 0]), "mode F has no range"),
+    "80 million columns": (bomb(80_000_000, 1), "at most 65,535 on each side"),
+    "65,536 rows": (bomb(2, 65_536), "at most 65,535 on each side"),
+    "a text file object": (io.StringIO("x"), "open it with mode 'rb'"),
+    "an endless file": (Endless(), "endless.png: more than 268435456 bytes"),
+    "PostScript": (PAGE, "not a readable image"),
+    "an array of twelve bits": (scan(800, 1310), "(0, 4095)"),
+    "a URL": ("https://a.b/c.png", "keras.utils.get_file(origin='https://a.b/c.png')"),
+    "data in a URL": ("data:image/png;base64," + "A" * 999, "base64.b64decode"),
+    "a bucket": ("s3://bucket/c.png", "fsspec"),
+    "a dictionary": ({"image": PHOTO, "label": 1}, "'image', 'label'"),
+    "None": (None, "found None"),
+    "a number": (3.5, "found a float"),
+    "another object": (type("Thing", (), {})(), "found a Thing"),
+    "an array of None": (np.array(None), "found None"),
+    "prepared pixels": (SCALED, "prepared already"),
+    "sixteen bits": (PHOTO.astype("uint16") * 257, "pixel_range="),
+    "pixels above 255": (PHOTO + 1.5, "[1.5, 256.5]"),
+    "NaN": (SCALED * np.nan, "finite"),
+    "a mask": (PHOTO > 9, "found bool"),
+    "complex pixels": (PHOTO.astype("complex64"), "found complex64"),
+    "an empty name": ("", "empty file name"),
+    "an empty device": (os.devnull, "expected a plain file"),
+}
+"""Items of a batch, and a part of their refusals."""
+
+
+def prepared(item, world):
+    return world.places and PREPARE(item)
+
+
+def shaped(*shape, channels=3):
+    return Preprocessor(9, channels)(np.zeros(shape, "uint8"))
+
+
+def under(name, **parameters):
+    return Preprocessor(224, protocol={"name": name, **parameters})
+
+
+def packed(*shape, most=6, mask=None):
+    return pack(np.zeros(shape), [(2, 2)], most, mask)
+
+
+def limited(variable):
+    """A photograph under a limit of the environment."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KERAS_VIT_MAX_PIXELS", variable)
+        return PREPARE(PNG)
+
+
+def thin(protocol):
+    return Preprocessor(224, protocol=protocol)(np.zeros((1, 3000, 3), "uint8"))
+
+
+CALLS = {
+    **{name: (functools.partial(prepared, item), words) for name, (item, words) in ITEMS.items()},
+    "a list of numbers": (lambda w: PREPARE([[0.0, 1.0]]), "found a float"),
+    "no image": (lambda w: PREPARE([]), "No image was"),
+    "a batch of no images": (lambda w: shaped(0, 4, 4, 3), "No image was"),
+    "images and labels": (lambda w: PREPARE((PHOTO[None], np.array([3]))), "Labels are no images"),
+    "a folder that is absent": (lambda w: list_images(w.path / "absent"), "cannot be listed (No"),
+    "too thin for timm": (lambda w: thin("timm"), "before its central crop"),
+    "a thin file": (lambda w: Preprocessor(32, protocol="timm")(w.places / "scan.png"), "scan.png"),
+    "images of two sizes": (lambda w: Preprocessor(None)([PHOTO, PHOTO[:9]]), "different sizes"),
+    # Axes
+    "three at both ends": (lambda w: shaped(3, 9, 3), "its first and its last axis"),
+    "three in a batch": (lambda w: shaped(2, 3, 9, 3), "its second and its last axis"),
+    "grey images": (lambda w: shaped(9, 9, 9), "images[..., None]"),
+    "two channels": (lambda w: shaped(9, 9, 2), "takes 3 channels, found 2"),
+    "one axis": (lambda w: shaped(9), "found (9,)"),
+    "five axes": (lambda w: shaped(2, 2, 9, 9, 3), "found (2, 2, 9, 9, 3)"),
+    # Protocols
+    "a misspelt protocol": (lambda w: under("tim"), "Did you mean 'timm'?"),
+    "a misspelt parameter": (lambda w: under("timm", crop=1), "Did you mean 'crop_pct'?"),
+    "another's parameter": (lambda w: under("paper", crop_pct=1), "has no parameter 'crop_pct'"),
+    "a share above one": (lambda w: under("timm", crop_pct=1.2), "a number above 0, at most 1"),
+    "an unknown filter": (lambda w: under("timm", interpolation="cubic"), "'cubic' is not one of"),
+    "a std of zero": (lambda w: under("timm", std=0), "std must be a positive number"),
+    "a mean of two": (lambda w: under("timm", mean=[0.5, 0.4]), "mean has 2 numbers"),
+    "a small resize_small": (lambda w: under("big_vision", resize_small=9), "less than the crop"),
+    "a frame of transformers": (lambda w: under("transformers", crop_mode="border"), "'border'"),
+    "no name": (lambda w: Preprocessor(224, protocol={"crop_pct": 1}), "expected a name"),
+    "a filter that tensors lack": (lambda w: under("transformers", **BOX), "interpolation='box'"),
+    # Names of classes
+    "ids in another order": (lambda w: match_classes(IDS[::-1], NAMES), "fits none"),
+    "ids of some classes": (lambda w: match_classes(IDS[:10], NAMES), "fits none"),
+    "numbers from one": (lambda w: match_classes(["1", "2"], ["dog", "cat"]), "'1' fits none"),
+    "numbers that are names": (lambda w: match_classes([*"012"], [*"123"]), "'0' fits none"),
+    "no, two and doubled classes": (lambda w: match_classes(OTHERS, SEVERAL), "'dgo' fits none"),
+    # Options
+    "an empty range": (lambda w: Preprocessor(9, pixel_range=(5, 5)), "two numbers"),
+    "a range to NaN": (lambda w: Preprocessor(9, pixel_range=(0, float("nan"))), "two numbers"),
+    "a range of one number": (lambda w: Preprocessor(9, pixel_range=4095), "two numbers"),
+    "no pixels": (lambda w: Preprocessor(9, max_pixels=0), "max_pixels=0"),
+    "599 of 600 pixels": (lambda w: Preprocessor(9, max_pixels=599)(PNG), "at most 599 in all"),
+    "pixels of the environment": (lambda w: limited("599"), "KERAS_VIT_MAX_PIXELS"),
+    "a word in the environment": (lambda w: limited("many"), "'many': expected a positive"),
+    "a batch size of zero": (lambda w: list(PREPARE.batches([PHOTO], 0)), "batch_size"),
+    "an image size of zero": (lambda w: Preprocessor.from_preset("vit_digits", 0), "image_size"),
+    # Packed patches
+    "more patches than the limit": (lambda w: packed(1, 6, 12, most=3), "2x2 patches, expected"),
+    "a mask of three": (lambda w: packed(1, 6, 12, mask=[[1, 1, 1, 0, 0, 0]]), "the first 4"),
+    "a mask with a gap": (lambda w: packed(1, 6, 12, mask=[[1, 1, 1, 0, 1, 0]]), "the first 4"),
+    "pixels for patches": (lambda w: packed(2, 8, 8, 3), "(2, 8, 8, 3)"),
+}
+LARGE = "80 million columns", "65,536 rows", "599 of 600 pixels", "pixels of the environment"
+REFUSALS = {
+    name: (call, TooManyPixelsError if name in LARGE else ConfigError, words)
+    for name, (call, words) in CALLS.items()
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_refusals(name, world, messages):
+    messages.check(name, REFUSALS, world)
+
+
+def test_what_is_refused_alone_is_left_out_of_a_batch(world):
+    """Each with its own reason; the good images beside it are prepared."""
+    assert world.places
+    reasons, images = [], [PHOTO, *(item for item, _ in ITEMS.values()), "photo.png"]
+    batches = PREPARE.batches(images, 4, lambda item, why: reasons.append(str(why)))
+    assert sum(len(batch) for _, batch in batches) == 2
+    for reason, (_, words) in zip(reasons, ITEMS.values(), strict=True):
+        assert words in reason
+    with pytest.raises(ConfigError, match="expected a plain file"):
+        list(PREPARE.batches(images, 4))
