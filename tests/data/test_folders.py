@@ -21,6 +21,8 @@ def test_classes_are_the_sorted_folder_names(folder):
     assert data.class_names == ("cat", "dog", "eel")
     assert data.class_counts == {"cat": 6, "dog": 4, "eel": 2}
     assert (data.num_images, data.num_classes, data.batch_size) == (12, 3, 32)
+    files = ("0.png", "2.png", "3.png", "4.JPG", "5.png", "more/1.JPG")
+    assert data.paths[:6] == tuple(str(folder / "cat" / file) for file in files)
 
 
 def test_paths_are_the_files_in_the_order_of_the_labels(folder):

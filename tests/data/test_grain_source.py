@@ -48,42 +48,37 @@ def test_labels_may_be_words_and_may_be_given():
     assert data.labels[:3].tolist() == [1, 0, 2]
 
 
-def tensors(images, labels):
-    """A torch Dataset."""
-    torch = pytest.importorskip("torch")
-    return torch.utils.data.TensorDataset(torch.asarray(images), torch.asarray(labels))
-
-
-def loader(*arrays):
-    return pytest.importorskip("torch").utils.data.DataLoader(tensors(*arrays), 4)
-
-
-def tf_data(*arrays):
-    return pytest.importorskip("tensorflow").data.Dataset.from_tensor_slices(arrays).batch(4)
-
-
-def own_grain(images, labels):
-    pairs = grain.MapDataset.range(12).map(lambda k: (images[k], labels[k]))
-    return pairs.batch(4).to_iter_dataset()
-
-
 PIXELS = np.random.default_rng(0).integers(0, 256, (12, 16, 16, 3), dtype="uint8")
 CLASSES = np.arange(12, dtype="int32") % 2
+ARRAYS = Preprocessor(16)(PIXELS), CLASSES
+
+
+def tensors(*arrays):
+    """A torch Dataset."""
+    torch = pytest.importorskip("torch")
+    return torch.utils.data.TensorDataset(*map(torch.asarray, arrays))
 
 
 def image_data(model):
     return from_arrays(PIXELS, CLASSES, model, 4)
 
 
+def own_grain(_):
+    pairs = grain.MapDataset.range(12).map(lambda k: (ARRAYS[0][k], CLASSES[k]))
+    return pairs.batch(4).to_iter_dataset()
+
+
+def tf_data(_):
+    return pytest.importorskip("tensorflow").data.Dataset.from_tensor_slices(ARRAYS).batch(4)
+
+
 SOURCES = {
-    "ImageData": lambda model, *_: from_arrays(PIXELS, CLASSES, model, 4),
-    "to_grain": lambda model, *_: (
-        from_arrays(PIXELS, CLASSES, model, 4).to_grain().to_iter_dataset()
-    ),
-    "from_grain": lambda model, *_: from_grain(tensors(PIXELS, CLASSES), model, 4),
-    "Grain": lambda _, *arrays: own_grain(*arrays),
-    "torch": lambda _, *arrays: loader(*arrays),
-    "tf.data": lambda _, *arrays: tf_data(*arrays),
+    "ImageData": image_data,
+    "to_grain": lambda model: image_data(model).to_grain().to_iter_dataset(),
+    "from_grain": lambda model: from_grain(tensors(PIXELS, CLASSES), model, 4),
+    "Grain": own_grain,
+    "torch": lambda _: pytest.importorskip("torch").utils.data.DataLoader(tensors(*ARRAYS), 4),
+    "tf.data": tf_data,
 }
 
 
@@ -92,20 +87,17 @@ SOURCES = {
 @pytest.mark.parametrize("kind", SOURCES)
 def test_every_source_trains_scores_and_gives_features_as_arrays_do(kind):
     model, other = random_tiny(num_classes=2), random_tiny(num_classes=2)
-    arrays = model.preprocessor(PIXELS), CLASSES
-    scores = [
-        keras_vit.evaluate(model, data, prepared=True)
-        for data in (SOURCES[kind](model, *arrays), arrays)
-    ]
-    assert (scores[0].count, scores[0].top1) == (12, scores[1].top1)
-    assert scores[0].loss == pytest.approx(scores[1].loss, rel=1e-5)
-    found = keras_vit.evaluation.features(model, SOURCES[kind](model, *arrays), prepared=True)
-    expected = keras_vit.evaluation.features(model, arrays[0], prepared=True)
-    np.testing.assert_allclose(found.values, expected.values, atol=1e-5)
+    for score in (keras_vit.evaluate, keras_vit.evaluation.features):
+        found, expected = (score(model, d, prepared=True) for d in (SOURCES[kind](model), ARRAYS))
+        if score is keras_vit.evaluate:
+            assert (found.count, found.top1) == (12, expected.top1)
+            assert found.loss == pytest.approx(expected.loss, rel=1e-5)
+        else:
+            np.testing.assert_allclose(found.values, expected.values, atol=1e-5)
     copy_weights(model, other)
-    for trained, data in ((model, arrays), (other, (SOURCES[kind](model, *arrays), None))):
+    for trained, data in ((model, ARRAYS), (other, (SOURCES[kind](model), None))):
         trained.compile(keras.optimizers.SGD(0.1), "auto")
-        trained.fit(*data, batch_size=4 if data is arrays else None, shuffle=False, verbose=0)
+        trained.fit(*data, batch_size=4 if data is ARRAYS else None, shuffle=False, verbose=0)
     assert_close(other.get_layer("head").kernel, to_numpy(model.get_layer("head").kernel))
 
 

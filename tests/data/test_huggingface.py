@@ -25,10 +25,7 @@ def cache(tmp_path, monkeypatch):
 def table(labels, name="label"):
     """Digits with a column of labels, as a `datasets.Dataset`."""
     pictures = [Image.fromarray(image[..., 0]) for image in IMAGES[: len(labels)]]
-    images = datasets.Dataset.from_dict(
-        {"image": pictures}, datasets.Features({"image": datasets.Image()})
-    )
-    return images.add_column(name, labels)
+    return datasets.Dataset.from_dict({"image": pictures, name: labels})
 
 
 def numbered():

@@ -2,7 +2,6 @@
 
 import shutil
 import sys
-from pathlib import Path
 
 import datasets
 import numpy as np
@@ -30,6 +29,7 @@ ONE = "path,label\na.png,x\nb.png,y\nmore/c.png,y\nd.png,z\n"
 NUMBERS, SINGLE = {"task": "regression"}, {"task": "single_label"}
 TWO = {"class_names": ["age", "height"], **NUMBERS}
 NAMED = {"num_classes": 2, "class_names": [*"dc"]}
+AGED = {"num_classes": 1, **NUMBERS}
 LARGE = {"image_size": 64, "patch_size": 32, "channels": 1}
 
 
@@ -40,10 +40,6 @@ def arrays(labels=LABELS, images=IMAGES, prepares=GREY, **options):
 def two(labels, prepares=PLAIN, **options):
     """Two images with labels."""
     return arrays(labels, np.zeros((2, 16, 16, 3), "uint8"), prepares, **options)
-
-
-def ages_of(outputs):
-    return tiny(num_classes=outputs, task="regression")
 
 
 def changed(augmentation, *size, **options):
@@ -57,16 +53,6 @@ def pets(world, **options):
     return from_folder(world.folder, PLAIN, **options)
 
 
-def validated(source, *validation):
-    return ImageSource(source).read_with_validation(PLAIN, *validation)
-
-
-def beside(world, make):
-    """The folder of classes, with something beside them."""
-    make(world.folder / "fox")
-    return pets(world)
-
-
 def without_eels(world, **options):
     """The folder of classes, in which all images of one class are damaged."""
     for path in (world.folder / "eel").rglob("*.*"):
@@ -77,17 +63,6 @@ def without_eels(world, **options):
 def twins(world):
     shutil.copy(world.photos / "a.png", world.photos / "a.bmp")
     return read_table(world.photos, "id,label\na,x\n")
-
-
-def picture(path):
-    Image.fromarray(IMAGES[0]).save(path, "png")
-
-
-def made(world, name):
-    """A folder without class folders, or a file."""
-    (world.path / "bare").mkdir()
-    (world.path / "file").write_text("")
-    return from_folder(world.path / name, PLAIN)
 
 
 def photos(world, text, name="labels.csv", **options):
@@ -147,18 +122,21 @@ ALL = {
     "more than all held out": (lambda w: numbered().hold_out(1.5), "1.5"),
     "one image of each class": (lambda w: numbered().hold_out(0.5), "at least two images"),
     # Folders
-    "an empty class": (lambda w: beside(w, Path.mkdir), "no image in fox"),
-    "an image beside classes": (lambda w: beside(w, picture), "fox beside them"),
+    "an empty class": (lambda w: (w.folder / "fox").mkdir() or pets(w), "no image in fox"),
+    "an image beside classes": (
+        lambda w: from_folder(w.photos, PLAIN),
+        "found a.png beside them",
+    ),
     "damaged images": (without_eels, "2 of 12 images"),
     "a class of damaged images": (lambda w: without_eels(w, on_error="skip"), "the classes eel"),
     "an absent folder": (lambda w: from_folder(w.path / "absent", PLAIN), "found nothing"),
-    "a file for a folder": (lambda w: made(w, "file"), "found a file"),
-    "no class": (lambda w: made(w, "bare"), "found no folder"),
+    "a file for a folder": (lambda w: from_folder(w.photos / "a.png", PLAIN), "found a file"),
+    "no class": (lambda w: from_folder(w.folder / ".hidden", PLAIN), "found no folder"),
     "a misspelt class": (lambda w: pets(w, class_names=["dgo"]), "'dog'"),
     "three differences of a model": (lambda w: pets(w).check(tiny(**LARGE)), "20x24 pixels"),
     "another number of classes": (lambda w: from_folder(w.folder, tiny(), min_size=1), "5 classes"),
-    "an empty name": (lambda w: validated(""), "an empty name"),
-    "a share above one": (lambda w: validated(w.folder, 1.5), "validation"),
+    "an empty name": (lambda w: ImageSource("").read(PLAIN), "an empty name"),
+    "a share above one": (lambda w: ImageSource(w.folder).read_with_validation(PLAIN, 1.5), "1.5"),
     # Tables
     "a path without an image": (lambda w: photos(w, ONE + "e.png,x\n"), "line 6: no image 'e.png'"),
     "a path of two images": (twins, "line 2: no image 'a'"),
@@ -195,11 +173,8 @@ ALL = {
     "a number that is NaN": (lambda w: two([1.0, float("nan")], **NUMBERS), "image 1 has nan"),
     "words for numbers": (lambda w: two(np.array(["1", "x"]), **NUMBERS), "task='regression'"),
     "numbers for a classifier": (lambda w: two([0.5, 1.5], tiny(), **NUMBERS), "have 'regression'"),
-    "classes for a regression": (
-        lambda w: two([0, 0], ages_of(1), task="single_label"),
-        "'single_label'",
-    ),
-    "two numbers for one": (lambda w: two(np.eye(2), ages_of(1), **TWO), "has 1 numbers"),
+    "classes for a regression": (lambda w: two([0, 0], tiny(**AGED), **SINGLE), "'single_label'"),
+    "two numbers for one": (lambda w: two(np.eye(2), tiny(**AGED), **TWO), "has 1 numbers"),
     # Names
     "classes in another order": (lambda w: two([*"dc"]).check(tiny(**NAMED)), "another order"),
     # Records of Grain and of the Hub
@@ -222,14 +197,12 @@ def test_refusals(name, world, messages):
     messages.check(name, REFUSALS, world)
 
 
-@pytest.mark.parametrize(
-    ("read", "library", "extra"),
-    [
-        (from_tfds, "tensorflow_datasets", "tfds"),
-        (from_huggingface, "datasets", "huggingface"),
-    ],
-)
-def test_without_the_library_the_message_says_what_to_install(read, library, extra, monkeypatch):
+@pytest.mark.parametrize("extra", ["tfds", "huggingface"])
+def test_without_the_library_the_message_says_what_to_install(extra, monkeypatch):
+    library, read = {
+        "tfds": ("tensorflow_datasets", from_tfds),
+        "huggingface": ("datasets", from_huggingface),
+    }[extra]
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(ConfigError, match=rf"pip install 'keras-vit\[{extra}\]'"):
         read("digits", PLAIN)

@@ -143,7 +143,7 @@ def test_a_picture_is_prepared_as_by_the_library_of_the_protocol(row, image, siz
     expected = library_of(parameters, size)(image.convert("RGB"))
     actual = Preprocessor(size, protocol=parameters)(image)[0]
     assert actual.shape == expected.shape
-    assert np.abs(actual - expected).max() <= max(stated, 2e-6)
+    assert np.abs(actual - expected).max() <= stated
 
 
 @pytest.mark.parametrize("row", ROWS)
