@@ -61,7 +61,9 @@ class Seen(keras.metrics.Metric):
 
 def small_model(data, **options):
     """A compiled model with one Dense layer; `model.seen` records its training batches."""
-    model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(data.num_classes)])
+    model = keras.Sequential(
+        [keras.layers.Flatten(), keras.layers.Dense(data.num_classes, name="dense")]
+    )
     model.build((None, 4, 4, 1))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.seen = Seen()
