@@ -15,7 +15,6 @@ from filelock import FileLock
 import keras_vit
 from keras_vit.presets.catalog import CATALOG
 from tests.browser import resize
-from tests.processes import eventually
 from tests.test_docs import RUN_AS_NOTEBOOKS
 
 ROOT = Path(__file__).parents[1]
@@ -82,24 +81,8 @@ def test_every_public_name_has_an_entry_and_every_model_a_row(site):
 
 @pytest.mark.nightly
 def test_a_heading_sorts_the_models_and_words_filter_them(site, browser):
-    """Whole names and licenses are seen at once on 1,280 pixels, a click selects a name, and no
-    column has one value alone. Headings work by the keyboard; `aria-sort` tells the order, and
-    models without a value stand last."""
-    resize(browser, 1280, 900)
+    """By the keyboard; `aria-sort` tells the order, and models without a value stand last."""
     browser.get((site / "models.html").as_uri())
-    columns = browser.execute_script(
-        "const {tHead, tBodies: [body]} = document.querySelector('.models-table table');"
-        "return [...tHead.rows[0].cells].map((heading, k) => ["
-        "heading.textContent, heading.getBoundingClientRect().right,"
-        "[...body.rows].map(row => row.cells[k].textContent.trim())])"
-    )
-    frame = browser.find_element("css selector", ".models-table").rect
-    edges = {heading: right for heading, right, _ in columns}
-    assert edges["license"] <= frame["x"] + frame["width"]
-    assert [heading for heading, _, texts in columns if len(set(texts) - {"", "0"}) < 2] == []
-    browser.find_element("css selector", ".models-table td code").click()
-    assert browser.execute_script("return getSelection().toString()") == columns[0][2][0]
-
     cells = "return [...document.querySelectorAll('.models-table tbody tr:not([hidden])')].map("
     headings = browser.find_elements("css selector", ".models-table th")
     (column,) = [k for k, heading in enumerate(headings) if heading.text.startswith("top-1")]
@@ -117,34 +100,13 @@ def test_a_heading_sorts_the_models_and_words_filter_them(site, browser):
 
 
 @pytest.mark.nightly
-def test_pages_are_reached_by_menu_and_search(site, browser):
-    """On 400 pixels: the menu opens a page, the search finds one, and code has buttons."""
+def test_every_page_fits_the_screen(site, browser):
+    """On 400 pixels, wide tables and code scroll in themselves, the page does not."""
     resize(browser, 400, 800)
-    browser.get((site / "index.html").as_uri())
-    browser.find_element("css selector", "label.nav-overlay-icon").click()
-    links = browser.find_elements("css selector", ".sidebar-tree a")
-    (page,) = [a for a in links if a.get_attribute("href").endswith("/families.html")]
-    browser.execute_script("arguments[0].click()", page)
-    assert browser.title.startswith("Families and files")
-
-    for words, place in (("TransferRecipe", "keras_vit.training"), ("dinov2", "families/dinov2")):
-        browser.get((site / "search.html").as_uri() + f"?q={words}")
-        found = eventually(lambda: browser.find_elements("css selector", "#search-results li a"))
-        assert any(place in a.get_attribute("href") for a in found), words
-
-    browser.get((site / "start.html").as_uri())
-    assert len(eventually(lambda: browser.find_elements("css selector", "button.copybtn"))) > 5
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("width", [400, 1400])
-def test_every_page_fits_the_screen(site, browser, width):
-    """Wide tables and code scroll in themselves, the page does not."""
-    resize(browser, width, 800)
     for name in PAGES:
         browser.get((site / f"{name}.html").as_uri())
         wide = browser.execute_script("return document.documentElement.scrollWidth")
-        assert wide <= width, name
+        assert wide <= 400, name
 
 
 @pytest.mark.parametrize("name", RUN_AS_NOTEBOOKS)

@@ -1,5 +1,7 @@
 """`features` returns the output of any layer and reads it from a cache the second time."""
 
+from pathlib import Path
+
 import keras
 import numpy as np
 import pytest
@@ -65,27 +67,12 @@ def test_an_interrupted_run_resumes_after_its_last_batch(
     assert np.array_equal(actual.labels, expected.labels)
 
 
-class Files(keras.utils.PyDataset):
-    """Batches of image files; the attribute `paths` names the files."""
-
-    def __init__(self, model, paths):
-        super().__init__()
-        self.model, self.paths = model, paths
-
-    def __len__(self):
-        return 3
-
-    def __getitem__(self, index):
-        part = self.paths[index * 8 : index * 8 + 8]
-        return self.model.preprocessor(part), np.zeros(len(part), int)
-
-
 def test_a_changed_file_invalidates_the_cache(model, digits_folder, tmp_path, bar):
     """The cache compares name, size and time of every file, not only the outer batches."""
-    data, actual = Files(model, sorted(digits_folder.rglob("*.png"))), []
+    data, actual = from_folder(digits_folder, model.preprocessor, 8, cache=False), []
     for _ in range(2):
         actual += [features(model, data, cache=tmp_path / "kept", progress=True) for _ in range(2)]
-        data.paths[9].write_bytes(data.paths[10].read_bytes())
+        Path(data.paths[9]).write_bytes(Path(data.paths[10]).read_bytes())
     assert sum(bar.counts) == 2 * 23
     before, after = (np.abs(np.diff(actual[k].values[9:11], axis=0)).max() for k in (0, 2))
     assert after < 1e-5 and before > 1e-3
@@ -105,7 +92,6 @@ def test_labels_of_a_single_class_keep_their_column(images, tmp_path):
 def test_a_damaged_cache_is_refused_by_name(model, images, tmp_path):
     features(model, images, cache=tmp_path, prepared=True)
     (path,) = tmp_path.glob("*.npy")
-    for kept in (90, 0):
-        path.write_bytes(path.read_bytes()[:kept])
-        with pytest.raises(ConfigError, match=rf"{path.name}: this cache is damaged .*Remove it"):
-            features(model, images, cache=tmp_path, prepared=True)
+    path.write_bytes(path.read_bytes()[:90])
+    with pytest.raises(ConfigError, match=rf"{path.name}: this cache is damaged .*Remove it"):
+        features(model, images, cache=tmp_path, prepared=True)

@@ -26,8 +26,6 @@ def test_the_probe_chooses_the_l2_that_is_best_on_the_held_out_share():
         chosen.append(probe.l2)
         again = linear_probe(values, labels, l2=probe.l2)
         assert np.array_equal(again.kernel, probe.kernel)  # fitted on all images
-        assert again.validation_accuracy is None
-        assert 0 <= probe.validation_accuracy <= 1
     assert chosen[0] < chosen[1]
 
 
@@ -50,7 +48,6 @@ def test_a_multi_label_probe_scores_as_scikit_learn():
     assert np.array_equal(probe.predict(values[80:]), scores > 0)
     expected = average_precision_score(labels[80:], scores)
     assert probe.accuracy(values[80:], labels[80:]) == pytest.approx(expected, abs=1e-12)
-    assert 0.8 < probe.validation_accuracy <= 1
 
 
 FIELDS = ({}, {"num_classes": 0, "dtype": "mixed_bfloat16"})

@@ -11,8 +11,6 @@ from keras_vit import VisionTransformer
 from tests.examples import load
 from tests.helpers import tiny
 
-SIZES = {"image_size": 20, "patch_size": 4, "channels": 3, "num_classes": 0, "rescale": True}
-
 
 @pytest.fixture(scope="module")
 def example(tmp_path_factory):
@@ -27,7 +25,7 @@ def example(tmp_path_factory):
 @pytest.fixture
 def model():
     """A model whose tiles are five patches of four pixels on each side."""
-    return tiny(**SIZES)
+    return tiny(image_size=20, patch_size=4, channels=3, num_classes=0, rescale=True)
 
 
 def store(path, *shape):
@@ -88,20 +86,3 @@ def test_an_interrupted_call_goes_on_where_it_stopped(example, model, tmp_path, 
     assert write(model, source, out, overlap=2) == total - 32 > 32
     assert Path(f"{out}-whole.npy").read_bytes() == Path(out).read_bytes()
     assert write(model, source, out, overlap=2) == 0
-
-
-def test_features_of_another_image_model_or_setting_stay(example, model, tmp_path):
-    """The message names what differs."""
-    source, out, pixels = store(tmp_path, 20, 20)
-    example["write_features"](model, source, out, overlap=2)
-    before, other = Path(out).read_bytes(), tiny(**SIZES)
-    other.set_weights([weight + 1 for weight in other.get_weights()])
-    np.save(tmp_path / "other.npy", pixels + 1)
-    for changed, image, overlap, words in (
-        (model, source, 1, "is of another overlap"),
-        (other, source, 2, "is of another weights"),
-        (model, str(tmp_path / "other.npy"), 2, "is of another image"),
-    ):
-        with pytest.raises(SystemExit, match=words):
-            example["write_features"](changed, image, out, overlap)
-    assert Path(out).read_bytes() == before

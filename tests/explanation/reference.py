@@ -39,16 +39,11 @@ class Reference:
 
     def tokens(self, images):
         """z_0 of Eq. 1: the tokens of a zero image, plus the projection of each patch."""
-        high, wide = self.config.patch_size
-        kernel = self.weights["patch_embedding"]["kernel"]
-        rows, columns = images.shape[1] // high, images.shape[2] // wide
-        cut = images[:, : rows * high, : columns * wide]
-        cut = cut.reshape(len(images), rows, high, columns, wide, -1).permute(0, 1, 3, 2, 4, 5)
-        patches = cut.reshape(len(images), rows * columns, -1) @ kernel.reshape(
-            -1, kernel.shape[-1]
-        )
-        empty = torch.zeros(len(images), self.constant.shape[1] - rows * columns, kernel.shape[-1])
-        return self.constant + torch.cat([empty.double(), patches], 1)
+        kernel, size = self.weights["patch_embedding"]["kernel"], self.config.patch_size
+        cut = nn.functional.unfold(images.permute(0, 3, 1, 2), size, stride=size).mT
+        patches = cut @ kernel.permute(2, 0, 1, 3).flatten(0, 2)
+        before = self.constant.shape[1] - patches.shape[1]
+        return self.constant + nn.functional.pad(patches, (0, 0, before, 0))
 
     def encoder(self, z):
         """The logits of tokens; stores the input tokens and attention weights of every block."""
@@ -75,16 +70,11 @@ class Reference:
 
     def head(self, y):
         kind, w = self.config.pool.kind, self.weights["head"]
-        if kind == "token_and_distillation":
-            names = sorted({name.rpartition("/")[0] for name in w})
-            return sum(y[:, i] @ w[f"{n}/kernel"] + w[f"{n}/bias"] for i, n in enumerate(names)) / 2
         if self.config.pool.is_map:
             of_pool = self.weights["pool"]
             probe = of_pool["probe"].expand(len(y), 1, -1)
             x = self.attend(probe, self.attended(y), of_pool, "attention/")
             pooled = (x + mlp(norm(x, of_pool, "norm"), of_pool, "mlp/"))[:, 0]
-        elif kind == "tokens":
-            pooled = y[:, : self.config.tokens.class_tokens].flatten(1)
         elif kind == "token_and_mean":
             pooled = torch.cat([y[:, 0], y[:, self.config.num_prefix_tokens :].mean(1)], 1)
         else:
@@ -113,11 +103,9 @@ class Reference:
         mean = rows[:, self.config.num_prefix_tokens :].mean(1)
         return {
             "token": rows[:, 0],
-            "tokens": rows[:, : self.config.tokens.class_tokens].mean(1),
             "gap": mean,
             "mean": rows.mean(1),
             "token_and_mean": (rows[:, 0] + mean) / 2,
-            "token_and_distillation": rows[:, :2].mean(1),
         }[self.config.pool.kind]
 
     def gradcam(self, block):
@@ -144,8 +132,7 @@ def norm(x, w, at):
 
 
 def mlp(x, w, at):
-    names = sorted({k.removeprefix(at).rpartition("/")[0] for k in w if k.startswith(at)})
-    for i, name in enumerate(names):
-        x = x @ w[f"{at}{name}/kernel"] + w[f"{at}{name}/bias"]
-        x = x if i else nn.functional.gelu(x, approximate="tanh")
-    return x
+    x = nn.functional.gelu(
+        x @ w[f"{at}dense_0/kernel"] + w[f"{at}dense_0/bias"], approximate="tanh"
+    )
+    return x @ w[f"{at}dense_1/kernel"] + w[f"{at}dense_1/bias"]

@@ -1,6 +1,5 @@
 """`explain`: maps of the evidence for a class, against an independent model in torch."""
 
-import runpy
 from threading import Thread
 
 import keras
@@ -11,7 +10,6 @@ import keras_vit
 from keras_vit import explain
 from keras_vit.errors import ConfigError
 from keras_vit.explanation import attention_maps, read_tokens
-from tests.digits import digits
 from tests.explanation.reference import Reference
 from tests.helpers import assert_close, random_tiny
 from tests.models.inference.test_inference import Pauses
@@ -29,9 +27,7 @@ MODELS = {
     "hybrid": pooled("token_and_mean", ("registers", 2), image_size=(24, 16), **HYBRID),
     "gap": pooled("gap", NO_CLASS, data_format="channels_first", image_size=(16, 24)),
     "probe of all": pooled("map", NO_CLASS, ("registers", 1)),
-    "distilled": pooled("token_and_distillation", ("distillation", True)),
     "mean of all": pooled("mean"),
-    "class tokens": pooled("tokens", ("class_tokens", 2)),
 }
 """Models that together cover what the reading of a map depends on."""
 # One model for each backend's gradients; torch runs all.
@@ -131,15 +127,12 @@ def test_a_target_is_an_index_a_label_or_the_prediction():
     np.testing.assert_array_equal(explain(model, images, prepared=True).classes, predicted)
 
 
-def test_the_baselines_random_and_centre():
-    """Random maps follow their seed; the map "centre" is highest in the middle."""
+def test_random_maps_follow_their_seed_and_the_centre_is_highest_in_the_middle():
     model, images = random_tiny(image_size=40), normal(2, 40, 40, 3)
     one, same, other = (mapped(model, images, method="random", seed=s) for s in (1, 1, 2))
     np.testing.assert_array_equal(one, same)
     assert not np.allclose(one, other)
-    centre = mapped(model, images, method="centre")[0]
-    assert centre.argmax() == 12
-    np.testing.assert_allclose(centre, centre[::-1], atol=1e-6)
+    assert mapped(model, images, method="centre")[0].argmax() == 12
 
 
 def test_an_attention_layer_of_the_user_is_explained():
@@ -198,17 +191,3 @@ def test_a_quantised_model_has_attention_and_no_gradients():
         ConfigError, match=r"needs gradients, and the quantised block_0/.* has none"
     ):
         mapped(model, images, 0)
-
-
-def test_the_map_of_a_digit_leans_to_its_half():
-    """In 80 of 100 pictures of two digits at least, although the model never saw two. A model that
-    did has most of both maps in the right halves in 93 (`weights/two_digits.py`)."""
-    share_inside = runpy.run_module("weights.two_digits")["share_inside"]
-    model = keras_vit.VisionTransformer.from_preset("vit_digits", image_size=(16, 32))
-    _, test, _, classes = digits()
-    sides = np.random.default_rng(1).integers(0, len(test), (2, 200))
-    left, right = sides[:, classes[sides[0]] != classes[sides[1]]][:, :100]
-    batch = model.preprocessor(np.concatenate([test[left], test[right]], axis=2))
-    maps = (explain(model, batch, classes[side], prepared=True).maps for side in (left, right))
-    of_left, of_right = (share_inside(each, [(0, 0, 16, 16)] * len(batch)) for each in maps)
-    assert np.mean(of_left > of_right) >= 0.8
