@@ -75,6 +75,19 @@ def max_pool(x: np.ndarray, size: int, strides: int) -> np.ndarray:
     return windows(x, size, strides, -np.inf).max((-2, -1))
 
 
+def conv_norm(x: np.ndarray, w: dict, strides: int, suffix: str = "") -> np.ndarray:
+    """A standardised convolution and its GroupNorm."""
+    kernel = standardise(w[f"conv{suffix}/kernel"])
+    return group_norm(conv(x, kernel, strides), w, f"norm{suffix}")
+
+
+def bottleneck(x: np.ndarray, w: dict, strides: int) -> np.ndarray:
+    """A unit with a projected shortcut; the 3x3 convolution and the shortcut have the stride."""
+    y = np.maximum(conv_norm(x, w, 1, "1"), 0)
+    y = conv_norm(np.maximum(conv_norm(y, w, strides, "2"), 0), w, 1, "3")
+    return np.maximum(conv_norm(x, w, strides, "_proj") + y, 0)
+
+
 def normed(x: np.ndarray, w: dict, name: str, config: Block) -> np.ndarray:
     """The norm of a configuration over the last axis."""
     return {"layer": layer_norm, "rms": rms_norm}[config.norm](x, w, name, config.epsilon)

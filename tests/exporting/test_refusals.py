@@ -62,38 +62,23 @@ CALIBRATED, FLOAT16 = {"precision": "int8", "calibration": []}, {"precision": "f
 UNCOMPARED = {"format": "saved_model", "verify": False}
 REFUSALS = {
     "format": (lambda w: w.export(format="onxx"), ConfigError, "Did you mean 'onnx'"),
-    "outputs": (lambda w: w.export(outputs="labels"), ConfigError, "outputs='labels'"),
     "empty batch": (lambda w: w.export(batch=0), ConfigError, "batch=0"),
-    "batch": (lambda w: w.export(batch=True), ConfigError, "batch=True"),
     "preprocessing": (lambda w: w.export(preprocessing="no"), ConfigError, "found 'no'"),
-    "verify": (lambda w: w.export(verify=0), ConfigError, "verify must be a bool, found 0"),
     "no path": (lambda w: w.export(path=3), ConfigError, "path: expected"),
-    "bytes": (lambda w: w.export(path=b"model"), ConfigError, "path: expected"),
     "zero byte": (lambda w: w.export(path="a\0b"), ConfigError, "path: expected"),
     "no image": (lambda w: w.export(**CALIBRATED), ConfigError, "at least one image"),
     "calibrated": (lambda w: w.export(calibration=[]), ConfigError, "precision='int8' of"),
-    "LiteRT": (lambda w: w.export(format="litert", **CALIBRATED), ConfigError, "'openvino'"),
     "torch": (lambda w: w.export(format="torch", **FLOAT16), ExportError, "float16"),
     "prepared": (lambda w: w.export(**FLOAT16), ExportError, "choose preprocessing=False"),
     "classes": (lambda w: w.export(tiny(num_classes=0)), ConfigError, "outputs='features'"),
     "any size": (lambda w: w.export(unsized(), format="litert"), ExportError, "Choose a size"),
     # Without a comparison too: the file would be broken.
     "4 bits": (lambda w: w.export(quantised("int4"), verify=False), ExportError, "int4"),
-    "4 bits of OpenVINO": (
-        lambda w: w.export(quantised("int4"), format="openvino", verify=False),
-        ExportError,
-        "format='openvino': the model is quantised to int4",
-    ),
     "subclass": (lambda w: w.export(doubled(), **UNCOMPARED), ExportError, "A Doubled cannot be"),
     "stages": (lambda w: w.export(doubled(), outputs="features"), ConfigError, "Doubled.call"),
     "NaN": (lambda w: w.export(of_nan(), preprocessing=False), ExportError, "NaN or infinite"),
     "converters": (lambda w: w.without("onnx", "onnxscript").export(), ExportError, "onnxscript"),
     "runtime": (lambda w: w.without("onnxruntime").export(), ExportError, "verify=False"),
-    "nncf": (
-        lambda w: w.without("nncf").export(format="openvino", precision="int8"),
-        ExportError,
-        "keras-vit[nncf]",
-    ),
     "converter": (lambda w: broken(w, write=fail), ExportError, "cannot load model.pt2 today"),
     "program": (lambda w: broken(w, program=FAILING), ExportError, "cannot load model.pt2 today"),
 }

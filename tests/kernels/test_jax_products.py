@@ -94,16 +94,6 @@ def test_every_product_has_float32_results_in_programs_for_cpus_alone(platform, 
     assert all(line.endswith(f"x{results}>") and line.count("bf16") >= 2 for line in products)
 
 
-@pytest.mark.parametrize("devices", [1, 8])
-def test_a_transposed_matrix_is_written_on_one_device_alone(devices, monkeypatch):
-    """Several devices would collect its parts."""
-    monkeypatch.setattr(jax, "device_count", lambda: devices)
-    left, right, _ = arrays((2,), "tn")
-    program = jax.jit(lambda *pair: _product(*pair, "tn"))
-    assert ("optimization_barrier" in program.lower(left, right).as_text()) == (devices == 1)
-    check(program(left, right), formula(left, right, "tn"))
-
-
 @pytest.mark.parametrize("shape", [(7, 3), (7, 3, 1)])
 def test_a_kernel_of_another_type_is_multiplied_in_the_wider_type(shape):
     x, kernel = jnp.asarray(normal(2, 7), jnp.bfloat16), jnp.asarray(normal(*shape))

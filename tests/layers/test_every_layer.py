@@ -136,19 +136,6 @@ def test_channels_first_is_channels_last_transposed(case, policy):
     assert_close(actual, to_numpy(last(images)), ROUNDING[policy] / 4)
 
 
-@every_image_case
-def test_data_format_defaults_to_the_setting_of_keras(case):
-    """A layer without `data_format` takes the setting that Keras has when the layer is made."""
-    before = keras.config.image_data_format()
-    try:
-        for data_format in ("channels_first", "channels_last"):
-            keras.config.set_image_data_format(data_format)
-            arguments = {k: v for k, v in case.arguments.items() if k != "data_format"}
-            assert case.layer(**arguments).data_format == data_format
-    finally:
-        keras.config.set_image_data_format(before)
-
-
 @every_random_case
 def test_randomness_is_off_at_inference(case):
     """The output is that of the layer with all rates 0, in training too; that layer has no seed."""

@@ -33,15 +33,12 @@ def biased(**fields):
 X, SEVEN = normal(1, 15, 16), normal(1, 7, 8)
 REFUSALS = {
     "heads that divide no width": (lambda w: Attention(2)(X[..., :9]), ConfigError, "num_heads=2"),
-    "norm": (lambda w: Attention(2, block={"qk_norm": "x"}), ConfigError, "block.qk_norm='x'"),
     "block": (lambda w: Attention(2, block="rms"), ConfigError, "'rms'"),
     "rope without a table": (lambda w: attend(rope={"form": "axial"}), ConfigError, "without"),
     "a table without rope": (lambda w: attend(rotary=X), ConfigError, "rope=None"),
     "width of a head": (lambda w: RotaryPositions(6), ConfigError, "6"),
-    "rope": (lambda w: RotaryPositions(8, form="rope"), ConfigError, "rope.form='rope'"),
     "dropout": (lambda w: Dropout(1.5), ConfigError, "[0, 1], found 1.5"),
     "a depth of one": (lambda w: StochasticDepth(1.0), ConfigError, "1.0"),
-    "a negative depth": (lambda w: StochasticDepth(-0.1), ConfigError, "-0.1"),
     "pool": (lambda w: Pool("max"), ConfigError, "kind='max'"),
     "no square": (lambda w: AddPositionEmbs(None)(SEVEN), ConfigError, "7 tokens"),
     "another grid": (lambda w: AddPositionEmbs((2, 3))(SEVEN), ConfigError, "patches"),

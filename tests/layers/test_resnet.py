@@ -20,12 +20,6 @@ def built(layer_class, images, *arguments, **keywords):
     return randomise(layer)
 
 
-def conv_norm(x, w, strides, suffix=""):
-    """A standardised convolution and its GroupNorm."""
-    kernel = formulas.standardise(w[f"conv{suffix}/kernel"])
-    return formulas.group_norm(formulas.conv(x, kernel, strides), w, f"norm{suffix}")
-
-
 SIDES = [((9, 6), 1), ((9, 6), 2), ((8, 7), 1), ((8, 7), 2), ((1, 2), 1), ((1, 2), 2)]
 """Odd and even sides of images, and strides."""
 
@@ -66,11 +60,7 @@ def test_a_bottleneck_unit_equals_the_formula(strides, sides):
     """Post-activation; the 3x3 convolution and the projected shortcut have the stride."""
     images = normal(2, *sides, 16)
     unit = built(BottleneckUnit, images, 32, strides)
-    w = read_weights(unit)
-    x = np.maximum(conv_norm(images, w, 1, "1"), 0)
-    x = np.maximum(conv_norm(x, w, strides, "2"), 0)
-    x = conv_norm(x, w, 1, "3") + conv_norm(images, w, strides, "_proj")
-    assert_close(run(unit, images), np.maximum(x, 0))
+    assert_close(run(unit, images), formulas.bottleneck(images, read_weights(unit), strides))
 
 
 def test_a_new_unit_passes_its_shortcut_through():
@@ -93,7 +83,7 @@ def test_the_root_equals_the_formula_for_large_images(sides, policy):
     """
     images = 1000 * normal(2, *sides, 3)
     root = built(ResNetRoot, images, 64, dtype=policy)
-    x = np.maximum(conv_norm(images, read_weights(root), 2), 0)
+    x = np.maximum(formulas.conv_norm(images, read_weights(root), 2), 0)
     tolerance = 2e-6 if policy == "float32" else ROUNDING[policy]
     assert_close(run(root, images), formulas.max_pool(x, 3, 2), tolerance)
 

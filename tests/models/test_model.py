@@ -39,7 +39,8 @@ def figure_1(model, images, w=None):
     )
     if config.tokens.class_tokens:
         z = np.concatenate([np.repeat(w["class_token/token"], batch, axis=0), z], axis=1)
-    z[:, -len(positions) :] += positions
+    first, rest = z[:, : -len(positions)], z[:, -len(positions) :]
+    z = np.concatenate([first, rest + positions], axis=1)  # JAX's arrays do not change in place
     for i in range(config.num_layers):
         z = formulas.block(z, with_biases(below(w, f"block_{i}/")), config.block)
     pool = config.pool

@@ -13,6 +13,7 @@ import pytest
 from keras_vit.training import AugregRecipe, LayerwiseAdamW, LayerwiseSGD, TransferRecipe
 from tests import formulas
 from tests.helpers import assert_close, random_tiny, to_numpy
+from tests.models import test_model
 from tests.plain import normal
 from tests.runs import times
 from tests.training.updates import EXACT, after_each
@@ -21,7 +22,6 @@ pytestmark = pytest.mark.every_backend
 
 STEPS, WARMUP_STEPS, BATCH = times(100, 200), 20, 8
 LAYER_DECAY = 0.7
-EXACTLY = {"compiler_options": EXACT}
 RECIPES = {
     "transfer": (TransferRecipe, {}),
     "transfer_linear": (TransferRecipe, {"decay": "linear", "weight_decay": 0.1}),
@@ -101,7 +101,7 @@ def test_recorded_gradients_move_the_weights_as_in_optax(name):
     for path in paths:
         gradients[path] *= norms.reshape(-1, *[1] * start[path].ndim)
     expected = optax_path(
-        make_optax(name), {path: start[path] for path in paths}, gradients, **EXACTLY
+        make_optax(name), {path: start[path] for path in paths}, gradients, compiler_options=EXACT
     )
 
     optimizer = make_recipe(name).compile_args(model)["optimizer"]
@@ -145,7 +145,7 @@ def test_an_optimizer_without_a_recipe_moves_a_weight_as_in_optax(name):
     ours, theirs = OPTIMIZERS[name]
     ours = type(ours).from_config(ours.get_config())
     start, gradients = normal(3, 4), normal(20, 3, 4, seed=1)
-    expected = optax_path(theirs, {"kernel": start}, {"kernel": gradients}, **EXACTLY)
+    expected = optax_path(theirs, {"kernel": start}, {"kernel": gradients}, compiler_options=EXACT)
     weight = keras.Variable(start, name="kernel")
     (actual,) = after_each(ours, [weight], [gradients])
     for value, reference in zip(actual, np.asarray(expected["kernel"]), strict=True):
@@ -173,9 +173,15 @@ def test_fit_moves_the_weights_as_optax_moves_those_of_the_papers_formulas(name,
     """Keras and JAX each differentiate their own model; the weights are compared four times."""
     model, start = model_and_start(num_layers=1)
     images, classes = normal(STEPS * BATCH, 16, 16, 3), np.arange(STEPS * BATCH) % 5
-    monkeypatch.setattr(formulas, "np", jnp)
+    for module in (formulas, test_model):
+        monkeypatch.setattr(module, "np", jnp)
     batches = images.reshape(STEPS, BATCH, 16, 16, 3), classes.reshape(STEPS, BATCH)
-    expected = optax_path(make_optax(name), start, batches, jax.grad(formulas_loss))
+
+    def loss(weights, batch):
+        logits = test_model.figure_1(model, batch[0], weights)
+        return optax.softmax_cross_entropy_with_integer_labels(logits, batch[1]).mean()
+
+    expected = optax_path(make_optax(name), start, batches, jax.grad(loss))
 
     model.compile(**make_recipe(name).compile_args(model))
     quarter = STEPS * BATCH // 4
@@ -185,26 +191,6 @@ def test_fit_moves_the_weights_as_optax_moves_those_of_the_papers_formulas(name,
         for weight in model.weights:
             actual = np.asarray(expected[weight.path][(k + 1) * STEPS // 4 - 1])
             assert_close(weight, actual)
-
-
-def formulas_loss(weights, batch):
-    """The loss of `compute_logits`."""
-    logits = compute_logits(weights, batch[0])
-    return optax.softmax_cross_entropy_with_integer_labels(logits, batch[1]).mean()
-
-
-def compute_logits(weights, images):
-    """The model of Figure 1 with one block, as a pure function of weights by path."""
-    patches = images.reshape(-1, 2, 8, 2, 8, 3).swapaxes(2, 3).reshape(len(images), 4, -1)
-    kernel = weights["patch_embedding/kernel"].reshape(patches.shape[-1], -1)
-    z = patches @ kernel + weights["patch_embedding/bias"]
-    token = jnp.broadcast_to(weights["class_token/token"], (len(z), 1, z.shape[-1]))
-    z = jnp.concatenate([token, z], axis=1) + weights["position_embedding/embedding"]
-    no_bias = {f"attention/{part}/bias": jnp.zeros((1, 1)) for part in ("query", "key", "value")}
-    w = {path.removeprefix("block_0/"): value for path, value in weights.items()}
-    z = formulas.block(z, w | no_bias)
-    y = formulas.layer_norm(z, weights, "encoder_norm")[:, 0]
-    return y @ weights["head/kernel"] + weights["head/bias"]
 
 
 @pytest.mark.on_backend("jax")
