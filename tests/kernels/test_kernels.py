@@ -138,15 +138,6 @@ def test_a_kernel_equals_its_reference(name, dtype, monkeypatch):
         np.testing.assert_array_equal(to_numpy(tensor), array)
 
 
-# The other forms are Keras's.
-@pytest.mark.on_backend("torch")
-def test_images_smaller_than_a_patch_are_refused():
-    """With the message of torch's convolution, as before an image is cut."""
-    images, kernel = (keras.ops.convert_to_tensor(normal(*s)) for s in ((2, 3, 8, 3), (4, 4, 3, 5)))
-    with pytest.raises(RuntimeError, match="Kernel size can't be greater"):
-        kernels.patches(images, kernel)
-
-
 def no_gradient():
     """The context in which `predict` runs a model."""
     if keras.backend.backend() != "torch":

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.layers import DistilledHead, MAPHead, MaskToken, PatchEmbedding, Pool
+from keras_vit.layers import DistilledHead, MAPHead, MaskToken, Pool
 from tests.helpers import assert_close, randomise, read_weights, run, to_numpy
 from tests.plain import normal
 
@@ -78,10 +78,3 @@ def test_a_distilled_head_averages_the_logits_of_two_heads():
     student = keras.Model(inputs, layer.both(inputs))
     for found, logits in zip(student.predict(x, verbose=0), expected, strict=True):
         assert_close(found, logits)
-
-
-@pytest.mark.parametrize("size", [(None, 12), (8, None)])
-def test_images_of_one_unknown_side_have_an_unknown_number_of_patches(size):
-    """A graph of such images takes images of any length."""
-    images = keras.Input((*size, 3))
-    assert PatchEmbedding(5, 4, data_format="channels_last")(images).shape == (None, None, 5)

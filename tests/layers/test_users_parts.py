@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from keras_vit import layers
-from keras_vit.errors import ConfigError
 from keras_vit.layers.dense import Dense, EinsumDense
 from keras_vit.layers.norms import GroupNorm
 from tests.helpers import assert_close, random_tiny, read_dtype, to_numpy
@@ -191,12 +190,9 @@ def test_torch_global_and_backward_hooks_are_called(model):
 
 @pytest.mark.parametrize("make", [lambda x: x, lambda x: [x], lambda x: {"images": x}])
 def test_inputs_are_taken_as_by_every_functional_model(model, make):
-    """An array of any type, or a list or dict with one; another shape is refused."""
+    """An array of any type, or a list or dict with one."""
     expected = to_numpy(model(np.round(IMAGES)))
     assert_close(model(make(np.round(IMAGES).astype("int32"))), expected)
-    for wrong in (IMAGES[:, :8], IMAGES[..., :2]):
-        with pytest.raises(ConfigError, match="takes images .batch, 16, 16, 3"):
-            model(make(wrong))
 
 
 EINSUM = ("equation", "output_shape", "bias_axes")

@@ -126,7 +126,6 @@ def optax_path(transform, weights, batches, gradient=lambda weights, batch: batc
 
 
 OPTIMIZERS = {
-    "sgd": (LayerwiseSGD(0.1), optax.sgd(0.1)),
     "momentum": (LayerwiseSGD(0.1, momentum=0.9), optax.sgd(0.1, 0.9)),
     "nesterov": (
         LayerwiseSGD(0.1, momentum=0.9, nesterov=True),
@@ -153,7 +152,7 @@ def test_an_optimizer_without_a_recipe_moves_a_weight_as_in_optax(name):
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-@pytest.mark.parametrize("name", ["sgd", "momentum", "nesterov"])
+@pytest.mark.parametrize("name", ["momentum", "nesterov"])
 def test_weights_of_16_bits_move_as_those_of_32(name, dtype):
     actual = []
     for kind in ("float32", dtype):

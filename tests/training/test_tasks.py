@@ -146,9 +146,8 @@ def test_the_commands_take_a_table_of_labels(photos, tmp_path, folder, capsys):
     if folder == "bars":
         table += [word for name in COLOURS for word in ("--label-column", name)]
         command("finetune", *table, "--path", out, *source, "--steps", 4, "--batch-size", 8)
-        judge = ("evaluate", *table, "--source", out / "best")
-        assert 0 <= json.loads(command(*judge, "--json"))["f1"] <= 1
-        assert "mean_average_precision" in command(*judge, "--classes")
+        judge = ("evaluate", *table, "--source", out / "best", "--json")
+        assert 0 <= json.loads(command(*judge))["f1"] <= 1
         return
     printed = command("finetune", *table, *task, "--path", out, *source, "--steps", 2)
     assert "Best mean_absolute_error in validation" in printed

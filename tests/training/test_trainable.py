@@ -66,12 +66,10 @@ def test_another_resolution_and_head_replace_positions_and_head_alone(tmp_path):
     assert not to_numpy(model(images)).any()
 
 
+LAST = ("encoder_norm", "head/", "block_1", "position_bias_1")
 LEARNING = {
     "head": (train_head, ("head/",)),
-    "last block": (
-        lambda model: train_last_blocks(model, 1),
-        ("encoder_norm", "head/", "block_1", "position_bias_1"),
-    ),
+    "last block": (lambda model: train_last_blocks(model, 1), LAST),
 }
 
 
