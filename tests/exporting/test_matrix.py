@@ -6,6 +6,7 @@ cells under each backend.
 
 import importlib.util
 import sys
+from typing import get_args
 
 import keras
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from PIL import Image
 
 import keras_vit
+from keras_vit.cli.products import Format
 from keras_vit.errors import ExportError
 from keras_vit.exporting import FORMATS, verification
 from keras_vit.exporting.formats import load_format
@@ -76,8 +78,9 @@ EVERY_CELL = [(form, kind, {}) for form in FORMATS for kind in KINDS] if THOROUG
 LIMITS = {"float32": 1e-5, "float16": 0.01, "int8": 0.1}
 
 
-def test_each_format_has_a_cell_of_the_sample():
+def test_each_format_has_a_cell_of_the_sample_and_is_known_to_the_command():
     """Without a cell, the quick suite would not export a new format."""
+    assert get_args(Format) == FORMATS
     assert {form for name in ("torch", "tensorflow") for form, *_ in CELLS[name]} == set(FORMATS)
 
 
