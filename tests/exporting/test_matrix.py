@@ -69,7 +69,6 @@ CELLS = {
     "tensorflow": [
         ("saved_model", "any size", {"batch": 2, "outputs": "features"}),
         ("saved_model", "8 bits", PREPARED),
-        pytest.param("saved_model", "mixed_bfloat16", {}, marks=pytest.mark.nightly),
         ("litert", "channels_first", {}),
         ("litert", "map", INT8),
     ],

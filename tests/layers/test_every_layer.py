@@ -122,7 +122,7 @@ def test_mixed_precision_only_rounds(case, policy):
 
 
 @every_image_case
-@every_policy
+@pytest.mark.parametrize("policy", sample(POLICIES, "float32"))
 def test_channels_first_is_channels_last_transposed(case, policy):
     """The same weights on transposed images give the transposed output."""
     last = case.made(dtype=policy)

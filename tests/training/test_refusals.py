@@ -87,7 +87,6 @@ REFUSALS = {
     "batches": (lambda w: train_on(w, batch_size=4), ConfigError, "batch_size=4"),
     "layer": (lambda w: train_only(w.model, ["blok_0"]), ConfigError, "'blok_0'"),
     "layer decay": (lambda w: layer_decay_multipliers(w.model, 1.5), ConfigError, "1.5"),
-    "rank": (lambda w: enable_lora(w.model, 0), ConfigError, "found 0"),
     "projection": (lambda w: enable_lora(w.model, 2, ["query"]), ConfigError, "['query']"),
     "adapted": (lambda w: enable_lora(adapted(), 2), ConfigError, "merge_lora"),
     "unmerged": (lambda w: adapted().save_to_preset(w.out), CheckpointError, "merge_lora"),

@@ -45,6 +45,7 @@ def test_a_finished_training_is_not_continued(tmp_path):
         fit(again, tmp_path)
 
 
+@pytest.mark.on_backend("torch")
 def test_a_model_that_is_built_again_continues_its_training(tmp_path):
     """Though its default name counts the models of the process."""
     arrays = np.ones((4, 16, 16, 3), "float32"), np.zeros(4)

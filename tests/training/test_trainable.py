@@ -17,6 +17,7 @@ from keras_vit.training import (
 from keras_vit.training.lora import PROJECTIONS
 from tests.helpers import assert_close, random_tiny, tiny, to_numpy
 from tests.plain import HYBRID, normal
+from tests.runs import sample
 from tests.training.updates import after_each
 
 pytestmark = pytest.mark.every_backend
@@ -73,11 +74,11 @@ LEARNING = {
 }
 
 
-@pytest.mark.parametrize(("choose", "learns"), LEARNING.values(), ids=LEARNING)
-def test_frozen_weights_stay_and_trainable_weights_move(choose, learns):
+@pytest.mark.parametrize("name", sample(LEARNING, "last block"))
+def test_frozen_weights_stay_and_trainable_weights_move(name):
     """Frozen weights are equal bit by bit after two updates with momentum."""
     model = random_tiny(num_classes=3, relative_position_bias="block", **SMALL)
-    before = read_values(model)
+    before, (choose, learns) = read_values(model), LEARNING[name]
     choose(model)
     assert moved(before, steps(model, 2)) == {path for path in before if path.startswith(learns)}
 
@@ -123,7 +124,7 @@ def test_lora_adapts_every_projection_and_scales_by_alpha_over_rank(alpha):
     assert_close(merged(IMAGES), to_numpy(model(IMAGES)))
 
 
-@pytest.mark.parametrize("is_quantised", [False, True])
+@pytest.mark.parametrize("is_quantised", sample((False, True), False))
 def test_merging_includes_heads_and_quantised_kernels(is_quantised):
     """Keras's own `enable_lora` and `quantize` may have been called; int8 rounds the sum again."""
     model = random_tiny(num_classes=3, **SMALL)
@@ -153,6 +154,7 @@ def test_layer_decay_gives_every_weight_of_a_hybrid_its_multiplier():
     assert {"root", "stage1_unit1", "block_10"} <= {path.split("/")[0] for path in found}
 
 
+@pytest.mark.on_backend("torch", "tensorflow")
 def test_a_layerwise_optimizer_survives_saving(tmp_path):
     """Multipliers, decayed weights, schedule and momentum; the next step is bitwise equal."""
     model = random_tiny(**SMALL)
