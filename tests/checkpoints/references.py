@@ -235,8 +235,6 @@ def _open_clip(case: Case, folder: Path) -> Reference:
     sizes = {"embed_dim": 96, "depth": 1, "img_size": case.size[0], "num_classes": 0}
     kind = "vit_small_patch16_224" if case.refused else case.kind
     trunk = randomised(timm.create_model(kind, **sizes))
-    if case.fields["timm_pool"] == "avg":
-        trunk.global_pool = "avg"  # as `reset_classifier` of the trunk does it
     projection = torch.from_numpy(normal(10, trunk.num_features))
     arrays = {f"visual.trunk.{name}": value for name, value in trunk.state_dict().items()}
     arrays |= {"visual.head.proj.weight": projection, "text.proj.weight": projection.clone()}
@@ -270,20 +268,23 @@ def _naflex(case: Case, folder: Path) -> Reference:
     from tests.live import random_transformers
 
     heads = {"num_heads": 3, "hidden_size": 24}
+    ways: list[tuple[Any, dict[str, Any]]] = [(folder, {})]
     if case.kind == "Siglip2Model":
         vision = {**SIZES, "patch_size": 4, "num_patches": 25}
         text = {**SIZES, "vocab_size": 30, "projection_size": 24}
         module = random_transformers(case.kind, vision_config=vision, text_config=text)
         module.save_pretrained(folder)
-        images, fields = golden.expected("hf_siglip2"), {}
-        heads["family"] = "transformers/siglip2"
+        images, heads["family"] = golden.expected("hf_siglip2"), "transformers/siglip2"
     else:
-        module = save_timm(case.kind, folder, **case.sizes, **case.fields)
+        module = save_timm(case.kind, folder / "x", **case.sizes, **case.fields)
+        alone = shutil.copy(folder / "x" / "model.safetensors", folder)
+        size, card = {"image_size": 12}, {"model_name": case.kind, **case.sizes, **case.fields}
+        ways = [(folder / "x", size), (alone, {**size, "read": {"timm": card}})]
         images = {"patches": normal(1, 8, 48), "mask": np.ones((1, 8), bool)}
-        images["shapes"], fields = np.array([[2, 4]]), {"image_size": 12}
+        images["shapes"] = np.array([[2, 4]])
         heads["family"] = "timm/naflex"
-    reading = Reading(folder, fields, images, run_naflex(module, images))
-    return Reference([reading], heads, module, run_naflex)
+    want = run_naflex(module, images)
+    return Reference([Reading(*way, images, want) for way in ways], heads, module, run_naflex)
 
 
 def _keras_hub(case: Case, folder: Path) -> Reference:

@@ -6,15 +6,13 @@ import pytest
 
 import keras_vit
 from keras_vit import VisionTransformer, checkpoints
-from keras_vit.images.protocols import complete
 from tests.checkpoints.cases import CARDS, SMALL, WIDER
 from tests.checkpoints.files import refused
 from tests.checkpoints.headers import write_sparse
-from tests.checkpoints.references import load_again, run_timm, save_timm, with_classes
+from tests.checkpoints.references import save_timm, with_classes
 from tests.golden import load_case
-from tests.helpers import assert_close, randomise, to_numpy
 from tests.live import timm, torch
-from tests.plain import edit_json, normal
+from tests.plain import edit_json
 
 pytestmark = pytest.mark.usefixtures("offline", "blank_models")
 
@@ -38,19 +36,6 @@ def save(tmp_path):
 
 def read(path, card, ask=keras_vit.info, **fields):
     return ask(path, read={"timm": card}, **fields)
-
-
-@pytest.mark.parametrize(
-    "fields", [{"rope": None, "block": {"epsilon": 1e-5}}, {"rope": {"form": "axial"}}]
-)
-def test_parts_that_transformers_takes_from_the_architecture(fields, tmp_path):
-    """It drops each null in `model_args`, so that the architecture itself lacks these parts."""
-    save_timm("eva02_base_patch14_224", tmp_path / "theirs", **SMALL)
-    config = keras_vit.info(tmp_path / "theirs").config.replace(**fields)
-    model, images = randomise(VisionTransformer(config)), normal(2, 8, 8, 3)
-    checkpoints.save(model, tmp_path / "ours", "timm/eva")
-    for again in load_again(tmp_path / "ours", model):
-        assert_close(run_timm(again, images)["logits"], to_numpy(model(images)))
 
 
 @pytest.mark.parametrize("name", ["vit_base_patch16_224", "vit_small_r26_s32_224"])
@@ -85,50 +70,31 @@ def test_the_arguments_of_architectures_are_those_of_timm():
 
 def test_a_dinov2_is_written_for_timm_without_its_mask_token(tmp_path, caplog):
     """timm has no place for it, and inference does not read it: a line of log says so."""
-    model, images = load_case("hf_dinov2_model"), normal(2, 16, 16, 3)
     with caplog.at_level("INFO", "keras_vit"):
-        checkpoints.save(model, tmp_path / "timm", family="timm")
+        checkpoints.save(load_case("hf_dinov2_model"), tmp_path / "x", family="timm")
     assert "mask token" in caplog.text
-    again = VisionTransformer.from_preset(tmp_path / "timm")
-    assert_close(again(images), to_numpy(model(images)), 1e-6)
+    assert not keras_vit.info(tmp_path / "x").config.tokens.mask
 
 
 def test_the_activation_of_a_gated_mlp_that_is_assumed_is_logged(save, caplog):
     """JSON cannot state the class; a word for it beats the assumption, and `block` both."""
     path, _ = save("H0-mini", has_json=True)
     caplog.set_level("INFO", "keras_vit")
-    gelu = VisionTransformer.from_preset(path, block={"activation": "gelu"})
-    assert gelu.config.block.activation == "gelu"
+    assert keras_vit.info(path, block={"activation": "gelu"}).config.block.activation == "gelu"
     assert VisionTransformer.from_preset(path).config.block.activation == "silu"
     assert "SiLU" in caplog.text
-    caplog.clear()
-    edit_json(path.parent / "config.json", "model_args", act_layer="silu")
-    VisionTransformer.from_preset(path)
-    assert "SiLU" not in caplog.text
 
 
 def test_names_of_an_architecture_and_of_classes_are_enough(save):
     """The arrays tell the rest of an architecture of the usual width."""
     path, card = save("lunit", embed_dim=384, num_heads=6)
-    named = read(path, "vit_small_patch8_224").config
-    assert (named.num_heads, named) == (6, read(path, card).config)
+    assert read(path, "vit_small_patch8_224").config == read(path, card).config
     path, card = save("Virchow2")
     want = read(path, card).config
-    assert (want.block.gated, want.block.activation) == (True, "silu")
     words = {"mlp_layer": "timm.layers.SwiGLUPacked", "act_layer": "torch.nn.SiLU"}
     assert read(path, {**card, **words}).config == want
-    gelu = read(path, {**card, "act_layer": torch.nn.GELU}).config
-    assert gelu.block.activation == "gelu"
-
-
-def test_none_in_a_card_leaves_an_argument_to_the_architecture(save):
-    """`timm.create_model` leaves out each argument that is None; a class would take its default."""
-    path, card = save("lunit", embed_dim=384, num_heads=6)
-    card |= {"model_name": "vit_base_patch16_clip_quickgelu_224", "pre_norm": False}
-    want = read(path, card)
-    assert want.config.block.activation == "quick_gelu"
-    found = read(path, card | dict.fromkeys(("act_layer", "norm_layer", "num_classes", "std")))
-    assert (found.config, found.protocol) == (want.config, want.protocol)
+    gelu = read(path, {**card, "act_layer": torch.nn.GELU}).config.block
+    assert (want.block.activation, gelu.activation) == ("silu", "gelu")
 
 
 def test_a_card_beats_the_json_beside_it_and_leaves_the_rest_to_it(save):
@@ -140,8 +106,6 @@ def test_a_card_beats_the_json_beside_it_and_leaves_the_rest_to_it(save):
         info = read(source, {**card, "mlp_layer": "SwiGLUPacked"})
         assert (info.protocol["mean"], info.protocol["std"]) == ([0.7, 0.6, 0.5], [0.1, 0.2, 0.3])
         assert (info.config.tokens.registers, info.config.block.activation) == (8, "gelu")
-    info = read(path, {"model_name": "vit_giant_patch14_reg4_dinov2", "num_heads": 8})
-    assert (info.config.num_heads, complete(info.protocol)["mean"]) == (8, 0.5)
 
 
 def test_no_classes_leave_out_a_head_and_others_make_a_new_one(save):
@@ -150,16 +114,13 @@ def test_no_classes_leave_out_a_head_and_others_make_a_new_one(save):
     del card["num_classes"]
     assert read(path, card).config.num_classes == 3
     headless, ask = {**card, "num_classes": 0}, VisionTransformer.from_preset
-    for how in ({}, {"load_weights": False}):
-        assert read(path, headless, ask, **how).output_shape == (None, 32)
+    assert read(path, headless, ask).output_shape == (None, 32)
     assert read(path, headless, ask, num_classes=4).output_shape == (None, 4)
 
 
 UNFIT = (
     ("mlp_layer", timm.layers.GluMlp, ["Mlp, SwiGLU, SwiGLUPacked"]),
     ("act_layer", torch.nn.ReLU, ["act_layer='ReLU'"]),
-    ("norm_layer", torch.nn.LayerNorm, ["norm_layer", "layernorm"]),
-    ("block_fn", "ResPostBlock", ["vit_huge_patch14_224", "norm"]),
     ("model_name", "vit_hug_patch14_224", ["'vit_huge_patch14_224'"]),
     ("model_name", "hf-hub:paige-ai/Virchow2", ["paige-ai/Virchow2", "architecture"]),
     ("reg_token", 4, ["vit_huge_patch14_224", "'reg_tokens'"]),
@@ -175,9 +136,6 @@ def test_what_does_not_fit_is_refused(argument, value, words, save):
 
 def test_a_file_whose_architecture_is_not_named_is_refused(save):
     """A plain ViT lacks its number of heads alone; the message names `timm` first."""
-    facts = ("pool.kind", "rope", "block.activation", "block.epsilon", "read={'timm': 'vit_")
-    refused(save("Virchow2")[0], *facts, num_heads=4)
     path, name = save("UNI", init_values=None)[0], {"timm": "vit_small_patch16_224"}
     refused(path, "num_heads", "read=", "num_heads=..")
-    refused(path, "num_heads", read=name)
     refused(path, "'timm': ...}", "'google'", read={**name, "family": "google"})

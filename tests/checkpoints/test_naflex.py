@@ -3,7 +3,6 @@
 `test_cases` compares the outputs.
 """
 
-import json
 import shutil
 
 import numpy as np
@@ -12,11 +11,10 @@ from PIL import Image
 
 import keras_vit
 from keras_vit import VisionTransformer, checkpoints
-from keras_vit.models.inference import run
 from tests.checkpoints.references import run_naflex
 from tests.golden import CASES, NAFLEX, expected, relative_error
 from tests.live import load_folder, transformers
-from tests.plain import edit_json, normal
+from tests.plain import edit_json
 
 pytestmark = pytest.mark.usefixtures("offline")
 
@@ -36,29 +34,6 @@ def test_pictures_are_prepared_as_by_the_library(name):
     theirs = preprocessor.pack(want["patches"], want["shapes"], want["mask"])
     np.testing.assert_array_equal(ours[..., -2:], theirs[..., -2:])
     assert np.abs(ours - theirs).max() <= 1.01 * 2 / 255
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_weights_serve_images_of_one_size_too(name):
-    """A plain stem computes the same for images of the stored size."""
-    packed = VisionTransformer.from_preset(NAFLEX / name)
-    plain = VisionTransformer.from_preset(NAFLEX / name, stem={"kind": "none"})
-    images = normal(2, *plain.config.image_size, 3)
-    found = run(packed, packed.preprocessor.stack(images))
-    assert relative_error(found, run(plain, images)) <= 1e-5
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("timm")])
-def test_a_file_without_json_is_read_by_the_arguments_of_timm(name, tmp_path):
-    """`read={"timm": ...}` and an image size take the place of `config.json`."""
-    config = json.loads((NAFLEX / name / "config.json").read_text())
-    file = shutil.copy(NAFLEX / name / "model.safetensors", tmp_path)
-    read = {"timm": {"model_name": config["architecture"], **config["model_args"]}}
-    whole = VisionTransformer.from_preset(NAFLEX / name, load_weights=False).config
-    given = {"read": read, "image_size": whole.image_size}
-    alone = VisionTransformer.from_preset(file, load_weights=False, **given).config
-    assert alone.source_grid == whole.source_grid
-    assert alone.replace(position_grid=None) == whole
 
 
 @pytest.mark.parametrize("limit", [36, 10, 7])

@@ -50,14 +50,10 @@ def _change(repository: dict, change: str) -> None:
         if keys is not None:
             new = {**(old if name == "config.json" else {}), **keys}
             files[name] = {key: value for key, value in new.items() if value != "absent"}
-    if change == "16 bits":
-        for array in arrays.values():
-            array[0] = "BF16" if array[0] == "F32" else array[0]
-    if change == "buffers":  # an empty one, and the numbers of positions that older releases have
+    if change == "buffers":  # the numbers of positions that older releases have
         for name in [n for n in arrays if n.endswith("embeddings.position_embedding.weight")]:
             numbers = name.replace("position_embedding.weight", "position_ids")
             arrays[numbers] = ["I64", [1, arrays[name][1][0]]]
-        arrays["empty"] = ["F32", [0, 8]]
 
 
 SOME = list(REPOSITORIES) if THOROUGH else [*list(REPOSITORIES)[::3], "siglip2-base-patch16-224"]
@@ -75,28 +71,6 @@ def test_what_another_release_wrote_gives_the_same_model(name, change, tmp_path)
     assert info.config.replace(**stated) == expected.config
     # One network has one family, but for classes that differ in parts which the file lacks.
     assert info.family.partition("/")[0] == expected.family.partition("/")[0]
-
-
-def test_dinov3_without_registers_has_none(tmp_path):
-    """Both forms: an array of zero rows, and no array."""
-    repository = copy.deepcopy(REPOSITORIES["dinov3-s16"])
-    repository["json"]["config.json"]["num_register_tokens"] = 0
-    name = next(name for name in repository["arrays"] if name.endswith("register_tokens"))
-    repository["arrays"][name][1][1] = 0
-    assert keras_vit.info(write(tmp_path, repository)).config.tokens.registers == 0
-    del repository["arrays"][name]
-    assert keras_vit.info(write(tmp_path, repository)).config.tokens.registers == 0
-
-
-def test_a_classifier_is_found_by_its_arrays_where_no_class_is_named(tmp_path):
-    """SigLIP's classifier has an attention pooling in its file, which the class does not use."""
-    repository = copy.deepcopy(REPOSITORIES["siglip-base-patch16-224"])
-    repository["json"]["config.json"].pop("architectures", None)
-    arrays = {n: a for n, a in repository["arrays"].items() if n.startswith("vision_model.")}
-    arrays |= {"classifier.weight": ["F32", [10, 768]], "classifier.bias": ["F32", [10]]}
-    info = keras_vit.info(write(tmp_path, {**repository, "arrays": arrays}))
-    assert (info.family, info.config.num_classes) == ("transformers/siglip", 10)
-    assert info.config.pool.kind == "gap"
 
 
 PROCESSORS = json.loads((FILE.parent / "processors.json").read_text())

@@ -22,10 +22,9 @@ from keras_vit.presets import bucket, catalog
 from keras_vit.presets.augreg import read_file_name
 from keras_vit.presets.catalog import CATALOG, Preset, list_presets, preset_named
 from keras_vit.presets.preset_config import ModelFacts
-from tests import family_goldens
 from tests.checkpoints.headers import write_sparse
 from tests.config.test_variants import COUNTS
-from tests.golden import CASES, FOLDER, expected, outputs, relative_error
+from tests.golden import CASES, FAMILIES, FOLDER, expected, outputs, relative_error
 from tests.helpers import random_tiny, to_numpy
 from tests.plain import raises
 
@@ -242,11 +241,11 @@ def test_a_row_may_have_its_file_on_the_hub(hub, add):
         relative_error(outputs(model, want["image"], ["logits"])["logits"], want["logits"]) < 1e-5
     )
 
-    folder = family_goldens.FOLDER / "hf_dinov2_model"
+    folder = FAMILIES / "hf_dinov2_model"
     facts = {"family": "dinov2", "format_name": "transformers/dinov2", "num_classes": 0}
     add(make("dino", "hf://us/dino", fields=CATALOG["vit_b14.dinov2"].fields, **facts))
     hub.add("us/dino", folder)
-    model, want = VisionTransformer.from_preset("dino"), family_goldens.expected("hf_dinov2_model")
+    model, want = VisionTransformer.from_preset("dino"), expected("hf_dinov2_model")
     assert relative_error(to_numpy(model(want["image"])), want["pre_logits"]) <= 1e-5
     assert VisionTransformer.from_preset("dino", num_classes=3).output_shape == (None, 3)
     assert model.preprocessor.protocol == keras_vit.info(folder).protocol
@@ -257,7 +256,7 @@ def test_a_row_loads_with_the_arguments_of_its_card(hub, add):
     card = {"model_name": "vit_little_patch16_reg1_gap_256", "std": [0.25, 0.25, 0.25]}
     own = {"family": "pathology", "format_name": "timm", "timm": card, "feature": "mean"}
     add(make("again", "hf://owner/encoder", num_classes=0, **own))
-    hub.add("owner/encoder", family_goldens.FOLDER / "timm_reg1_gap")
+    hub.add("owner/encoder", FAMILIES / "timm_reg1_gap")
     assert VisionTransformer.from_preset("again").preprocessor.protocol["std"] == 0.25
     with raises(CheckpointError, "registers=3, and the arrays have 1"):
         VisionTransformer.from_preset("again", read={"timm": {**card, "reg_tokens": 3}})
