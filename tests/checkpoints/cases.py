@@ -124,7 +124,8 @@ TOWERS = (
     _tower("Data2VecVisionModel", "data2vec-vision", ""),
     _tower("Dinov2Model", "dinov2"),
     _tower("Dinov2WithRegistersModel", "dinov2_with_registers"),
-    _tower("DINOv3ViTModel", "dinov3_vit", fields={"num_register_tokens": 0}),
+    # Written without an array of zero rows, which transformers then calls missing.
+    _tower("DINOv3ViTModel", "dinov3_vit", fields={"num_register_tokens": 0}, is_written=False),
     _tower("DINOv3ViTModel", "dinov3_vit", fields=_ROPE),
     _tower("CLIPVisionModel", "clip", tokens="block"),
     _tower("CLIPVisionModelWithProjection", _PROJECTION, "image_embeds", {}, ""),
