@@ -7,12 +7,14 @@ import keras
 import pytest
 
 from keras_vit import VisionTransformer, finetune, vit_ti16
-from keras_vit.data import ImageSource
 from keras_vit.errors import ConfigError
 from keras_vit.training import AugregRecipe, TransferRecipe, enable_lora
+from keras_vit.training.finetuning import _epochs
 from tests.digits import LOOPS, write_folders
 from tests.helpers import tiny
 from tests.plain import raises
+
+BOTH = ("loop", "Open")
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +81,8 @@ def test_finetune_trains_on_folders_and_saves_presets(desk, train_tiny):
 
 def test_the_time_is_estimated_and_a_seed_may_be_larger_than_those_of_keras(desk, train_tiny):
     """After ten batches, of those of all epochs; Keras refuses seeds from 2**32 on."""
-    printed = train_tiny("--steps", 24, "--seed", 2**40, "--path", desk / "timed").out
+    mixed = ("--augmentation", "light2")  # of labels of several classes
+    printed = train_tiny("--steps", 24, "--seed", 2**40, *mixed, "--path", desk / "timed").out
     assert re.findall(r"time +about \d:\d\d:\d\d for (\d+) more", printed) == ["14"]
 
 
@@ -97,20 +100,23 @@ def test_bad_arguments_and_data_are_refused_by_name(desk, run, train_tiny):
 
 
 def test_the_head_is_kept_if_the_classes_are_those_of_the_preset(desk, tmp_path):
-    """In whatever order and case; other classes get a head of zeros."""
+    """In whatever order and case; other classes, and a single logit, get a head of zeros."""
     heads = []
-    for labels in (("loop", "open"), ("Open", "loop"), ("loop", "other"), None):
-        model = tiny(channels=1, num_classes=2, class_names=labels)
-        model.get_layer("head").bias.assign([3.0, -3.0])
+    sigmoid = {"num_classes": 1, "classifier_activation": "sigmoid"}
+    named = [{"num_classes": 2, "class_names": names} for names in (BOTH, BOTH[::-1], ("x", "y"))]
+    for outputs in (*named, {"num_classes": 2}, sigmoid):
+        model = tiny(channels=1, **outputs)
+        model.get_layer("head").bias.assign([3.0, -3.0][: model.config.num_classes])
         model.save_to_preset(tmp_path / "preset")
 
         def see(model):
             heads.append(keras.ops.convert_to_numpy(model.get_layer("head").bias).tolist())
+            assert model.prediction.classifier_activation != "sigmoid"
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
             finetune(tmp_path / "preset", desk / "train", path=tmp_path / "out", learns=see)
-    assert heads == [[3, -3], [3, -3], [0, 0], [0, 0]]
+    assert heads == [[3, -3]] * 2 + [[0, 0]] * 3
 
 
 def test_finetune_passes_on_where_the_labels_are(desk, tmp_path, run, interrupted):
@@ -124,11 +130,8 @@ def test_finetune_passes_on_where_the_labels_are(desk, tmp_path, run, interrupte
 
 
 WORDS = {
-    "label_column= needs a table": {"data": (None, {"label_column": "kind"})},
-    "a data set has no labels_file": {"data": ("hf:us/x", {"labels_file": "x.csv"})},
     "give data=ImageSource(..., on_error=...)": {"on_error": "skip"},
     "num_classes=: the head gets the classes of the data": {"num_classes": 5},
-    "class_names=: the head gets the classes of the data": {"class_names": ["a", "b"]},
     "recipe=TransferRecipe(..., learning_rate=...)": {"learning_rate": 0.1},
 }
 
@@ -136,19 +139,9 @@ WORDS = {
 @pytest.mark.parametrize("message", WORDS)
 def test_words_of_data_and_recipe_are_not_fields_of_the_model(desk, message):
     """Another head than for the data was ignored; a word of the recipe was an unknown field."""
-    fields = dict(WORDS[message])
-    place, labels = fields.pop("data", (None, {}))
     with raises(ConfigError, message):
-        data = ImageSource(place or desk / "train", **labels)
-        finetune(desk / "tiny", data, path=desk / "other", **fields)
+        finetune(desk / "tiny", desk / "train", path=desk / "other", **WORDS[message])
     assert not (desk / "other").exists()
-
-
-@pytest.mark.parametrize("augmentation", ["light2", "strong1"])
-def test_an_augmentation_that_mixes_images_trains_a_preset(train_tiny, tmp_path, augmentation):
-    """Mixed images have labels of several classes, without a further option."""
-    train_tiny("--steps", 2, "--augmentation", augmentation, "--path", tmp_path / "out")
-    assert "val_accuracy" in (tmp_path / "out" / "log.csv").read_text()
 
 
 def test_a_builder_in_place_of_a_preset_gives_fresh_weights(desk, tmp_path):
@@ -187,26 +180,6 @@ def test_every_option_of_the_recipe_reaches_the_training(
     assert third == TransferRecipe(500, 8, learning_rate=0.01)
 
 
-EPOCHS = {1: 1, 12: 1, 23: 1, 30: 3, 100: 10, 500: 20, 510: 17}
-
-
-@pytest.mark.parametrize("steps", EPOCHS)
-def test_the_steps_asked_for_fill_equal_epochs(desk, train_tiny, interrupted, steps):
+def test_the_steps_asked_for_fill_equal_epochs():
     """At most 20 epochs, of 10 steps or more; none of a single step, and no step is added."""
-    planned = interrupted(
-        "keras_vit.training.finetuning.train",
-        lambda model, data, *_, recipe, **__: (len(data), recipe.fit_args(model)["epochs"]),
-    )
-    train_tiny("--steps", steps, "--accumulate", 2, "--path", desk / "planned", status=130)
-    assert planned == [(2 * steps // EPOCHS[steps], EPOCHS[steps])]
-
-
-def test_the_sigmoid_of_one_logit_goes_with_its_head(desk):
-    """The new head of two classes returns logits."""
-    sigmoid = {"num_classes": 1, "classifier_activation": "sigmoid"}
-    tiny(channels=1, **sigmoid).save_to_preset(desk / "sigmoid")
-    recipe = TransferRecipe(1, 8)
-    result = finetune(desk / "sigmoid", desk / "train", path=desk / "two", recipe=recipe)
-    prediction = VisionTransformer.from_preset(result.path).prediction
-    assert (prediction.num_classes, prediction.task) == (2, "single_label")
-    assert prediction.classifier_activation is None
+    assert [*map(_epochs, (1, 12, 23, 30, 100, 500, 510))] == [1, 1, 1, 3, 10, 20, 17]

@@ -1,7 +1,6 @@
 """`keras-vit embed` and `keras-vit evaluate`, called as a user calls them."""
 
 import json
-import signal
 
 import numpy as np
 import pytest
@@ -108,43 +107,3 @@ def test_commands_load_the_model_as_their_options_say(run, folder, tmp_path):
     assert keras_vit.info(tmp_path / "probe" / "preset").config.image_size == (12, 12)
     page = (tmp_path / "probe" / "index.html").read_text()
     assert "<title>vit_digits on test</title>" in page
-
-
-KILLED = """
-import os, signal, sys
-from keras_vit.cli import main
-from keras_vit.evaluation import parts
-
-def sync(stream):
-    stream.truncate(stream.tell() - 9)  # of the rows that no record counts yet
-    os.kill(os.getpid(), signal.SIGKILL)
-
-class Killed(parts.Parts):
-    def _write(self):
-        if self.inputs >= int(sys.argv[1]):
-            parts._sync = sync
-        super()._write()
-
-parts._SECONDS = 0.0
-from keras_vit.evaluation import embedding
-embedding.Parts = Killed
-main(sys.argv[2:])
-"""
-
-
-@pytest.mark.nightly
-def test_a_killed_embed_resumes_and_writes_the_same_bytes(run, folder, tmp_path, nursery):
-    """Each time after the images that were recorded before."""
-    command = ("embed", folder / "train", "--source", "vit_digits", "--batch-size", 2, "--path")
-    run(*command, tmp_path / "whole.npy")
-    out, before = tmp_path / "x.npy", 0
-    for images in np.random.default_rng(0).integers(2, 50, 2).cumsum().tolist():
-        process = nursery.run("-c", KILLED, images, *command, out)
-        assert process.returncode == -signal.SIGKILL, process.stderr
-        recorded = json.loads((tmp_path / "x.npy.part" / "record.json").read_text())["inputs"]
-        assert before < recorded < images
-        assert not out.exists()
-        before = recorded
-    run(*command, out)
-    assert out.read_bytes() == (tmp_path / "whole.npy").read_bytes()
-    assert not list(tmp_path.glob("*.part*"))

@@ -9,8 +9,6 @@ import contextlib
 import hashlib
 import json
 import re
-import socket
-import struct
 import sys
 import threading
 import time
@@ -72,7 +70,6 @@ class Hub:
         self.faults: list[dict[str, Any]] = []
         self.requests: list[str] = []
         self.authorizations: list[str | None] = []
-        self.bytes_per_second: float | None = None
         self.endpoint = ""
 
     def add(self, name: str, files: dict[str, bytes] | Path, **fields) -> Repo:
@@ -92,10 +89,8 @@ class Hub:
             fault: `times`, so many requests, fail; all by default.
                 `status` and `body` of the answer, and its `headers`; without a status they replace
                 those of the right answer, and None removes one.
-                `cut`: the connection breaks after so many bytes of the body, with `reset` not by
-                its regular end.
+                `cut`: the connection breaks after so many bytes of the body.
                 `whole`: a request for the rest of a file gets it from its start.
-                `truncated`: so many bytes fewer are announced and sent.
                 `change`: what becomes of the bytes of the body.
                 `silence`: seconds before the connection ends without an answer.
                 `drip`: the header has no end, and comes byte by byte.
@@ -204,7 +199,7 @@ class _Handler(BaseHTTPRequestHandler):
             except _RefusedError as refused:
                 self._send(refused.args[0], b"", refused.args[1])
 
-    do_HEAD = do_POST = do_PUT = do_GET  # noqa: N815
+    do_HEAD = do_POST = do_GET  # noqa: N815
 
     def log_message(self, format: str, *args: object) -> None:
         pass
@@ -270,51 +265,24 @@ class _Handler(BaseHTTPRequestHandler):
             return self._json(401, {"error": "Invalid username or password."})
         asked = json.loads(self.sent)
         name = f"{asked['organization']}/{asked['name']}"
-        url = {"url": f"{self.hub.endpoint}/{name}", "name": name}
         private = asked.get("visibility") == "private"
-        if name not in self.hub.repos:
-            self.hub.add(name, {".gitattributes": b"*.safetensors filter=lfs"}, private=private)
-        return self._json(200, url)
-
-    def _branch(self, name: str, branch: str) -> None:
-        repo = self.hub.repos[name]
-        repo.branches[branch] = repo.branches["main"]
-        self._json(200, {})
+        self.hub.add(name, {".gitattributes": b"*.safetensors filter=lfs"}, private=private)
+        return self._json(200, {"url": f"{self.hub.endpoint}/{name}", "name": name})
 
     def _validate_yaml(self) -> None:
         self._json(200, {"errors": [], "warnings": []})
 
     def _preupload(self, name: str, revision: str) -> None:
         paths = [file["path"] for file in json.loads(self.sent)["files"]]
-        modes = {path: "lfs" if path.endswith(_LFS) else "regular" for path in paths}
-        told = {"shouldIgnore": False, "oid": None}
-        self._json(200, {"files": [{"path": p, "uploadMode": modes[p], **told} for p in paths]})
-
-    def _batch(self, name: str) -> None:
-        objects = json.loads(self.sent)["objects"]
-        for wanted in objects:
-            if wanted["oid"] not in self.hub.objects:
-                place = f"{self.hub.endpoint}/storage/{wanted['oid']}"
-                wanted["actions"] = {"upload": {"href": place}}
-        self._json(200, {"transfer": "basic", "objects": objects})
-
-    def _store(self, oid: str) -> None:
-        self.hub.objects[oid] = self.sent
-        self._send(200, b"")
+        told = {"uploadMode": "regular", "shouldIgnore": False, "oid": None}
+        self._json(200, {"files": [{"path": path, **told} for path in paths]})
 
     def _commit(self, name: str, revision: str) -> None:
         repo, sha = self._find(name, revision)
-        files, header = {}, {}
-        for item in map(json.loads, self.sent.splitlines()):
-            value = item["value"]
-            if item["key"] == "header":
-                header = value
-            elif item["key"] == "file":
-                files[value["path"]] = base64.b64decode(value["content"])
-            elif item["key"] == "lfsFile":
-                files[value["path"]] = self.hub.objects[value["oid"]]
-        if header.get("parentCommit", sha) != sha:
+        header, *items = (json.loads(line)["value"] for line in self.sent.splitlines())
+        if header.get("parentCommit") != sha:
             return self._json(412, {"error": "A commit has happened since. Please refresh."})
+        files = {item["path"]: base64.b64decode(item["content"]) for item in items}
         new = repo.commit(files, revision, header["summary"])
         url = f"{self.hub.endpoint}/{name}/commit/{new}"
         return self._json(200, {"success": True, "commitUrl": url, "commitOid": new})
@@ -325,11 +293,8 @@ class _Handler(BaseHTTPRequestHandler):
         (r"(?:GET|HEAD) /cdn/(\w+)/.*", _cdn),
         (r"POST /api/repos/create", _create),
         (r"POST /api/validate-yaml", _validate_yaml),
-        (r"POST /api/models/([^/]+/[^/]+)/branch/(.+)", _branch),
         (r"POST /api/models/([^/]+/[^/]+)/preupload/(.+)", _preupload),
         (r"POST /api/models/([^/]+/[^/]+)/commit/(.+)", _commit),
-        (r"POST /([^/]+/[^/]+).git/info/lfs/objects/batch", _batch),
-        (r"PUT /storage/(\w+)", _store),
     )
 
     # Answers
@@ -340,7 +305,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _bytes(self, content: bytes, headers: dict[str, str]) -> None:
         content = self.fault.get("change", bytes)(content)
-        content = content[: max(0, len(content) - self.fault.get("truncated", 0))]
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range") or "")
         if asked is None or self.fault.get("whole"):
             return self._send(200, content, headers)
@@ -364,13 +328,10 @@ class _Handler(BaseHTTPRequestHandler):
         if is_endless:
             self._repeat(b"", b"ffff\r\n" + bytes(0xFFFF) + b"\r\n", 0.0)
         elif self.command != "HEAD":
-            self._write(body[: self.fault.get("cut")])
+            with contextlib.suppress(OSError):  # the client has gone, perhaps killed
+                self.wfile.write(body[: self.fault.get("cut")])
         if "cut" in self.fault:
             self.close_connection = True
-        if self.fault.get("reset"):  # closing without lingering sends RST
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            self.rfile.close()
-            self.connection.close()
 
     def _repeat(self, start: bytes, more: bytes, pause: float) -> None:
         """Sends bytes until the client goes; at last they end, so that a test fails."""
@@ -380,14 +341,3 @@ class _Handler(BaseHTTPRequestHandler):
             for _ in range(2000):
                 self.wfile.write(more)
                 time.sleep(pause)
-
-    def _write(self, body: bytes) -> None:
-        """Sends a body, in small steps if the speed is limited."""
-        speed = self.hub.bytes_per_second
-        step = max(1, int(speed / 200)) if speed else len(body) or 1
-        try:
-            for start in range(0, len(body), step):
-                self.wfile.write(body[start : start + step])
-                time.sleep(step / speed if speed else 0)
-        except OSError:  # the client has gone, perhaps killed
-            self.close_connection = True

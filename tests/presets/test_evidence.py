@@ -10,10 +10,9 @@ from weights import verify
 
 
 def test_the_rung_is_the_highest_that_the_evidence_reaches():
-    """From a row alone to 50,000 images; thirteen repositories have published JSON."""
+    """From a row alone to 50,000 images."""
     bare = {"name": "x", "date": "2026-11-24"}
     assert evidence.level({}) == evidence.level(bare) == 0
-    assert evidence.level({**bare, "read": "written from descriptions"}) == 0
     assert evidence.level({**bare, "read": evidence.AS_PUBLISHED}) == 1
     pinned = {**bare, "sha256": {"x.npz": "0"}, "family": "google"}
     assert evidence.level(pinned) == evidence.level({**pinned, "origin": "keras_vit 0.1.0"}) == 2
@@ -21,17 +20,6 @@ def test_the_rung_is_the_highest_that_the_evidence_reaches():
         assert evidence.level({**pinned, "origin": "big_vision", **more}) == rung
     assert set(evidence.shipped()) <= set(CATALOG)
     assert evidence.evidence_level("vit_digits") == 3
-    assert evidence.evidence_level("vit_b16.orig_i21k_224") == 0
-    assert sum(evidence.evidence_level(name) == 1 for name in CATALOG) == 13
-
-
-OTHERS = (
-    ({"sha256": {"x": "0"}}, {}, "sha256"),
-    ({}, {"protocol": "timm"}, "protocol"),
-    ({}, {"block": {"activation": "quick_gelu"}}, "logits"),
-    ({}, {"image_size": 32}, "image size"),
-)
-"""Another record, other fields of the model, and the check that fails."""
 
 
 def test_a_record_is_written_and_what_differs_from_it_is_named(tmp_path, capsys):
@@ -41,9 +29,7 @@ def test_a_record_is_written_and_what_differs_from_it_is_named(tmp_path, capsys)
     source, path = str(FOLDER / "vit_rep.npz"), str(tmp_path / "record.json")
     assert verify.main([source, path, "--by", "keras_vit"]) == verify.main([source, path]) == 0
     assert "logits, keras_vit 0.1.0: equal" in capsys.readouterr().out
-    assert verify.main([str(FOLDER / "vit_headless.npz"), path]) == 1
-    assert "differs by" in capsys.readouterr().out
-    for changes, fields, name in OTHERS:
-        record = {**json.loads(Path(path).read_text()), **changes}
-        checks = verify.compare(source, record, **fields)
+    record = json.loads(Path(path).read_text())
+    for changes, name in (({"sha256": {"x": "0"}}, "sha256"), ({"protocol": "timm"}, "protocol")):
+        checks = verify.compare(source, {**record, **changes})
         assert name in {check.name for check in checks if not check.passed}

@@ -1,6 +1,5 @@
 """Loading from the Hub: downloaded files, the cache, and other libraries in the process."""
 
-import hashlib
 import json
 import os
 import shutil
@@ -12,7 +11,7 @@ import pytest
 import keras_vit
 from keras_vit import VisionTransformer
 from keras_vit.checkpoints import Source
-from keras_vit.errors import KerasViTError, PresetError
+from keras_vit.errors import PresetError
 from keras_vit.presets import connection
 from keras_vit.presets.catalog import preset_named
 from tests.checkpoints.shards import split
@@ -124,22 +123,17 @@ def test_a_revision_may_be_a_branch_a_pull_request_or_a_commit(digits):
         assert is_new == (revision in ("", "@main"))
 
 
-@pytest.mark.parametrize("name", ["timm_map", "hf_classifier", "sharded", "digits", "vit_gap"])
+@pytest.mark.parametrize("name", ["hf_classifier", "sharded", "vit_gap"])
 def test_inspect_downloads_no_weights(name, repositories, tmp_path):
-    """JSON and safetensors headers are enough; an npz file has to be downloaded."""
+    """JSON and safetensors headers are enough, also to build the model; an npz file is fetched."""
     repositories(name)
     assert keras_vit.info("hf://them/vit").config.num_layers > 1
     weights = {name for name in in_cache(tmp_path) if not name.endswith(".json")}
     assert weights == ({"vit_gap.npz"} if name == "vit_gap" else set())
-
-
-def test_load_weights_false_downloads_no_weights(repositories, tmp_path):
-    """The model is built from the JSON files."""
-    repositories("hf_classifier")
-    model = VisionTransformer.from_preset("hf://them/vit", load_weights=False, num_classes=3)
-    assert (model.output_shape, model.class_names) == ((None, 3), None)
-    assert model.preprocessor.protocol["resize"] == "tensor"
-    assert in_cache(tmp_path) == {"config.json", "preprocessor_config.json"}
+    if name == "hf_classifier":
+        model = VisionTransformer.from_preset("hf://them/vit", load_weights=False, num_classes=3)
+        assert (model.output_shape, model.class_names) == ((None, 3), None)
+        assert in_cache(tmp_path) == {"config.json", "preprocessor_config.json"}
 
 
 def test_offline_loads_from_the_cache(digits, monkeypatch, caplog):
@@ -169,14 +163,10 @@ def test_a_preparation_that_the_cache_lacks_is_said(repositories, monkeypatch, c
 
 
 DOWN = {
-    **{str(status): {"status": status} for status in (408, 425, 429, 500)},
+    "500": {"status": 500},
     "a long wait": {"status": 429, "headers": {"Retry-After": "86400"}},
-    "a long rate limit": {"status": 429, "headers": {"ratelimit": '"api";r=0;t=86400'}},
     "silence": {"silence": 0.3},
-    "drips": {"drip": True},
-    "a login page": {"change": lambda body: b"<html>Please log in</html>"},
-    "a login page in JSON": {"change": lambda body: b'{"error": "Please log in"}'},
-    "a login page that is no UTF-8": {"change": lambda body: b"<html>Bo\xeete</html>"},
+    "a login page": {"change": lambda body: b"<html>Bo\xeete</html>"},
 }
 
 
@@ -186,7 +176,6 @@ def test_the_cache_is_read_if_the_hub_does_not_answer(fault, digits, caplog, mon
     fetched()
     caplog.clear()
     monkeypatch.setattr(connection, "TIMEOUT", 0.1)
-    monkeypatch.setattr(connection, "PERIOD", 0.2)
     digits.fail(INFO, **DOWN[fault])
     assert (fetched() / "model.safetensors").is_file()
     (line,) = caplog.messages
@@ -249,7 +238,6 @@ def test_a_repository_of_the_cache_may_be_a_link_to_another_disk(digits, tmp_pat
 
 
 NOTES = {
-    "bytes": lambda note, folder: note.write_bytes(b"\xff\xfe"),
     "itself": lambda note, folder: note.symlink_to(note),
     "zeros": lambda note, folder: note.symlink_to("/dev/zero"),
     "a pipe": lambda note, folder: (os.mkfifo(folder / "pipe"), note.symlink_to(folder / "pipe")),
@@ -267,20 +255,12 @@ def test_a_damaged_note_of_the_last_commit_is_made_again(change, digits, tmp_pat
     assert (note.read_bytes(), note.is_symlink()) == (commit, False)
 
 
-DAMAGE = {
-    "empty": lambda content: b"",
-    "cut": lambda content: content[:-100],
-    "changed": lambda content: content[:-1] + bytes([content[-1] ^ 1]),
-}
-
-
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_file_of_the_cache_is_fetched_again(damage, name, digits, caplog):
+def test_a_damaged_file_of_the_cache_is_fetched_again(name, digits, caplog):
     """Once, and the log says so; without the Hub it is refused and kept, if its hash is known."""
     path = (fetched() / name).resolve()
     wanted = path.read_bytes()
-    path.write_bytes(DAMAGE[damage](wanted))
+    path.write_bytes(wanted[:-1] + bytes([wanted[-1] ^ 1]))
     os.utime(path, ns=(1, 1))
     if name == "model.safetensors":
         digits.fail(INFO, status=503)
@@ -297,29 +277,10 @@ def test_a_damaged_file_of_the_cache_is_fetched_again(damage, name, digits, capl
     assert f"{name}: damaged in the cache ({path}); it is fetched again." in caplog.text
 
 
-def test_weights_are_compared_once_for_each_time_stamp(digits, monkeypatch):
-    path = (fetched() / "model.safetensors").resolve()
-    digested = []
-    digest = hashlib.file_digest
-    monkeypatch.setattr(hashlib, "file_digest", lambda *a: digested.append(a) or digest(*a))
-    for count in (0, 1):
-        with Source.parse(ADDRESS).open(checksum=False):
-            assert len(digested) == count
-        os.utime(path, ns=(1, 1))
-
-
 def test_a_body_without_end_in_place_of_a_header_of_weights_ends_the_call(repositories):
     repositories("timm_map").fail(GET, endless=True)
     with raises(PresetError, "them/vit", "more than the expected"):
         keras_vit.info("hf://them/vit")
-
-
-@pytest.mark.parametrize("name", ["timm_map", "digits"])
-def test_a_pointer_of_git_lfs_in_place_of_weights_is_named(name, repositories):
-    """Somebody has pushed it."""
-    repositories(name, **{"model.safetensors": b"version https://git-lfs.github.com/spec/v1"})
-    with raises(KerasViTError, "model.safetensors: this is a pointer of git-lfs"):
-        VisionTransformer.from_preset("hf://them/vit")
 
 
 def test_other_libraries_keep_xet_and_their_limits(digits, monkeypatch):
@@ -332,36 +293,12 @@ def test_other_libraries_keep_xet_and_their_limits(digits, monkeypatch):
     offer = {"X-Xet-Hash": "0" * 64, "X-Xet-Refresh-Route": "http://127.0.0.1:9"}
     digits.fail(HEAD, headers=offer)
     assert (fetched() / "model.safetensors").is_file()
-    digits.faults.clear()
-    digits.fail(HEAD, headers={**offer, "ETag": "a+b", "X-Linked-Etag": None})
     url = file_download.hf_hub_url("us/digits", "model.safetensors", endpoint=digits.endpoint)
     facts = file_download.get_hf_file_metadata(url)
-    assert facts.etag == "a+b" and facts.xet_file_data is not None
+    assert facts.xet_file_data is not None
     request = get_session().get(f"{digits.endpoint}/api/models/us/digits").request
     assert set(request.extensions["timeout"].values()) == {None}
     assert "trace" not in request.extensions and "gzip" in request.headers["Accept-Encoding"]
-
-
-def test_a_small_file_is_compared_once_the_hub_states_its_hash(digits):
-    """At first the Hub lists no hashes of small files, and sends other bytes; then it is healed."""
-    digits.fail(INFO, change=lambda body: body.replace(b"blobId", b"x"))
-    digits.fail("GET /us/digits/resolve/.*json", change=inverted)
-    with raises(PresetError, "config.json"):
-        fetched()
-    digits.faults.clear()
-    wanted = (DIGITS / "config.json").read_bytes()
-    assert (fetched() / "config.json").read_bytes() == wanted
-
-
-@pytest.mark.parametrize("wrong", [{"size": "x"}, {"size": -1}, {"blobId": [1]}], ids=str)
-def test_a_size_or_hash_of_another_type_counts_as_not_stated(wrong, digits):
-    def change(body: bytes) -> bytes:
-        answer = json.loads(body)
-        answer["siblings"][0] |= wrong
-        return json.dumps(answer).encode()
-
-    digits.fail(INFO, change=change)
-    assert fetched().is_dir()
 
 
 def test_a_short_wait_is_made_and_said(digits, caplog):
