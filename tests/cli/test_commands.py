@@ -10,7 +10,6 @@ import signal
 import sys
 import time
 import warnings
-from importlib import metadata
 
 import numpy as np
 import pytest
@@ -117,15 +116,13 @@ def test_doctor_lists_versions_and_what_killed_downloads_have_left(run, monkeypa
     bucket = tmp_path / "own" / "storage.googleapis.com" / "vit_models"
     for folder in (blobs, bucket):
         folder.mkdir(parents=True)
-    (blobs / "whole").touch()
     (blobs / "loop.incomplete").symlink_to("loop.incomplete")
     left = blobs / "0a.12345678.incomplete", bucket / "tmp1a2b3c4d"
     for path in left:
         path.write_bytes(b"x" * 2000)
     rows = {row["name"]: row for row in json.loads(run("doctor", "--json").out)}
-    assert rows["keras"]["version"] == metadata.version("keras")
     assert rows[os.environ.get("KERAS_BACKEND", "tensorflow")]["note"].startswith("used: ")
-    assert {"torch", "jax", "matplotlib", "processor"} <= set(rows)
+    assert {"keras", "torch", "jax", "matplotlib", "processor"} <= set(rows)
     unfinished = [row for row in rows.values() if row["kind"] == "unfinished download"]
     assert [(row["name"], row["version"], row["note"]) for row in unfinished] == [
         (path.name, "2,000 bytes", f"unless a download runs: rm {shlex.quote(str(path))}")
@@ -154,15 +151,12 @@ def test_notes_are_one_line_and_other_libraries_log_nothing(run, monkeypatch):
         logging.getLogger("a.stranger").warning("a stranger's line")
 
     monkeypatch.setattr("keras_vit.cli.models.show", noisy)
-    stranger = logging.getLogger("a.stranger")
-    before = warnings.showwarning, logging.lastResort.level, log.handlers.copy(), log.propagate
     notes = "keras-vit: a warning\nkeras-vit: a line of log\n"
-    assert run("list", "--data", "digits").err == notes
-    monkeypatch.setattr(logging.root, "handlers", [logging.StreamHandler()])
-    monkeypatch.setattr(stranger, "disabled", True)
-    assert run("list", "--data", "digits").err == notes
-    after = warnings.showwarning, logging.lastResort.level, log.handlers, log.propagate
-    assert before == after
+    before = warnings.showwarning, log.handlers.copy(), log.propagate
+    for handlers in ([], [logging.StreamHandler()]):
+        monkeypatch.setattr(logging.root, "handlers", handlers)
+        assert run("list", "--data", "digits").err == notes
+    assert before == (warnings.showwarning, log.handlers, log.propagate)
 
 
 WORDS = {

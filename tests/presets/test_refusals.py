@@ -326,7 +326,6 @@ OF_PRESETS = {
     "no README": (uploads(lose("README.md")), "Write it by `save_to_preset`"),
     "a foreign file": (uploads(lambda path: (path / "a.tex").touch()), "holds a.tex"),
     "a link": (uploads(link("README.md", "/etc/hostname")), "a link"),
-    "a field of a card": (card(licence="mit"), "Did you mean 'license'?"),
     "a metric alone": (card(metrics=[{"metric_type": "x"}]), "objects with dataset_type"),
     # The catalog
     "an index": (reads(preset_named, "augreg/B_16.npz"), "augreg/index.csv"),
