@@ -53,7 +53,8 @@ def compare_with_timm() -> tuple[list[str], list[Facts]]:
         if _HERE.get(config.license, config.license) not in stated:
             unnamed.append(f"{name}: license, {sorted(stated)} here, {config.license} in timm")
         if config.url and config.url.endswith(".npz"):
-            mine["file"], theirs["file"] = (u.rpartition("/")[2] for u in (row.source, config.url))
+            addresses = str(row.source), config.url
+            mine["file"], theirs["file"] = (url.rpartition("/")[2] for url in addresses)
             if theirs["file"] != (row.files_elsewhere.get("timm") or mine["file"]):
                 unnamed.append(f"{name}: timm's file is {theirs['file']}")
         for fact in (fact for fact in mine if mine[fact] != theirs[fact]):
