@@ -19,7 +19,7 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setattr(cli.console.console, "_width", 1000)
     monkeypatch.chdir(tmp_path)
     fields = {"provenance": {"source": ORDER, ORDER: [ORDER]}}
-    tiny(class_names=(ORDER, r"$\frac{$", *"abc"), **fields).save_to_preset("[/bold]")
+    tiny(class_names=(r"$\frac{$", ORDER, *"abc"), **fields).save_to_preset("[/bold]")
     for name in CLASSES:
         for k in range(2):
             path = tmp_path / "data [link=x]" / name / f"img[final]{k}.png"
