@@ -155,6 +155,7 @@ def test_notes_are_one_line_and_other_libraries_log_nothing(run, monkeypatch):
     before = warnings.showwarning, log.handlers.copy(), log.propagate
     for handlers in ([], [logging.StreamHandler()]):
         monkeypatch.setattr(logging.root, "handlers", handlers)
+        monkeypatch.setattr(logging.getLogger("a.stranger"), "disabled", bool(handlers))
         assert run("list", "--data", "digits").err == notes
     assert before == (warnings.showwarning, log.handlers, log.propagate)
 
