@@ -10,7 +10,6 @@ import keras_vit
 from keras_vit import checkpoints, evaluation, explanation, serving, training
 from keras_vit.data import from_arrays
 from keras_vit.errors import KerasViTError, expect_model
-from keras_vit.explanation.report import write_report
 from tests.helpers import tiny
 
 IMAGES, LABELS = np.zeros((4, 16, 16, 3), "uint8"), np.array([0, 1] * 2)
@@ -20,8 +19,6 @@ DATA = from_arrays(IMAGES, LABELS, tiny(), batch_size=2)
 CALLS = [
     *((function, IMAGES) for function in (keras_vit.explain, explanation.attention_maps)),
     *((function, IMAGES) for function in (explanation.read_tokens, evaluation.features)),
-    (explanation.attention_maps, IMAGES, "block_0/attention"),
-    (write_report, "out", IMAGES),
     (keras_vit.embed, ["a.png"], "out.npy"),
     *((function, DATA) for function in (keras_vit.evaluate, evaluation.choose_thresholds)),
     (keras_vit.probe, "folder"),
@@ -59,5 +56,3 @@ def test_objects_of_subclasses_are_models_and_classes_and_configurations_are_not
     for other in (keras_vit.VisionTransformer, model.config):
         with pytest.raises(KerasViTError, match="expected a keras_vit.VisionTransformer"):
             expect_model(other)
-    with pytest.raises(KerasViTError, match="the layers are not built"):
-        training.train_only(PLAIN, ["head"])

@@ -37,10 +37,7 @@ WAYS = {
     "predict": lambda model, images: model.predict(images, verbose=0),
     "evaluate": lambda model, images: model.evaluate(images, LABELS, verbose=0),
     "fit": lambda model, images: model.fit(images, LABELS, verbose=0),
-    "predict_on_batch": lambda model, images: model.predict_on_batch(images),
-    "train_on_batch": lambda model, images: model.train_on_batch(images, LABELS),
 }
-HAVE_ARRAYS = ("call", "predict", "evaluate", "fit")
 OF_OTHER_SHAPES = [normal(2, 3, 16, 16), normal(2, 8, 32, 3), normal(2, 20, 24, 3), IMAGES[0]]
 
 
@@ -65,15 +62,13 @@ def test_another_size_is_refused_by_every_function_that_computes_with_images(nam
 @pytest.mark.every_backend
 @pytest.mark.parametrize("name", sample(WAYS, *(WAYS if BACKEND == "tensorflow" else ["fit"])))
 def test_another_shape_is_refused_by_keras_methods_after_a_right_batch_too(name):
-    """On TensorFlow they trace their second shape as unknown; the graph refuses what it gets."""
+    """On TensorFlow they trace their second shape as unknown."""
     model, way = compiled(), WAYS[name]
     way(model, IMAGES)
     for images in OF_OTHER_SHAPES:
-        with pytest.raises(Exception, match=r"16, ?16, ?3[\])]") as caught:
+        with pytest.raises(ConfigError, match="16, 16, 3") as caught:
             way(model, images)
-        if name in HAVE_ARRAYS or BACKEND != "tensorflow":
-            assert isinstance(caught.value, ConfigError)
-            assert "x1b" not in str(caught.value)  # Keras's codes for bold letters
+        assert "x1b" not in str(caught.value)  # Keras's codes for bold letters
     way(model, IMAGES)
 
 
@@ -98,24 +93,6 @@ def test_fit_checks_the_images_of_validation_first():
         with raises(ConfigError, "found (batch, "):
             model.fit(IMAGES, LABELS, validation_data=(images, LABELS), verbose=0)
     assert int(model.optimizer.iterations) == 0
-
-
-@pytest.mark.every_backend
-@pytest.mark.parametrize("name", sample(WAYS, "predict", "fit"))
-def test_a_class_with_another_call_takes_the_images_that_it_wants(name):
-    """Pixels without a warning; the model checks what the class gives it."""
-
-    class Scaled(keras_vit.VisionTransformer):
-        """A model of a user, which takes pixels."""
-
-        def call(self, inputs, training=None, mask=None, stages=None):
-            return super().call(inputs / 127.5 - 1, training, mask, stages)
-
-    model = Scaled(tiny(num_classes=3).config)
-    model.compile("sgd", "auto")
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", message="The images have")
-        WAYS[name](model, PIXELS[:2].astype("float32"))
 
 
 @pytest.mark.on_backend("tensorflow")
@@ -152,20 +129,12 @@ def test_raw_pixels_given_to_a_model_without_rescaling_warn_once(function, dtype
 
 
 @pytest.mark.every_backend
-def test_integers_in_fit_warn_by_their_type():
-    """Also in a traced step, which has no values, and after prepared images."""
+def test_integers_and_values_below_pixels_in_fit_warn():
+    """Integers by their type, in a traced step without values and after prepared images."""
     model = compiled()
     model.fit(IMAGES, LABELS, verbose=0)
     with pytest.warns(UserWarning, match="rescale=True"):
         model.fit(PIXELS[:2], LABELS, verbose=0)
-
-
-def test_prepared_images_warn_only_in_a_model_that_rescales(recwarn):
-    """Raw pixels in a model that rescales do not warn either."""
-    for images, model in ((IMAGES, compiled()), (PIXELS[:2], compiled(rescale=True))):
-        WAYS["fit"](model, images)
-        model.probabilities(images, prepared=True)
-    assert not [warning for warning in recwarn if "The images have" in str(warning.message)]
     with pytest.warns(UserWarning, match="values down to -"):
         WAYS["fit"](compiled(rescale=True), IMAGES)
 
@@ -185,11 +154,11 @@ def test_floats_in_the_unit_range_warn_in_every_way(setting):
     images = UNIT[:2]
     if setting == "packed":
         images = np.stack([pack_image(image, (8, 8), 4) for image in images])
-    for name in HAVE_ARRAYS:
+    for way in WAYS.values():
         model = compiled(**SETTINGS[setting])
         model(np.zeros_like(images))
         with pytest.warns(UserWarning, match=r"floats in \[0, 1\].*values in \[.*rescale=True"):
-            WAYS[name](model, images)
+            way(model, images)
 
 
 RANGES = [(0, 256), (0, 40), (70, 256), (140, 256), (255, 256), (0, 1), (128, 129)]
@@ -217,15 +186,11 @@ def test_prepared_images_of_every_protocol_do_not_warn(name, scale, pixels, resc
         ImageChecks(config, preprocess).check(preprocess(images))
 
 
-def test_the_values_of_the_first_torch_batch_are_checked(monkeypatch):
-    """Not while torch compiles: reading values would split its graph."""
+def test_the_values_of_the_first_torch_batch_are_checked():
     import torch
 
     batches = [(torch.from_numpy(PIXELS).float(), torch.zeros(4))]
     model = compiled()
-    with monkeypatch.context() as patch:
-        patch.setattr(torch.compiler, "is_compiling", lambda: True)
-        assert model(batches[0][0]).shape == (4, 3)
     with pytest.warns(UserWarning, match="pixels up to 255.*rescale=True"):
         model.fit(torch.utils.data.DataLoader(batches, batch_size=None), verbose=0)
 

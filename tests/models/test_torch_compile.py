@@ -10,13 +10,12 @@ import pytest
 from keras_vit import kernels
 from tests.families import FAMILIES
 from tests.helpers import assert_close, one_graph, random_tiny, skip_without_bfloat16, to_numpy
-from tests.kernels.test_torch_products import choose
+from tests.kernels.test_torch_products import WAYS, choose
 from tests.plain import HYBRID, normal
 from tests.runs import THOROUGH
 
 if keras.backend.backend() == "torch":
     import torch
-    from torch.autograd import forward_ad
 
     from keras_vit.kernels import torch_products
 
@@ -68,16 +67,6 @@ def test_a_compiled_model_is_one_graph(name):
 
 @one_graph
 @pytest.mark.nightly
-def test_a_compiled_forward_pass_for_training_is_one_graph():
-    """With `remat` it is not: torch's compiler does not follow the second run."""
-    model = random_tiny(**FAMILIES["dinov3"], dtype="mixed_float16")
-    images = torch.from_numpy(IMAGES)
-    found = torch.compile(model, backend="eager", fullgraph=True)(images, training=True)
-    assert_close(found, to_numpy(model(images, training=True)), 1e-2)
-
-
-@one_graph
-@pytest.mark.nightly
 @pytest.mark.parametrize("compiles_gradient", [False, True])
 def test_a_compiled_program_computes_by_onednn(compiles_gradient):
     """Its products, the GELU after them and attention in inference; products with gradients."""
@@ -108,36 +97,16 @@ def test_the_operators_pass_the_checks_of_torch(with_bias, dtype):
     check(ours.attention, (queries, queries, queries, bias))
 
 
-def of_a_dual_input(f, x, kernel):
-    """The tangent by torch's forward mode."""
-    with forward_ad.dual_level():
-        return forward_ad.unpack_dual(f(forward_ad.make_dual(x, x), kernel)).tangent
-
-
-TRANSFORMS = {
-    "vmap": lambda f, x, kernel: torch.vmap(lambda row: f(row[None], kernel))(x),
-    "jvp": lambda f, x, kernel: torch.func.jvp(lambda x: f(x, kernel), (x,), (x,))[1],
-    "grad": lambda f, x, kernel: torch.func.grad(lambda x: f(x, kernel).sin().sum())(x),
-    "hessian": lambda f, x, kernel: torch.func.hessian(lambda x: f(x, kernel).sum() ** 2)(x),
-}
-
-
-@pytest.mark.parametrize("name", [*TRANSFORMS, "forward mode"])
+@pytest.mark.parametrize("name", ["vmap", "jvp", "second derivative", "dual weight"])
 def test_compiled_transformations_of_torch_give_the_numbers_of_torch(name):
     """They have no rule for the operators, which would give wrong numbers without an error."""
-
-    def product(x, kernel):
-        return kernels.linear(x, kernel, None)
-
-    x, kernel = torch.from_numpy(normal(3, 6)), torch.from_numpy(normal(6, 4, seed=1))
-    if name == "forward mode":
-        found = of_a_dual_input(torch.compile(product, backend="aot_eager"), x, kernel)
-        expected = of_a_dual_input(torch.matmul, x, kernel)
+    arrays = [torch.from_numpy(normal(*shape)) for shape in ((3, 6), (6, 4), (4,))]
+    if name == "dual weight":
+        found = WAYS[name](torch.compile(kernels.linear, backend="aot_eager"), *arrays)
     else:
-        transform = functools.partial(TRANSFORMS[name], product)
-        found = torch.compile(transform, backend="aot_eager", fullgraph=True)(x, kernel)
-        expected = TRANSFORMS[name](torch.matmul, x, kernel)
-    assert_close(found, to_numpy(expected), 1e-6)
+        transform = functools.partial(WAYS[name], kernels.linear)
+        found = torch.compile(transform, backend="aot_eager", fullgraph=True)(*arrays)
+    assert_close(found, to_numpy(WAYS[name](lambda x, k, b: x @ k + b, *arrays)), 1e-6)
 
 
 def test_a_gradient_that_is_compiled_has_no_operation_of_onednn(monkeypatch):
