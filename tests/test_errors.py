@@ -31,7 +31,6 @@ CALLS = [
     (training.layer_decay_multipliers, 0.5),
     (serving.application,),
     (training.train_only, ["head"]),
-    (expect_model,),
 ]
 PLAIN = keras.Sequential([keras.layers.Dense(2, name="head")], name="other")
 

@@ -39,7 +39,6 @@ NO_TOKEN = {"tokens": {"class_tokens": 0}}
 MODELS = {
     "token": {},
     "map": {"pool": {"kind": "map"}, **NO_TOKEN, "representation_size": 6},
-    "gap": {"pool": {"kind": "gap"}, **NO_TOKEN, "num_classes": 3},
     "unpooled": {"pool": {"kind": "unpooled"}, **NO_TOKEN},
     "gated": {"tokens": {"registers": 3}, "block": {"gated": True, "activation": "silu"}},
     "two tokens": {"pool": {"kind": "token_and_distillation"}, "tokens": {"distillation": True}},

@@ -97,8 +97,7 @@ def test_fit_checks_the_images_of_validation_first():
 
 @pytest.mark.on_backend("tensorflow")
 @pytest.mark.parametrize("shape", [None, (None,) * 4], ids=["no rank", "no sizes"])
-@pytest.mark.parametrize("jit_compile", [False, True])
-def test_the_graph_checks_the_shapes_that_a_data_set_does_not_state(shape, jit_compile):
+def test_the_graph_checks_the_shapes_that_a_data_set_does_not_state(shape):
     import tensorflow as tf
 
     def stated(images):
@@ -108,7 +107,7 @@ def test_the_graph_checks_the_shapes_that_a_data_set_does_not_state(shape, jit_c
         )
 
     model = random_tiny()
-    model.compile("sgd", "auto", jit_compile=jit_compile)
+    model.compile("sgd", "auto")
     for images in OF_OTHER_SHAPES[:3]:
         for call in (model.fit, model.evaluate):
             with pytest.raises((ConfigError, tf.errors.InvalidArgumentError), match="16, ?16, ?3"):

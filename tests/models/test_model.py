@@ -83,7 +83,6 @@ ARRANGEMENTS = [
     {"pool": {"kind": "gap", "norm": "after"}},
     {"pool": {"norm": "none"}},
     {"block": {"qkv_bias": False}},
-    {"representation_size": 7},
     {"head": "cosine"},
     {"num_classes": 0, "representation_size": 7},
     {"position": "sincos2d"},
@@ -198,10 +197,3 @@ def test_default_names_are_counted_so_that_two_models_fit_into_one():
     """Each is the name of the variant, or "vit", and a number from the second on, as in Keras."""
     keras.utils.clear_session()
     assert [tiny().name, tiny().name, tiny(name="mine").name] == ["vit", "vit_1", "mine"]
-
-
-def test_a_subclass_loads_a_preset_as_itself():
-    class Own(VisionTransformer):
-        """A class of a user."""
-
-    assert type(Own.from_preset("vit_digits")) is Own

@@ -65,15 +65,6 @@ def test_training_resumes_from_a_keras_file(tmp_path):
     assert_close(loaded(IMAGES), to_numpy(model(IMAGES)))
 
 
-def test_a_clone_has_the_architecture_and_weights_of_its_own():
-    """By `keras.models.clone_model`."""
-    model = random_tiny()
-    clone = keras.models.clone_model(model)
-    assert not np.array_equal(to_numpy(clone(IMAGES)), to_numpy(model(IMAGES)))
-    clone.set_weights(model.get_weights())
-    np.testing.assert_array_equal(to_numpy(clone(IMAGES)), to_numpy(model(IMAGES)))
-
-
 def test_canary_keras_clones_a_subclass_as_a_plain_functional():
     """Fails when `clone_model` keeps the class: drop the answer of the FAQ then.
 

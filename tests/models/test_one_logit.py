@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from keras_vit import VisionTransformer, checkpoints, evaluate, explain
-from keras_vit.data import from_arrays, from_folder
+from keras_vit.data import from_folder
 from keras_vit.exporting import documents
 from keras_vit.exporting.formats import load_format
 from keras_vit.exporting.graph import ExportGraph
@@ -53,8 +53,9 @@ def test_a_model_judges_two_classes_by_any_form_of_labels(form, activation):
     """Against NumPy; the accuracy has the outputs' threshold, class weights multiply the loss."""
     model, images, logits, labels = binary(classifier_activation=activation)
     given, losses = FORMS[form](labels), cross_entropy(logits, labels)
-    shares, second = model.probabilities(images, prepared=True), 1 / (1 + np.exp(-logits))
-    np.testing.assert_allclose(shares, np.stack([1 - second, second], axis=1), rtol=1e-4)
+    shares = model.probabilities(images, prepared=True)
+    np.testing.assert_allclose(shares[:, 1], 1 / (1 + np.exp(-logits)), rtol=1e-4)
+    np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-6)
     scores = evaluate(model, (images, given), prepared=True)
     assert (scores.top1, scores.class_counts) == (0.75, tuple(np.bincount(labels)))
     assert scores.loss == pytest.approx(losses.mean(), rel=1e-4)
@@ -133,12 +134,9 @@ def test_a_dense_layer_of_one_unit_is_a_head_for_two_classes(tmp_path):
     assert (three.task, three.prediction.classifier_activation) == ("single_label", "softmax")
 
 
-def test_recipes_and_data_have_one_logit_for_two_classes():
-    """The loss and the accuracy of the recipes; labels in a column."""
+def test_recipes_have_the_loss_and_the_accuracy_of_one_logit():
     model, images, logits, labels = binary()
     for recipe in (TransferRecipe, AugregRecipe):
         model.compile(**recipe(steps=4, batch_size=4, one_hot=False).compile_args(model))
         scores = model.evaluate(images, labels, verbose=0)
         assert scores[:2] == pytest.approx([cross_entropy(logits, labels).mean(), 0.75], rel=1e-4)
-    column = from_arrays(PIXELS, (np.arange(12) % 2)[:, None].astype("float32"), model)
-    assert (column.task, list(column.class_counts.values())) == ("single_label", [6, 6])
