@@ -85,21 +85,6 @@ def test_epochs_of_one_batch_are_counted_by_resume(tmp_path):
     assert trained_on(data, epochs=3, callbacks=[Resume(tmp_path, data)]) == expected
 
 
-def test_reading_attributes_in_the_middle_of_an_epoch_changes_no_batch():
-    """Every public attribute, and the methods that return other data."""
-    data = numbered(shuffle=True)
-    expected = read_epochs(data, 2)
-
-    def read(batch, logs):
-        for name in dir(data):
-            name.startswith("_") or getattr(data, name)
-        data.with_steps_per_epoch(3)[0], data.to_grain(2)[0], len(data)
-
-    reading = keras.callbacks.LambdaCallback(on_train_batch_end=read)
-    assert trained_on(data, epochs=2, callbacks=[reading]) == expected
-    assert data.epoch == 2
-
-
 def test_fit_with_shuffle_warns_and_only_reorders_the_batches():
     """`fit` shuffles the order of batches by default; the batches themselves are unchanged."""
     data = numbered(40, shuffle=True)

@@ -28,11 +28,16 @@ def chunk(name: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
 
+def png(width: int, height: int, depth: int, rows: bytes) -> bytes:
+    """A PNG file in colour, of rows that each begin with their filter."""
+    header = struct.pack(">IIBBBBB", width, height, depth, 2, 0, 0, 0)
+    parts = chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(rows)), chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
 def bomb(width: int, height: int) -> bytes:
     """A small PNG file whose header states so many pixels."""
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    parts = chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(b"\0" * 999)), chunk(b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+    return png(width, height, 8, bytes(999))
 
 
 def scan(low, high, dtype="uint16"):
@@ -110,18 +115,12 @@ def test_lack_of_memory_is_refused_in_one_sentence(monkeypatch, tmp_path):
     def fail(*_):
         raise MemoryError
 
-    encoded = photo()
-    with monkeypatch.context() as patch:
-        patch.setattr("PIL.ImageFile.ImageFile.load", fail)
-        assert refusal(encoded) == "an encoded image: not enough memory to decode it."
-    with monkeypatch.context() as patch:
-        patch.setattr(Preprocessor, "scale", fail)
-        with pytest.raises(ConfigError, match="Not enough memory to prepare an image"):
-            PREPARE(encoded)
-    (tmp_path / "x.png").write_bytes(encoded)
+    (tmp_path / "x.png").write_bytes(photo())
     monkeypatch.setattr(Preprocessor, "resize", fail)
     reason = str(PREPARE.prepare(tmp_path / "x.png"))
     assert reason.startswith(f"{tmp_path / 'x.png'}: Not enough memory")
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", fail)
+    assert refusal(photo()) == "an encoded image: not enough memory to decode it."
 
 
 def test_formats_without_a_signature_are_recognised_by_their_suffix(tmp_path):
@@ -144,21 +143,17 @@ def test_twelve_bits_in_a_file_of_sixteen_keep_their_levels(tmp_path):
     assert (Preprocessor(16, 1, pixel_range=(900, 901))(scan(800, 1310)) ** 2 == 1).all()
 
 
-def test_colours_of_twelve_bits_in_a_file_of_sixteen_are_said(tmp_path):
+def test_colours_of_twelve_bits_in_a_file_of_sixteen_are_said():
     """Pillow keeps their high bytes, which are nearly black."""
-
-    def png(colours):
-        rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in colours)
-        head = struct.pack(">IIBBBBB", 16, 16, 16, 2, 0, 0, 0)
-        parts = chunk(b"IHDR", head), chunk(b"IDAT", zlib.compress(rows)), chunk(b"IEND", b"")
-        return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
-
-    colours = np.repeat(scan(0, 4095)[..., None], 3, -1)
+    dark, bright = (
+        png(16, 16, 16, b"".join(b"\0" + np.repeat(row, 3).astype(">u2").tobytes() for row in rows))
+        for rows in (scan(0, 4095), scan(0, 65535))
+    )
     with pytest.warns(UserWarning, match=r"brightest colour of 16 bits .*pixel_range="):
-        PREPARE(png(colours))
+        PREPARE(dark)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        PREPARE(png(colours * 16))
+        PREPARE(bright)
 
 
 @pytest.mark.filterwarnings("error")

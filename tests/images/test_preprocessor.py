@@ -1,9 +1,6 @@
-"""`Preprocessor`: modes of files, sizes, batches, threads and presets."""
+"""`Preprocessor`: modes of files, sizes, batches and presets."""
 
-import io
 import itertools
-import os
-import sys
 import threading
 from pathlib import Path
 
@@ -13,7 +10,6 @@ from PIL import Image
 
 from keras_vit import Preprocessor
 from keras_vit.errors import ConfigError
-from tests.digits import encoded
 from tests.images.pictures import PHOTO
 
 pytestmark = pytest.mark.without_backend
@@ -53,11 +49,8 @@ def test_an_image_with_an_exif_rotation_is_turned_upright(tmp_path):
     assert turned.size == (8, 4)
 
 
-def test_without_an_image_size_images_keep_their_size():
+def test_images_keep_their_size_without_a_size_and_may_be_squashed():
     assert Preprocessor(None)([PHOTO, PHOTO]).shape == (2, 20, 30, 3)
-
-
-def test_a_protocol_that_squashes_takes_an_image_one_pixel_high():
     line = np.zeros((1, 3000, 3), "uint8")
     assert Preprocessor(224, protocol="transformers")(line).shape == (1, 224, 224, 3)
 
@@ -89,19 +82,3 @@ def test_from_preset_takes_size_channels_and_protocol_of_the_preset():
     assert theirs == {"name": "transformers", "resize": "tensor"}
     with pytest.raises(ConfigError, match="does not state its image_size"):
         Preprocessor.from_preset(GOLDEN / "vit_gap.npz")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own on Linux")
-def test_threads_that_decode_have_a_lower_priority_than_their_caller():
-    """The caller keeps its own."""
-    found = []
-
-    class Recorded(io.BytesIO):
-        def read(self, *arguments):
-            found.append(os.getpriority(os.PRIO_PROCESS, 0))
-            return super().read(*arguments)
-
-    first = os.getpriority(os.PRIO_PROCESS, 0)
-    RGB([Recorded(encoded(PHOTO)) for _ in range(4)])
-    assert os.getpriority(os.PRIO_PROCESS, 0) == first
-    assert {*found} == {min(first + 10, 19)}

@@ -2,7 +2,6 @@
 
 import functools
 import io
-import os
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from PIL import Image
 from keras_vit import Preprocessor
 from keras_vit.errors import ConfigError
 from keras_vit.images import class_names, list_images
-from keras_vit.images.class_names import match_classes
+from keras_vit.images.class_names import match_classes, shorten, top_labels
 from keras_vit.images.decoding import TooManyPixelsError
 from keras_vit.images.packing import pack
 from tests.digits import encoded
@@ -47,12 +46,10 @@ ITEMS = {
     "a file of text": ("text.png", "text.png: not a readable image"),
     "a name of two lines": ("two\nlines.png", "two\\nlines.png: no such file"),
     "a name of 300 letters": ("x" * 300, "not a readable image"),
-    "a name with a zero": ("a\0b", "not a readable image"),
     "HEIC without its reader": ("x.heic", "pillow-heif"),
     "32 bits without a range": ("depth.tif", "depth.tif: an image of mode I has no range"),
     "floats without a range": (Image.fromarray(SCALED[..., 0]), "mode F has no range"),
     "80 million columns": (bomb(80_000_000, 1), "at most 65,535 on each side"),
-    "65,536 rows": (bomb(2, 65_536), "at most 65,535 on each side"),
     "a text file object": (io.StringIO("x"), "open it with mode 'rb'"),
     "an endless file": (Endless(), "endless.png: more than 268435456 bytes"),
     "PostScript": (PAGE, "not a readable image"),
@@ -62,17 +59,12 @@ ITEMS = {
     "a bucket": ("s3://bucket/c.png", "fsspec"),
     "a dictionary": ({"image": PHOTO, "label": 1}, "'image', 'label'"),
     "None": (None, "found None"),
-    "a number": (3.5, "found a float"),
-    "another object": (type("Thing", (), {})(), "found a Thing"),
-    "an array of None": (np.array(None), "found None"),
     "prepared pixels": (SCALED, "prepared already"),
     "sixteen bits": (PHOTO.astype("uint16") * 257, "pixel_range="),
     "pixels above 255": (PHOTO + 1.5, "[1.5, 256.5]"),
     "NaN": (SCALED * np.nan, "finite"),
     "a mask": (PHOTO > 9, "found bool"),
-    "complex pixels": (PHOTO.astype("complex64"), "found complex64"),
     "an empty name": ("", "empty file name"),
-    "an empty device": (os.devnull, "expected a plain file"),
 }
 """Items of a batch, and a part of their refusals."""
 
@@ -99,9 +91,7 @@ def thin(protocol):
 
 CALLS = {
     **{name: (functools.partial(prepared, item), words) for name, (item, words) in ITEMS.items()},
-    "a list of numbers": (lambda w: PREPARE([[0.0, 1.0]]), "found a float"),
     "no image": (lambda w: PREPARE([]), "No image was"),
-    "a batch of no images": (lambda w: shaped(0, 4, 4, 3), "No image was"),
     "images and labels": (lambda w: PREPARE((PHOTO[None], np.array([3]))), "Labels are no images"),
     "a folder that is absent": (lambda w: list_images(w.path / "absent"), "cannot be listed (No"),
     "too thin for timm": (lambda w: thin("timm"), "before its central crop"),
@@ -109,44 +99,38 @@ CALLS = {
     "images of two sizes": (lambda w: Preprocessor(None)([PHOTO, PHOTO[:9]]), "different sizes"),
     # Axes
     "three at both ends": (lambda w: shaped(3, 9, 3), "its first and its last axis"),
-    "three in a batch": (lambda w: shaped(2, 3, 9, 3), "its second and its last axis"),
     "grey images": (lambda w: shaped(9, 9, 9), "images[..., None]"),
     "two channels": (lambda w: shaped(9, 9, 2), "takes 3 channels, found 2"),
     "one axis": (lambda w: shaped(9), "found (9,)"),
-    "five axes": (lambda w: shaped(2, 2, 9, 9, 3), "found (2, 2, 9, 9, 3)"),
     # Protocols
     "a misspelt protocol": (lambda w: under("tim"), "Did you mean 'timm'?"),
     "a misspelt parameter": (lambda w: under("timm", crop=1), "Did you mean 'crop_pct'?"),
     "another's parameter": (lambda w: under("paper", crop_pct=1), "has no parameter 'crop_pct'"),
     "a share above one": (lambda w: under("timm", crop_pct=1.2), "a number above 0, at most 1"),
-    "an unknown filter": (lambda w: under("timm", interpolation="cubic"), "'cubic' is not one of"),
     "a std of zero": (lambda w: under("timm", std=0), "std must be a positive number"),
     "a mean of two": (lambda w: under("timm", mean=[0.5, 0.4]), "mean has 2 numbers"),
     "a small resize_small": (lambda w: under("big_vision", resize_small=9), "less than the crop"),
-    "a frame of transformers": (lambda w: under("transformers", crop_mode="border"), "'border'"),
     "no name": (lambda w: Preprocessor(224, protocol={"crop_pct": 1}), "expected a name"),
     "a filter that tensors lack": (lambda w: under("transformers", **BOX), "interpolation='box'"),
     # Names of classes
     "ids in another order": (lambda w: match_classes(IDS[::-1], NAMES), "fits none"),
-    "ids of some classes": (lambda w: match_classes(IDS[:10], NAMES), "fits none"),
-    "numbers from one": (lambda w: match_classes(["1", "2"], ["dog", "cat"]), "'1' fits none"),
     "numbers that are names": (lambda w: match_classes([*"012"], [*"123"]), "'0' fits none"),
     "no, two and doubled classes": (lambda w: match_classes(OTHERS, SEVERAL), "'dgo' fits none"),
+    "a list that is not shipped": (lambda w: shorten("imagenet", 9), "Did you mean 'imagenet1k'"),
+    "names of two of five classes": (lambda w: shorten("ab", 5), "2 class_names, expected 5"),
+    "names that are no strings": (lambda w: shorten([1, 2], 2), "holds 1, expected 2 strings"),
+    "NaN for a probability": (lambda w: top_labels(SCALED[0] * np.nan, None, 1), "gives NaN"),
     # Options
     "an empty range": (lambda w: Preprocessor(9, pixel_range=(5, 5)), "two numbers"),
-    "a range to NaN": (lambda w: Preprocessor(9, pixel_range=(0, float("nan"))), "two numbers"),
-    "a range of one number": (lambda w: Preprocessor(9, pixel_range=4095), "two numbers"),
-    "no pixels": (lambda w: Preprocessor(9, max_pixels=0), "max_pixels=0"),
     "599 of 600 pixels": (lambda w: Preprocessor(9, max_pixels=599)(PNG), "at most 599 in all"),
     "a batch size of zero": (lambda w: list(PREPARE.batches([PHOTO], 0)), "batch_size"),
     "an image size of zero": (lambda w: Preprocessor.from_preset("vit_digits", 0), "image_size"),
     # Packed patches
     "more patches than the limit": (lambda w: packed(1, 6, 12, most=3), "2x2 patches, expected"),
     "a mask of three": (lambda w: packed(1, 6, 12, mask=[[1, 1, 1, 0, 0, 0]]), "the first 4"),
-    "a mask with a gap": (lambda w: packed(1, 6, 12, mask=[[1, 1, 1, 0, 1, 0]]), "the first 4"),
     "pixels for patches": (lambda w: packed(2, 8, 8, 3), "(2, 8, 8, 3)"),
 }
-LARGE = "80 million columns", "65,536 rows", "599 of 600 pixels"
+LARGE = "80 million columns", "599 of 600 pixels"
 REFUSALS = {
     name: (call, TooManyPixelsError if name in LARGE else ConfigError, words)
     for name, (call, words) in CALLS.items()
