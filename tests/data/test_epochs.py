@@ -1,7 +1,6 @@
 """The data count epochs correctly, or refuse, for every way in which Keras reads them."""
 
 import random
-import warnings
 
 import keras
 import pytest
@@ -17,6 +16,7 @@ FITS = {
 
 
 @pytest.mark.every_backend
+@pytest.mark.filterwarnings("error::UserWarning")
 @pytest.mark.parametrize("name", FITS)
 def test_fit_sees_the_batches_of_each_epoch_once(name):
     """The batches that Keras reads before its first epoch, to learn shapes, do not count.
@@ -26,9 +26,7 @@ def test_fit_sees_the_batches_of_each_epoch_once(name):
     made, options, epochs = FITS[name]
     data, validation = numbered(shuffle=True, **made), numbered(8, shuffle=True)
     expected = read_epochs(data, epochs)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        assert trained_on(data, validation_data=validation, **options) == expected
+    assert trained_on(data, validation_data=validation, **options) == expected
     assert (data.epoch, validation.epoch) == (epochs, options["epochs"])
 
 

@@ -14,10 +14,10 @@ from keras_vit.images.class_names import match_classes
 pytestmark = pytest.mark.without_backend
 
 SOURCES = {
-    "imagenet1k": ("imagenet_synsets.txt", {0: "tench, Tinca tinca", 285: "Egyptian cat"}),
-    "imagenet21k": ("imagenet21k_goog_synsets.txt", {0: "organism, being", 21842: "knothole"}),
+    "imagenet1k": "imagenet_synsets.txt",
+    "imagenet21k": "imagenet21k_goog_synsets.txt",
 }
-"""The order of the classes in timm, and names as published with the checkpoints."""
+"""The order of the classes in timm."""
 NAMES = class_names.expand("imagenet1k")
 
 
@@ -27,12 +27,10 @@ def test_a_shipped_list_has_a_name_for_every_class(word):
     folder = Path(str(distribution("timm").locate_file("timm/data/_info")))
     lines = (folder / "imagenet_synset_to_lemma.txt").read_text().splitlines()
     lemmas = dict(line.split("\t") for line in lines)
-    file, known = SOURCES[word]
     names = class_names.expand(word)
-    assert names == tuple(lemmas[each] for each in (folder / file).read_text().split())
+    assert names == tuple(lemmas[each] for each in (folder / SOURCES[word]).read_text().split())
     assert len(names) == class_names.NAMED[word]
     assert all(name and name == name.strip() for name in names)
-    assert {k: names[k] for k in known} == known
 
 
 TAGS = [
@@ -40,7 +38,6 @@ TAGS = [
     ("augreg_in21k", 21843, {}, "imagenet21k"),
     ("augreg_in21k", 21841, {}, None),
     ("mine", 1000, {}, None),
-    (None, 1000, {}, None),
     ("x_in1k", 1000, {"label_names": ["a"]}, ("a",)),
 ]
 
@@ -48,7 +45,7 @@ TAGS = [
 @pytest.mark.parametrize(("tag", "count", "further", "expected"), TAGS)
 def test_imagenet_labels_are_recognised_by_timms_tag(tag, count, further, expected):
     """The tag and the number of classes must agree; the names in a file take precedence."""
-    config = {"num_classes": count, **further, **({"pretrained_cfg": {"tag": tag}} if tag else {})}
+    config = {"num_classes": count, **further, "pretrained_cfg": {"tag": tag}}
     library = formats_named("timm")[0].library
     assert library.class_names({"config.json": config}, count) == expected
 

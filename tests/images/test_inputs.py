@@ -3,7 +3,6 @@
 import contextlib
 import io
 import pathlib
-import zipfile
 
 import numpy as np
 import pytest
@@ -17,14 +16,6 @@ pytestmark = pytest.mark.without_backend
 
 PREPARE = Preprocessor((20, 30))
 PNG = encoded(PHOTO)
-
-
-def zipped(data: bytes):
-    """A file object of a file in a zip archive."""
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w") as file:
-        file.writestr("photo.png", data)
-    return zipfile.ZipFile(archive).open("photo.png")
 
 
 def at_its_end(data: bytes):
@@ -50,7 +41,6 @@ ACCEPTED = {
     "a memoryview": lambda: memoryview(PNG),
     "a file object": lambda: io.BytesIO(PNG),
     "a file object at its end": lambda: at_its_end(PNG),
-    "a file in an archive": lambda: zipped(PNG),
     "a stream": lambda: Stream(PNG),
     "a Pillow image": lambda: Image.fromarray(PHOTO),
     "a Pillow image that is not loaded": lambda: Image.open("photo.png"),

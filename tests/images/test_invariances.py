@@ -93,14 +93,9 @@ def test_default_parameters_of_a_protocol_are_not_stored(protocol, stored):
     assert json.loads(json.dumps(compact(protocol))) == stored
 
 
-def test_resize_small_scales_with_the_image_size():
-    """448 for images of 384 pixels becomes 224 for 192; the protocol stores the 384."""
+def test_a_protocol_stores_the_image_size_of_its_resize_small():
     protocol = {"name": "big_vision", "resize_small": 448}
-    stored = Preprocessor(384, protocol=protocol).protocol
-    assert stored == {**protocol, "image_size": 384}
-    image = np.zeros((224, 300, 3), "uint8")
-    image[16:208, 54:246] = 255  # the central crop of 192 from 300 x 224
-    assert (Preprocessor(192, protocol=stored)(image) == 1).all()
+    assert Preprocessor(384, protocol=protocol).protocol == {**protocol, "image_size": 384}
 
 
 @given(rows=st.integers(1, 4), columns=st.integers(1, 4), padding=st.integers(0, 3))

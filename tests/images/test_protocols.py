@@ -274,12 +274,10 @@ def test_a_crop_larger_than_the_resized_image_is_no_protocol(caplog):
 
 
 FORMS = [
-    ("ViTImageProcessor", None, "pillow"),
     ("ViTImageProcessor", "4.57.1", "pillow"),
     ("ViTImageProcessor", "5.23.0", "tensor"),
     ("ViTFeatureExtractor", None, "pillow"),
     ("ViTImageProcessorFast", "4.57.1", "tensor"),
-    ("DINOv3ViTImageProcessorFast", None, "float"),
     ("DINOv3ViTImageProcessor", "5.0.0.dev0", "float"),
 ]
 
