@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from keras_vit import Preprocessor
 from keras_vit.checkpoints.families import FORMATS
