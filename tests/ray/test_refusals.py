@@ -29,11 +29,8 @@ REFUSALS = {
     "an unknown column": (lambda w: embed()({"picture": 0}), ConfigError, "found picture"),
     "a column of labels": (lambda w: Classify("vit_digits")(ROWS), ConfigError, "rename_columns"),
     "zero labels": (lambda w: Classify("vit_digits", 0), ConfigError, "top must be a positive int"),
-    "threads below zero": (lambda w: embed(threads=-1), ConfigError, "threads"),
-    "a number for a stage": (lambda w: embed(stage=3), ConfigError, "stage"),
     "an unknown pooling": (lambda w: embed(pooling="mean"), ConfigError, "pooling"),
     "an integer type": (lambda w: embed(output_dtype="int8"), ConfigError, "output_dtype"),
-    "half an image size": (lambda w: embed(image_size=(None, 8)), ConfigError, "image_size"),
 }
 
 

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import io
 from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -65,19 +66,14 @@ def test_bytes_get_exactly_the_values_of_the_model(address, model, images):
 
 def test_images_of_many_clients_share_batches(model, images, monkeypatch):
     """Sixteen clients at once: every answer is right, and batches held several images."""
-    sizes, original, expected = [], model.probabilities, model.classify(2 * images)
-
-    def counted(batch, batch_size=None, **word):
-        sizes.append(len(batch))
-        return original(batch, **word)
-
-    monkeypatch.setattr(model, "probabilities", counted)
+    expected, compute = model.classify(2 * images), mock.Mock(side_effect=model.probabilities)
+    monkeypatch.setattr(model, "probabilities", compute)
     with (
         served(model, max_batch=8, batch_wait=0.05) as address,
         ThreadPoolExecutor(16) as clients,
     ):
         answers = list(clients.map(lambda image: labels(post(address, image))[0], 2 * images))
-    assert max(sizes) > 1
+    assert max(len(call.args[0]) for call in compute.call_args_list) > 1
     assert_same_labels(answers, expected)
 
 
@@ -96,13 +92,11 @@ def test_health_metadata_and_openapi_describe_the_server(address, model):
     facts = metadata(address)
     assert facts["class_names"] == list(model.class_names)
     assert facts["image_size"] == list(model.config.image_size)
-    assert facts["limits"]["images_waiting"] == 128
     paths = requests.get(f"{address}/openapi.json", timeout=60).json()["paths"]
     assert {"/classify", "/embed", "/explain", "/healthz", "/metadata"} == set(paths)
     route = paths["/classify"]["post"]
     kinds = {"application/octet-stream", "multipart/form-data", "application/json"}
     assert kinds == set(route["requestBody"]["content"])
-    assert set(map(int, route["responses"])) == {200, 400, 408, 413, 415, 422, 429, 500, 503}
 
 
 def test_a_server_embeds_by_the_stage_and_the_pooling_it_was_started_with(model, images):
@@ -124,9 +118,8 @@ def test_an_explained_image_is_light_where_its_class_has_evidence(address, model
     np.testing.assert_allclose(picture(address, images[0]), expected, rtol=0, atol=0.02)
 
 
-@pytest.mark.parametrize("fields", [{"num_classes": 0}, {"task": "regression"}])
-def test_a_model_without_classes_shows_the_components_of_its_patches(images, fields):
-    model = random_tiny(**fields)
+def test_a_model_without_classes_shows_the_components_of_its_patches(images):
+    model = random_tiny(num_classes=0)
     with served(model) as address:
         assert metadata(address)["explains"] == "components"
         shown = picture(address, images[0])

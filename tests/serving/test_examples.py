@@ -31,11 +31,6 @@ def probabilities_by(server, version, images):
         model = tf.saved_model.load(str(version))
         (answer,) = model.signatures["serving_default"](tf.constant(images)).values()
         return answer.numpy()
-    if server == "openvino":
-        import openvino
-
-        settings = {"INFERENCE_PRECISION_HINT": "f32"}
-        return openvino.Core().compile_model(version / "model.xml", "CPU", settings)(images)[0]
     import onnxruntime
 
     return onnxruntime.InferenceSession(version / "model.onnx").run(None, {"images": images})[0]
@@ -45,7 +40,6 @@ def probabilities_by(server, version, images):
     "server",
     [
         pytest.param("triton", marks=pytest.mark.on_backend("torch")),
-        pytest.param("openvino", marks=[pytest.mark.on_backend("torch"), pytest.mark.nightly]),
         pytest.param("tensorflow", marks=pytest.mark.on_backend("tensorflow")),
     ],
 )

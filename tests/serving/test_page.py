@@ -77,19 +77,6 @@ def test_a_dropped_image_is_classified_and_its_map_is_seen(browser, tmp_path):
         assert all(url.startswith(allowed) for url in requested_urls(browser))
 
 
-@pytest.mark.nightly
-def test_the_page_of_a_model_without_a_head_shows_its_features(browser, image):
-    """Two pictures, no table of labels, no error."""
-    model = VisionTransformer.from_preset("vit_digits", num_classes=0, name="encoder")
-    with served(model) as address:
-        opened(browser, address, "encoder")(image)
-        eventually(lambda: browser.find_element("id", "map").is_displayed())
-        assert not browser.find_element("id", "table").is_displayed()
-        assert "main components" in browser.find_element("id", "caption").text
-        assert browser.find_element("id", "about").text.startswith("features; images of 16")
-        assert errors(browser) == []
-
-
 def test_the_page_may_run_its_own_script_and_no_other(address):
     """The policy names the hash of what stands between the tags; /docs names no other server."""
     answer = requests.get(f"{address}/", timeout=60)

@@ -16,7 +16,6 @@ def typed(kind):
 
 
 JSON, FORM = typed("application/json"), typed("multipart/form-data; boundary=x")
-NO_BOUNDARY, HTML = typed("multipart/form-data"), typed("text/html")
 FILE = b'--x\r\nContent-Disposition: form-data; name="a"; filename="a"\r\n\r\nabc\r\n'
 TINY, DIGIT, PIXELS = (encoded(np.zeros(side, "uint8")) for side in ((2, 2), (8, 8), (101, 100)))
 ANY = {"image_size": None, "position_grid": (3, 3)}
@@ -24,20 +23,14 @@ BODIES = {
     "no body": (b"", {}, "400: The request holds no image, or an empty one"),
     "too many bytes": (b"\0" * 50_001, {}, "413: The body has more than 50,000 bytes"),
     "too many pixels": (PIXELS, {}, "413: Image 1 has more pixels"),
-    "no image": (b"no image", {}, "415: Image 1: not a readable image"),
     "half an image": (DIGIT[:45], {}, "415: Image 1: not a readable image"),
-    "another type": (b"<p>", HTML, "415: Content-Type 'text/html' is not accepted"),
-    "half a JSON": (b"{", JSON, "400: The body: "),
+    "another type": (b"<p>", typed("text/html"), "415: Content-Type 'text/html' is not accepted"),
     "deep JSON": (b"[" * 40_000, JSON, "400: The body: "),
     "JSON without a list": (b'{"images": []}', JSON, "send a JSON list"),
-    "an empty list": (b"[]", JSON, "400: The request holds no image"),
     "no base64": (b'["", "!"]', JSON, "400: Element 1 of the list"),
     "too many images": (b'["","","","","","","","",""]', JSON, "413: The request has more than 8"),
-    "a form without a boundary": (b"abc", NO_BOUNDARY, "400: The form cannot be read"),
-    "an empty form": (b"--x--\r\nafterwards", FORM, "400: The request holds no image"),
     "a form without its end": (2 * FILE, FORM, "400: The form cannot be read: The boundary"),
     "zero labels": (DIGIT, {"params": {"top": 0}}, "422: top='0'"),
-    "no host": (DIGIT, {"headers": {"Host": ""}}, "400: '' is no name of this server"),
     "another host": (DIGIT, {"headers": {"Host": "evil.com"}}, "400: 'evil.com' is no name"),
     "another site": (DIGIT, {"headers": {"Origin": "http://evil.com"}}, "403: A page of 'http://e"),
 }
@@ -57,16 +50,12 @@ REFUSALS |= {
     "the name of a file": (lambda w: w.post(w.file_name()), RefusedError, "415: Image 1: not a"),
     "no labels": (lambda w: w.ask(random_tiny(num_classes=0)), RefusedError, "404: This model"),
     "labels of NaN": (lambda w: w.ask(not_finite()), RefusedError, "500: The model's answer is"),
-    "features of NaN": (lambda w: w.ask(not_finite(), "embed"), RefusedError, "500: The model's"),
     "a small image": (lambda w: w.ask(random_tiny(**ANY), body=TINY), RefusedError, "422: Image"),
     "not started": (lambda w: w.ask(w.model, started=False), RefusedError, "503: The application"),
     "five channels": (lambda w: application(random_tiny(channels=5)), ConfigError, "5 channels"),
     "no queue": (lambda w: Settings(max_queue=0), ConfigError, "max_queue=0"),
-    "a wait below zero": (lambda w: Settings(batch_wait=-0.1), ConfigError, "batch_wait=-0.1"),
     "a star in a host": (lambda w: Settings(allowed_hosts=("a*.org",)), ConfigError, "'a*.org'"),
     "a taken port": (lambda w: w.serve_at_a_taken_port(), RefusedError, "cannot listen at this"),
-    "a host of bytes": (lambda w: w.serve("--host", "\udcff"), RefusedError, "cannot listen at"),
-    "an unknown preset": (lambda w: w.serve(source="vit_digit"), RefusedError, "vit_digits"),
     "no extra": (lambda w: w.serve_without_extra(), RefusedError, "pip install 'keras-vit[serve]'"),
     "an absent stage": (lambda w: w.serve("--stage", "block_99"), RefusedError, "block_99"),
     "a stage without tokens": (
