@@ -1,7 +1,6 @@
 """The page at /, in a real browser: an image is dropped, labels and a map are seen."""
 
 import base64
-import functools
 import hashlib
 import re
 
@@ -30,19 +29,6 @@ return rows.map((row) => [...row.cells].map((cell) => cell.innerText));
 WIDTH = "return arguments[0].complete && arguments[0].naturalWidth"
 
 
-def opened(browser, address, name):
-    """A function that drops bytes on the page of a model, after it has its name."""
-    for kind in ("performance", "browser"):
-        browser.get_log(kind)  # of the tests before
-    browser.get(f"{address}/")
-    eventually(lambda: browser.title == name)
-    return lambda content: browser.execute_script(DROP, base64.b64encode(content).decode())
-
-
-def errors(browser):
-    return [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
-
-
 @pytest.mark.nightly
 def test_a_dropped_image_is_classified_and_its_map_is_seen(browser, tmp_path):
     """Labels as `classify` gives them, two pictures, the message of a refusal; no other server."""
@@ -51,23 +37,23 @@ def test_a_dropped_image_is_classified_and_its_map_is_seen(browser, tmp_path):
     names = [*map(str, range(9)), EVIL]
     model = VisionTransformer.from_preset("vit_digits", class_names=names, name="digits")
     with served(model) as address:
-        drop = opened(browser, address, "digits")
-        drop(nine)
+        browser.get(f"{address}/")
+        eventually(lambda: browser.title == "digits")
+        browser.execute_script(DROP, base64.b64encode(nine).decode())
         shown = eventually(lambda: browser.execute_script(ROWS))
         expected = model.classify(nine)[0]
         assert shown == [[visible(name), f"{100 * share:.1f} %"] for name, share in expected]
         assert expected[0][0] == EVIL  # a program gets the label as it is
-        pictures = browser.find_elements("css selector", "main img")
-        width = functools.partial(browser.execute_script, WIDTH)
-        eventually(lambda: all(map(width, pictures)))
-        assert len(pictures) == 2 and width(pictures[1]) == 256
+        photo, drawn = browser.find_elements("css selector", "main img")
+        eventually(lambda: browser.execute_script(WIDTH, photo))
+        eventually(lambda: browser.execute_script(WIDTH, drawn) == 256)
         caption = browser.find_element("id", "caption").text
         assert caption == f"What speaks for {visible(EVIL)} (relevance); dark: little"
         (tmp_path / "digit.png").write_bytes(three)
         browser.find_element("id", "file").send_keys(str(tmp_path / "digit.png"))
         eventually(lambda: browser.execute_script(ROWS)[0][0] == "3")
-        assert errors(browser) == []
-        drop(b"no image")
+        assert not [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+        browser.execute_script(DROP, base64.b64encode(b"no image").decode())
         status = browser.find_element("id", "status")
         eventually(lambda: "not a readable image" in status.text)
         assert not browser.find_element("id", "answer").is_displayed()

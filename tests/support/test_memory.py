@@ -1,8 +1,5 @@
 """Weights take over arrays, with their numbers, their types and without a second copy."""
 
-import mmap
-from unittest import mock
-
 import keras
 import numpy as np
 import pytest
@@ -41,13 +38,8 @@ def test_a_weight_of_jax_keeps_its_numbers_when_those_of_the_array_change(shape,
     np.testing.assert_array_equal(np.asarray(variable.value), expected)
 
 
-@pytest.mark.parametrize("has_pages", [True, False])
-def test_memory_of_several_megabytes_holds_a_weight_also_where_the_system_maps_no_pages(
-    has_pages, monkeypatch
-):
+def test_memory_of_several_megabytes_holds_a_weight():
     """Its memory begins at a multiple of 64 bytes."""
-    if not has_pages:
-        monkeypatch.setattr(mmap, "mmap", mock.Mock(side_effect=OSError(12, "no memory")))
     numbers = np.arange(2**20 + 1024, dtype="float32").reshape(1024, -1)
     variable = keras.Variable(np.zeros(numbers.T.shape, "float32"), trainable=False)
     array = copy_in_order(numbers.T, "float32", room_to_give)

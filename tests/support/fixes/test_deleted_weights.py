@@ -6,7 +6,6 @@ import keras
 import pytest
 
 from keras_vit.layers.dense import Dense
-from keras_vit.support.fixes.deleted_weights import little_to_search
 
 
 def objects_at_collections(monkeypatch) -> list[int]:
@@ -32,15 +31,6 @@ def test_few_objects_are_searched_when_a_layer_is_quantised(monkeypatch):
     with pytest.raises(ValueError):
         built(Dense(8)).quantize("int3")
     assert gc.get_freeze_count() == 0
-
-
-def test_objects_that_the_program_froze_stay_frozen():
-    """They are the program's to unfreeze."""
-    gc.freeze()
-    with little_to_search():
-        pass
-    assert gc.get_freeze_count() > 0
-    gc.unfreeze()
 
 
 def test_canary_keras_collects_garbage_for_each_deleted_weight(monkeypatch):

@@ -127,19 +127,6 @@ def test_no_tuning_thread_of_tf_data_delays_the_end_of_a_call(monkeypatch):
     assert tuned == [False] * 4 + [True, False]
 
 
-@pytest.mark.on_backend("tensorflow")
-def test_a_strategy_of_several_devices_stays_as_it_is():
-    """Of a model that was made in its scope."""
-    import tensorflow as tf
-
-    strategy = tf.distribute.MirroredStrategy(["/cpu:0"])
-    with strategy.scope():
-        model = vit()
-        assert model.distribute_strategy is strategy
-    assert model.distribute_strategy is strategy
-    assert vit().distribute_strategy.num_replicas_in_sync == 1
-
-
 DELETED_ITERATORS = """
 import time
 import tensorflow as tf
