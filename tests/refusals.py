@@ -13,6 +13,8 @@ writes the file anew, and its diff is what a reviewer reads.
 """
 
 import functools
+import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -64,6 +66,7 @@ class Messages:
         assert caught.type is error
         assert not world.out.exists()
         message = str(caught.value).replace(str(world.path), "<folder>")
+        message = re.sub(r"<folder>\S*", lambda place: place[0].replace(os.sep, "/"), message)
         assert fragment in message
         found = f"{error.__name__}: {message}"
         if self._write:

@@ -1,10 +1,6 @@
 """Several devices or processes give what one gives, in training, prediction, resuming, saving."""
 
 import json
-import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import keras
@@ -65,26 +61,9 @@ def test_several_devices_get_what_one_gets(program, tmp_path):
         assert not missed, report
 
 
-@pytest.mark.nightly
-@on_torch
-def test_the_program_of_the_page_runs_in_two_processes(tmp_path):
-    """As it stands on the page, under torchrun."""
-    section = (ROOT / "docs" / "devices.md").read_text(encoding="utf-8").split("## torch\n")[1]
-    (tmp_path / "train.py").write_text(re.findall(r"```py\n(.*?)```", section, re.DOTALL)[0])
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    variables = {**os.environ, "KERAS_BACKEND": "torch", "OMP_NUM_THREADS": "1"}
-    command = [*torchrun, "--nproc-per-node", "2", "train.py"]
-    subprocess.run(command, cwd=tmp_path, env=variables, check=True)
-    assert (tmp_path / "preset" / "config.json").exists()
-
-
 @on_torch
 def test_ddp_refuses_what_it_cannot_train():
-    """FSDP, whose gradients Keras would not reduce; a plain optimizer; no torchrun."""
-    import torch
-    from torch.distributed.fsdp import fully_shard
-    from torch.distributed.tensor import init_device_mesh
-
+    """A plain optimizer, and no torchrun."""
     model = tiny()
     model.compile("sgd", "mse")
     with pytest.raises(ConfigError, match="compile_args"):
@@ -92,14 +71,6 @@ def test_ddp_refuses_what_it_cannot_train():
     model.compile(training.LayerwiseSGD(0.1), "mse")
     with pytest.raises(ConfigError, match="torchrun"):
         distribution.ddp(model)
-    store = torch.distributed.HashStore()
-    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
-    try:
-        fully_shard(model, mesh=init_device_mesh("cpu", (1,)))
-        with pytest.raises(ConfigError, match="FSDP"):
-            distribution.ddp(model)
-    finally:
-        torch.distributed.destroy_process_group()
 
 
 def test_other_backends_are_told_their_own_way():

@@ -5,18 +5,10 @@ import pytest
 
 pytest.importorskip("pyarrow.fs", reason="keras_vit.ray writes tables of pyarrow")
 
-from keras_vit import VisionTransformer
 from keras_vit.errors import ConfigError
 from keras_vit.ray import Classify, Embed
 
 ROWS = {"image": np.zeros((2, 8, 8, 1), "uint8"), "labels": np.arange(2)}
-
-
-def of_tokens(folder):
-    """A preset that returns tokens."""
-    model = VisionTransformer.from_preset("vit_digits", num_classes=0, pool={"kind": "unpooled"})
-    model.save_to_preset(folder)
-    return folder
 
 
 def embed(**options):
@@ -25,7 +17,6 @@ def embed(**options):
 
 REFUSALS = {
     "tokens of a block": (lambda w: embed(stage="block_0"), ConfigError, "one row of features"),
-    "tokens of a model": (lambda w: Embed(of_tokens(w.path)), ConfigError, "pooling='gap'"),
     "an unknown column": (lambda w: embed()({"picture": 0}), ConfigError, "found picture"),
     "a column of labels": (lambda w: Classify("vit_digits")(ROWS), ConfigError, "rename_columns"),
     "zero labels": (lambda w: Classify("vit_digits", 0), ConfigError, "top must be a positive int"),

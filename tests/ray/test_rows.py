@@ -1,11 +1,9 @@
 """`Embed` and `Classify`: rows of images in, one row per image out; Ray itself runs nightly."""
 
-import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -123,17 +121,6 @@ def test_an_answer_that_is_not_finite_is_an_error_in_its_row(monkeypatch):
         assert before is after is None
 
 
-@pytest.mark.parametrize(
-    ("resources", "threads"), [({"CPU": 2.5}, 3), ({"GPU": 1.0}, os.cpu_count())]
-)
-def test_as_many_threads_decode_as_ray_gave_processors(monkeypatch, resources, threads):
-    """A part of a processor counts as one; without processors the machine's."""
-    ray = mock.MagicMock()
-    ray.get_runtime_context().get_assigned_resources.return_value = resources
-    monkeypatch.setitem(sys.modules, "ray", ray)
-    assert Embed("vit_digits")._pool._max_workers == threads
-
-
 def test_labels_are_those_of_classify():
     """With their probabilities, the most probable first."""
     table = Classify("vit_digits", top=2)({"image": IMAGES})
@@ -143,10 +130,9 @@ def test_labels_are_those_of_classify():
         np.testing.assert_allclose(row["probabilities"], [share for _, share in answer], atol=1e-5)
 
 
-@pytest.mark.parametrize("scheme", ["file", "fsspec+memory"])
-def test_images_at_addresses_are_read_by_pyarrow(embed, expected, tmp_path, scheme):
+def test_images_at_addresses_are_read_by_pyarrow(embed, expected, tmp_path):
     """An address that leads nowhere, or that no package reads, has a reason."""
-    folder = f"file://{tmp_path}" if scheme == "file" else f"{scheme}://{tmp_path.name}/photos"
+    folder = f"fsspec+memory://{tmp_path.name}/photos"
     system, path = pa.fs.FileSystem.from_uri(folder)
     system.create_dir(path, recursive=True)
     with system.open_output_stream(f"{path}/a.png") as file:

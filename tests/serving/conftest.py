@@ -1,6 +1,5 @@
 """The shipped model of digits, an image for it, a server of it, and what refusals call."""
 
-import contextlib
 import re
 import socket
 import sys
@@ -67,10 +66,9 @@ class ServingWorld(World):
     def post(self, body, **options):
         refuse(post(self.address, body, **options))
 
-    def ask(self, model, path="classify", body=None, started=True):
-        client = TestClient(application(model), base_url="http://localhost")
-        with client if started else contextlib.nullcontext():
-            refuse(client.post(f"/{path}", content=body or self.image))
+    def ask(self, model, body=None):
+        with TestClient(application(model), base_url="http://localhost") as client:
+            refuse(client.post("/classify", content=body or self.image))
 
     def file_name(self):
         """Bytes that the preprocessor would take for a path; a client must not read files so."""

@@ -1,6 +1,5 @@
 """A server answers what the model answers, to one client and to many at once."""
 
-import asyncio
 import base64
 import io
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,6 @@ from keras_vit import explain
 from keras_vit.cli import main
 from keras_vit.evaluation import features
 from keras_vit.explanation import brightness, patch_colours
-from keras_vit.serving.batching import Batcher
 from tests.digits import digits, encoded
 from tests.helpers import random_tiny
 from tests.serving.live import labels, post, served
@@ -65,14 +63,17 @@ def test_bytes_get_exactly_the_values_of_the_model(address, model, images):
 
 
 def test_images_of_many_clients_share_batches(model, images, monkeypatch):
-    """Sixteen clients at once: every answer is right, and batches held several images."""
+    """Sixteen clients at once: every answer is right; a batch has several images, one function."""
     expected, compute = model.classify(2 * images), mock.Mock(side_effect=model.probabilities)
     monkeypatch.setattr(model, "probabilities", compute)
     with (
         served(model, max_batch=8, batch_wait=0.05) as address,
         ThreadPoolExecutor(16) as clients,
     ):
+        embedded = clients.map(lambda image: vectors(address, image)[0], images)
         answers = list(clients.map(lambda image: labels(post(address, image))[0], 2 * images))
+        wanted = features(model, images).values
+        np.testing.assert_allclose(list(embedded), wanted, rtol=0, atol=1e-5)
     assert max(len(call.args[0]) for call in compute.call_args_list) > 1
     assert_same_labels(answers, expected)
 
@@ -100,14 +101,11 @@ def test_health_metadata_and_openapi_describe_the_server(address, model):
 
 
 def test_a_server_embeds_by_the_stage_and_the_pooling_it_was_started_with(model, images):
-    """Metadata names them; a model that returns tokens gives a vector by a pooling."""
+    """Metadata name them."""
     with served(model, "block_1", "token_and_mean") as address:
         wanted = features(model, images[0], "block_1", pooling="token_and_mean").values
         np.testing.assert_allclose(vectors(address, images[0]), wanted, rtol=0, atol=1e-5)
         assert metadata(address)["embeds"] == "block_1/token_and_mean"
-    tokens = random_tiny(num_classes=0, pool={"kind": "unpooled"})
-    with served(tokens, pooling="gap") as address:
-        assert np.shape(vectors(address, images[0])) == (1, tokens.config.hidden_size)
 
 
 def test_an_explained_image_is_light_where_its_class_has_evidence(address, model, images):
@@ -137,29 +135,6 @@ def test_a_model_of_any_size_answers_each_size():
     with served(model) as address:
         answers = labels(post_list(address, photos))
     assert_same_labels(answers, [model.classify(photo)[0] for photo in photos])
-
-
-def test_a_batch_starts_when_it_is_full_and_mixes_no_functions():
-    """The first image waits for a second one of its function; a cancelled one is left out."""
-    batches = []
-
-    def record(name):
-        return lambda batch: batches.append((name, batch.tolist())) or batch
-
-    async def submit():
-        batcher = Batcher({"a": record("a"), "b": record("b")}, largest=2, wait=0.2)
-        works = [batcher.compute(name, np.array(k)) for k, name in enumerate("abaabb")]
-        tasks = [asyncio.create_task(work) for work in works]
-        await asyncio.sleep(0)
-        tasks[3].cancel()
-        rows = await asyncio.gather(*tasks, return_exceptions=True)
-        batcher.close()
-        return rows
-
-    rows = asyncio.run(submit())
-    assert isinstance(rows.pop(3), asyncio.CancelledError)
-    assert rows == [0, 1, 2, 4, 5]
-    assert batches == [("a", [0, 2]), ("b", [1, 4]), ("b", [5])]
 
 
 def test_a_multi_label_model_answers_with_those_above_their_threshold(images):

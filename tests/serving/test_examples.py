@@ -3,15 +3,12 @@
 import io
 import json
 import runpy
-import sys
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import pytest
 from PIL import Image
 
-import keras_vit
 from keras_vit import VisionTransformer
 from tests.helpers import random_tiny
 
@@ -75,11 +72,3 @@ def test_the_client_speaks_each_protocol(tmp_path, model, image, address, monkey
     (inputs,) = bodies["/v2/models/vit/infer"]["inputs"]
     assert inputs["shape"] == [1, 8, 8, 3] and inputs["data"] == pixels.ravel().tolist()
     assert bodies["/v1/models/vit:predict"]["instances"] == pixels.tolist()
-
-
-def test_a_space_answers_with_the_classes_of_the_model(monkeypatch):
-    """The function that its page calls; no environment of the tests has gradio."""
-    monkeypatch.setitem(sys.modules, "gradio", mock.MagicMock())
-    monkeypatch.delenv("MODEL", raising=False)
-    answer = example("space")["classify"](Image.open(keras_vit.data.example_image()))
-    assert max(answer, key=answer.get) == "8" and len(answer) == 5

@@ -51,18 +51,12 @@ REFUSALS |= {
     "no labels": (lambda w: w.ask(random_tiny(num_classes=0)), RefusedError, "404: This model"),
     "labels of NaN": (lambda w: w.ask(not_finite()), RefusedError, "500: The model's answer is"),
     "a small image": (lambda w: w.ask(random_tiny(**ANY), body=TINY), RefusedError, "422: Image"),
-    "not started": (lambda w: w.ask(w.model, started=False), RefusedError, "503: The application"),
     "five channels": (lambda w: application(random_tiny(channels=5)), ConfigError, "5 channels"),
     "no queue": (lambda w: Settings(max_queue=0), ConfigError, "max_queue=0"),
     "a star in a host": (lambda w: Settings(allowed_hosts=("a*.org",)), ConfigError, "'a*.org'"),
     "a taken port": (lambda w: w.serve_at_a_taken_port(), RefusedError, "cannot listen at this"),
     "no extra": (lambda w: w.serve_without_extra(), RefusedError, "pip install 'keras-vit[serve]'"),
     "an absent stage": (lambda w: w.serve("--stage", "block_99"), RefusedError, "block_99"),
-    "a stage without tokens": (
-        lambda w: w.serve("--stage", "pre_logits", "--pooling", "gap"),
-        RefusedError,
-        "has no --pooling 'gap'",
-    ),
 }
 
 

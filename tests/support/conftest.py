@@ -1,5 +1,7 @@
 """Places in which no file or folder can be written, and which a refusal leaves as they were."""
 
+import os
+
 import pytest
 
 from keras_vit.errors import PresetError
@@ -8,7 +10,7 @@ from tests.refusals import World
 
 
 class PlacesWorld(World):
-    """Adds a file and a folder with a file."""
+    """Adds a file, a folder with a file and a pipe."""
 
     def __init__(self, path, setenv):
         super().__init__(path)
@@ -16,6 +18,7 @@ class PlacesWorld(World):
         (path / "file").write_text("old")
         (path / "folder").mkdir()
         (path / "folder" / "other").touch()
+        os.mkfifo(path / "pipe")
 
     def write_folder(self, name):
         with replace_folder(self.path / name, ["a"], PresetError):
@@ -28,4 +31,4 @@ def world(tmp_path, monkeypatch):
     before = set(tmp_path.rglob("*"))
     yield world
     assert set(tmp_path.rglob("*")) == before
-    assert (tmp_path / "file").read_text() == "old"
+    assert (tmp_path / "file").read_text() == "old" and (tmp_path / "pipe").is_fifo()

@@ -47,8 +47,6 @@ def test_the_choice_of_a_backend(names, in_file, in_environment, expected, monke
         return
     assert backend.refusal() is None
     assert os.environ.get("KERAS_BACKEND") == expected
-    why = f"computes with {expected}, {backend._ONLY_ONE}."
-    assert backend.note() == (None if names == ALL else why)
 
 
 def run_without(names, code, home):

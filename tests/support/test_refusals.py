@@ -20,6 +20,7 @@ def count(world, number, variable):
 GOOGLE = "google/vit-base-patch16-224"
 REFUSALS = {
     "a folder for a file": (lambda w: write_json(w.path / "folder", 1), WriteError, "is a folder"),
+    "a pipe for a file": (lambda w: write_json(w.path / "pipe", 1), WriteError, "a device"),
     "half a letter": (lambda w: write_json("a\ud800", 1), WriteError, "is no path"),
     "a file for a folder": (lambda w: w.write_folder("file"), PresetError, "is a file, so no"),
     "a folder below a file": (lambda w: w.write_folder("file/a"), WriteError, "cannot be written"),

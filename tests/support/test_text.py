@@ -3,7 +3,6 @@
 import io
 
 import pytest
-from rich.progress import track
 from rich.table import Table
 
 from keras_vit.cli.console import Screen
@@ -79,15 +78,13 @@ CONTROLLED = "\x1b[2Jline\r\x08\u202e"
 
 @pytest.mark.parametrize("text", [*MARKUP, CONTROLLED])
 def test_markup_and_control_characters_are_printed_as_text(text):
-    """In lines, cells, headings and titles; a progress bar still works."""
+    """In lines, cells, headings and titles."""
     shown = visible(text)
     table = Table(text, title=text)
     table.add_row(text)
     assert printed(lambda screen: screen.print(text)) == f"{shown}\n"
     assert printed(lambda screen: screen.print(table)).count(shown) == 3
     assert shown in printed(lambda screen: screen.rule(text))
-    bar = printed(lambda screen: list(track([1], "Converting", console=screen, transient=True)))
-    assert "Converting" in bar
 
 
 def test_letters_that_the_terminal_cannot_encode_are_escaped():
