@@ -104,6 +104,7 @@ def main() -> None:
             image = np.load(FOLDER / row["expected"])["image"]
             arrays, logits = run_torchvision(image)
             row["expected"] = f"{name}.expected.npz"
+            row["config"] = {**row["config"], "mlp_dim": 32, "representation_size": 9}
             np.savez_compressed(FOLDER / row["expected"], image=image, logits=logits)
         row["checkpoint"] = f"{name}.safetensors"
         row["load_with"] = {"num_heads": row["config"]["num_heads"], **arguments}
