@@ -16,7 +16,7 @@ from tests.plain import edit_json
 
 pytestmark = pytest.mark.usefixtures("offline", "blank_models")
 
-from tests.data.make_timm_registry import FILE, registry  # noqa: E402
+from weights.make_timm_registry import FILE, registry  # noqa: E402
 
 
 @pytest.fixture
