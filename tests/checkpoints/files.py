@@ -69,19 +69,6 @@ def timm_shapes(positions: int, registers: int = 0, patch: int = 4) -> dict[str,
     return shapes
 
 
-def write_open_clip(folder, without="no such array", is_quick=False, **changed) -> None:
-    """A folder as open_clip publishes it, with other words of the tower."""
-    arrays = arrays_of("px_open_clip_quickgelu.safetensors")
-    kept = {name: array for name, array in arrays.items() if without not in name}
-    write_arrays(folder / "open_clip_model.safetensors", ("", kept))
-    vision = {"image_size": 16, "layers": 2, "width": 24, "head_width": 8, "patch_size": 4}
-    content = {
-        "model_cfg": {"embed_dim": 10, "quick_gelu": is_quick, "vision_cfg": vision | changed},
-        "preprocess_cfg": {"mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6]},
-    }
-    (folder / "open_clip_config.json").write_text(json.dumps(content))
-
-
 def refused(source, *words, error=CheckpointError, ask=keras_vit.info, most=2500, **fields) -> str:
     """The message of a refusal, which has all the words, names the source, and is short."""
     with pytest.raises(error) as caught:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.checkpoints.containers import open_arrays, write_npz
+from keras_vit.checkpoints.containers import open_arrays
 from keras_vit.errors import CheckpointError, shown
 from tests.checkpoints.files import arrays_of, copy, find, write_shapes
 from tests.plain import assert_same_arrays, raises, stored
@@ -84,20 +84,10 @@ def tensor(start: int, end: int, shape=None, **changes) -> dict:
 
 def huge_directory(path: Path) -> None:
     """A zip whose list of members has a gigabyte."""
-    with path.open("wb") as file:
-        file.write(b"PK\3\4")
-        file.truncate(2**30)
-        file.seek(0, io.SEEK_END)
+    path.write_bytes(b"PK\3\4")
+    os.truncate(path, 2**30)
+    with path.open("ab") as file:
         file.write(struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 0, 0, 2**30, 0, 0))
-
-
-def foreign_filter(file):
-    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    plist.set_chunk((4,))
-    plist.set_filter(6, h5py.h5z.FLAG_OPTIONAL, (2, 4))  # scale-offset
-    space = h5py.h5s.create_simple((4,))
-    h5py.h5d.create(file.id, b"a", h5py.h5t.NATIVE_INT32, space, plist)
-    file["a"][:] = 1
 
 
 def holds(*shape, dtype="f4", **form):
@@ -111,21 +101,13 @@ def short_chunk(file):
     array.id.write_direct_chunk((0, 0), zlib.compress(bytes(2048)))
 
 
-def skips_chunks(file):
-    array = file.create_dataset("a", (1000, 1000), "f4", chunks=(10, 1000))
-    array[:990] = 1
-
-
 ONES = npy("(10000,)", b"\1" * 40_000)
 BAD_NPY = {
     "3 GiB promised": (npy("(805306368,)", b"\0" * 100), "3221225472 bytes, but 100"),
     "a negative axis": (npy("(-1,)", b"\0" * 4), "shape (-1,)"),
     "an axis without numbers": (npy("(1000000000000, 0)"), "(1000000000000, 0)"),
-    "40 axes": (npy("(" + "1, " * 40 + ")", b"\0" * 4), "(1, 1, 1"),
     "a structure": (npy("()", b"\0" * 8, "[('a', '<f4'), ('b', '<f4')]"), "expected numbers"),
     "deep text": (npy("-" * 5000 + "1"), "array 'a'"),
-    "no end of the header": (b"\x93NUMPY\x02\x00\xff\xff\xff\xff{", "array 'a' is damaged"),
-    "another version": (b"\x93NUMPY\x09\x00", "npy format version (9, 0)"),
     "Python objects": (npy("(1,)", b"\x80\x04N.", "'|O'"), "never unpickled"),
 }
 """Impossible shapes, dtypes and lengths, text that does not parse, and Python objects."""
@@ -142,12 +124,9 @@ BAD_FILES = {
     "lzma": (zipped(("a.npy", ONES), method=zipfile.ZIP_LZMA), "compressed"),
     "a torch pickle": (zipped(("a/data.pkl", b"\x80\x02}.")), "torch pickle"),
     "a Python pickle": (b"\x80\x04\x95" + bytes(20), "Python pickle"),
-    "another zip": (zipped(("model/readme.txt", b"hello")), "model/readme.txt"),
     "a page": (b"<!DOCTYPE html><html></html>", "b'<!DOCTYP'"),
     "a pipe": (os.mkfifo, "plain file"),
     "a device": (partial(os.symlink, "/dev/zero"), "plain file"),
-    "a folder": (Path.mkdir, "is a folder"),
-    "nothing": (lambda path: None, "does not exist"),
     "an incomplete header": (safetensors(b'{"a":1}', 99), "its header says it has 99 bytes"),
 }
 """Members that disappear, share their bytes, or are counted before they are read; other files.
@@ -161,9 +140,7 @@ BAD_HEADERS = {
     "beyond the file": ({"a": tensor(0, 5)}, "describes 5 bytes, but 4 follow"),
     "an overlap": ({"a": tensor(0, 3), "b": tensor(1, 4)}, "overlaps"),
     "a gap": ({"a": tensor(0, 1), "b": tensor(2, 4)}, "gap"),
-    "a shape of another size": ({"a": tensor(0, 4, [5])}, "needs 5 bytes"),
     "an unknown type": ({"a": tensor(0, 4, dtype="F4")}, "'F4'"),
-    "an axis without numbers": ({"a": tensor(0, 4), "b": tensor(4, 4, [10**12, 0])}, "'b'"),
     "twins": (b'{"a":%b,"a":%b}' % (TENSOR, TENSOR), "'a' stands twice"),
     "a long name": ({"a" * 5000: tensor(0, 4)}, "5,000 characters"),
     "many names": ({f"n{k}": tensor(0, 0, [0]) for k in range(20_000)}, "10,001 arrays"),
@@ -172,40 +149,29 @@ BAD_HEADERS = {
 BAD_H5 = {
     "external storage": (holds((10,), external=[("/etc/passwd", 0, 40)]), "another file"),
     "never written": (holds((600_000_000,)), "promises 2,400,000,000 bytes, 0"),
-    "chunks never written": (skips_chunks, "never written"),
+    "chunks never written": (holds((1000, 1000), chunks=(10, 1000)), "never written"),
     "a short chunk": (short_chunk, "expected 16,384"),
     "large chunks": (holds((10,), chunks=(10**9,), maxshape=(None,)), "never written"),
-    "a foreign filter": (foreign_filter, "HDF5 filters"),
-    "no dataspace": (holds(data=h5py.Empty("f4")), "'a' is empty"),
+    "a foreign filter": (holds((4,), compression="lzf"), "HDF5 filters"),
     "an external link": (lambda f: f.update({"g/a": h5py.ExternalLink("/etc", "x")}), "is a link"),
     "a group in itself": (lambda f: f.update({"g/g": f.require_group("g")}), "deeply nested"),
 }
 """Data of other files, data that was never written, foreign filters, endless groups."""
-BAD_JSON = {
-    "a long number": (b'{"a": ' + b"9" * 5000 + b"}", "config.json"),
-    "a list": (b"[1]", "config.json"),
-    "16 MiB": (b" " * (2**24 + 1), "config.json"),
-}
-
-
 VIT = {name: array.shape for name, array in arrays_of("vit_token_linen.npz").items()}
 BLOCKS = {f"Transformer/encoderblock_{10**8}/LayerNorm_0/scale": (16,)}
 UNITS = {"conv_root/kernel": (7, 7, 3, 8), "block9/unit1/gn1/scale": (8,)}
-PARTS = ("encoder.layer.0.attention.self.query.weight", "blocks.0.mlp.fc1.weight", "cls_token")
 BAD_NAMES = {
     "100,000,000 blocks": (VIT | BLOCKS, "are announced"),
     "nine stages": (VIT | UNITS, "more than 8 stages"),
-    "9,900 names": ({f"{k % 10}n{k}/kernel_{k}": (2, 2) for k in range(9900)}, "more"),
-    "long names": ({f"{a * 90}.{part}": (8, 8) for a in "abc" for part in PARTS}, "and 5 more"),
 }
-"""Blocks and units before a huge number are not listed, nor many or long names."""
+"""Blocks and units before a huge number are not listed."""
 
 
-def refuses(content, ask=open_arrays, file="x"):
+def refuses(content, ask=open_arrays):
     """Writes a file, by bytes or a function, and asks for it."""
 
     def call(world):
-        path = world.path / file
+        path = world.path / "x"
         path.write_bytes(content) if type(content) is bytes else content(path)
         try:
             ask(path)
@@ -227,21 +193,11 @@ def in_h5(fill):
     return refuses(write, stored)
 
 
-def about_folder(path):
-    """Asks for the weights beside a config.json, and for their folder."""
-    write_npz(path.with_name("model.npz"), [("a", np.zeros(2, "float32"))])
-    for source in (path.with_name("model.npz"), path.parent):
-        with raises(CheckpointError, "config.json") as caught:
-            keras_vit.info(source)
-    raise caught.value
-
-
 MAKERS = {
     "npy": (BAD_NPY, lambda member: refuses(zipped(("a.npy", member)))),
     "file": (BAD_FILES, lambda content: refuses(content, stored)),
     "safetensors": (BAD_HEADERS, lambda header: refuses(safetensors(header))),
     "h5": (BAD_H5, in_h5),
-    "config.json": (BAD_JSON, lambda content: refuses(content, about_folder, "config.json")),
     "names": (BAD_NAMES, lambda n: refuses(partial(write_shapes, shapes=n), keras_vit.info)),
 }
 REFUSALS = {
@@ -275,10 +231,9 @@ def test_an_npz_that_expands_a_thousand_times_is_refused(tmp_path, monkeypatch):
 def test_h5_arrays_of_every_form_are_read(tmp_path):
     """A scalar, an array without values, and pairs of bytes that are not called bfloat16."""
     array, path = np.random.default_rng(0).standard_normal((50, 30)), tmp_path / "x.h5"
-    forms = ({"chunks": (7, 9)}, {"chunks": (7, 9), "compression": "gzip"})
-    forms += ({"compression": "gzip", "shuffle": True, "fletcher32": True},)
+    forms = {"chunks": (7, 9)}, {"compression": "gzip", "shuffle": True, "fletcher32": True}
     arrays = {"none": np.zeros((0, 3), "f4"), "scalar": np.float32(3), "pairs": np.zeros(3, "V2")}
-    for form, mark in zip(forms, (np.zeros(3), 1.5, "float8"), strict=True):
+    for form, mark in zip(forms, (np.zeros(3), "float8"), strict=True):
         with h5py.File(path, "w") as file:
             file.create_dataset("a", data=array, **form)
             file.update(arrays)

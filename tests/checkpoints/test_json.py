@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 import keras_vit
-from keras_vit import Preprocessor, VisionTransformer, checkpoints, cli, evaluate
+from keras_vit import VisionTransformer, checkpoints, evaluate
 from keras_vit.checkpoints.families.transformers.library import DEFAULTS
 from keras_vit.errors import CheckpointError
 from tests.checkpoints.cases import VISION
@@ -26,37 +26,26 @@ def file(tmp_path):
 
 
 def test_it_states_what_the_arrays_leave_open(file, caplog):
-    """Under any name of the only weights of a folder; beside other weights, it may be theirs."""
+    """Under any name of the only weights of a folder; beside other weights, it may be theirs.
+
+    An invalid value is refused, as in the folder.
+    """
     own = file.rename(file.with_name("epoch_10.safetensors"))
     edit_json(file.with_name("config.json"), model_type=..., architectures=...)
     assert keras_vit.info(own).config.num_heads == 3
     assert not caplog.records
+    edit_json(file.with_name("config.json"), hidden_act="mish")
+    refused(own, "hidden_act='mish'")
     shutil.copy(own, own.with_name("epoch_11.safetensors"))
     refused(own, "num_heads")
 
 
-def test_an_invalid_value_is_refused_as_in_the_folder(file):
-    """Without it, the model would be computed otherwise than the library computes it."""
-    edit_json(file.with_name("config.json"), hidden_act="mish")
-    for source in (file, file.parent):
-        refused(source, "hidden_act='mish'")
-
-
 @pytest.mark.parametrize("changes", [{"hidden_size": 48}, {"model_type": "bert"}])
 def test_that_of_another_model_is_left_out_with_one_line(file, changes, caplog):
-    """Which stands above a refusal for what is then open."""
     edit_json(file.with_name("config.json"), **changes)
     assert keras_vit.info(file, num_heads=4).config.num_heads == 4
-    refused(file, "num_heads")
-    lines = [record.getMessage() for record in caplog.records]
-    assert ["JSON" in line and str(*changes.values()) in line for line in lines] == [True, True]
-
-
-def test_json_of_a_program_leaves_the_file_as_it_is(file):
-    file.with_name("config.json").write_text(json.dumps({"name": "app", "version": 1}))
-    beside = keras_vit.info(file, num_heads=3)
-    file.with_name("config.json").unlink()
-    assert beside == keras_vit.info(file, num_heads=3)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "JSON" in line and str(*changes.values()) in line
 
 
 PLACES = {"hf_dinov2_model": [], "hf_clip_two_towers": ["vision_config"]}
@@ -156,13 +145,12 @@ def test_the_caller_and_a_new_head_beat_problem_type(tmp_path):
         assert model.task == "single_label"
 
 
-def write_encoder(folder, name, size, crop=None):
-    """A folder as transformers writes it, with a processor of a size, and its model."""
-    model = random_transformers(f"{name}Model", **VISION | {"image_size": 28})
+def write_encoder(folder, crop):
+    """A DINOv2 of images of 28 pixels with a processor of another size, and its model."""
+    model = random_transformers("Dinov2Model", **VISION | {"image_size": 28})
     model.save_pretrained(folder)
-    more = {} if crop is None else {"crop_size": {"height": crop, "width": crop}}
-    kind = "DINOv3ViT" if name == "DINOv3ViT" else "ViT" if crop is None else "Bit"
-    getattr(transformers, f"{kind}ImageProcessor")(size=size, **more).save_pretrained(folder)
+    sizes = {"size": {"shortest_edge": 23}, "crop_size": {"height": crop, "width": crop}}
+    transformers.BitImageProcessor(**sizes).save_pretrained(folder)
     return model
 
 
@@ -170,7 +158,7 @@ def write_encoder(folder, name, size, crop=None):
 @pytest.mark.parametrize(("crop", "sides"), [(18, (43, 64)), (20, (64, 43)), (20, (19, 23))])
 def test_features_of_a_folder_are_those_at_the_processors_size(crop, sides, tmp_path):
     """Prepared, resized and encoded as transformers does; pixels that fill no patch are dropped."""
-    theirs = write_encoder(tmp_path, "Dinov2", {"shortest_edge": 23}, crop)
+    theirs = write_encoder(tmp_path, crop)
     photo = np.random.default_rng(0).integers(0, 256, (*sides, 3), dtype="uint8")
     model = VisionTransformer.from_preset(tmp_path)
     assert model.config.image_size == model.preprocessor.image_size == (crop, crop)
@@ -181,37 +169,16 @@ def test_features_of_a_folder_are_those_at_the_processors_size(crop, sides, tmp_
     assert_close(model(model.preprocessor(photo)), want, 2e-6)
 
 
-@pytest.mark.parametrize("name", ["Dinov2", "Dinov2WithRegisters", "DINOv3ViT", "ViT"])
-def test_the_processors_size_counts_where_the_class_resizes_its_positions(name, tmp_path):
-    """The grid of the stored positions stays; DINOv3 has none, and ViT's class keeps its own."""
-    write_encoder(tmp_path, name, {"height": 20, "width": 20})
-    size = (28, 28) if name == "ViT" else (20, 20)
-    config = keras_vit.info(tmp_path).config
-    assert (config.image_size, config.grid) == (size, (size[0] // 4,) * 2)
-    assert config.position_grid == ((7, 7) if "Dinov2" in name else None)
-    assert Preprocessor.from_preset(tmp_path).image_size == size
-    assert Preprocessor.from_preset(tmp_path, 24).image_size == (24, 24)
-
-
-def test_a_stated_size_comes_before_the_processors_and_info_says_both(tmp_path, capsys):
-    """`convert` keeps the stored positions; a library that resizes none needs a size."""
-    source, out = tmp_path / "x", tmp_path / "y"
-    write_encoder(source, "Dinov2", {"shortest_edge": 23}, crop=20)
-    assert cli.main(["info", str(source), "--json"]) == 0
-    resolution = json.loads(capsys.readouterr().out)["resolution"]
-    assert "20x20" in resolution and "7x7" in resolution
-    for size, grid in ((24, (6, 6)), (28, (7, 7))):
-        config = VisionTransformer.from_preset(source, image_size=size, load_weights=False).config
-        assert (config.image_size, config.source_grid) == ((size, size), grid)
-    keras_vit.convert(source, out, keras_vit.info(source).family)
-    assert keras_vit.info(out).config == keras_vit.info(source).config
-    assert Preprocessor.from_preset(out) == Preprocessor.from_preset(source)
+def test_convert_keeps_the_stored_positions_and_a_stated_size_comes_before_the_processors(tmp_path):
+    """A library that resizes no positions needs a size."""
+    write_encoder(tmp_path / "x", 20)
+    for fields, size, grid in (({}, 20, 7), ({"image_size": 24}, 24, 6)):
+        model = VisionTransformer.from_preset(tmp_path / "x", **fields, load_weights=False)
+        assert (model.config.image_size, model.config.source_grid) == ((size, size), (grid, grid))
+    keras_vit.convert(tmp_path / "x", tmp_path / "y", "transformers/dinov2")
+    assert keras_vit.info(tmp_path / "y").config == keras_vit.info(tmp_path / "x").config
     with raises(CheckpointError, "grid", "image_size="):
-        keras_vit.convert(source, tmp_path / "z", "timm")
-    keras_vit.convert(source, tmp_path / "z", "timm", image_size=24)
-    assert keras_vit.info(tmp_path / "z").config.grid == (6, 6)
-    edit_json(source / "preprocessor_config.json", do_center_crop=False)
-    assert keras_vit.info(source).config.image_size == (28, 28)
+        keras_vit.convert(tmp_path / "x", tmp_path / "z", "timm")
 
 
 @pytest.mark.usefixtures("offline")

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from keras_vit.checkpoints.adapt import adapt_config
 from keras_vit.checkpoints.containers import renamed
 from keras_vit.checkpoints.families.keys import merge
-from keras_vit.checkpoints.families.names import TORCH
 from keras_vit.checkpoints.moves import _PARTS_OF_PATHS, plan
 from keras_vit.checkpoints.opening import OpenSource, open_source
 from keras_vit.checkpoints.reading import Checkpoint, open_checkpoint
@@ -28,7 +27,7 @@ from keras_vit.presets.source import Source
 from tests.checkpoints.drawn import ALL_VALUES, CHANGES, WRITTEN, accepted, changed, models, written
 from tests.checkpoints.files import DATA
 from tests.checkpoints.headers import Headers
-from tests.plain import assert_same_arrays, raises
+from tests.plain import assert_same_arrays
 from tests.runs import THOROUGH, times
 
 pytestmark = pytest.mark.without_backend
@@ -88,13 +87,6 @@ def arrays_from(moves, weights) -> dict[str, np.ndarray]:
 
 def shapes_of(moves) -> dict[str, tuple[int, ...]]:
     return {move.name: move.file_shape for move in moves}
-
-
-def test_a_name_that_the_lexicon_lacks_or_without_its_axes_is_an_error():
-    with raises(LookupError, "block_{l}/nrom is neither a layer nor a weight"):
-        TORCH.names({"block_{l}/nrom": "norm1"})
-    with raises(LookupError, "its axes after a colon, with qkv"):
-        TORCH.names({"block_{l}/attention/{qkv}": "layers.{l}.qkv"})
 
 
 def test_the_laws_draw_every_field():

@@ -1,5 +1,6 @@
 """Files in the names of other code: Facebook's, open_clip's, TimmWrapper's, TensorFlow's."""
 
+import json
 import shutil
 
 import numpy as np
@@ -7,17 +8,11 @@ import pytest
 
 import keras_vit
 from keras_vit import VisionTransformer
-from tests.checkpoints.files import DATA, arrays_of, find, refused, write_arrays, write_open_clip
+from tests.checkpoints.files import DATA, arrays_of, find, refused, write_arrays
 from tests.family_goldens import FOLDER, relative_error
 from tests.plain import edit_json
 
 HEADS = {"num_heads": 3}
-
-
-@pytest.fixture
-def write(tmp_path):
-    """Writes a file of arrays."""
-    return lambda arrays: write_arrays(tmp_path / "x.safetensors", ("", arrays))
 
 
 def test_files_in_facebooks_names_are_told_apart_and_lack_what_the_pre_training_alone_reads():
@@ -31,29 +26,20 @@ def test_files_in_facebooks_names_are_told_apart_and_lack_what_the_pre_training_
 FACEBOOKS = {"dinov2": "facebook", "dinov2_swiglu": "facebook", "mae": "facebook", "dino": "timm"}
 
 
-def test_a_file_of_open_clip_needs_its_gelu_or_its_config(write, tmp_path):
+def test_a_file_of_open_clip_needs_its_gelu_or_its_config(tmp_path):
     """The GELU decides the output, so it is not guessed; the epsilon stays at open_clip's 1e-5."""
-    path, block = find("px_open_clip_gelu.safetensors"), {"activation": "gelu_tanh"}
+    path, block = find("px_open_clip_quickgelu.safetensors"), {"activation": "gelu_tanh"}
     assert keras_vit.info(path, **HEADS, block=block).config.block.epsilon == 1e-5
-    write_open_clip(tmp_path, is_quick=True)
+    tower = {"image_size": 16, "layers": 2, "width": 24, "head_width": 8, "patch_size": 4}
+    content = {"model_cfg": {"embed_dim": 10, "quick_gelu": True, "vision_cfg": tower}}
+    content["preprocess_cfg"] = {"mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6]}
+    shutil.copy(path, tmp_path / "open_clip_model.safetensors")
+    (tmp_path / "open_clip_config.json").write_text(json.dumps(content))
     info = keras_vit.info(tmp_path)
     assert (info.config.num_heads, info.config.block.activation) == (3, "quick_gelu")
     assert (info.config.projection_size, info.protocol["mean"]) == (10, [0.1, 0.2, 0.3])
-    for word, change in (
-        ("pool_type='avg'", {"pool_type": "avg"}),
-        ("input_norm", {"without": "ln_"}),
-    ):
-        write_open_clip(tmp_path, **change)
-        refused(tmp_path, word)
-
-
-def test_a_bias_beside_a_projection_is_refused(write):
-    """open_clip adds it; keras_vit's projection has none."""
-    arrays = arrays_of("px_open_clip_trunk_linear.safetensors")
-    bias = {"visual.head.proj.bias": arrays["visual.head.proj.weight"][:, 0].copy()}
-    block = {"activation": "gelu", "epsilon": 1e-6}
-    given = {"pool": {"kind": "token"}, "rope": None, "block": block, **HEADS}
-    refused(write(arrays | bias), "visual.head.proj.bias", **given)
+    edit_json(tmp_path / "open_clip_config.json", "model_cfg", "vision_cfg", pool_type="avg")
+    refused(tmp_path, "pool_type='avg'")
 
 
 def test_a_timm_wrapper_has_the_classes_of_its_arrays_and_the_parts_of_its_architecture(tmp_path):
@@ -75,9 +61,10 @@ def test_a_timm_wrapper_has_the_classes_of_its_arrays_and_the_parts_of_its_archi
     ("name", "epsilon"),
     [("hf_deit_model", 1e-12), ("hf_msn_classifier", 1e-6), ("hf_beit_model_shared", 1e-12)],
 )
-def test_a_file_of_transformers_alone_has_the_epsilon_of_its_class(name, epsilon, write):
+def test_a_file_of_transformers_alone_has_the_epsilon_of_its_class(name, epsilon, tmp_path):
     """MSN's classifier is told from ViT's by its blocks, which transformers 5 writes at the top."""
-    assert keras_vit.info(write(arrays_of(name)), **HEADS).config.block.epsilon == epsilon
+    file = write_arrays(tmp_path / "x.safetensors", ("", arrays_of(name)))
+    assert keras_vit.info(file, **HEADS).config.block.epsilon == epsilon
 
 
 @pytest.mark.parametrize("file", (DATA / "formats").glob("*.npz"), ids=lambda path: path.stem)

@@ -1,50 +1,14 @@
-"""What names and shapes alone determine: full-size presets of other libraries, and grids.
-
-tests/data/manifests/README.md describes the manifests.
-"""
-
-import gzip
-import json
+"""What numbers of positions alone determine: grids, and tokens beside the patches."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import keras_vit
-from keras_vit.checkpoints.families import formats_named
-from keras_vit.checkpoints.moves import plan
-from keras_vit.models.builders import list_variants, variant
-from tests.checkpoints.files import DATA, timm_shapes, write_shapes
+from tests.checkpoints.files import timm_shapes, write_shapes
 from tests.runs import times
 
 pytestmark = pytest.mark.without_backend
-
-MANIFESTS = {
-    path.name.partition(".")[0]: json.loads(gzip.decompress(path.read_bytes()))["presets"]
-    for path in (DATA / "manifests").glob("*.gz")
-}
-PRESETS = [(library, name) for library, presets in MANIFESTS.items() for name in presets]
-
-
-def test_the_manifests_have_every_variant():
-    """timm has all, the others have the plain variants of the paper."""
-    found = {k: {own["variant"] for own in presets.values()} for k, presets in MANIFESTS.items()}
-    assert set(list_variants()) <= found["timm"], "add them as the README of the manifests says"
-    plain = {"vit_b16", "vit_b32", "vit_l16", "vit_l32", "vit_h14"}
-    assert found["transformers"] == found["keras_hub"] == plain
-
-
-@pytest.mark.parametrize(("library", "name"), PRESETS)
-def test_the_plan_has_exactly_the_names_and_shapes_of_the_preset(library, name):
-    """Each array once."""
-    preset = MANIFESTS[library][name]
-    fields = ("image_size", "num_classes", "representation_size")
-    config = variant(preset["variant"]).config(**{field: preset.get(field) for field in fields})
-    formats = [f for f in formats_named(library) if f.name == library]
-    format = next(f for f in formats if f.row.head in (None, bool(config.num_classes)))
-    moves = [(move.name, list(move.file_shape)) for move in plan(config, format, format.row.prefix)]
-    assert sorted(moves) == sorted(preset["shapes"].items())
-
 
 SIDES = st.integers(2, 25)
 OPEN = {"pool": {"kind": "token"}, "rope": None}
@@ -75,7 +39,6 @@ READ = (
     # The square of the usual tokens; an image size with the patches of one reading decides.
     *((side**2 + 1, 0, 4, {}, (side, side), 1, "") for side in (4, 7, 14)),
     (201, 4, 4, {}, (14, 14), 5, ""),
-    (25, 0, 4, {"image_size": 20}, (5, 5), 0, ""),
     (25, 0, 4, {"image_size": (16, 24)}, (4, 6), 1, ""),
     (29, 4, 4, {"image_size": (16, 24)}, (4, 6), 5, ""),
     # The square of a usual image is read, with a line on the other reading.
@@ -86,12 +49,9 @@ READ = (
 """Positions, registers, patch size, what the caller says; grid, tokens with positions, the log."""
 
 
-@pytest.mark.parametrize(
-    ("positions", "registers", "patch", "fields", "grid", "tokens", "log"), READ
-)
-def test_one_reading_is_read(
-    positions, registers, patch, fields, grid, tokens, log, tmp_path, caplog
-):
+@pytest.mark.parametrize("row", READ)
+def test_one_reading_is_read(row, tmp_path, caplog):
+    positions, registers, patch, fields, grid, tokens, log = row
     assert read_grid(tmp_path, positions, registers, patch, **fields) == (grid, tokens)
     assert log in caplog.text
     assert len(caplog.records) == bool(log)

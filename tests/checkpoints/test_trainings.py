@@ -16,7 +16,7 @@ from keras_vit.cli import main
 from tests.checkpoints.cases import VISION
 from tests.checkpoints.files import arrays_of, find, write_arrays
 from tests.helpers import assert_close, to_numpy
-from tests.plain import assert_same_arrays, normal, raises, stored
+from tests.plain import normal, raises, stored
 
 TIMM, PICKLE = {"num_heads": 3}, {"allow_pickle_weights": True}
 BESIDE = {"criterion.weight": (5,), "projector.0.weight": (8, 24), "optimizer.state.0.exp": (7,)}
@@ -57,12 +57,6 @@ def test_the_model_of_a_file_is_found(name, tmp_path, caplog):
     assert info.prefix == prefix
     assert left is None or info.ignored.keys() == set(left)
     assert [word for word in WORDS.get(name, ()) if word not in caplog.text] == []
-
-
-def test_no_classes_leave_out_a_head_of_any_form(tmp_path):
-    odd = write_arrays(tmp_path / "x", ("", ARRAYS), ("", {"head.norm.weight": (24,)}))
-    keras_vit.convert(odd, tmp_path / "y", "timm", num_classes=0, **TIMM)
-    assert_same_arrays(stored(tmp_path / "y" / "model.safetensors"), HEADLESS)
 
 
 def test_names_of_transformers_5_in_memory_are_read(tmp_path):
