@@ -103,6 +103,7 @@ def _nested(kind, family, output, **fields):
 _RADIO = {"max_img_size": 32, "norm_mean": [0.5, 0.4, 0.3], "norm_std": [0.2, 0.3, 0.4]}
 _RADIO |= {"mlp_ratio": 2.0, "num_registers": 2}
 _RADIO_OF_FOUR = {**_RADIO, "num_cls_tokens": 4, "summary_idxs": [0, 1, 2]}
+_RADIO_GATED = {**_RADIO, "use_swiglu_ffn": True, "num_registers": 0}
 _INTERNVL = {"norm_type": "rms_norm", "use_qk_norm": True}
 _PROJECTION = "clip"
 _GATED, _BIASES = {"use_swiglu_ffn": True}, {"qkv_bias": True, "mlp_bias": True}
@@ -113,6 +114,7 @@ _ROPE |= {"key_bias": True, "mlp_bias": False, "rope_theta": 50.0}
 TOWERS = (
     _tower("ViTModel", "", fields=_WIDE),
     _tower("ViTForImageClassification", "", "logits", tokens=""),
+    _tower("ViTForImageClassification", "", "logits", {"hidden_act": "silu"}, ""),
     _tower("DeiTModel", "deit", fields=_WIDE),
     _tower("DeiTForImageClassificationWithTeacher", "deit", "logits", tokens=""),
     _tower("DPTModel", "dpt", fields=_WIDE, is_written=False),
@@ -123,7 +125,9 @@ TOWERS = (
     _tower("BeitModel", "beit", fields={"use_mean_pooling": False}),
     _tower("Data2VecVisionModel", "data2vec-vision", ""),
     _tower("Dinov2Model", "dinov2"),
+    _tower("Dinov2Model", "dinov2", fields={"use_mask_token": False}),
     _tower("Dinov2WithRegistersModel", "dinov2_with_registers"),
+    _tower("DINOv3ViTModel", "dinov3_vit", fields={"num_register_tokens": 2}),
     # Written without an array of zero rows, which transformers then calls missing.
     _tower("DINOv3ViTModel", "dinov3_vit", fields={"num_register_tokens": 0}, is_written=False),
     _tower("DINOv3ViTModel", "dinov3_vit", fields=_ROPE),
@@ -148,12 +152,15 @@ TOWERS = (
     _tower("SmolVLMVisionTransformer", "smolvlm_vision", "mean"),
     _tower("InternVLVisionModel", "internvl_vision", "token"),
     _tower("InternVLVisionModel", "internvl_vision", "token", _INTERNVL),
+    _tower("PixioModel", "pixio", fields={"n_cls_tokens": 1}),
     _tower("PixioModel", "pixio", fields={"n_cls_tokens": 3}, size=(24, 24)),
     _tower("RadioModel", "radio", "summary", _RADIO, size=(16, 28)),
+    _tower("RadioModel", "radio", "summary", _RADIO_GATED),
     _tower("RadioModel", "radio", "summary", _RADIO_OF_FOUR, size=(32, 32)),
     _tower("Tipsv2VisionModel", "tipsv2_vision_model", fields={"mlp_ratio": 2.5}),
     _tower("Tipsv2VisionModel", "tipsv2_vision_model", fields=_GATED, size=(24, 24)),
     _tower("Aimv2VisionModel", "aimv2_vision_model", "mean", {"use_head": False}),
+    _tower("Aimv2VisionModel", "aimv2_vision_model", is_written=False),
     _tower("Aimv2VisionModel", "aimv2_vision_model", fields=_BIASES, is_written=False),
 )
 
@@ -175,6 +182,7 @@ _BLIP_2 = {"text_config": _OPT, "qformer_config": {**_BLIP_TEXT, "cross_attentio
 _LLAVA = {"vision_config": _CLIP, **_text("llama")}
 _GEMMA = {"vision_config": _SIGLIP, **_text("gemma3_text")}
 _PALIGEMMA = {"vision_config": {**_SIGLIP, "projection_dim": 24}, **_text("gemma")}
+_COLPALI = {"vlm_config": {"model_type": "paligemma", **_PALIGEMMA}}
 _KOSMOS = {"vocab_size": 30, "embed_dim": 24, "layers": 1, "ffn_dim": 16, "attention_heads": 3}
 _DPT = {**VISION, "neck_hidden_sizes": [4] * 4, "fusion_hidden_size": 4, "hidden_act": "gelu"}
 _DPT |= {"backbone_out_indices": [0, 0, 1, 1]}
@@ -201,22 +209,29 @@ WHOLE = (
     _pair("MetaClip2Model", "metaclip_2_vision_model"),
     _pair("ChineseCLIPModel", "chinese_clip_vision_model"),
     _pair("AltCLIPModel", "altclip_vision_model"),
+    _pair("OwlViTModel", "owlvit_vision_model"),
+    _pair("Owlv2Model", "owlv2_vision_model"),
     _pair("OwlViTForObjectDetection", "owlvit_vision_model"),
     _pair("VisionTextDualEncoderModel", _PROJECTION, **_DUAL),
     _tower("FlavaModel", "flava_image_model", fields=_FLAVA, part="image_model", is_written=False),
+    _whole("GitModel", "git_vision_model", "image_encoder", **SIZES, vocab_size=200),
     _whole("GitForCausalLM", "git_vision_model", "image_encoder", **SIZES, vocab_size=200),
     _whole("BlipForConditionalGeneration", "blip_vision_model", _MODEL, text_config=_BLIP_TEXT),
     _whole("Blip2ForConditionalGeneration", "blip_2_vision_model", _MODEL, **_BLIP_2),
+    _whole("InstructBlipForConditionalGeneration", "instructblip_vision_model", _MODEL, **_BLIP_2),
     _whole("Idefics3ForConditionalGeneration", "idefics3_vision", _MODEL, **_text("llama")),
+    _whole("SmolVLMForConditionalGeneration", "smolvlm_vision", _MODEL, **_text("llama")),
     _whole("InternVLForConditionalGeneration", "internvl_vision", _TOWER, **_text("qwen2")),
     _whole("LlavaForConditionalGeneration", "clip", _TOWER, "block", **_LLAVA),
     _whole("PaliGemmaForConditionalGeneration", "siglip", _TOWER, **_PALIGEMMA),
     _whole("Gemma3ForConditionalGeneration", "siglip", _TOWER, **_GEMMA),
+    _whole("ColPaliForRetrieval", "siglip", _TOWER, **_COLPALI),
     _whole("Kosmos2Model", "kosmos_2_vision_model", _MODEL, "block", text_config=_KOSMOS),
     _whole(
         "CLIPSegForImageSegmentation", "clipseg_vision_model", _MODEL, "block", text_config=_PAIR
     ),
     _whole("DPTForDepthEstimation", "dpt", "dpt", **_DPT),
+    _whole("DPTForDepthEstimation", "dinov2", "backbone", **_NECK),
     _whole("DepthAnythingForDepthEstimation", "dinov2", "backbone", **_NECK),
 )
 
@@ -227,9 +242,11 @@ def _refused(kind, fields, word):
 
 
 REFUSED = (
-    _refused("ViTModel", {"pooler_act": "relu"}, "pooler_act='relu'"),
+    *(_refused(f"{k}Model", {"pooler_act": "relu"}, "pooler_act='relu'") for k in ("ViT", "DPT")),
+    _refused("DeiTModel", {"pooler_act": "relu"}, "pooler_act='relu'"),
     _refused("DINOv3ViTModel", {"hidden_act": "relu"}, "hidden_act='relu'"),
     _refused("InternVLVisionModel", {**_INTERNVL, "norm_type": "layer_norm"}, "use_qk_norm=True"),
+    _refused("InternVLVisionModel", {**_INTERNVL, "layer_norm_eps": 1e-5}, "use_qk_norm=True"),
     _refused("RadioModel", {**_RADIO, "summary_idxs": [0, 2]}, "summary_idxs=[0, 2]"),
     _refused("Aimv2VisionModel", {"is_native": True}, "is_native=True"),
 )
@@ -269,7 +286,11 @@ CARDS: dict[str, tuple[str, dict[str, Any]]] = {
     "UNI2-h": ("vit_giant_patch14_224", {**_UNI2, "dynamic_img_size": True, **_GATED_SILU}),
     "Virchow2": ("vit_huge_patch14_224", {**_LARGE, "reg_tokens": 4, **_GATED_SILU}),
     "H0-mini": ("vit_base_patch14_reg4_dinov2", {"mlp_ratio": 5.375, **_GATED_SILU}),
+    "H-optimus": ("vit_giant_patch14_reg4_dinov2", {"init_values": 1e-5}),
+    "prov-gigapath": ("vit_giant_patch14_dinov2", _LARGE),
+    "kaiko B/8": ("vit_base_patch8_224", {"dynamic_img_size": True}),
     "lunit": ("vit_small_patch8_224", {"dynamic_img_size": True}),
+    "RETFound": ("vit_large_patch16_224", {"global_pool": "avg", "num_classes": 5}),
     "Sentinel-2": ("vit_small_patch16_224", {"in_chans": 13}),
 }
 """Encoders of single fields: timm's architecture, and the arguments of the card."""
@@ -282,6 +303,9 @@ TIMM = (
     _timm(_VIT, {}, {"class_token": False, "global_pool": "avg"}, True),
     _timm(_VIT, {}, {"global_pool": "avg"}, True),
     _timm(_VIT, {}, {"global_pool": "map"}, True),
+    _timm(_VIT, {}, {"num_classes": 0}, True),
+    _timm("test_vit4", {}, {"qk_norm": True}, True),
+    _timm("vit_giant_patch14_dinov2", {}, {"qk_norm": True}, True),
     _timm("eva02_base_patch14_224", {}, {"qk_norm": True}, True),
     _timm(_DINOV3, _HEADS, {"qk_norm": True}, True),
     # The Perception Encoder and EVA-02 have the arrays of these, and rotary positions.
@@ -317,6 +341,7 @@ def _trunk(kind, pool, **further):
 _LACKED = "vit_dpwee_patch16_reg1_gap_256"
 OPEN_CLIP = (
     _trunk("vit_base_patch16_224", ""),  # BiomedCLIP
+    _trunk("vit_base_patch16_224", "avg"),
     _trunk("vit_base_patch32_siglip_256", "map"),  # its GELU is not that of the others
     _trunk("vit_pe_core_base_patch16_224", ""),
     _trunk(_LACKED, "", refused=(f"={_LACKED!r}", "parallel")),

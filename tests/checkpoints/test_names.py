@@ -9,7 +9,8 @@ import pytest
 import keras_vit
 from keras_vit import VisionTransformer
 from tests.checkpoints.files import DATA, arrays_of, find, refused, write_arrays
-from tests.family_goldens import FOLDER, relative_error
+from tests.golden import FAMILIES as FOLDER
+from tests.golden import relative_error
 from tests.plain import edit_json
 
 HEADS = {"num_heads": 3}

@@ -5,7 +5,7 @@
 transformers 5 has removed these classes. It needs a Python 3.11 environment of its own with
 transformers 4.49.0, tensorflow-cpu 2.18 and tf-keras 2.18. All weights are random. A case is a
 folder as the library wrote it, and an npz with images and outputs by the names of
-`tests.family_goldens`.
+`tests.golden`.
 """
 
 import os
