@@ -183,5 +183,7 @@ def copy_with_head(
             layer.set_weights(model.get_layer(layer.name).get_weights())
     # Of two heads both get the layer: their mean is the layer at the mean of both tokens.
     heads = 2 if copy.config.has_two_heads else 1
-    copy.get_layer("head").set_weights([kernel, bias] * heads)
+    # Copies: JAX gives the memory of a trained weight away, which the caller's layer still reads.
+    values = [np.array(keras.ops.convert_to_numpy(value)) for value in (kernel, bias)]
+    copy.get_layer("head").set_weights(values * heads)
     return copy

@@ -42,15 +42,17 @@ def test_a_functional_head_comes_back_with_classify_and_presets(tmp_path):
     assert_head_is_kept(model.with_head(head, class_names=NAMES), tmp_path, to_numpy(plain(IMAGES)))
 
 
+@pytest.mark.every_backend
 @pytest.mark.parametrize("options", [{"activation": "softmax"}, {"use_bias": False}])
 def test_activation_and_missing_bias_of_a_head_are_kept(options):
-    """A softmax becomes `classifier_activation`, no bias zeros; the copy shares no weight."""
+    """A softmax becomes `classifier_activation`, no bias zeros; training keeps the layer."""
     model, head = random_tiny(), keras.layers.Dense(3, **options)
     expected = to_numpy(functional(model, head)(IMAGES))
     classifier = model.with_head(head)
     assert_close(classifier(IMAGES), expected)
     assert classifier.prediction.classifier_activation == options.get("activation")
-    classifier.set_weights([np.zeros_like(weight) for weight in classifier.get_weights()])
+    classifier.compile("sgd", "auto")
+    classifier.train_on_batch(IMAGES, np.array([0, 2]))
     np.testing.assert_array_equal(to_numpy(functional(model, head)(IMAGES)), expected)
 
 

@@ -216,3 +216,21 @@ def test_a_batch_that_may_be_prepared_is_refused_without_the_word(name):
             with raises(ConfigError, "prepared=True", "floats in [0, 1]"):
                 READERS[name](model, images)
     assert np.isfinite(READERS[name](model, batch, prepared=True)).all()
+
+
+@pytest.mark.every_backend
+@pytest.mark.parametrize("name", sample(WAYS, "predict", "fit"))
+def test_a_class_with_another_call_takes_the_images_that_it_wants(name):
+    """Pixels without a warning; the model checks what the class gives it."""
+
+    class Scaled(keras_vit.VisionTransformer):
+        """A model of a user, which takes pixels."""
+
+        def call(self, inputs, training=None, mask=None, stages=None):
+            return super().call(inputs / 127.5 - 1, training, mask, stages)
+
+    model = Scaled(tiny(num_classes=3).config)
+    model.compile("sgd", "auto")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="The images have")
+        WAYS[name](model, PIXELS[:2].astype("float32"))

@@ -9,6 +9,7 @@ from keras_vit.config import Block, Prediction
 from tests import formulas
 from tests.helpers import (
     assert_close,
+    copy_weights,
     random_tiny,
     read_dtype,
     read_weights,
@@ -83,10 +84,14 @@ ARRANGEMENTS = [
     {"pool": {"kind": "gap", "norm": "after"}},
     {"pool": {"norm": "none"}},
     {"block": {"qkv_bias": False}},
+    {"representation_size": 7},
     {"head": "cosine"},
+    {"num_classes": 0},
     {"num_classes": 0, "representation_size": 7},
     {"position": "sincos2d"},
+    {"pool": {"kind": "gap"}, **NO_CLASS_TOKEN, "position": "sincos2d"},
     {"position": "learned_patches"},
+    {"pool": {"kind": "unpooled"}, "position": "learned_patches"},
     {"image_size": (24, 16), "patch_size": (8, 4), "channels": 1, "num_layers": 3},
     {"image_size": (19, 23)},
     {"block": {"epsilon": 0.1, "activation": "gelu"}},
@@ -109,8 +114,30 @@ def test_logits_equal_the_formulas(name):
     assert_close(actual, expected)
 
 
+@pytest.mark.every_backend
+def test_an_any_size_model_equals_models_of_fixed_size():
+    """At the stored grid, and at another grid with resized positions, in one graph."""
+    model = random_tiny(image_size=None, position_grid=(2, 3))
+    # Without jit_compile, the graph on TensorFlow has unknown sizes; on JAX it never has.
+    model.compile(jit_compile=keras.backend.backend() == "jax")
+    for size in ((16, 24), (24, 40), (16, 24)):
+        fixed = copy_weights(model, tiny(image_size=size, position_grid=(2, 3)))
+        images = normal(2, *size, 3)
+        assert_close(model.predict_on_batch(images), run(fixed, images))
+
+
+def test_pixels_that_fill_no_patch_are_logged(caplog):
+    """Those at the right and the bottom are cropped."""
+    tiny(image_size=(19, 23))
+    assert "image_size=(19, 23)" in caplog.text
+
+
 def test_policy_and_data_format_default_to_the_settings_of_keras():
-    """The model keeps them when the settings change."""
+    """The model keeps them when the settings change; a policy may be of a user's own class."""
+
+    class Own(keras.dtype_policies.DTypePolicy):
+        """A policy of a user."""
+
     policy, data_format = keras.config.dtype_policy(), keras.config.image_data_format()
     try:
         keras.config.set_dtype_policy("mixed_bfloat16")
@@ -120,8 +147,10 @@ def test_policy_and_data_format_default_to_the_settings_of_keras():
         keras.config.set_dtype_policy(policy)
         keras.config.set_image_data_format(data_format)
     assert (model.data_format, model.input_shape) == ("channels_first", (None, 3, 16, 16))
-    assert model.dtype_policy.name == "mixed_bfloat16"
-    assert model.get_layer("block_0").compute_dtype == "bfloat16"
+    for each in (model, own := tiny(dtype=Own("mixed_bfloat16"))):
+        assert each.dtype_policy.name == "mixed_bfloat16"
+        assert each.get_layer("block_0").compute_dtype == "bfloat16"
+    assert type(own.get_layer("block_0").dtype_policy) is Own
 
 
 def test_initial_weights_are_those_of_the_reference():
@@ -191,9 +220,22 @@ def test_fields_given_with_a_config_replace_its_fields():
     assert model.config == config.replace(num_classes=3, block={"gated": True})
     assert model.config.block == Block(gated=True, layer_scale=0.5)
     assert model.prediction == Prediction(3, "multi_label")
+    assert model.output_shape == (None, 3)
 
 
 def test_default_names_are_counted_so_that_two_models_fit_into_one():
     """Each is the name of the variant, or "vit", and a number from the second on, as in Keras."""
     keras.utils.clear_session()
-    assert [tiny().name, tiny().name, tiny(name="mine").name] == ["vit", "vit_1", "mine"]
+    first, second = tiny(num_classes=0), tiny(num_classes=0)
+    assert [first.name, second.name, tiny(name="mine").name] == ["vit", "vit_1", "mine"]
+    inputs = [keras.Input((16, 16, 3)), keras.Input((16, 16, 3))]
+    features = [model(images) for model, images in zip((first, second), inputs, strict=True)]
+    outer = keras.Model(inputs, keras.layers.Concatenate()(features))
+    assert outer.output_shape == (None, 32)
+
+
+def test_a_subclass_loads_a_preset_as_itself():
+    class Own(VisionTransformer):
+        """A class of a user."""
+
+    assert type(Own.from_preset("vit_digits")) is Own

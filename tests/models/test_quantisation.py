@@ -42,3 +42,15 @@ def test_every_projection_is_quantised_and_logits_stay_close_also_in_a_file(name
     rebuilt = VisionTransformer.from_config(through_json(model.get_config()))
     assert [w.dtype for w in rebuilt.weights] == [w.dtype for w in model.weights]
     np.testing.assert_array_equal(to_numpy(loaded(IMAGES)), to_numpy(model(IMAGES)))
+
+
+def test_a_quantised_block_in_another_keras_model_is_saved_and_loaded(tmp_path):
+    """The config of each keras_vit layer records its quantisation."""
+    vit = random_tiny()
+    tokens = keras.Input((3, 16))
+    model = keras.Model(tokens, vit.get_layer("block_0")(tokens))
+    model.quantize("int8")
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    inputs = normal(2, 3, 16)
+    np.testing.assert_array_equal(to_numpy(loaded(inputs)), to_numpy(model(inputs)))

@@ -9,6 +9,7 @@ import pytest
 
 from keras_vit import VisionTransformer
 from keras_vit.errors import ConfigError
+from keras_vit.explanation import attention_maps
 from keras_vit.models.inference import run
 from tests.helpers import assert_close, random_tiny, to_numpy
 from tests.plain import normal
@@ -71,7 +72,10 @@ def test_the_weights_of_the_moment_are_used(change):
 
 
 class Negative(keras.layers.Layer):
+    calls = 0
+
     def call(self, inputs):
+        Negative.calls += 1
         return -inputs
 
 
@@ -192,3 +196,27 @@ def test_a_fit_in_another_thread_does_not_disturb_inference():
     assert_close(after, to_numpy(model(IMAGES)))
     assert np.abs(during - before).max() > 0
     assert np.abs(after - during).max() > 0
+
+
+@TRAINS
+def test_run_eagerly_calls_every_layer_for_every_batch():
+    model = random_tiny()
+    _replace_norm(model)
+    model.compile(run_eagerly=True)
+    before = Negative.calls
+    run(model, IMAGES, batch_size=1)
+    assert Negative.calls - before == len(IMAGES)
+
+
+def test_attention_that_was_replaced_is_refused_by_the_name_of_its_block():
+    model = random_tiny(num_layers=2)
+    attention = model.get_layer("block_1").attention
+
+    class Blind(type(attention)):
+        def call(self, inputs, training=None, mask=None):
+            return inputs
+
+    attention.__class__ = Blind
+    assert run(model, IMAGES).shape == (5, 5)
+    with pytest.raises(ConfigError, match="block_1 computed no attention weights"):
+        attention_maps(model, IMAGES, prepared=True)
