@@ -10,13 +10,19 @@ from pathlib import Path
 from typing import Any
 
 
+def free_port() -> int:
+    """A port of this machine that no program listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
 def start(count: int, act: Callable[[int, int], Any], folder: Path) -> list[int]:
     """Forks processes that call `act(index, port)`, and returns their ids.
 
-    The result of process K is in `K.json` of the folder.
+    The result of process K is in `K.json` of the folder, or its traceback in `K.error`.
     """
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port, started = listener.getsockname()[1], []
+    port, started = free_port(), []
     for index in range(count):
         child = os.fork()
         if child:
@@ -27,16 +33,20 @@ def start(count: int, act: Callable[[int, int], Any], folder: Path) -> list[int]
             (folder / f"{index}.json").write_text(json.dumps(result))
             status = 0
         except BaseException:
-            traceback.print_exc()
+            (folder / f"{index}.error").write_text(traceback.format_exc())
             status = 1
         finally:
-            sys.stderr.flush()
+            sys.stdout.flush()
             os._exit(status)  # no destructor of a backend waits for the other processes
     return started
 
 
 def results(count: int, act: Callable[[int, int], Any], folder: Path) -> list[Any]:
-    """What `act` has returned in each process; stderr has the traceback of one that failed."""
-    ends = [os.waitpid(child, 0)[1] for child in start(count, act, folder)]
-    assert not any(ends)
+    """What `act` has returned in each process; the traceback of a failed process is raised."""
+    for child in start(count, act, folder):
+        os.waitpid(child, 0)
+    for index in range(count):
+        error = folder / f"{index}.error"
+        if error.exists():
+            raise RuntimeError(f"process {index}: {error.read_text()}")
     return [json.loads((folder / f"{index}.json").read_text()) for index in range(count)]

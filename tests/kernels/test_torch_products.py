@@ -114,10 +114,15 @@ def with_activation(part):
     part.activation = keras.activations.relu
 
 
+def with_another_call(part):
+    part.call = lambda inputs, training=None: inputs[..., :1] + part.kernel[0]
+
+
 CHANGED_PARTS = {
     "hook": lambda part: part.register_forward_hook(lambda layer, inputs, output: output * 2),
     "activation": with_activation,
     "quantised": lambda part: part.quantize("int8"),
+    "call": with_another_call,
 }
 
 
@@ -281,3 +286,13 @@ def test_canary_torch_says_whether_a_transform_is_active():
     torch.func.vmap(lambda x: answers.append(active()) or x)(torch.ones(2))
     assert answers == [True]
     assert not active()
+
+
+def test_a_counter_of_flops_sees_every_product(onednn):
+    """torch has no formula for oneDNN's operation; keras_vit registers one."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counter:
+        kernels.linear(torch.ones(2, 3), torch.ones(3, 4), torch.ones(4))
+    assert counter.get_total_flops() == 2 * 2 * 3 * 4
+    assert onednn == ["none"]

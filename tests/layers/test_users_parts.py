@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 from keras_vit import layers
+from keras_vit.errors import ConfigError
 from keras_vit.layers.dense import Dense, EinsumDense
 from keras_vit.layers.norms import GroupNorm
-from tests.helpers import assert_close, random_tiny, read_dtype, to_numpy
+from tests.helpers import assert_close, one_graph, random_tiny, read_dtype, to_numpy
 from tests.plain import MIXED_POLICIES, normal
 from tests.runs import sample
 
@@ -138,6 +139,21 @@ def test_an_activity_regularizer_of_a_part_adds_a_loss(model):
     assert block.losses
 
 
+@one_graph
+@pytest.mark.on_backend("torch")
+def test_a_part_that_torch_compiled_is_called(model):
+    """A model without gradients computes whole blocks, but for one with such a part."""
+    import torch
+
+    graphs = []
+    expected = to_numpy(model(IMAGES))
+    dense = model.get_layer("block_0").mlp.dense_1
+    dense.compile(backend=lambda graph, inputs: graphs.append(graph) or graph.forward)
+    with torch.no_grad():
+        assert_close(model(IMAGES), expected)
+    assert len(graphs) == 1
+
+
 REGISTERS = {"tokens": {"registers": 2}, "block": {"input_norm": "tokens"}}
 ASSEMBLIES = {
     "token": {**REGISTERS, "dropout_rate": 0.1, "representation_size": 8},
@@ -190,9 +206,12 @@ def test_torch_global_and_backward_hooks_are_called(model):
 
 @pytest.mark.parametrize("make", [lambda x: x, lambda x: [x], lambda x: {"images": x}])
 def test_inputs_are_taken_as_by_every_functional_model(model, make):
-    """An array of any type, or a list or dict with one."""
+    """An array of any type, or a list or dict with one; another shape is refused."""
     expected = to_numpy(model(np.round(IMAGES)))
     assert_close(model(make(np.round(IMAGES).astype("int32"))), expected)
+    for wrong in (IMAGES[:, :8], IMAGES[..., :2]):
+        with pytest.raises(ConfigError, match="takes images .batch, 16, 16, 3"):
+            model(make(wrong))
 
 
 EINSUM = ("equation", "output_shape", "bias_axes")
@@ -277,3 +296,13 @@ def test_lora_is_part_of_the_kernel(model):
         part.lora_kernel_b.assign(normal(*part.lora_kernel_b.shape, seed=3))
         assert np.abs(to_numpy(model(IMAGES)) - before).max() > 1e-3
     assert all("lora" in w.path or "bias" in w.path for w in part.trainable_weights)
+
+
+def test_a_subclass_with_rest_arguments_has_a_config():
+    class Gated(layers.TransformerBlock):
+        def __init__(self, *args, extra=1, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.extra = extra
+
+    block = Gated.from_config(Gated(3, 24, {"gated": True}, extra=2).get_config())
+    assert (block.num_heads, block.block.gated, block.extra) == (3, True, 2)

@@ -75,3 +75,17 @@ def test_the_page_may_run_its_own_script_and_no_other(address):
     docs = requests.get(f"{address}/docs", timeout=60).text
     assert re.findall(r'(?:src|href)="(.*?)"', docs)
     assert not re.findall(r'(?:src|href)="\w+:', docs)
+
+
+@pytest.mark.nightly
+def test_the_page_of_a_model_without_a_head_shows_its_features(browser, image):
+    """Two pictures, no table of labels, no error."""
+    model = VisionTransformer.from_preset("vit_digits", num_classes=0, name="encoder")
+    with served(model) as address:
+        browser.get(f"{address}/")
+        eventually(lambda: browser.title == "encoder")
+        browser.execute_script(DROP, base64.b64encode(image).decode())
+        eventually(lambda: browser.find_element("id", "map").is_displayed())
+        assert not browser.find_element("id", "table").is_displayed()
+        assert "main components" in browser.find_element("id", "caption").text
+        assert browser.find_element("id", "about").text.startswith("features; images of 16")
