@@ -235,6 +235,8 @@ def _open_clip(case: Case, folder: Path) -> Reference:
     sizes = {"embed_dim": 96, "depth": 1, "img_size": case.size[0], "num_classes": 0}
     kind = "vit_small_patch16_224" if case.refused else case.kind
     trunk = randomised(timm.create_model(kind, **sizes))
+    if case.fields["timm_pool"] == "avg":
+        trunk.global_pool = "avg"  # as `reset_classifier` of the trunk does it
     projection = torch.from_numpy(normal(10, trunk.num_features))
     arrays = {f"visual.trunk.{name}": value for name, value in trunk.state_dict().items()}
     arrays |= {"visual.head.proj.weight": projection, "text.proj.weight": projection.clone()}
