@@ -151,8 +151,9 @@ class AddPositionEmbs(ConfiguredLayer):
     def _embedding_at(self, places):
         """Returns learned E_pos for images with a grid each, `(batch, tokens, hidden_size)`."""
         embedding = ops.cast(self.embedding, "float32")
-        sizes = ops.cast(ops.max(places, axis=1, keepdims=True) + 1, "float32")
-        points = ops.cast(ops.maximum(places, 0), "float32")  # padding reads the first patch
+        points = ops.cast(places, "float32")  # OpenVINO 2026.4 takes a wrong maximum of integers
+        sizes = ops.max(points, axis=1, keepdims=True) + 1
+        points = ops.maximum(points, 0)  # padding reads the first patch
         by_row, by_column = (
             resampling_weights(
                 have, sizes[..., k : k + 1], steps(have), points[..., k : k + 1], self.resize, ops

@@ -41,9 +41,7 @@ def with_runs(case):
     """A row with the marks of its runs: goldens on every backend, libraries on their own."""
     marks = [pytest.mark.on_backend("tensorflow")] if case.library == "keras_hub" else []
     if case.library == "golden" and str(case) in FEW:
-        marks = [pytest.mark.every_backend]
-        if golden.CASES[case.kind]["family"] != "naflex":  # for which OpenVINO gives NaN
-            marks.append(pytest.mark.openvino)
+        marks = [pytest.mark.every_backend, pytest.mark.openvino]
     return pytest.param(case, marks=marks)
 
 
