@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -49,6 +49,7 @@ def test_each_channel_and_either_data_format_is_prepared_alike(row, image, size)
     """A channel as a grey image; seven channels; and `pixels` undoes mean and std."""
     protocol = complete(ROWS[row][0])
     pixels = np.asarray(image.convert("RGB"))
+    assume(len(pixels) != 7)  # rows that may be channels are refused
     mean, std = (np.broadcast_to(protocol[key], 3) for key in ("mean", "std"))
     (expected,) = Preprocessor(size, protocol=protocol)(pixels)
     of_seven = {"mean": np.resize(mean, 7).tolist(), "std": np.resize(std, 7).tolist()}

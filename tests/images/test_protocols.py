@@ -8,7 +8,7 @@ import importlib
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -136,6 +136,8 @@ def test_a_picture_is_prepared_as_by_the_library_of_the_protocol(row, image, siz
     if "crop_pct" in parameters:
         parameters["crop_pct"] = part
     library = globals()[f"by_{parameters['name']}"](parameters, size)
+    if parameters.get("crop_mode") == "border":  # timm resizes a thin picture to no row or column
+        assume(min(image.size) / max(image.size) > 0.1)
     expected = library(image.convert("RGB"))
     actual = Preprocessor(size, protocol=parameters)(image)[0]
     assert actual.shape == expected.shape

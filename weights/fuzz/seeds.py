@@ -202,9 +202,11 @@ def _trunk(source: Path, folder: Path) -> None:
 def _build(reader: str, folder: Path) -> None:
     """A model of transformers with random weights, or one of its files under Facebook's names."""
     if reader == "facebook":
-        from tests.checkpoints.test_facebook_names import facebook_arrays
+        from tests.plain import stored
+        from weights.test_data.other_names import FOLDER, as_facebook
 
-        return save_file(facebook_arrays("hf_dinov2_model"), folder / "x.safetensors")
+        arrays = as_facebook(stored(FOLDER / "hf_dinov2_model" / "model.safetensors"))
+        return save_file(arrays, folder / "x.safetensors")
     if reader.startswith("keras_hub"):
         from tests.checkpoints.keras_hub_backbones import make_backbone
 
