@@ -135,7 +135,7 @@ def test_what_runs_without_keras_vit_answers_as_the_model(
     stage = "pre_logits" if options.get("outputs") == "features" else "logits"
     images = model.preprocessor(np.repeat(photo[None], shape[0], axis=0))
     expected = inference.run(model, images, [stage])[stage]
-    # The program normalises a prepared image by a formula that rounds otherwise.
-    least = 1e-6 if options.get("preprocessing", True) else 5e-6
+    # XLA rounds otherwise than torch, which runs what is written on JAX.
+    least = 2e-6 if BACKEND == "jax" else 1e-6
     tolerance = limit if kind == "8 bits" else max(2 * difference, least)
     assert_close(run_program(folder, photo, monkeypatch), expected, tolerance)
