@@ -1,6 +1,8 @@
 """Settings for every test, and fixtures that a test may request by name."""
 
 import gc
+import itertools
+import operator
 import os
 import random
 import re
@@ -81,9 +83,9 @@ def _has_tests(text):
 
 def pytest_collection_modifyitems(config, items):
     """Leaves out the tests of other runs."""
-    chosen = [item for item in items if _runs_here(item)]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
-    items[:] = chosen
+    runs = [_runs_here(item) for item in items]
+    config.hook.pytest_deselected(items=[*itertools.compress(items, map(operator.not_, runs))])
+    items[:] = itertools.compress(items, runs)
 
 
 def _runs_here(item):
@@ -136,10 +138,9 @@ def world(tmp_path):
 
 @pytest.fixture
 def messages(request):
-    """The whole messages of the room's refusals."""
-    return Messages(
-        request.path.with_name("refusals.txt"), request.config.getoption("write_messages")
-    )
+    """The whole messages of a table of refusals: those of `test_x.py` stand in `x.txt`."""
+    path = request.path.with_name(f"{request.path.stem.removeprefix('test_')}.txt")
+    return Messages(path, request.config.getoption("write_messages"))
 
 
 @pytest.fixture(scope="module")

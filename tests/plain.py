@@ -29,14 +29,10 @@ def raises(error: type[Exception], *words: str):
 
 
 POLICIES = ("float32", "mixed_bfloat16", "mixed_float16")
-
-
 MIXED_POLICIES = POLICIES[1:]
-
 
 ROUNDING = {"float32": 1e-5, "mixed_bfloat16": 2e-2, "mixed_float16": 3e-3}
 """Largest error of a policy, relative to the largest value, that rounding to it explains."""
-
 
 HYBRID = {"stem": {"kind": "resnet", "units": (1,), "width_factor": 0.5}, "patch_size": 2}
 """Fields of a small hybrid: a root and one bottleneck unit, 8 pixels per patch."""

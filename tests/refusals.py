@@ -8,8 +8,8 @@
     def test_refusals(name, world, messages):
         messages.check(name, REFUSALS, world)
 
-`messages` reads `refusals.txt` beside the test. After a change of words, `pytest --write-messages`
-writes the file anew, and its diff is what a reviewer reads.
+`messages` reads `refusals.txt` in the folder of `test_refusals.py`. After a change of words,
+`pytest --write-messages` writes the file anew, and its diff is what a reviewer reads.
 """
 
 import functools

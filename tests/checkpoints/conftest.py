@@ -39,13 +39,6 @@ def world(tmp_path):
     return World(tmp_path)
 
 
-@pytest.fixture
-def messages(request):
-    """The messages of `test_x.py` stand in `x.txt`: a file without a backend has its own."""
-    path = request.path.with_name(f"{request.path.stem.removeprefix('test_')}.txt")
-    return refusals.Messages(path, request.config.getoption("write_messages"))
-
-
 @pytest.fixture(scope="module")
 def offline():
     """Forbids the network: the Hub's client is set offline, and every connection fails."""
