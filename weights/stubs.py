@@ -16,7 +16,7 @@ from keras_vit.models import building
 
 STUB = Path(building.__file__).with_suffix(".pyi")
 _IMPORT = "from keras_vit.config import Task\n"
-_PARTS = "Block, LearnedTokens, Pool, Rope, Stem, Task"
+_PARTS = "Block, DenseHead, LearnedTokens, Pool, Rope, Stem, Task"
 
 
 def stub() -> str:

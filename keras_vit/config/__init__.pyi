@@ -1,6 +1,7 @@
 """The public names of the room and their homes, for type checkers and for `lazy_loader`."""
 
 from .block import Block as Block
+from .dense import DenseHead as DenseHead
 from .pool import Pool as Pool
 from .prediction import Prediction as Prediction
 from .prediction import Task as Task

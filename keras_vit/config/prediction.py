@@ -8,8 +8,11 @@ from keras_vit.config.fields import Fields, field
 from keras_vit.config.rules import CLASSES, choice
 from keras_vit.errors import ConfigError, shown
 
-Task: TypeAlias = Literal["single_label", "multi_label", "regression"]
-"""What is predicted for an image: one class, any number of classes, or values."""
+Task: TypeAlias = Literal["single_label", "multi_label", "regression", "segmentation", "depth"]
+"""What is predicted for an image: one class, any number of classes, or values; or for each of its
+pixels: a class, or a depth."""
+DENSE_TASKS = ("segmentation", "depth")
+"""The tasks of a `DenseHead`."""
 PROBABILITIES = ("softmax", "sigmoid")
 """Functions that turn logits into probabilities, for `classifier_activation`."""
 
@@ -22,7 +25,8 @@ class Prediction(Fields):
         num_classes: width of the head; 0 for a model that returns features.
         task: `"single_label"`, one class per image, of two classes with `num_classes=1`;
             `"multi_label"`, any number of classes, each with the sigmoid of its logit as
-            probability; `"regression"`, values such as an age.
+            probability; `"regression"`, values such as an age; `"segmentation"`, a class per
+            pixel, or `"depth"`, of a model with a `DenseHead`, which states it.
         classifier_activation: `"softmax"` or `"sigmoid"` for a model that returns probabilities;
             None for logits.
 
@@ -54,15 +58,21 @@ class Prediction(Fields):
 
     @property
     def activation(self) -> str | None:
-        """The function whose outputs are the probabilities of the task; None for regression."""
-        if self.task == "regression":
+        """The function whose outputs are the probabilities of the task; None for values."""
+        if self.predicts_values:
             return None
         return "sigmoid" if self.task == "multi_label" or self.is_binary else "softmax"
 
     @property
     def returns_logits(self) -> bool:
         """Whether the model returns logits, of which softmax or sigmoid make probabilities."""
-        return self.num_classes > 0 and self.task != "regression" and not self.classifier_activation
+        has_classes = self.num_classes > 0 and not self.predicts_values
+        return has_classes and not self.classifier_activation
+
+    @property
+    def predicts_values(self) -> bool:
+        """Whether the outputs are values, and not classes."""
+        return self.task in ("regression", "depth")
 
     @property
     def is_binary(self) -> bool:
@@ -75,17 +85,17 @@ class Prediction(Fields):
         return 2 if self.is_binary else self.num_classes
 
     def demand_classes(self, what: str) -> None:
-        """Refuses models for regression.
+        """Refuses models that predict values.
 
         Args:
             what: subject of the message, such as `"classify"`.
 
         Raises:
-            ConfigError: the task is regression.
+            ConfigError: the task is regression or depth.
         """
-        if self.task == "regression":
+        if self.predicts_values:
             raise ConfigError(
-                f"{what} needs classes; this model has task='regression': "
+                f"{what} needs classes; this model has task={self.task!r}: "
                 "model.predict(model.preprocessor(images)) gives its values, `keras-vit embed "
                 "--stage logits` writes them, an export has outputs='logits'. If its outputs are "
                 "logits of classes, load it with task='single_label'."

@@ -3,11 +3,13 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from keras_vit.config.block import Block
+from keras_vit.config.dense import DenseHead
 from keras_vit.config.fields import Fields, field, list_switches
 from keras_vit.config.pool import TOKEN_POOLINGS, Pool
+from keras_vit.config.prediction import DENSE_TASKS
 from keras_vit.config.rotary import Rope
 from keras_vit.config.rules import CLASSES, SHARE, choice, is_any_size, pair
 from keras_vit.config.stem import Stem
@@ -92,6 +94,8 @@ class ViTConfig(Fields):
             compares images with words.
         projection_size: width of a linear layer without bias after the pooling, whose
             output is the image embedding (CLIP); None: no such layer.
+        dense: a `DenseHead`: the model predicts a map of `num_classes` values for every pixel of
+            the image, and has no pooling; None: no such head.
 
     Raises:
         ConfigError: a field is invalid; the message names it, its value and the valid values.
@@ -132,6 +136,7 @@ class ViTConfig(Fields):
         "linear", choice("linear", "cosine"), lacking={"cosine": "pre_logits of length 1"}
     )
     projection_size: int | None = field(None, lacking="a projection after the pooling")
+    dense: DenseHead | None = field(None, lacking="a head for dense targets")  # noqa: RUF009
 
     def __post_init__(self) -> None:
         self._set("patch_size", pair("patch_size", self.patch_size))
@@ -150,7 +155,7 @@ class ViTConfig(Fields):
             self.compute_grid((DEFAULT_IMAGE_SIZE, DEFAULT_IMAGE_SIZE))
 
     def _normalise(self) -> None:
-        """Gives one network one configuration, by three rules."""
+        """Gives one network one configuration, by four rules."""
         tokens, pool = self.tokens, self.pool
         # 1. A word about tokens that the model lacks becomes the word without them.
         if not self.num_prefix_tokens:
@@ -172,6 +177,12 @@ class ViTConfig(Fields):
         for name, of_blocks in (("num_heads", self.num_heads), ("mlp_dim", self.mlp_dim)):
             if getattr(pool, name) == of_blocks and pool.is_map:
                 self._set("pool", self.pool.replace(**{name: None}))
+        # 4. A dense head reads tokens, each after the last norm, instead of a pooled vector.
+        if not self.num_classes:
+            self._set("dense", None)
+        if self.dense is not None:
+            norm = "before" if pool.norm == "before" else "none"
+            self._set("pool", Pool(kind="unpooled", norm=norm))
 
     def _faults(self) -> Iterator[str]:
         width, tokens, pool = self.hidden_size, self.tokens, self.pool
@@ -221,6 +232,22 @@ class ViTConfig(Fields):
                 f"{tokens.class_tokens} class tokens and {self.num_layers} blocks."
             )
         layers = self.representation_size, self.projection_size
+        if self.dense is not None:
+            if self.dense.stages[-1] != self.num_layers - 1:
+                yield (
+                    f"dense.stages={self.dense.stages} must end with the last block, "
+                    f"{self.num_layers - 1}."
+                )
+            if (self.num_classes > 1) is not self.dense.is_segmentation:
+                words = "2 or more classes" if self.dense.is_segmentation else "one output"
+                yield f"{self.dense_task} needs {words}, found {shown(self.num_classes)}."
+            if self.dense.readout and not tokens.class_tokens:
+                yield f"dense.readout={self.dense.readout!r} needs a class token."
+            if self.stem.is_packed or layers != (None, None) or self.head != "linear":
+                yield (
+                    "dense excludes stem.kind='packed', representation_size, projection_size and "
+                    "head='cosine'."
+                )
         if pool.kind in ("token_and_mean", "token_and_distillation") and layers != (None, None):
             yield f"pool.kind={pool.kind!r} has neither representation_size nor projection_size."
         if None not in layers:
@@ -295,11 +322,27 @@ class ViTConfig(Fields):
         Raises:
             ConfigError: the model has no head, or an output for each token.
         """
+        self.refuse_map(what)
         if not self.has_one_prediction:
             raise ConfigError(
                 f"{what} needs one prediction per image; this model has "
                 f"num_classes={self.num_classes} and pool.kind={self.pool.kind!r}. "
                 "embed writes its features; probe fits a head to them."
+            )
+
+    def refuse_map(self, what: str) -> None:
+        """Refuses a dense head where an answer for the whole image is needed.
+
+        Args:
+            what: subject of the message, such as `"finetune"`.
+
+        Raises:
+            ConfigError: the model predicts a map.
+        """
+        if self.dense is not None:
+            raise ConfigError(
+                f"{what} needs one prediction per image; this model predicts a map "
+                f"({self.dense.task}): model.predict(model.preprocessor(images)) returns it."
             )
 
     def refuse_packed(self, what: str) -> None:
@@ -316,6 +359,26 @@ class ViTConfig(Fields):
                 f'{what} needs images of one size; from_preset(..., stem={{"kind": "none"}}) loads '
                 f"these weights for images of {self.image_size} pixels."
             )
+
+    @property
+    def dense_task(self) -> Any:
+        """The task of the dense head, a `keras_vit.config.Task`; None without such a head."""
+        return self.dense and self.dense.task
+
+    def choose_task(self, task: Any) -> Any:
+        """Returns the task of a model: that of its dense head, which states it, or the caller's.
+
+        Raises:
+            ConfigError: the caller's task is that of another head.
+        """
+        own = self.dense_task
+        if task not in (own, "single_label") and (own or task in DENSE_TASKS):
+            raise ConfigError(
+                f"task={task!r} is not that of the head, {own or 'single_label'!r}. "
+                "model.with_dense_head(...) makes a model for dense targets, num_classes=... one "
+                "for classes."
+            )
+        return own or task
 
     @property
     def is_pooled(self) -> bool:

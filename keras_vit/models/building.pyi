@@ -8,11 +8,11 @@ fields of `Architecture` and the names of `Family` are in the stub `building.pyi
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict
 
-from keras_vit.config import Block, LearnedTokens, Pool, Rope, Stem, Task
+from keras_vit.config import Block, DenseHead, LearnedTokens, Pool, Rope, Stem, Task
 from keras_vit.images.class_names import ClassNames, Thresholds
 from keras_vit.images.protocols import ProtocolSpec
 
-Family: TypeAlias = Literal["keras_vit", "google", "google_linen", "big_vision", "big_vision_scan", "timm", "timm/eva", "timm/naflex", "transformers", "transformers/deit", "transformers/vit_mae", "transformers/vit_msn", "transformers/ijepa", "transformers/dpt", "transformers/flava_image_model", "transformers/beit", "transformers/data2vec-vision", "transformers/dinov2", "transformers/dinov2_with_registers", "transformers/tipsv2_vision_model", "transformers/pixio", "transformers/dinov3_vit", "transformers/clip", "transformers/altclip_vision_model", "transformers/chinese_clip_vision_model", "transformers/clipseg_vision_model", "transformers/git_vision_model", "transformers/kosmos_2_vision_model", "transformers/metaclip_2_vision_model", "transformers/metaclip_2_classifier", "transformers/owlvit_vision_model", "transformers/owlv2_vision_model", "transformers/siglip", "transformers/idefics3_vision", "transformers/smolvlm_vision", "transformers/siglip2", "transformers/aimv2_vision_model", "transformers/blip_vision_model", "transformers/blip_2_vision_model", "transformers/instructblip_vision_model", "transformers/internvl_vision", "transformers/radio", "keras_hub", "keras_hub/deit", "keras_hub/clip", "keras_hub/siglip", "keras_hub/dinov2", "keras_hub/dinov3", "torchvision", "facebook", "open_clip"]
+Family: TypeAlias = Literal["keras_vit", "google", "google_linen", "big_vision", "big_vision_scan", "timm", "timm/eva", "timm/naflex", "transformers", "transformers/deit", "transformers/vit_mae", "transformers/vit_msn", "transformers/ijepa", "transformers/dpt", "transformers/flava_image_model", "transformers/beit", "transformers/data2vec-vision", "transformers/dinov2", "transformers/dinov2_with_registers", "transformers/tipsv2_vision_model", "transformers/pixio", "transformers/dinov3_vit", "transformers/clip", "transformers/altclip_vision_model", "transformers/chinese_clip_vision_model", "transformers/clipseg_vision_model", "transformers/git_vision_model", "transformers/kosmos_2_vision_model", "transformers/metaclip_2_vision_model", "transformers/metaclip_2_classifier", "transformers/owlvit_vision_model", "transformers/owlv2_vision_model", "transformers/siglip", "transformers/idefics3_vision", "transformers/smolvlm_vision", "transformers/siglip2", "transformers/aimv2_vision_model", "transformers/blip_vision_model", "transformers/blip_2_vision_model", "transformers/instructblip_vision_model", "transformers/internvl_vision", "transformers/radio", "transformers/dpt_depth", "transformers/dpt_segmentation", "transformers/depth_anything", "transformers/dpt_dinov2", "keras_hub", "keras_hub/deit", "keras_hub/clip", "keras_hub/siglip", "keras_hub/dinov2", "keras_hub/dinov3", "torchvision", "facebook", "open_clip"]
 """The name of a format of checkpoints."""
 
 
@@ -74,6 +74,22 @@ class PoolFields(TypedDict, total=False):
     mlp_dim: int | None
 
 
+class DenseHeadFields(TypedDict, total=False):
+    stages: tuple[int, ...]
+    kind: Literal["linear", "dpt"]
+    output: Literal["logits", "exp", "relu", "sigmoid"]
+    max_depth: float
+    ignore_label: int | None
+    widths: tuple[int, ...]
+    fusion_size: int
+    depth_size: int
+    readout: Literal["add", "project"] | None
+    batch_norm: bool
+    residual_bias: bool
+    projection: bool
+    doubles: bool
+
+
 class Architecture(TypedDict, total=False):
     """The fields of `ViTConfig`, but for `image_size` and `num_classes`."""
 
@@ -99,6 +115,7 @@ class Architecture(TypedDict, total=False):
     pool: Pool | PoolFields
     head: Literal["linear", "cosine"]
     projection_size: int | None
+    dense: DenseHead | DenseHeadFields | None
 
 
 class Arguments(Building, Architecture, total=False):

@@ -103,7 +103,7 @@ def _text(name: str, preset: PresetConfig, about: Mapping[str, Any]) -> str:
     last = 'outputs = model.predict(model.preprocessor("image.jpg"))'
     if config.has_one_prediction and preset.task != "regression":
         last = 'print(model.classify("image.jpg"))'
-    words = "values" if preset.task == "regression" else "classes"
+    words = "values" if preset.prediction.predicts_values else "classes"
     origin = "\n".join(_list(preset.provenance))
     description = f"{about['description'].strip()}\n\n" if about.get("description") else ""
     return f"""# {in_markdown(name)}

@@ -50,7 +50,8 @@ class ModelFacts:
         Raises:
             ConfigError: the activation is not that of the task.
         """
-        return Prediction(self.config.num_classes, self.task, self.classifier_activation)
+        task = self.config.dense_task or self.task
+        return Prediction(self.config.num_classes, task, self.classifier_activation)
 
 
 @dataclasses.dataclass(frozen=True)

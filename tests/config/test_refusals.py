@@ -17,7 +17,7 @@ from keras_vit.config.vit import POSITION_RESIZES, POSITIONS
 from keras_vit.config.weights.conditions import parse
 from keras_vit.errors import ConfigError
 from keras_vit.models.builders import variant
-from tests.config.test_config import R50, SIZES, config
+from tests.config.test_config import DPT, NO_TOKENS, R50, SIZES, config
 from tests.runs import times
 
 pytestmark = pytest.mark.without_backend
@@ -69,6 +69,12 @@ FIELDS = (
     ({"pool": {"kind": "tokne"}}, "mean 'token'"),
     ({"pool": {"kind": None}}, "token, tokens, gap"),
     ({"pool": {"blocks": 0}}, "pool.blocks"),
+    ({"dense": {"stages": (1, 0)}}, "rising numbers of blocks"),
+    ({"dense": {"stages": (0,)}}, "must end with the last block, 1"),
+    ({"dense": {"stages": (0, 1), "kind": "dpt"}}, "reads 4 blocks"),
+    ({"dense": {**DPT, "readout": "add"}, "num_layers": 4, **NO_TOKENS}, "needs a class token"),
+    ({"dense": {"stages": (1,)}, "num_classes": 1}, "needs 2 or more classes, found 1"),
+    ({"dense": {"stages": (1,)}, "stem": {"kind": "packed"}}, "dense excludes"),
     ({"num_classe": 10}, "mean 'num_classes'"),
     ({"block": {"layernorm": 0}}, "Unknown field block.layernorm"),
     ({"rope": {"temperature": 100}}, "Unknown field rope.temperature"),
@@ -146,6 +152,7 @@ PREDICTIONS = (
     ((3, "multi_label", "softmax"), "give 'sigmoid' or None"),
     ((3, "regression", "sigmoid"), "num_classes=3: give None."),
     ((3, "single_label", "sigmoid"), "or task='multi_label'"),
+    ((3, "segmentation", "sigmoid"), "softmax"),
     ((1, "single_label", "softmax"), "num_classes=1: give 'sigmoid' or None."),
 )
 CONDITIONS = (

@@ -10,10 +10,10 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 
-from keras_vit.config import Stem, ViTConfig
+from keras_vit.config import DenseHead, Stem, ViTConfig
 from keras_vit.config.weights.axes import compute_shape
 from keras_vit.config.weights.conditions import Place, Term, parse
-from keras_vit.config.weights.templates import PLACEHOLDERS, fill, placeholders
+from keras_vit.config.weights.templates import PLACEHOLDERS, fill, matcher, placeholders
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,6 +130,7 @@ def _has_bias(config: ViTConfig, binding: Mapping[str, str]) -> bool:
 
 
 UNIT = "stage{s}_unit{u}"
+RESIDUAL = "head/residual_{s}_{u}"
 
 LEXICON: tuple[Word, ...] = (
     # stem of a hybrid
@@ -209,10 +210,40 @@ LEXICON: tuple[Word, ...] = (
     Word("projection/kernel", "m t", "projection_size"),
     Word("pre_logits/kernel", "m r", "representation_size"),
     Word("pre_logits/bias", "r", "representation_size"),
-    Word("head/kernel", "e k", "num_classes pool.kind!=token_and_distillation"),
-    Word("head/bias", "k", "num_classes pool.kind!=token_and_distillation"),
+    Word("head/kernel", "e k", "num_classes pool.kind!=token_and_distillation dense!"),
+    Word("head/bias", "k", "num_classes pool.kind!=token_and_distillation dense!"),
     Word("head/{head}/kernel", "e k", "num_classes pool.kind=token_and_distillation"),
     Word("head/{head}/bias", "k", "num_classes pool.kind=token_and_distillation"),
+    # a dense head
+    Word("head/readout_{s}/kernel", "a o", "dense.readout=project"),
+    Word("head/readout_{s}/bias", "o", "dense.readout=project"),
+    Word("head/stage_{s}/kernel", "a o", "dense.is_dpt"),
+    Word("head/stage_{s}/bias", "o", "dense.is_dpt"),
+    Word("head/larger_{s}/kernel", "y x o a", "dense.is_dpt"),
+    Word("head/larger_{s}/bias", "o", "dense.is_dpt"),
+    Word("head/smaller_{s}/kernel", "y x a o", "dense.is_dpt"),
+    Word("head/smaller_{s}/bias", "o", "dense.is_dpt"),
+    Word("head/map_{s}/kernel", "y x a o", "dense.is_dpt"),
+    Word(RESIDUAL + "_conv_{v}/kernel", "y x a o", "dense.is_dpt"),
+    Word(RESIDUAL + "_conv_{v}/bias", "o", "dense.is_dpt dense.residual_bias"),
+    Word(RESIDUAL + "_norm_{v}/gamma", "o", "dense.is_dpt dense.batch_norm"),
+    Word(RESIDUAL + "_norm_{v}/beta", "o", "dense.is_dpt dense.batch_norm"),
+    Word(RESIDUAL + "_norm_{v}/moving_mean", "o", "dense.is_dpt dense.batch_norm"),
+    Word(RESIDUAL + "_norm_{v}/moving_variance", "o", "dense.is_dpt dense.batch_norm"),
+    Word("head/fusion_{s}/kernel", "a o", "dense.is_dpt"),
+    Word("head/fusion_{s}/bias", "o", "dense.is_dpt"),
+    Word("head/projection/kernel", "y x a o", "dense.projection"),
+    Word("head/projection/bias", "o", "dense.projection"),
+    Word("head/hidden_0/kernel", "y x a o", "dense.is_dpt"),
+    Word("head/hidden_0/bias", "o", "dense.is_dpt dense.output!=logits"),
+    Word("head/hidden_1/kernel", "y x a o", "dense.is_dpt dense.output!=logits"),
+    Word("head/hidden_1/bias", "o", "dense.is_dpt dense.output!=logits"),
+    Word("head/norm/gamma", "o", "dense.is_dpt dense.output=logits"),
+    Word("head/norm/beta", "o", "dense.is_dpt dense.output=logits"),
+    Word("head/norm/moving_mean", "o", "dense.is_dpt dense.output=logits"),
+    Word("head/norm/moving_variance", "o", "dense.is_dpt dense.output=logits"),
+    Word("head/output/kernel", "a k", "dense.kind"),
+    Word("head/output/bias", "k", "dense.kind"),
 )
 
 
@@ -244,6 +275,8 @@ def _kinds(config: ViTConfig) -> Iterator[Kind]:
             yield word, root, [{}]
         elif config.stem.is_resnet and word.path.startswith(UNIT):
             yield from _unit_kinds(word, config.stem)
+        elif config.dense is not None and word.path.startswith("head/"):
+            yield from _dense_kinds(word, config, config.dense)
         else:
             names = placeholders(word.path)
             values = itertools.product(*(PLACEHOLDERS[n].values(config) for n in names))
@@ -272,3 +305,12 @@ def _unit_kinds(word: Word, stem: Stem) -> Iterator[Kind]:
             channels = {"a": unit.channels, "w": width, "v": width, "o": 4 * width}
             binding = {"s": str(unit.stage), "u": str(unit.number)}
             yield word, {"y": kernel, "x": kernel, **channels}, [binding]
+
+
+def _dense_kinds(word: Word, config: ViTConfig, head: DenseHead) -> Iterator[Kind]:
+    """Yields the weights of one word of a dense head, with the sizes of each."""
+    for layer in head.list_layers(config.hidden_size, config.num_classes):
+        binding = matcher(word.path.rpartition("/")[0])(f"head/{layer.name}")
+        if binding is not None:
+            sides = {"y": layer.side, "x": layer.side, "k": layer.outputs}
+            yield word, {**sides, "a": layer.inputs, "o": layer.outputs}, [binding]

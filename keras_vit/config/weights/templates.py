@@ -29,6 +29,7 @@ PLACEHOLDERS = {
     "l": Placeholder(_NUMBER, lambda config: [str(i) for i in range(config.num_layers)]),
     "s": Placeholder(_NUMBER),
     "u": Placeholder(_NUMBER),
+    "v": Placeholder("1|2"),
     "qkv": Placeholder("query|key|value", lambda config: ["query", "key", "value"]),
     "gate": Placeholder("gate|value", lambda config: ["gate", "value"]),
     "head": Placeholder("class|distillation", lambda config: ["class", "distillation"]),
