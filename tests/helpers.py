@@ -91,6 +91,8 @@ def randomise(layer, seed: int = 0):
     rng = np.random.default_rng(seed)
     for weight in layer.weights:
         values = 0.3 * rng.standard_normal(weight.shape)
+        if weight.name == "moving_variance":
+            values = 1 + np.abs(values)
         weight.assign(values + (weight.name == "gamma"))
     return layer
 

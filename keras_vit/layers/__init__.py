@@ -2,6 +2,7 @@
 
 from keras_vit.layers.attention import Attention
 from keras_vit.layers.dense import DistilledHead
+from keras_vit.layers.dense_map import DenseMap
 from keras_vit.layers.dropout import StochasticDepth
 from keras_vit.layers.initializers import (
     LecunNormal,
@@ -28,6 +29,7 @@ __all__ = [
     "Attention",
     "BottleneckUnit",
     "ClassToken",
+    "DenseMap",
     "DistilledHead",
     "LayerNorm",
     "LayerScale",

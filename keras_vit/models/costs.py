@@ -1,7 +1,8 @@
 """The floating-point operations of a model, from its configuration.
 
 A multiply-add counts as two operations. As in table 6 of the paper, only matrix products and
-convolutions count; norms, activations, softmax and additions are below 1 % of the operations.
+convolutions count; norms, activations, softmax and additions are below 1 % of the operations. Those
+of a dense head do not count.
 """
 
 import dataclasses
@@ -77,7 +78,8 @@ def flops(
     parts: Counter[str] = Counter(attention_products=0)
     first = 0
     for weight in lexicon.weights(config):
-        if not weight.path.endswith("kernel"):
+        is_of_map = config.dense is not None and weight.path.startswith("head/")
+        if is_of_map or not weight.path.endswith("kernel"):
             continue
         part = next(part for part, start in _PARTS.items() if re.match(start, weight.path))
         if part == "stem":

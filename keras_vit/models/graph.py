@@ -83,6 +83,10 @@ class Graph:
         encoding = [self.pool, norm] if is_normed_after else [norm, self.pool]
         self.to_output = _present(*encoding, *_head_layers(config, prediction, float32))
         self.joins_pre_logits = bool(config.has_two_heads and config.num_classes)
+        self.dense = config.dense
+        if config.dense is not None:
+            own = _dense_map(config, data_format, policy), _probabilities(prediction, float32)
+            self.to_output = _present(norm, *own)
 
     def __call__(
         self, images: Any, training: bool | None = None, stages: Stages | None = None
@@ -97,9 +101,10 @@ class Graph:
         stages = stages or Stages(())
         # `stateless_call` sets no context of a call: layers get `training` only as an argument.
         mode = {} if training is None else {"training": training}
-        z, further = self._embed(images, mode, stages)  # Eq. 1
+        z, patches, further = self._embed(images, mode, stages)  # Eq. 1
         mask = further.get("mask")
         class_tokens: list[Any] = []
+        dense_stages: list[Any] = []
         for i, block in enumerate(self.blocks):  # Eqs. 2 and 3
             z = self._keep_tokens(f"{block.name}/input", z, stages, mask)
             if self.position_biases:
@@ -110,9 +115,15 @@ class Graph:
                 self._keep_tokens(f"{block.name}/norm", self._normed(z), stages, mask)
             if block in self.further_blocks:
                 class_tokens.append(self._normed(z[:, :1])[:, 0])
+            if self.dense is not None and i in self.dense.stages[:-1]:
+                dense_stages.append(self._normed(z))
             if stages.end_call():
                 return None
         for layer in self.to_output:  # Eq. 4, and the head
+            if isinstance(layer, layers.DenseMap):
+                z = stages.keep("logits", layer([*dense_stages, z], patches, images, **mode))
+                z = stages.keep(layer.name, z)
+                continue
             z = self._call_after_blocks(layer, z, stages, mask)
             if layer is self.pool and class_tokens:
                 z = ops.concatenate([*(ops.cast(t, z.dtype) for t in class_tokens), z], axis=-1)
@@ -159,8 +170,9 @@ class Graph:
 
     def _embed(
         self, images: Any, mode: dict[str, bool], stages: Stages
-    ) -> tuple[Any, dict[str, Any]]:
-        """Returns z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos (Eq. 1), and arguments of blocks.
+    ) -> tuple[Any, Any, dict[str, Any]]:
+        """Returns z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos (Eq. 1), the grid of patches, and
+        arguments of blocks.
 
         The arguments are the rotary positions, the relative position bias and the mask of padding,
         if there are any.
@@ -172,11 +184,16 @@ class Graph:
         for layer in self.to_tokens:
             z = stages.keep(layer.name, layer(z, **arguments.get(layer.name, {})))
         others = ("rotary", self.rotary_positions, grid), ("bias", self.position_bias, z)
-        return z, further | {
-            argument: stages.keep(layer.name, layer(read))
-            for argument, layer, read in others
-            if layer is not None
-        }
+        return (
+            z,
+            grid,
+            further
+            | {
+                argument: stages.keep(layer.name, layer(read))
+                for argument, layer, read in others
+                if layer is not None
+            },
+        )
 
     def _call_block(self, block: Any, z: Any, stages: Stages, **arguments: Any) -> Any:
         weights = f"{block.name}/attention"
@@ -368,7 +385,25 @@ def _head_layers(config: ViTConfig, prediction: Prediction, float32: Any) -> lis
         kind = layers.DistilledHead if config.has_two_heads else keras.layers.Dense
         zeros = {} if config.has_two_heads else {"kernel_initializer": "zeros"}
         parts.append(kind(config.num_classes, **zeros, dtype=float32, name="head"))
-    if config.num_classes and prediction.classifier_activation is not None:
-        activation = prediction.classifier_activation
-        parts.append(keras.layers.Activation(activation, dtype=float32, name="probabilities"))
-    return parts
+    return [*parts, *_present(_probabilities(prediction, float32))]
+
+
+def _probabilities(prediction: Prediction, float32: Any) -> Any:
+    """Returns the layer from logits to probabilities, or None."""
+    activation = prediction.classifier_activation
+    if activation is None:
+        return None
+    return keras.layers.Activation(activation, dtype=float32, name="probabilities")
+
+
+def _dense_map(config: ViTConfig, data_format: str, policy: Any) -> Any:
+    return layers.DenseMap(
+        config.dense,
+        config.num_classes,
+        config.num_prefix_tokens,
+        config.stride,
+        config.block.activation,
+        data_format,
+        dtype=policy,
+        name="head",
+    )

@@ -6,11 +6,14 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.config import Task
+from keras_vit.config import DenseHead, Task
+from keras_vit.config.prediction import DENSE_TASKS
+from keras_vit.config.rules import choice
 from keras_vit.errors import CheckpointError, ConfigError, shown
 from keras_vit.images.class_names import ClassNames
 from keras_vit.images.inputs import as_array
 from keras_vit.layers import blank_weights
+from keras_vit.support.text import counted
 
 
 def with_head(
@@ -60,7 +63,7 @@ def with_stored_head(
             f"{path}: expected a linear head, weight (classes, width) and bias (classes,); found "
             f"{shown(shapes or sorted(arrays)[:5], quoted=False)}."
         )
-    config, width = model.config, model.get_layer("pre_logits").output.shape[-1]
+    config, width = model.config, _read_width(model)
     fields: dict[str, Any] = {"task": task}
     has_both = (
         config.pool.kind in ("token", "gap", "mean", "token_and_mean")
@@ -93,7 +96,7 @@ def head_from_embeddings(
         ConfigError: as `VisionTransformer.head_from_embeddings`.
     """
     vectors, class_names = _read_embeddings(embeddings, class_names)
-    width = model.get_layer("pre_logits").output.shape[-1]
+    width = _read_width(model)
     rows = []
     for label, texts in zip(class_names, vectors, strict=True):
         if texts.shape[-1] != width or texts.ndim != 2 or not texts.size:
@@ -148,6 +151,43 @@ def _read_embeddings(
     return vectors, names
 
 
+def with_dense_head(
+    model: Any, num_outputs: int, task: str, class_names: ClassNames | None, fields: dict[str, Any]
+) -> Any:
+    """Returns a copy of a model with a new dense head; see the model's method.
+
+    Raises:
+        ConfigError: as `VisionTransformer.with_dense_head`.
+    """
+    choice(*DENSE_TASKS).check("task", task)
+    config, is_dpt = model.config, fields["kind"] == "dpt"
+    blocks, width = config.num_layers, config.hidden_size
+    if fields["stages"] is None:
+        quarters = [max(blocks * k // 4, k) - 1 for k in (1, 2, 3, 4)]
+        fields["stages"] = quarters if is_dpt else [blocks - 1]
+    usual: dict[str, Any] = {"output": "logits" if task == "segmentation" else "exp"}
+    if is_dpt:  # the sizes of Depth Anything
+        usual |= {"widths": [max(width * k // 8, 1) for k in (1, 2, 4, 8)]}
+        usual |= {"fusion_size": max(width // 12 * 2, 2)}
+    head = DenseHead.read({**usual, **fields})
+    if head.stages[-1] >= blocks:
+        raise ConfigError(f"dense.stages={head.stages}: the model has {counted(blocks, 'block')}.")
+    if head.task != task:
+        raise ConfigError(f"output={head.output!r} is that of task={head.task!r}, found {task!r}.")
+    own = {
+        "num_layers": head.stages[-1] + 1,
+        "num_classes": num_outputs,
+        "class_names": class_names,
+        "dense": head.to_dict(),
+        "classifier_activation": None,
+        **{"task": task, "thresholds": None, "head": "linear", "representation_size": None},
+        "projection_size": None,
+    }
+    copy = type(model).from_config({**model.get_config(), **own})
+    _copy_weights(model, copy)
+    return copy
+
+
 def copy_with_head(
     model: Any, kernel: Any, bias: Any, class_names: ClassNames | None, fields: dict[str, Any]
 ) -> Any:
@@ -167,10 +207,12 @@ def copy_with_head(
         "task": "single_label",
         "thresholds": None,
         "head": "linear",
+        "dense": None,
     }
+    _read_width(model)  # refuses a model of maps
     with blank_weights():
         copy = type(model).from_config({**model.get_config(), **of_head, **fields})
-    config, width = copy.config, copy.get_layer("pre_logits").output.shape[-1]
+    config, width = copy.config, _read_width(copy)
     is_deeper = config.num_layers > model.config.num_layers
     if kernel.shape[0] != width or not config.is_pooled or is_deeper:
         raise ConfigError(
@@ -178,12 +220,32 @@ def copy_with_head(
             f"the pre_logits of this model have {width} and pool.kind={config.pool.kind!r}, after "
             f"{model.config.num_layers} blocks. Give the model whose pre_logits the head reads."
         )
-    for layer in copy.layers:
-        if layer.name != "head" and layer.weights:
-            layer.set_weights(model.get_layer(layer.name).get_weights())
+    _copy_weights(model, copy)
     # Of two heads both get the layer: their mean is the layer at the mean of both tokens.
     heads = 2 if copy.config.has_two_heads else 1
     # Copies: JAX gives the memory of a trained weight away, which the caller's layer still reads.
     values = [np.array(keras.ops.convert_to_numpy(value)) for value in (kernel, bias)]
     copy.get_layer("head").set_weights(values * heads)
     return copy
+
+
+def _read_width(model: Any) -> int:
+    """Returns the width of the vectors that the head of a model reads.
+
+    Raises:
+        ConfigError: the head is a dense one.
+    """
+    if model.config.dense is not None:
+        raise ConfigError(
+            f"The head reads one vector per image; this model predicts a map ({model.task}). Give "
+            "the model from which with_dense_head made it."
+        )
+    width: int = model.get_layer("pre_logits").output.shape[-1]
+    return width
+
+
+def _copy_weights(model: Any, copy: Any) -> None:
+    """Gives a copy of a model the weights of all layers but the head."""
+    for layer in copy.layers:
+        if layer.name != "head" and layer.weights:
+            layer.set_weights(model.get_layer(layer.name).get_weights())

@@ -71,6 +71,8 @@ def choose_stage(model: Any, stage: str | None = None, pooling: str | None = Non
         ConfigError: the model has no such stage; or a pooling of this kind, or of this stage.
     """
     STAGE_POOLINGS.check("pooling", pooling)
+    if stage is None and pooling is None:
+        model.config.refuse_map("The vector of an image")
     if pooling is None:
         name = "pre_logits" if stage is None else stage
     else:

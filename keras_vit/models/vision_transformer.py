@@ -4,7 +4,7 @@ import inspect
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import keras
 import numpy as np
@@ -72,7 +72,8 @@ class VisionTransformer(keras.Model):
     Output: logits `(batch, num_classes)`, or probabilities with
     `classifier_activation="softmax"`; `(batch, tokens, num_classes)` for the unpooled
     classifiers; the pre_logits themselves, `(batch, hidden_size or
-    representation_size)`, with `num_classes=0`.
+    representation_size)`, with `num_classes=0`; with a dense head, a map of the image's size,
+    `(batch, height, width, num_classes)` logits or `(batch, height, width)` depths.
 
     Every stage has a layer name, so that `keras.Model(model.input,
     model.get_layer(name).output)` slices the model: `root` and `stage{s}_unit{u}`
@@ -147,6 +148,7 @@ class VisionTransformer(keras.Model):
         data_format = data_format or keras.config.image_data_format()
         choice("channels_last", "channels_first").check("data_format", data_format)
         BOOL.check("rescale", rescale)
+        task = config.choose_task(task)
         prediction = Prediction(config.num_classes, task, classifier_activation)
         preprocessor = Preprocessor(
             config.image_size,
@@ -366,14 +368,18 @@ class VisionTransformer(keras.Model):
         Args:
             optimizer: as in Keras.
             loss: as in Keras, or `"auto"` for the loss of the model's task: categorical
-                cross-entropy for a single label, as an index or one-hot; binary cross-entropy for
+                cross-entropy for a single label, as an index or one-hot, and for each pixel of a
+                mask; binary cross-entropy for
                 multi-label classification and for one logit of two classes, whose labels are 0 and
-                1; mean squared error for regression. If a cross-entropy of Keras would take this
+                1; mean squared error for regression; the scale-invariant log loss for depth. If a
+                cross-entropy of Keras would take this
                 model's logits for probabilities, it is used with
                 `from_logits=True` and a warning.
             loss_weights: as in Keras.
             metrics, weighted_metrics: as in Keras; the accuracy of multi-label classification and
-                of one logit gets the threshold of this model's outputs.
+                of one logit gets the threshold of this model's outputs. `"auto"` for the metrics of
+                a dense head: mean intersection over union; or root mean squared error and the share
+                of pixels within a factor of 1.25.
             **options: as in Keras.
 
         Raises:
@@ -383,7 +389,8 @@ class VisionTransformer(keras.Model):
                 `from_logits=True` where it has this argument; or one that compares several
                 classes, for a model of one logit.
         """
-        losses = adapt_losses(self.prediction, loss, metrics, weighted_metrics)
+        dense = self.config.dense
+        losses = adapt_losses(self.prediction, dense, loss, metrics, weighted_metrics)
         loss, metrics, weighted_metrics = losses
         super().compile(optimizer, loss, loss_weights, metrics, weighted_metrics, **options)
         self.inference.forget_programs()
@@ -598,6 +605,38 @@ class VisionTransformer(keras.Model):
             arrays = read_arrays(head, allow_pickle_weights=allow_pickle_weights)
             return heads.with_stored_head(self, arrays, head, class_names, task)
         return heads.with_head(self, head, class_names, task)
+
+    def with_dense_head(
+        self,
+        num_outputs: int = 1,
+        head: Literal["linear", "dpt"] = "linear",
+        stages: Sequence[int] | None = None,
+        task: Literal["segmentation", "depth"] = "segmentation",
+        class_names: ClassNames | None = None,
+        **fields: Any,
+    ) -> "VisionTransformer":
+        """Returns a copy of this model that predicts a map of the image's size, with a new head.
+
+        The head learns by `fit` on masks or depth maps, `keras_vit.data.from_folder(images, model,
+        targets=...)`: `compile(loss="auto", metrics="auto")` chooses loss and metrics. It starts
+        without knowledge; `keras_vit.training.train_head(model)` trains it alone.
+
+        Args:
+            num_outputs: number of classes; 1 for a depth.
+            head: `"linear"`, a linear layer on the patches; or `"dpt"`, the convolutional decoder
+                of arXiv 2103.13413, for finer maps.
+            stages: the blocks that the head reads, counted from 0; blocks after the last of them
+                are dropped. None: the last block; for DPT, the ends of the four quarters.
+            task: `"segmentation"`, logits `(batch, height, width, num_outputs)`; or `"depth"`,
+                positive values `(batch, height, width)`.
+            class_names: one name per class, as for `VisionTransformer`.
+            **fields: other fields of `keras_vit.config.DenseHead`, such as `ignore_label`.
+
+        Raises:
+            ConfigError: an argument is invalid, or the model takes packed patches.
+        """
+        own = {"stages": stages, "kind": head, **fields}
+        return heads.with_dense_head(self, num_outputs, task, class_names, own)
 
     def head_from_embeddings(
         self,

@@ -33,10 +33,10 @@ every_policy = pytest.mark.parametrize("policy", sample(POLICIES, *POLICIES[:2])
 
 
 def test_every_layer_has_a_case():
-    """A layer class without a case fails this test."""
+    """A layer class without a case fails this test; `DenseMap` reads a list, in a model's tests."""
     public = (getattr(layers, name) for name in layers.__all__)
     expected = {c for c in public if inspect.isclass(c) and issubclass(c, keras.layers.Layer)}
-    assert {case.layer for case in CASES} == expected
+    assert {case.layer for case in CASES} == expected - {layers.DenseMap}
 
 
 @most_cases
