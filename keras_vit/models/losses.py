@@ -16,8 +16,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.config import Prediction, Task
+from keras_vit.config import DenseHead, Prediction, Task
 from keras_vit.errors import ConfigError
+from keras_vit.models.dense_losses import choose_loss, choose_metrics
 from keras_vit.support.text import warn
 
 _CLASSES: dict[Any, Any] = {
@@ -65,7 +66,7 @@ _ACTIVATION = (
 
 
 def adapt_losses(
-    prediction: Prediction, loss: Any, metrics: Any, weighted_metrics: Any
+    prediction: Prediction, dense: DenseHead | None, loss: Any, metrics: Any, weighted_metrics: Any
 ) -> tuple[Any, Any, Any]:
     """Returns loss, metrics and weighted metrics of `compile`, adapted to a model's outputs.
 
@@ -80,7 +81,14 @@ def adapt_losses(
     is_auto = isinstance(loss, str) and loss == "auto"
     if is_auto and prediction.num_classes == 0:
         raise ConfigError('loss="auto" is the loss of the head; this model has none.')
-    if prediction.task == "regression" or prediction.num_classes == 0:
+    if dense is not None:
+        loss = choose_loss(dense, prediction.returns_logits) if is_auto else loss
+        metrics, weighted_metrics = (
+            choose_metrics(dense, prediction) if isinstance(own, str) and own == "auto" else own
+            for own in (metrics, weighted_metrics)
+        )
+        is_auto = False
+    if prediction.predicts_values or prediction.num_classes == 0:
         return keras.losses.MeanSquaredError() if is_auto else loss, metrics, weighted_metrics
     if prediction.num_classes == 1:
         _each([loss, metrics, weighted_metrics], _refuse_several_classes)

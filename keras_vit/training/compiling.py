@@ -40,7 +40,7 @@ def make_callbacks(recipe: Recipe, model: "VisionTransformer") -> list[keras.cal
     """Returns the callbacks of a recipe for `fit`."""
     callbacks: list[keras.callbacks.Callback] = []
     prediction = expect_model(model).prediction
-    if prediction.num_answers > 1 and prediction.task != "regression":
+    if prediction.num_answers > 1 and not prediction.predicts_values:
         callbacks.append(FirstLoss(prediction.num_answers))
     if keras.backend.backend() == "torch":
         callbacks.append(FreedGradients())
@@ -62,7 +62,9 @@ def _loss_and_metrics(recipe: Recipe, model: "VisionTransformer") -> dict[str, A
             f"{name} needs labels (batch, num_classes) of classes; give one_hot=True here and to "
             "the function of keras_vit.data."
         )
-    loss, _, accuracy = adapt_losses(model.prediction, "auto", None, ["accuracy"])
+    dense = model.config.dense
+    metrics: Any = ["accuracy"] if dense is None else "auto"
+    loss, _, accuracy = adapt_losses(model.prediction, dense, "auto", None, metrics)
     judged: dict[str, Any] = {"loss": loss, "weighted_metrics": accuracy}
     if task == "regression":
         judged["weighted_metrics"] = [keras.metrics.MeanAbsoluteError("mean_absolute_error")]
@@ -77,7 +79,7 @@ def _loss_and_metrics(recipe: Recipe, model: "VisionTransformer") -> dict[str, A
             name="pr_auc",
         )
         judged["weighted_metrics"] = [area]
-    elif one_hot:
+    elif one_hot and dense is None:
         losses = keras.losses
         kind = losses.BinaryCrossentropy if is_sum else losses.CategoricalCrossentropy
         judged["loss"] = kind(from_logits=True, label_smoothing=smoothing)

@@ -107,6 +107,7 @@ def finetune(
     check_training(data.name, Path(path), resume=resume, validation=validation, **data.labels)
     fields = {k: v for k, v in {**fields, "read": read or None}.items() if v is not None}
     found, description = _start(source, fields)
+    description.config.refuse_map("finetune")
     if recipe.steps_per_epoch is None:
         length = recipe.steps // _epochs(recipe.steps) * recipe.accumulate
         recipe = dataclasses.replace(recipe, steps_per_epoch=length)

@@ -56,7 +56,9 @@ def train_only(model: keras.Model, prefixes: Sequence[str]) -> int:
     model.trainable = True  # the weights of a frozen layer would stay frozen
     for weight in model.weights:
         is_float = "float" in keras.backend.standardize_dtype(weight.dtype)  # quantised: int8
-        weight.trainable = is_float and any(_is_below(weight.path, p) for p in prefixes)
+        is_chosen = any(_is_below(weight.path, p) for p in prefixes)
+        is_statistic = weight.name.startswith("moving_")  # of a batch norm
+        weight.trainable = is_float and is_chosen and not is_statistic
     return sum(math.prod(weight.shape) for weight in model.trainable_weights)
 
 
@@ -123,14 +125,19 @@ def layer_decay_multipliers(model: "VisionTransformer", decay: float) -> dict[st
 def zero_head(model: "VisionTransformer") -> None:
     """Sets the head to zero, the start of fine-tuning (section 3.2); its weights are lost.
 
-    A model of `from_preset(..., num_classes=n)` has a zero head already.
+    A model of `from_preset(..., num_classes=n)` has a zero head already. A dense head gets a new
+    last layer, see `keras_vit.layers.DenseMap`.
 
     Raises:
         ConfigError: the model has no head.
     """
     if expect_model(model).config.num_classes == 0:
         raise ConfigError("The model has num_classes=0, so no head; load it with num_classes.")
-    for weight in model.get_layer("head").weights:
+    layer = model.get_layer("head")
+    if model.config.dense is not None:
+        layer.reset_output()
+        return
+    for weight in layer.weights:
         weight.assign(keras.ops.zeros(weight.shape, weight.dtype))
 
 

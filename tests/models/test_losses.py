@@ -18,7 +18,7 @@ SOFTMAX = {"classifier_activation": "softmax"}
 
 
 def loss_for(loss, model):
-    return adapt_losses(model.prediction, loss, None, None)[0]
+    return adapt_losses(model.prediction, None, loss, None, None)[0]
 
 
 def true_loss(logits, labels=LABELS):
@@ -120,7 +120,7 @@ def test_losses_that_fit_and_losses_of_the_user_are_kept():
 @pytest.mark.parametrize("word", ["accuracy", "Accuracy", "acc"])
 def test_a_model_of_one_class_has_a_binary_accuracy(word):
     """The threshold is 0, because the model returns logits."""
-    (metric,) = adapt_losses(tiny(num_classes=1).prediction, "auto", [word], None)[1]
+    (metric,) = adapt_losses(tiny(num_classes=1).prediction, None, "auto", [word], None)[1]
     assert type(metric) is M.BinaryAccuracy
     assert (metric.name, metric.get_config()["threshold"]) == (word, 0)
 

@@ -16,6 +16,7 @@ from keras_vit.training import (
 )
 from keras_vit.training.lora import PROJECTIONS
 from tests.helpers import assert_close, random_tiny, tiny, to_numpy
+from tests.models.test_dense_heads import dense, targets
 from tests.plain import HYBRID, normal
 from tests.runs import sample
 from tests.training.updates import after_each
@@ -37,12 +38,12 @@ def moved(before, model):
     return {path for path in before if not np.array_equal(before[path], after[path])}
 
 
-def steps(model, count, images=IMAGES, **options):
+def steps(model, count, images=IMAGES, labels=CLASSES, **options):
     """The model after `count` updates of the transfer recipe without warm-up."""
     recipe = TransferRecipe(1000, len(images), warmup_steps=0, **options)
     model.compile(**recipe.compile_args(model))
     for _ in range(count):
-        model.train_on_batch(images, CLASSES)
+        model.train_on_batch(images, labels)
     return model
 
 
@@ -106,6 +107,31 @@ def test_lora_moves_its_matrices_and_the_head():
     assert_close(merged(IMAGES), to_numpy(model(IMAGES)))
 
 
+def test_the_last_block_and_a_dense_head_learn_and_batch_norms_count():
+    """No moving statistic is trainable; a zero head keeps the layers before the last one."""
+    # The bias of the keys has no gradient, nor has one before a batch norm.
+    model, images = dense("dpt", image_size=32, block={"qkv_bias": False}), normal(4, 32, 32, 3)
+    before, learns = read_values(model), ("block_3/", "encoder_norm", "head/")
+    train_last_blocks(model, 1)
+    assert not any("moving" in weight.path for weight in model.trainable_weights)
+    steps(model, 2, images, targets("segmentation", 4, 32, 32))
+    assert moved(before, model) == {path for path in before if path.startswith(learns)}
+    before = read_values(model)
+    zero_head(model)
+    assert moved(before, model) == {"head/output/kernel", "head/output/bias"}
+
+
+def test_a_dense_head_learns_beside_lora_and_is_merged():
+    model = dense("dpt depth")
+    before = read_values(model)
+    enable_lora(model, 2)
+    steps(model, 2, labels=targets("depth", 4, 16, 16))
+    assert {path.split("/")[0] for path in moved(before, model)} == {"head"}
+    merged = merge_lora(model)
+    assert not any("lora" in path for path in read_values(merged))
+    assert_close(merged(IMAGES), to_numpy(model(IMAGES)))
+
+
 @pytest.mark.parametrize("alpha", [None, 6])
 def test_lora_adapts_every_projection_and_scales_by_alpha_over_rank(alpha):
     """A block without a gated MLP has six projections; alpha is the rank by default."""
@@ -140,9 +166,9 @@ def test_merging_includes_heads_and_quantised_kernels(is_quantised):
 
 @pytest.mark.on_backend("torch")
 def test_layer_decay_gives_every_weight_of_a_hybrid_its_multiplier():
-    """The ResNet stem has the smallest; a position bias, a layer of its own, has its block's."""
+    """The ResNet stem has the smallest, all layers of DPT have 1, a position bias its block's."""
     sizes = {"image_size": 32, "num_layers": 11, "relative_position_bias": "block"}
-    model = tiny(**{**HYBRID, **sizes})
+    model = tiny(**{**HYBRID, **sizes}, dense={"kind": "dpt", "stages": (1, 4, 7, 10)})
     recipe = TransferRecipe(10, layer_decay=0.9)
     optimizer = recipe.compile_args(model)["optimizer"]
     optimizer.build(model.trainable_weights)
