@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_vit.checkpoints.families import FORMATS
-from keras_vit.checkpoints.families.transformers.library import DEFAULTS
+from keras_vit.checkpoints.families.transformers.library import DEFAULTS, OF_DECODER
 
 _OTHERS = (
     "_.*|auto_map|torch_.*|tie_word_embeddings|gradient_checkpointing|initializer_.*|vocab_size|"
@@ -42,6 +42,8 @@ def read_defaults() -> dict[str, Any]:
         known = {name for keys in (*format.keys, *format.shapes) for name in keys.split()}
         own = types.setdefault(kind, {})
         for key, value in _find_config(kind)().to_dict().items():
+            if "/" in kind and key not in OF_DECODER:  # those of the encoder have another type
+                continue
             if value is not None and (key in known or (value and not re.fullmatch(others, key))):
                 own[key] = value
     return {"transformers": transformers.__version__, "others": others, "types": types}
@@ -51,6 +53,7 @@ def _find_config(kind: str) -> Any:
     """Returns the class of a configuration, which may be a part of another one."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+    kind = kind.partition("/")[0]  # of a whole model, whose encoder has a type of its own
     if kind in CONFIG_MAPPING:
         return CONFIG_MAPPING[kind]
     parts = (part for own in CONFIG_MAPPING.values() for part in own.sub_configs.values())

@@ -44,8 +44,11 @@ def complete_fields(stored: ViTConfig, fields: Mapping[str, Any]) -> dict[str, A
         kind = flatten_arguments(fields).get("stem.kind", stored.stem.kind)
         keeps = fields["image_size"] is None or kind == "packed"
         follow["position_grid"] = stored.source_grid if keeps else None
-    if fields.get("num_classes", stored.num_classes) != stored.num_classes:
+    num_classes = fields.get("num_classes", stored.num_classes)
+    if num_classes != stored.num_classes:
         follow["head"] = "linear"
+    if stored.dense is not None and not (num_classes and fields.get("dense", True)):
+        follow["pool"] = {"kind": "token" if stored.tokens.class_tokens else "gap"}
     return {**follow, **fields}
 
 
@@ -59,8 +62,9 @@ def complete_outputs(
     """
     given = {name: arguments[name] for name in OUTPUTS if name in arguments}
     facts = {name: getattr(info, name) for name in OUTPUTS} | given
-    if config.num_classes != info.config.num_classes and "task" not in given:
-        facts["task"] = "single_label"
+    have, want = ((own.num_classes, own.dense_task) for own in (info.config, config))
+    if have != want and "task" not in given:
+        facts["task"] = config.dense_task or "single_label"
     if info.classifier_activation and "classifier_activation" not in given:
         prediction = Prediction(config.num_classes, facts["task"])
         facts["classifier_activation"] = prediction.activation
@@ -229,7 +233,8 @@ def adapt_array(
         array: the array of the file.
         stored, config: configurations of the file and of the model.
     """
-    if path.startswith("head/") and replaces_head(stored, config):
+    is_kept = config.dense is not None and not path.startswith("head/output/")
+    if path.startswith("head/") and replaces_head(stored, config) and not is_kept:
         return None
     lost = {"pre_logits/": config.representation_size, "mask_token/": config.tokens.mask or None}
     if any(path.startswith(start) and value is None for start, value in lost.items()):
@@ -268,8 +273,10 @@ def _is_resized(path: str, stored: ViTConfig, config: ViTConfig) -> bool:
 
 def replaces_head(stored: ViTConfig, config: ViTConfig) -> bool:
     """Whether the stored head cannot serve the model."""
-    width = (stored.num_classes, stored.representation_size)
-    return width != (config.num_classes, config.representation_size)
+    have, want = (
+        (own.num_classes, own.representation_size, own.dense is None) for own in (stored, config)
+    )
+    return have != want
 
 
 def _changes(stored: ViTConfig, config: ViTConfig) -> Iterator[str]:

@@ -23,7 +23,7 @@ from keras_vit.support.text import log
 _FREE = (
     *("image_size", "num_classes", "representation_size", "head", "tokens.mask", "stem.kind"),
     *("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate", "block.layer_scale"),
-    *("position_grid", "position_resize", "pool.blocks", "pool.norm"),
+    *("position_grid", "position_resize", "pool.blocks", "pool.norm", "dense"),
 )
 """Fields, by path, that the caller may choose whatever the arrays are; with all others, the arrays
 must agree."""
@@ -80,7 +80,8 @@ def resolve(
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         reason = str(error).removesuffix(".")
         raise CheckpointError(f"{path}: read as {format.name}: {reason}.") from error
-    return PresetConfig(config, protocol, names, task=match.stated.task), undetermined
+    task = config.dense_task or match.stated.task
+    return PresetConfig(config, protocol, names, task=task), undetermined
 
 
 def _refuse_other_models(
@@ -272,16 +273,16 @@ def _refuse_open(match: Match, facts: Facts, caller: Mapping[str, Any]) -> None:
 
 def flatten_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the caller's arguments with the fields of parts by path."""
-    parts = [name for name in _PARTS if name not in _OPTIONAL_PARTS and name in arguments]
+    optional = {name for name in _OPTIONAL_PARTS if name != "dense" or not arguments.get(name)}
+    parts = [name for name in _PARTS if name not in optional and name in arguments]
     others = {name: value for name, value in arguments.items() if name not in parts}
     return others | flatten({name: arguments[name] for name in parts if arguments[name]})
 
 
 def choose_architecture(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the caller's fields that the arrays must agree with."""
-    return {
-        path: value for path, value in fields.items() if path in inference.PLAIN.keys() - {*_FREE}
-    }
+    known = inference.PLAIN.keys() - {*_FREE}
+    return {p: value for p, value in fields.items() if p in known or p.startswith("dense.")}
 
 
 def unpack_reading(read: Reading | None, arguments: Mapping[str, Any]) -> dict[str, Any]:

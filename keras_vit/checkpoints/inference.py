@@ -108,6 +108,7 @@ def _parts(
     fields: dict[str, Any] = {}
     present: dict[str, list[Term]] = {}
     terms.pop("pool.kind", None)  # `_pooling` finds it
+    terms.pop("dense", None)  # only JSON states it
     for field, held in terms.items():
         scores = {v: sum(admits(t, v) == held[t] for t in held) for v in _list_candidates(field)}
         value = max(scores, key=lambda value: scores[value])

@@ -68,7 +68,7 @@ def _transformers(path: Path, images: np.ndarray, format: Format) -> np.ndarray:
 
     config = json.loads((path / "config.json").read_text(encoding="utf-8"))
     kind = config.get("model_type")
-    if kind is not None and kind != format.words[0]:
+    if kind is not None and kind != format.words[0].partition("/")[0]:
         raise LibraryUnavailableError(
             f"transformers runs the whole model {kind!r}, not its vision tower"
         )
@@ -96,6 +96,12 @@ def _run_torch(model: Any, images: np.ndarray, compared: Output) -> np.ndarray:
         output = model.eval().float()(torch.from_numpy(channels_first))
     if torch.is_tensor(output):
         return output.numpy()
+    maps = getattr(output, "predicted_depth", None)
+    maps = output.get("logits") if maps is None else maps[:, None]
+    if maps is not None and maps.ndim == 4:  # resized to the images as its users do
+        size = channels_first.shape[2:]
+        maps = torch.nn.functional.interpolate(maps, size=size, mode="bilinear")
+        return maps.movedim(1, -1).reshape(len(images), -1).numpy()
     pooled = ("image_embeds", "pooler_output", "summary") if compared.has_pooler else ()
     for name in ("logits", *pooled):  # of a class of transformers
         if getattr(output, name, None) is not None:

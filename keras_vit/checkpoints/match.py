@@ -16,7 +16,7 @@ from keras_vit.checkpoints.claims import (
     claim_names,
     find_module,
 )
-from keras_vit.checkpoints.containers import Reader, renamed
+from keras_vit.checkpoints.containers import Reader, computed, renamed
 from keras_vit.checkpoints.families.family import Format, Library, Stated
 from keras_vit.checkpoints.moves import Shape
 from keras_vit.checkpoints.prefix import Encoder
@@ -140,10 +140,14 @@ def _leave_out_strays(encoder: Encoder, evidence: Evidence) -> Encoder:
 
 def _unfold(encoder: Encoder, evidence: Evidence, stated: Stated) -> Match:
     """Returns the match with the arrays that the names of its format mean."""
-    reader = evidence.format.family.fold.read(encoder.reader, stated.keys)
+    fold = evidence.format.family.fold
+    reader = fold.read(encoder.reader, stated.keys)
+    if unused := fold.unused(reader, stated.keys):
+        reader = computed(reader, {}, unused)
     if reader is not encoder.reader:
         claims = claim_names(reader.shapes, (evidence.format,))
         evidence = interpret(evidence.format, reader.shapes, claims[evidence.format])
+    evidence = dataclasses.replace(evidence, ignored={**evidence.ignored, **unused})
     return Match(evidence, stated, reader, encoder)
 
 

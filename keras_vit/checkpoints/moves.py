@@ -119,7 +119,7 @@ def plan(
             own = (part for start, part in _PARTS_OF_PATHS.items() if path.startswith(start))
             part = weight.word.part or next(own, "")
             fields = {t.field: Place(t.field).read(config) for t in weight.word.terms}
-            part = part or " and ".join(f"{field}={value!r}" for field, value in fields.items())
+            part = part or " and ".join(f"{f}={v!r}" for f, v in fields.items() if v is not None)
             reason = f": no model of the family has {part}" if part else ""
             lacking.setdefault(path, f"{format.name} has no place for {weight.path}{reason}.")
             continue

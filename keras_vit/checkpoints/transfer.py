@@ -99,6 +99,8 @@ def load(
             value = _cast(array, path, variables[path].dtype, model.compute_dtype, source)
             give(variables[path], value)
             unassigned.discard(path)
+    if config.dense is not None and "head/output/kernel" in unassigned:
+        model.get_layer("head").reset_output()
     if forgotten := [p for p in unassigned if not p.startswith("head/")]:
         raise CheckpointError(f"{source}: nothing was read for {', '.join(sorted(forgotten))}.")
     if source.row is not None:

@@ -90,7 +90,8 @@ def write(
     written = choose_format(facts, formats, lossy)
     format, library, prediction = written.format, written.format.library, facts.prediction
     lost = [prediction.classifier_activation] if prediction.classifier_activation else []
-    if prediction.task != "single_label" and not library.states_task:
+    is_stated = library.states_task or facts.config.dense is not None
+    if prediction.task != "single_label" and not is_stated:
         lost.append(f"task={prediction.task!r}")
     if lost:
         computes = "%s computes logits from these files, without the model's %s."

@@ -33,6 +33,7 @@ class Case:
         is_written: whether keras_vit writes the family.
         size: height and width of the images.
         sizes: sizes of an architecture of timm besides the small ones.
+        maps: sizes of the images whose maps are compared.
         are_shown: whether the arrays of timm show the fields.
         refused: words of the refusal of a model that keras_vit does not compute.
         tolerance, tolerance_tokens: largest error, as a share of the largest value.
@@ -48,6 +49,7 @@ class Case:
     is_written: bool = True
     size: tuple[int, int] = (16, 16)
     sizes: dict[str, Any] = dataclasses.field(default_factory=dict)
+    maps: tuple[tuple[int, int], ...] = ()
     are_shown: bool = False
     refused: tuple[str, ...] = ()
     tolerance: float = 1e-5
@@ -184,10 +186,11 @@ _GEMMA = {"vision_config": _SIGLIP, **_text("gemma3_text")}
 _PALIGEMMA = {"vision_config": {**_SIGLIP, "projection_dim": 24}, **_text("gemma")}
 _COLPALI = {"vlm_config": {"model_type": "paligemma", **_PALIGEMMA}}
 _KOSMOS = {"vocab_size": 30, "embed_dim": 24, "layers": 1, "ffn_dim": 16, "attention_heads": 3}
-_DPT = {**VISION, "neck_hidden_sizes": [4] * 4, "fusion_hidden_size": 4, "hidden_act": "gelu"}
-_DPT |= {"backbone_out_indices": [0, 0, 1, 1]}
-_NECK = {"neck_hidden_sizes": [4, 4], "fusion_hidden_size": 4, "reassemble_factors": [1, 1]}
-_NECK |= {"backbone_config": _DINOV2, "patch_size": 4}
+_DPT = {**VISION, "num_hidden_layers": 4, "backbone_out_indices": [0, 1, 2, 3], "num_labels": 5}
+_NECK = {"neck_hidden_sizes": [4, 6, 8, 10], "fusion_hidden_size": 8}
+_BACKBONE = {**_DINOV2, "num_hidden_layers": 4, "image_size": 28, "patch_size": 14}
+_BACKBONE |= {"out_indices": [1, 2, 3, 4], "out_features": None, "reshape_hidden_states": False}
+_ANYTHING = {"backbone_config": _BACKBONE, "patch_size": 14, "reassemble_hidden_size": 24}
 _FLAVA = {"image_config": VISION, "text_config": _PAIR, "multimodal_config": SIZES, **_WIDTHS}
 _DUAL = {"vision_config": _CLIP, "text_config": {**_PAIR, "model_type": "bert"}}
 
@@ -230,9 +233,25 @@ WHOLE = (
     _whole(
         "CLIPSegForImageSegmentation", "clipseg_vision_model", _MODEL, "block", text_config=_PAIR
     ),
-    _whole("DPTForDepthEstimation", "dpt", "dpt", **_DPT),
-    _whole("DPTForDepthEstimation", "dinov2", "backbone", **_NECK),
-    _whole("DepthAnythingForDepthEstimation", "dinov2", "backbone", **_NECK),
+)
+
+
+def _map(kind, family, fields, *sizes):
+    """A model of depths or segments, whose map is compared at several sizes of images."""
+    return Case("maps", kind, family, fields={**_NECK, **fields}, tolerance=1e-5, maps=sizes)
+
+
+_NORMS = {"use_batch_norm_in_fusion_residual": True, "use_auxiliary_head": False}
+_ON_DINOV2 = {"backbone_config": {**_BACKBONE, "apply_layernorm": False}, "fusion_hidden_size": 256}
+_METRIC = {"depth_estimation_type": "metric", "max_depth": 20, "backbone_config": _BACKBONE}
+MAPS = (
+    _map("DepthAnythingForDepthEstimation", "depth_anything", _ANYTHING, (28, 28), (42, 70)),
+    _map("DepthAnythingForDepthEstimation", "depth_anything", {**_ANYTHING, **_METRIC}, (28, 42)),
+    _map("DPTForDepthEstimation", "dpt_depth", _DPT, (16, 16), (24, 24)),
+    _map("DPTForDepthEstimation", "dpt_depth", {**_DPT, "readout_type": "add"}, (24, 24)),
+    _map("DPTForDepthEstimation", "dpt_dinov2", _ON_DINOV2, (28, 28), (42, 14)),
+    _map("DPTForSemanticSegmentation", "dpt_segmentation", _DPT, (16, 16), (24, 24)),
+    _map("DPTForSemanticSegmentation", "dpt_segmentation", {**_DPT, **_NORMS}, (16, 16)),
 )
 
 
@@ -254,6 +273,7 @@ TRANSFORMERS = (
     *TOWERS,
     *WHOLE,
     *REFUSED,
+    *MAPS,
     # A tower beside its text, whose images have unequal shapes.
     Case("naflex", "Siglip2Model", "", "logits", is_written=False),
 )

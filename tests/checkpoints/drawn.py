@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from keras_vit.checkpoints.families import FORMATS, Format
 from keras_vit.checkpoints.families.family import ARITHMETIC
 from keras_vit.checkpoints.writing import Written, choose_format
-from keras_vit.config import Rope, Stem, ViTConfig
+from keras_vit.config import DenseHead, Rope, Stem, ViTConfig
 from keras_vit.config.fields import flatten, nest, part_of
 from keras_vit.config.pool import TOKEN_POOLINGS
 from keras_vit.errors import CheckpointError, ConfigError
@@ -30,6 +30,9 @@ PLAIN = {
     "num_classes": 3,
 }
 
+_DPT = {"kind": "dpt", "stages": (0, 1, 2, 3), "widths": (2, 4, 6, 8), "fusion_size": 4}
+_DEPTH = {**_DPT, "output": "relu", "doubles": True}
+_DEEPER = {"num_layers": 4, "num_classes": 1}
 _SCALED: dict[str, Any] = {"block": {"layer_scale": 1e-5}}
 _AIMV2 = {"block": {**FAMILIES["aimv2"]["block"], "qk_norm": None, "sub_norm": None}}
 KINDS: tuple[dict[str, Any], ...] = (
@@ -44,6 +47,10 @@ KINDS: tuple[dict[str, Any], ...] = (
         "block": {**_AIMV2["block"], "gated": True, "activation": "silu"},
     },
     *FAMILIES.values(),
+    {"num_layers": 4, "dense": {**_DPT, "doubles": True}},
+    {**_DEEPER, "dense": _DEPTH},
+    {**_DEEPER, **_SCALED, "dense": _DEPTH},
+    {**_DEEPER, **_SCALED, "dense": {**_DPT, "output": "sigmoid", "max_depth": 20.0}},
 )
 """The parts of the models that changes begin with, as far as a format has them."""
 
@@ -78,6 +85,13 @@ VALUES = {
     "stem.units": ((), (2, 1)),
     "stem.width_factor": (1.0, 0.5),
     "rope": (None, Rope("dinov3"), Rope("mixed"), Rope("axial")),
+    "dense": (None, DenseHead((1,))),
+    "dense.stages": ((1,), (3,)),
+    "dense.max_depth": (7.0,),
+    "dense.ignore_label": (0, None),
+    "dense.widths": ((2, 2, 3, 3),),
+    "dense.fusion_size": (6,),
+    "dense.depth_size": (32, 7),
     "rope.theta": (50.0,),
     "rope.reference_grid": (None, (5, 4)),
 }
@@ -130,7 +144,7 @@ def build(format: Format, kind: dict[str, Any]) -> ViTConfig:
     arithmetic = {**ARITHMETIC, **format.library.arithmetic}
     facts = {**PLAIN, "pool.kind": "token", **arithmetic, **flatten(kind), **format.fixed}
     if format.row.head:
-        facts["num_classes"] = 3
+        facts["num_classes"] = 3 if facts.get("dense.output", "logits") == "logits" else 1
     if facts.get("tokens.class_tokens") == 0 and facts["pool.kind"] in TOKEN_POOLINGS:
         facts["pool.kind"] = "gap"
     return ViTConfig.from_dict(nest(facts))

@@ -168,6 +168,33 @@ def _transformers(case: Case, folder: Path) -> Reference:
     return Reference([reading], {**facts, "num_layers": 2, "hidden_size": 24}, module, compute)
 
 
+def _maps(case: Case, folder: Path) -> Reference:
+    """A map at every size, by a model of this size and by one of any size.
+
+    Where the class gives a map of another size, it is resized as its users do.
+    """
+    from tests.live import channels_first, random_transformers, torch
+
+    def compute(model, images):
+        with torch.no_grad():
+            output = model(channels_first(images))
+        maps = output["logits"] if "logits" in output else output["predicted_depth"][:, None]
+        resize = torch.nn.functional.interpolate
+        maps = resize(maps, size=images.shape[1:3], mode="bilinear").movedim(1, -1).numpy()
+        return {"logits": maps if "logits" in output else maps[..., 0]}
+
+    module = random_transformers(case.kind, **case.fields)
+    module.save_pretrained(folder)
+    readings = []
+    for size in case.maps:
+        want = compute(module, images := normal(2, *size, 3))
+        assert np.ptp(want["logits"]) > 0  # no map of zeros
+        for side in (size, (None, None)):
+            readings.append(Reading(folder, {"image_size": side}, images, want))
+    facts = {"family": f"transformers/{case.family}", "num_heads": 3, "num_layers": 4}
+    return Reference(readings, facts, module, compute)
+
+
 def save_timm(architecture: str, folder: Path, model: Any = None, **arguments: Any) -> Any:
     """A model of timm with random weights, and its files, whose JSON states no classes."""
     from tests.live import randomised, timm
@@ -312,7 +339,7 @@ def _keras_hub(case: Case, folder: Path) -> Reference:
     return Reference([Reading(folder, {"image_size": 16}, images, want)], facts)
 
 
-_MAKERS = (_golden, _transformers, _timm, _open_clip, _naflex, _keras_hub)
+_MAKERS = (_golden, _transformers, _maps, _timm, _open_clip, _naflex, _keras_hub)
 _LIBRARIES = {make.__name__.removeprefix("_"): make for make in _MAKERS}
 
 

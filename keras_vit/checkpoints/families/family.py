@@ -221,10 +221,13 @@ class Fold:
             mean.
         write: takes the arrays that the names mean and the JSON files to write; returns the arrays
             of the library's files, with those that its class has and no weight of the model holds.
+        unused: takes the arrays that the names mean and what the JSON states; returns the names of
+            arrays that the class has and does not use, and the reason for each.
     """
 
     read: Callable[[Reader, Json], Reader] = lambda reader, keys: reader
     write: Callable[[Reader, Json], Reader] = lambda reader, files: reader
+    unused: Callable[[Reader, Json], dict[str, str]] = lambda reader, keys: {}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

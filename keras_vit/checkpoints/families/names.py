@@ -193,13 +193,18 @@ FLAX = Layout({"kernel": "/kernel", "gamma": "/scale", "beta": "/bias", "bias": 
 KERAS = Layout({"kernel": "/vars/0", "gamma": "/vars/0", "beta": "/vars/1", "bias": "/vars/1"})
 """Keras numbers the arrays of a layer in the order of their creation, trainable arrays first."""
 TORCH = Layout(
-    {"kernel": ".weight", "gamma": ".weight", "beta": ".bias", "bias": ".bias"},
+    {
+        **{"kernel": ".weight", "gamma": ".weight", "beta": ".bias", "bias": ".bias"},
+        **{"moving_mean": ".running_mean", "moving_variance": ".running_var"},
+    },
     {
         "p q c m": "m c p q",  # convolutions
         "y x i w": "w i y x",
         "y x a o": "o a y x",
         "y x a w": "w a y x",
         "y x w v": "v w y x",
+        "y x o a": "a o y x",  # transposed convolutions
+        "a o": "o a",
         "y x w o": "o w y x",
         "m h d": "(h d) m",  # matrices
         "h d": "(h d)",

@@ -11,6 +11,7 @@ from keras_vit.checkpoints.families.transformers import (
     clip,
     dinov2,
     dinov3,
+    dpt,
     internvl,
     radio,
     siglip,
@@ -20,6 +21,6 @@ from keras_vit.checkpoints.families.transformers import (
 FAMILIES = (
     *(vit.VIT, beit.BEIT, dinov2.DINOV2, dinov2.TIPSV2, dinov2.PIXIO, dinov3.DINOV3),
     *(clip.CLIP, siglip.SIGLIP, siglip.SIGLIP2, aimv2.AIMV2, blip.BLIP, internvl.INTERNVL),
-    radio.RADIO,
+    *(radio.RADIO, dpt.DPT, dpt.DEPTH_ANYTHING),
 )
 """If several families can hold a model, the first is written."""

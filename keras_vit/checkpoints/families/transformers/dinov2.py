@@ -18,7 +18,7 @@ from keras_vit.checkpoints.families.names import BLOCKS, Section
 from keras_vit.checkpoints.families.transformers import library, vit
 from keras_vit.checkpoints.families.transformers.processor import processor_of_any_size
 
-_NAMES: Section = {
+NAMES: Section = {
     **vit.NAMES,
     **vit.CLASSIFIER,
     "mask_token/token": "embeddings.mask_token : 1 m",
@@ -57,7 +57,7 @@ _PIXELS = {"name": "transformers", "resize": "tensor", "mean": 0.0, "std": 1.0}
 """The protocol of files that state none: `Tipsv2ImageProcessor` does not normalise pixels."""
 _IMAGES_OF_TIPS = dataclasses.replace(processor_of_any_size, default=lambda config: _PIXELS)
 
-_PLAIN = {"position": "learned", "position_resize": "bicubic"}
+PLAIN = {"position": "learned", "position_resize": "bicubic"}
 _REGISTERED = {"position": "learned_except_registers", "position_resize": "bicubic_antialias"}
 _MASK: Keys = {"use_mask_token": mask_token}
 _NUMBER: Keys = {"num_register_tokens": "tokens.registers"}
@@ -66,14 +66,14 @@ _WITH = "dinov2_with_registers"
 DINOV2 = Family(
     "transformers/dinov2",
     library.ANY_SIZE,
-    names=_NAMES,
+    names=NAMES,
     keys={**BLOCK_KEYS, **SCALE, "mlp_ratio use_swiglu_ffn": mlp_by_ratio(whole=True)},
     shapes=BLOCK_SHAPES,
     classes={
         **library.encoder_and_classifier(
             "Dinov2",
-            Class("dinov2", keys=_MASK, fixed=_PLAIN),
-            fixed={**_PLAIN, "pool.kind": "token_and_mean"},
+            Class("dinov2", keys=_MASK, fixed=PLAIN),
+            fixed={**PLAIN, "pool.kind": "token_and_mean"},
         ),
         **library.encoder_and_classifier(
             "Dinov2WithRegisters",

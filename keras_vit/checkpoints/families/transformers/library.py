@@ -34,6 +34,13 @@ from keras_vit.support.text import log
 
 _OF_PROCESSOR = ("max_num_patches",)
 """Keys of a network that stand in preprocessor_config.json."""
+OF_DECODER = (
+    *("neck_hidden_sizes", "fusion_hidden_size", "reassemble_factors", "reassemble_hidden_size"),
+    *("head_in_index", "head_hidden_size", "depth_estimation_type", "max_depth", "readout_type"),
+    *("use_batch_norm_in_fusion_residual", "use_bias_in_fusion_residual", "add_projection"),
+    *("backbone_out_indices", "semantic_loss_ignore_index", "use_auxiliary_head"),
+)
+"""Keys of the decoder in a whole model, whose encoder is its `backbone_config`."""
 DEFAULTS = Path(__file__).with_name("defaults.json")
 
 ACTIVATIONS = {
@@ -102,6 +109,7 @@ def read(files: Json, formats: Sequence[Format]) -> Stated:
     data = read_defaults()
     kind = str(own.get("model_type"))
     defaults = data["types"].get(kind if kind in data["types"] else towers.get(word), {})
+    defaults = {**data["types"].get(word if "/" in word else "", {}), **defaults}
     every = {**own, **(own.get("rope_parameters") or {})}
     stated = {key: v for key, v in every.items() if v is not None or key not in defaults}
     of_whole = {"projection_dim": top["projection_dim"]} if "projection_dim" in top else {}
@@ -136,7 +144,10 @@ def _find_tower(content: Json, towers: Mapping[str, str]) -> tuple[dict[str, Any
     """
     backbone, word = content.get("backbone_config"), str(content.get("model_type") or "")
     if isinstance(backbone, Mapping) and "model_type" in backbone:
-        return _find_tower(backbone, towers)  # takes the place of a named family's own encoder
+        own, inner = _find_tower(backbone, towers)  # in place of a named family's own encoder
+        if (whole := f"{word}/{inner}") in towers:
+            return {**{key: content[key] for key in OF_DECODER if key in content}, **own}, whole
+        return own, inner
     if word in towers:
         if towers[word] == word:
             return dict(content), word
@@ -187,11 +198,16 @@ def write(
     if names := class_names or tuple(map(_label, range(config.num_classes))):
         content["id2label"] = {str(k): name for k, name in enumerate(names)}
         content["label2id"] = {name: k for k, name in enumerate(names)}
-    if task != "single_label":
+    if task != "single_label" and config.dense is None:
         content["problem_type"] = next(word for word, own in TASKS.items() if own == task)
     prepared = {key: keys.pop(key) for key in _OF_PROCESSOR if key in keys}
     if inside := format.row.inside:
         keys = {"vision_config": {"model_type": inside, **keys}}
+    whole, _, backbone = format.words[0].partition("/")
+    if backbone:
+        decoder = {key: keys.pop(key) for key in OF_DECODER if key in keys}
+        content["model_type"], decoder["patch_size"] = whole, keys["patch_size"]
+        keys = {"backbone_config": {"model_type": backbone, **keys}, **decoder}
     return {"config.json": {**content, **keys}, **({FILE: prepared} if prepared else {})}
 
 

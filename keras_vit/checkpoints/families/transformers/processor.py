@@ -17,6 +17,7 @@ from keras_vit.checkpoints.families.protocols import CLIP, IMAGENET
 from keras_vit.config import ViTConfig
 from keras_vit.errors import shown
 from keras_vit.images.protocols import TENSOR_FILTERS, ProtocolSpec, complete
+from keras_vit.support.text import log
 
 Size = tuple[int, int]
 
@@ -62,12 +63,19 @@ _OTHER_STEPS = (
     *("do_flip_channel_order", "rescale_offset", "crop_pct"),
 )
 """Keys of steps that no protocol has; nor has one an image that is not resized."""
+_OF_SEVERAL_SIZES = ("keep_aspect_ratio", "ensure_multiple_of", "do_pad", "size_divisor")
+"""Keys by which DPT's processor gives images several sizes."""
 
 
 def _read(files: Json) -> ProtocolSpec | None:
     if FILE not in files:
         return None
     processor = _complete(files)
+    if str(processor.get("image_processor_type")).startswith("DPT"):
+        values = [processor.get(key) for key in _OF_SEVERAL_SIZES]
+        if any(value is True or value not in (None, False, 1) for value in values):
+            log.warning("%s keeps the aspect of an image; keras_vit squashes it to one size.", FILE)
+        processor = {k: v for k, v in processor.items() if k not in _OF_SEVERAL_SIZES}
     size, edge, crop = _geometry(processor)
     is_pure = processor.get("do_resize", True) and not any(map(processor.get, _OTHER_STEPS))
     is_pure = is_pure and processor.get("ensure_multiple_of", 1) == 1
