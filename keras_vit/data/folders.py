@@ -1,17 +1,20 @@
-"""A folder of image files, with one folder per class or a table of labels."""
+"""A folder of image files, with one folder per class, a table of labels or a folder of targets."""
 
+import math
 import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
 from keras_vit.config import Task
+from keras_vit.config.rules import POSITIVE_NUMBER
 from keras_vit.data.image_data import ImageData, Options, Prepares
 from keras_vit.data.records import Records, choose_task, find_classes
 from keras_vit.data.tables import read_table
+from keras_vit.data.targets import FORMS, Targets
 from keras_vit.errors import ConfigError, listed
 from keras_vit.images import list_images
 from keras_vit.images.class_names import pair_names
@@ -33,9 +36,13 @@ def from_folder(
     path_column: str | None = None,
     label_column: str | Sequence[str] | None = None,
     task: Task | None = None,
+    targets: str | os.PathLike[str] | None = None,
+    target_unit: float = 1.0,
     **options: Unpack[Options],
 ) -> ImageData:
-    """Returns the data set of a folder that holds a folder of images per class, or a table.
+    """Returns the data set of a folder that holds a folder of images per class, or has a table.
+
+    With `targets` it is a folder of images for segmentation or depth, whose targets are files.
 
     The table has a header and a row per image: CSV with `,`, `;` or tabs, or JSON lines. One column
     of labels holds the name of each image's class. Several columns of 0 and 1 are a class each
@@ -53,6 +60,12 @@ def from_folder(
     Images may lie in subfolders. `keras_vit.images.list_images` finds the image files: it
     skips hidden files and folders. A warning names files that are not images.
 
+    The target of an image has its path without the suffix: `images/a/b.jpg`, `masks/a/b.png`. It is
+    a PNG file of class indices, grey or with a palette, whose colours do not count; a PNG file of
+    depths, grey of 8 or 16 bits; or a two-dimensional array in a file `.npy`. It has the height and
+    width of the upright image. It is cropped, flipped and resized as the image is, by nearest
+    neighbour. Files of targets are read when their batch is prepared, with a `cache` too.
+
     Args:
         path: the folder.
         preprocessor: a `keras_vit.Preprocessor`, or a `VisionTransformer`.
@@ -67,14 +80,28 @@ def from_folder(
             and category, or else the only other column, or all columns of 0 and 1. For regression,
             `class_names` or the names of the model come before these.
         task: `"single_label"`, `"multi_label"` or `"regression"`. None: regression for a model
-            that has this task; otherwise the number of columns of labels decides.
+            that has this task; otherwise the number of columns of labels decides. With `targets`
+            `"segmentation"` or `"depth"`; None for the task of the model.
+        targets: folder of the targets, one file for each image; a relative path may begin in the
+            folder of images. The classes of indices are `class_names` or those of the model, and
+            pixels of the model's `ignore_label`, or 255, have none.
+        target_unit: factor of the depths in files, such as 0.001 for metres in millimetres.
         **options: optional arguments of `ImageData`.
 
     Raises:
         ConfigError: as `ImageData`; or `path` is not a folder, holds images beside its folders,
-            or has a class without images; or the table does not fit the images.
+            or has a class without images; or the table or the targets do not fit the images. A
+            batch with an invalid class, or a negative or infinite depth, names the file.
     """
     root, known = Path(path), getattr(preprocessor, "class_names", None)
+    if targets is not None:
+        if labels_file or path_column or label_column:
+            raise ConfigError(
+                f"{root}: targets= takes the place of labels of whole images; omit "
+                "labels_file=, path_column= and label_column=."
+            )
+        records = _read_targets(root, targets, target_unit, class_names, preprocessor, task)
+        return ImageData(records, preprocessor, batch_size, **options)
     task = choose_task(task, preprocessor)
     check_folder(root, labels_file, path_column=path_column, label_column=label_column, task=task)
     images, _, others = list_images(root)
@@ -101,6 +128,33 @@ def from_folder(
         labels, names, _ = find_classes(values[:, 0], class_names, preprocessor, title, task)
         records = Records(str(root), images, labels, names, task=task)
     return ImageData(records, preprocessor, batch_size, **options)
+
+
+def _read_targets(
+    root: Path, targets: Any, unit: float, class_names: Any, preprocessor: Any, task: Any
+) -> Records:
+    """Returns the images of a folder with the paths of their targets."""
+    POSITIVE_NUMBER.check("target_unit", unit)
+    task = task or getattr(preprocessor, "task", None)
+    if task not in FORMS:
+        raise ConfigError(
+            f"{root}: targets= needs task='segmentation' or 'depth', or a model of this task "
+            f"(model.with_dense_head), found task={task!r}."
+        )
+    prediction = getattr(preprocessor, "prediction", None)
+    count = 1 if task == "depth" else getattr(prediction, "num_answers", 0)
+    names = class_names or getattr(preprocessor, "class_names", None) or map(str, range(count))
+    if not (names := tuple(names)):
+        raise ConfigError(f"{root}: files of masks do not name their classes; give class_names=.")
+    dense = getattr(getattr(preprocessor, "config", None), "dense", None)
+    blank = math.nan if task == "depth" else getattr(dense, "ignore_label", 255)
+    most = getattr(getattr(preprocessor, "preprocessor", preprocessor), "max_pixels", None)
+    files = Targets(task, unit, np.arange(len(names)), blank, most)
+    folder = root / targets if (root / targets).is_dir() else Path(targets)
+    inside = folder.resolve()
+    images = [k for k in list_images(root).images if inside not in Path(k).resolve().parents]
+    paths = files.find(root, images, folder)
+    return Records(str(root), images, paths, names, task=task, targets=files)
 
 
 def _read_folders(

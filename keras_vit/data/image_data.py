@@ -17,7 +17,7 @@ from keras_vit.data import order
 from keras_vit.data.augmentation import Augmentation, find_augmentation
 from keras_vit.data.inspection import fits_task, inspect, list_differences
 from keras_vit.data.pipeline import Batch, Pipeline
-from keras_vit.data.records import Records
+from keras_vit.data.records import CLASSIFICATION, Records
 from keras_vit.distribution.processes import batch_parts, data_shard
 from keras_vit.errors import ConfigError, described, expect_model
 from keras_vit.images.preprocessor import Preprocessor
@@ -56,7 +56,8 @@ class ImageData(keras.utils.PyDataset):
     `(batch, channels, height, width)` for a channels-first model, and int32 labels `(batch,)`
     or float32 one-hot labels `(batch, num_classes)`; multi-label, float32 zeros and ones of that
     shape; of regression float32 numbers `(batch, outputs)`, which mixup and cutmix mix as they mix
-    one-hot labels. The batch is a pure function of the seed,
+    one-hot labels; of segmentation and depth, targets `(batch, height, width)`, int32 classes or
+    float32 depths. The batch is a pure function of the seed,
     of `data.epoch` and of `i`. Two runs therefore see the same batches on every backend, and so
     does a run that was resumed with `data.epoch = k`.
 
@@ -160,7 +161,7 @@ class ImageData(keras.utils.PyDataset):
         records = inspect(records, prepares, threads, on_error, cache, least)
         changes = find_augmentation(augmentation)
         mixes = changes is not None and changes.mixes
-        are_rows = (one_hot or mixes) and records.task == "single_label"
+        are_rows = (one_hot or mixes) and records.task != "regression"
         one_hot = are_rows or records.task == "multi_label"
         self._min_size = min_size
         self._shuffle, self._shard = shuffle, shard
@@ -215,7 +216,7 @@ class ImageData(keras.utils.PyDataset):
 
     @property
     def task(self) -> Task:
-        """What the labels are: `"single_label"`, `"multi_label"` or `"regression"`."""
+        """What the labels are, see `keras_vit.config.Prediction`."""
         task: Task = self._pipeline.records.task
         return task
 
@@ -231,7 +232,7 @@ class ImageData(keras.utils.PyDataset):
 
     @property
     def num_classes(self) -> int:
-        """Number of classes, or of the numbers of an image."""
+        """Number of classes, or of the numbers of an image; 1 for depth."""
         return len(self.class_names)
 
     @property
@@ -242,7 +243,8 @@ class ImageData(keras.utils.PyDataset):
     @property
     def labels(self) -> np.ndarray:
         """The labels in the order of the data set: int32 `(num_images,)`; multi-label, bool
-        `(num_images, num_classes)`; of regression, float32 of that shape.
+        `(num_images, num_classes)`; of regression, float32 of that shape; of segmentation and
+        depth, the paths of the targets, `(num_images,)`.
         """
         return self._pipeline.records.labels
 
@@ -262,7 +264,8 @@ class ImageData(keras.utils.PyDataset):
         """The number of images of each class, by class name.
 
         Raises:
-            ConfigError: the labels are numbers; so for `class_weight` and `positive_weights`.
+            ConfigError: the labels are numbers or targets of pixels; so for `class_weight` and
+                `positive_weights`.
         """
         return dict(zip(self.class_names, self._pipeline.records.counts.tolist(), strict=True))
 
@@ -334,7 +337,7 @@ class ImageData(keras.utils.PyDataset):
         """Returns training and validation data, with the same share of every class.
 
         Of multi-label data the shares are about the same, and the training data have every
-        class. Images with numbers are divided at random.
+        class. Images with numbers, masks or depth maps are divided at random.
 
         The parts depend on the labels, the seed and this share alone. The training data are
         shuffled and augmented as these data are. The validation data are one pass in order,
@@ -348,7 +351,7 @@ class ImageData(keras.utils.PyDataset):
         """
         HELD_OUT.check("validation", validation)
         records = self._pipeline.records
-        strata = np.zeros(len(records), int) if self.task == "regression" else self.labels
+        strata = self.labels if self.task in CLASSIFICATION else np.zeros(len(records), int)
         first, second = order.stratify(strata, validation, self.seed)
         if not len(second):
             raise ConfigError(

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from keras_vit.config import Task
-from keras_vit.data.records import Records
+from keras_vit.data.records import CLASSIFICATION, Records
+from keras_vit.data.targets import FORMS
 from keras_vit.errors import ConfigError, expect_model, listed
 from keras_vit.images.decoding import size_in_header
 from keras_vit.images.preprocessor import Preprocessor
@@ -76,7 +77,7 @@ def inspect(
     if on_error == "raise":
         raise ConfigError(f"{summary} on_error='skip' leaves them out.")
     readable = records.select(np.array(sorted(sizes), np.intp))
-    if records.task != "regression":
+    if records.task in CLASSIFICATION:
         emptied = np.flatnonzero(records.counts.astype(bool) & (readable.counts == 0))
         if len(emptied):
             names = listed(records.class_names[k] for k in emptied)
@@ -186,13 +187,13 @@ def list_differences(
 
 
 def fits_task(model: Any, records: Records) -> bool:
-    """Whether a model has classes and the data have classes, or both have numbers."""
-    return (model.task == "regression") == (records.task == "regression")
+    """Whether a model and the data have classes of whole images, or else the same task."""
+    return model.task == records.task or {model.task, records.task} == {*CLASSIFICATION}
 
 
 def describe_mismatch(model: Any, task: Task) -> str:
     """Returns why a model of one task does not fit the data of another."""
-    return (
-        f"the model has task={model.task!r}, the data have {task!r}; read the data with "
-        f"task={model.task!r}, or load the model with task={task!r}"
-    )
+    fix = f"read the data with task={model.task!r}, or load the model with task={task!r}"
+    if {model.task, task} & FORMS.keys():
+        fix = "segmentation and depth need data with targets= and a model of with_dense_head"
+    return f"the model has task={model.task!r}, the data have {task!r}; {fix}"

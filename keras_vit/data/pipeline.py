@@ -14,15 +14,17 @@ from keras_vit.data import crops, mixing, order
 from keras_vit.data.augmentation import Augmentation
 from keras_vit.data.randaugment import randaugment
 from keras_vit.data.records import Records
-from keras_vit.errors import ConfigError
+from keras_vit.errors import ConfigError, listed
 from keras_vit.images.preprocessor import Preprocessor
+from keras_vit.images.protocols import complete
 from keras_vit.images.resampling import make_picture, read_pixels, read_size
+from keras_vit.images.resizing import find_axes
 
 Batch: TypeAlias = tuple[np.ndarray, ...]
 """Images and labels, and sample weights where a batch is filled up."""
 
-Part: TypeAlias = tuple[int, list[np.ndarray]]
-"""Number of a batch, counted from epoch 0 on, and prepared images of it."""
+Part: TypeAlias = tuple[int, list[tuple[np.ndarray, np.ndarray]]]
+"""Number of a batch, counted from epoch 0 on, and prepared images of it with their labels."""
 
 _AHEAD = 2
 """Batches that are prepared before they are needed."""
@@ -44,7 +46,7 @@ class Pipeline:
         threads: threads of Grain that prepare images.
 
     Raises:
-        ConfigError: the augmentation cannot be applied to these images.
+        ConfigError: the augmentation cannot be applied to these images, or to targets of pixels.
     """
 
     records: Records
@@ -56,6 +58,20 @@ class Pipeline:
 
     def __post_init__(self) -> None:
         augmentation, prepares = self.augmentation, self.preprocessor
+        if self.records.targets is not None:
+            faults = {
+                "mixup, cutmix or one_hot=True": self.one_hot,
+                "RandAugment": augmentation and augmentation.randaugment,
+                "packed patches": prepares.patch_size,
+                "crop_mode='border'": complete(prepares.protocol).get("crop_mode") == "border",
+            }
+            if found := [fault for fault, is_found in faults.items() if is_found]:
+                raise ConfigError(
+                    "Masks and depth maps are only cropped, flipped and resized with their images, "
+                    f"found {listed(found)}. Mixing needs labels of whole images, and RandAugment "
+                    "moves pixels of the image alone. Give augmentation='crop_flip', and a "
+                    "preprocessor without patch_size and border."
+                )
         if augmentation is None:
             return
         if augmentation.crop is not None and prepares.image_size is None:
@@ -111,9 +127,9 @@ class Pipeline:
     def join(self, parts: Sequence[Part]) -> Batch:
         """Returns the batch of all its parts."""
         epoch, index = divmod(parts[0][0], self.stream.num_batches)
-        images = self.preprocessor.stack(image for _, part in parts for image in part)
-        records = self.records
-        labels = records.labels[[k for _, k in self.stream.draws(epoch, index)]]
+        records, pairs = self.records, [pair for _, part in parts for pair in part]
+        images = self.preprocessor.stack(image for image, _ in pairs)
+        labels = np.stack([label for _, label in pairs])
         if self.one_hot:
             if records.task == "single_label":
                 labels = np.eye(len(records.class_names), dtype=bool)[labels]
@@ -125,15 +141,17 @@ class Pipeline:
         weights = self.stream.weights(index)
         return (images, labels) if weights is None else (images, labels, weights)
 
-    def image(self, draw: int, index: int) -> np.ndarray:
-        """Returns one image in the model's size and range, `(height, width, channels)`."""
+    def image(self, draw: int, index: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns one image in the model's size and range, `(height, width, channels)`.
+
+        With it comes its label, or its target `(height, width)`.
+        """
+        label, targets = self.records.labels[index], self.records.targets
+        if targets is not None:
+            label = self._augment(targets.read(label), draw)
         try:
-            pixels = self._decode(index)
-            if self.augmentation is None:
-                pixels = self.preprocessor.resize(pixels)
-            else:
-                pixels = self._augment(self.augmentation, pixels, draw)
-            return self.preprocessor.scale(pixels)
+            pixels = read_pixels(self._augment(self._decode(index), draw))
+            return self.preprocessor.scale(pixels), label
         except ConfigError as error:
             reason = self.records.name_reason(index, error)
             raise ConfigError(f"{reason} on_error='skip' leaves it out.") from error
@@ -143,21 +161,32 @@ class Pipeline:
             return self.records.decoded[index]
         return self.preprocessor.decode(self.records.images[index])
 
-    def _augment(self, augmentation: Augmentation, pixels: Any, draw: int) -> np.ndarray:
-        """Returns the image after random changes, in the model's size and in [0, 255]."""
+    def _resize(self, pixels: Any) -> np.ndarray:
+        """Returns an image, or a target `(height, width)`, by the preprocessor's protocol."""
+        size: Any = self.preprocessor.image_size
+        if getattr(pixels, "ndim", 3) == 3:
+            return self.preprocessor.resize(pixels)
+        parameters = complete(self.preprocessor.protocol)
+        return crops.resample(pixels, find_axes(pixels.shape, size, parameters)) if size else pixels
+
+    def _augment(self, pixels: Any, draw: int) -> Any:
+        """Returns an image or its target after the same random changes, in the model's size."""
+        augmentation = self.augmentation
+        if augmentation is None:
+            return self._resize(pixels)
         rng = np.random.default_rng((self.stream.seed, order.IMAGE, draw))
         size = self.preprocessor.image_size
         if augmentation.crop is not None and isinstance(size, tuple):
             box = crops.random_box(read_size(pixels), augmentation.crop, augmentation.aspect, rng)
             pixels = crops.crop_and_resize(pixels, box, size)
         else:
-            pixels = self.preprocessor.resize(pixels)
+            pixels = self._resize(pixels)
         if augmentation.flip and rng.random() < 0.5:
             pixels = crops.flip(pixels)
         if augmentation.randaugment is not None:
             layers, magnitude = augmentation.randaugment
             pixels = randaugment(_as_picture(pixels), layers, magnitude, rng)
-        return read_pixels(pixels)
+        return pixels
 
     def _mix(self, images: np.ndarray, labels: np.ndarray, epoch: int, index: int) -> Batch:
         augmentation = self.augmentation

@@ -10,9 +10,13 @@ import numpy as np
 from keras_vit.config import Task
 from keras_vit.config.rules import choice
 from keras_vit.data.order import count_labels
+from keras_vit.data.targets import FORMS, Targets
 from keras_vit.errors import ConfigError, listed, nearest, shown
 from keras_vit.images.class_names import match_classes
 from keras_vit.support.text import visible
+
+CLASSIFICATION = ("single_label", "multi_label")
+"""Tasks whose labels are classes of whole images."""
 
 _AT_ONCE = 256
 
@@ -37,13 +41,15 @@ class Records:
         images: images in any form that `Preprocessor.decode` takes.
         labels: integers `(images,)`, indices into `class_names`; multi-label, zeros and ones
             `(images, classes)`, which are kept as bool; of regression numbers
-            `(images, outputs)`, which are kept as float32.
+            `(images, outputs)`, which are kept as float32; with `targets`, the paths of their
+            files, `(images,)`, of type object.
         class_names: one name per class, or per output.
         decoded: by index, the output of `Preprocessor.decode`; None without a cache.
         sizes: index -> (height, width), of the images that were inspected.
         unreadable: name of each image that was left out -> reason.
         task: what the labels are, see `keras_vit.config.Prediction`; None for the task of a single
             label or multi-label, by the shape of the labels.
+        targets: how the files of segmentation and depth are read; None for labels of whole images.
 
     Raises:
         ConfigError: the data set is empty, the numbers of labels and images differ, or a label
@@ -58,12 +64,14 @@ class Records:
     sizes: Mapping[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
     unreadable: Mapping[str, str] = dataclasses.field(default_factory=dict)
     task: Any = None
+    targets: Targets | None = None
 
     def __post_init__(self) -> None:
         labels = np.asarray(self.labels)
         task: Task = self.task or ("multi_label" if labels.ndim == 2 else "single_label")
         object.__setattr__(self, "task", task)
         kinds = {"single_label": (1, "ui"), "multi_label": (2, "uifb"), "regression": (2, "fiu")}
+        kinds |= dict.fromkeys(FORMS, (1, "O"))
         if labels.ndim != kinds[task][0] or labels.dtype.kind not in kinds[task][1]:
             raise ConfigError(
                 f"{self.name}: labels are {labels.dtype} of shape {labels.shape}, which do not fit "
@@ -77,6 +85,7 @@ class Records:
             raise ConfigError(f"{self.name}: no images.")
         if labels.ndim == 2:
             object.__setattr__(self, "labels", self._check_rows(labels))
+        if labels.ndim == 2 or self.targets is not None:
             return
         wrong = np.flatnonzero((labels < 0) | (labels >= len(self.class_names)))
         if len(wrong):
@@ -95,10 +104,10 @@ class Records:
         """Images per class, `(classes,)`.
 
         Raises:
-            ConfigError: the labels are numbers.
+            ConfigError: the labels are numbers, or targets of pixels.
         """
-        if self.task == "regression":
-            raise ConfigError(f"{self.name}: the labels are numbers, which have no class to count.")
+        if self.task not in CLASSIFICATION:
+            raise ConfigError(f"{self.name}: labels of task={self.task!r} have no class to count.")
         return count_labels(self.labels, len(self.class_names))
 
     def _check_rows(self, labels: np.ndarray) -> np.ndarray:
@@ -132,6 +141,7 @@ class Records:
         """Returns the records with labels in the order of other names, in their spelling.
 
         None changes nothing, nor does regression with one output or another number of outputs.
+        Indices in files of targets are translated when they are read.
 
         Raises:
             ConfigError: as `match_classes`.
@@ -141,12 +151,16 @@ class Records:
         if self.task == "regression" and not 1 < len(class_names) == len(self.class_names):
             return self
         places = np.array(match_classes(self.class_names, class_names, f"{self.name}: "))
-        if self.task == "single_label":
-            labels = places[self.labels]
+        labels, targets = self.labels, self.targets
+        if targets is not None:
+            targets = dataclasses.replace(targets, classes=places[targets.classes])
+        elif self.task == "single_label":
+            labels = places[labels]
         else:
             labels = np.zeros((len(self), len(class_names)), self.labels.dtype)
             labels[:, places] = self.labels
-        return dataclasses.replace(self, labels=labels, class_names=tuple(class_names))
+        names = tuple(class_names)
+        return dataclasses.replace(self, labels=labels, targets=targets, class_names=names)
 
     def select(self, indices: np.ndarray) -> "Records":
         """Returns the records at these indices, in this order."""
@@ -298,10 +312,15 @@ def choose_task(task: Task | None, preprocessor: Any) -> Task | None:
     None means that the form of the labels tells a single label from multi-label.
 
     Raises:
-        ConfigError: there is no such task.
+        ConfigError: there is no such task, or it is of targets of pixels.
     """
     choice(*get_args(Task)).check("task", task or "single_label")
     of_model = getattr(preprocessor, "task", None)
+    if (dense := task or of_model) in FORMS:
+        raise ConfigError(
+            f"task={dense!r} needs a target for each pixel: give from_folder(..., targets=), a "
+            "folder of masks or depth maps."
+        )
     return task or ("regression" if of_model == "regression" else None)
 
 

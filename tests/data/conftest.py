@@ -31,10 +31,18 @@ class World(refusals.World):
     @functools.cached_property
     def photos(self):
         """Four images without classes, one of them in a folder of its own."""
-        root = self.path / "photos"
-        for k, path in enumerate(("a.png", "b.png", "more/c.png", "d.png")):
+        return self._write("photos", (16, 16, 3), 40)
+
+    @functools.cached_property
+    def masks(self):
+        """A mask for each of the photographs, each of one class: 0 for the first, up to 3."""
+        return self._write("masks", (16, 16), 1)
+
+    def _write(self, name, shape, step):
+        root = self.path / name
+        for k, path in enumerate(("a.png", "b.png", "d.png", "more/c.png")):
             (root / path).parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(np.full((16, 16, 3), 40 * k, "uint8")).save(root / path)
+            Image.fromarray(np.full(shape, step * k, "uint8")).save(root / path)
         return root
 
 

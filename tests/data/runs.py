@@ -23,6 +23,17 @@ def read_numbers(photos, text=AGES, **options):
     return read_table(photos, text, **{"task": "regression", **options})
 
 
+def masked(world, content=None, prepares=PLAIN, name="a.png", **options):
+    """The photographs of a `World` with its masks, one of which is an image or array if given."""
+    if isinstance(content, np.ndarray):
+        (world.masks / name).unlink()
+        np.save((world.masks / name).with_suffix(".npy"), content)
+    elif content is not None:
+        content.save(world.masks / name)
+    options = {"task": "segmentation", "class_names": "abcd", "targets": world.masks, **options}
+    return from_folder(world.photos, prepares, **options)
+
+
 def numbered(count=20, batch_size=4, **options):
     """Images labelled by their index, which is also their first pixel."""
     images = np.random.default_rng(0).integers(0, 256, (count, 4, 4, 1), "uint8")

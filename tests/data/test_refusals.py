@@ -19,7 +19,7 @@ from keras_vit.data import (
     from_tfds,
 )
 from keras_vit.errors import ConfigError
-from tests.data.runs import AGE, AGES, COLUMNS, PLAIN, numbered, read_numbers, read_table
+from tests.data.runs import AGE, AGES, COLUMNS, PLAIN, masked, numbered, read_numbers, read_table
 from tests.helpers import tiny
 
 GREY = Preprocessor(8, channels=1)
@@ -31,6 +31,7 @@ TWO = {"class_names": ["age", "height"], **NUMBERS}
 NAMED = {"num_classes": 2, "class_names": [*"dc"]}
 AGED = {"num_classes": 1, **NUMBERS}
 LIGHT = {"augmentation": "light2"}
+SIDES, MASK = (16, 16), Image.new("L", (16, 16), 9)
 SIZELESS, PACKED = Preprocessor(None, 1), Preprocessor(8, 1, patch_size=4)
 LARGE = {"image_size": 64, "patch_size": 32, "channels": 1}
 
@@ -145,6 +146,18 @@ ALL = {
     "two numbers for one": (lambda w: two(np.eye(2), tiny(**AGED), **TWO), "has 1 numbers"),
     # Names
     "classes in another order": (lambda w: two([*"dc"]).check(tiny(**NAMED)), "another order"),
+    # Masks and depth maps
+    "masks without a task": (lambda w: masked(w, task=None), "found task=None"),
+    "masks for a classifier": (lambda w: masked(w, None, tiny(num_classes=4)), "'single_label'"),
+    "a task without masks": (lambda w: pets(w, task="depth"), "targets="),
+    "a mask of colours": (lambda w: masked(w, Image.new("RGB", SIDES)), "PNG of mode RGB"),
+    "an absent mask": (lambda w: (w.masks / "a.png").unlink() or masked(w), "No target for"),
+    "a mask too many": (lambda w: masked(w, MASK, name="e.png"), "No image for"),
+    "two masks of an image": (lambda w: masked(w, MASK, name="a.bmp"), "one file of this name"),
+    "a mask of another size": (lambda w: masked(w, Image.new("L", (9, 16))), "expected (16, 16)"),
+    "a class beyond the names": (lambda w: masked(w, MASK), "a.png: found 9, expected"),
+    "mixed masks": (lambda w: masked(w, augmentation="light2"), "one_hot=True, RandAugment."),
+    "packed masks": (lambda w: masked(w, None, PACKED), "found packed patches"),
     # Records of Grain and of the Hub
     "a stream": (lambda w: from_grain(iter([]), GREY), "no access by number"),
     "an endless repetition": (lambda w: from_grain(Endless(), GREY), "repeat without end"),
