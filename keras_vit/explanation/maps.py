@@ -97,6 +97,7 @@ def explain(
     (2, 16, 16)
     """
     expect_model(model).config.refuse_packed("An explanation")
+    model.config.refuse_map("An explanation")
     images = check_batch(prepare(model, images, prepared), batch_size)
     choice(*METHODS).check("method", method)
     make, asks_class, gives_pixels = METHODS[method]

@@ -13,6 +13,12 @@ from keras_vit.support.files import write_json
 from keras_vit.support.text import in_markdown
 
 FILES = ("labels.txt", "README.md", "export.json")
+_BEST = "best = outputs[0].argmax()\nprint(repr(labels[best]), outputs[0][best])\n"
+_SHARES = """\
+classes = outputs[0].argmax(-1)  # of every pixel
+for k, label in enumerate(labels):
+    print(repr(label), (classes == k).mean())
+"""
 
 
 def write(
@@ -33,6 +39,7 @@ def write(
     """
     plan, model = graph.plan, graph.model
     has_columns = plan.outputs == "logits" and not model.prediction.is_binary
+    has_columns = has_columns and model.task != "depth"
     class_names = model.class_names if has_columns or plan.outputs == "probabilities" else None
     if class_names is not None:
         text = "".join(" ".join(label.split()) + "\n" for label in class_names)
@@ -72,7 +79,7 @@ def write(
     (folder / "README.md").write_text(
         f"# {in_markdown(model.title)}\n\nA Vision Transformer in the format {plan.format}, "
         f"written by keras_vit {__version__}. Input `{INPUT}`: {plan.input_dtype} ({shape}), "
-        f"{_pixels(plan)}. Output: {plan.outputs}. {verified}\n{remarks}\n"
+        f"{_pixels(plan)}. Output: {_outputs(plan)}. {verified}\n{remarks}\n"
         f"{_program(form, plan, class_names is not None)}",
         encoding="utf-8",
     )
@@ -85,6 +92,13 @@ def _pixels(plan: ExportPlan) -> str:
         return "[0, 255], resized before"
     prepared = "prepared: resized and normalised by the protocol"
     return "[0, 255], floats" if plan.rescale else prepared
+
+
+def _outputs(plan: ExportPlan) -> str:
+    if (dense := plan.config.dense) is None:
+        return plan.outputs
+    words, axis = (plan.outputs, ", classes") if dense.is_segmentation else ("depths", "")
+    return f"{words} (batch, height, width{axis}), a map of the prepared image"
 
 
 def _images(plan: ExportPlan) -> str:
@@ -120,7 +134,7 @@ def _program(form: Format, plan: ExportPlan, has_labels: bool) -> str:
     program = form.program.format(images=_images(plan))
     if has_labels:
         program += 'labels = open("labels.txt", encoding="utf-8").read().splitlines()\n'
-        program += "best = outputs[0].argmax()\nprint(repr(labels[best]), outputs[0][best])\n"
+        program += _SHARES if plan.config.dense else _BEST
     else:
         program += "print(outputs.shape, outputs)\n"
     return f"```python\nfrom PIL import Image, ImageOps\n{program}```\n"

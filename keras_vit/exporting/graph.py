@@ -40,7 +40,8 @@ class ExportGraph:
             self._stages = [_STAGES[plan.outputs]]
         model._check_stages(self._stages)
         if plan.outputs == "probabilities" and not has_activation:
-            model.config.demand_prediction("outputs='probabilities'")
+            if model.config.dense is None:
+                model.config.demand_prediction("outputs='probabilities'")
             model.prediction.demand_classes("outputs='probabilities'")
 
     def __call__(self, images: Any) -> Any:

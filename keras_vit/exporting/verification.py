@@ -121,7 +121,7 @@ def verify(
 def _shapes(plan: ExportPlan) -> list[tuple[int, ...]]:
     if plan.config.image_size is None:
         rows, columns = plan.config.stride
-        sides = [(3 * rows, 3 * columns), (2 * rows, 4 * columns), (5 * rows, 3 * columns)]
+        sides = [(3 * rows, 3 * columns), (3 * rows, 4 * columns), (5 * rows, 3 * columns)]
     else:
         height, width = plan.config.image_size
         sides = [(height, width)] * 3

@@ -59,7 +59,7 @@ def export(
     format: arguments.Format = "onnx",
     *,
     preprocessing: bool = True,
-    outputs: arguments.Outputs = "probabilities",
+    outputs: arguments.Outputs | None = None,
     image_size: int | tuple[int, int] | None = None,
     batch: int | Literal["dynamic"] = "dynamic",
     precision: arguments.Precision = "float32",
@@ -81,8 +81,11 @@ def export(
         preprocessing: whether the graph takes uint8 images `(batch, height, width, channels)` of
             any size, and resizes, crops and scales them by the model's protocol; else prepared
             floats. `docs/export.md` states how near both are.
-        outputs: `"probabilities"`, two for one logit of two classes; `"logits"`; or `"features"`,
-            the output of `pre_logits`.
+        outputs: `"probabilities"`, two for one logit of two classes; `"logits"`, the values of a
+            model for regression or depth; or `"features"`, the output of `pre_logits`. None for
+            the probabilities of a model with classes, else the logits. A dense head gives a map
+            of the prepared image, `(batch, height, width, classes)` or depths
+            `(batch, height, width)`.
         image_size: image size, if other than the model's; positions are resized.
         batch: images of each call, or `"dynamic"` for any number.
         precision: `"float32"`, `"float16"` or `"int8"` (products of matrices).
@@ -108,6 +111,8 @@ def export(
     BOOL.check("verify", verify)
     choice(*FORMATS).check("format", format)
     form = load_format(format)
+    if outputs is None:
+        outputs = "logits" if model.prediction.predicts_values else "probabilities"
     config = model.config if image_size is None else model.config.replace(image_size=image_size)
     _check_arguments(format, form, config, outputs, batch, precision)
     notes = []
@@ -174,6 +179,8 @@ def _check_arguments(
             f"outputs={outputs!r}: a model with num_classes=0 has no head. Export its features "
             "with outputs='features'."
         )
+    if outputs == "features":
+        config.refuse_map("outputs='features'")
     if precision not in form.precisions:
         raise ExportError(
             f"format={name!r} is not written in {precision}; formats 'onnx', 'openvino' and "

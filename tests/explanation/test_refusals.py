@@ -48,6 +48,7 @@ CALLS = {
     "a label of two classes": (lambda w: explained(MODEL, "crane"), "the classes 0, 1"),
     "two classes": (lambda w: explained(MODEL, np.array([1, 2])), "one class for each image"),
     "no class": (lambda w: explained(random_tiny(num_classes=0)), "num_classes=0"),
+    "a map": (lambda w: explained(random_tiny(dense={"stages": (0,)})), "predicts a map"),
     "an unknown method": (lambda w: explained(MODEL, 0, "relevence"), "attention, rollout"),
     "an option": (lambda w: explained(MODEL, 0, "occlusion", window=3), "it has baseline"),
     "a head": (lambda w: explained(MODEL, 0, "attention", head=2), "head=2"),

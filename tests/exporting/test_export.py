@@ -151,6 +151,20 @@ def test_names_and_labels_are_text_in_the_readme(tmp_path):
 
 
 @torch_alone
+def test_a_mask_is_exported_as_probabilities_and_a_depth_as_it_is(tmp_path):
+    """Depths have no labels."""
+    mask, images = tiny(dense={"stages": (0,)}), normal(2, 16, 16, 3)
+    depth = tiny(dense={"stages": (0,), "output": "exp"}, num_classes=1, class_names=("depth",))
+    maps = np.exp(mask.predict(images, verbose=0))
+    maps /= maps.sum(axis=-1, keepdims=True)
+    for model, expected in ((depth, depth.predict(images, verbose=0)), (mask, maps)):
+        folder = tmp_path / model.task
+        keras_vit.export(model, folder, preprocessing=False)
+        assert_close(run_onnx(folder)(images), expected)
+        assert folder.joinpath("labels.txt").exists() == (model is mask)
+
+
+@torch_alone
 def test_a_fixed_batch_is_calibrated(tmp_path):
     """Each image fills the batch that the graph takes; random images may have other ranges."""
     photos = [make_photo((40 + k, 30), 3) for k in range(2)]

@@ -33,6 +33,9 @@ SWIGLU = {"layer_scale": 1e-5, "gated": True, "activation": "silu"}
 DINOV3 = {**DINOV2, "position": "none", "rope": {"form": "dinov3"}, "block": SWIGLU}
 TWO_HEADS = {"pool": {"kind": "token_and_distillation"}, "tokens": {"distillation": True}}
 CLIP = {"input_norm": "tokens", "activation": "quick_gelu"}
+LINEAR = {"stages": (0, 1)}
+DPT = {"kind": "dpt", "stages": (0, 1, 2, 3), "widths": (4,) * 4, "fusion_size": 8}
+DEPTH = {"num_classes": 1, **ANY_SIZE}
 KINDS = {
     "plain": {},
     "gap": {"pool": {"kind": "gap"}, "tokens": {"class_tokens": 0}},
@@ -51,6 +54,11 @@ KINDS = {
     "channels_first": {"data_format": "channels_first"},
     "mixed_bfloat16": {"dtype": "mixed_bfloat16"},
     "8 bits": {},
+    # 4 columns of pixels fill no patch.
+    "linear map": {"dense": LINEAR, "image_size": (32, 44), "class_names": [*"abcdefghij"]},
+    "any size, linear depth": {"dense": {**LINEAR, "output": "sigmoid"}, **DEPTH},
+    "DPT map": {"dense": {**DPT, "readout": "project"}, "num_layers": 4},
+    "any size, DPT depth": {"dense": {**DPT, "output": "relu"}, "num_layers": 4, **DEPTH},
 }
 INT8, FLOAT16 = {"precision": "int8"}, {"precision": "float16"}
 PREPARED = {"preprocessing": False}
@@ -64,6 +72,8 @@ CELLS = {
         ("onnx", "8 bits", PREPARED),
         ("openvino", "hybrid", FLOAT16),
         ("openvino", "any size", {**INT8, **PREPARED}),
+        ("onnx", "linear map", {}),
+        ("openvino", "any size, linear depth", {}),
     ],
     "jax": [pytest.param("torch", "map", PREPARED, marks=pytest.mark.nightly)],
     "tensorflow": [
@@ -71,6 +81,7 @@ CELLS = {
         ("saved_model", "8 bits", PREPARED),
         ("litert", "channels_first", {}),
         ("litert", "map", INT8),
+        ("litert", "linear map", PREPARED),
     ],
 }
 EVERY_CELL = [(form, kind, {}) for form in FORMATS for kind in KINDS] if THOROUGH else []

@@ -52,7 +52,7 @@ def unsized():
 
 
 CALIBRATED, FLOAT16 = {"precision": "int8", "calibration": []}, {"precision": "float16"}
-UNCOMPARED = {"format": "saved_model", "verify": False}
+UNCOMPARED, MAP = {"format": "saved_model", "verify": False}, {"stages": (0,)}
 REFUSALS = {
     "format": (lambda w: w.export(format="onxx"), ConfigError, "Did you mean 'onnx'"),
     "empty batch": (lambda w: w.export(batch=0), ConfigError, "batch=0"),
@@ -63,6 +63,7 @@ REFUSALS = {
     "torch": (lambda w: w.export(format="torch", **FLOAT16), ExportError, "float16"),
     "prepared": (lambda w: w.export(**FLOAT16), ExportError, "choose preprocessing=False"),
     "classes": (lambda w: w.export(tiny(num_classes=0)), ConfigError, "outputs='features'"),
+    "features": (lambda w: w.export(tiny(dense=MAP), outputs="features"), ConfigError, "a map"),
     "any size": (lambda w: w.export(unsized(), format="litert"), ExportError, "Choose a size"),
     # Without a comparison too: the file would be broken.
     "4 bits": (lambda w: w.export(quantised("int4"), verify=False), ExportError, "int4"),
