@@ -64,6 +64,7 @@ app["verify"].usage = "Usage: keras-vit verify [OPTIONS] SOURCE [OTHER]"
 app.register_install_completion_command()
 
 _AFTER_CTRL_C = {
+    "predict": "Nothing was written, except for finished maps in the folder of --path.",
     "embed": "The same command goes on where it stopped.",
     "probe": "The same command goes on where it stopped.",
     "serve": "The requests that were accepted have been answered.",

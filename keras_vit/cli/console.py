@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.cells import cell_len
 from rich.table import Table
 
-from keras_vit.errors import KerasViTError
+from keras_vit.errors import ConfigError, KerasViTError
 from keras_vit.support import backend
 from keras_vit.support.arguments import check_images
 from keras_vit.support.progress import Screen, stderr
@@ -75,6 +75,7 @@ def load_model(
     needs_head: str = "",
     *,
     takes_numbers: bool = False,
+    writes_maps: bool = False,
     **loading: Any,
 ) -> "VisionTransformer":
     """Returns a model as `load_to_answer`; an unknown name is refused before a backend starts.
@@ -84,6 +85,8 @@ def load_model(
         needs_head: name of a command that needs one prediction per image. A model without it is
             refused before a backend starts too.
         takes_numbers: whether this command takes a model for regression.
+        writes_maps: whether `predict` has a folder for maps. A model for segmentation or depth is
+            refused without one, and another model with one.
         **loading: as for `load_to_answer`.
     """
     from keras_vit.checkpoints import Source, reading
@@ -93,8 +96,14 @@ def load_model(
         of_model = ("dtype", "pixel_range", "draft")
         stated = {name: value for name, value in loading.items() if name not in of_model}
         description = reading.info(checkpoint, **stated)
-        description.config.demand_prediction(needs_head)
-        if not takes_numbers:
+        if writes_maps is (description.config.dense is None) and needs_head == "predict":
+            raise ConfigError(
+                "predict writes the maps of segmentation and depth to --path, a folder, and has "
+                f"no --path for other models; this model has task={description.prediction.task!r}."
+            )
+        if not writes_maps:
+            description.config.demand_prediction(needs_head)
+        if not writes_maps and not takes_numbers:
             description.prediction.demand_classes(needs_head)
     start_backend()
     from keras_vit.checkpoints.loading import load_to_answer

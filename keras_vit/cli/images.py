@@ -34,12 +34,18 @@ def predict(
     *,
     source: str,
     top: Positive | None = None,
+    path: Path | None = None,
     loading: Loading = _STORED,
     json: bool = False,
 ) -> int:
-    """Classify images.
+    """Classify images, or write the maps of a model for segmentation or depth.
 
     If an image cannot be read, a line on stderr names it, and the exit status is 1.
+
+    A map covers the whole image, at its size; the model sees it squashed to the model's size. For
+    segmentation it is NAME.png, whose values are the indices of the classes, in colours. For depth
+    it is NAME.npy, float32, and a picture NAME.png, in which the smallest value of the image is
+    black and the largest white. Images of several folders keep these folders.
 
     Example: keras-vit predict photos/ --source vit_b16.augreg_i21k_ft_i1k_224
 
@@ -48,26 +54,38 @@ def predict(
         source: name of a preset, path of a file or folder, or hf://owner/repo.
         top: number of labels per image, by default 5; for a multi-label model by default all labels
             that reach their threshold.
+        path: path of the folder for the maps, of a model for segmentation or depth alone.
         json: print the answer as JSON.
     """
     paths = image_files(images)
-    model = load_model(source, "predict", **loading.to_dict())
+    if path is not None:
+        from keras_vit.cli.maps import place_maps, write_maps
+
+        places = place_maps(paths, path)
+    model = load_model(source, "predict", writes_maps=path is not None, **loading.to_dict())
     unreadable: list[Path] = []
-    answers: dict[str, list[tuple[str, float]]] = {}
+    answers: dict[str, Any] = {}
     with progress_bar(True, "Predicting", len(paths)) as advance:
 
         def leave_out(path: Path, reason: KerasViTError) -> None:
             warn_on_stderr(reason)
             unreadable.append(path)
 
-        for path, labels in model.classify_each(paths, top, _BATCH, on_error=leave_out):
-            answers[str(path)] = labels
-            if len(answers) % _BATCH == 0:  # the answers of a batch come at once
-                advance(_BATCH)
-        advance(len(answers) % _BATCH + len(unreadable))
-    rows = [(p, n, f"{q:.4f}") for p, labels in answers.items() for n, q in labels]
-    named = {p: [{"label": n, "probability": q} for n, q in a] for p, a in answers.items()}
-    if answers or json:
+        each: Iterator[Any]
+        size, each = _BATCH, model.classify_each(paths, top, _BATCH, on_error=leave_out)
+        if path is not None:
+            size, each = 1, write_maps(model, places, leave_out)
+        for image, answer in each:
+            answers[str(image)] = answer
+            if len(answers) % size == 0:  # the answers of a batch come at once
+                advance(size)
+        advance(len(answers) % size + len(unreadable))
+    if path is not None and (answers or json):
+        maps = {image: str(place) for image, place in answers.items()}
+        show(json, ("image", "path"), [*maps.items()], maps)
+    elif answers or json:
+        rows = [(p, n, f"{q:.4f}") for p, labels in answers.items() for n, q in labels]
+        named = {p: [{"label": n, "probability": q} for n, q in a] for p, a in answers.items()}
         show(json, ("image", "label", "probability"), rows, named)
     return int(bool(unreadable))
 
@@ -201,6 +219,7 @@ def probe(
     check_results(path)
     check_apart(path, data)
     model = load_model(source, **loading.to_dict())
+    model.config.refuse_map("probe")
     from keras_vit.data import ImageSource
     from keras_vit.evaluation import write_page
     from keras_vit.evaluation.probing import probe as probe_model

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from keras_vit.config import Task
 from keras_vit.models import building
 
 Positive = Annotated[int, Parameter(validator=Number(gte=1))]
@@ -24,6 +23,8 @@ Pixels = Annotated[tuple[Positive, ...], Parameter(consume_multiple=(1, 2))]
 
 PixelRange = Annotated[tuple[float, float] | None, Parameter(consume_multiple=True)]
 """Values of black and white in images of more than 8 bits, such as 0 4095 for 12 bits."""
+ImageTask = Literal["single_label", "multi_label", "regression"]
+"""What labels say of a whole image, among `keras_vit.config.Task`."""
 DType = Literal["float32", "mixed_bfloat16", "mixed_float16"]
 """Dtype policy of a model."""
 
@@ -156,7 +157,7 @@ class Labelled:
     labels_file: str | None = None
     path_column: str | None = None
     label_column: tuple[str, ...] | None = None
-    task: Task | None = None
+    task: ImageTask | None = None
     on_error: Literal["raise", "skip"] = "raise"
 
     def to_dict(self) -> dict[str, Any]:

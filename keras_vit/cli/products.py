@@ -71,7 +71,7 @@ def export(
     *,
     path: Path,
     format: Format = "onnx",
-    outputs: Outputs = "probabilities",
+    outputs: Outputs | None = None,
     preprocessing: Annotated[bool, Parameter(negative="--no-preprocessing")] = True,
     fields: Reading = _READ,
     batch: Positive | None = None,
@@ -87,7 +87,8 @@ def export(
         source: name of a preset, path of a file or folder, or hf://owner/repo.
         path: path of the folder to write.
         format: format of the exported model.
-        outputs: numbers that the exported model returns.
+        outputs: values that the exported model returns; by default probabilities, and logits for
+            regression and depth.
         preprocessing: the exported model takes uint8 images of any size and prepares them;
             --no-preprocessing: it takes prepared floats.
         batch: number of images in a call; by default any number.

@@ -88,9 +88,10 @@ def finetune(
     chosen: Recipe
     start: Any
     if source is not None:  # an unknown name is refused before a backend starts
-        from keras_vit.checkpoints import Source
+        from keras_vit.checkpoints import Source, reading
 
         start = Source.parse(source)
+        reading.info(start, **fields.to_dict()).config.refuse_map("finetune")
         is_sgd = settings.get("optimizer", "sgd") == "sgd"
         usual = {"learning_rate": 0.01} if is_sgd else {}
         chosen = TransferRecipe(**{**usual, **settings})

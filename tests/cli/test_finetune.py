@@ -19,10 +19,11 @@ BOTH = ("loop", "Open")
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory):
-    """A folder with digits as PNG files and a small preset."""
+    """A folder with digits as PNG files, a small preset, and one for dense targets."""
     folder = tmp_path_factory.mktemp("desk")
     write_folders(folder, LOOPS.get, train=40, test=12, size=16)
     tiny(channels=1, num_classes=10).save_to_preset(folder / "tiny")
+    tiny(dense={"stages": (0,)}).save_to_preset(folder / "dense")
     return folder
 
 
@@ -127,6 +128,11 @@ def test_finetune_passes_on_where_the_labels_are(desk, tmp_path, run, interrupte
     command = ("finetune", "hf:us/loops", "--source", desk / "tiny", "--label-column", "kind")
     run(*command, "--path", tmp_path / "out", status=130)
     assert found == [("us/loops", "kind", "train")]
+
+
+def test_a_model_of_maps_is_refused(desk):
+    with raises(ConfigError, "finetune needs one prediction per image"):
+        finetune(desk / "dense", desk / "train", path=desk / "other")
 
 
 WORDS = {

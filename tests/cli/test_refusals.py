@@ -1,16 +1,20 @@
 """Command lines that are refused in one line, before Keras or a backend is imported."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 from safetensors.numpy import load_file
 
+import keras_vit
 from tests.checkpoints.files import timm_shapes, write_arrays, write_shapes
 from tests.cli.conftest import InterruptedCommandError, RefusedError
+from tests.plain import edit_json
 
 pytestmark = pytest.mark.without_backend
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "timm_token" / "model.safetensors"
+VIT_DIGITS = Path(keras_vit.__file__).parent / "presets" / "vit_digits"
 DIGITS, TWICE = "--source vit_digits", "info ../twice.safetensors --num-heads 3"
 NOT_A_FOLDER = "written (Not a directory)"
 LINES = {
@@ -48,6 +52,11 @@ LINES = {
     "info ../grid.safetensors --num-heads 2": "Choose by --position-grid, the rows",
     "info ../grid.safetensors --num-heads 2 --position-grid 5 6": "30 cells",
     "info ../twice.safetensors": "--num-heads",
+    f"predict {{image}} {DIGITS} --path x": "no --path for other models",
+    "predict {image} --source ../dense": "to --path, a folder",
+    "predict {image} cat/../cat/digit.png --source ../dense --path x": "x/digit.png: 2 images",
+    "predict {image} --source ../dense --path cat": "digit.png exists. Remove it",
+    "finetune {here} --source ../dense --path ../y": "predicts a map (segmentation)",
 }
 BY_THE_PARSER = {
     f"predict x.png {DIGITS} --top 0": "Must be >= 1.",
@@ -88,13 +97,15 @@ REFUSALS |= {name: (fails(raised), *told) for name, (raised, *told) in RAISED.it
 
 @pytest.fixture
 def files(world):
-    """A checkpoint with two encoders, and one whose positions are for two grids."""
+    """A checkpoint with two encoders, one whose positions are for two grids, and a dense preset."""
     arrays = load_file(GOLDEN)
     parts = (("student.", arrays), ("teacher.", arrays))
     write_arrays(world.path / "twice.safetensors", *parts)
     write_shapes(world.path / "grid.safetensors", timm_shapes(25))
     (world.path / "notes.md").write_text("# Notes")
     (world.path / "empty").mkdir()
+    shutil.copytree(VIT_DIGITS, world.path / "dense")
+    edit_json(world.path / "dense/config.json", "config", dense={"stages": [4]})
 
 
 @pytest.mark.parametrize("name", REFUSALS)
