@@ -45,7 +45,7 @@ SLOW = ("02_", "03_", "10_", "13_")
 NOTEBOOKS = ("01_classify_and_explain", "02_fine_tune_a_folder", "07_find_similar_images")
 RUN_AS_NOTEBOOKS = NOTEBOOKS[: times(1, 3)]
 """Of the examples that are offered as notebooks too; the others run as programs."""
-RUN_BY_TESTS = [name for name in EXAMPLES if name[:3] in ("14_", "15_", "16_", "17_")]
+RUN_BY_TESTS = [name for name in EXAMPLES if name[:3] in ("14_", "15_", "16_", "17_", "18_")]
 """Examples that tests/examples runs, to look at their results."""
 WALK = pkgutil.walk_packages(keras_vit.__path__, "keras_vit.")
 MODULES = [info.name for info in WALK if not info.name.endswith("__main__")]
