@@ -183,8 +183,14 @@ def with_dense_head(
         **{"task": task, "thresholds": None, "head": "linear", "representation_size": None},
         "projection_size": None,
     }
-    copy = type(model).from_config({**model.get_config(), **own})
+    copy = type(model).from_config({**model.get_config(), **own, "trainable": True})
     _copy_weights(model, copy)
+    for layer in copy.layers:  # what is frozen stays so, and the new head learns
+        if layer.name != "head":
+            source = model.get_layer(layer.name)
+            layer.trainable = model.trainable and source.trainable
+            for weight, own in zip(layer.weights, source.weights, strict=True):
+                weight.trainable = model.trainable and own.trainable
     return copy
 
 
@@ -245,7 +251,15 @@ def _read_width(model: Any) -> int:
 
 
 def _copy_weights(model: Any, copy: Any) -> None:
-    """Gives a copy of a model the weights of all layers but the head."""
+    """Gives a copy of a model the weights of all layers but the head.
+
+    Raises:
+        ConfigError: the model has LoRA weights, which the copy lacks.
+    """
+    if any(weight.name.startswith("lora_") for weight in model.weights):
+        raise ConfigError(
+            "The model has LoRA weights; give its head to keras_vit.training.merge_lora(model)."
+        )
     for layer in copy.layers:
         if layer.name != "head" and layer.weights:
             layer.set_weights(model.get_layer(layer.name).get_weights())

@@ -619,7 +619,8 @@ class VisionTransformer(keras.Model):
 
         The head learns by `fit` on masks or depth maps, `keras_vit.data.from_folder(images, model,
         targets=...)`: `compile(loss="auto", metrics="auto")` chooses loss and metrics. It starts
-        without knowledge; `keras_vit.training.train_head(model)` trains it alone.
+        without knowledge; `keras_vit.training.train_head(model)` trains it alone. Layers that are
+        frozen in this model stay frozen.
 
         Args:
             num_outputs: number of classes; 1 for a depth.
@@ -633,7 +634,8 @@ class VisionTransformer(keras.Model):
             **fields: other fields of `keras_vit.config.DenseHead`, such as `ignore_label`.
 
         Raises:
-            ConfigError: an argument is invalid, or the model takes packed patches.
+            ConfigError: an argument is invalid, or the model takes packed patches or has LoRA
+                weights.
         """
         own = {"stages": stages, "kind": head, **fields}
         return heads.with_dense_head(self, num_outputs, task, class_names, own)

@@ -54,7 +54,6 @@ LINES = {
     "info ../twice.safetensors": "--num-heads",
     f"predict {{image}} {DIGITS} --path x": "no --path for other models",
     "predict {image} --source ../dense": "to --path, a folder",
-    "predict {image} cat/../cat/digit.png --source ../dense --path x": "x/digit.png: 2 images",
     "predict {image} --source ../dense --path cat": "digit.png exists. Remove it",
     "finetune {here} --source ../dense --path ../y": "predicts a map (segmentation)",
 }

@@ -152,7 +152,6 @@ PREDICTIONS = (
     ((3, "multi_label", "softmax"), "give 'sigmoid' or None"),
     ((3, "regression", "sigmoid"), "num_classes=3: give None."),
     ((3, "single_label", "sigmoid"), "or task='multi_label'"),
-    ((3, "segmentation", "sigmoid"), "softmax"),
     ((1, "single_label", "softmax"), "num_classes=1: give 'sigmoid' or None."),
 )
 CONDITIONS = (

@@ -157,7 +157,6 @@ ALL = {
     "a mask of another size": (lambda w: masked(w, Image.new("L", (9, 16))), "expected (16, 16)"),
     "a class beyond the names": (lambda w: masked(w, MASK), "a.png: found 9, expected"),
     "mixed masks": (lambda w: masked(w, augmentation="light2"), "one_hot=True, RandAugment."),
-    "packed masks": (lambda w: masked(w, None, PACKED), "found packed patches"),
     # Records of Grain and of the Hub
     "a stream": (lambda w: from_grain(iter([]), GREY), "no access by number"),
     "an endless repetition": (lambda w: from_grain(Endless(), GREY), "repeat without end"),

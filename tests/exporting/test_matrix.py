@@ -57,7 +57,6 @@ KINDS = {
     # 4 columns of pixels fill no patch.
     "linear map": {"dense": LINEAR, "image_size": (32, 44), "class_names": [*"abcdefghij"]},
     "any size, linear depth": {"dense": {**LINEAR, "output": "sigmoid"}, **DEPTH},
-    "DPT map": {"dense": {**DPT, "readout": "project"}, "num_layers": 4},
     "any size, DPT depth": {"dense": {**DPT, "output": "relu"}, "num_layers": 4, **DEPTH},
 }
 INT8, FLOAT16 = {"precision": "int8"}, {"precision": "float16"}

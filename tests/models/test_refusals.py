@@ -109,7 +109,6 @@ CONFIG = {
     # dense heads
     "the model has 1 block.": lambda w: w.model.with_dense_head(3, stages=[0, 1]),
     "task='regression' is not one": lambda w: w.model.with_dense_head(3, task="regression"),
-    "output='exp' is that of task='depth'": lambda w: w.model.with_dense_head(3, output="exp"),
     "task='segmentation' is not that": lambda w: tiny(task="segmentation"),
     "with_dense_head made it": lambda w: w.model.with_dense_head(3).with_head(dense(16)),
     # losses and metrics

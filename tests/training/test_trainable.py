@@ -121,6 +121,14 @@ def test_the_last_block_and_a_dense_head_learn_and_batch_norms_count():
     assert moved(before, model) == {"head/output/kernel", "head/output/bias"}
 
 
+def test_a_dense_head_learns_on_an_encoder_that_is_frozen():
+    source = tiny(num_layers=2, trainable=False)
+    for learns in ({"head"}, {"block_1", "encoder_norm", "head"}):
+        model = source.with_dense_head(3)
+        assert {weight.path.split("/")[0] for weight in model.trainable_weights} == learns
+        train_last_blocks(source, 1)
+
+
 def test_a_dense_head_learns_beside_lora_and_is_merged():
     model = dense("dpt depth")
     before = read_values(model)
