@@ -237,13 +237,14 @@ def probe(
         progress: whether a bar is shown on stderr, if it is a terminal.
 
     Raises:
-        ConfigError: fewer than two images have a class, or are without it; all images have the same
-            number; the data are augmented or not in order, or the features are the same for all
-            images or not finite.
+        ConfigError: the model predicts a map; fewer than two images have a class, or are without
+            it; all images have the same number; the data are augmented or not in order, or the
+            features are the same for all images or not finite.
     """
+    expect_model(model).config.refuse_map("probe")
     if not isinstance(data, ImageData):
         named = data if isinstance(data, ImageSource) else ImageSource(data)
-        preprocessor = expect_model(model).preprocessor
+        preprocessor = model.preprocessor
         data = named.for_training().read(preprocessor, batch_size=batch_size)
     if data.augmentation is not None:
         raise ConfigError("A probe reads unchanged images; give data with augmentation=None.")
@@ -254,7 +255,7 @@ def probe(
                 f"The class {shown(name)} has {count} of {data.num_images} images; expected two or "
                 "more of each class, and two or more without it."
             )
-    stages, parts = _list_features(expect_model(model).config)
+    stages, parts = _list_features(model.config)
     values, labels = gather(model, stages, data, batch_size, cache, progress)
     if labels is None or not np.array_equal(labels, data.labels):
         raise ConfigError("The data come in another order than their labels: shuffle=False.")

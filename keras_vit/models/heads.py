@@ -213,7 +213,6 @@ def copy_with_head(
         "task": "single_label",
         "thresholds": None,
         "head": "linear",
-        "dense": None,
     }
     _read_width(model)  # refuses a model of maps
     with blank_weights():

@@ -85,7 +85,6 @@ KINDS = [
     {"pool": {"kind": "tokens"}, "tokens": {"class_tokens": 2}},
     {"pool": {"kind": "token_and_distillation"}, "tokens": {"distillation": True}},
     {"pool": {"kind": "token"}, "representation_size": 12},
-    {"dense": {"stages": (0, 1)}},
 ]
 
 

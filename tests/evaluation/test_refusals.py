@@ -137,6 +137,10 @@ OF_PROBES = {
     "constant images": (lambda w: probed(IN_TURN, 0 * PIXELS), "the same for all"),
     "another order": (lambda w: probed(shuffle=True), "shuffle=False"),
     "augmentation": (lambda w: probed(augmentation="crop_flip"), "augmentation=None"),
+    "a map": (
+        lambda w: probe(tiny(dense={"stages": (0,)}), "absent/"),
+        "probe needs one prediction",
+    ),
     "a pair": (lambda w: probe(encoder(), (PIXELS, IN_TURN)), "found tuple"),
     "tokens": (lambda w: linear_probe(X[:, None], Y), "average or choose tokens"),
     "29 labels": (lambda w: linear_probe(X, Y[1:]), "30 features and 29 labels"),
