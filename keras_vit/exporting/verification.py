@@ -121,7 +121,9 @@ def verify(
 def _shapes(plan: ExportPlan) -> list[tuple[int, ...]]:
     if plan.config.image_size is None:
         rows, columns = plan.config.stride
-        sides = [(3 * rows, 3 * columns), (3 * rows, 4 * columns), (5 * rows, 3 * columns)]
+        # torch gives the program of a DPT head a least size of three patches.
+        least = 3 if plan.config.dense is not None and plan.config.dense.is_dpt else 2
+        sides = [(3 * rows, 3 * columns), (least * rows, 4 * columns), (5 * rows, 3 * columns)]
     else:
         height, width = plan.config.image_size
         sides = [(height, width)] * 3
