@@ -62,9 +62,15 @@ def write_maps(
 
     preprocessor = _without_crop(model.preprocessor)
     # One image at a time: a batch of maps of many classes would take gigabytes.
-    for (image,), batch in preprocessor.batches(list(places), 1, leave_out):
-        place, values = places[image], finite(run(model, batch)[0], "float32")
-        size = read_size(preprocessor.decode(image))
+    for image, place in places.items():
+        try:
+            picture = preprocessor.decode(image)
+            pixels = preprocessor.scale(preprocessor.resize(picture))
+        except ConfigError as error:
+            leave_out(image, error)
+            continue
+        values, size = run(model, preprocessor.stack([pixels])), read_size(picture)
+        values = finite(values[0], "float32")
         if model.config.dense.is_segmentation:
             picture = Image.fromarray(_choose_classes(values, size))
             if picture.mode == "L":
