@@ -10,6 +10,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from keras_vit.config import Task
+from keras_vit.config.dense import IGNORE_LABEL
 from keras_vit.config.rules import POSITIVE_NUMBER
 from keras_vit.data.image_data import ImageData, Options, Prepares
 from keras_vit.data.records import Records, choose_task, find_classes
@@ -147,7 +148,7 @@ def _read_targets(
     if not (names := tuple(names)):
         raise ConfigError(f"{root}: files of masks do not name their classes; give class_names=.")
     dense = getattr(getattr(preprocessor, "config", None), "dense", None)
-    blank = math.nan if task == "depth" else getattr(dense, "ignore_label", 255)
+    blank = math.nan if task == "depth" else getattr(dense, "ignore_label", IGNORE_LABEL)
     most = getattr(getattr(preprocessor, "preprocessor", preprocessor), "max_pixels", None)
     files = Targets(task, unit, np.arange(len(names)), blank, most)
     folder = root / targets if (root / targets).is_dir() else Path(targets)

@@ -18,7 +18,6 @@ from keras_vit.errors import ConfigError, listed
 from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.images.protocols import complete
 from keras_vit.images.resampling import make_picture, read_pixels, read_size
-from keras_vit.images.resizing import find_axes
 
 Batch: TypeAlias = tuple[np.ndarray, ...]
 """Images and labels, and sample weights where a batch is filled up."""
@@ -163,11 +162,11 @@ class Pipeline:
 
     def _resize(self, pixels: Any) -> np.ndarray:
         """Returns an image, or a target `(height, width)`, by the preprocessor's protocol."""
-        size: Any = self.preprocessor.image_size
         if getattr(pixels, "ndim", 3) == 3:
             return self.preprocessor.resize(pixels)
-        parameters = complete(self.preprocessor.protocol)
-        return crops.resample(pixels, find_axes(pixels.shape, size, parameters)) if size else pixels
+        if self.preprocessor.image_size is None:
+            return pixels
+        return crops.resample(pixels, self.preprocessor.find_axes(pixels.shape))
 
     def _augment(self, pixels: Any, draw: int) -> Any:
         """Returns an image or its target after the same random changes, in the model's size."""

@@ -19,7 +19,7 @@ import numpy as np
 from keras_vit.config.rules import COUNT, is_any_size, pair
 from keras_vit.errors import ConfigError, shown
 from keras_vit.images.decoding import Range, decode_image, own_name, pixel_limit
-from keras_vit.images.geometry import resize_small_for
+from keras_vit.images.geometry import Axis, resize_small_for
 from keras_vit.images.inputs import Item, Pixels, UserImage, eight_bit_range, images_in
 from keras_vit.images.packing import fit_to_patches, pack, pack_image
 from keras_vit.images.protocols import ProtocolSpec, compact, complete
@@ -239,6 +239,13 @@ class Preprocessor:
             return self._set_channels(eight_bit_range(source, self.pixel_range))
         return decode_image(source, self.channels, self.max_pixels, self.pixel_range, shortest_side)
 
+    def find_axes(self, size: Size) -> list[Axis]:
+        """Returns how `resize` resizes and crops the height and width of an image of a size.
+
+        The protocol has neither a frame, nor the model packed patches or images of any size.
+        """
+        return find_axes(size, pair("image_size", self.image_size), self._parameters)
+
     def resize(self, image: Picture) -> np.ndarray:
         """Returns a decoded image, resized and cropped to the model's size: the second step.
 
@@ -264,7 +271,7 @@ class Preprocessor:
         """
         size = _pair(self.image_size)
         if size and self._patch is None and self._parameters.get("crop_mode") != "border":
-            find_axes(image_size, size, self._parameters)
+            self.find_axes(image_size)
 
     def scale(self, image: np.ndarray) -> np.ndarray:
         """Returns pixels of [0, 255] in the model's range, float32: the third step."""
