@@ -22,6 +22,9 @@ _STAGES = Values(_are_stages, "rising numbers of blocks, counted from 0")
 _WIDTHS = Values(lambda v: len(v) == len(SCALES) and all(map(is_positive_int, v)), "four widths")
 _LABEL = Values(lambda v: v is None or (is_int(v) and v >= 0), "an int from 0 on, or None")
 
+_OF_BOTH_KINDS = ("stages", "kind", "output", "max_depth", "ignore_label")
+"""Fields of linear heads; all others are DPT's."""
+
 
 class DenseLayer(NamedTuple):
     """A layer of a dense head.
@@ -95,8 +98,9 @@ class DenseHead(Fields):
                 self._set(name, tuple(getattr(self, name)))
         super().__post_init__()
         # Fields that a head does not read have their defaults, and a depth ignores no label.
-        for own in () if self.is_dpt else dataclasses.fields(self)[5:]:
-            self._set(own.name, own.default)
+        for own in () if self.is_dpt else dataclasses.fields(self):
+            if own.name not in _OF_BOTH_KINDS:
+                self._set(own.name, own.default)
         if not self.is_segmentation:
             self._set("ignore_label", None)
 

@@ -74,10 +74,9 @@ class ScaleInvariantLogLoss(keras.losses.Loss):
         self.share = share
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        true, predicted, weights = _valid(y_true, y_pred, sample_weight)
+        true, predicted, has_value, weights = _read(y_true, y_pred, sample_weight)
         difference = ops.log(ops.maximum(predicted, _LEAST)) - ops.log(true)
-        pixels = ops.sum(_valid(y_true, y_pred, None)[2], axis=(1, 2))
-        total = ops.sum(weights, axis=(1, 2))
+        pixels, total = (ops.sum(each, axis=(1, 2)) for each in (has_value, weights))
         mean, of_squares = (
             ops.sum(weights * difference**power, axis=(1, 2)) / ops.maximum(total, _LEAST)
             for power in (1, 2)
@@ -97,7 +96,7 @@ class DepthError(keras.metrics.Mean):
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Counts the pixels of a batch."""
-        true, predicted, weights = _valid(y_true, y_pred, sample_weight)
+        true, predicted, _, weights = _read(y_true, y_pred, sample_weight)
         super().update_state((predicted - true) ** 2, weights)
 
     def result(self) -> Any:
@@ -111,23 +110,25 @@ class DepthShare(keras.metrics.Mean):
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Counts the pixels of a batch."""
-        true, predicted, weights = _valid(y_true, y_pred, sample_weight)
+        true, predicted, _, weights = _read(y_true, y_pred, sample_weight)
         is_within = (predicted < 1.25 * true) & (true < 1.25 * predicted)
         super().update_state(ops.cast(is_within, weights.dtype), weights)
 
 
-def _valid(y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
-    """Returns true and predicted depths and a weight, each `(batch, height, width)`, float32.
+def _read(y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Any, Any, Any, Any]:
+    """Returns true and predicted depths, which pixels have a true one, and their weights.
 
-    The weight is 0 where the true depth, then replaced by 1, is 0 or NaN.
+    All are float32 `(batch, height, width)`. A pixel without a true depth, 0 or NaN, has a true
+    depth of 1 and a weight of 0.
     """
     predicted = ops.cast(y_pred, "float32")
     true = ops.reshape(ops.cast(y_true, "float32"), ops.shape(predicted))
     has_value = true > 0  # False for NaN
-    weights = ops.cast(has_value, "float32")
+    true, has_value = ops.where(has_value, true, 1.0), ops.cast(has_value, "float32")
+    weights = has_value
     if sample_weight is not None:
         weights = weights * _of_pixels(sample_weight, predicted)
-    return ops.where(has_value, true, 1.0), predicted, weights
+    return true, predicted, has_value, weights
 
 
 def _of_pixels(sample_weight: Any, like: Any) -> Any:

@@ -184,16 +184,12 @@ class Graph:
         for layer in self.to_tokens:
             z = stages.keep(layer.name, layer(z, **arguments.get(layer.name, {})))
         others = ("rotary", self.rotary_positions, grid), ("bias", self.position_bias, z)
-        return (
-            z,
-            grid,
-            further
-            | {
-                argument: stages.keep(layer.name, layer(read))
-                for argument, layer, read in others
-                if layer is not None
-            },
-        )
+        further |= {
+            argument: stages.keep(layer.name, layer(read))
+            for argument, layer, read in others
+            if layer is not None
+        }
+        return z, grid, further
 
     def _call_block(self, block: Any, z: Any, stages: Stages, **arguments: Any) -> Any:
         weights = f"{block.name}/attention"

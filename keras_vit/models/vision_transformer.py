@@ -369,10 +369,9 @@ class VisionTransformer(keras.Model):
             optimizer: as in Keras.
             loss: as in Keras, or `"auto"` for the loss of the model's task: categorical
                 cross-entropy for a single label, as an index or one-hot, and for each pixel of a
-                mask; binary cross-entropy for
-                multi-label classification and for one logit of two classes, whose labels are 0 and
-                1; mean squared error for regression; the scale-invariant log loss for depth. If a
-                cross-entropy of Keras would take this
+                mask; binary cross-entropy for multi-label classification and for one logit of two
+                classes, whose labels are 0 and 1; mean squared error for regression; the
+                scale-invariant log loss for depth. If a cross-entropy of Keras would take this
                 model's logits for probabilities, it is used with
                 `from_logits=True` and a warning.
             loss_weights: as in Keras.
