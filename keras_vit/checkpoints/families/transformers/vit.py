@@ -95,7 +95,6 @@ VIT = Family(
             words="dpt",
             name="dpt",
             keys={**_POOLED.keys, "is_hybrid": only(False)},
-            ignored={r"(neck|head|auxiliary_head)\..*": "the decoder of depths or segments"},
             only_read="an encoder without the decoder of DPT",
         ),
         "FlavaImageModel": _POOLED._replace(
