@@ -4,6 +4,7 @@ Every source gives an `ImageData`. A batch depends on the seed, the epoch and th
 alone, and is the same on every backend.
 """
 
+from keras_vit.config.views import Views
 from keras_vit.data.arrays import from_arrays, from_grain
 from keras_vit.data.augmentation import AUGREG, Augmentation
 from keras_vit.data.example import example_image
@@ -18,6 +19,7 @@ __all__ = [
     "Augmentation",
     "ImageData",
     "ImageSource",
+    "Views",
     "example_image",
     "from_arrays",
     "from_folder",

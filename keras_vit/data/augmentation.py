@@ -1,7 +1,9 @@
 """The settings of the random changes of training images; the settings of AugReg by name."""
 
 import dataclasses
+from typing import TypeAlias
 
+from keras_vit.config.views import Views
 from keras_vit.errors import ConfigError, nearest
 from keras_vit.support.arguments import AugmentationName
 
@@ -76,18 +78,22 @@ Here `"none"` means None everywhere: images stay unchanged.
 """
 
 
-def find_augmentation(augmentation: Augmentation | AugmentationName | None) -> Augmentation | None:
+AnyAugmentation: TypeAlias = Augmentation | Views | AugmentationName | None
+"""Type of the argument `augmentation`."""
+
+
+def find_augmentation(augmentation: AnyAugmentation) -> Augmentation | Views | None:
     """Returns the augmentation, which may be given by its name in `AUGREG`; None for `"none"`.
 
     Raises:
-        ConfigError: `AUGREG` has no such name, or the value is not an `Augmentation`.
+        ConfigError: `AUGREG` has no such name, or the value is not an augmentation.
     """
-    if augmentation is None or isinstance(augmentation, Augmentation):
+    if augmentation is None or isinstance(augmentation, Augmentation | Views):
         return augmentation
     named = {"none": None, **AUGREG}
     if isinstance(augmentation, str) and augmentation in named:
         return named[augmentation]
     raise ConfigError(
         f"augmentation={augmentation!r}.{nearest(str(augmentation), named)} Expected "
-        f"{', '.join(named)}, a keras_vit.data.Augmentation or None."
+        f"{', '.join(named)}, a keras_vit.data.Augmentation, Views or None."
     )

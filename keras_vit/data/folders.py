@@ -12,6 +12,7 @@ import numpy as np
 from keras_vit.config import Task
 from keras_vit.config.dense import IGNORE_LABEL
 from keras_vit.config.rules import POSITIVE_NUMBER
+from keras_vit.config.views import Views
 from keras_vit.data.image_data import ImageData, Options, Prepares
 from keras_vit.data.records import Records, choose_task, find_classes
 from keras_vit.data.tables import read_table
@@ -43,7 +44,8 @@ def from_folder(
 ) -> ImageData:
     """Returns the data set of a folder that holds a folder of images per class, or has a table.
 
-    With `targets` it is a folder of images for segmentation or depth, whose targets are files.
+    With `targets` it is a folder of images for segmentation or depth, whose targets are files. With
+    `augmentation=Views(...)` it needs neither: images lie anywhere in it, and have no labels.
 
     The table has a header and a row per image: CSV with `,`, `;` or tabs, or JSON lines. One column
     of labels holds the name of each image's class. Several columns of 0 and 1 are a class each
@@ -103,11 +105,16 @@ def from_folder(
             )
         records = _read_targets(root, targets, target_unit, class_names, preprocessor, task)
         return ImageData(records, preprocessor, batch_size, **options)
+    if makes_views := isinstance(views := options.get("augmentation"), Views):
+        views.fit(getattr(preprocessor, "config", None))
     task = choose_task(task, preprocessor)
-    check_folder(root, labels_file, path_column=path_column, label_column=label_column, task=task)
+    of_table = {"path_column": path_column, "label_column": label_column, "task": task}
+    check_folder(root, labels_file, is_labelled=not makes_views, **of_table)
     images, _, others = list_images(root)
     columns: tuple[str, ...] = ("",)
-    if labels_file is None:
+    if labels_file is None and makes_views:
+        title, values = str(root), np.full((len(images), 1), root.name)
+    elif labels_file is None:
         title = str(root)
         images, values = _read_folders(root, images, class_names)
     else:

@@ -13,16 +13,17 @@ import numpy as np
 
 from keras_vit.config import Task
 from keras_vit.config.rules import COUNT, Values
+from keras_vit.config.views import Views
 from keras_vit.data import order
-from keras_vit.data.augmentation import Augmentation, find_augmentation
+from keras_vit.data.augmentation import AnyAugmentation, Augmentation, find_augmentation
 from keras_vit.data.inspection import fits_task, inspect, list_differences
 from keras_vit.data.pipeline import Batch, Pipeline
 from keras_vit.data.records import CLASSIFICATION, Records
 from keras_vit.distribution.processes import batch_parts, data_shard
 from keras_vit.errors import ConfigError, described, expect_model
 from keras_vit.images.preprocessor import Preprocessor
-from keras_vit.support.arguments import AugmentationName, OnError, check_on_error
-from keras_vit.support.text import warn
+from keras_vit.support.arguments import OnError, check_on_error
+from keras_vit.support.text import counted, warn
 
 if TYPE_CHECKING:
     from keras_vit.models.vision_transformer import VisionTransformer
@@ -37,7 +38,7 @@ Prepares: TypeAlias = "Preprocessor | VisionTransformer"
 class Options(TypedDict, total=False):
     """Optional arguments of `ImageData`, which the `from_*` functions pass on."""
 
-    augmentation: Augmentation | AugmentationName | None
+    augmentation: AnyAugmentation
     shuffle: bool | None
     steps_per_epoch: int | None
     one_hot: bool
@@ -81,7 +82,10 @@ class ImageData(keras.utils.PyDataset):
             those of the data.
         batch_size: images per batch.
         augmentation: an `Augmentation`, or a name of `AUGREG`; None or `"none"` prepares images as
-            for evaluation, by the preprocessor's protocol.
+            for evaluation, by the preprocessor's protocol. `Views` make batches for
+            `keras_vit.training.SelfSupervised`: a tuple of one dict, `{"global_views": float32
+            (batch, views, height, width, channels), "local_views": ...}`, without labels. These
+            batches are full, and the images are at least as large as a local view.
         shuffle: whether every pass has another order of the images; None shuffles if
             `augmentation` or `steps_per_epoch` is given.
         steps_per_epoch: batches per epoch, all full, from an endless stream of passes;
@@ -130,7 +134,7 @@ class ImageData(keras.utils.PyDataset):
         preprocessor: Prepares,
         batch_size: int = 32,
         *,
-        augmentation: Augmentation | AugmentationName | None = None,
+        augmentation: AnyAugmentation = None,
         shuffle: bool | None = None,
         steps_per_epoch: int | None = None,
         one_hot: bool = False,
@@ -155,12 +159,23 @@ class ImageData(keras.utils.PyDataset):
             )
         threads = threads or os.cpu_count() or 1
         model = None if prepares is preprocessor else expect_model(preprocessor)
+        least = (min_size or 1,) * 2 if model is None or min_size else model.config.patch_size
+        changes = find_augmentation(augmentation)
+        if isinstance(changes, Views):
+            changes = changes.fit(model and model.config)
+            least = (min_size or min(size for _, size, _ in changes.groups.values()),) * 2
         if model is not None and fits_task(model, records):
             records = records.in_order_of(model.class_names)
-        least = (min_size or 1,) * 2 if model is None or min_size else model.config.patch_size
         records = inspect(records, prepares, threads, on_error, cache, least)
-        changes = find_augmentation(augmentation)
-        mixes = changes is not None and changes.mixes
+        if isinstance(changes, Views):
+            if len(records) < batch_size:
+                raise ConfigError(
+                    f"{records.name}: {counted(len(records), 'image')}, fewer than a batch. Views "
+                    f"of different images are compared: give batch_size={len(records)} or less, or "
+                    "more images."
+                )
+            steps_per_epoch = steps_per_epoch or len(records) // batch_size
+        mixes = isinstance(changes, Augmentation) and changes.mixes
         are_rows = (one_hot or mixes) and records.task != "regression"
         one_hot = are_rows or records.task == "multi_label"
         self._min_size = min_size
@@ -190,8 +205,8 @@ class ImageData(keras.utils.PyDataset):
         return self._pipeline.records.name
 
     @property
-    def augmentation(self) -> Augmentation | None:
-        """The augmentation of the images; None for evaluation data."""
+    def augmentation(self) -> Augmentation | Views | None:
+        """The augmentation of the images, or their views; None for evaluation data."""
         return self._pipeline.augmentation
 
     @property
@@ -351,7 +366,8 @@ class ImageData(keras.utils.PyDataset):
         """
         HELD_OUT.check("validation", validation)
         records = self._pipeline.records
-        strata = self.labels if self.task in CLASSIFICATION else np.zeros(len(records), int)
+        has_classes = self.task in CLASSIFICATION and not isinstance(self.augmentation, Views)
+        strata = self.labels if has_classes else np.zeros(len(records), int)
         first, second = order.stratify(strata, validation, self.seed)
         if not len(second):
             raise ConfigError(

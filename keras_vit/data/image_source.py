@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from keras_vit.config import Task
+from keras_vit.config.views import Views
 from keras_vit.data.folders import from_folder
 from keras_vit.data.huggingface import from_huggingface
 from keras_vit.data.image_data import ImageData
@@ -68,7 +69,8 @@ class ImageSource:
                 of a folder or not of a data set, or the data cannot be read or downloaded.
         """
         labels = self.labels
-        check_data(self.name, **labels)
+        makes_views = isinstance(options.get("augmentation"), Views)
+        check_data(self.name, is_labelled=not makes_views, **labels)
         name, split = os.fspath(self.name), labels.pop("split")
         options = {"on_error": self.on_error, **options}
         if is_data_set(name):

@@ -141,8 +141,8 @@ def _find_unfit(
         if size[0] >= least[0] and size[1] >= least[1]:
             return None
         return ConfigError(
-            f"{size[0]}x{size[1]} pixels, expected at least {least[0]}x{least[1]}, a patch; "
-            "min_size=1 accepts it."
+            f"{size[0]}x{size[1]} pixels, expected at least {least[0]}x{least[1]} (a patch, or "
+            "local_size of Views); min_size=1 accepts it."
         )
 
     return {k: error for k, size in sizes.items() if (error := judge(size))}

@@ -10,19 +10,23 @@ from typing import Any, TypeAlias
 import numpy as np
 from PIL import Image
 
+from keras_vit.config.views import Views
 from keras_vit.data import crops, mixing, order
 from keras_vit.data.augmentation import Augmentation
 from keras_vit.data.randaugment import randaugment
 from keras_vit.data.records import Records
+from keras_vit.data.views import make_views
 from keras_vit.errors import ConfigError, listed
 from keras_vit.images.preprocessor import Preprocessor
 from keras_vit.images.protocols import complete
 from keras_vit.images.resampling import make_picture, read_pixels, read_size
 
-Batch: TypeAlias = tuple[np.ndarray, ...]
-"""Images and labels, and sample weights where a batch is filled up."""
+Images: TypeAlias = np.ndarray | dict[str, np.ndarray]
+"""Prepared images; or the views of images, by the names of `Views.groups`."""
+Batch: TypeAlias = tuple[Any, ...]
+"""Images and labels, and sample weights where a batch is filled up; or views alone."""
 
-Part: TypeAlias = tuple[int, list[tuple[np.ndarray, np.ndarray]]]
+Part: TypeAlias = tuple[int, list[tuple[Images, np.ndarray]]]
 """Number of a batch, counted from epoch 0 on, and prepared images of it with their labels."""
 
 _AHEAD = 2
@@ -39,7 +43,8 @@ class Pipeline:
     Args:
         records: the images, inspected.
         preprocessor: decodes, resizes and scales the images.
-        augmentation: random changes for training; None for the preprocessor's protocol.
+        augmentation: random changes for training, or the views of each image; None for the
+            preprocessor's protocol.
         one_hot: whether labels are one-hot rows, or multi-label rows.
         stream: the images of each batch, or of a shard of it.
         threads: threads of Grain that prepare images.
@@ -50,17 +55,19 @@ class Pipeline:
 
     records: Records
     preprocessor: Preprocessor
-    augmentation: Augmentation | None
+    augmentation: Augmentation | Views | None
     one_hot: bool
     stream: order.Stream
     threads: int
 
     def __post_init__(self) -> None:
         augmentation, prepares = self.augmentation, self.preprocessor
+        makes_views = isinstance(augmentation, Views)
         if self.records.targets is not None:
             faults = {
                 "mixup, cutmix or one_hot=True": self.one_hot,
-                "RandAugment": augmentation and augmentation.randaugment,
+                "views": makes_views,
+                "RandAugment": getattr(augmentation, "randaugment", None),
                 "packed patches": prepares.patch_size,
                 "crop_mode='border'": complete(prepares.protocol).get("crop_mode") == "border",
             }
@@ -71,22 +78,22 @@ class Pipeline:
                     "moves pixels of the image alone. Give augmentation='crop_flip', and a "
                     "preprocessor without patch_size and border."
                 )
-        if augmentation is None:
-            return
-        if augmentation.crop is not None and prepares.image_size is None:
+        is_of_colours = makes_views or getattr(augmentation, "randaugment", None)
+        if is_of_colours and prepares.channels not in (1, 3):
+            raise ConfigError(
+                f"RandAugment and views are for 1 or 3 channels, found {prepares.channels}. Give "
+                "an Augmentation with randaugment=None; for views, a model with channels=1 or 3."
+            )
+        if getattr(augmentation, "crop", None) is not None and prepares.image_size is None:
             raise ConfigError(
                 "A random crop is resized to the preprocessor's image_size, found None; give a "
                 "preprocessor with an image_size, or an Augmentation with crop=None."
             )
-        if augmentation.mixes and prepares.patch_size is not None:
+        is_of_one_size = makes_views or getattr(augmentation, "mixes", False)
+        if is_of_one_size and prepares.patch_size is not None:
             raise ConfigError(
-                "Mixup and cutmix need images of one size, found packed patches; give an "
-                "Augmentation with mixup=0 and cutmix=0."
-            )
-        if augmentation.randaugment and prepares.channels not in (1, 3):
-            raise ConfigError(
-                f"RandAugment is for 1 or 3 channels, found {prepares.channels}; give an "
-                "Augmentation with randaugment=None."
+                "Views, mixup and cutmix need images of one size, found packed patches. Give "
+                "an Augmentation with mixup=0 and cutmix=0; for views, a model of another stem."
             )
 
     def map_dataset(self, epochs: int) -> Any:
@@ -127,6 +134,9 @@ class Pipeline:
         """Returns the batch of all its parts."""
         epoch, index = divmod(parts[0][0], self.stream.num_batches)
         records, pairs = self.records, [pair for _, part in parts for pair in part]
+        if isinstance(self.augmentation, Views):
+            own = [views for views, _ in pairs[self.stream.shard[1] > 1 :]]
+            return ({name: np.stack([views[name] for views in own]) for name in own[0]},)
         images = self.preprocessor.stack(image for image, _ in pairs)
         labels = np.stack([label for _, label in pairs])
         if self.one_hot:
@@ -140,8 +150,9 @@ class Pipeline:
         weights = self.stream.weights(index)
         return (images, labels) if weights is None else (images, labels, weights)
 
-    def image(self, draw: int, index: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns one image in the model's size and range, `(height, width, channels)`.
+    def image(self, draw: int, index: int) -> tuple[Any, np.ndarray]:
+        """Returns one image in the model's size and range, `(height, width, channels)`, or its
+        views, `{name: (views, height, width, channels)}`.
 
         With it comes its label, or its target `(height, width)`.
         """
@@ -149,6 +160,8 @@ class Pipeline:
         if targets is not None:
             label = self._augment(targets.read(label), draw)
         try:
+            if isinstance(self.augmentation, Views):
+                return self._make_views(self._decode(index), self.augmentation, draw), label
             pixels = read_pixels(self._augment(self._decode(index), draw))
             return self.preprocessor.scale(pixels), label
         except ConfigError as error:
@@ -171,7 +184,7 @@ class Pipeline:
     def _augment(self, pixels: Any, draw: int) -> Any:
         """Returns an image or its target after the same random changes, in the model's size."""
         augmentation = self.augmentation
-        if augmentation is None:
+        if not isinstance(augmentation, Augmentation):
             return self._resize(pixels)
         rng = np.random.default_rng((self.stream.seed, order.IMAGE, draw))
         size = self.preprocessor.image_size
@@ -187,9 +200,18 @@ class Pipeline:
             pixels = randaugment(_as_picture(pixels), layers, magnitude, rng)
         return pixels
 
+    def _make_views(self, pixels: Any, augmentation: Views, draw: int) -> dict[str, np.ndarray]:
+        rng = np.random.default_rng((self.stream.seed, order.IMAGE, draw))
+        views = make_views(_as_picture(pixels), augmentation, rng)
+        prepares = self.preprocessor
+        return {
+            name: prepares.stack(prepares.scale(read_pixels(view)) for view in each)
+            for name, each in views.items()
+        }
+
     def _mix(self, images: np.ndarray, labels: np.ndarray, epoch: int, index: int) -> Batch:
         augmentation = self.augmentation
-        if augmentation is None or not augmentation.mixes:
+        if not isinstance(augmentation, Augmentation) or not augmentation.mixes:
             return images, labels
         rng = np.random.default_rng((self.stream.seed, order.BATCH, epoch, index))
         if augmentation.mixup and (not augmentation.cutmix or rng.random() < 0.5):
@@ -199,7 +221,7 @@ class Pipeline:
 
 
 def _as_picture(pixels: Any) -> Image.Image:
-    """Returns the Pillow image that RandAugment takes; pixels of float arrays are rounded."""
+    """Returns the image that RandAugment and views take; pixels of float arrays are rounded."""
     if isinstance(pixels, Image.Image):
         return pixels
     if pixels.dtype != np.uint8:

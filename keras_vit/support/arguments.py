@@ -75,13 +75,19 @@ def check_images(paths: Iterable[Path]) -> None:
 
 
 def check_data(
-    name: object, *, split: str | None = None, label_column: object = None, **of_folder: object
+    name: object,
+    *,
+    split: str | None = None,
+    label_column: object = None,
+    is_labelled: bool = True,
+    **of_folder: object,
 ) -> None:
     """Checks the name of labelled images, and where their labels are.
 
     Args:
         name: a folder or a data set.
         split, label_column, **of_folder: arguments of `keras_vit.data.ImageSource`.
+        is_labelled: whether images of a folder need labels.
 
     Raises:
         ConfigError: the name is empty or no path; a split is given for a folder, or a table of
@@ -96,22 +102,24 @@ def check_data(
     if not is_data_set(name):
         if split is not None:
             raise ConfigError(f"{name}: a folder has no split {split!r}; name the part's folder.")
-        check_folder(Path(name), label_column=label_column, **of_folder)
+        check_folder(Path(name), label_column=label_column, is_labelled=is_labelled, **of_folder)
     elif given := _given(of_folder):
         raise ConfigError(f"{name}: a data set has no {listed(given)}; name its label_column=.")
 
 
-def check_folder(root: Path, labels_file: Any = None, **of_table: object) -> None:
-    """Checks the folder of labelled images and its table of labels.
+def check_folder(
+    root: Path, labels_file: Any = None, *, is_labelled: bool = True, **of_table: object
+) -> None:
+    """Checks the folder of images, and its table or folders of labels.
 
     Raises:
         ConfigError: the folder or the table does not exist, there is no table for `of_table`, or
             neither a table nor a folder in the folder.
     """
     if not os.path.isdir(root):
-        expected = (
-            "a folder of images" if labels_file else "a folder with a folder of images per class"
-        )
+        expected = "a folder of images"
+        if is_labelled and not labels_file:
+            expected = "a folder with a folder of images per class"
         actual = "a file" if os.path.exists(root) else "nothing"
         raise ConfigError(f"{root}: expected {expected}, found {actual}.")
     if labels_file is None:
@@ -119,7 +127,7 @@ def check_folder(root: Path, labels_file: Any = None, **of_table: object) -> Non
             raise ConfigError(f"{root}: {listed(given)} needs a table of labels, labels_file=.")
         # A folder that cannot be listed has a message when its images are.
         folders = next(os.walk(root), ("", ["unknown"], []))[1]
-        if all(name.startswith(".") for name in folders):
+        if is_labelled and all(name.startswith(".") for name in folders):
             raise ConfigError(
                 f"{root}: expected a folder of images per class, found no folder. Labels in a "
                 "table are given by labels_file=."
@@ -174,7 +182,7 @@ def check_training(
     validation: object = None,
     **labels: Any,
 ) -> None:
-    """Checks the places of a fine-tuning, as `keras_vit.finetune` takes them.
+    """Checks the places of a training, as `keras_vit.finetune` and `keras_vit.pretrain` take them.
 
     Args:
         data, **labels: as of `check_data`.
@@ -186,10 +194,19 @@ def check_training(
     """
     check_new(path, resume)
     check_data(data, **labels)
-    if labels.get("labels_file") is None:
+    has_folders = labels.get("labels_file") is None and not is_data_set(data)
+    if has_folders:
         check_apart(path, data)
-    if isinstance(validation, (str, os.PathLike)) and not is_data_set(data):
-        check_data(validation, **labels)
+        check_apart(path, validation)
+    if not isinstance(validation, (str, os.PathLike)) or is_data_set(data):
+        return
+    check_data(validation, **labels)
+    inside = Path(validation).resolve().is_relative_to(Path(str(data)).resolve())
+    if has_folders and inside and not is_data_set(validation):
+        raise ConfigError(
+            f"{validation} lies in {data}, the folder of the images to train on. Move it, so that "
+            "it measures on other images."
+        )
 
 
 def check_new(path: Path, resume: bool = False) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from keras_vit.config import Prediction, Rope, Stem, ViTConfig
 from keras_vit.config.fields import nest
 from keras_vit.config.pool import POOLINGS, TOKEN_POOLINGS
+from keras_vit.config.views import Views
 from keras_vit.config.vit import POSITION_RESIZES, POSITIONS
 from keras_vit.config.weights.conditions import parse
 from keras_vit.errors import ConfigError
@@ -154,6 +155,12 @@ PREDICTIONS = (
     ((3, "single_label", "sigmoid"), "or task='multi_label'"),
     ((1, "single_label", "softmax"), "num_classes=1: give 'sigmoid' or None."),
 )
+VIEWS = (
+    ({"local_crop": (0.5, 0.1)}, "two rising shares"),
+    ({"jitter": (0.4, 0.4, 0.2)}, "four numbers"),
+    ({"blur": 1.5}, "views.blur must be a number in [0, 1]"),
+    ({"global_views": 1, "local_views": 0}, "two views or more"),
+)
 CONDITIONS = (
     ("image_sizes", "image_sizes is no field of ViTConfig. Did you mean 'image_size'"),
     ("tokens.masks", "mean 'mask'"),
@@ -176,6 +183,7 @@ REFUSALS = {
     **rows(from_dict, ConfigError, FIELDS),
     **rows(from_dict, ConfigError, [(own, said) for said, (own, _) in CONTRADICTIONS.items()]),
     **rows(lambda own: Prediction(*own), ConfigError, PREDICTIONS),
+    **rows(Views.from_dict, ConfigError, VIEWS),
     **rows(parse, ValueError, CONDITIONS),
     "an unknown variant": (lambda _: variant("vit_b61"), ConfigError, "mean 'vit_b16'"),
     "missing fields": (

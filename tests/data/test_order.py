@@ -4,11 +4,11 @@ import pickle
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from keras_vit import Preprocessor
-from keras_vit.data import Augmentation, from_folder
+from keras_vit.data import Augmentation, Views, from_folder
 from keras_vit.data.order import Stream, permutation, stratify
 from tests.data.runs import numbered
 from tests.runs import times
@@ -18,6 +18,7 @@ AUGMENTED = {
     "mixup": Augmentation(mixup=0.4),
     "cutmix": Augmentation(cutmix=1.0),
     "all": Augmentation(randaugment=(2, 15), mixup=0.5, cutmix=1.0),
+    "views": Views(4, 2),
 }
 ORDERS = st.fixed_dictionaries(
     {
@@ -31,7 +32,13 @@ ORDERS = st.fixed_dictionaries(
 SHARDS = st.integers(1, 4)
 
 
+def arrays_of(batch):
+    """The arrays of a batch of images and labels, or of views."""
+    return [*batch[0].values()] if isinstance(batch[0], dict) else batch
+
+
 def assert_same_batches(actual, expected):
+    actual, expected = arrays_of(actual), arrays_of(expected)
     for value, reference in zip(actual, expected, strict=True):
         assert value.dtype == reference.dtype
         np.testing.assert_array_equal(value, reference)
@@ -95,6 +102,7 @@ def test_a_batch_is_a_function_of_seed_epoch_and_index(options, shards, kind, ep
     """
     options["batch_size"] *= shards
     options["augmentation"] = AUGMENTED[kind]
+    assume(kind != "views" or options["count"] >= options["batch_size"])
     whole = numbered(**options)
     whole.epoch = epoch
     expected = [whole[i] for i in range(len(whole))]
@@ -113,10 +121,9 @@ def test_a_batch_is_a_function_of_seed_epoch_and_index(options, shards, kind, ep
         assert_same_batches(resumed[i], expected[i])
         assert_same_batches(at_once[i], expected[i])
         assert_same_batches(next(rest), parts[-1][i])
-        columns = list(zip(*(part[i] for part in parts), strict=True))[:2]
-        assert_same_batches(
-            [np.concatenate(c)[: len(expected[i][0])] for c in columns], expected[i]
-        )
+        reference = arrays_of(expected[i])
+        columns = list(zip(*(arrays_of(part[i]) for part in parts), strict=True))[:2]
+        assert_same_batches([np.concatenate(c)[: len(reference[0])] for c in columns], reference)
 
 
 def test_batches_of_files_need_neither_a_cache_nor_the_same_threads(folder):

@@ -12,6 +12,7 @@ from keras_vit import Preprocessor
 from keras_vit.data import (
     Augmentation,
     ImageSource,
+    Views,
     from_arrays,
     from_folder,
     from_grain,
@@ -33,6 +34,7 @@ AGED = {"num_classes": 1, **NUMBERS}
 LIGHT = {"augmentation": "light2"}
 SIDES, MASK = (16, 16), Image.new("L", (16, 16), 9)
 SIZELESS, PACKED = Preprocessor(None, 1), Preprocessor(8, 1, patch_size=4)
+VIEWS = Views(16, 8)
 LARGE = {"image_size": 64, "patch_size": 32, "channels": 1}
 
 
@@ -76,6 +78,11 @@ def rows(labels, **options):
     return from_huggingface(table, GREY, **{"label_column": "tags", **options})
 
 
+def viewed(world, prepares=PLAIN, views=VIEWS, batch_size=4):
+    """The four photographs of 16 pixels as views."""
+    return from_folder(world.photos, prepares, batch_size, augmentation=views)
+
+
 class Endless(list):
     """Records that repeat without end."""
 
@@ -111,6 +118,14 @@ ALL = {
     "a batch in three shards": (lambda w: numbered(shard=(0, 3), shuffle=True), "multiple of 3"),
     "more than all held out": (lambda w: numbered().hold_out(1.5), "1.5"),
     "one image of each class": (lambda w: numbered().hold_out(0.5), "at least two images"),
+    # Views
+    "fewer images than a batch": (lambda w: viewed(w, batch_size=8), "give batch_size=4 or less"),
+    "a view larger than images": (lambda w: viewed(w, views=Views(24, 24)), "at least 24x24"),
+    "views without sizes": (lambda w: viewed(w, views=Views(16)), "Views both sizes"),
+    "views of four channels": (lambda w: viewed(w, Preprocessor(16, 4)), "channels=1 or 3"),
+    "views of packed patches": (lambda w: viewed(w, PACKED), "for views, a model of another stem"),
+    "views for a classifier": (lambda w: viewed(w, tiny(**NAMED)), "found num_classes=2"),
+    "views of masks": (lambda w: masked(w, augmentation=VIEWS, batch_size=4), "found views"),
     # Folders
     "an empty class": (lambda w: (w.folder / "fox").mkdir() or pets(w), "no image in fox"),
     "an image beside classes": (
