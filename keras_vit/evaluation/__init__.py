@@ -2,6 +2,7 @@
 
 from keras_vit.evaluation.embedding import Embedding
 from keras_vit.evaluation.extraction import Features, features
+from keras_vit.evaluation.neighbours import effective_rank, knn_accuracy
 from keras_vit.evaluation.probe_page import write_page
 from keras_vit.evaluation.probes import LinearProbe, few_shot, linear_probe
 from keras_vit.evaluation.probing import ClassScore, Pair, Probe, Suspect
@@ -18,8 +19,10 @@ __all__ = [
     "Probe",
     "Suspect",
     "choose_thresholds",
+    "effective_rank",
     "features",
     "few_shot",
+    "knn_accuracy",
     "linear_probe",
     "write_page",
 ]

@@ -75,6 +75,7 @@ def write_page(
         curve=_curve(probe.curve),
         suspects="".join(figures) or "None.",
         pairs="".join(pairs) or "None.",
+        training=_training(provenance or {}),
         provenance=_text(json.dumps(dict(provenance or {}), indent=2, ensure_ascii=False)),
     )
     with replace_file(Path(path)) as file:
@@ -133,6 +134,20 @@ def _curve(curve: Sequence[tuple[int, float]]) -> str:
         f'<svg viewBox="-4 -4 268 108" role="img" aria-label="Accuracy: {words}">'
         f'<path d="M0 0V100H260"/><polyline points="{line}"/></svg><p>{words}.</p>'
     )
+
+
+def _training(provenance: Mapping[str, Any]) -> str:
+    """Returns the epochs of an encoder that `keras_vit.pretrain` has trained, or nothing."""
+    found = provenance.get("history")
+    if not isinstance(found, Mapping):
+        return ""
+    numbers = range(1, 1 + max(map(len, found.values()), default=0))
+    rows = [
+        (f"{epoch}", *(f"<td>{values[epoch - 1]:.4g}</td>" for values in found.values()))
+        for epoch in numbers
+    ]
+    table = _table(("epoch", *map(_text, found)), rows)
+    return f'<h2>Training without labels</h2><div class="wide">{table}</div>'
 
 
 def _figure(image: Any, words: str) -> str:

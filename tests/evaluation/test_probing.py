@@ -119,11 +119,12 @@ def test_the_page_shows_pictures_and_the_words_of_strangers_as_text(result, tmp_
         low, high = each.interval
         assert (each.name, each.images, each.score) == (CLASSES[k], 8, right[k] / 8)
         assert 0 <= low <= each.score <= high <= 1
-    command = "keras-vit probe <b>\u202e"
-    write_page(result, tmp_path / "index.html", provenance={"command": command})
+    facts = {"command": "keras-vit probe <b>\u202e", "history": {"<a>": [2, 1.23456]}}
+    write_page(result, tmp_path / "index.html", provenance=facts)
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert page.count("data:image/jpeg") == len(result.suspects) + 2 * len(result.pairs)
     assert "looks like red" in page and "keras-vit probe &lt;b&gt;" in page
+    assert "&lt;a&gt;</th>" in page and ">2</th><td>1.235</td>" in page
     assert "http" not in page.replace("http-equiv", "") and "\u202e" not in page
 
 

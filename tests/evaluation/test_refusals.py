@@ -6,7 +6,7 @@ import pytest
 from keras_vit import embed, evaluate, probe
 from keras_vit.data import from_arrays
 from keras_vit.errors import ConfigError
-from keras_vit.evaluation import choose_thresholds, features, few_shot, linear_probe
+from keras_vit.evaluation import choose_thresholds, features, few_shot, knn_accuracy, linear_probe
 from keras_vit.evaluation.targets import numbers_or_rows
 from tests.digits import write_folders
 from tests.evaluation.test_probes import clusters
@@ -143,6 +143,8 @@ OF_PROBES = {
     ),
     "a pair": (lambda w: probe(encoder(), (PIXELS, IN_TURN)), "found tuple"),
     "tokens": (lambda w: linear_probe(X[:, None], Y), "average or choose tokens"),
+    "no neighbours": (lambda w: knn_accuracy(X, Y, 0), "neighbours must be a positive int"),
+    "one image's neighbours": (lambda w: knn_accuracy(X[:1], Y[:1]), "found 1 images"),
     "29 labels": (lambda w: linear_probe(X, Y[1:]), "30 features and 29 labels"),
     "a feature of NaN": (lambda w: linear_probe(BROKEN, Y), "finite"),
     "an l2 of zero": (lambda w: linear_probe(X, Y, l2=[1, 0]), "l2=[1, 0]"),
