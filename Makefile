@@ -189,7 +189,7 @@ clean:
 	$(PIP) --editable ".[jax,torch,tensorflow,demo,tfds,huggingface,export,openvino,nncf,litert,serve]" --group test
 	@# The peers that checkpoints are exchanged with. Their own demands would bring another torch.
 	$(PIP) --group peers
-	$(PIP) --no-deps timm torchvision keras-hub tensorflow-text kagglehub kagglesdk
+	$(PIP) --no-deps timm lightly torchvision keras-hub tensorflow-text kagglehub kagglesdk
 	@touch $@
 
 .venv/.docs: .venv/.base pyproject.toml constraints.txt

@@ -45,5 +45,6 @@ from .presets.catalog import list_presets as list_presets
 from .presets.upload import upload_preset as upload_preset
 from .serving import serve as serve
 from .training.finetuning import finetune as finetune
+from .training.pretraining import pretrain as pretrain
 
 __version__: str

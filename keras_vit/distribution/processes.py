@@ -146,6 +146,42 @@ def whole(variable: Any) -> np.ndarray:
     return np.asarray(multihost_utils.process_allgather(value, tiled=True))
 
 
+def count_replicas() -> int:
+    """Returns the number of torch processes, or TensorFlow replicas, that train one model.
+
+    On JAX a program computes with the images of all devices, so that it is 1.
+    """
+    backend = keras.backend.backend()
+    if backend == "torch":
+        import torch.distributed as dist
+
+        return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        context = tf.distribute.get_replica_context()
+        return 1 if context is None else context.num_replicas_in_sync
+    return 1
+
+
+def mean_over_replicas(tensor: Any) -> Any:
+    """Returns the mean of a tensor over all replicas, see `count_replicas`; it has a gradient.
+
+    A loss that is computed from means of all replicas has the gradient of one process.
+    """
+    count = count_replicas()
+    if count == 1:
+        return tensor
+    if keras.backend.backend() == "torch":
+        from torch.distributed.nn.functional import all_reduce
+
+        return all_reduce(tensor) / count
+    import tensorflow as tf
+
+    context = tf.distribute.get_replica_context()
+    return context.all_reduce(tf.distribute.ReduceOp.MEAN, tensor)
+
+
 def on_all_devices() -> Any:
     """Returns the layout of a JAX array that each device has as a whole; None in one process."""
     if process_group()[1] == 1:

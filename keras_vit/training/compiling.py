@@ -11,7 +11,7 @@ from keras_vit.models.losses import MultiLabelCrossentropy, adapt_losses
 from keras_vit.support.fixes.trainer import FreedGradients
 from keras_vit.training.first_loss import FirstLoss
 from keras_vit.training.optimizers import LayerwiseAdamW, LayerwiseSGD
-from keras_vit.training.recipes import Recipe
+from keras_vit.training.recipes import PretrainRecipe, Recipe
 from keras_vit.training.schedules import LinearDecay, PerUpdate
 from keras_vit.training.trainable import layer_decay_multipliers, set_head_bias
 
@@ -26,7 +26,7 @@ def compile_args(recipe: Recipe, model: "VisionTransformer") -> dict[str, Any]:
             "The model has num_classes=0, so nothing to train on labels: "
             "load it with from_preset(..., num_classes=n)."
         )
-    arguments = {"optimizer": _optimizer(recipe, model), **_loss_and_metrics(recipe, model)}
+    arguments = {"optimizer": make_optimizer(recipe, model), **_loss_and_metrics(recipe, model)}
     if model.task == "single_label" and recipe.sums_over_classes(model):
         head = model.get_layer("head").weights
         if not any(keras.ops.any(weight.value) for weight in head):
@@ -36,12 +36,13 @@ def compile_args(recipe: Recipe, model: "VisionTransformer") -> dict[str, Any]:
     return arguments
 
 
-def make_callbacks(recipe: Recipe, model: "VisionTransformer") -> list[keras.callbacks.Callback]:
+def make_callbacks(recipe: Recipe, model: Any) -> list[keras.callbacks.Callback]:
     """Returns the callbacks of a recipe for `fit`."""
     callbacks: list[keras.callbacks.Callback] = []
-    prediction = expect_model(model).prediction
-    if prediction.num_answers > 1 and not prediction.predicts_values:
-        callbacks.append(FirstLoss(prediction.num_answers))
+    if not isinstance(recipe, PretrainRecipe):
+        prediction = expect_model(model).prediction
+        if prediction.num_answers > 1 and not prediction.predicts_values:
+            callbacks.append(FirstLoss(prediction.num_answers))
     if keras.backend.backend() == "torch":
         callbacks.append(FreedGradients())
     if recipe.ema is not None:
@@ -90,7 +91,8 @@ def _loss_and_metrics(recipe: Recipe, model: "VisionTransformer") -> dict[str, A
     return judged
 
 
-def _optimizer(recipe: Recipe, model: "VisionTransformer") -> keras.optimizers.Optimizer:
+def make_optimizer(recipe: Recipe, model: "VisionTransformer") -> keras.optimizers.Optimizer:
+    """Returns the optimizer of a recipe, for a model or the encoder that it trains."""
     options: dict[str, Any] = {
         "weight_decay": recipe.weight_decay,
         "global_clipnorm": recipe.clip_norm,
@@ -115,10 +117,14 @@ def _schedule(recipe: Recipe) -> keras.optimizers.schedules.LearningRateSchedule
         schedule = LinearDecay(peak, decay_steps, warmup_steps)
     elif warmup_steps:
         schedule = keras.optimizers.schedules.CosineDecay(
-            0.0, decay_steps, warmup_target=peak, warmup_steps=warmup_steps
+            0.0,
+            decay_steps,
+            alpha=recipe.final_share,
+            warmup_target=peak,
+            warmup_steps=warmup_steps,
         )
     else:
-        schedule = keras.optimizers.schedules.CosineDecay(peak, decay_steps)
+        schedule = keras.optimizers.schedules.CosineDecay(peak, decay_steps, recipe.final_share)
     return schedule if recipe.accumulate == 1 else PerUpdate(schedule, recipe.accumulate)
 
 

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from keras_vit.support.backend import require_training
 from keras_vit.support.text import counted
 from keras_vit.training.recipes import Recipe, TransferRecipe
 from keras_vit.training.trainable import set_head_bias, zero_head
-from keras_vit.training.training import BEST, LAST, save_trained, train
+from keras_vit.training.training import BEST, LAST, TrainingResult, save_trained, train
 
 _EPOCHS = 20
 """Most epochs that the steps are divided into; each epoch ends with a validation."""
@@ -37,19 +37,6 @@ _TIMED = 10
 """Batches after which a training's time is estimated."""
 
 _USUAL = TransferRecipe(steps=500, batch_size=64, learning_rate=0.01)
-
-
-@dataclasses.dataclass(frozen=True)
-class FinetuneResult:
-    """The results of a fine-tuning.
-
-    Args:
-        path: folder of the best preset, or of the last preset without validation.
-        history: values of each epoch by name, from the first epoch on.
-    """
-
-    path: Path
-    history: dict[str, list[float]]
 
 
 def finetune(
@@ -65,7 +52,7 @@ def finetune(
     progress: bool = False,
     read: Reading | None = None,
     **fields: Any,
-) -> FinetuneResult:
+) -> TrainingResult:
     """Trains a preset on images by a recipe, and writes all results into one folder.
 
     The head of the preset stays if the data have its task and its classes, by name; for other
@@ -103,13 +90,13 @@ def finetune(
         CheckpointError: the weights do not fit, or `path` holds another training.
     """
     require_training()
-    data = _as_source(data, fields)
+    data = as_source(data, fields, TransferRecipe)
     check_training(data.name, Path(path), resume=resume, validation=validation, **data.labels)
     fields = {k: v for k, v in {**fields, "read": read or None}.items() if v is not None}
-    found, description = _start(source, fields)
+    found, description = open_start(source, fields)
     description.config.refuse_map("finetune")
     if recipe.steps_per_epoch is None:
-        length = recipe.steps // _epochs(recipe.steps) * recipe.accumulate
+        length = recipe.steps // count_epochs(recipe.steps) * recipe.accumulate
         recipe = dataclasses.replace(recipe, steps_per_epoch=length)
     images, held_out = data.read_with_validation(
         dataclasses.replace(
@@ -152,24 +139,28 @@ def finetune(
         recipe=recipe,
         path=path,
         resume=resume,
-        callbacks=[_Estimate()] if progress else (),
+        callbacks=[Estimate()] if progress else (),
         verbose=(1 if sys.stdout.isatty() else 2) if progress else 0,
     )
     if task == "multi_label" and held_out is not None:
         best = VisionTransformer.from_preset(Path(path) / BEST, dtype=fields.get("dtype"))
         best.thresholds = choose_thresholds(best, held_out)
         save_trained(best, Path(path) / BEST)
-    return FinetuneResult(Path(path) / (LAST if held_out is None else BEST), history)
+    return TrainingResult(Path(path) / (LAST if held_out is None else BEST), history)
 
 
-def _as_source(data: Any, fields: dict[str, Any]) -> ImageSource:
+def as_source(data: Any, fields: dict[str, Any], recipe: type[Recipe]) -> ImageSource:
     """Returns where the data are, and refuses words of data and recipe as fields of the model."""
-    for word in (field.name for field in dataclasses.fields(Recipe)):
+    for word in (field.name for field in dataclasses.fields(recipe)):
         if word in fields:
-            raise ConfigError(f"{word}= is of the recipe: recipe=TransferRecipe(..., {word}=...).")
+            call = f"recipe={recipe.__name__}(..., {word}=...)"
+            raise ConfigError(f"{word}= is of the recipe: {call}.")
     for word in ("num_classes", "class_names"):
         if word in fields:
-            raise ConfigError(f"{word}=: the head gets the classes of the data. Leave it out.")
+            raise ConfigError(
+                f"{word}=: the head gets the classes of the data, and training without labels has "
+                "no head. Leave it out."
+            )
     for word in (field.name for field in dataclasses.fields(ImageSource)):
         if word in fields and word != "name":  # the model's name
             raise ConfigError(
@@ -178,13 +169,13 @@ def _as_source(data: Any, fields: dict[str, Any]) -> ImageSource:
     return data if isinstance(data, ImageSource) else ImageSource(data)
 
 
-def _epochs(steps: int) -> int:
+def count_epochs(steps: int) -> int:
     """Returns the number of epochs of equal length, so that no step is added or left out."""
     most = max(1, min(_EPOCHS, steps // _LEAST_STEPS))
     return next(epochs for epochs in range(most, 0, -1) if steps % epochs == 0)
 
 
-def _start(
+def open_start(
     source: Any, fields: dict[str, Any]
 ) -> tuple[Source | None, PresetConfig | CheckpointInfo]:
     """Returns the source of the weights, None for fresh weights, and its description."""
@@ -195,7 +186,7 @@ def _start(
     return found, reading.info(found, **of_files)
 
 
-class _Estimate(keras.callbacks.Callback):
+class Estimate(keras.callbacks.Callback):
     """Prints after ten batches how long the others take; the first compiles, and is not timed."""
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -212,7 +203,7 @@ class _Estimate(keras.callbacks.Callback):
         if self._timed == _TIMED and rest:
             seconds = rest * (time.perf_counter() - self._start) / (_TIMED - 1)
             left = datetime.timedelta(seconds=math.ceil(seconds))
-            print(f"\n{'time':<12} about {left} for {rest:,} more batches, and the validation")
+            print(f"\n{'time':<12} about {left} for {rest:,} more batches, and the measurements")
 
 
 def _show_plan(
@@ -238,6 +229,11 @@ def _show_plan(
     if data.unreadable:
         facts["left out"] = f"{counted(len(data.unreadable), 'image')} that cannot be read"
     facts["head"] = f"of the preset, which has these {labels}" if keeps_head else "new"
+    show_plan(facts)
+
+
+def show_plan(facts: Mapping[str, str]) -> None:
+    """Prints facts about a training, a line each."""
     for name, fact in facts.items():
         print(f"{name:<12} {fact}")
 

@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from keras_vit.config.fields import Fields, field
-from keras_vit.config.rules import COUNT, SHARE, Values, choice, is_int, is_number
+from keras_vit.config.rules import COUNT, SHARE, Values, choice, is_int, is_number, is_positive_int
+from keras_vit.config.views import Views
 from keras_vit.errors import ConfigError
 from keras_vit.images.class_names import NAMED
 from keras_vit.support.arguments import AugmentationName
 
 if TYPE_CHECKING:
     from keras_vit.models.vision_transformer import VisionTransformer
+    from keras_vit.training.self_supervised import SelfSupervised
 
 _POSITIVE_OR_NONE = Values(
     lambda value: value is None or (is_number(value) and value > 0), "a positive number or None"
@@ -26,6 +28,12 @@ _EMA = Values(
     lambda value: value is None or (is_number(value) and 0 <= value < 1),
     "a number in [0, 1) or None",
 )
+_WIDTHS = Values(
+    lambda widths: len(widths) > 0 and all(map(is_positive_int, widths)),
+    "one or more positive ints",
+)
+_VIEWS = Views()
+_OF_LABELS = ("label_smoothing", "augmentation", "one_hot", "positive_weights")
 _WARMUP = Values(
     lambda value: value is None or (is_int(value) and value >= 0), "0 or more, or None"
 )
@@ -49,13 +57,13 @@ class Recipe(Fields):
     `clip_norm` turns clipping off, and `steps_per_epoch` makes one epoch of all batches.
 
     Args:
-        steps: number of weight updates. BiT's rule: 500 below 20,000 images, 10,000 below 500,000.
+        steps: number of weight updates, see `steps_for`.
         batch_size: number of images for one weight update.
         optimizer: momentum SGD or AdamW, each with layer-wise rates and decay.
         learning_rate: highest learning rate; a small batch needs a small one.
         warmup_steps: number of weight updates in which the learning rate rises; by default a
             tenth of all, and at most as many as in the paper.
-        decay: curve of the learning rate after the warm-up: cosine to 0, or linear to 1e-5.
+        decay: curve of the learning rate after the warm-up: cosine, or linear to 1e-5.
         momentum: decay of SGD's trace of gradients.
         clip_norm: largest norm of all gradients together.
         weight_decay: share of each kernel, times the learning rate, that an update subtracts.
@@ -103,6 +111,8 @@ class Recipe(Fields):
 
     name: ClassVar[str] = "recipe"
     _longest_warmup: ClassVar[int] = 500
+    final_share: ClassVar[float] = 0.0
+    """Share of the highest learning rate at the end of a cosine."""
 
     def _validate(self) -> None:
         super()._validate()
@@ -244,6 +254,88 @@ class AugregRecipe(Recipe):
         if self.loss is None:
             return is_multi_label or model.config.num_classes == NAMED["imagenet21k"]
         return self.loss == "sigmoid"
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainRecipe(Recipe):
+    """Training without labels by LeJEPA (arXiv 2511.08544), with the authors' settings.
+
+    AdamW, a weight decay of 0.05 on kernels, a linear warm-up over a tenth of the training but at
+    most 5,000 updates (an epoch of ImageNet), and a cosine decay to a thousandth. The authors'
+    learning rate of 0.0005 is that of 256 images; by default it changes with the square root of
+    `batch_size`. A hundred passes over the images are usual: the authors' 100 epochs of ImageNet
+    are 500,000 updates. The data and the model are those of `SelfSupervised`::
+
+        model = keras_vit.training.SelfSupervised(encoder, recipe.views, **recipe.loss_args)
+        data = keras_vit.data.from_folder("photos", encoder, **recipe.data_args)
+        model.compile(**recipe.compile_args(model))
+        model.fit(data, **recipe.fit_args(model), shuffle=False)
+
+    Args:
+        views: `keras_vit.data.Views`, or their fields as a dict; without sizes they fit the model.
+        projector, sigreg_weight, directions: as in `keras_vit.training.SelfSupervised`.
+        steps, batch_size, and other arguments: as in `Recipe`; those of labels are refused.
+
+    >>> recipe = PretrainRecipe(1000, batch_size=64, views={"flip": False})
+    >>> recipe.rate, recipe.warmup, recipe.data_args["augmentation"].flip
+    (0.00025, 100, False)
+    """
+
+    batch_size: int = 256
+    _: dataclasses.KW_ONLY
+    optimizer: Literal["sgd", "adamw"] = field("adamw", choice("sgd", "adamw"))
+    clip_norm: float | None = field(None, _POSITIVE_OR_NONE)
+    weight_decay: float = field(0.05, _NOT_NEGATIVE)
+    views: Views = _VIEWS
+    projector: Sequence[int] = field((2048, 2048, 128), _WIDTHS)
+    sigreg_weight: float = field(0.05, SHARE)
+    directions: int = 1024
+
+    name: ClassVar[str] = "pretrain"
+    _longest_warmup: ClassVar[int] = 5_000
+    final_share: ClassVar[float] = 0.001
+
+    def _validate(self) -> None:
+        super()._validate()
+        self._set("projector", tuple(self.projector))  # a list of JSON
+
+    def _faults(self) -> Any:
+        yield from super()._faults()
+        if self.batch_size < 2 * self.accumulate:
+            yield f"batch_size={self.batch_size}: a batch has two images or more to compare."
+        for name in _OF_LABELS:
+            if value := getattr(self, name):
+                yield f"{name}={value} is a setting of labels. views= says how images change."
+
+    @property
+    def rate(self) -> float:
+        """The highest learning rate: `learning_rate`, or 0.0005 * sqrt(batch_size / 256)."""
+        usual = 0.0005 * math.sqrt(self.batch_size / 256)
+        return usual if self.learning_rate is None else float(self.learning_rate)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All settings but those of labels, as plain JSON types."""
+        return {k: v for k, v in super().settings.items() if k not in _OF_LABELS}
+
+    @property
+    def data_args(self) -> dict[str, Any]:
+        """Arguments of `from_folder` and its siblings in `keras_vit.data`."""
+        arguments = {**super().data_args, "augmentation": self.views}
+        del arguments["one_hot"]
+        return arguments
+
+    @property
+    def loss_args(self) -> dict[str, Any]:
+        """Arguments of `SelfSupervised`, as plain JSON types, but for the model and the views."""
+        names = ("projector", "sigreg_weight", "directions", "seed")
+        return {name: value for name, value in self.to_dict().items() if name in names}
+
+    def compile_args(self, model: "SelfSupervised") -> dict[str, Any]:
+        """Returns the optimizer, a new object of Keras; the model has its loss."""
+        from keras_vit.training.compiling import make_optimizer  # imports Keras
+
+        return {"optimizer": make_optimizer(self, model.encoder)}
 
 
 def steps_for(num_images: int) -> int:

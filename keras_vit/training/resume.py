@@ -16,6 +16,7 @@ from keras_vit.distribution.processes import broadcast_from_first, whole, write_
 from keras_vit.errors import CheckpointError, ConfigError, shown
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.support.files import replace_file
+from keras_vit.training.self_supervised import SelfSupervised
 
 STATE_FILE = "state.safetensors"
 
@@ -179,7 +180,9 @@ class Resume(keras.callbacks.Callback):
         """Returns the settings that identify a training, as plain JSON types."""
         model, prefix = self.model, f"{self.model.name}/"
         # The config of another model contains names that Keras numbers per process.
-        config = model.get_config() | {"name": None} if isinstance(model, VisionTransformer) else {}
+        own: Any = model.encoder if isinstance(model, SelfSupervised) else model
+        config = own.get_config() | {"name": None} if isinstance(own, VisionTransformer) else {}
+        config |= model.settings if own is not model else {}
         names = ("seed", "batch_size", "num_images", "class_names", "augmentation")
         facts = {
             "backend": keras.backend.backend(),

@@ -3,7 +3,7 @@
 import csv
 import dataclasses
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,19 @@ if TYPE_CHECKING:
 
 BEST, LAST = "best", "last"
 """Presets in the folder of a training."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingResult:
+    """The results of `keras_vit.finetune` and `keras_vit.pretrain`.
+
+    Args:
+        path: folder of the preset: the best one of a fine-tuning with validation, else the last.
+        history: values of each epoch by name, from the first epoch on.
+    """
+
+    path: Path
+    history: dict[str, list[float]]
 
 
 def train(
@@ -69,51 +82,84 @@ def train(
         WriteError: the system refuses to write in `path`, which may have no space left.
     """
     path = Path(path)
-    index, _ = process()
     write_on_first_process(lambda: check_new(path, resume), path)
     for part in (data, validation):
         if part is not None:
             part.check(model)
     recipe = dataclasses.replace(recipe, one_hot=data.one_hot)  # as mixup and cutmix make them
     _check_recipe(recipe, data, model)
-    compile_args, fit = recipe.compile_args(model), recipe.fit_args(model)
-    of_recipe = list(fit.pop("callbacks"))
-    write_on_first_process(lambda: _make(path), path)
-    log = [_CsvLog(path / "log.csv")] if index == 0 else []  # of several processes the first writes
-    origin = {
-        "source": model.title,
-        "data": Path(data.name).name if Path(data.name).is_dir() else data.name,
-        "images": data.num_images,
-        "classes": data.num_classes,
-        "recipe": {name: value for name, value in recipe.settings.items() if value is not None},
-        "base": dict(model.provenance),
-    }
+    origin = describe_origin(model, data, recipe) | {"classes": data.num_classes}
     best = _BestPreset(path / BEST, origin)
+    # The best preset comes first, because at the end of a validation callbacks of the recipe
+    # remove the averaged weights from the model.
+    history = fit_in(path, model, data, validation, recipe, [best], callbacks, verbose)
+    scores = {k.removeprefix("val_"): v[-1] for k, v in history.items() if k[:4] == "val_"}
+    state_origin(model, origin, validation=scores)
+    save_trained(model, path / LAST)
+    return history
+
+
+def fit_in(
+    path: Path,
+    model: Any,
+    data: Any,
+    validation: Any,
+    recipe: Recipe,
+    resumed: Sequence[keras.callbacks.Callback],
+    callbacks: Iterable[keras.callbacks.Callback],
+    verbose: Any,
+) -> dict[str, list[float]]:
+    """Compiles and fits a model by a recipe, with the log and the state in a folder.
+
+    Args:
+        path: the folder.
+        model, data, validation, recipe, verbose: as of `train`, or of training without labels.
+        resumed: callbacks before those of the recipe, whose progress is kept.
+        callbacks: callbacks after those of the recipe.
+
+    Returns:
+        The history, `{name: value per epoch}`, from the first epoch on.
+    """
+    fit = recipe.fit_args(model)
+    kept = [*resumed, *fit.pop("callbacks")]
+    compile_args = recipe.compile_args(model)  # refuses a recipe before the folder is made
+    write_on_first_process(lambda: _make(path), path)
+    # Of several processes the first writes.
+    log = [_CsvLog(path / "log.csv")] if process()[0] == 0 else []
     model.compile(**compile_args)
     if keras.backend.backend() == "torch" and process()[1] > 1:
         ddp(model)
-    continued = Resume(path / "resume", data, [best, *of_recipe])
-    # The best preset comes first, because at the end of a validation callbacks of the recipe
-    # remove the averaged weights from the model.
+    continued = Resume(path / "resume", data, kept)
     history = model.fit(
         data,
         validation_data=validation,
         shuffle=False,  # ImageData shuffles by itself, repeatably
         verbose=verbose,
         initial_epoch=continued.epoch,
-        callbacks=[best, *of_recipe, *log, *callbacks, continued],
+        callbacks=[*kept, *log, *callbacks, continued],
         **fit,
     )
-    scores = history.history.items()
-    _state(model, origin, {k.removeprefix("val_"): v[-1] for k, v in scores if k[:4] == "val_"})
-    save_trained(model, path / LAST)
-    return history.history
+    found: dict[str, list[float]] = history.history
+    return found
 
 
-def _state(model: "VisionTransformer", origin: dict[str, Any], scores: Mapping[str, float]) -> None:
-    """Puts the origin of a model's weights, and their validation, in place of the provenance."""
-    facts = {**origin, "validation": {name: float(score) for name, score in scores.items()}}
-    model.provenance = MappingProxyType({name: fact for name, fact in facts.items() if fact})
+def describe_origin(model: "VisionTransformer", data: Any, recipe: Recipe) -> dict[str, Any]:
+    """Returns the facts of a training for the provenance of its presets, as plain JSON types."""
+    return {
+        "source": model.title,
+        "data": Path(data.name).name if Path(data.name).is_dir() else data.name,
+        "images": data.num_images,
+        "recipe": {name: value for name, value in recipe.settings.items() if value is not None},
+        "base": dict(model.provenance),
+    }
+
+
+def state_origin(model: "VisionTransformer", origin: dict[str, Any], **measured: Any) -> None:
+    """Puts the origin of a model's weights, and what was measured, in place of the provenance."""
+    for name, values in measured.items():
+        measured[name] = {key: float(value) for key, value in values.items()}
+    facts = {name: fact for name, fact in {**origin, **measured}.items() if fact}
+    model.provenance = MappingProxyType(facts)
 
 
 def _make(path: Path) -> None:
@@ -165,7 +211,7 @@ class _BestPreset(keras.callbacks.Callback):
         accuracy, loss = logs.get("pr_auc", logs.get("accuracy", 0.0)), logs["loss"]
         if (accuracy, -loss) > (self.best_accuracy, -self.best_loss):
             self.best_accuracy, self.best_loss = accuracy, loss
-            _state(self.model, self.origin, logs)
+            state_origin(self.model, self.origin, validation=logs)
             save_trained(self.model, self.folder)
 
 

@@ -28,6 +28,7 @@ from tests.distribution.forked import results, start
 from tests.distribution.training import (
     IMAGES,
     LABELS,
+    LEJEPA,
     PREPARED,
     STEPS,
     WAYS,
@@ -94,7 +95,7 @@ def through_orbax(folder):
 def jax_devices(folder):
     """One process with eight virtual devices."""
     compile_quickly()
-    alone, passes = trained(), trained_on_whole_passes()
+    alone, passes, lejepa = trained(), trained_on_whole_passes(), trained(**LEJEPA)
     functions, report = outputs(compiled(), folder / "alone"), {}
     with distribution.data_parallel().scope():
         model = compiled()
@@ -105,6 +106,8 @@ def jax_devices(folder):
         with make().scope():
             result = trained()
         report[way], report[f"share of {way}"] = apart(result, alone), share(result.model)
+    with distribution.data_parallel().scope():
+        report["LeJEPA"] = apart(trained(**LEJEPA), lejepa)
     report["orbax"], report["after orbax"] = through_orbax(folder / "orbax")
     with distribution.tensor_parallel(8).scope():
         heads = message(lambda: make_model(num_heads=4))
@@ -117,8 +120,9 @@ def jax_processes(folder):
 
     def alone(index, port):
         compile_quickly()
-        result = trained()
+        result, other = trained(), trained(**LEJEPA)
         arrays = {"losses": result.losses, "variables": result.variables}
+        arrays["LeJEPA"] = [other.losses, *other.variables]
         for name, stored in {**outputs(compiled(), folder / "alone"), **arrays}.items():
             np.savez(folder / f"{name}.npz", *stored)
 
@@ -138,6 +142,8 @@ def jax_processes(folder):
                         shutil.copytree(folder / way, folder / "copy")
                     report["resumed"] = distance(trained(folder / way).variables, variables)
         with distribution.fully_sharded().scope():
+            _, _, losses, variables = trained(**LEJEPA)
+            report["LeJEPA"] = distance([losses, *variables], one["LeJEPA"])
             model = compiled()
             found = outputs(model, folder / "together")
             report |= in_each(found, {name: one[name] for name in found})
@@ -182,7 +188,7 @@ def tensorflow_replicas(folder):
     adam = {"kind": training.AugregRecipe, "learning_rate": 0.01, "ema": None}
     report, functions = {}, outputs(compiled(), folder / "alone")
     passes = trained_on_whole_passes()
-    for name, options in {"SGD": {}, "AdamW": adam}.items():
+    for name, options in {"SGD": {}, "AdamW": adam, "LeJEPA": LEJEPA}.items():
         alone = trained(epochs=1, accumulate=1, **options)
         with mirrored.scope():
             result = trained(epochs=1, accumulate=1, **options)
@@ -217,12 +223,15 @@ def torch_processes(folder):
     def together(index, port):
         torch.set_num_threads(1)
         alone, passes = trained(shard=(0, 1)), trained_on_whole_passes(shard=(0, 1))
+        lejepa_alone = trained(shard=(0, 1), **LEJEPA)
         of_torchrun(index, port)
         # Process 1 begins with other weights, which ddp replaces by those of process 0.
         options = {"seed": 1 + index, "connect": distribution.ddp}
         _, shard, losses, state = trained(**options)
-        mean = torch.tensor(losses)
-        dist.all_reduce(mean)
+        lejepa = trained(**options, **LEJEPA)
+        means_of_losses = torch.tensor([losses, lejepa.losses])
+        dist.all_reduce(means_of_losses)
+        mean, other = means_of_losses.numpy() / 2
         files = stopped(folder / "run", **options)
         model = make_model()
         model.compile(training.LayerwiseSGD(0.1), "sparse_categorical_crossentropy")
@@ -231,7 +240,8 @@ def torch_processes(folder):
         means = model.optimizer.sum_over_processes + hasattr(model, "ddp_model")
         batch = message(lambda: from_arrays(IMAGES, LABELS, model, 7, steps_per_epoch=1))
         return {
-            "training": distance([mean.numpy() / 2, *state], [alone.losses, *alone.variables]),
+            "training": distance([mean, *state], [alone.losses, *alone.variables]),
+            "LeJEPA": apart(lejepa._replace(losses=other), lejepa_alone),
             "resumed": distance(trained(folder / "run", **options).variables, state),
             "whole passes": distance(trained_on_whole_passes(distribution.ddp), passes),
             "facts": {"shard": shard, "files": files, "means": means},

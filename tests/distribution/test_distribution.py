@@ -63,6 +63,7 @@ BOUNDS = {
     "jax_devices": {
         **IMAGES,
         "whole passes": 1e-5,
+        "LeJEPA": 1e-5,
         "data": 1e-5,
         "tensor": 1e-5,
         "fully sharded": 1e-5,
@@ -76,6 +77,7 @@ BOUNDS = {
     "jax_processes": {
         **IMAGES,
         **dict.fromkeys(WAYS, 1e-5),
+        "LeJEPA": 1e-5,
         "resumed": 0,
         "resumed by one": 1e-5,
         "preset": 1e-6,
@@ -91,8 +93,11 @@ BOUNDS = {
         "losses of AdamW": 1e-4,
         "variables of AdamW": 2e-3,
         "replicas of AdamW": 0,
+        "losses of LeJEPA": 1e-5,
+        "variables of LeJEPA": 1e-5,
+        "replicas of LeJEPA": 0,
     },
-    "torch_processes": {"training": 1e-5, "resumed": 0, "whole passes": 1e-5},
+    "torch_processes": {"training": 1e-5, "LeJEPA": 1e-5, "resumed": 0, "whole passes": 1e-5},
     "torch_kills": {"killed": 0},
 }
 FACTS = {

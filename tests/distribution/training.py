@@ -10,7 +10,7 @@ from PIL import Image
 
 import keras_vit
 from keras_vit import training
-from keras_vit.data import Augmentation, from_arrays
+from keras_vit.data import Augmentation, Views, from_arrays
 from keras_vit.distribution.processes import whole
 from keras_vit.models.inference import run
 from tests.runs import THOROUGH, times
@@ -29,6 +29,13 @@ IMAGES = RNG.integers(0, 256, (20, 8, 8, 3), "uint8")
 PREPARED = RNG.standard_normal((16, 8, 8, 3)).astype("float32")
 LABELS = np.arange(20) % 3
 RECIPE = {"learning_rate": 0.1, "clip_norm": 0.1, "accumulate": 2, "ema": 0.5}
+LEJEPA: dict[str, Any] = {
+    "kind": training.PretrainRecipe,
+    "optimizer": "sgd",
+    "views": Views(8, 4, local_views=1),
+    "projector": (8, 4),
+    "directions": 16,
+}
 EPOCHS, STEPS, BATCH_SIZE = 3, times(4, 10), 8
 COUNTS = (1, 7, 8, 9) if THOROUGH else (9,)
 """Numbers of images for which one device and several are compared."""
@@ -51,9 +58,11 @@ class StoppedError(Exception):
     """The training was to stop here."""
 
 
-def make_model(seed: int = 1, **fields: Any) -> keras_vit.VisionTransformer:
-    """A small model with the same random weights in every call."""
-    model = keras_vit.VisionTransformer(**{**SIZES, **fields}, name="vit")
+def make_model(seed: int = 1, recipe: training.PretrainRecipe | None = None, **fields: Any) -> Any:
+    """A small model, or one that trains without labels, with the same weights in every call."""
+    model: Any = keras_vit.VisionTransformer(**{**SIZES, **fields}, name="vit")
+    if recipe is not None:
+        model = training.SelfSupervised(model, recipe.views, **recipe.loss_args, name="model")
     rng = np.random.default_rng(seed)
     for weight in model.weights:
         weight.assign(0.3 * rng.standard_normal(weight.shape))
@@ -97,14 +106,16 @@ def trained(
     Raises:
         StoppedError: the epoch `stop_after` has ended.
     """
-    model, options = make_model(seed), {**RECIPE, **options}
-    count = options["accumulate"]
-    lengths = {"one_hot": True, "steps_per_epoch": STEPS}
-    recipe = kind(epochs * STEPS // count, count * BATCH_SIZE, **options, **lengths)
+    options = {**RECIPE, **options}
+    count, labels = options["accumulate"], kind is not training.PretrainRecipe
+    lengths = {"one_hot": labels, "steps_per_epoch": STEPS}
+    recipe: Any = kind(epochs * STEPS // count, count * BATCH_SIZE, **options, **lengths)
+    any_size = {"num_classes": 0, "image_size": (None, None)}
+    model = make_model(seed) if labels else make_model(seed, recipe, **any_size)
     model.compile(**recipe.compile_args(model))
-    augmentation = Augmentation(crop=None, mixup=0.3, cutmix=1.0)
+    augmentation = Augmentation(crop=None, mixup=0.3, cutmix=1.0) if labels else model.views
     how = {"augmentation": augmentation, "steps_per_epoch": STEPS, "shard": shard}
-    data = from_arrays(IMAGES, LABELS, model, BATCH_SIZE, **how)
+    data = from_arrays(IMAGES, LABELS, model if labels else model.encoder, BATCH_SIZE, **how)
     connect(model)
     losses: list[float] = []
 

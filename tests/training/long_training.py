@@ -6,8 +6,8 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from keras_vit.data import from_arrays
-from keras_vit.training import Resume
+from keras_vit.data import Views, from_arrays
+from keras_vit.training import Resume, SelfSupervised
 from tests.helpers import random_tiny
 from tests.runs import times
 
@@ -17,14 +17,18 @@ EPOCHS, STEPS = times(3, 6), 4
 Result = tuple[list[np.ndarray], dict]
 
 
-def train(folder: Path) -> Result:
+def train(folder: Path, with_labels: bool = True) -> Result:
     """Trains with dropout, momentum, averages, accumulation and EarlyStopping, all with a state.
 
     Returns:
         The weights and the history.
     """
     keras.utils.set_random_seed(0)
-    model = random_tiny(dropout_rate=0.2, attention_dropout_rate=0.2, stochastic_depth_rate=0.2)
+    rates = ("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate")
+    fields = {} if with_labels else {"num_classes": 0, "image_size": (None, None)}
+    model = encoder = random_tiny(**dict.fromkeys(rates, 0.2), **fields)
+    if not with_labels:
+        model = SelfSupervised(encoder, Views(16, 8), projector=(16, 8), directions=16)
     model.compile(
         keras.optimizers.SGD(
             keras.optimizers.schedules.CosineDecay(
@@ -36,12 +40,13 @@ def train(folder: Path) -> Result:
             ema_momentum=0.9,
             gradient_accumulation_steps=3,  # does not divide the steps of an epoch
         ),
-        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        metrics=["accuracy"],
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True) if with_labels else None,
+        metrics=["accuracy"] if with_labels else None,
     )
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (8 * STEPS, 16, 16, 3)).astype("uint8")
-    data = from_arrays(images, np.arange(8 * STEPS) % 5, model, 8)
+    views = None if with_labels else model.views
+    data = from_arrays(images, np.arange(8 * STEPS) % 5, encoder, 8, augmentation=views)
     stop = keras.callbacks.EarlyStopping("loss", patience=EPOCHS, restore_best_weights=True)
     resume = Resume(folder, data, [stop])
     history = model.fit(

@@ -4,13 +4,17 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from keras_vit import pretrain
 from keras_vit.data import AUGREG, from_arrays
-from keras_vit.errors import CheckpointError, ConfigError
+from keras_vit.errors import CheckpointError, ConfigError, SourceError
 from keras_vit.training import (
     AugregRecipe,
     LayerwiseAdamW,
+    PretrainRecipe,
     Resume,
+    SelfSupervised,
     TransferRecipe,
     enable_lora,
     layer_decay_multipliers,
@@ -64,7 +68,23 @@ def adapted():
     return model
 
 
+def views(given=None, image_size=None, num_classes=0, projector=(8,), **fields):
+    """A model that is trained by views without labels."""
+    encoder = tiny(image_size=image_size, num_classes=num_classes, **fields)
+    return SelfSupervised(encoder, given, projector=projector)
+
+
+def copies(world, path="out", labels=None, source="vit_digits", **options):
+    """A training without labels on a hundred copies of one image."""
+    (world.path / "copies" / "more").mkdir(parents=True)
+    for k in range(100):
+        Image.new("L", (16, 16), 90).save(world.path / "copies" / f"{k}.png")
+    places = {"path": world.path / path, "labels": labels and world.path / labels}
+    pretrain(world.path / "copies", source=source, **places, **options)
+
+
 ADAMW = LayerwiseAdamW()
+PRETRAIN, PACKED = PretrainRecipe(1, 4), {"kind": "packed"}
 SMOOTH = {"positive_weights": (1, 2, 3), "label_smoothing": 0.1}
 REFUSALS = {
     "steps": (lambda w: transfer(w, steps=0), ConfigError, "steps must be a positive int, found 0"),
@@ -100,6 +120,21 @@ REFUSALS = {
     "more epochs": (lambda w: resume(w, 3), CheckpointError, "epochs: begun with 2, now 3"),
     "strong": (lambda w: resume(w, augmentation="strong1"), CheckpointError, "mixup: begun with"),
     "first epoch": (begin_again, CheckpointError, "initial_epoch=resume"),
+    "smooth views": (lambda w: PretrainRecipe(9, label_smoothing=0.1), ConfigError, "of labels"),
+    "head": (lambda w: views(num_classes=5), ConfigError, "num_classes=5"),
+    "unpooled": (lambda w: views(pool={"kind": "unpooled"}), ConfigError, "'unpooled'"),
+    "packed": (lambda w: views(image_size=16, stem=PACKED), ConfigError, "stem.kind='packed'"),
+    "part of a patch": (lambda w: views({"local_size": 20}), ConfigError, "local_views of 20x20"),
+    "one size": (lambda w: views(image_size=16), ConfigError, "image_size=(None, None)"),
+    "projector": (lambda w: views(projector=()), ConfigError, "positive ints"),
+    "steps twice": (lambda w: copies(w, steps=3, recipe=PRETRAIN), ConfigError, "steps=3"),
+    "labelled": (lambda w: copies(w, recipe=TransferRecipe(9)), ConfigError, "TransferRecipe"),
+    "rate": (lambda w: copies(w, learning_rate=0.1), ConfigError, "recipe=PretrainRecipe("),
+    "labels inside": (lambda w: copies(w, labels="copies/more"), ConfigError, "images to train on"),
+    "path inside": (lambda w: copies(w, "copies/run"), ConfigError, "copies/run' lies"),
+    "path in labels": (lambda w: copies(w, "out/run", "out"), ConfigError, "out/run' lies"),
+    "copies": (lambda w: copies(w, recipe=PRETRAIN), ConfigError, "all the same"),
+    "source": (lambda w: copies(w, source="vit_ti61"), SourceError, "'vit_ti16'"),
 }
 
 

@@ -5,6 +5,7 @@ Processes are forked, so that a kill costs no start of Python.
 
 import argparse
 import datetime
+import functools
 import json
 import os
 import random
@@ -176,7 +177,9 @@ def kill_embeddings(work: Path, count: int, rng: random.Random) -> Counter[str]:
     return outcomes
 
 
-def kill_trainings(work: Path, count: int, rng: random.Random) -> Counter[str]:
+def kill_trainings(
+    work: Path, count: int, rng: random.Random, with_labels: bool = True
+) -> Counter[str]:
     """Kills a training with `Resume`, which goes on each time; its end is that of an unbroken run.
 
     The training has dropout, momentum, averages, accumulation and EarlyStopping.
@@ -186,7 +189,7 @@ def kill_trainings(work: Path, count: int, rng: random.Random) -> Counter[str]:
     place, outcomes = work / "x", Counter[str]()
 
     def trained(place: Path) -> long_training.Result:
-        long_training.save(place, long_training.train(place))
+        long_training.save(place, long_training.train(place, with_labels))
         return long_training.load(place)
 
     unbroken = trained(work / "unbroken")
@@ -281,6 +284,10 @@ def main() -> int:
         (f"{arguments.count} kills of each download", kill_downloads),
         (f"{arguments.count} kills of embed, and its end", kill_embeddings),
         (f"{arguments.count} kills of a training, and its end", kill_trainings),
+        (
+            f"{arguments.count} kills of a training without labels, and its end",
+            functools.partial(kill_trainings, with_labels=False),
+        ),
         (f"2 writers, 8 readers, {arguments.seconds:.0f} s", None),
     ):
         if not any(word in name for word in arguments.only):

@@ -1,0 +1,281 @@
+"""From images without labels to a trained encoder as a preset: `keras-vit pretrain`."""
+
+import dataclasses
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_vit.checkpoints import Source
+from keras_vit.config.variants import VARIANTS
+from keras_vit.config.views import Views
+from keras_vit.data import ImageData, ImageSource
+from keras_vit.errors import ConfigError
+from keras_vit.evaluation import effective_rank, features, knn_accuracy
+from keras_vit.models.builders import Builder, variant
+from keras_vit.models.building import Reading
+from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.support.arguments import check_training
+from keras_vit.support.backend import require_training
+from keras_vit.support.text import counted, warn
+from keras_vit.training.finetuning import (
+    Estimate,
+    as_source,
+    count_epochs,
+    open_start,
+    show_plan,
+)
+from keras_vit.training.recipes import PretrainRecipe
+from keras_vit.training.self_supervised import SelfSupervised
+from keras_vit.training.training import (
+    LAST,
+    TrainingResult,
+    describe_origin,
+    fit_in,
+    save_trained,
+    state_origin,
+)
+
+_METERED = 1024
+"""Most images without labels that the meter embeds after each epoch."""
+_LEAST_RANK = 2.0
+"""Rank of embeddings below which nothing can be told from them."""
+_AT_ONE_POINT = 0.4
+"""SIGReg of projections that are all zero, for each image of a batch."""
+
+
+def pretrain(
+    data: str | os.PathLike[str] | ImageSource,
+    *,
+    source: str | os.PathLike[str] | Source | Builder,
+    path: str | os.PathLike[str],
+    steps: int | None = None,
+    recipe: PretrainRecipe | None = None,
+    labels: str | os.PathLike[str] | ImageSource | None = None,
+    resume: bool = False,
+    pixel_range: tuple[float, float] | None = None,
+    progress: bool = False,
+    read: Reading | None = None,
+    **fields: Any,
+) -> TrainingResult:
+    """Trains an encoder on images without labels by LeJEPA, and writes all results into a folder.
+
+    The folder `path` has `log.csv` (one row per epoch), the preset `last/`, which every epoch
+    replaces, and `resume/`, from which a killed training continues. The preset is the encoder
+    without a head; its provenance has data, recipe, values of all epochs and, as `base`, the
+    provenance and the license of the weights that the training began with. `keras_vit.probe` and
+    `keras_vit.finetune` take it. `keras_vit.training.SelfSupervised` is the model, for programs of
+    your own.
+
+    After each epoch the log has the loss and its two parts, `rank`, see
+    `keras_vit.evaluation.effective_rank`, of the embeddings of up to 1,024 images, and with
+    `labels` the `knn_accuracy`. A warning says when the embeddings have collapsed.
+
+    Args:
+        data: a folder, whose images may lie in folders of any depth; `"tfds:NAME"` or
+            `"hf:OWNER/NAME"`, whose labels are not read by the training; or an `ImageSource`.
+        source: a source of `VisionTransformer.from_preset`, to continue its training; or a variant
+            such as `"vit_ti16"`, or its builder, to start anew.
+        path: folder for the results; new, except with `resume`.
+        steps: number of weight updates; None for 1,000, or those of the recipe.
+        recipe: a `PretrainRecipe`; None for the authors' settings. Without
+            `steps_per_epoch` the steps are divided into equal epochs, at most 20.
+        labels: images with labels, for the k-NN accuracy alone: a folder with a folder of images
+            per class, or an `ImageSource`. Images of this folder are not trained on.
+        resume: whether to continue the training in `path`, which had the same arguments.
+        pixel_range: values of black and white in images of more than 8 bits, see `Preprocessor`.
+        progress: whether the plan, an estimate of the time after ten batches, and each epoch are
+            printed.
+        read: as for `VisionTransformer.from_preset`.
+        **fields: its other arguments, such as `image_size`, the size of the preset, and `dtype`;
+            None for the values of the source.
+
+    Raises:
+        BackendError: the backend is OpenVINO, which computes no gradients.
+        ConfigError: an argument is invalid; there are fewer images than a batch, or they are all
+            the same; the loss is not finite. The message names the fix.
+        PresetError: the preset does not exist.
+        CheckpointError: the weights do not fit, or `path` holds another training.
+    """
+    require_training()
+    place = Path(path)
+    pictures = as_source(data, fields, PretrainRecipe)
+    labelled = labels if isinstance(labels, ImageSource | None) else ImageSource(labels)
+    check_training(
+        pictures.name,
+        place,
+        resume=resume,
+        validation=labelled and labelled.name,
+        is_labelled=False,
+        **pictures.labels,
+    )
+    if steps is not None and recipe is not None:
+        raise ConfigError(f"steps={steps} is of the recipe: recipe=PretrainRecipe({steps}, ...).")
+    if not isinstance(recipe, PretrainRecipe | None):
+        raise ConfigError(f"recipe: expected a PretrainRecipe, found {type(recipe).__name__}.")
+    if isinstance(source, str) and source in VARIANTS:
+        source = variant(source)
+    fields = {k: v for k, v in {**fields, "read": read or None}.items() if v is not None}
+    found, description = open_start(source, fields)
+    description.config.refuse_map("pretrain")
+    recipe = recipe or PretrainRecipe(1000 if steps is None else steps)
+    keras.utils.set_random_seed(recipe.seed % 2**32)  # Keras takes no larger one
+    fields |= {"num_classes": 0, "class_names": None}
+    if found is None:
+        result = VisionTransformer(description.config, protocol=description.protocol, **fields)
+    else:
+        result = VisionTransformer.from_preset(found, **fields)
+    recipe = recipe.replace(views=recipe.views.fit(result.config))
+    if recipe.steps_per_epoch is None:
+        length = recipe.steps // count_epochs(recipe.steps) * recipe.accumulate
+        recipe = recipe.replace(steps_per_epoch=length)
+    encoder = _take_views(result, recipe.views)
+    model = SelfSupervised(encoder, recipe.views, **recipe.loss_args)
+    preprocessor = dataclasses.replace(
+        result.preprocessor, image_size=recipe.views.global_size, pixel_range=pixel_range
+    )
+    images = pictures.for_training().read(preprocessor, **recipe.data_args)
+    seen = labelled.read(preprocessor) if labelled else _sample(images)
+    meter = _Meter(place, result, encoder, seen, labelled is not None, images.batch_size)
+    meter.check()
+    meter.origin = describe_origin(result, images, recipe)
+    if progress:
+        show_plan(_describe_plan(result, images, recipe, found))
+    history = fit_in(
+        place,
+        model,
+        images,
+        None,
+        recipe,
+        [],
+        [meter, *([Estimate()] if progress else ())],
+        (1 if sys.stdout.isatty() else 2) if progress else 0,
+    )
+    meter.save(history)
+    return TrainingResult(place / LAST, history)
+
+
+def _take_views(model: VisionTransformer, views: Views) -> VisionTransformer:
+    """Returns a model with the same weights that takes images of the views' sizes."""
+    config, sizes = model.config, {(size, size) for _, size, _ in views.groups.values()}
+    if config.image_size is None or sizes == {config.image_size}:
+        return model
+    of_any_size: dict[str, Any] = {"image_size": (None, None)}
+    if config.has_learned_positions:
+        of_any_size["position_grid"] = config.source_grid
+    encoder = type(model).from_config({**model.get_config(), **of_any_size})
+    _copy_weights(model, encoder)
+    return encoder
+
+
+def _copy_weights(model: VisionTransformer, copy: VisionTransformer) -> None:
+    if copy is not model:
+        for variable, value in zip(copy.weights, model.weights, strict=True):
+            variable.assign(value)
+
+
+def _sample(images: ImageData) -> ImageData:
+    """Returns up to 1,024 of the images, as they are prepared for evaluation."""
+    count = images.num_images
+    return images.hold_out(min(_METERED, count - 1) / count)[1]
+
+
+class _Meter(keras.callbacks.Callback):
+    """Measures the embeddings after each epoch, and saves the encoder.
+
+    Args:
+        path: folder of the training.
+        result: the model that is saved.
+        encoder: the model that is trained.
+        images: images as for evaluation.
+        has_labels: whether their labels are measured too.
+        batch_size: number of images that the loss compares.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        result: VisionTransformer,
+        encoder: VisionTransformer,
+        images: ImageData,
+        has_labels: bool,
+        batch_size: int,
+    ) -> None:
+        super().__init__()
+        self.path, self.result, self.encoder = path, result, encoder
+        self.images, self.has_labels, self.batch_size = images, has_labels, batch_size
+        self.origin: dict[str, Any] = {}
+
+    def check(self) -> None:
+        """Refuses images among which the untrained encoder sees no difference."""
+        if not effective_rank(features(self.encoder, self.images).values):
+            raise ConfigError(
+                f"{self.images.name}: the embeddings of {self.images.num_images} images are "
+                "all the same. The loss compares different images: is one image there many times?"
+            )
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Notes the number of the epoch."""
+        self._epoch = epoch
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Ends a training whose loss is not finite."""
+        if not np.isfinite(loss := logs["loss"]):
+            raise self._describe_fault(
+                f"The loss is {loss} in step {batch + 1} of epoch {self._epoch + 1}."
+            )
+
+    def _describe_fault(self, fault: object) -> ConfigError:
+        saved = f"{self.path / LAST} has the encoder of epoch {self._epoch}. "
+        return ConfigError(
+            f"{fault} {saved if self._epoch else ''}Train in another folder with a lower "
+            "learning_rate or without mixed_float16."
+        )
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Adds rank and accuracy to the log, and saves the encoder."""
+        try:
+            values, labels = features(self.encoder, self.images)
+        except ConfigError as error:  # the last step has spoilt the encoder, not the images
+            raise self._describe_fault(f"After epoch {epoch + 1}: {error}") from error
+        logs["rank"] = rank = effective_rank(values)
+        if self.has_labels:
+            logs["knn_accuracy"] = knn_accuracy(values, labels)
+        at_one_point = _AT_ONE_POINT * self.batch_size
+        if rank < _LEAST_RANK or logs["sigreg"] > 0.9 * at_one_point:  # a deviation below 0.2
+            warn(
+                f"The embeddings have collapsed: their rank is {rank:.1f} of {values.shape[1]}, "
+                f"and sigreg {logs['sigreg']:.3g}, where it is {at_one_point:.3g} if all "
+                "projections are equal. A larger sigreg_weight or batch_size or a lower "
+                "learning_rate helps."
+            )
+        history = self.model.history.history
+        self.save({name: [*history.get(name, ()), value] for name, value in logs.items()})
+
+    def save(self, history: dict[str, list[float]]) -> None:
+        """Writes the preset, whose provenance has the values of each epoch."""
+        _copy_weights(self.encoder, self.result)
+        rounded = {k: [float(f"{v:.5g}") for v in values] for k, values in history.items()}
+        state_origin(self.result, {**self.origin, "history": rounded})
+        save_trained(self.result, self.path / LAST)
+
+
+def _describe_plan(
+    model: VisionTransformer, images: ImageData, recipe: PretrainRecipe, found: Source | None
+) -> dict[str, str]:
+    """Returns data, model and settings of the training in words."""
+    groups = recipe.views.groups.values()
+    facts = {
+        "model": f"{model.title}, {model.count_params():,} parameters",
+        "start": "fresh weights" if found is None else "the weights of the source",
+        "images": f"{images.num_images:,}, without labels",
+        "views": ", ".join(f"{count} of {size} x {size} pixels" for count, size, _ in groups),
+        "steps": f"{recipe.steps:,} of {counted(recipe.batch_size, 'image')}; "
+        f"{recipe.steps * recipe.batch_size / images.num_images:.3g} passes over the images",
+    }
+    if images.unreadable:
+        facts["skipped"] = f"{counted(len(images.unreadable), 'image')} that cannot be read"
+    return facts
