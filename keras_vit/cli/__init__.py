@@ -43,6 +43,7 @@ _COMMANDS = (
     products.serve,
     products.explain,
     training.finetune,
+    training.pretrain,
     training.demo,
 )
 _SHARED = (
@@ -51,6 +52,7 @@ _SHARED = (
     options.Loading,
     options.Labelled,
     training.Options,
+    training.PretrainOptions,
     Settings,
 )
 for _part in (*_COMMANDS, *_SHARED):
@@ -63,14 +65,18 @@ for _name, _command in _BY_NAME.items():
 app["verify"].usage = "Usage: keras-vit verify [OPTIONS] SOURCE [OTHER]"
 app.register_install_completion_command()
 
+_AFTER_TRAINING = (
+    "If its first epoch was over, the same command with --resume continues; else "
+    "remove the folder of --path and call it again."
+)
 _AFTER_CTRL_C = {
     "predict": "Nothing was written, except for finished maps in the folder of --path.",
     "embed": "The same command goes on where it stopped.",
     "probe": "The same command goes on where it stopped.",
     "serve": "The requests that were accepted have been answered.",
     "demo": "The same command starts anew.",
-    "finetune": "If its first epoch was over, the same command with --resume continues; else "
-    "remove the folder of --path and call it again.",
+    "finetune": _AFTER_TRAINING,
+    "pretrain": _AFTER_TRAINING,
 }
 
 

@@ -1,8 +1,8 @@
-"""Commands that train: finetune and demo."""
+"""Commands that train: finetune, pretrain and demo."""
 
 import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 from cyclopts.validators import LimitedChoice, mutually_exclusive
@@ -18,11 +18,13 @@ from keras_vit.cli.options import (
     drop_unset,
     make_options,
 )
+from keras_vit.config.views import Views
 from keras_vit.support.arguments import check_results, check_training
-from keras_vit.training.recipes import AugregRecipe, Recipe, TransferRecipe
+from keras_vit.training.recipes import AugregRecipe, PretrainRecipe, Recipe, TransferRecipe
 
 if TYPE_CHECKING:
     Options = Recipe
+    PretrainOptions = Recipe
 else:
     Options = make_options(
         Recipe,
@@ -30,10 +32,17 @@ else:
         steps=500,
         batch_size=64,
     )
+    PretrainOptions = make_options(
+        Recipe,
+        ("one_hot", "positive_weights", "label_smoothing", "augmentation"),
+        steps=1000,
+        batch_size=256,
+    )
 
 _START = Group("Start, one of", validator=LimitedChoice(1, 1))
 _LEARNS = Group("Weights that learn; without an option all", validator=mutually_exclusive)
 _USUAL = Options()  # type: ignore[call-arg]
+_USUAL_PRETRAINING = PretrainOptions()  # type: ignore[call-arg]
 _ALL = Labelled()
 _STORED = Reading()
 
@@ -61,7 +70,8 @@ def finetune(
 
     The folder PATH gets the presets best/ and last/, log.csv and the state for --resume. The head
     of the preset is kept if the images have its classes. The learning rate is 0.01 by default, and
-    0.001 from scratch or with AdamW.
+    0.001 from scratch or with AdamW. BiT's rule for the steps: 500 below 20,000 images, 10,000
+    below 500,000.
 
     Example: keras-vit finetune photos/ --source vit_s14.dinov2 --path run
 
@@ -135,6 +145,71 @@ def finetune(
     for column in images.label_column or ():
         table += ["--label-column", column]
     tell(f"  {command_line('evaluate', 'TEST_IMAGES', *table, '--source', finished.path)}")
+
+
+def pretrain(
+    data: str,
+    /,
+    *,
+    path: Path,
+    labels: str | None = None,
+    split: str | None = None,
+    on_error: Literal["raise", "skip"] = "raise",
+    source: Annotated[str | None, Parameter(group=_START)] = None,
+    from_scratch: Annotated[str | None, Parameter(group=_START)] = None,
+    resume: bool = False,
+    recipe: Annotated[PretrainOptions, Parameter(name="*")] = _USUAL_PRETRAINING,
+    no_flip: bool = False,
+    fields: Reading = _STORED,
+    pixel_range: PixelRange = None,
+    dtype: DType | None = None,
+) -> None:
+    """Train an encoder on your own images without labels, by LeJEPA (arXiv 2511.08544).
+
+    The folder PATH gets the preset last/, log.csv and the state for --resume. The log has the loss,
+    the rank of the embeddings and, with --labels, the accuracy of nearest neighbours. The learning
+    rate is 0.0005 * sqrt(batch_size / 256) by default, and 100 passes over the images are usual.
+
+    Example: keras-vit pretrain photos/ --source vit_s14.dinov2 --path run
+
+    Args:
+        data: folder of images, in folders of any depth; tfds:NAME, or hf:OWNER/NAME.
+        path: path of the folder for the results.
+        labels: folder with a folder of other images per class, tfds:NAME or hf:OWNER/NAME, to
+            measure by.
+        split: split of tfds: or hf: data to train on; by default train.
+        on_error: raise ends at an image that cannot be read, skip leaves it out.
+        source: name of a preset, path of a file or folder, or hf://owner/repo, to continue.
+        from_scratch: architecture to train with fresh weights, such as vit_ti16.
+        resume: continue the training in the folder PATH.
+        no_flip: never mirror the views, for images such as text.
+        pixel_range: values of black and white in images of more than 8 bits, such as 0 4095.
+        dtype: dtype policy of the model, for 16-bit arithmetic.
+    """
+    check_training(data, path, resume=resume, validation=labels, split=split, is_labelled=False)
+    chosen = PretrainRecipe(**drop_unset(vars(recipe)), views=Views(flip=not no_flip))
+    from keras_vit.checkpoints import Source
+    from keras_vit.models.builders import variant
+
+    # An unknown name is refused before a backend starts.
+    start = variant(str(from_scratch)) if source is None else Source.parse(source)
+    start_backend(saves=True)
+    import keras_vit
+
+    finished = keras_vit.pretrain(
+        keras_vit.data.ImageSource(data, split=split, on_error=on_error),
+        source=start,
+        path=path,
+        recipe=chosen,
+        labels=labels,
+        resume=resume,
+        progress=True,
+        pixel_range=pixel_range,
+        dtype=dtype,
+        **fields.to_dict(),
+    )
+    console.print("Next command:")
+    tell(f"  {command_line('probe', labels or 'IMAGES', '--source', finished.path)}")
 
 
 def _share_or_name(validation: str) -> float | str | None:

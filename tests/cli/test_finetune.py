@@ -1,4 +1,4 @@
-"""`keras-vit finetune`, called as a user calls it."""
+"""`keras-vit finetune` and `keras-vit pretrain`, called as a user calls them."""
 
 import re
 import shutil
@@ -9,7 +9,7 @@ import pytest
 from keras_vit import VisionTransformer, finetune, vit_ti16
 from keras_vit.errors import ConfigError
 from keras_vit.training import AugregRecipe, TransferRecipe, enable_lora
-from keras_vit.training.finetuning import _epochs
+from keras_vit.training.finetuning import count_epochs
 from tests.digits import LOOPS, write_folders
 from tests.helpers import tiny
 from tests.plain import raises
@@ -120,6 +120,26 @@ def test_the_head_is_kept_if_the_classes_are_those_of_the_preset(desk, tmp_path)
     assert heads == [[3, -3]] * 2 + [[0, 0]] * 3
 
 
+STARTS = [("--source", "vit_digits"), ("--from-scratch", "vit_ti16", "--image-size", 32)]
+
+
+@pytest.mark.parametrize("start", STARTS, ids=lambda start: start[1])
+def test_pretrain_trains_an_encoder_without_labels_and_measures_it_with_labels(desk, run, start):
+    """A second run is refused; with --resume the finished training is left unchanged."""
+    out, test = desk / f"run{start[1]}", desk / "test"
+    fixed = ("--labels", test, "--steps", 2, "--batch-size", 4, "--no-flip", "--path", out)
+    printed = run("pretrain", desk / "train", *fixed, *start).out
+    plan = ("40, without labels", "weights", "2 of 4 images; 0.2 passes over the images")
+    for line in (*plan, "knn_accuracy: ", f"probe {test} --source {out / 'last'}"):
+        assert line in printed
+    card, weights = (out / "last" / name for name in ("README.md", "model.safetensors"))
+    assert re.search("(?s)- flip: false.*- knn_accuracy: ", card.read_text())
+    before = weights.read_bytes()
+    assert "exists already" in run("pretrain", desk / "train", *fixed, *start, status=2).err
+    run("pretrain", desk / "train", *fixed, *start, "--resume")
+    assert weights.read_bytes() == before
+
+
 def test_finetune_passes_on_where_the_labels_are(desk, tmp_path, run, interrupted):
     found = interrupted(
         "keras_vit.data.image_source.from_huggingface",
@@ -188,4 +208,4 @@ def test_every_option_of_the_recipe_reaches_the_training(
 
 def test_the_steps_asked_for_fill_equal_epochs():
     """At most 20 epochs, of 10 steps or more; none of a single step, and no step is added."""
-    assert [*map(_epochs, (1, 12, 23, 30, 100, 500, 510))] == [1, 1, 1, 3, 10, 20, 17]
+    assert [*map(count_epochs, (1, 12, 23, 30, 100, 500, 510))] == [1, 1, 1, 3, 10, 20, 17]

@@ -36,6 +36,9 @@ LINES = {
     f"finetune {{here}} {DIGITS} --path {{here}}": "training in it with --resume.",
     f"finetune {{here}} {DIGITS} --path ../y --validation nowhere": "nowhere: ",
     f"finetune {{here}} {DIGITS} --path ../y --label-smoothing 1": "smoothing must be",
+    f"pretrain nowhere {DIGITS} --path ../y": "nowhere: expected a folder of images, found nothing",
+    f"pretrain {{here}} {DIGITS} --path ../y --labels {{here}}/cat": "folder of the images to",
+    f"pretrain {{here}} {DIGITS} --path ../y --labels nowhere": "nowhere: ",
     "export vit_digits --path y --calibration nowhere": "nowhere: no such file or folder",
     "serve vit_digits --port 70000": "--port 70000: the server cannot listen",
     "verify vit_digits no_such": "no_such' is no preset",
@@ -62,6 +65,7 @@ BY_THE_PARSER = {
     f"embed {{image}} {DIGITS} --path x.npy --pooling mean": "token_and_mean",
     "finetune x --source x --path y --image-size 1 2 3": "--image-size accepts at most 2",
     "finetune x --path y": "Exactly 1 of {--source, --from-scratch} must be specified",
+    "pretrain x --path y": "Exactly 1 of {--source, --from-scratch} must be specified",
     "predict {image}": "--source requires an argument. Example: keras-vit",
     f"{TWICE} --weights mean": "ema",
 }
