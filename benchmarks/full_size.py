@@ -54,6 +54,7 @@ _ON_TORCH = {
     "finetune of the head, 9 steps": _TRAINING + " --steps 9 --head-only --path {out}",
     "finetune with LoRA, 9 steps": _TRAINING + " --steps 9 --lora-rank 8 --path {out}",
     "finetune at 384 pixels, 3 steps": _TRAINING + " --steps 3 --image-size 384 --path {out}",
+    "pretrain, 3 steps": "pretrain photos --source s16 --steps 3 --batch-size 8 --path {out}",
     "serve, one request": "serve s16 --port {port}",
     "convert to timm": "convert s16 {out} --family timm --lossy",
     "convert to transformers": "convert s16 {out} --family transformers --lossy",

@@ -107,6 +107,12 @@ PEERS: dict[str, Peer] = {
     "keras_vit-openvino-predict": Peer(
         ("forward",), ("keras", "openvino"), "keras_models:ours", "openvino", {"mode": "predict"}
     ),
+    **{
+        f"keras_vit-{backend}-pretrain": Peer(
+            ("train",), ("keras", backend, "keras_vit"), "keras_models:without_labels", backend
+        )
+        for backend in BACKENDS
+    },
     **_keras_peers("keras_hub", "keras_models:hub"),
     **{
         f"{model}-in-{runtime}": Peer(

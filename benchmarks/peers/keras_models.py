@@ -18,6 +18,35 @@ def ours(job: Job, mode: str, compiled: bool | str = "auto") -> Step:
     return _step(job, model, mode, compiled, LayerwiseAdamW)
 
 
+def without_labels(job: Job) -> Step:
+    """A keras_vit encoder in `SelfSupervised`, on as many pixels of views as a batch of images has.
+
+    Choose a batch for which that is a whole number of images: 31 for the 10 images of 224 pixels.
+    """
+    import keras_vit
+    from keras_vit.training import PretrainRecipe, SelfSupervised
+
+    fields = {**job.size.fields(), "image_size": (None, None), "num_classes": 0}
+    encoder = keras_vit.VisionTransformer(**fields, dtype=job.dtype)
+    model = SelfSupervised(encoder)
+    groups = {name: (count, size) for name, (count, size, _) in model.views.groups.items()}
+    pixels = sum(count * size**2 for count, size in groups.values())
+    images = round(job.batch * job.size.image_size**2 / pixels)
+    rng = np.random.default_rng(0)
+    views = {
+        name: rng.standard_normal((images, count, size, size, 3), dtype="float32")
+        for name, (count, size) in groups.items()
+    }
+    model.compile(**PretrainRecipe(1000).compile_args(model))
+
+    def fit(steps: int) -> None:
+        x = {name: np.concatenate([each] * steps) for name, each in views.items()}
+        model.fit(x, batch_size=images, epochs=1, verbose=0)
+
+    fit(2)
+    return fit
+
+
 def hub(job: Job, mode: str, compiled: bool | str = "auto") -> Step:
     """keras-hub's vision backbone with a linear head, on prepared images."""
     import keras_hub
