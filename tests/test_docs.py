@@ -40,7 +40,7 @@ PAGES = [name for name, text in TEXTS.items() if PYTHON.search(text) and name no
 EXAMPLES = {path.stem: path for path in sorted((ROOT / "examples").rglob("[0-9d]*_*.py"))}
 ON_EVERY_BACKEND = ("05_own_training_loop", "08_several_devices")
 """Examples whose code depends on the backend; torch alone runs the others."""
-SLOW = ("02_", "03_", "10_", "13_")
+SLOW = ("02_", "03_", "10_", "13_", "19_")
 """Examples that take seconds, each a chapter of the gallery, which `make docs` runs."""
 NOTEBOOKS = ("01_classify_and_explain", "02_fine_tune_a_folder", "07_find_similar_images")
 RUN_AS_NOTEBOOKS = NOTEBOOKS[: times(1, 3)]

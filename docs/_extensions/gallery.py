@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 # Examples that need another backend, a published checkpoint, or minutes are shown without output.
-RUN = ("01", "02", "04", "05", "07", "10", "11", "12", "13", "14", "15", "16", "17")
+RUN = ("01", "02", "04", "05", "07", "10", "11", "12", "13", "14", "15", "16", "17", "19")
 NOTEBOOKS = ("01_classify_and_explain", "02_fine_tune_a_folder", "07_find_similar_images")
 
 
