@@ -122,7 +122,15 @@ class SelfSupervised(keras.Model):
         """Returns the loss of a batch; called by Keras.
 
         Losses of layers, such as regularisers of the encoder, are added.
+
+        Raises:
+            ConfigError: there are sample weights, by which SIGReg cannot weight images.
         """
+        if sample_weight is not None:
+            raise ConfigError(
+                "SelfSupervised compares images that count alike: leave out sample_weight and "
+                "class_weight of fit."
+            )
         shape = (y_pred.shape[-1], self.settings["directions"])
         directions = keras.random.normal(shape, dtype="float32", seed=self.draws)
         directions = directions / ops.norm(directions, axis=0, keepdims=True)
@@ -131,10 +139,8 @@ class SelfSupervised(keras.Model):
             tracker.update_state(part, sample_weight=ops.shape(y_pred)[0])
         share = self.settings["sigreg_weight"]
         loss = (1 - share) * found[0] + share * found[1]
-        if (
-            keras.backend.backend() == "tensorflow"
-        ):  # which sums over replicas; torch takes the mean
-            loss = loss / count_replicas()
+        if keras.backend.backend() == "tensorflow":
+            loss = loss / count_replicas()  # Keras sums gradients of replicas; ddp takes the mean
         if self.losses or self.loss is not None:
             loss = loss + super().compute_loss(x, y, y_pred, sample_weight, training)
         return loss

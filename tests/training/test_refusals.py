@@ -127,6 +127,7 @@ REFUSALS = {
     "part of a patch": (lambda w: views({"local_size": 20}), ConfigError, "local_views of 20x20"),
     "one size": (lambda w: views(image_size=16), ConfigError, "image_size=(None, None)"),
     "projector": (lambda w: views(projector=()), ConfigError, "positive ints"),
+    "weighted": (lambda w: views().compute_loss(sample_weight=[1]), ConfigError, "class_weight"),
     "steps twice": (lambda w: copies(w, steps=3, recipe=PRETRAIN), ConfigError, "steps=3"),
     "labelled": (lambda w: copies(w, recipe=TransferRecipe(9)), ConfigError, "TransferRecipe"),
     "rate": (lambda w: copies(w, learning_rate=0.1), ConfigError, "recipe=PretrainRecipe("),
