@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import keras
 
@@ -28,6 +28,8 @@ from keras_vit.support.text import counted
 from keras_vit.training.recipes import Recipe, TransferRecipe
 from keras_vit.training.trainable import set_head_bias, zero_head
 from keras_vit.training.training import BEST, LAST, TrainingResult, save_trained, train
+
+AnyRecipe = TypeVar("AnyRecipe", bound=Recipe)
 
 _EPOCHS = 20
 """Most epochs that the steps are divided into; each epoch ends with a validation."""
@@ -95,9 +97,7 @@ def finetune(
     fields = {k: v for k, v in {**fields, "read": read or None}.items() if v is not None}
     found, description = open_start(source, fields)
     description.config.refuse_map("finetune")
-    if recipe.steps_per_epoch is None:
-        length = recipe.steps // count_epochs(recipe.steps) * recipe.accumulate
-        recipe = dataclasses.replace(recipe, steps_per_epoch=length)
+    recipe = divide_into_epochs(recipe)
     images, held_out = data.read_with_validation(
         dataclasses.replace(
             Preprocessor.from_description(description, fields.get("image_size")),
@@ -120,12 +120,9 @@ def finetune(
         held_out = held_out and held_out.with_class_names(names)
     fields |= {"num_classes": images.num_classes, "class_names": images.class_names}
     keras.utils.set_random_seed(recipe.seed % 2**32)  # Keras takes no larger one
-    if found is None:
-        model = VisionTransformer(description.config, protocol=description.protocol, **fields)
-    else:
-        model = VisionTransformer.from_preset(found, **fields)
-        if not keeps_head:
-            zero_head(model)
+    model = build_start(found, description, fields)
+    if found is not None and not keeps_head:
+        zero_head(model)
     if task == "regression" and not keeps_head:
         set_head_bias(model, images.labels.mean(axis=0))
     if learns is not None:
@@ -139,8 +136,7 @@ def finetune(
         recipe=recipe,
         path=path,
         resume=resume,
-        callbacks=[Estimate()] if progress else (),
-        verbose=(1 if sys.stdout.isatty() else 2) if progress else 0,
+        **choose_output(progress),
     )
     if task == "multi_label" and held_out is not None:
         best = VisionTransformer.from_preset(Path(path) / BEST, dtype=fields.get("dtype"))
@@ -175,6 +171,21 @@ def count_epochs(steps: int) -> int:
     return next(epochs for epochs in range(most, 0, -1) if steps % epochs == 0)
 
 
+def divide_into_epochs(recipe: AnyRecipe) -> AnyRecipe:
+    """Returns a recipe with equal epochs, unless it states the length of an epoch."""
+    if recipe.steps_per_epoch is not None:
+        return recipe
+    length = recipe.steps // count_epochs(recipe.steps) * recipe.accumulate
+    return recipe.replace(steps_per_epoch=length)
+
+
+def choose_output(progress: bool) -> dict[str, Any]:
+    """Returns the arguments of `train` that print its progress, or print nothing."""
+    if not progress:
+        return {"callbacks": (), "verbose": 0}
+    return {"callbacks": [_Estimate()], "verbose": 1 if sys.stdout.isatty() else 2}
+
+
 def open_start(
     source: Any, fields: dict[str, Any]
 ) -> tuple[Source | None, PresetConfig | CheckpointInfo]:
@@ -186,7 +197,16 @@ def open_start(
     return found, reading.info(found, **of_files)
 
 
-class Estimate(keras.callbacks.Callback):
+def build_start(
+    found: Source | None, description: PresetConfig | CheckpointInfo, fields: dict[str, Any]
+) -> VisionTransformer:
+    """Returns the model that a training begins with, see `open_start`."""
+    if found is None:
+        return VisionTransformer(description.config, protocol=description.protocol, **fields)
+    return VisionTransformer.from_preset(found, **fields)
+
+
+class _Estimate(keras.callbacks.Callback):
     """Prints after ten batches how long the others take; the first compiles, and is not timed."""
 
     def on_train_begin(self, logs: Any = None) -> None:

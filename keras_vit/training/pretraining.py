@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,10 @@ from keras_vit.support.arguments import check_training
 from keras_vit.support.backend import require_training
 from keras_vit.support.text import counted, warn
 from keras_vit.training.finetuning import (
-    Estimate,
     as_source,
-    count_epochs,
+    build_start,
+    choose_output,
+    divide_into_epochs,
     open_start,
     show_plan,
 )
@@ -124,14 +124,8 @@ def pretrain(
     recipe = recipe or PretrainRecipe(1000 if steps is None else steps)
     keras.utils.set_random_seed(recipe.seed % 2**32)  # Keras takes no larger one
     fields |= {"num_classes": 0, "class_names": None}
-    if found is None:
-        result = VisionTransformer(description.config, protocol=description.protocol, **fields)
-    else:
-        result = VisionTransformer.from_preset(found, **fields)
-    recipe = recipe.replace(views=recipe.views.fit(result.config))
-    if recipe.steps_per_epoch is None:
-        length = recipe.steps // count_epochs(recipe.steps) * recipe.accumulate
-        recipe = recipe.replace(steps_per_epoch=length)
+    result = build_start(found, description, fields)
+    recipe = divide_into_epochs(recipe.replace(views=recipe.views.fit(result.config)))
     encoder = _take_views(result, recipe.views)
     model = SelfSupervised(encoder, recipe.views, **recipe.loss_args)
     preprocessor = dataclasses.replace(
@@ -144,16 +138,9 @@ def pretrain(
     meter.origin = describe_origin(result, images, recipe)
     if progress:
         show_plan(_describe_plan(result, images, recipe, found))
-    history = fit_in(
-        place,
-        model,
-        images,
-        None,
-        recipe,
-        [],
-        [meter, *([Estimate()] if progress else ())],
-        (1 if sys.stdout.isatty() else 2) if progress else 0,
-    )
+    output = choose_output(progress)
+    output["callbacks"] = [meter, *output["callbacks"]]
+    history = fit_in(place, model, images, recipe, **output)
     meter.save(history)
     return TrainingResult(place / LAST, history)
 
@@ -277,5 +264,5 @@ def _describe_plan(
         f"{recipe.steps * recipe.batch_size / images.num_images:.3g} passes over the images",
     }
     if images.unreadable:
-        facts["skipped"] = f"{counted(len(images.unreadable), 'image')} that cannot be read"
+        facts["left out"] = f"{counted(len(images.unreadable), 'image')} that cannot be read"
     return facts

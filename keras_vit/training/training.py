@@ -92,7 +92,7 @@ def train(
     best = _BestPreset(path / BEST, origin)
     # The best preset comes first, because at the end of a validation callbacks of the recipe
     # remove the averaged weights from the model.
-    history = fit_in(path, model, data, validation, recipe, [best], callbacks, verbose)
+    history = fit_in(path, model, data, recipe, callbacks, verbose, validation, [best])
     scores = {k.removeprefix("val_"): v[-1] for k, v in history.items() if k[:4] == "val_"}
     state_origin(model, origin, validation=scores)
     save_trained(model, path / LAST)
@@ -103,19 +103,19 @@ def fit_in(
     path: Path,
     model: Any,
     data: Any,
-    validation: Any,
     recipe: Recipe,
-    resumed: Sequence[keras.callbacks.Callback],
     callbacks: Iterable[keras.callbacks.Callback],
     verbose: Any,
+    validation: Any = None,
+    resumed: Sequence[keras.callbacks.Callback] = (),
 ) -> dict[str, list[float]]:
     """Compiles and fits a model by a recipe, with the log and the state in a folder.
 
     Args:
         path: the folder.
-        model, data, validation, recipe, verbose: as of `train`, or of training without labels.
-        resumed: callbacks before those of the recipe, whose progress is kept.
+        model, data, recipe, verbose, validation: as of `train`, or of training without labels.
         callbacks: callbacks after those of the recipe.
+        resumed: callbacks before those of the recipe, whose progress is kept.
 
     Returns:
         The history, `{name: value per epoch}`, from the first epoch on.
