@@ -105,9 +105,8 @@ def from_folder(
             )
         records = _read_targets(root, targets, target_unit, class_names, preprocessor, task)
         return ImageData(records, preprocessor, batch_size, **options)
-    if makes_views := isinstance(views := options.get("augmentation"), Views):
-        views.fit(getattr(preprocessor, "config", None))
     task = choose_task(task, preprocessor)
+    makes_views = isinstance(options.get("augmentation"), Views)
     of_table = {"path_column": path_column, "label_column": label_column, "task": task}
     check_folder(root, labels_file, is_labelled=not makes_views, **of_table)
     images, _, others = list_images(root)

@@ -41,7 +41,7 @@ def knn_accuracy(features: Any, labels: Any, neighbours: int = 20) -> float:
         cosines = unit[start : start + 1024] @ unit.T
         rows = np.arange(len(cosines))
         cosines[rows, start + rows] = -np.inf
-        nearest = np.argsort(-cosines, axis=1, kind="stable")[:, : min(neighbours, len(unit) - 1)]
+        nearest = np.argsort(-cosines, axis=1, kind="stable")[:, :neighbours]
         votes = np.exp((np.take_along_axis(cosines, nearest, axis=1) - 1) / _TEMPERATURE)
         scores = (votes[..., None] * classes[labels[nearest]]).sum(axis=1)
         right += int((scores.argmax(axis=1) == labels[start + rows]).sum())
