@@ -247,7 +247,7 @@ def _show_plan(
         f"batches in an epoch: {len(data):,}",
     }
     if data.unreadable:
-        facts["left out"] = f"{counted(len(data.unreadable), 'image')} that cannot be read"
+        facts["skipped"] = f"{counted(len(data.unreadable), 'image')} that cannot be read"
     facts["head"] = f"of the preset, which has these {labels}" if keeps_head else "new"
     show_plan(facts)
 

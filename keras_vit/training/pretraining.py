@@ -264,5 +264,5 @@ def _describe_plan(
         f"{recipe.steps * recipe.batch_size / images.num_images:.3g} passes over the images",
     }
     if images.unreadable:
-        facts["left out"] = f"{counted(len(images.unreadable), 'image')} that cannot be read"
+        facts["skipped"] = f"{counted(len(images.unreadable), 'image')} that cannot be read"
     return facts
