@@ -128,7 +128,7 @@ class SelfSupervised(keras.Model):
         """
         if sample_weight is not None:
             raise ConfigError(
-                "SelfSupervised compares images that count alike: leave out sample_weight and "
+                "SelfSupervised compares images that count alike: omit sample_weight and "
                 "class_weight of fit."
             )
         shape = (y_pred.shape[-1], self.settings["directions"])
