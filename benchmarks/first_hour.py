@@ -82,7 +82,7 @@ if __name__ == "__main__":
     parser.add_argument("--json", type=Path, help="file for the measurements")
     asked = parser.parse_args()
     (wheel,) = asked.dist.resolve().glob("*.whl")
-    here = {b: f"keras-vit[{b}] @ {wheel.as_uri()}" for b in asked.backends}
+    here = {b: f"keras-vit-zoo[{b}] @ {wheel.as_uri()}" for b in asked.backends}
     jobs = {f"keras_vit, {b}": ([package], _KERAS_VIT) for b, package in here.items()}
     measured = []
     for name, job in (jobs | PEERS).items():

@@ -4,7 +4,7 @@
 
 It installs the wheel of `dist` with each backend alone and runs the programs and the commands of
 the README in their order, in one folder, with the files that the README names;
-`pip install "keras-vit[...]"` installs the extras of that line from the wheel, with the backend
+`pip install "keras-vit-zoo[...]"` installs the extras of that line from the wheel, with the backend
 that is tried in the place of JAX. A server on this machine stands for the bucket of the published
 checkpoints and gives one of random weights. The programs that need an account or a repository of
 the Hugging Face Hub are left out; tests/presets runs them against a server of its own. The sdist is
@@ -32,7 +32,7 @@ README = ROOT / "README.md"
 PUBLISHED = "vit_b16.augreg_i21k_ft_i1k_384"
 """The preset of the catalog that the commands of the README load."""
 _STEP = re.compile(
-    r'^```python\n(?P<program>.*?)^```|^    pip install "keras-vit\[(?P<extras>[^\]]*)\]"'
+    r'^```python\n(?P<program>.*?)^```|^    pip install "keras-vit-zoo\[(?P<extras>[^\]]*)\]"'
     r"|^    keras-vit (?P<command>[^\n]*)$",
     re.DOTALL | re.MULTILINE,
 )
@@ -226,7 +226,7 @@ def try_distribution(dist: Path, backends: Sequence[str]) -> None:
                 def install(
                     extras: str, to: Environment = fresh, uri: str = package.as_uri()
                 ) -> None:
-                    to.install(f"keras-vit[{extras}] @ {uri}")
+                    to.install(f"keras-vit-zoo[{extras}] @ {uri}")
 
                 answer, done = follow(
                     fresh.run_aloud, install, backend, Path(bucket), None if whole else 2

@@ -1,7 +1,7 @@
 """`python -m weights.release`: goldens, a training, a save, a load and an export, on one backend.
 
 `make test-floors` and `make test-versions` run it with other versions than those of
-`constraints.txt`. It needs what `pip install keras-vit[...]` installs and nothing else.
+`constraints.txt`. It needs what `pip install keras-vit-zoo[...]` installs and nothing else.
 """
 
 import importlib.metadata

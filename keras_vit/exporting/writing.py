@@ -233,6 +233,6 @@ def _check_installed(name: str, form: Format, precision: str, verify: bool) -> N
             way = " Or leave the comparison out: verify=False, --no-verify."
             raise ExportError(
                 f"format={name!r} is {purpose} by {', '.join(missing)}, which {verb} not "
-                f"installed: pip install --upgrade 'keras-vit[{extras}]'."
+                f"installed: pip install --upgrade 'keras-vit-zoo[{extras}]'."
                 f"{way if purpose == 'verified' else ''}"
             )

@@ -200,7 +200,7 @@ def api(token: str | None = None) -> "HfApi":
 
     from keras_vit import __version__
 
-    return HfApi(token=token, library_name="keras-vit", library_version=__version__)
+    return HfApi(token=token, library_name="keras-vit-zoo", library_version=__version__)
 
 
 def request(call: Callable[[], _T], where: "HfUri", file: str = "", most: int | None = None) -> _T:

@@ -9,7 +9,7 @@ from keras_vit.errors import PresetError, nearest
 from keras_vit.presets.preset_config import PresetConfig
 from keras_vit.support.text import in_markdown
 
-LIBRARY = "keras-vit"
+LIBRARY = "keras-vit-zoo"
 """`library_name`. For `keras` the Hub would show `keras.saving.load_model("hf://...")`, which reads
 another layout (`model-libraries.ts` of huggingface.js); the tag `keras` marks a Keras model.
 """

@@ -123,7 +123,7 @@ def refusal() -> BackendError | None:
         )
     if not there:
         return BackendError(
-            "Keras has no backend to compute with; install one: pip install 'keras-vit[jax]' (or "
+            "Keras has no backend to compute with; install one: pip install 'keras-vit-zoo[jax]' (or "
             "[tensorflow] or [torch]; [openvino] predicts, but does not train)."
         )
     if name in BACKENDS and name not in there:

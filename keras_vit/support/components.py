@@ -49,7 +49,7 @@ def components() -> list[Component]:
         Component("machine", "processor", processor().name, f"{os.cpu_count()} cores"),
         Component("machine", "instructions", *_instructions()),
         Component("machine", "products of torch", *choose_products()),
-        Component("library", "keras-vit", _version("keras-vit") or own),
+        Component("library", "keras-vit-zoo", _version("keras-vit-zoo") or own),
         *(Component("library", name, _version(name)) for name in _LIBRARIES),
     ]
     for name in BACKENDS:
@@ -96,7 +96,7 @@ def _onednn_of_tensorflow() -> str:
 
 
 def _install(extra: str, version: str | None) -> str:
-    return "" if version else f'; pip install "keras-vit[{extra}]"'
+    return "" if version else f'; pip install "keras-vit-zoo[{extra}]"'
 
 
 def _version(name: str) -> str | None:

@@ -29,7 +29,7 @@ def import_extra(module: str, extra: str, purpose: str) -> Any:
                 f"{purpose} needs {package}, which is installed, but its import fails: {cause}"
             ) from error
         raise ConfigError(
-            f"{purpose} needs {package}: pip install 'keras-vit[{extra}]'."
+            f"{purpose} needs {package}: pip install 'keras-vit-zoo[{extra}]'."
         ) from error
 
 

@@ -195,5 +195,5 @@ def test_without_the_library_the_message_says_what_to_install(read, monkeypatch)
     for library in ("tensorflow_datasets", "datasets"):
         monkeypatch.setitem(sys.modules, library, None)
     extra = read.__name__.removeprefix("from_")
-    with pytest.raises(ConfigError, match=rf"pip install 'keras-vit\[{extra}\]'"):
+    with pytest.raises(ConfigError, match=rf"pip install 'keras-vit-zoo\[{extra}\]'"):
         read("digits", PLAIN)

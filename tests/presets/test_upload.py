@@ -120,7 +120,7 @@ def test_the_card_has_the_metadata_of_the_user_and_of_the_model(hub, folder, tmp
     card.validate()
     stated = {
         **{key: CARD[key] for key in ("license", "datasets")},
-        "library_name": "keras-vit",
+        "library_name": "keras-vit-zoo",
         "pipeline_tag": "image-classification",
         "metrics": ["accuracy"],
         "tags": ["flowers", "keras", "vision-transformer"],

@@ -148,7 +148,7 @@ def test_images_at_addresses_are_read_by_pyarrow(embed, expected, tmp_path):
 def test_a_killed_program_completes_its_files_when_it_is_called_again(tmp_path):
     """Whole files stay; each row is right; an image that cannot be read has a reason."""
     count, damaged = 60, (3, 17, 44)
-    pytest.importorskip("ray.data", reason="Ray is not installed: pip install keras-vit[ray]")
+    pytest.importorskip("ray.data", reason="Ray is not installed: pip install keras-vit-zoo[ray]")
     _, folder = write_folders(tmp_path / "digits", train=0, test=count, size=8)
     photos = sorted(folder.rglob("*.png"), key=lambda path: path.name)
     for k in damaged:
@@ -177,7 +177,7 @@ def test_a_killed_program_completes_its_files_when_it_is_called_again(tmp_path):
 
 def test_a_folder_with_features_of_another_preset_is_refused(tmp_path):
     """Its files stay as they are, even one without an end."""
-    pytest.importorskip("ray.data", reason="Ray is not installed: pip install keras-vit[ray]")
+    pytest.importorskip("ray.data", reason="Ray is not installed: pip install keras-vit-zoo[ray]")
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
     command = [sys.executable, str(PROGRAM), "photos", str(tmp_path)]
     program = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -55,7 +55,7 @@ REFUSALS |= {
     "no queue": (lambda w: Settings(max_queue=0), ConfigError, "max_queue=0"),
     "a star in a host": (lambda w: Settings(allowed_hosts=("a*.org",)), ConfigError, "'a*.org'"),
     "a taken port": (lambda w: w.serve_at_a_taken_port(), RefusedError, "cannot listen at this"),
-    "no extra": (lambda w: w.serve_without_extra(), RefusedError, "pip install 'keras-vit[serve]'"),
+    "no extra": (lambda w: w.serve_without_extra(), RefusedError, "pip install 'keras-vit-zoo[serve]'"),
     "an absent stage": (lambda w: w.serve("--stage", "block_99"), RefusedError, "block_99"),
 }
 
