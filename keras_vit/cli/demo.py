@@ -1,4 +1,4 @@
-"""The command `keras-vit demo`: vit_digits predicts, learns another question, and is explained."""
+"""The command `keras-vit demo`: vit_digits predicts, is fine-tuned and explained."""
 
 import time
 from pathlib import Path
@@ -8,11 +8,11 @@ import numpy as np
 from rich.text import Text
 
 from keras_vit.cli.console import console
+from keras_vit.cli.digits import load_digits
 from keras_vit.evaluation.scores import evaluate
 from keras_vit.explanation.report import write_report
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.support.backend import require_training
-from keras_vit.support.extras import import_extra
 from keras_vit.support.files import failure_named
 from keras_vit.training import TransferRecipe
 
@@ -29,7 +29,7 @@ def run(folder: Path) -> None:
     keras.utils.set_random_seed(0)
     with failure_named(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    train, test, train_digits, test_digits = _digits()
+    train, test, train_digits, test_digits = load_digits()
     console.rule(f"keras_vit on {keras.backend.backend()}")
 
     _step("1. Load", " the preset vit_digits")
@@ -69,11 +69,3 @@ def run(folder: Path) -> None:
 
 def _step(name: str, purpose: str) -> None:
     console.print(Text.assemble((name, "bold"), purpose))
-
-
-def _digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Returns training and test digits, split as `weights/train_digits.py` does: uint8, labels."""
-    data = import_extra("sklearn.datasets", "demo", "The demo").load_digits()
-    images = np.round(data.images * (255 / 16)).astype("uint8")[..., None]
-    split = import_extra("sklearn.model_selection", "demo", "The demo").train_test_split
-    return tuple(split(images, data.target, test_size=360, stratify=data.target, random_state=0))

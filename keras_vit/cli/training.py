@@ -221,14 +221,23 @@ def _share_or_name(validation: str) -> float | str | None:
         return validation
 
 
-def demo(*, path: Path = Path("demo")) -> None:
+def demo(*, path: Path = Path("demo"), images: Path | None = None) -> None:
     """Show what keras_vit does: predict, fine-tune, save, reload and explain.
+
+    With --images it only writes handwritten digits as files to practise on, in a folder per class,
+    even and odd: `train` and `test`. vit_digits has not seen those of `test`.
 
     Example: keras-vit demo --path demo
 
     Args:
         path: path of the folder for the results.
+        images: path of a new folder for the images.
     """
+    if images is not None:
+        from keras_vit.cli.digits import write_digits
+
+        print(write_digits(images))
+        return
     check_results(path)
     start_backend(saves=True)
     from keras_vit.cli.demo import run

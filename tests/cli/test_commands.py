@@ -201,8 +201,8 @@ def test_ctrl_c_in_a_callback_of_the_garbage_collector_ends_the_command(run, mon
 
 def test_demo_predicts_fine_tunes_saves_reloads_and_explains(run, tmp_path, monkeypatch):
     """Accuracy rises by over 30 points, and the reloaded preset gives the same answers."""
-    digits, count = demo._digits, None if THOROUGH else 128
-    monkeypatch.setattr(demo, "_digits", lambda: tuple(part[:count] for part in digits()))
+    digits, count = demo.load_digits, None if THOROUGH else 128
+    monkeypatch.setattr(demo, "load_digits", lambda: tuple(part[:count] for part in digits()))
     printed = run("demo", "--path", tmp_path).out
     before, after = printed.split("% right before")[0].split()[-1], printed.split("% after")[0]
     rise = float(after.split()[-1]) - float(before)
@@ -210,3 +210,20 @@ def test_demo_predicts_fine_tunes_saves_reloads_and_explains(run, tmp_path, monk
     assert float(printed.split("largest difference of a probability: ")[1].split()[0]) < 1e-4
     assert "What the model sees" in (tmp_path / "index.html").read_text()
     assert keras_vit.info(tmp_path / "vit_digits_odd_even").config.num_classes == 2
+
+
+def test_demo_writes_images_to_practise_on(run, tmp_path):
+    """A folder of each class and part; vit_digits, which has seen those of train, reads them."""
+    images = tmp_path / "digits"
+    assert "1437 images in train, 360 in test" in run("demo", "--images", images).out
+    files = sorted(images.rglob("*.png"))
+    assert {path.parent.relative_to(images).as_posix() for path in files} == {
+        "train/even", "train/odd", "test/even", "test/odd"
+    }  # fmt: skip
+    assert len(files) == 1797
+    few = files[:20]
+    model = keras_vit.VisionTransformer.from_preset("vit_digits")
+    pairs = zip(model.classify(few, top=1), few, strict=True)
+    assert all(int(label) % 2 == ("odd" in str(path)) for [(label, _)], path in pairs)
+    refused = run("demo", "--images", images, status=2).err
+    assert "holds test, train, so it is not overwritten" in refused
