@@ -25,7 +25,7 @@ from keras_vit.config import ViTConfig
 from keras_vit.config.fields import flatten, nest
 from keras_vit.presets.bucket import OFFICIAL
 from keras_vit.presets.catalog import CATALOG
-from tests.digits import LOOPS, write_folders
+from tests.digits import write_folders
 from tests.golden import FOLDER
 from tests.presets.hub_server import TOKEN, connect, served
 from tests.runs import times
@@ -61,8 +61,7 @@ PUBLISHED = (
 def desk(tmp_path, monkeypatch):
     """A folder with the files that the documents name, and a Hub with the repository they name."""
     monkeypatch.chdir(tmp_path)
-    write_folders(tmp_path / ".digits", LOOPS.get, train=120, test=0)
-    (tmp_path / ".digits" / "train").rename("digits")
+    write_folders(tmp_path / "digits", lambda digit: ("even", "odd")[digit % 2], train=120, test=20)
     shutil.copy(min((tmp_path / "digits").rglob("*.png")), "digit.png")
     shutil.copy(FOLDER / "vit_resize.npz", "ViT-B_16.npz")
     Image.fromarray(np.full((40, 60, 3), 90, "uint8")).save("photo.jpg")
