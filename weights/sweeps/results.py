@@ -53,14 +53,14 @@ def document(library: str) -> None:
         told = [_counts(members, way) for way in ways]
         cells = (", ".join(map(str, counts)) for counts in told)
         lines.append(_line((title, sum(told[0]), *cells)))
-    for way in ways:
-        reasons: dict[str, list[str]] = collections.defaultdict(list)
-        for outcome in outcomes:
-            reasons[_short(getattr(outcome, way))] += outcome.names
-        reasons.pop("equal", None)
-        lines += ["", f"Not equal by the {WAYS[way]}:", ""] if reasons else []
-        for why, names in sorted(reasons.items(), key=lambda pair: -len(pair[1])):
-            lines.append(f"- {len(names)}: {why} (`{names[0]}`)")
+    reasons: dict[str, dict[str, None]] = collections.defaultdict(dict)  # names, each once
+    for outcome in outcomes:
+        for way in ways:
+            reasons[_short(getattr(outcome, way))] |= dict.fromkeys(outcome.names)
+    reasons.pop("equal", None)
+    lines += ["", "Not equal, by the folder or by the file:", ""] if reasons else []
+    for why, names in sorted(reasons.items(), key=lambda pair: -len(pair[1])):
+        lines.append(f"- {len(names)}: {why} (`{next(iter(names))}`)")
     _put(library, lines)
 
 
