@@ -44,7 +44,10 @@ def main() -> None:
     marked = photos[1].copy()
     top, left = (14 * place for place in EYE)
     marked[top : top + 14, left : left + 14] = (1, 0, 0)
-    shown = [overlay(photo, enlarged(map_)) for photo, map_ in zip(photos, likeness, strict=True)]
+    shown = [
+        overlay(photo, enlarged(brightness(map_)))
+        for photo, map_ in zip(photos, likeness, strict=True)
+    ]
     save(arguments.folder / "similarity.webp", [marked, shown[1], shown[0], shown[2]])
 
     last = f"block_{model.config.num_layers - 1}/attention"

@@ -18,6 +18,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import keras_vit
+from keras_vit.explanation import brightness
 from keras_vit.explanation.curves import BASELINES
 from keras_vit.explanation.report import overlay
 from keras_vit.support.arguments import AnyMethod
@@ -157,7 +158,7 @@ def draw_methods(picture: np.ndarray, maps: Mapping[str, Mapping[str, np.ndarray
         figure.subplots(rows, columns, squeeze=False), maps.items(), strict=True
     ):
         for axis, (name, map_) in zip(axes, methods.items(), strict=True):
-            axis.imshow(overlay(picture, map_))
+            axis.imshow(overlay(picture, brightness(map_)))
             axis.set_title(name.replace("_", " "), fontsize=8)
             axis.set_xticks([])
             axis.set_yticks([])

@@ -21,7 +21,7 @@ def attention_maps(
     *,
     prepared: bool = False,
 ) -> dict[str, np.ndarray]:
-    """Returns the attention weights of blocks, after the softmax (Eq. 6).
+    """Returns which tokens attend to which, in each block and head: the softmax of Eq. 6.
 
     The chosen blocks compute their attention step by step, because the backend's fused attention
     returns no weights.
@@ -57,7 +57,7 @@ def attention_rollout(
 
     The mean of the heads is mixed half and half with the identity for the residual connection, and
     the matrices of all blocks are multiplied. The product includes the learned tokens before the
-    patches; the result has the patches alone.
+    patches; the result has only the patches.
 
     Args:
         maps: result of `attention_maps`, for all blocks or the last blocks.
@@ -69,7 +69,7 @@ def attention_rollout(
         The contributions, float32 `(batch, rows, columns)`; each image sums to 1.
 
     Raises:
-        ConfigError: `maps` are no result of `attention_maps`.
+        ConfigError: `maps` is not a result of `attention_maps`.
     """
     if not isinstance(maps, Mapping):
         raise ConfigError(
@@ -94,10 +94,11 @@ def attention_rollout(
 def read_tokens(
     model: VisionTransformer, images: Any, batch_size: int = 32, *, prepared: bool = False
 ) -> np.ndarray:
-    """Returns the share of every token in the input of the head, float32 `(batch, tokens)`.
+    """Returns how much each token contributes to the input of the head, `(batch, tokens)`.
 
-    A class token has the share 1, the tokens of a mean have equal shares, and attention pooling
-    gives the weights of its probe (the mean over heads). Each image sums to 1.
+    A class token has the weight 1, the tokens of a mean have equal weights, and attention pooling
+    gives the attention of its probe (the mean over heads). The float32 weights of each image sum
+    to 1.
 
     Args:
         model, images, batch_size, prepared: as for `attention_maps`.

@@ -1,14 +1,14 @@
-"""Maps and tokens of patches as brightness and colours, for people to look at."""
+"""Visualization of heatmaps and of patch features: brightness, and PCA as colours."""
 
 import numpy as np
 
 
 def brightness(maps: np.ndarray) -> np.ndarray:
-    """Returns maps in [0, 1] for display; negative values are dark.
+    """Returns heatmaps scaled to [0, 1] for display; negative values become 0.
 
-    Trained models give a few patches values far above all others (arXiv 2309.16588), beside which
-    the rest of a map would be black. So the scale of a map goes from its 2nd to its 98th
-    percentile. The order of the values stays, but for the ends.
+    The scale of a map goes from its 2nd to its 98th percentile, and values outside are clipped.
+    Trained models give a few patches values far above the rest (arXiv 2309.16588); on a scale up
+    to the maximum, the rest would be black.
 
     Args:
         maps: maps of patches or pixels, `(..., rows, columns)`.
@@ -23,10 +23,11 @@ def brightness(maps: np.ndarray) -> np.ndarray:
 
 
 def patch_colours(patches: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
-    """Returns three principal components of the patches as red, green and blue.
+    """Returns a colour for each patch: the first three principal components (PCA) as RGB.
 
-    One fit for all images: patches with like features have like colours, in one image and across
-    images. Patches count by their direction, so that a few of large norm do not decide.
+    Similar features get similar colours, within an image and across images, because one PCA is
+    fitted to all images. The features are scaled to length 1 first, so that a few patches of large
+    norm do not dominate.
 
     Args:
         patches: features of the patches, `(batch, rows, columns, hidden_size)`, such as
@@ -46,10 +47,10 @@ def patch_colours(patches: np.ndarray, mask: np.ndarray | None = None) -> np.nda
 
 
 def foreground(patches: np.ndarray) -> np.ndarray:
-    """Returns which patches show an object, by the sign of their first principal component.
+    """Returns which patches show an object and not the background.
 
-    DINOv2's paper colours objects so (arXiv 2304.07193, section 7.5). The side of the
-    component that has fewer patches on the border of the images is the object.
+    The sign of the first principal component separates them, as in DINOv2's paper (arXiv
+    2304.07193, section 7.5). The sign with fewer patches on the border of the images is the object.
 
     Args:
         patches: as for `patch_colours`; all images take part in one fit.

@@ -1,4 +1,4 @@
-"""`explain`: maps of the evidence for a class in an image."""
+"""`explain`: heatmaps of the evidence for a class in an image."""
 
 import inspect
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ Target = int | str | np.ndarray | None
 
 
 class Explanation(NamedTuple):
-    """The evidence for a class in each image; a larger value is more evidence.
+    """Heatmaps of the evidence for a class; higher values mean stronger evidence.
 
     Args:
         maps: float32 `(batch, height, width)` at the size of the images. A pixel has the value of
@@ -49,7 +49,7 @@ def explain(
     prepared: bool = False,
     **options: Any,
 ) -> Explanation:
-    """Returns a map over each image of the evidence for a class.
+    """Explains predictions by heatmaps: the evidence for a class in each part of an image.
 
     Attention is not explanation: a map of weights shows where a model looked, not which change
     would alter its prediction. The report of `keras-vit explain` and the example
@@ -63,7 +63,7 @@ def explain(
     | `"occlusion"` | fall of the score without a patch, signed | `baseline` |
     | `"rollout"` | attention, all blocks (arXiv 2005.00928) | |
     | `"attention"` | attention of the head's input, one block | `stage`, `head` |
-    | `"random"` | uniform numbers, as a baseline | `seed=0` |
+    | `"random"` | uniform random values, as a baseline | `seed=0` |
     | `"centre"` | the middle of the image, as a baseline | |
 
     `stage` is a name such as `"block_3/input"` (gradcam) or `"block_3/attention"` (attention); the
@@ -135,7 +135,7 @@ def choose_classes(
         batch_size: images per step.
 
     Raises:
-        ConfigError: the model has no such class, or the numbers of classes and images differ.
+        ConfigError: the model has no such class, or `target` does not have one class per image.
     """
     model.config.demand_prediction("An explanation of a class")
     model.prediction.demand_classes("An explanation of a class")

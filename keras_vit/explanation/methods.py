@@ -40,7 +40,7 @@ def attention(
     of_pool = stage == "pool/attention"
     heads = model.get_layer("pool").num_heads if of_pool else model.config.num_heads
     if head is not None and head not in range(heads):
-        raise ConfigError(f"head={head!r}: there is no such head; {stage} has {heads}.")
+        raise ConfigError(f"head={head!r}: {stage} has the heads 0 to {heads - 1}.")
     chosen = slice(None) if head is None else [int(head)]
 
     def run(images: np.ndarray, chosen_class: np.ndarray) -> np.ndarray:

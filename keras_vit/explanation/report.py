@@ -1,4 +1,4 @@
-"""A report that opens from disk: one page that shows the evidence for the classes of images."""
+"""A web page that explains predictions: heatmaps, attention and curves, in one file."""
 
 import base64
 import hashlib
@@ -8,20 +8,23 @@ import os
 import re
 import zlib
 from collections.abc import Mapping, Sequence
+from datetime import date
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 
+from keras_vit.config import ViTConfig
 from keras_vit.errors import ConfigError, expect_model
 from keras_vit.explanation.attention import attention_maps, probe_weights, read_tokens
 from keras_vit.explanation.curves import BASELINES, areas_below, blur, grey, replace_pixels
 from keras_vit.explanation.display import brightness
-from keras_vit.explanation.maps import Explanation, explain, spread
+from keras_vit.explanation.maps import Explanation, explain
 from keras_vit.explanation.methods import METHODS
 from keras_vit.images.class_names import class_index, top_labels
-from keras_vit.images.resampling import make_picture
+from keras_vit.images.resampling import make_picture, resize_with_pillow
 from keras_vit.models.inference import run
 from keras_vit.models.tokens import compute_grid
 from keras_vit.models.vision_transformer import VisionTransformer
@@ -29,10 +32,10 @@ from keras_vit.support.arguments import Method
 from keras_vit.support.extras import import_extra
 from keras_vit.support.files import replace_file
 from keras_vit.support.progress import progress_bar
-from keras_vit.support.text import counted, visible
+from keras_vit.support.text import visible
 
 _SHOWN = ("relevance", "gradcam", "rollout")
-"""The methods that stand side by side, behind the first one; with curves, and another one."""
+"""The methods that the page shows after the chosen one; `curves` adds integrated gradients."""
 
 _ROOM = 1_200_000
 """Most characters of the attention between patches in the whole page."""
@@ -53,9 +56,10 @@ def write_report(
     command: str = "",
     progress: bool = False,
 ) -> Path:
-    """Writes `index.html`, one file that opens without a network, and returns its path.
+    """Writes a web page that explains predictions, and returns its path.
 
-    An image costs about as much as 20 predictions, and with `curves` as 250.
+    The page, `index.html`, is one file that opens without a network. An image costs about as much
+    as 20 predictions, and with `curves` as 250.
 
     Args:
         model: a `VisionTransformer` of a fixed size with one prediction per image.
@@ -87,16 +91,16 @@ def write_report(
     for k, (image, fact) in enumerate(zip(images, facts, strict=True)):
         is_path = isinstance(image, (str, os.PathLike))
         fact["name"] = Path(image).name if is_path else f"image {k + 1}"
+    names = ", ".join([fact["name"] for fact in facts[:3]] + ["..."] * (len(facts) > 3))
     page = _page(
         {
-            "title": f"What {model.title} sees",
-            "summary": f"{counted(len(batch), 'image')}.",
+            "title": f"What {model.title} sees in {names}",
             "images": facts,
             "command": command,
             "provenance": json.dumps(
                 dict(model.provenance), indent=2, ensure_ascii=False, default=str
             ),
-            "version": __version__,
+            "version": f"{__version__} on {keras.backend.backend()}, {date.today()}",
             "colours": [to_hex(colour) for colour in _colours(np.linspace(0, 1, 256))],
         }
     )
@@ -106,31 +110,34 @@ def write_report(
     return path
 
 
-def overlay(picture: np.ndarray, map_: np.ndarray) -> np.ndarray:
-    """Returns a picture with a map on it, float32 `(height, width, 3)` in [0, 1].
+def overlay(picture: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """Returns a picture with a heatmap on it, float32 `(height, width, 3)` in [0, 1].
 
-    High values are opaque and bright, on the scale of `brightness`; the picture is unchanged where
-    the map is 0 or negative.
+    High values are opaque and bright; the picture is unchanged where the map is 0.
 
     Args:
         picture: the picture, `(height, width, 1 or 3)` in [0, 1].
-        map_: the map, `(height, width)`.
+        share: the map, `(height, width)` in [0, 1], such as the result of `brightness`.
     """
-    share = brightness(map_)
     alpha = (0.65 * share)[..., None]
     shown = picture if picture.shape[-1] == 3 else picture[..., :1].repeat(3, axis=-1)
     return (shown * (1 - alpha) + _colours(share) * alpha).astype("float32")
 
 
 def _overlay_patches(
-    model: VisionTransformer, picture: np.ndarray, patches: np.ndarray
+    picture: np.ndarray, patches: np.ndarray, config: ViTConfig, times: int
 ) -> np.ndarray:
-    """Returns a picture with the map of its patches on it; separate pixels would not be seen."""
-    return overlay(picture, spread(patches[None], picture.shape[:2], model.config)[0])
+    """Returns an enlarged picture with a smooth heatmap: bicubic between the centres of patches."""
+    picture = picture.repeat(times, axis=0).repeat(times, axis=1)
+    size = [times * side * count for side, count in zip(config.stride, patches.shape, strict=True)]
+    share = resize_with_pillow(brightness(patches)[..., None], tuple(size), "bicubic")[..., 0]
+    share = np.minimum(share[: picture.shape[0], : picture.shape[1]], 1)  # bicubic overshoots
+    unread = [(0, side - seen) for side, seen in zip(picture.shape, share.shape, strict=False)]
+    return overlay(picture, np.pad(share, unread))
 
 
 def _colours(shares: np.ndarray) -> np.ndarray:
-    """Returns a colour for each number in [0, 1], `(..., 3)`."""
+    """Returns a colour for each value in [0, 1], `(..., 3)`."""
     colours = import_extra("matplotlib", "figures", "A report").colormaps["inferno"]
     return colours(0.25 + 0.75 * shares)[..., :3]
 
@@ -214,7 +221,7 @@ def _explain_all(
                             "method": name,
                             "of_class": METHODS[name].asks_class,
                             "picture": _encode(
-                                _overlay_patches(model, picture, one.patches[i]), 224
+                                _overlay_patches(picture, one.patches[i], model.config, times)
                             ),
                         }
                         for name, one in of_class.items()
@@ -246,7 +253,7 @@ def _attention(
 ) -> dict[str, Any]:
     """Returns the attention of the head's input, in every block and head, and of each patch.
 
-    The last stage of the viewer, without heads, is the likeness of the patches.
+    The last stage of the viewer, which has no heads, is the similarity of the patches.
     """
     prefix = model.config.num_prefix_tokens
     maps = list(attention_maps(model, image, prepared=True).values())
@@ -264,7 +271,7 @@ def _attention(
     return {
         "grid": compute_grid(model, image),
         "patch": [pixels / side for pixels, side in sides],
-        "stages": [*stages, {"name": "likeness", "heads": 0}],
+        "stages": [*stages, {"name": "similarity", "heads": 0}],
         "read": _pack(rows),
         "largest": largest,
         "patches": _between_patches(maps, prefix, room),
@@ -275,7 +282,7 @@ def _attention(
 def _tokens(patches: np.ndarray, room: int) -> dict[str, Any]:
     """Returns vectors of 8 bits whose products are the cosines of patches, in `room` characters.
 
-    They are the first main components of the tokens of length 1, as many as fit.
+    They are the first principal components of the tokens of length 1, as many as fit.
 
     Args:
         patches: tokens of the patches, `(patches, hidden_size)`.
@@ -312,7 +319,7 @@ def _between_patches(maps: Sequence[np.ndarray], prefix: int, room: int) -> dict
 
 
 def _with_mean(weights: np.ndarray) -> np.ndarray:
-    """Returns the weights of each head behind their mean."""
+    """Returns the mean of the heads' weights, followed by the weights of each head."""
     return np.concatenate([weights.mean(axis=0, keepdims=True), weights])
 
 
@@ -325,19 +332,19 @@ def _eight_bits(rows: np.ndarray, levels: int = 256) -> tuple[np.ndarray, list[f
 
 
 def _pack(values: np.ndarray) -> str:
-    """Returns uint8 numbers, compressed by zlib and written in base64."""
+    """Returns uint8 values, compressed by zlib and written in base64."""
     return base64.b64encode(zlib.compress(values.tobytes(), 9)).decode()
 
 
-def _encode(pixels: np.ndarray, side: int = 336) -> str:
+def _encode(pixels: np.ndarray) -> str:
     """Returns a picture `(height, width, 1 or 3)` in [0, 1] as a `data:` address.
 
-    Small pictures are PNG of their own pixels; larger ones are JPEG of at most
-    `side` pixels on a side, in the best of four qualities that takes at most 20 KB.
+    A small picture becomes a PNG without loss. A larger one becomes a JPEG of at most 336 pixels
+    on a side, in the best of four qualities that takes at most 20 KB.
     """
     image = make_picture(np.round(np.clip(pixels, 0, 1) * 255).astype("uint8")[..., :3])
     kind, qualities = ("png", (0,)) if max(image.size) <= 96 else ("jpeg", (82, 70, 55, 40))
-    image.thumbnail((side, side))
+    image.thumbnail((336, 336))
     for quality in qualities:
         file = io.BytesIO()
         image.save(file, kind, quality=quality, optimize=True)

@@ -12,9 +12,16 @@ from PIL import Image
 
 from keras_vit import VisionTransformer
 from keras_vit.explanation import attention_maps
-from keras_vit.explanation.report import _between_patches, _tokens, write_report
-from tests.browser import requested_urls
+from keras_vit.explanation.report import (
+    _between_patches,
+    _overlay_patches,
+    _tokens,
+    overlay,
+    write_report,
+)
+from tests.browser import requested_urls, resize
 from tests.digits import digits
+from tests.helpers import random_tiny
 from tests.processes import eventually
 from tests.runs import THOROUGH
 
@@ -52,7 +59,9 @@ def test_the_file_holds_the_maps_the_attention_and_the_words_of_strangers(report
     page, model, paths = report
     source = page.read_text(encoding="utf-8")
     facts = read_facts(source)
-    assert facts["title"] == "What vit_digits sees" and facts["command"] == f"run {SHOWN}"
+    names = ", ".join(path.name for path in paths)
+    assert facts["title"] == f"What vit_digits sees in {names}"
+    assert facts["command"] == f"run {SHOWN}"
     assert [image["name"] for image in facts["images"]] == [path.name for path in paths]
     assert facts["images"][0]["classes"][0]["label"] == SHOWN
     assert bool(facts["images"][0]["curves"]) == THOROUGH
@@ -65,6 +74,19 @@ def test_the_file_holds_the_maps_the_attention_and_the_words_of_strangers(report
     shares = unpack(attention["read"]).reshape(-1, 16) / 255
     found = (shares**2 * np.array(attention["largest"])[:, None]).reshape(len(maps), -1, 16)
     np.testing.assert_allclose(np.concatenate(found[:, 1:]), expected, atol=0.01)
+
+
+def test_a_heatmap_is_smooth_and_keeps_the_values_of_the_patches():
+    """It rises from patch to patch without edges; pixels that no patch reads have none."""
+    patches = np.zeros((4, 4), "float32")
+    patches[3, 2] = 1
+    config = random_tiny(image_size=(18, 16), patch_size=4).config
+    shown = _overlay_patches(np.zeros((18, 16, 1)), patches, config, times=20)
+    assert shown.shape == (360, 320, 3)
+    assert max(np.abs(np.diff(shown[:320], axis=axis)).max() for axis in (0, 1)) < 0.06
+    (brightest,) = overlay(np.zeros((1, 1, 1)), np.ones((1, 1)))[0]
+    np.testing.assert_allclose(shown[280, 200], brightest, atol=0.02)
+    assert shown[:, :40].max() == 0 == shown[320:].max()
 
 
 def test_tokens_and_attention_fit_their_room():
@@ -108,33 +130,34 @@ def test_the_page_in_a_browser(browser, report):
 
     assert {url.split(":")[0] for url in requested_urls(browser)} <= {"file", "data"}
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
-    assert status.text.startswith("block 4, mean of 4 heads: attention of what the head reads.")
+    of_classifier = "Attention of the tokens that the classifier reads to each patch"
+    assert status.text.startswith(f"{of_classifier} (block 4, mean of 4 heads).")
     maps = attention_maps(model, model.preprocessor(paths[:1]), prepared=True)
     run(SLIDE, block, 2)
     run(SLIDE, head, 3)
     row = maps["block_2/attention"][0, 2, 0, 1:]
-    assert status.text.startswith("block 2, head 2: attention of what the head reads.")
-    assert f"is on row {row.argmax() // 4 + 1}, column {row.argmax() % 4 + 1}" in status.text
+    assert status.text.startswith(f"{of_classifier} (block 2, head 2).")
+    assert f"in row {row.argmax() // 4 + 1}, column {row.argmax() % 4 + 1}" in status.text
     before = run(DRAWN, canvas)
     click()
-    assert "attention of the patch in row 3, column 3." in status.text
+    assert "Attention of the patch in row 3, column 3 to each patch" in status.text
     assert run(DRAWN, canvas) != before
     canvas.send_keys(Keys.ARROW_LEFT)
-    assert "row 3, column 2." in status.text
+    assert "row 3, column 2 to each patch" in status.text
     button.click()
-    assert "attention of what the head reads." in status.text
+    assert of_classifier in status.text
     assert run(DRAWN, canvas) == before
 
     run(SLIDE, block, block.get_attribute("max"))
-    assert status.text == "likeness: choose a patch." and not head.is_enabled()
+    assert status.text == "Similarity of patches: choose a patch." and not head.is_enabled()
     before = run(DRAWN, canvas)
     click()
     assert run(DRAWN, canvas) != before
     patches = model.tokens(paths[:1]).patches[0].reshape(16, -1)
     unit = patches / np.linalg.norm(patches, axis=-1, keepdims=True)
     cosines = unit @ unit[10]
-    assert status.text.startswith("likeness: cosine to the patch in row 3, column 3.")
-    found = re.search(r"Least, (\S+), is on row (\d), column (\d)\.", status.text)
+    assert status.text.startswith("Cosine similarity to the patch in row 3, column 3.")
+    found = re.search(r"minimum is (\S+), in row (\d), column (\d)\.", status.text)
     least, row, column = map(float, found.groups())
     place = int(4 * row + column - 5)
     assert [least, cosines[place]] == pytest.approx([cosines.min()] * 2, abs=0.02)
@@ -144,3 +167,31 @@ def test_the_page_in_a_browser(browser, report):
         assert words in body.text
     assert paths[0].name in [heading.text for heading in find("h2")] and not find("h2 b")
     assert len(find("script")) == 2
+
+
+SMOOTHNESS = """
+const [canvas] = document.querySelectorAll(".viewer canvas");
+const { width, height } = canvas;
+const pixels = canvas.getContext("2d").getImageData(0, 0, width, height).data;
+const row = Array.from({ length: width }, (_, k) => pixels[4 * (width * (height / 8) + k)]);
+const jumps = row.slice(1).map((value, k) => Math.abs(value - row[k]));
+return [Math.max(...jumps), Math.max(...row) - Math.min(...row)];
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("width", [400, 1280, 1920])
+def test_the_page_fills_its_width_with_smooth_maps(browser, tmp_path, width):
+    """Of a model without provenance it shows none; nothing is wider than the screen."""
+    model = random_tiny(patch_size=4)
+    page = write_report(model, tmp_path, [np.zeros((16, 16, 3), "uint8")])
+    resize(browser, width, 900)
+    browser.get(page.as_uri())
+    find = functools.partial(browser.find_elements, "css selector")
+    eventually(lambda: find(".viewer[data-ready=yes]"))
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    edges = [figure.rect["x"] + figure.rect["width"] for figure in find("figure")]
+    assert 0.95 * width < max(edges) < width
+    assert not find("#provenance")[0].is_displayed() and not find("#command")[0].is_displayed()
+    jump, span = browser.execute_script(SMOOTHNESS)
+    assert span > 20 and jump < span / 8
