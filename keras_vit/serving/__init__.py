@@ -1,12 +1,13 @@
-"""A model behind an HTTP address: `keras-vit serve`.
+"""An HTTP server for a model: `keras-vit serve`.
 
 `settings` has the limits, `bodies` reads the images of a request, and `engine` prepares and
 computes them. `batching` computes the images of several requests at once. `routes` is the HTTP
-interface, `hosts` checks the names of the server, and `server` has the port and signals.
+interface, which `interface.json` describes for `/docs`. `hosts` checks the names of the server, and
+`server` has the port and signals.
 
-The server uses FastAPI and uvicorn. LitServe 0.2.19 uses both too, but its queue has no limit, so
-there is no 429; SIGTERM ends its main process before accepted requests are answered; a body is a
-form or JSON, never the bytes of an image; and its processes exchange pickles.
+The server uses FastAPI and uvicorn. LitServe 0.2.19 uses both too, but its queue is unlimited, so
+that it never answers 429; SIGTERM ends its main process before accepted requests are answered; a
+body is a form or JSON, never the bytes of an image; and its processes exchange pickles.
 """
 
 import dataclasses
@@ -29,7 +30,7 @@ def application(
     stage: str | None = None,
     pooling: StagePooling | None = None,
 ) -> Any:
-    """Returns the server's ASGI application, for an ASGI server of your own.
+    """Returns the server's ASGI application, to run in your own ASGI server.
 
     Args:
         model: a `VisionTransformer`.
@@ -72,7 +73,7 @@ def serve(
         port: the port to listen at; 0 for any free port.
         settings: the limits; None for the defaults.
         pixel_range: values of black and white in images of more than 8 bits, see `Preprocessor`.
-        draft: whether large JPEG files are decoded at a part of their size, see `Preprocessor`.
+        draft: whether large JPEG files are decoded at a reduced scale, see `Preprocessor`.
         stage, pooling: the features that `/embed` answers with, as in `evaluation.features`.
         access_log: whether a line is logged for each request.
         progress: whether the address is printed once the server listens.

@@ -1,10 +1,12 @@
-"""Reads the images of a request: bytes, a form of files, or a JSON list."""
+"""Reads the images of a request: bytes, a form of files, or JSON."""
 
 import asyncio
-from typing import Any
+import base64
+import re
+from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import HTTPException
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, TypeAdapter, ValidationError
 from python_multipart.multipart import parse_options_header
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -12,36 +14,54 @@ from starlette.requests import ClientDisconnect, Request
 from keras_vit.errors import shown
 from keras_vit.serving.settings import Settings
 
-_WAYS = (
+_DataURL = Annotated[
+    str,
+    Field(pattern="^data:image/[^,]+;base64,"),
+    AfterValidator(lambda url: base64.b64decode(url.partition(",")[2], validate=True)),
+]
+
+
+class EmbeddingsRequest(BaseModel):
+    """The body of `POST /v1/embeddings`, as OpenAI's client sends it."""
+
+    model: str
+    input: Annotated[list[_DataURL], BeforeValidator(lambda x: [x] if isinstance(x, str) else x)]
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = None
+
+
+class Form(NamedTuple):
+    """The bodies that a route takes.
+
+    Args:
+        kinds: pattern of the accepted values of `Content-Type`.
+        ways: what to send, for messages.
+        json: the `TypeAdapter` of a body in JSON.
+    """
+
+    kinds: str
+    ways: str
+    json: Any
+
+
+IMAGES = Form(
+    "image/.*|application/octet-stream|multipart/form-data|application/json",
     "an image as the body (image/* or application/octet-stream), files in multipart/form-data, or "
-    "a JSON list of images in base64 (application/json)"
+    "a JSON list of images in base64 (application/json)",
+    TypeAdapter(list[bytes], config={"val_json_bytes": "base64"}),
+)
+EMBEDDINGS = Form(
+    "application/json",
+    "a JSON object (application/json) with `model` and, as `input`, one image or a list of images "
+    "as data URLs (data:image/png;base64,...). The server downloads no images and embeds no text",
+    TypeAdapter(EmbeddingsRequest),
 )
 
-CONTENT = {
-    "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
-    "multipart/form-data": {
-        "schema": {
-            "type": "object",
-            "properties": {
-                "images": {"type": "array", "items": {"type": "string", "format": "binary"}}
-            },
-        }
-    },
-    "application/json": {
-        "schema": {
-            "type": "array",
-            "items": {"type": "string", "format": "byte", "description": "an image in base64"},
-        }
-    },
-}
-"""The accepted bodies, as OpenAPI describes them."""
 
-
-_LIST = TypeAdapter(list[bytes], config=ConfigDict(val_json_bytes="base64"))
-
-
-async def read_images(request: Request, settings: Settings) -> list[bytes]:
+async def read_images(request: Request, settings: Settings, form: Form) -> list[bytes]:
     """Returns the encoded images of a request, at least one.
+
+    The state of the request keeps a body of `POST /v1/embeddings` as `asked`.
 
     Raises:
         HTTPException: the body is too large (413), too slow (408), of another type (415) or
@@ -49,16 +69,18 @@ async def read_images(request: Request, settings: Settings) -> list[bytes]:
     """
     kind = request.headers.get("content-type", "application/octet-stream")
     kind = kind.partition(";")[0].strip().lower()
-    if not (kind in CONTENT or kind.startswith("image/")):
-        raise HTTPException(415, f"Content-Type {shown(kind)} is not accepted; send {_WAYS}.")
+    if not re.fullmatch(form.kinds, kind):
+        raise HTTPException(415, f"Content-Type {shown(kind)} is not accepted; send {form.ways}.")
     limited = Request(request.scope, _limit(request, settings.max_bytes))
     try:
         async with asyncio.timeout(settings.read_timeout):
             if kind == "multipart/form-data":
                 images = await _form_files(limited)
             else:
-                body = await limited.body()
-                images = _decode_list(body) if kind == "application/json" else [body]
+                images = [await limited.body()]
+            if kind == "application/json":
+                asked = request.state.asked = form.json.validate_json(images[0])
+                images = asked.input if form is EMBEDDINGS else asked
     except TimeoutError as error:
         raise HTTPException(
             408,
@@ -66,12 +88,17 @@ async def read_images(request: Request, settings: Settings) -> list[bytes]:
             "start the server with a longer --read-timeout.",
             {"Connection": "close"},  # the rest of the body may never come
         ) from error
+    except ValidationError as error:
+        fault = error.errors()[0]
+        place = ".".join(map(str, ("body", *fault["loc"])))
+        sentence = f"{place}: {fault['msg'].rstrip('.')}; send {form.ways}."
+        raise HTTPException(400, sentence) from error
     except ClientDisconnect as error:
         raise HTTPException(
             400, "The client has closed the connection before the end of the body."
         ) from error
     if images in ([], [b""]):
-        raise HTTPException(400, f"The request holds no image, or an empty one; send {_WAYS}.")
+        raise HTTPException(400, f"The request holds no image, or an empty one; send {form.ways}.")
     if len(images) > settings.images_per_request:
         raise HTTPException(
             413,
@@ -112,16 +139,5 @@ async def _form_files(request: Request) -> list[bytes]:
         raise
     except StarletteHTTPException as error:
         raise HTTPException(
-            400, f"The form cannot be read: {error.detail} Send {_WAYS}."
-        ) from error
-
-
-def _decode_list(body: bytes) -> list[bytes]:
-    try:
-        return _LIST.validate_json(body)
-    except ValidationError as error:
-        fault = error.errors()[0]
-        place = f"Element {fault['loc'][0]} of the list" if fault["loc"] else "The body"
-        raise HTTPException(
-            400, f"{place}: {fault['msg'].rstrip('.')}; send a JSON list of images in base64."
+            400, f"The form cannot be read: {error.detail} Send {IMAGES.ways}."
         ) from error

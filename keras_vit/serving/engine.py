@@ -62,11 +62,11 @@ class Engine:
 
     @property
     def explains(self) -> str:
-        """`"relevance"`, the evidence for a class; or `"components"`, of models without one."""
+        """`"relevance"`, the evidence for a class; or `"components"`, for a model without."""
         return "components" if self._relevance is None else "relevance"
 
     def _explain(self, batch: np.ndarray) -> np.ndarray:
-        """Returns relevance for the predicted classes, or main components as colours, per patch.
+        """Returns, for each patch, relevance for the predicted class, or a colour of the PCA.
 
         One image at a time: the attention weights of all blocks take much memory.
         """
@@ -83,7 +83,7 @@ class Engine:
         return np.concatenate(maps)
 
     def warm_up(self) -> None:
-        """Computes black images in every size of a batch, so that no request waits for a compiler.
+        """Computes black images at every batch size, so that no request waits for a compiler.
 
         A model of any size compiles later, because the sizes of its images are unknown.
         """
@@ -106,8 +106,8 @@ class Engine:
             name: the first words of a message about it, such as `Image 2`.
 
         Raises:
-            HTTPException: the bytes are no image (415), it has too many pixels (413), or it is too
-                small for a model of any size (422).
+            HTTPException: the bytes are not an image (415), the image has too many pixels (413), or
+                it is too small for a model of any size (422).
         """
         # A file object: bytes that look like a file's name would be taken for one.
         try:
@@ -134,7 +134,7 @@ class Engine:
         return image
 
     def picture(self, prepared: np.ndarray, patches: np.ndarray) -> bytes:
-        """Returns a PNG of an image, dark where patches say little, or of the colours of patches.
+        """Returns a PNG of an image, dark where the evidence is low, or of the colours of patches.
 
         Args:
             prepared: the image, without a batch axis.

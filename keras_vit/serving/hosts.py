@@ -7,9 +7,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
-from starlette.responses import JSONResponse
 
 from keras_vit.errors import shown
+from keras_vit.serving.refusals import refusal
 
 
 def refuse_other_hosts(app: Any, allowed_hosts: Sequence[str]) -> Any:
@@ -18,8 +18,8 @@ def refuse_other_hosts(app: Any, allowed_hosts: Sequence[str]) -> Any:
     A request to another host gets 400. A request from a page of another site (`Origin`) that may
     compute gets 403: browsers send simple forms to any address.
 
-    A stranger's page reaches a server by a name of the stranger's (DNS rebinding), never by an
-    address in numbers, which Starlette's `TrustedHostMiddleware` would refuse.
+    A malicious page reaches a server through its own domain (DNS rebinding), and never through a
+    numeric address, which Starlette's `TrustedHostMiddleware` would refuse.
 
     Args:
         app: the ASGI application.
@@ -33,16 +33,16 @@ def refuse_other_hosts(app: Any, allowed_hosts: Sequence[str]) -> Any:
             host, origin = headers.get("host", ""), headers.get("origin")
             if not _is_own(host, allowed_hosts):
                 sentence = (
-                    f"{shown(host)} is no name of this server. Use its address in numbers, or "
+                    f"{shown(host)} is not a name of this server. Use its numeric address, or "
                     "start it with --allowed-hosts and this name (Settings.allowed_hosts)."
                 )
-                target = JSONResponse({"detail": sentence}, 400)
+                target = refusal(scope["path"], sentence, 400)
             elif scope["method"] == "POST" and not _is_same_site(origin, host, allowed_hosts):
                 sentence = (
                     f"A page of {shown(origin)} may not send images here. Start the server with "
                     "--allowed-hosts and the page's host (Settings.allowed_hosts) to allow it."
                 )
-                target = JSONResponse({"detail": sentence}, 403)
+                target = refusal(scope["path"], sentence, 403)
         await target(scope, receive, send)
 
     return answer

@@ -1,19 +1,23 @@
 """The HTTP interface: routes, their answers and their refusals."""
 
 import asyncio
+import base64
 import contextlib
+import json
 import os
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
-from typing import Annotated, Any
+from string import Template
+from typing import Any
 
 import keras
 import numpy as np
-from fastapi import HTTPException, Query, Request, Response
+from fastapi import HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi_offline import FastAPIOffline
+from pydantic import PositiveInt
 
 from keras_vit import __version__
 from keras_vit.errors import ConfigError, shown
@@ -21,23 +25,12 @@ from keras_vit.explanation.report import hash_elements
 from keras_vit.images.class_names import top_labels
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.serving.batching import Batcher
-from keras_vit.serving.bodies import CONTENT, read_images
+from keras_vit.serving.bodies import EMBEDDINGS, IMAGES, Form, read_images
 from keras_vit.serving.engine import Engine
 from keras_vit.serving.hosts import refuse_other_hosts
+from keras_vit.serving.refusals import refusal
 from keras_vit.serving.settings import Settings
 from keras_vit.support.text import visible
-
-_BODY = {"requestBody": {"required": True, "content": CONTENT}}
-_REFUSALS: dict[int | str, dict[str, Any]] = {
-    400: {"description": "The body is malformed."},
-    408: {"description": "The body did not arrive in time."},
-    413: {"description": "The body is too large, or an image has too many pixels."},
-    415: {"description": "The type of the body is not accepted, or an image is not readable."},
-    422: {"description": "The image does not fit the model, or `top` is no positive number."},
-    429: {"description": "Too many images wait; `Retry-After` says when to try again."},
-    500: {"description": "The answer is not finite, or the server failed."},
-    503: {"description": "The answer took too long; `Retry-After` says when to try again."},
-}
 
 
 class Service:
@@ -66,15 +59,15 @@ class Service:
             self.batcher = None
             batcher.close()
 
-    async def answer(self, request: Request, function: str) -> list[tuple[np.ndarray, Any]]:
-        """Returns each prepared image of a request and its row of a function.
+    async def answer(self, request: Request, function: str, form: Form = IMAGES) -> list[Any]:
+        """Returns a pair for each image of a request: the prepared image, its row of a function.
 
         Raises:
             HTTPException: as `bodies.read_images` and `Engine.prepare`; too many images wait (429),
                 the answer takes too long (503) or is not finite (500).
         """
         with self._admit(1):
-            encoded = await read_images(request, self.settings)
+            encoded = await read_images(request, self.settings, form)
             with self._admit(len(encoded) - 1):
                 try:
                     # A group: after one image is refused, the others must not be computed.
@@ -130,34 +123,28 @@ def build_application(
 ) -> Any:
     """Returns the ASGI application that serves a model; see `keras_vit.serving.application`."""
     engine = Engine(model, settings, stage, pooling)
-    service = Service(engine, settings)
+    service, name = Service(engine, settings), visible(model.title)
     app = FastAPIOffline(
-        redoc_url=None,
-        title=f"keras_vit: {visible(model.title)}",
-        version=__version__,
-        description="Classifies images. Limits and labels: `GET /metadata`.",
-        lifespan=service.run,
+        redoc_url=None, title=f"keras_vit: {name}", version=__version__, lifespan=service.run
     )
     app.add_middleware(refuse_other_hosts, allowed_hosts=settings.allowed_hosts)
+    app.openapi = lambda: _interface(engine, settings, name)
 
     @app.exception_handler(RequestValidationError)
     async def correct(request: Request, error: RequestValidationError) -> Response:
         sentences = [f"{e['loc'][-1]}={shown(e['input'])}: {e['msg']}." for e in error.errors()]
-        return JSONResponse({"detail": " ".join(sentences)}, 422)
+        return refusal(request.url.path, " ".join(sentences), 422)
+
+    @app.exception_handler(HTTPException)
+    async def refuse(request: Request, error: HTTPException) -> Response:
+        return refusal(request.url.path, error.detail, error.status_code, error.headers)
 
     @app.exception_handler(Exception)
     async def fail(request: Request, error: Exception) -> Response:
-        return JSONResponse({"detail": "The server failed; its log has the reason."}, 500)
+        return refusal(request.url.path, "The server failed; its log has the reason.", 500)
 
-    @app.post("/classify", openapi_extra=_BODY, responses=_REFUSALS)
-    async def classify(
-        request: Request,
-        top: Annotated[int | None, Query(ge=1, description="labels per image")] = None,
-    ) -> Response:
-        """The most probable labels of each image: `{"predictions": [[{label, probability}]]}`.
-
-        Without `top`, 5 labels; of a multi-label model, all that reach their threshold.
-        """
+    @app.post("/classify")
+    async def classify(request: Request, top: PositiveInt | None = None) -> Response:
         if not engine.classifies:
             raise HTTPException(404, "This model predicts no class per image; use /embed.")
         rows = [row for _, row in await service.answer(request, "classify")]
@@ -167,40 +154,48 @@ def build_application(
         ]
         return JSONResponse({"predictions": named})
 
-    @app.post("/embed", openapi_extra=_BODY, responses=_REFUSALS)
+    @app.post("/embed")
     async def embed(request: Request) -> Response:
-        """The features of each image: `{"embeddings": [[number]]}`."""
         rows = [row.tolist() for _, row in await service.answer(request, "embed")]
         return JSONResponse({"embeddings": rows})
 
-    @app.post("/explain", openapi_extra=_BODY, responses=_REFUSALS)
-    async def explain(request: Request) -> Response:
-        """A PNG of the first image, dark where little speaks for the predicted class (relevance).
+    @app.post("/v1/embeddings")
+    async def embeddings(request: Request) -> Response:
+        rows = [row for _, row in await service.answer(request, "embed", EMBEDDINGS)]
+        asked, shape = request.state.asked, rows[0].shape
+        if asked.model != name or shape != (asked.dimensions or len(rows[0]),):
+            raise HTTPException(
+                400,
+                f"model={shown(asked.model)}, dimensions={asked.dimensions}: this server has only "
+                f"{name!r}, whose embeddings have the shape {shape}. dimensions may be omitted.",
+            )
+        vectors = [row.tolist() for row in rows]
+        if asked.encoding_format == "base64":
+            vectors = [base64.b64encode(row.astype("<f4")).decode() for row in rows]
+        data = [{"object": "embedding", "index": k, "embedding": v} for k, v in enumerate(vectors)]
+        usage = {"prompt_tokens": len(rows), "total_tokens": len(rows)}
+        return JSONResponse({"object": "list", "data": data, "model": name, "usage": usage})
 
-        Of a model without classes, or without gradients, the patches in the colours of their main
-        components: like features have like colours.
-        """
+    @app.post("/explain")
+    async def explain(request: Request) -> Response:
         if model.config.stem.is_packed:
-            raise HTTPException(404, "Images of unequal shape have no map here.")
+            raise HTTPException(404, "A model of packed patches (NaFlex) has no heatmap here.")
         image, row = (await service.answer(request, "explain"))[0]
         return Response(engine.picture(image, row), media_type="image/png")
 
-    @app.head("/healthz", include_in_schema=False)
-    @app.get("/healthz", responses={503: {"description": "The model computes no more images."}})
+    @app.api_route("/healthz", methods=["GET", "HEAD"])
     async def healthz() -> Response:
-        """Whether the model can answer, and how many images wait."""
         alive = service.batcher is not None and service.batcher.is_alive
         health = {"status": "ok" if alive else "failed", "images_waiting": service.waiting}
         return JSONResponse(health, 200 if alive else 503)
 
     @app.get("/metadata")
     async def metadata() -> Response:
-        """The model, its labels, how it prepares images, and the limits of the server."""
         return JSONResponse(describe(engine, settings))
 
     page = _page()
 
-    @app.get("/", include_in_schema=False)
+    @app.get("/")
     async def index() -> Response:
         return page
 
@@ -235,9 +230,20 @@ def describe(engine: Engine, settings: Settings) -> dict[str, Any]:
     }
 
 
+def _interface(engine: Engine, settings: Settings, name: str) -> Any:
+    """Returns the OpenAPI document, which `/docs` shows, with the model and the limits in it."""
+    facts = describe(engine, settings)
+    facts |= facts["limits"] | {"model": json.dumps(name)[1:-1]}
+    return json.loads(Template(_read("interface.json")).safe_substitute(facts))
+
+
+def _read(name: str) -> str:
+    return (resources.files("keras_vit.serving") / name).read_text(encoding="utf-8")
+
+
 def _page() -> HTMLResponse:
-    """Returns the page on which one drops an image; it runs its own script and no other."""
-    page = (resources.files("keras_vit.serving") / "page.html").read_text(encoding="utf-8")
+    """Returns the page for dropping an image; it may run only its own script."""
+    page = _read("page.html")
     own = "; ".join(f"{tag}-src '{digest}'" for tag, digest in hash_elements(page).items())
     policy = f"default-src 'none'; {own}; img-src blob:; connect-src 'self'"
     headers = {"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff"}

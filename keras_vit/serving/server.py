@@ -130,7 +130,7 @@ def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
-    except (OSError, OverflowError, TypeError) as error:  # TypeError: a host that is no UTF-8
+    except (OSError, OverflowError, TypeError) as error:  # TypeError: a host name that is not UTF-8
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(
             f"host={host!r}, port={port}: the server cannot listen at this address ({reason}). "

@@ -1,4 +1,4 @@
-"""The limits of a server: sizes, numbers, seconds and names."""
+"""The limits of a server: sizes, counts, times and host names."""
 
 import dataclasses
 
@@ -14,7 +14,7 @@ class Settings:
         batch_wait: seconds that the first image of a batch waits for others.
         max_bytes: most bytes of a request's body; a request beyond it gets 413.
         max_pixels: most pixels of an image; a larger image gets 413. By default the limit
-            is the number in `KERAS_VIT_MAX_PIXELS`, or 89,478,485.
+            is the value of `KERAS_VIT_MAX_PIXELS`, or 89,478,485.
         max_images: most images of a request, and never more than may wait; a request beyond it
             gets 413.
         max_queue: most images that wait for an answer; a request beyond it gets 429. A request
@@ -25,13 +25,13 @@ class Settings:
             which the connection is closed, and for its body; a slower body gets 408.
         drain: seconds after SIGTERM in which accepted requests are answered.
         allowed_hosts: names of the server in requests (the header `Host`), and of other sites whose
-            pages may send images (the header `Origin`); any other name gets 400,
-            because a stranger's page could reach the server by a name of its own (DNS rebinding).
-            `"*.example.org"` stands for all names below one, `"*"` for every name. Addresses in
-            numbers are always allowed.
+            pages may send images (the header `Origin`). Another `Host` gets 400, because a
+            malicious page could reach the server through its own domain (DNS rebinding), and
+            another `Origin` gets 403. `"*.example.org"` means every subdomain, and `"*"` every
+            name. Numeric addresses are always allowed.
 
     Raises:
-        ConfigError: a number is not above 0, or a name of a host has a star inside.
+        ConfigError: a limit is not above 0, or a host name has a star inside.
     """
 
     max_batch: int = 16
@@ -55,8 +55,8 @@ class Settings:
         for name in self.allowed_hosts:
             if "*" in name.removeprefix("*.") and name != "*":
                 raise ConfigError(
-                    f"allowed_hosts: {name!r} is no name of a host. A star stands alone or at the "
-                    "beginning, as in '*.example.org'."
+                    f"allowed_hosts: {name!r} is not a host name. A star is allowed alone, or as "
+                    "the first part, as in '*.example.org'."
                 )
         numbers = {name: value for name, value in vars(self).items() if name != "allowed_hosts"}
         for name, value in numbers.items():

@@ -5,6 +5,7 @@ import socket
 import sys
 
 import pytest
+import requests
 from starlette.testclient import TestClient
 
 from keras_vit import VisionTransformer
@@ -12,7 +13,7 @@ from keras_vit.cli import main
 from keras_vit.serving import application
 from tests.digits import digits, encoded
 from tests.refusals import World
-from tests.serving.live import post, served
+from tests.serving.live import data_url, post, served
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ class RefusedError(Exception):
 def without_foreign_words(text):
     """Leaves out the number of a port, and what the system, pydantic and python-multipart say."""
     for before, after in (
-        (r"The body: |of the list: |top='\w+': ", r"; send|$"),
+        (r"body[.\w]*: |top='\w+': ", r"; send|$"),
         (r"cannot be read: (?!The boundary)", r" Send"),
         (r"--port ", r": "),
         (r"at this address \(", r"\)\. Choose"),
@@ -51,7 +52,10 @@ def without_foreign_words(text):
 
 def refuse(answer):
     if answer.status_code != 200:
-        words = without_foreign_words(answer.json()["detail"])
+        body = answer.json()
+        words = without_foreign_words(
+            body["detail"] if "detail" in body else body["error"]["message"]
+        )
         raise RefusedError(f"{answer.status_code}: {words}")
 
 
@@ -65,6 +69,11 @@ class ServingWorld(World):
 
     def post(self, body, **options):
         refuse(post(self.address, body, **options))
+
+    def embed(self, **fields):
+        """Asks as OpenAI's client does, for the image of the world by default."""
+        body = {"model": "vit_digits", "input": data_url(self.image), **fields}
+        refuse(requests.post(f"{self.address}/v1/embeddings", json=body, timeout=60))
 
     def ask(self, model, body=None):
         with TestClient(application(model), base_url="http://localhost") as client:

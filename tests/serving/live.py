@@ -1,5 +1,6 @@
 """A server in a thread of the test's process, on a free port of 127.0.0.1."""
 
+import base64
 import contextlib
 import socket
 import threading
@@ -44,6 +45,11 @@ def labels(response):
 def post(address, body, path="classify", **options):
     """A request with one image as its body."""
     return requests.post(f"{address}/{path}", data=body, timeout=60, **options)
+
+
+def data_url(image):
+    """An image file as OpenAI's client sends it."""
+    return f"data:image/png;base64,{base64.b64encode(image).decode()}"
 
 
 def waiting(address):

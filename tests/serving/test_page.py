@@ -48,7 +48,7 @@ def test_a_dropped_image_is_classified_and_its_map_is_seen(browser, tmp_path):
         eventually(lambda: browser.execute_script(WIDTH, photo))
         eventually(lambda: browser.execute_script(WIDTH, drawn) == 256)
         caption = browser.find_element("id", "caption").text
-        assert caption == f"What speaks for {visible(EVIL)} (relevance); dark: little"
+        assert caption == f"Evidence for {visible(EVIL)} (relevance); dark areas have little"
         (tmp_path / "digit.png").write_bytes(three)
         browser.find_element("id", "file").send_keys(str(tmp_path / "digit.png"))
         eventually(lambda: browser.execute_script(ROWS)[0][0] == "3")
@@ -58,7 +58,7 @@ def test_a_dropped_image_is_classified_and_its_map_is_seen(browser, tmp_path):
         eventually(lambda: "not a readable image" in status.text)
         assert not browser.find_element("id", "answer").is_displayed()
         browser.get(f"{address}/docs")
-        eventually(lambda: "/classify" in browser.find_element("css selector", "body").text)
+        eventually(lambda: "Classify images" in browser.find_element("css selector", "body").text)
         allowed = (address, "blob:", "data:")
         assert all(url.startswith(allowed) for url in requested_urls(browser))
 
@@ -87,5 +87,5 @@ def test_the_page_of_a_model_without_a_head_shows_its_features(browser, image):
         browser.execute_script(DROP, base64.b64encode(image).decode())
         eventually(lambda: browser.find_element("id", "map").is_displayed())
         assert not browser.find_element("id", "table").is_displayed()
-        assert "main components" in browser.find_element("id", "caption").text
+        assert "PCA" in browser.find_element("id", "caption").text
         assert browser.find_element("id", "about").text.startswith("features; images of 16")

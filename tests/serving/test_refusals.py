@@ -25,13 +25,13 @@ BODIES = {
     "too many pixels": (PIXELS, {}, "413: Image 1 has more pixels"),
     "half an image": (DIGIT[:45], {}, "415: Image 1: not a readable image"),
     "another type": (b"<p>", typed("text/html"), "415: Content-Type 'text/html' is not accepted"),
-    "deep JSON": (b"[" * 40_000, JSON, "400: The body: "),
-    "JSON without a list": (b'{"images": []}', JSON, "send a JSON list"),
-    "no base64": (b'["", "!"]', JSON, "400: Element 1 of the list"),
+    "deep JSON": (b"[" * 40_000, JSON, "400: body: "),
+    "JSON without a list": (b'{"images": []}', JSON, "400: body: "),
+    "no base64": (b'["", "!"]', JSON, "400: body.1: "),
     "too many images": (b'["","","","","","","","",""]', JSON, "413: The request has more than 8"),
     "a form without its end": (2 * FILE, FORM, "400: The form cannot be read: The boundary"),
     "zero labels": (DIGIT, {"params": {"top": 0}}, "422: top='0'"),
-    "another host": (DIGIT, {"headers": {"Host": "evil.com"}}, "400: 'evil.com' is no name"),
+    "another host": (DIGIT, {"headers": {"Host": "evil.com"}}, "400: 'evil.com' is not a name"),
     "another site": (DIGIT, {"headers": {"Origin": "http://evil.com"}}, "403: A page of 'http://e"),
 }
 
@@ -46,6 +46,33 @@ REFUSALS = {
     name: (lambda w, body=body, how=how: w.post(body, **how), RefusedError, fragment)
     for name, (body, how, fragment) in BODIES.items()
 }
+EMBEDDINGS = {
+    "an address": (
+        {"input": "https://example.org/cat.png"},
+        "400: body.input.0: ",
+    ),
+    "tokens": ({"input": [1, 2]}, "400: body.input.0: "),
+    "a data URL of a text": ({"input": ["data:text/plain;base64,YQ=="]}, "embeds no text"),
+    "a data URL without base64": ({"input": ["data:image/png;base64,!"]}, "400: body.input.0: "),
+    "a data URL of no image": ({"input": ["data:image/png;base64,YQ=="]}, "415: Image 1: not a"),
+    "an empty input": ({"input": []}, "400: The request holds no image"),
+    "another model": (
+        {"model": "clip"},
+        "400: model='clip', dimensions=None: this server has only",
+    ),
+    "fewer dimensions": (
+        {"dimensions": 8},
+        "400: model='vit_digits', dimensions=8: this server has",
+    ),
+    "more embeddings": (
+        {"input": 9 * ["data:image/png;base64,"]},
+        "413: The request has more than 8",
+    ),
+}
+REFUSALS |= {
+    name: (lambda w, fields=fields: w.embed(**fields), RefusedError, fragment)
+    for name, (fields, fragment) in EMBEDDINGS.items()
+}
 REFUSALS |= {
     "the name of a file": (lambda w: w.post(w.file_name()), RefusedError, "415: Image 1: not a"),
     "no labels": (lambda w: w.ask(random_tiny(num_classes=0)), RefusedError, "404: This model"),
@@ -55,7 +82,11 @@ REFUSALS |= {
     "no queue": (lambda w: Settings(max_queue=0), ConfigError, "max_queue=0"),
     "a star in a host": (lambda w: Settings(allowed_hosts=("a*.org",)), ConfigError, "'a*.org'"),
     "a taken port": (lambda w: w.serve_at_a_taken_port(), RefusedError, "cannot listen at this"),
-    "no extra": (lambda w: w.serve_without_extra(), RefusedError, "pip install 'keras-vit-zoo[serve]'"),
+    "no extra": (
+        lambda w: w.serve_without_extra(),
+        RefusedError,
+        "pip install 'keras-vit-zoo[serve]'",
+    ),
     "an absent stage": (lambda w: w.serve("--stage", "block_99"), RefusedError, "block_99"),
 }
 
