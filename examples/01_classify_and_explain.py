@@ -1,14 +1,14 @@
 """
-Classify an image, and see why
-==============================
+Classify an image and explain the prediction
+============================================
 
-A model says what it sees, and which parts of the image speak for the answer::
+Predict the class of an image, and draw a heatmap of the regions that support the prediction::
 
     python examples/01_classify_and_explain.py
 
-The preset ``vit_digits`` and the image ship with keras_vit. Replace the image by any file, array or
-PIL image of your own, and the preset by any name of ``keras-vit list``:
-``vit_b16.augreg_i21k_ft_i1k_384`` knows the thousand classes of ImageNet.
+The preset ``vit_digits`` and the image come with keras_vit. Use your own image (a file, an array or
+a PIL image) and any model of ``keras-vit list``: ``vit_b16.augreg_i21k_ft_i1k_384`` knows the
+thousand classes of ImageNet.
 """
 
 import matplotlib.pyplot as plt
@@ -21,14 +21,14 @@ model = keras_vit.VisionTransformer.from_preset("vit_digits")
 photo = Image.open(keras_vit.data.example_image())
 
 # %%
-# ``classify`` prepares the image as for the preset's training, and names the most probable classes.
+# ``classify`` prepares the image as in training, and returns the most probable classes.
 
 answer = model.classify(photo, top=3)[0]
 for label, probability in answer:
     print(f"{label}: {probability:.1%}")
 
 # %%
-# A heat map tells which patches speak for a class; each class has a map of its own.
+# A heatmap shows which patches are evidence for a class. Each class has a different heatmap.
 
 figure, axes = plt.subplots(1, 3, figsize=(9, 3.2), layout="constrained")
 axes[0].imshow(photo, cmap="gray")
@@ -44,5 +44,4 @@ for axis in axes:
 figure.savefig("explained.png")
 
 # %%
-# No map is the whole truth. :doc:`/explain` says what each method shows, and how to measure which
-# of them to believe.
+# :doc:`/explain` compares the methods, and says how to measure which heatmap to trust.

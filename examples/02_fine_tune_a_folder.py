@@ -2,13 +2,14 @@
 Fine-tune on a folder of images
 ===============================
 
-A preset learns your classes from a folder that holds one folder of images per class::
+Train a pretrained model on your classes. The data are a folder with one folder of images per
+class::
 
     python examples/02_fine_tune_a_folder.py
 
-The program first makes a folder of scikit-learn's handwritten digits, with a question that the
-preset was not trained on: does the digit have a loop? With photographs of your own, begin at
-``from_folder``. The command line does the same: ``keras-vit finetune digits --source vit_digits``.
+The program first writes scikit-learn's handwritten digits to a folder, for a task that the preset
+was not trained on: does the digit have a loop? To use your own photos, start at ``from_folder``.
+The command line does the same: ``keras-vit finetune digits --source vit_digits --path loops``.
 """
 
 from pathlib import Path
@@ -30,10 +31,9 @@ for k, (pixels, digit) in enumerate(zip(digits.images[:600], digits.target, stri
     Image.fromarray(np.round(pixels * (255 / 16)).astype("uint8")).resize((32, 32)).save(path)
 
 # %%
-# The recipe follows the paper's appendix B.1.1: momentum, cosine decay, warm-up and clipping. The
-# preset's preprocessor prepares the images, at twice the resolution of the preset. The model then
-# has more patches of the same size, as in the paper's fine-tuning. A fifth of each class is held
-# out.
+# The recipe follows appendix B.1.1 of the ViT paper: momentum, cosine decay, warm-up and clipping.
+# The images are prepared at twice the image size of the preset, so the model has more patches of
+# the same size. A fifth of each class is held out for validation.
 
 recipe = TransferRecipe(steps=60, batch_size=32, learning_rate=0.01, steps_per_epoch=10)
 preprocessor = keras_vit.Preprocessor.from_preset("vit_digits", image_size=32)
@@ -49,16 +49,15 @@ model = keras_vit.VisionTransformer.from_preset(
 )
 
 # %%
-# ``train`` calls ``compile`` with ``recipe.compile_args(model)`` and ``fit`` with
-# ``recipe.fit_args(model)``. It writes the best preset, a log and the state of the training. After
-# an interruption, run the program again: it goes on where it stopped.
+# ``train`` calls ``compile`` and ``fit`` with the arguments of the recipe, and writes the best
+# preset, a log and the training state. After an interruption, run the program again to resume.
 
 history = train(model, data, validation, recipe=recipe, path="loops", resume=True, verbose=2)
 
 figure, axis = plt.subplots(figsize=(6, 3.2), layout="constrained")
 updates = np.arange(10, recipe.steps + 1, 10)
 axis.plot(updates, history["accuracy"], label="training")
-axis.plot(updates, history["val_accuracy"], label="held out")
+axis.plot(updates, history["val_accuracy"], label="validation")
 axis.set(xlabel="updates", ylabel="accuracy")
 axis.legend()
 

@@ -2,11 +2,11 @@
 Fine-tune on TensorFlow Datasets
 ================================
 
-Fine-tune on a data set of TensorFlow Datasets. This one has digits, and the program prepares it::
+Load a data set of TensorFlow Datasets and fine-tune on it. This program first builds a small one::
 
     python examples/03_fine_tune_on_tfds.py
 
-For CIFAR-10 as in the paper's table 4, where ViT-B/16 reaches 98.95 %, write::
+For CIFAR-10 as in table 4 of the ViT paper, where ViT-B/16 reaches 98.95 %, write::
 
     model = VisionTransformer.from_preset("vit_b16.orig_i21k_224", num_classes=10, image_size=384)
     recipe = TransferRecipe(10_000, batch_size=512, learning_rate=0.03, augmentation="crop_flip",
@@ -28,7 +28,7 @@ from keras_vit.training import TransferRecipe
 steps = 40
 folder = Path("tensorflow_datasets")
 
-# A small data set of digits, in place of one that `tfds build` prepares.
+# A small data set of digits; usually TFDS downloads one.
 digits = load_digits()
 rows = [
     (k, {"image": np.round(image * (255 / 16)).astype("uint8")[..., None], "label": int(digit < 5)})
@@ -49,7 +49,7 @@ tfds.dataset_builders.AdhocBuilder(
 ).download_and_prepare()
 
 model = VisionTransformer.from_preset("vit_digits", num_classes=2, class_names=("5 to 9", "0 to 4"))
-shifts = Augmentation(crop=(0.6, 1.0), flip=False)  # a mirrored digit is another sign
+shifts = Augmentation(crop=(0.6, 1.0), flip=False)  # a mirrored digit is not a digit
 train = from_tfds(
     "small_digits", model, data_dir=folder, augmentation=shifts, steps_per_epoch=steps
 )

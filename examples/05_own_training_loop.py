@@ -1,8 +1,9 @@
 """
-A training loop of your own
-===========================
+Custom training loop
+====================
 
-Train by the paper's recipe without ``fit``, in a loop of your own on any backend::
+Train with the recipe of the ViT paper without ``fit``, in a custom loop for JAX, PyTorch or
+TensorFlow::
 
     python examples/05_own_training_loop.py
 """
@@ -59,4 +60,4 @@ else:
         tf_step(x, y)
 
 answers = model.predict(model.preprocessor(images[1280:]), verbose=0).argmax(axis=1)
-print("accuracy on the rest:", (answers == has_loop[1280:]).mean())
+print("accuracy on the test images:", (answers == has_loop[1280:]).mean())

@@ -1,13 +1,14 @@
 """
-Pre-train without labels
-========================
+Masked patch prediction: pretraining from scratch
+=================================================
 
-Pre-train on digits without labels, then fine-tune on 500 with labels (appendix B.1.2)::
+Pretrain on digits without labels, then fine-tune on 500 digits with labels (appendix B.1.2 of the
+ViT paper)::
 
     python examples/06_masked_patch_pretraining.py 60 20
 
-The arguments are the steps of pre-training, the steps of fine-tuning and, if given, a seed.
-:doc:`/paper` has accuracies.
+The arguments are the steps of pretraining, the steps of fine-tuning and, optionally, a seed.
+:doc:`/paper` lists accuracies.
 """
 
 import sys
@@ -50,7 +51,7 @@ def rate(peak, steps):
 
 
 def accuracy(model):
-    """Fine-tunes as in appendix B.1.1, in small; returns the accuracy on the test digits."""
+    """Fine-tunes as in appendix B.1.1, with few steps; returns the accuracy on the test digits."""
     optimizer = keras.optimizers.SGD(rate(0.03, steps), momentum=0.9, global_clipnorm=1.0)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer, loss, metrics=["accuracy"])

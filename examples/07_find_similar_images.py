@@ -1,13 +1,13 @@
 """
-Features, and a search by image
-===============================
+Feature extraction and image search
+===================================
 
-The features of a model find the images that look most like a given one::
+Extract the features of a folder of images, and find the images that are most similar to a query::
 
     python examples/07_find_similar_images.py
 
-The program computes them once for a folder of images, and keeps them in a file. The command is
-``keras-vit embed pictures --source vit_digits --path pictures.npy``.
+The command for the features is ``keras-vit embed pictures --source vit_digits --path
+pictures.npy``.
 """
 
 import json
@@ -28,8 +28,7 @@ for k, image in enumerate(digits.images[:200]):
     Image.fromarray(pixels).save(folder / f"{k:03d}_is_a_{digits.target[k]}.png")
 
 # %%
-# ``embed`` writes a row of features for each file. After an interruption, the same call goes on
-# where it stopped.
+# ``embed`` writes one row of features per file. After an interruption, the same call resumes.
 
 model = keras_vit.VisionTransformer.from_preset("vit_digits")
 if not Path("pictures.npy").exists():
@@ -37,7 +36,7 @@ if not Path("pictures.npy").exists():
 
 
 def unit(features: np.ndarray) -> np.ndarray:
-    """Scales each row to length 1: products of such rows are cosines."""
+    """Scales each row to length 1, so that products of rows are cosine similarities."""
     return features / np.linalg.norm(features, axis=1, keepdims=True)
 
 
@@ -45,7 +44,7 @@ gallery = unit(np.load("pictures.npy"))  # (200, 64)
 paths = json.loads(Path("pictures.npy.json").read_text())["paths"]
 
 # %%
-# The query goes through the same model; the largest cosines are the nearest images.
+# The most similar images have the highest cosine similarity to the features of the query.
 
 query = keras_vit.evaluation.features(model, keras_vit.data.example_image()).values
 similarity = (gallery @ unit(query).T)[:, 0]

@@ -1,8 +1,8 @@
 """
-Several devices
-===============
+Multiple GPUs or TPUs: data parallelism
+=======================================
 
-Fine-tune on several devices, each with its share of every batch (data parallelism)::
+Fine-tune on several devices, each of which computes a part of every batch::
 
     KERAS_BACKEND=jax python examples/08_several_devices.py 20
 """
@@ -10,8 +10,8 @@ Fine-tune on several devices, each with its share of every batch (data paralleli
 import os
 import sys
 
-# Divides one CPU into four devices, to try the program. Leave the line out on GPUs or TPUs.
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+# Splits the CPU into eight devices, to try the program on a machine without GPUs or TPUs.
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
 
 import keras
 import numpy as np
@@ -21,14 +21,14 @@ import keras_vit
 
 if keras.backend.backend() != "jax":
     print(
-        "keras.distribution works on JAX alone in Keras 3.15. On TensorFlow, build and compile the "
-        "model below tf.distribute.MirroredStrategy().scope(); on torch, call "
+        "keras.distribution needs JAX. On TensorFlow, build and compile the model inside "
+        "tf.distribute.MirroredStrategy().scope(); on PyTorch, call "
         "keras_vit.distribution.ddp(model) under torchrun. See docs/devices.md."
     )
     sys.exit()
 
-devices = keras.distribution.list_devices("cpu")  # without "cpu": GPUs or TPUs
-keras.distribution.set_distribution(keras_vit.distribution.data_parallel(devices))
+# All GPUs or TPUs, or without these the parts of the CPU.
+keras.distribution.set_distribution(keras_vit.distribution.data_parallel())
 
 digits = load_digits()
 images = np.round(digits.images * (255 / 16)).astype("uint8")[..., None]  # (1797, 8, 8, 1)
@@ -46,5 +46,5 @@ fit = {"batch_size": 64, "shuffle": False, "verbose": 2, **recipe.fit_args(model
 model.fit(batch[rows], is_odd[rows], **fit)
 
 where = {str(d) for d in model.get_layer("head").kernel.value.devices()}
-print(f"{len(where)} devices; accuracy on the rest:", end=" ")
+print(f"{len(where)} devices; accuracy on the test images:", end=" ")
 print(f"{model.evaluate(batch[1285:], is_odd[1285:], batch_size=64, verbose=0)[1]:.3f}")

@@ -1,8 +1,8 @@
 """
-A classifier from a folder, in a minute
-=======================================
+Image classifier in a minute, with label errors
+===============================================
 
-Make a classifier from a folder of images in a minute, and find labels that are probably wrong::
+Train a classifier on a folder of images in a minute, and find images that are probably mislabeled::
 
     python examples/10_classifier_from_a_folder.py
 
@@ -23,7 +23,7 @@ from sklearn.neighbors import KNeighborsClassifier
 import keras_vit
 
 # %%
-# The folder has a folder per class: digits with a loop and without one. Three files lie in the
+# The folder contains one folder per class: digits with and without a loop. Three files are in the
 # wrong folder.
 
 digits = load_digits()
@@ -38,15 +38,15 @@ for k in range(400):
     Image.fromarray(pixels).save(where / f"{k:03d}.png")
 
 # %%
-# ``probe`` passes over the images once. The exact leave-one-out error of its ridge regression
-# chooses block, pooling and penalty, so that no image is held out.
+# ``probe`` computes the features once and fits a ridge regression. Its exact leave-one-out error
+# chooses block, pooling and penalty, so no images need to be held out.
 
 model = keras_vit.VisionTransformer.from_preset("vit_digits")
 probe = keras_vit.probe(model, folder, cache="loops-features")
 print("\n".join(probe.summary()))
 
 # %%
-# These images have labels that the classifier of all *other* images doubts most.
+# The most probable label errors: a classifier trained on all *other* images disagrees with these.
 
 figure, axes = plt.subplots(1, len(misplaced), figsize=(6, 2.2), layout="constrained")
 for axis, suspect in zip(axes, probe.suspects, strict=False):
@@ -56,9 +56,10 @@ for axis, suspect in zip(axes, probe.suspects, strict=False):
 figure.savefig("loops-suspects.png")
 
 # %%
-# Is the accuracy right? For five random halves of 400 images, the table compares the leave-one-out
-# accuracy and its interval with the accuracy on the other half, and with two usual classifiers of
-# the same features. Trained features would get all digits right, so this encoder has fresh weights.
+# How reliable is this accuracy? For five random halves of 400 images, the table compares the
+# leave-one-out accuracy and its interval with the accuracy on the other half, and with k-NN and
+# logistic regression on the same features. The encoder has random weights, because with trained
+# weights every digit would be right.
 
 pixels = np.round(digits.images[:400] * (255 / 16)).astype("uint8")[..., None]
 keras.utils.set_random_seed(0)
@@ -83,7 +84,7 @@ for seed in range(5):
     print(f"{right.top1:9.1%} {knn:9.1%} {linear:9.1%}")
 
 # %%
-# The first probe becomes a model with calibrated probabilities, which predicts, saves and exports.
+# The first probe becomes a model with calibrated probabilities, which you can save and export.
 
 classifier = probe.build_model(keras_vit.VisionTransformer.from_preset("vit_digits"))
 classifier.save_to_preset("loops-classifier")

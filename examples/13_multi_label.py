@@ -2,14 +2,14 @@
 Multi-label classification
 ==========================
 
-In multi-label classification a picture may show several of the classes, or none. A table has
-a column of 0 and 1 for each class::
+Train a classifier for images with any number of labels. The labels are a table with a column of
+0 and 1 for each class::
 
     python examples/13_multi_label.py
 
-The program first draws pictures with up to three circles, squares and triangles in noise. With
-photographs of your own, begin at ``from_folder``. The command line does the same:
-``keras-vit finetune shapes --labels-file labels.csv --source vit_digits --path run``.
+The program first draws images of up to three circles, squares and triangles in noise. To use your
+own photos, start at ``from_folder``. The command line does the same: ``keras-vit finetune shapes
+--labels-file labels.csv --source vit_digits --path run``.
 """
 
 import csv
@@ -48,8 +48,8 @@ with (folder / "labels.csv").open("w", newline="") as file:
     csv.writer(file).writerows([["path", *names], *rows])
 
 # %%
-# ``labels.csv`` has a line per picture, such as ``000.png,1,0,1``. About a fifth of every
-# class is held out.
+# ``labels.csv`` has one line per image, such as ``000.png,1,0,1``. About a fifth of every class is
+# held out for validation.
 
 recipe = TransferRecipe(80, 32, steps_per_epoch=10)
 preprocessor = keras_vit.Preprocessor.from_preset("vit_digits", image_size=32)
@@ -60,8 +60,8 @@ data, validation = images.hold_out(0.2)
 print(data.class_counts)
 
 # %%
-# A multi-label model has a probability of its own for each class. The recipe takes binary
-# cross-entropy as its loss, and as its metric the area below precision and recall.
+# A multi-label model predicts an independent probability for each class. The loss is binary
+# cross-entropy, and the metric is the area under the precision-recall curve.
 
 model = keras_vit.VisionTransformer.from_preset(
     "vit_digits", num_classes=3, class_names=data.class_names, image_size=32, task="multi_label"
@@ -69,9 +69,9 @@ model = keras_vit.VisionTransformer.from_preset(
 train(model, data, validation, recipe=recipe, path="shapes_run", resume=True, verbose=2)
 
 # %%
-# A picture has the labels whose probability reaches the threshold of their class, at first 0.5.
-# ``choose_thresholds`` finds those with the highest F1 on the held-out pictures; the preset keeps
-# them.
+# A class is predicted when its probability reaches its threshold, which is 0.5 by default.
+# ``choose_thresholds`` finds the thresholds with the highest F1 on the validation images; the
+# preset stores them.
 
 model.thresholds = choose_thresholds(model, validation)
 model.save_to_preset("shapes_model")
@@ -79,8 +79,8 @@ scores = keras_vit.evaluate(model, validation)
 print(f"mean average precision: {scores.mean_average_precision:.3f}, F1: {scores.f1:.3f}")
 
 # %%
-# ``classify`` returns all labels that reach their threshold, the most probable first. So do
-# ``keras-vit predict`` and the server.
+# ``classify``, ``keras-vit predict`` and the server return every label that reaches its threshold,
+# the most probable first.
 
 tuned = keras_vit.VisionTransformer.from_preset("shapes_model")
 figure, axes = plt.subplots(2, 4, figsize=(8, 4.4), layout="constrained")

@@ -1,13 +1,14 @@
 """
-Dense features of a large image
-===============================
+Patch features of a very large image
+====================================
 
-Overlapping tiles give a vector for every patch of an image of any size, in constant memory::
+Extract a feature vector for every patch of an image of any size, with overlapping tiles and
+constant memory::
 
     python examples/14_dense_features_by_tiles.py
 
-After an interruption, the same call goes on where it stopped. ``KERAS_VIT_TRAINED`` may name a
-folder with a checkpoint ``encoder``, which then takes the place of ``vit_digits``.
+After an interruption, the same call resumes. To use another model instead of ``vit_digits``, set
+``KERAS_VIT_TRAINED`` to a folder that contains the checkpoint ``encoder``.
 """
 
 import hashlib
@@ -25,7 +26,7 @@ import keras_vit
 
 
 def divide(length: int, tile: int, overlap: int) -> list[tuple[int, int, int]]:
-    """Returns the start of each tile; and start and end of the cells nearest to its middle."""
+    """Returns the start of each tile, and start and end of the cells nearest to its center."""
     starts = [*range(0, length - tile, tile - overlap), max(length - tile, 0)]
     middles = [(a + b + tile) // 2 for a, b in itertools.pairwise(starts)]
     return list(zip(starts, [0, *middles], [*middles, length], strict=True))
@@ -78,8 +79,8 @@ def write_features(model: keras_vit.VisionTransformer, source: str, path: str, o
 
 
 # %%
-# The image has plain squares, and squares with vertical and with horizontal stripes. The last
-# patches of its rows and columns are incomplete.
+# The image shows plain squares, and squares with vertical or horizontal stripes. The last patches
+# of its rows and columns are incomplete.
 
 trained = os.environ.get("KERAS_VIT_TRAINED")
 encoder, size = (f"{trained}/encoder", 224) if trained else ("vit_digits", 64)
@@ -99,7 +100,7 @@ print("tiles:", write_features(model, "slide.npy", "slide-features.npy", overlap
 print("tiles of a second call:", write_features(model, "slide.npy", "slide-features.npy", 4))
 
 # %%
-# The left half is labelled: a logistic regression of its patches finds the vertical stripes of the
+# The left half is labeled. A logistic regression on its patches finds the vertical stripes in the
 # right half.
 
 features, truth = np.load("slide-features.npy", mmap_mode="r"), kinds == 2

@@ -1,12 +1,12 @@
 """
-A small encoder of your own
-===========================
+Knowledge distillation: train a small encoder
+=============================================
 
-A student of a fifth of the teacher's size learns its features from images without labels::
+Distill a large encoder into one of a fifth of its size, on images without labels::
 
     python examples/15_own_small_encoder.py
 
-The teacher's tokens are computed once and kept on disk; the training reads them, and no label.
+The teacher's tokens are computed once and stored on disk.
 """
 
 import keras
@@ -28,7 +28,7 @@ unlabelled, test, _, labels = train_test_split(
 )
 
 # %%
-# The tokens of the teacher, the class token before the patches, are ``(1437, 17, 64)``.
+# The teacher's tokens have the shape ``(1437, 17, 64)``: the class token, then the patches.
 
 teacher = keras_vit.VisionTransformer.from_preset("vit_digits", num_classes=0)
 tokens = features(teacher, unlabelled, "encoder_norm", cache="teacher", output_dtype="float16")
@@ -40,7 +40,7 @@ print(f"{student.count_params():,} weights, the teacher has {teacher.count_param
 
 
 def nearest_neighbour(values: np.ndarray) -> float:
-    """Returns the share of test images whose nearest other image, by cosine, has their label."""
+    """Returns the fraction of test images whose nearest neighbor, by cosine, has their label."""
     unit = values / np.linalg.norm(values, axis=1, keepdims=True)
     cosines = unit @ unit.T
     np.fill_diagonal(cosines, -1)
@@ -53,8 +53,9 @@ scores = {
 }
 
 # %%
-# One linear layer brings the student's tokens to the teacher's width. The class token learns by
-# the cosine, the patches by smooth L1 (``Huber``). The layer is not needed afterwards.
+# A linear layer projects the student's tokens to the teacher's width. The loss is the cosine
+# similarity for the class token, and smooth L1 (``Huber``) for the patches. The layer is not needed
+# after training.
 
 wide = keras.layers.Dense(64)(student.get_layer("encoder_norm").output)
 distillation = keras.Model(student.input, [wide[:, 0], wide[:, 1:]])
@@ -70,7 +71,7 @@ images = student.preprocessor(unlabelled)
 history = distillation.fit(images, targets, batch_size=128, epochs=EPOCHS, verbose=0).history
 
 # %%
-# Leave-one-out of the test images: is the nearest of all others the same digit?
+# The score is the leave-one-out accuracy of the nearest neighbor among the test images.
 
 scores["student, distilled"] = nearest_neighbour(features(student, test).values)
 scores["teacher"] = nearest_neighbour(features(teacher, test).values)

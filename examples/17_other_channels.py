@@ -1,14 +1,14 @@
 """
-Images of other channels
-========================
+Multispectral images: more than three channels
+==============================================
 
-Weights for one kind of channels start a model for images of five::
+Adapt the weights of a model to images with five channels::
 
     python examples/17_other_channels.py
 
-The gain is not certain. timm repeats the kernel of RGB over the channels, and its source says that
-other combinations may be better; on medical images, weights of photographs helped little
-(arXiv 1902.07208). So compare with fresh weights on images of your own, as this program does.
+The gain is not certain: on medical images, weights of photos helped little (arXiv 1902.07208). So
+compare with random weights on your own images, as this program does. ``"repeated"`` is what timm
+does.
 """
 
 import keras
@@ -23,12 +23,12 @@ source = keras_vit.VisionTransformer.from_preset("vit_digits")  # any preset, of
 
 
 def with_channels(kernel: np.ndarray, start: str) -> np.ndarray:
-    """Returns a kernel of the patches, `(rows, columns, channels, hidden_size)`, for `CHANNELS`.
+    """Returns a patch embedding kernel `(rows, columns, CHANNELS, hidden_size)`.
 
     Args:
         kernel: the kernel for fewer channels.
-        start: `"repeated"` for the same kernel in all channels, with its sum as before; `"zeros"`
-            for the kernel in the first channels and zeros in the others.
+        start: `"repeated"` repeats the kernel over the channels and keeps its sum; `"zeros"`
+            keeps it in the first channels and sets zeros in the rest.
     """
     count = kernel.shape[2]
     if start == "zeros":
@@ -37,7 +37,7 @@ def with_channels(kernel: np.ndarray, start: str) -> np.ndarray:
 
 
 def build(start: str, num_classes: int) -> keras_vit.VisionTransformer:
-    """Returns a model of `CHANNELS` channels with the source's weights, or with fresh ones."""
+    """Returns a model for `CHANNELS` channels with the source's weights, or with random ones."""
     config = source.config.replace(channels=CHANNELS, num_classes=num_classes)
     model = keras_vit.VisionTransformer(config)
     for new, old in zip(model.weights, source.weights, strict=True):
@@ -50,9 +50,9 @@ def build(start: str, num_classes: int) -> keras_vit.VisionTransformer:
 
 
 # %%
-# Two tasks have pictures of five channels. In the first, the channels show the same digit with
-# different strengths, and its name is the label. In the second, the label is the spectrum: how the
-# strength changes from channel to channel.
+# Two tasks have images with five channels. In the first, the channels show the same digit with
+# different brightness, and the label is the digit. In the second, the label is the spectrum: how
+# the brightness changes from channel to channel.
 
 rng, digits = np.random.default_rng(0), load_digits()
 ink, count = digits.images[..., None] / 16, len(digits.images)  # (1797, 8, 8, 1)
@@ -65,7 +65,7 @@ tasks = {
 }
 
 # %%
-# Each model is trained on 200 pictures and scored on 300 others.
+# Each model is trained on 200 images and tested on 300 others.
 
 scores: dict[str, list[float]] = {start: [] for start in ("fresh", "zeros", "repeated")}
 for task, (factors, labels) in tasks.items():

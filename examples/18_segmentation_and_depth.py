@@ -1,13 +1,13 @@
 """
-Segmentation and depth
-======================
+Semantic segmentation and depth estimation with masks
+=====================================================
 
-A model predicts the class of every pixel, or its depth, from targets in files::
+Train a head that predicts the class or the depth of every pixel::
 
     python examples/18_segmentation_and_depth.py
 
-The program first draws shapes with their masks, and spheres with their depths. With photographs of
-your own, begin at ``learn``. ``KERAS_VIT_TRAINED`` may name a folder with a trained encoder.
+The program first draws shapes with their masks, and spheres with their depths. To use your own
+photos, start at ``learn``. ``KERAS_VIT_TRAINED`` may name a folder with a trained encoder.
 """
 
 import os
@@ -28,7 +28,7 @@ rng = np.random.default_rng(0)
 
 
 def draw_shapes() -> tuple[np.ndarray, np.ndarray]:
-    """Returns grey values and the index of the class of every pixel, `(64, 64)`."""
+    """Returns gray values and the class index of every pixel, `(64, 64)`."""
     mask = Image.new("L", (SIDE, SIDE))
     draw = ImageDraw.Draw(mask)
     for _ in range(rng.integers(1, 3)):
@@ -44,7 +44,7 @@ def draw_shapes() -> tuple[np.ndarray, np.ndarray]:
 
 
 def draw_spheres() -> tuple[np.ndarray, np.ndarray]:
-    """Returns grey values and depths in millimetres, `(64, 64)`, of spheres in a foggy room."""
+    """Returns gray values and depths in millimeters, `(64, 64)`, of spheres in a foggy room."""
     down, right = (np.indices((SIDE, SIDE)) - 31.5) / 32  # rays of a camera, 1 forwards
     depth = np.minimum(1.5 / np.maximum(down, 0.01), rng.uniform(6, 10))  # floor and wall
     light = np.full((SIDE, SIDE), 0.8)
@@ -69,9 +69,9 @@ for folder, draw in {"shapes": draw_shapes, "spheres": draw_spheres}.items():
         Image.fromarray(target).save(Path(folder, "targets", f"{k:03d}.png"))
 
 # %%
-# A target has the name of its image. A mask is a PNG file of class indices; pixels of 255 count
-# nothing. A depth is a PNG file of 16 bits, here in millimetres, or an array in ``.npy``; pixels
-# of 0 have no value. A fifth of the images is held out.
+# A target file has the name of its image. A mask is a PNG file of class indices; pixels of 255 are
+# ignored. A depth map is a 16-bit PNG file, here in millimeters, or an array in ``.npy``; pixels of
+# 0 are ignored. A fifth of the images is held out.
 
 
 def learn(
@@ -92,8 +92,8 @@ def learn(
 
 
 # %%
-# The linear head reads the patches of the last block, and its logits are resized to the pixels. Of
-# a small encoder all weights learn; of a trained one the head is enough.
+# The linear head reads the patches of the last block, and its logits are resized to the image. With
+# a small encoder every weight is trained; with a pretrained one it is enough to train the head.
 
 trained = os.environ.get("KERAS_VIT_TRAINED")
 encoder, size = (f"{trained}/encoder", 224) if trained else ("vit_digits", SIDE)
@@ -106,13 +106,13 @@ if trained:
     for model in models.values():
         train_head(model)
 shapes, scores = learn("shapes", models["shapes"], epochs=EPOCHS)
-spheres, errors = learn("spheres", models["spheres"], epochs=EPOCHS // 3, unit=0.001)  # metres
+spheres, errors = learn("spheres", models["spheres"], epochs=EPOCHS // 3, unit=0.001)  # meters
 
 # %%
-# ``"auto"`` is the mean intersection over union of the classes for masks; for depths the error in
-# metres, and the share of pixels within a factor of 1.25. ``predict`` returns logits, or depths;
-# ``keras-vit predict photos/ --source shapes_model --path maps`` writes them at the size of the
-# photographs.
+# The metrics ``"auto"`` are the mean intersection over union for masks; for depths the error in
+# meters, and the fraction of pixels within a factor of 1.25. ``predict`` returns logits or depths;
+# ``keras-vit predict photos/ --source shapes_model --path maps`` writes maps at the size of the
+# photos.
 
 models["shapes"].save_to_preset("shapes_model")
 figure, rows = plt.subplots(2, 6, figsize=(10, 3.6), layout="constrained")

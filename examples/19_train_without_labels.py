@@ -1,12 +1,12 @@
 """
-Train an encoder without labels
-===============================
+Self-supervised learning on unlabeled images
+============================================
 
-Self-supervised learning by LeJEPA: an encoder learns digits from images without labels::
+Train an encoder without labels, with LeJEPA::
 
     python examples/19_train_without_labels.py
 
-For folders of photographs, ``keras-vit pretrain`` does the same with the authors' settings; see
+For folders of photos, ``keras-vit pretrain`` does the same with the authors' settings; see
 :doc:`/pretraining`.
 """
 
@@ -42,9 +42,9 @@ for k, frame in enumerate(unlabelled):
     Image.fromarray(frame).save(folder / f"{k:04d}.png")
 
 # %%
-# Pixels of moved digits have little in common, even if the digit is the same. The accuracy of
-# k nearest neighbours measures this: of the 20 most similar other test images, do most have the
-# right label? Labels serve for this measurement alone.
+# The digits are at random places, so the pixels of two equal digits have little in common. The
+# accuracy of 20 nearest neighbors among the test images measures how well features group them.
+# Labels are used only for this measurement.
 
 encoder = keras_vit.VisionTransformer(
     image_size=20, patch_size=5, channels=1, hidden_size=64, mlp_dim=192, num_heads=4,
@@ -52,13 +52,13 @@ encoder = keras_vit.VisionTransformer(
 )  # fmt: skip
 scores = {
     "raw pixels": knn_accuracy(test.reshape(len(test), -1), labels),
-    "fresh weights": knn_accuracy(features(encoder, test).values, labels),
+    "random weights": knn_accuracy(features(encoder, test).values, labels),
 }
 
 # %%
-# An image has four views, random crops with other brightness and contrast. A digit and its mirror
-# image differ, so that views are not mirrored; blur and solarisation would destroy strokes of a
-# few pixels.
+# Each image has four views, random crops with different brightness and contrast. Views are not
+# mirrored, because a mirrored digit is not a digit; blur and solarization would destroy strokes of
+# a few pixels.
 
 views = Views(
     20, global_views=4, local_views=0, global_crop=(0.4, 1.0), flip=False, blur=0, solarise=0
@@ -75,16 +75,16 @@ model.compile(keras.optimizers.AdamW(rate, weight_decay=0.05))
 history = model.fit(data, epochs=EPOCHS, shuffle=False, verbose=2).history
 
 # %%
-# ``fit`` has trained the encoder itself.
+# The encoder is trained in place. Compare the accuracies:
 
-scores["trained without labels"] = knn_accuracy(features(encoder, test).values, labels)
+scores["self-supervised"] = knn_accuracy(features(encoder, test).values, labels)
 for name, score in scores.items():
     print(f"{name:>22} {score:.1%}")
 encoder.save_to_preset("encoder")
 
 # %%
-# The loss is 0.95 times the invariance, the distance between views of an image, and 0.05 times
-# SIGReg, the distance of all projections from a normal distribution.
+# The loss is 0.95 times the invariance, the distance between views of an image, plus 0.05 times
+# SIGReg, the distance of the projections from a normal distribution.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 2.8), layout="constrained")
 for name, share in {"loss": 1, "invariance": 0.95, "sigreg": 0.05}.items():
@@ -92,4 +92,4 @@ for name, share in {"loss": 1, "invariance": 0.95, "sigreg": 0.05}.items():
 left.set(xlabel="epoch", ylim=(0, None))
 left.legend()
 right.barh(list(scores), list(scores.values()))
-right.set(xlabel="accuracy of 20 nearest neighbours", xlim=(0, 1))
+right.set(xlabel="accuracy of 20 nearest neighbors", xlim=(0, 1))

@@ -33,7 +33,7 @@ from tests.runs import times
 ROOT = Path(__file__).parents[1]
 PYTHON, SHOWN = (re.compile(rf"```{word}\n(.*?)```", re.DOTALL) for word in ("python", "py"))
 COMMANDS = re.compile(r"^(?:    |\$ )keras-vit ((?:[^\n]*\\\n)*[^\n]*)$", re.MULTILINE)
-LONG = ("export", "finetuning", "preprocessing")  # other tests run these; 500 steps at 384 pixels
+LONG = ("export", "preprocessing")  # other tests run these
 TEXTS = {page.stem: page.read_text() for page in sorted((ROOT / "docs").glob("*.md"))}
 TEXTS["README"] = (ROOT / "README.md").read_text()
 PAGES = [name for name, text in TEXTS.items() if PYTHON.search(text) and name not in LONG]

@@ -7,6 +7,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from tests.browser import resize
 from tests.test_docs import RUN_AS_NOTEBOOKS
 
 ROOT = Path(__file__).parents[1]
+NOTEBOOKS, ON_TPU = ROOT / "examples" / "notebooks", "08_several_devices"
+URLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
 PAGES = ("index", "models", "coming_from", "devices", "api/keras_vit", "families/augreg", "fields")
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("sphinx") is None, reason="needs the group docs"
@@ -109,17 +112,34 @@ def test_every_page_fits_the_screen(site, browser):
         assert wide <= 400, name
 
 
-@pytest.mark.parametrize("name", RUN_AS_NOTEBOOKS)
+def test_a_page_of_the_gallery_opens_its_notebook_on_colab(site):
+    """In the repository that pyproject.toml names; one page on Kaggle, too."""
+    for path in NOTEBOOKS.glob("*.ipynb"):
+        page = (site / "gallery" / f"{path.stem}.html").read_text()
+        owner = URLS["Source"].removeprefix("https://github.com/")
+        stored = f"{owner}/blob/main/examples/notebooks/{path.name}"
+        assert f'href="https://colab.research.google.com/github/{stored}"' in page
+        assert ("kaggle.com" in page) == (path.stem == ON_TPU)
+
+
+def test_the_notebooks_are_those_of_the_examples():
+    """After a change of an example, `python docs/_extensions/gallery.py` writes them again."""
+    write = extension("gallery")["notebook"]
+    examples = {path.stem: write(path) for path in (ROOT / "examples").glob("[0-9]*.py")}
+    assert {path.stem: path.read_text() for path in NOTEBOOKS.iterdir()} == examples
+
+
+@pytest.mark.parametrize(
+    "name", [*RUN_AS_NOTEBOOKS, pytest.param(ON_TPU, marks=pytest.mark.nightly)]
+)
 def test_a_notebook_of_the_gallery_runs(name, tmp_path):
-    """The notebook that the page offers runs from top to bottom in a new kernel."""
+    """From top to bottom in a new kernel, without the line that installs keras_vit."""
     import nbformat
     from nbclient import NotebookClient
 
-    path = extension("gallery")["notebook"](
-        ROOT / "examples" / f"{name}.py", tmp_path / f"{name}.ipynb"
-    )
-    notebook = nbformat.read(path, as_version=4)
-    assert sum(cell.cell_type == "code" for cell in notebook.cells) >= 3
+    notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
+    install, notebook.cells[0].source = notebook.cells[0].source.split("\n", 1)
+    assert install.startswith('%pip install --quiet "keras-vit-zoo[jax,')
     client = NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}})
     client.execute()
     assert any(cell.get("outputs") for cell in notebook.cells)
@@ -127,8 +147,6 @@ def test_a_notebook_of_the_gallery_runs(name, tmp_path):
 
 def test_links_of_the_readme_are_absolute_in_the_package():
     """The substitution of pyproject.toml leaves no relative link, and its targets exist."""
-    import tomllib
-
     hooks = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["metadata"]
     (rule,) = hooks["hooks"]["fancy-pypi-readme"]["substitutions"]
     readme = (ROOT / "README.md").read_text()

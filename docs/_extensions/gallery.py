@@ -1,28 +1,53 @@
-"""The gallery: every example of examples/ as a page, with a notebook to download.
+"""The gallery: every example of examples/ as a page, with a notebook for Colab.
 
 The examples write files where they run, so the gallery runs a copy in docs/_build/examples.
+
+    python docs/_extensions/gallery.py    # writes examples/notebooks/, after a change of an example
 """
 
 import json
+import re
 import shutil
+import tomllib
 import warnings
 from pathlib import Path
 from typing import Any
 
 # Examples that need another backend, a published checkpoint, or minutes are shown without output.
 RUN = ("01", "02", "04", "05", "07", "10", "11", "12", "13", "14", "15", "16", "17", "19")
-NOTEBOOKS = ("01_classify_and_explain", "02_fine_tune_a_folder", "07_find_similar_images")
+ON_KAGGLE = ("08_several_devices",)
+"""Examples for the eight devices of Kaggle's TPU."""
+ROOT = Path(__file__).parents[2]
+EXAMPLES, NOTEBOOKS = ROOT / "examples", ROOT / "examples" / "notebooks"
+URLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+STORED = URLS["Source"] + "/blob/main/examples/notebooks"
+CHECKPOINT = "https://storage.googleapis.com/vit_models/imagenet21k/ViT-B_16.npz"
 
 
 def copy_examples(docs: Path) -> Path:
-    """Copies the examples to a folder of the build, and returns it."""
+    """Copies the examples, with badges, to a folder of the build, and returns it."""
     folder = docs / "_build" / "examples"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    header = docs / "_extensions" / "GALLERY_HEADER.rst"
-    for path in (header, *(docs.parent / "examples").glob("[0-9]*.py")):
-        shutil.copy(path, folder)
+    shutil.copy(docs / "_extensions" / "GALLERY_HEADER.rst", folder)
+    for path in EXAMPLES.glob("[0-9]*.py"):
+        text = re.sub(r"\n==+\n", rf"\g<0>\n{badges(path.stem)}", path.read_text(), count=1)
+        (folder / path.name).write_text(text)
     return folder
+
+
+def badges(name: str) -> str:
+    """Returns the links from a page to its notebook on Colab and Kaggle."""
+    path = f"{STORED}/{name}.ipynb"
+    colab = path.replace("https://github.com", "https://colab.research.google.com/github")
+    links = {"Colab": ("https://colab.research.google.com/assets/colab-badge.svg", colab)}
+    if name in ON_KAGGLE:
+        kaggle = f"https://kaggle.com/kernels/welcome?src={path}"
+        links["Kaggle"] = ("https://kaggle.com/static/images/open-in-kaggle.svg", kaggle)
+    return "".join(
+        f".. image:: {image}\n   :target: {link}\n   :alt: Open in {place}\n\n"
+        for place, (image, link) in links.items()
+    )
 
 
 def settings(docs: Path, execute: bool) -> dict[str, Any]:
@@ -59,13 +84,38 @@ def _tidy(conf: dict[str, Any], name: str, when: str) -> None:
             shutil.rmtree(folder)
 
 
-def notebook(path: Path, destination: Path) -> Path:
-    """Writes the notebook that the gallery offers for an example."""
+def notebook(path: Path) -> str:
+    """Returns the notebook of an example as JSON, without outputs."""
     from sphinx_gallery.gen_gallery import DEFAULT_GALLERY_CONF
     from sphinx_gallery.notebook import jupyter_notebook
     from sphinx_gallery.py_source_parser import split_code_and_text_blocks
 
-    conf = {**DEFAULT_GALLERY_CONF, "first_notebook_cell": None}
+    conf = {**DEFAULT_GALLERY_CONF, "first_notebook_cell": _prepare(path)}
     _, blocks = split_code_and_text_blocks(str(path))
-    destination.write_text(json.dumps(jupyter_notebook(blocks, conf, str(path.parent))))
-    return destination
+    book = jupyter_notebook(blocks, conf, str(path.parent))
+    del book["metadata"]["language_info"]  # the version of this Python
+    text = json.dumps(book, indent=1, ensure_ascii=False)
+    link = rf"[\1]({URLS['Documentation']}/en/latest/\1.html)"
+    return re.sub(r":doc:`/([^`]+)`", link, text) + "\n"
+
+
+def _prepare(path: Path) -> str:
+    """Returns the first cell: it installs what the example needs, and gives it its arguments."""
+    text = path.read_text()
+    extras = ["jax", "demo", *(["tfds"] if "tensorflow_datasets" in text else [])]
+    arguments = re.findall(rf"python examples/{path.name}(.*)", text)[0].split()
+    lines = [f'%pip install --quiet "keras-vit-zoo[{",".join(extras)}]"']
+    if "__file__" in text:  # it imports from examples/paper
+        lines += [f"!git clone --quiet --depth 1 {URLS['Source']} repository"]
+    if Path(CHECKPOINT).name in arguments:
+        lines += [f"!wget --quiet {CHECKPOINT}"]
+    lines += ["import os", "import sys", "", 'os.environ["KERAS_BACKEND"] = "jax"']
+    lines += [f"sys.argv = {json.dumps([path.name, *arguments])}"] if arguments else []
+    lines += [f'__file__ = "repository/examples/{path.name}"'] if "__file__" in text else []
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    NOTEBOOKS.mkdir(exist_ok=True)
+    for example in sorted(EXAMPLES.glob("[0-9]*.py")):
+        (NOTEBOOKS / f"{example.stem}.ipynb").write_text(notebook(example))

@@ -163,7 +163,7 @@ def test_each_process_has_its_share_and_knows_what_failed(program, reports):
 @on_torch
 def test_the_program_of_the_page_runs_in_two_processes(tmp_path):
     """As it stands on the page, under torchrun."""
-    section = (ROOT / "docs" / "devices.md").read_text(encoding="utf-8").split("## torch\n")[1]
+    section = (ROOT / "docs" / "devices.md").read_text(encoding="utf-8").split("## PyTorch\n")[1]
     (tmp_path / "train.py").write_text(re.findall(r"```py\n(.*?)```", section, re.DOTALL)[0])
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     run(*torchrun, "train.py", cwd=tmp_path)

@@ -33,7 +33,7 @@ def test_a_distilled_student_beats_the_same_student_with_fresh_weights(program):
 
 def test_a_model_of_numbers_is_better_than_the_mean_and_fine_tuning_than_ridge(program):
     """On images that neither has seen; a prediction has both columns of the CSV."""
-    actual = program("16_numbers_from_a_csv.py", "steps=160", "steps=4")
+    actual = program("16_regression_from_a_csv.py", "steps=160", "steps=4")
     ridge, tuned = actual["scores"].values()
     assert ridge.r2 > 0.7 and (ridge.r2 < tuned.r2 or not THOROUGH)
     assert actual["tuned"].class_names == ("length", "width")

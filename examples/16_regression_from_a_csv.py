@@ -1,14 +1,14 @@
 """
-Numbers from a CSV
-==================
+Regression from a CSV file
+==========================
 
-A model predicts numbers, such as the length and width of a grain, after a CSV of measurements::
+Predict measurements, such as the length and width of a grain, from images::
 
-    python examples/16_numbers_from_a_csv.py
+    python examples/16_regression_from_a_csv.py
 
-The program first draws grains. With photographs of your own, begin at ``ImageSource``. The command
-line does the same: ``keras-vit finetune grains/train --labels-file sizes.csv --task regression
---source vit_digits --path run``.
+The program first draws grains. To use your own photos, start at ``ImageSource``. The command line
+does the same: ``keras-vit finetune grains/train --labels-file sizes.csv --task regression --source
+vit_digits --path run``.
 """
 
 import csv
@@ -41,8 +41,8 @@ for part, count in {"train": 700, "test": 100}.items():
         csv.writer(file).writerows([["path", "length", "width"], *rows])
 
 # %%
-# ``sizes.csv`` has a line per picture, such as ``000.png,1.592,1.034``. The quickest fit is a ridge
-# regression of frozen features. Its error is that of pictures that the fit did not have.
+# ``sizes.csv`` has one line per image, such as ``000.png,1.592,1.034``. The quickest model is a
+# ridge regression on frozen features. The errors that ``summary`` shows are cross-validated.
 
 train, test = (
     ImageSource(f"grains/{part}", labels_file="sizes.csv", task="regression")
@@ -55,16 +55,16 @@ ridge = probe.build_model(model)
 ridge.save_to_preset("grains_ridge")
 
 # %%
-# ``finetune`` trains all weights from there, by mean squared error. It keeps the preset that is
-# best on a tenth of the training pictures. It needs enough of them: with 300 in place of 700, and
-# from ``vit_digits`` itself, the ridge regression was better.
+# ``finetune`` then trains every weight with the mean squared error, and saves the preset that is
+# best on a tenth of the training images. It needs enough images: with 300 instead of 700, and
+# starting from ``vit_digits``, the ridge regression was better.
 
 recipe = TransferRecipe(steps=160, batch_size=32, learning_rate=0.02)
 result = keras_vit.finetune("grains_ridge", train, path="grains_run", recipe=recipe)
 tuned = keras_vit.VisionTransformer.from_preset(result.path)
 
 # %%
-# Both are scored on pictures that neither has seen.
+# Both models are tested on new images.
 
 models = {"ridge regression": ridge, "fine-tuned": tuned}
 scores = {name: keras_vit.evaluate(each, test.read(each)) for name, each in models.items()}
@@ -73,7 +73,7 @@ for name, score in scores.items():
     print(f"{name:>16}: mean absolute error {error:.3f} mm, R2 {r2:.3f}")
 
 # %%
-# A model of numbers predicts with ``predict``; ``classify`` is for classes.
+# A regression model predicts with ``predict``; ``classify`` is for classes.
 
 data = test.read(tuned)
 paths = list(data.paths or ())
