@@ -1,9 +1,8 @@
 """
-Fine-tune on a folder of images
-===============================
+Transfer learning on a folder of images
+=======================================
 
-Train a pretrained model on your classes. The data are a folder with one folder of images per
-class::
+Fine-tune a pretrained model on your classes, with one folder of images per class::
 
     python examples/02_fine_tune_a_folder.py
 

@@ -1,6 +1,6 @@
 """
-Fine-tune on TensorFlow Datasets
-================================
+Train on TensorFlow Datasets
+============================
 
 Load a data set of TensorFlow Datasets and fine-tune on it. This program first builds a small one::
 

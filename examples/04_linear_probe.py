@@ -1,6 +1,6 @@
 """
-Linear probing
-==============
+Linear probing and few-shot accuracy
+====================================
 
 Train linear classifiers on the features of a frozen model, to measure how good the features are::
 

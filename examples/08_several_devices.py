@@ -1,8 +1,8 @@
 """
-Multiple GPUs or TPUs: data parallelism
-=======================================
+Train on several GPUs or TPUs
+=============================
 
-Fine-tune on several devices, each of which computes a part of every batch::
+Fine-tune with data parallelism: each device computes a part of every batch::
 
     KERAS_BACKEND=jax python examples/08_several_devices.py 20
 """

@@ -1,6 +1,6 @@
 """
-Multi-label classification
-==========================
+Multi-label classification with a CSV file
+==========================================
 
 Train a classifier for images with any number of labels. The labels are a table with a column of
 0 and 1 for each class::

@@ -1,8 +1,8 @@
 """
-Self-supervised learning on unlabeled images
-============================================
+Training an encoder without labels
+==================================
 
-Train an encoder without labels, with LeJEPA::
+Self-supervised learning with LeJEPA: an encoder learns from unlabeled images::
 
     python examples/19_train_without_labels.py
 
