@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES, NOTEBOOKS = ROOT / "examples", ROOT / "examples" / "notebooks"
 URLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
 STORED = URLS["Source"] + "/blob/main/examples/notebooks"
-CHECKPOINT = "https://storage.googleapis.com/vit_models/imagenet21k/ViT-B_16.npz"
+CHECKPOINT = "https://storage.googleapis.com/vit_models/imagenet21k%2Bimagenet2012/ViT-B_16.npz"
 
 
 def copy_examples(docs: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Appendix D.3: the class token beside the mean of the patches, and each at its own rate.
+"""Appendix D.3: the class token compared with the mean of the patches, at several learning rates.
 
 python examples/paper/d3_heads.py 5
 """

@@ -46,7 +46,7 @@ class RelativeAttention(layers.Attention):
 
 
 class RelativeBlock(layers.TransformerBlock):
-    """A block with that attention in place of its own."""
+    """A block with relative attention."""
 
     def build(self, inputs_shape):
         super().build(inputs_shape)

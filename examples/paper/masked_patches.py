@@ -50,7 +50,7 @@ def mean_colours(pixels: Any, patch_size: tuple[int, int], bits: int = 3) -> Any
 
     Args:
         pixels: float32 `(batch, height, width, channels)` in [0, 255].
-        patch_size: (rows, columns) of a patch. Pixels that fill no patch are left out.
+        patch_size: (rows, columns) of a patch. Pixels beyond the last complete patch are ignored.
         bits: bits per channel.
 
     Returns:
@@ -354,8 +354,8 @@ class MaskedPatchPrediction(keras.Model):
         """
         if self.loss is not None:
             raise ConfigError(
-                f"MaskedPatchPrediction has a loss of its own, found loss={self.loss!r}. Leave "
-                "`loss` out of compile()."
+                f"MaskedPatchPrediction computes its loss itself, found loss={self.loss!r}. Omit "
+                "`loss` in compile()."
             )
         corrupted = ops.cast(y_pred["corrupted"], "float32")
         loss = self._target.loss(y_pred["targets"], ops.cast(y_pred["predictions"], "float32"))

@@ -100,7 +100,7 @@ def attention_distance(
 
 
 class TokenNorms(NamedTuple):
-    """The norms of the patches' tokens behind each block.
+    """The norms of the patch tokens after each block.
 
     Args:
         norms: float32 `(blocks, batch, rows, columns)`.
@@ -179,7 +179,7 @@ def draw_norms(lengths: TokenNorms) -> Any:
     """Returns a figure of token norms by depth (arXiv 2309.16588), and the share of outliers."""
     norms = lengths.norms.reshape(len(lengths.norms), -1)
     blocks = np.arange(len(norms))
-    figure, axis = _one(5.2, 3.4, "Norms of the patches' tokens behind each block")
+    figure, axis = _one(5.2, 3.4, "Norms of the patch tokens after each block")
     for low, high, shade in ((0, 100, 0.2), (25, 75, 0.45)):
         edges = np.percentile(norms, (low, high), axis=1)
         label = "all" if low == 0 else "middle half"

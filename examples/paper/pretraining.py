@@ -41,7 +41,7 @@ class Pretraining:
     Attributes:
         source: paper and file that state the numbers.
         variants: names of the builders of the models that the paper trains by this recipe.
-        epochs: the numbers of passes over the data set that the paper reports.
+        epochs: the epochs that the paper reports.
         learning_rate: highest learning rate, after a linear warm-up of `warmup_steps` updates.
         decay: `"linear"` or `"cosine"`.
         weight_decay: decoupled decay of kernels, multiplied by the learning rate.
@@ -116,7 +116,7 @@ PRETRAINING: dict[str, Pretraining] = {
 }
 """Published recipes of pre-training on public data by name: table 3 of the paper (docs/paper.md has
 its rows for JFT-300M), and the plain ViT-S/16."""
-"""Recipes by name. In the paper, dropout is the only augmentation beside crop and flip."""
+"""Recipes by name. Dropout, crop and flip are the only augmentations of the paper."""
 
 
 def augreg_search(num_classes: int = 21_843) -> dict[str, Pretraining]:

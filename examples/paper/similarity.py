@@ -44,7 +44,7 @@ def block_similarity(
         images: a float batch in the model's size and range, at least 4 images.
         other: another model; None for the same model.
         other_images: the same images in the other model's size and range; None for `images`.
-        batch_size: images per estimate, at least 4; a last batch of fewer than 4 is left out.
+        batch_size: images per estimate, at least 4; a last batch of fewer than 4 is skipped.
 
     Returns:
         The alignment, float32 `(blocks, blocks of the other model)`.

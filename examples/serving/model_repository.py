@@ -36,7 +36,7 @@ def write(source: str, repository: Path, server: str, batch: int = 16) -> Path:
     with tempfile.TemporaryDirectory() as temporary:
         exported = keras_vit.export(model, Path(temporary) / "model", FORMATS[server])
         told = json.loads((exported.path / "export.json").read_text(encoding="utf-8"))
-        if server == "tensorflow":  # the files of the SavedModel stand in the version's folder
+        if server == "tensorflow":  # the version's folder is the SavedModel
             shutil.copytree(exported.path / "model", version, dirs_exist_ok=True)
         else:
             for file in exported.path.glob("model.*"):
