@@ -135,9 +135,9 @@ def serve(
 ) -> None:
     """Answer HTTP requests for labels and features.
 
-    The server has POST /classify, POST /embed, GET /healthz, GET /metadata, a page for dropped
-    images at /, and the interface at /docs. SIGTERM and Ctrl-C end it after it has answered the
-    accepted requests.
+    The server has POST /classify, /embed and /v1/embeddings (for OpenAI's client), GET /healthz and
+    /metadata, a page for dropped images at /, and its documentation at /docs. SIGTERM and Ctrl-C
+    end it after it has answered the accepted requests.
 
     Example: keras-vit serve run/best --port 8000
 
