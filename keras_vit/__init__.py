@@ -1,4 +1,4 @@
-"""Vision Transformers for Keras 3, on TensorFlow, JAX and torch.
+"""Vision Transformers for Keras 3, on TensorFlow, JAX and PyTorch.
 
 Names are imported on first use, so that `import keras_vit` is quick and reading a
 checkpoint's headers (`keras_vit.info`) starts no backend. Keras can load saved
@@ -6,7 +6,7 @@ models of keras_vit after `import keras, keras_vit`, in this order, or after the
 name such as `keras_vit.VisionTransformer`. If only one backend is installed and the user has not
 chosen another, Keras takes the installed backend.
 
-The public names stand in `__init__.pyi`, which type checkers read too.
+`__init__.pyi` lists the public names, also for type checkers.
 """
 
 import sys

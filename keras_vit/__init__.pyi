@@ -1,4 +1,4 @@
-"""The public names of keras_vit and their homes, for type checkers and for `lazy_loader`."""
+"""The public names of keras_vit and their modules, for type checkers and for `lazy_loader`."""
 
 from . import checkpoints as checkpoints
 from . import config as config

@@ -1,6 +1,6 @@
 """The exceptions that keras_vit raises.
 
-Each is a `ValueError`, so that code without knowledge of keras_vit can catch it. Each
+Each is a `ValueError`, so that code that does not know keras_vit can catch it. Each
 message names the argument, key or file, the value found, the values expected, and a
 remedy if there is one.
 """
@@ -27,9 +27,10 @@ __dir__ = __all__.copy
 
 
 class KerasViTError(ValueError):
-    """Base of every exception that keras_vit raises on purpose.
+    """Base class of every exception that keras_vit raises on purpose.
 
-    Its message may quote text from files, servers and users; its string is safe for a terminal.
+    The message may quote text from files, servers and users; `str` returns it in a form that is
+    safe for a terminal.
     """
 
     def __str__(self) -> str:
@@ -42,9 +43,9 @@ class ConfigError(KerasViTError):
 
 
 class CheckpointError(KerasViTError):
-    """A file of weights cannot be read, or holds another model than the arguments say.
+    """A file of weights cannot be read, or does not match the requested model.
 
-    The message names the first arrays that do not fit; `differences` has a line for every one.
+    The message names the first mismatched arrays; `differences` has a line for each of them.
     """
 
     differences: tuple[str, ...] = ()
@@ -55,18 +56,21 @@ class PresetError(KerasViTError):
 
 
 class SourceError(PresetError, CheckpointError):
-    """A source does not exist, or cannot be told to be a preset or a checkpoint."""
+    """A source does not exist, or is neither a preset nor a checkpoint."""
 
 
 class ExportError(KerasViTError):
-    """A model cannot be written in a format, or the written model gives other answers.
+    """A model cannot be exported to a format, or the exported model computes other outputs.
 
-    The export has removed its files.
+    The files of the failed export are removed.
     """
 
 
 class WriteError(KerasViTError, OSError):
-    """A file cannot be written: no space, no permission, no such folder. Also an `OSError`."""
+    """A file cannot be written: disk full, permission denied, or folder missing.
+
+    It is also an `OSError`.
+    """
 
     def __init__(self, message: str, cause: OSError) -> None:
         super().__init__(message)
@@ -74,16 +78,16 @@ class WriteError(KerasViTError, OSError):
 
 
 class BackendError(KerasViTError, ImportError):
-    """The backend is not installed, or lacks a requested computation."""
+    """The backend is not installed, or does not support a requested computation."""
 
 
 def expect_model(model: Any, error: type[KerasViTError] = ConfigError) -> Any:
     """Returns the argument `model` of a function; refuses anything but a `VisionTransformer`.
 
-    That class stands above this module, so it is known by a method that no other class has.
+    This module cannot import that class, so it recognizes the class by a private method.
 
     Raises:
-        KerasViTError: an `error`, which names what was found.
+        KerasViTError: an exception of the class `error`; the message names what was found.
     """
     kind = type(model)
     if hasattr(kind, "_check_stages"):
@@ -111,7 +115,7 @@ def first_line(error: BaseException, hidden: str = "\0") -> str:
 
     Args:
         error: the exception.
-        hidden: text that is left out, such as the path of a temporary folder.
+        hidden: text to remove from the message, such as the path of a temporary folder.
     """
     lines = str(error).replace(hidden, "").strip().splitlines() or [""]
     return f"{type(error).__name__}: {shown(lines[0], 300, quoted=False)}"
@@ -120,13 +124,13 @@ def first_line(error: BaseException, hidden: str = "\0") -> str:
 def shown(value: object, most: int = 120, quoted: bool = True) -> str:
     """Returns the `repr` of a value for a message, cut in the middle to `most` characters.
 
-    A value from a file may be an integer of a million digits, which Python refuses to print,
-    or a list of a million items; both are abbreviated.
+    A file may hold an integer of a million digits, which Python refuses to print, or a list of a
+    million items; both are abbreviated.
 
     Args:
         value: any value.
-        most: number of characters that are kept.
-        quoted: whether the result shows a string with quotation marks.
+        most: largest number of characters in the result.
+        quoted: whether a string is shown in quotation marks.
     """
     brief = reprlib.Repr()
     brief.maxstring = brief.maxother = most
@@ -142,7 +146,7 @@ def shown(value: object, most: int = 120, quoted: bool = True) -> str:
 
 
 def described(item: object, **facts: object) -> str:
-    """Returns the `repr` of an object by facts about it, in one line."""
+    """Returns a `repr` that shows facts about an object in one line."""
     words = (f"{name}={shown(value)}" for name, value in facts.items())
     return f"<{type(item).__name__} {', '.join(words)}>"
 

@@ -2,7 +2,7 @@
 
 Field names come from the paper's own code (`vit_jax/configs/models.py`). This package does not
 import Keras, so a configuration can be read, checked and shown without starting a backend. Names
-are imported on first use, because the command line needs the rules of single fields alone.
+are imported on first use, because the command line needs only the rules for valid values.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""The public names of the room and their homes, for type checkers and for `lazy_loader`."""
+"""The public names of keras_vit.config, for type checkers and for `lazy_loader`."""
 
 from .block import Block as Block
 from .dense import DenseHead as DenseHead

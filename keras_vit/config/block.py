@@ -1,4 +1,4 @@
-"""The parts of a Transformer block that families of Vision Transformers choose differently."""
+"""The options of a Transformer block, in which families of Vision Transformers differ."""
 
 import dataclasses
 from typing import Any
@@ -9,7 +9,7 @@ from keras_vit.config.rules import SHARE, Values, choice, is_number
 ACTIVATIONS = ("gelu_tanh", "gelu", "quick_gelu", "silu")
 """Activations of the MLP; `"quick_gelu"` is x * sigmoid(1.702 x), as in CLIP."""
 NORMS = ("layer", "rms")
-"""Norms of a model."""
+"""Kinds of norms: LayerNorm and RMSNorm."""
 
 
 def _is_bias(value: Any) -> bool:
@@ -24,31 +24,31 @@ _NUMBER_OR_NONE = Values(lambda v: v is None or is_number(v), "a number or None"
 
 @dataclasses.dataclass(frozen=True)
 class Block(Fields):
-    """A Transformer block, Eqs. 2 and 3. The defaults are the paper's and its official code's.
+    """The options of a Transformer block (Eqs. 2 and 3); the defaults are those of the paper.
 
     Args:
-        norm: every norm of the model: `"layer"`, LayerNorm, or `"rms"`, RMSNorm, which
-            neither centres nor has a bias (AIMv2).
-        epsilon: added to the variance in every such norm.
+        norm: kind of every norm of the model: `"layer"` for LayerNorm; `"rms"` for RMSNorm, which
+            does not subtract the mean and has no bias (AIMv2).
+        epsilon: added to the variance in every norm.
         activation: activation of the MLP, or of its gate: `"gelu_tanh"`, the approximation that
-            `flax.linen.gelu` computes; `"gelu"`, the exact form of torch and Keras;
+            `flax.linen.gelu` computes; `"gelu"`, the exact form of PyTorch and Keras;
             `"quick_gelu"`, CLIP's `x * sigmoid(1.702 x)`; `"silu"`, `x * sigmoid(x)`.
-        gated: whether the MLP is gated: `W_1 (act(W_g x) * W_0 x)`, SwiGLU with `"silu"`
-            (DINOv2-g, DINOv3, EVA-02); else `W_1 act(W_0 x)`.
+        gated: whether the MLP is gated: `W_1 (act(W_g x) * W_0 x)`, which is SwiGLU with `"silu"`
+            (DINOv2-g, DINOv3, EVA-02). A plain MLP is `W_1 act(W_0 x)`.
         qkv_bias: whether the projections to query, key and value have biases; a triple
-            of bools if they differ (EVA-02 and DINOv3 lack the bias of the key).
-        projection_bias: whether the projection of the concatenated heads has a bias.
-        mlp_bias: whether the products of the MLP have biases.
-        qk_norm: a norm of queries and of keys, before any rotation: `"head"` norms each head of
-            them by weights that the heads share (`qk_norm` of timm); `"width"` norms all heads
-            together (InternVL 6B); None, no such norm.
-        sub_norm: norms before the last product of a branch: `"mlp"`, in the MLP (EVA-02);
-            `"attention"`, before the projection of the heads; `"both"` (BEiT-3); None, no such
-            norm.
+            of bools if they differ (EVA-02 and DINOv3 have no bias for the key).
+        projection_bias: whether the output projection of attention has a bias.
+        mlp_bias: whether the linear layers of the MLP have biases.
+        qk_norm: norm of queries and keys, before any rotation: `"head"` normalizes each head, with
+            weights that the heads share (`qk_norm` of timm); `"width"` normalizes all heads
+            together (InternVL 6B); None for no such norm.
+        sub_norm: norm before the last linear layer of a branch: `"mlp"`, in the MLP (EVA-02);
+            `"attention"`, before the output projection; `"both"` (BEiT-3); None for no such norm.
         layer_scale: initial value of a learned factor per channel of each residual branch
-            (DeiT-III, DINOv2, DINOv3); None, no such factor.
-        input_norm: a norm before the first block: `"patches"` norms the projected patches
-            (AIMv2), `"tokens"` all tokens with their positions (CLIP); None, no such norm.
+            (DeiT-III, DINOv2, DINOv3); None for no such factor.
+        input_norm: norm before the first block: `"patches"` normalizes the projected patches
+            (AIMv2); `"tokens"` normalizes all tokens, after the position embedding (CLIP); None
+            for no such norm.
 
     Raises:
         ConfigError: a field is invalid; the message names it, its value and the valid values.
@@ -59,9 +59,9 @@ class Block(Fields):
     activation: str = field("gelu_tanh", choice(*ACTIVATIONS))
     gated: bool = field(False, lacking="a gated MLP")
     qkv_bias: bool | tuple[bool, bool, bool] = field(
-        True, _BIASES, "biases of some of query, key and value alone", plain=(True, False)
+        True, _BIASES, "different biases for query, key and value", plain=(True, False)
     )
-    projection_bias: bool = field(True, lacking="an attention output without a bias")
+    projection_bias: bool = field(True, lacking="attention without an output bias")
     mlp_bias: bool = field(True, lacking="an MLP without biases")
     qk_norm: str | None = field(
         None, choice("head", "width", None), lacking="norms of queries and keys"

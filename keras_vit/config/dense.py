@@ -1,4 +1,4 @@
-"""A head that predicts a map, a vector of classes or a depth for every pixel of an image."""
+"""The configuration of dense heads: semantic segmentation and depth estimation."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from keras_vit.config.fields import Fields, field
 from keras_vit.config.rules import POSITIVE_NUMBER, Values, choice, is_int, is_positive_int
 
 IGNORE_LABEL = 255
-"""Label of the pixels of a mask that count nothing, in PASCAL VOC and most libraries."""
+"""Label of the pixels of a mask that loss and metrics ignore, as in PASCAL VOC."""
 SCALES = (4, 2, 1, 0.5)
 """Sizes of DPT's four maps, as multiples of the grid of patches (arXiv 2103.13413, section 3)."""
 
@@ -18,20 +18,20 @@ def _are_stages(value: Any) -> bool:
     return are_blocks and bool(value) and [*value] == sorted({*value})
 
 
-_STAGES = Values(_are_stages, "rising numbers of blocks, counted from 0")
+_STAGES = Values(_are_stages, "increasing block numbers, counted from 0")
 _WIDTHS = Values(lambda v: len(v) == len(SCALES) and all(map(is_positive_int, v)), "four widths")
-_LABEL = Values(lambda v: v is None or (is_int(v) and v >= 0), "an int from 0 on, or None")
+_LABEL = Values(lambda v: v is None or (is_int(v) and v >= 0), "a non-negative int or None")
 
 _OF_BOTH_KINDS = ("stages", "kind", "output", "max_depth", "ignore_label")
-"""Fields of linear heads; all others are DPT's."""
+"""Fields of linear heads and DPT heads; all other fields are for DPT only."""
 
 
 class DenseLayer(NamedTuple):
     """A layer of a dense head.
 
     Args:
-        name: name of the layer, with which the paths of its weights go on after `head/`.
-        kind: `"dense"`, `"conv"`, `"larger"` (a transposed convolution of its side as its stride),
+        name: name of the layer; the paths of its weights start with `head/` and this name.
+        kind: `"dense"`, `"conv"`, `"larger"` (a transposed convolution whose stride is its side),
             `"smaller"` (a convolution of stride 2) or `"norm"` (a batch norm).
         inputs, outputs: channels.
         side: rows and columns of a kernel.
@@ -48,29 +48,32 @@ class DenseLayer(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class DenseHead(Fields):
-    """A head that reads the patches of some blocks and predicts a map of the image's size.
+    """The options of a head that predicts a map of the image's size from patch tokens.
 
-    `keras_vit.layers.DenseMap` states the computation. The fields from `widths` on are DPT's.
+    The map holds classes (semantic segmentation) or depths. `keras_vit.layers.DenseMap` documents
+    the computation. The fields from `widths` on are for DPT only.
 
     Args:
-        stages: the blocks whose tokens the head reads, counted from 0; the last one is the model's
-            last block. DPT reads four.
-        kind: `"linear"`: a linear layer on the patches, side by side if there are several stages;
-            `"dpt"`: the convolutional decoder of arXiv 2103.13413.
-        output: `"logits"` of classes for every pixel (segmentation); or a depth: `"exp"`, of which
-            the head learns the logarithm, `"relu"` (relative depth), or `"sigmoid"` (metric depth).
-        max_depth: factor of a depth; of a `"sigmoid"` the largest one, in the unit of the targets.
-        ignore_label: label of the pixels that neither loss nor metrics count; None: no such label.
+        stages: the blocks whose tokens the head reads, counted from 0; the last of them is the last
+            block of the model. DPT reads four.
+        kind: `"linear"`: a linear layer on the patch tokens, concatenated if there are several
+            stages; `"dpt"`: the convolutional decoder of arXiv 2103.13413.
+        output: `"logits"` of the classes of every pixel (semantic segmentation); or, for depth,
+            `"exp"` (the head predicts the logarithm), `"relu"` (relative depth) or `"sigmoid"`
+            (metric depth).
+        max_depth: factor of the depth; for `"sigmoid"` the largest depth, in the unit of the
+            targets.
+        ignore_label: label of the pixels that loss and metrics ignore; None for no such label.
         widths: channels of the four maps, from the finest to the coarsest.
-        fusion_size: channels in which the maps are added.
-        depth_size: channels before the last layer of a head for depth.
-        readout: use of the class token: `"add"` adds it to every patch, `"project"` concatenates
-            it with every patch before a layer with the MLP's activation; None: no use.
+        fusion_size: channels of the fused maps.
+        depth_size: channels before the last layer of a depth head.
+        readout: use of the class token: `"add"` adds it to every patch; `"project"` concatenates
+            it with every patch, followed by a layer with the MLP's activation; None ignores it.
         batch_norm: whether the residual units of the fusion have batch norms.
         residual_bias: whether the convolutions of these units have biases.
-        projection: whether a depth has one more convolution before the last three (DINOv2).
-        doubles: whether maps double from stage to stage, as in DPT, which computes
-            16 pixels for every patch; False: each is resized to the next one (Depth Anything).
+        projection: whether a depth head has one more convolution before its last three (DINOv2).
+        doubles: whether each fusion stage doubles the size of the map, as in DPT, whose output has
+            16 x 16 pixels per patch; False resizes it to the size of the next map (Depth Anything).
 
     Raises:
         ConfigError: a field is invalid; the message names it, its value and the valid values.
@@ -97,7 +100,7 @@ class DenseHead(Fields):
             if isinstance(getattr(self, name), (list, range)):
                 self._set(name, tuple(getattr(self, name)))
         super().__post_init__()
-        # Fields that a head does not read have their defaults, and a depth ignores no label.
+        # Unused fields get their defaults, so that equal heads have equal configurations.
         for own in () if self.is_dpt else dataclasses.fields(self):
             if own.name not in _OF_BOTH_KINDS:
                 self._set(own.name, own.default)
@@ -112,17 +115,17 @@ class DenseHead(Fields):
 
     @property
     def is_dpt(self) -> bool:
-        """Whether the head is DPT's."""
+        """Whether this is a DPT head."""
         return self.kind == "dpt"
 
     @property
     def is_segmentation(self) -> bool:
-        """Whether the map has logits of classes."""
+        """Whether the map holds logits of classes, rather than depths."""
         return self.output == "logits"
 
     @property
     def task(self) -> str:
-        """What the map says, a `keras_vit.config.Task`."""
+        """The task of the head: `"segmentation"` or `"depth"`."""
         return "segmentation" if self.is_segmentation else "depth"
 
     def list_layers(self, hidden_size: int, num_outputs: int) -> Iterator[DenseLayer]:
@@ -130,7 +133,7 @@ class DenseHead(Fields):
 
         Args:
             hidden_size: width of a token.
-            num_outputs: values of the map for every pixel.
+            num_outputs: outputs per pixel.
         """
         if not self.is_dpt:
             yield DenseLayer("output", "dense", hidden_size * len(self.stages), num_outputs)
@@ -146,7 +149,7 @@ class DenseHead(Fields):
                 yield DenseLayer(f"smaller_{s}", "smaller", width, width, 3)
             yield DenseLayer(f"map_{s}", "conv", width, size, 3, use_bias=False)
         for s in range(len(SCALES)):  # from the coarsest map to the finest
-            for unit in (1, 2) if s else (2,):  # nothing is added to the first one
+            for unit in (1, 2) if s else (2,):  # the coarsest has no map to add
                 for v in (1, 2):
                     name = f"residual_{s}_{unit}"
                     conv = DenseLayer(f"{name}_conv_{v}", "conv", size, size, 3, self.residual_bias)

@@ -1,7 +1,7 @@
-"""Declaration of fields: default, valid values, and the name of the part that a library may lack.
+"""Declares the fields of configurations: default, valid values, and the feature they switch on.
 
-A frozen dataclass that inherits `Fields` declares each of its fields once, by its type and, for
-more, by `field`. Validation and the switches (`list_switches`) derive from that.
+A frozen dataclass that inherits from `Fields` declares each field once, by its type and, if it
+needs more, by `field`. Validation and the switches (`list_switches`) derive from that.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ VALUES_OF_TYPES: dict[Any, Values] = {
     float: NUMBER,
     int | None: POSITIVE_OR_NONE,
 }
-"""The valid values of a field that declares none, by its type."""
+"""The default rule for valid values, by the type of a field."""
 
 
 def field(
@@ -33,15 +33,15 @@ def field(
     lacking: str | Mapping[str, str] = "",
     plain: tuple[Any, ...] = (),
 ) -> Any:
-    """Returns a field of a dataclass.
+    """Declares a field of a configuration.
 
     Args:
-        default: value of a field that is left out.
+        default: the default value.
         values: the valid values; None for those of the type.
-        lacking: for a switch, a part that other families add to the paper's model: its name in
-            the message about a library that lacks it. A dict names a part for single values, or
-            for several: `"mlp|both"`.
-        plain: the values that stand for a model without the part; empty: the default.
+        lacking: name of the feature that the field switches on, for the message about a library
+            that lacks it; "" for a field that is not a switch. A dict names a feature per value,
+            or for several: `"mlp|both"`.
+        plain: the values of a model without the feature; empty: the default.
     """
     declaration = {"values": values, "lacking": lacking, "plain": plain or (default,)}
     return dataclasses.field(default=default, metadata=declaration)
@@ -49,12 +49,12 @@ def field(
 
 @dataclasses.dataclass(frozen=True)
 class Switch:
-    """A difference between a model and the paper's, which a library may lack.
+    """A feature that the paper's model does not have, and that a library may lack.
 
     Args:
         field: path of the field of the configuration, such as `"pool.kind"`.
-        words: name of the part, for messages.
-        plain: the values of the field for a model without the part.
+        words: name of the feature, for messages.
+        plain: the values of the field for a model without the feature.
     """
 
     field: str
@@ -87,8 +87,9 @@ def part_of(own: "dataclasses.Field[Any]") -> Any:
 
 
 def flatten(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of nested parts by their paths: `{"pool": {"kind": "gap"}}` becomes
-    `{"pool.kind": "gap"}`. A part that is None stays so.
+    """Flattens nested fields: `{"pool": {"kind": "gap"}}` becomes `{"pool.kind": "gap"}`.
+
+    A part that is None stays None.
     """
     flat: dict[str, Any] = {}
     for name, value in fields.items():
@@ -101,7 +102,7 @@ def flatten(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of paths in nested dicts; `flatten` is its inverse."""
+    """Turns fields by path into nested dicts; `flatten` is its inverse."""
     fields: dict[str, Any] = {}
     for path, value in flat.items():
         part, _, name = path.rpartition(".")
@@ -115,7 +116,7 @@ def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def known_fields(cls: Any, fields: Mapping[str, Any], **others: Any) -> dict[str, Any]:
-    """Returns the fields as a dict.
+    """Checks the names of fields, and returns the fields as a dict.
 
     Args:
         cls: the dataclass.
@@ -123,9 +124,9 @@ def known_fields(cls: Any, fields: Mapping[str, Any], **others: Any) -> dict[str
         **others: further arguments of the caller that are dicts, each with the class of its keys.
 
     Raises:
-        ConfigError: the dataclass has no field of such a name. If the name is a field of a part,
-            a key of another argument, or another library's word, the message names the argument
-            that does the same, else the field with the nearest name.
+        ConfigError: the dataclass has no such field. If the name is a field of a part, a key of
+            another argument, or another library's name, the message gives the equivalent argument;
+            otherwise it gives the field with the nearest name.
     """
     names = [own.name for own in dataclasses.fields(cls)]
     parts = {own.name: part for own in dataclasses.fields(cls) if (part := part_of(own))}
@@ -144,7 +145,7 @@ def known_fields(cls: Any, fields: Mapping[str, Any], **others: Any) -> dict[str
 
 
 class Fields:
-    """Base of the frozen dataclasses of a configuration: valid fields, to and from JSON types."""
+    """Base class of the frozen dataclasses of a configuration: validation, conversion to JSON."""
 
     _prefix: ClassVar[str] = ""
     """Prefix of the names of fields in messages; of a part, its name: `"block."`."""
@@ -175,10 +176,10 @@ class Fields:
             raise ConfigError(self._prefix + fault)
 
     def _faults(self) -> Iterable[str]:
-        """Returns a sentence for each broken rule about several fields, or about their details.
+        """Returns a sentence for each broken rule about several fields.
 
-        The sentences are made one by one: a rule may rely on the rules before it, and on fields
-        with valid values.
+        Sentences are computed one by one: a rule may assume that the rules before it hold, and
+        that each field has a valid value.
         """
         return ()
 
@@ -197,7 +198,7 @@ class Fields:
 
     @classmethod
     def read(cls, value: Any) -> Self:
-        """Returns the part that an argument states, itself or a dict of its fields.
+        """Returns the part that an argument gives, as an instance or as a dict of fields.
 
         Raises:
             ConfigError: the argument is neither, or a field is invalid.
@@ -213,7 +214,7 @@ class Fields:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
-        """Builds from `to_dict()`'s output.
+        """Builds an instance from the output of `to_dict()`.
 
         Raises:
             ConfigError: a field is unknown, missing or invalid.
@@ -229,7 +230,7 @@ class Fields:
         return cls(**values)
 
     def replace(self, **fields: Any) -> Self:
-        """Returns a copy with other fields; a dict changes the fields of a part that it names.
+        """Returns a copy with changed fields; a dict changes only the fields of a part it names.
 
         Raises:
             ConfigError: a field is unknown or invalid.

@@ -1,4 +1,4 @@
-"""Other libraries' names of arguments, and the argument of keras_vit that each stands for."""
+"""Other libraries' names of arguments, and their equivalents in keras_vit."""
 
 from typing import Any
 
@@ -29,12 +29,12 @@ _FIELDS = {
     "protocol": "preprocessing preprocessor transform",
     "class_names": "id2label labels classes_names label_names",
 }
-"""An argument of keras_vit, or the path of a field of a part, and other libraries' words for it."""
+"""An argument of keras_vit, or the path of a field of a part, and other libraries' names for it."""
 
 _SENTENCES = {
     "mlp_ratio": "give mlp_dim, which is mlp_ratio * hidden_size",
-    "include_top": "num_classes=0 leaves the head out",
-    "pretrained": "VisionTransformer.from_preset(name) loads trained weights, a builder makes none",
+    "include_top": "num_classes=0 makes a model without a head",
+    "pretrained": "VisionTransformer.from_preset(name) loads trained weights, builders do not",
     "preset": "VisionTransformer.from_preset(name) loads a preset",
     "checkpoint_path": "VisionTransformer.from_preset(path) reads a file of weights",
     "input_shape": "give image_size=(height, width) and channels",
@@ -42,9 +42,9 @@ _SENTENCES = {
     "input_tensor": "call the model on the tensor",
     "dynamic_img_size": "image_size=(None, None) makes a model that takes any size",
     "interpolate_pos_encoding": "image_size=(None, None) makes a model that takes any size",
-    "trainable_backbone": "keras_vit.training says what learns",
+    "trainable_backbone": "keras_vit.training.train_head(model) freezes all but the head",
 }
-"""Names without a single counterpart in keras_vit, and the advice for each."""
+"""Names without an exact equivalent in keras_vit, and the advice for each."""
 
 
 def _state(field: str) -> str:
@@ -58,13 +58,13 @@ ANSWERS = {
         for field, words in _FIELDS.items()
         for word in words.split()
     },
-    **{word: f"{word} is no argument here: {advice}" for word, advice in _SENTENCES.items()},
+    **{word: f"{word} is not an argument here: {advice}" for word, advice in _SENTENCES.items()},
 }
-"""The answer to every foreign name: a sentence without its full stop."""
+"""The answer to each name of another library: a sentence without its full stop."""
 
 
 def answer_to(word: Any) -> str:
-    """Returns `" drop_path_rate is stochastic_depth_rate here."` for a foreign name, else `""`."""
+    """Returns `" drop_path_rate is stochastic_depth_rate here."` for another library's name."""
     if word in ("task", "classifier_activation", "rescale"):
         return f" {word} is an argument of VisionTransformer, not of its network."
     return f" {ANSWERS[word]}." if isinstance(word, str) and word in ANSWERS else ""

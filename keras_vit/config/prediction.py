@@ -1,4 +1,4 @@
-"""What the outputs of a model say about an image."""
+"""The meaning of a model's outputs: task, classes, logits or probabilities."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ from keras_vit.config.rules import CLASSES, choice
 from keras_vit.errors import ConfigError, shown
 
 Task: TypeAlias = Literal["single_label", "multi_label", "regression", "segmentation", "depth"]
-"""What is predicted for an image: one class, any number of classes, or values; or for each of its
-pixels: a class, or a depth."""
+"""What is predicted for an image: one class, several classes, or values; or, for each of its
+pixels, a class or a depth."""
 DENSE_TASKS = ("segmentation", "depth")
 """The tasks of a `DenseHead`."""
 PROBABILITIES = ("softmax", "sigmoid")
@@ -19,19 +19,19 @@ PROBABILITIES = ("softmax", "sigmoid")
 
 @dataclasses.dataclass(frozen=True)
 class Prediction(Fields):
-    """What the outputs of a model say about an image; the network is the same for all of them.
+    """The meaning of a model's outputs, which does not change the network.
 
     Args:
         num_classes: width of the head; 0 for a model that returns features.
-        task: `"single_label"`, one class per image, of two classes with `num_classes=1`;
-            `"multi_label"`, any number of classes, each with the sigmoid of its logit as
-            probability; `"regression"`, values such as an age; `"segmentation"`, a class per
-            pixel, or `"depth"`, of a model with a `DenseHead`, which states it.
+        task: `"single_label"`: one class per image (with `num_classes=1`, one of two classes);
+            `"multi_label"`: any number of classes per image, whose probabilities are sigmoids of
+            their logits; `"regression"`: values such as an age; `"segmentation"` (a class per
+            pixel) or `"depth"` for a model with a `DenseHead`, which decides between the two.
         classifier_activation: `"softmax"` or `"sigmoid"` for a model that returns probabilities;
             None for logits.
 
     Raises:
-        ConfigError: a field is invalid, or the activation is not that of the task.
+        ConfigError: a field is invalid, or the activation does not fit the task.
     """
 
     _prefix = ""
@@ -52,36 +52,36 @@ class Prediction(Fields):
             if self.task == "single_label" and not self.is_binary:
                 fitting += ", or task='multi_label'"
             yield (
-                f"classifier_activation={self.classifier_activation!r} is not that of "
+                f"classifier_activation={self.classifier_activation!r} does not fit "
                 f"task={self.task!r} with num_classes={shown(self.num_classes)}: give {fitting}."
             )
 
     @property
     def activation(self) -> str | None:
-        """The function whose outputs are the probabilities of the task; None for values."""
+        """The function that turns logits into probabilities; None for regression and depth."""
         if self.predicts_values:
             return None
         return "sigmoid" if self.task == "multi_label" or self.is_binary else "softmax"
 
     @property
     def returns_logits(self) -> bool:
-        """Whether the model returns logits, of which softmax or sigmoid make probabilities."""
+        """Whether the model returns logits of classes rather than probabilities."""
         has_classes = self.num_classes > 0 and not self.predicts_values
         return has_classes and not self.classifier_activation
 
     @property
     def predicts_values(self) -> bool:
-        """Whether the outputs are values, and not classes."""
+        """Whether the outputs are values (regression, depth) rather than classes."""
         return self.task in ("regression", "depth")
 
     @property
     def is_binary(self) -> bool:
-        """Whether one logit decides between two classes; its sigmoid is that of the second."""
+        """Whether a single output decides between two classes (binary classification)."""
         return self.num_classes == 1 and self.task == "single_label"
 
     @property
     def num_answers(self) -> int:
-        """Number of classes that labels and answers name: `num_classes`, or 2 for one logit."""
+        """Number of classes of labels and predictions: `num_classes`, or 2 for a single logit."""
         return 2 if self.is_binary else self.num_classes
 
     def demand_classes(self, what: str) -> None:
@@ -95,8 +95,8 @@ class Prediction(Fields):
         """
         if self.predicts_values:
             raise ConfigError(
-                f"{what} needs classes; this model has task={self.task!r}: "
-                "model.predict(model.preprocessor(images)) gives its values, `keras-vit embed "
-                "--stage logits` writes them, an export has outputs='logits'. If its outputs are "
-                "logits of classes, load it with task='single_label'."
+                f"{what} needs a classifier; this model has task={self.task!r}. For its values use "
+                "model.predict(model.preprocessor(images)), `keras-vit embed --stage logits` or an "
+                "export with outputs='logits'. If they are logits of classes, load the model with "
+                "task='single_label'."
             )

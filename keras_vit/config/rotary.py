@@ -1,4 +1,4 @@
-"""The settings of rotary positions."""
+"""The configuration of rotary position embeddings (RoPE)."""
 
 import dataclasses
 
@@ -6,26 +6,26 @@ from keras_vit.config.fields import Fields, field
 from keras_vit.config.rules import POSITIVE_NUMBER, choice, pair
 
 ROPE_FORMS = ("dinov3", "axial", "axial_xy", "axial_xy_from_1", "mixed", "mixed_xy")
-"""Forms of rotary positions."""
+"""Forms of rotary position embeddings, see `Rope`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Rope(Fields):
-    """The rotation of queries and keys by the row and column of their patch.
+    """The options of rotary position embeddings (RoPE) for patches in rows and columns.
 
-    `keras_vit.layers.RotaryPositions` states the formulas.
+    `keras_vit.layers.RotaryPositions` documents the formulas.
 
     Args:
         form: `"dinov3"`: coordinates run from -1 to 1 along each side of an image of any
             size; channels are paired half a head apart. `"axial"`: coordinates count patches,
             neighbouring channels are paired, and the first half of the angles belongs to the row
             (EVA-02). `"axial_xy"`: the first half belongs to the column (RoPE-ViT).
-            `"axial_xy_from_1"`: the same, and the first patch is number 1 (the Perception
-            Encoder). `"mixed"` and `"mixed_xy"`: as axial, with frequencies that every block and
-            head learns for row and column.
-        theta: base of the frequencies; of learned ones, of their initial values.
+            `"axial_xy_from_1"`: the same, but patches are counted from 1 (Perception Encoder).
+            `"mixed"` and `"mixed_xy"`: as the axial forms, with learned frequencies for row and
+            column in every block and head.
+        theta: base of the frequencies, or of the initial values of learned frequencies.
         reference_grid: grid (rows, columns) to which axial forms scale the grid of every image;
-            None counts the patches without scaling.
+            None for no scaling.
 
     Raises:
         ConfigError: a field is invalid; the message names it, its value and the valid values.
@@ -42,12 +42,12 @@ class Rope(Fields):
 
     @property
     def is_learned(self) -> bool:
-        """Whether every block learns the frequencies of its heads."""
+        """Whether the frequencies are learned, for each block and head."""
         return self.form in ("mixed", "mixed_xy")
 
     @property
     def pairs_neighbours(self) -> bool:
-        """Whether neighbouring channels are turned together; else channels half a head apart."""
+        """Whether neighbouring channels are rotated in pairs, not channels half a head apart."""
         return self.form != "dinov3"
 
     @property

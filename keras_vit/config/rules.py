@@ -1,4 +1,4 @@
-"""The valid values of a field of a configuration."""
+"""Rules for the valid values of fields and arguments."""
 
 import contextlib
 import dataclasses
@@ -17,7 +17,7 @@ class Values:
     Args:
         include: function that returns whether a value is valid.
         expected: the valid values in words.
-        words: all valid values, if they are few.
+        words: all valid values, if there are few.
     """
 
     include: Callable[[Any], Any]
@@ -26,7 +26,7 @@ class Values:
 
     def check(self, name: str, value: Any) -> None:
         """Raises `ConfigError` unless the value of the field `name` is one of these values."""
-        with contextlib.suppress(TypeError):  # of a comparison with a value of another type
+        with contextlib.suppress(TypeError):  # a comparison with a value of another type
             if self.include(value):
                 return
         if not self.words:
@@ -36,7 +36,7 @@ class Values:
 
 
 def choice(*words: str | None) -> Values:
-    """Returns a few words as the valid values, and None if it is among them."""
+    """Returns a rule that accepts these words, which may include None."""
     return Values(
         lambda value: isinstance(value, str | None) and value in words,
         ", ".join(map(str, words)),
@@ -45,24 +45,24 @@ def choice(*words: str | None) -> Values:
 
 
 def is_int(value: Any) -> bool:
-    """Whether a value is an int and no bool."""
+    """Whether a value is an int, but not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a finite int or float and no bool."""
+    """Whether a value is a finite int or float, but not a bool."""
     if is_int(value):
         return abs(value) < 10**300
     return isinstance(value, float) and math.isfinite(value)
 
 
 def is_positive_int(value: Any) -> bool:
-    """Whether a value is an int from 1 on."""
+    """Whether a value is an int of at least 1."""
     return is_int(value) and value >= 1
 
 
 def is_any_size(value: Any) -> bool:
-    """Whether an image size is `(None, None)`, which stands for images of any size."""
+    """Whether an image size is `(None, None)`, for images of any size."""
     return isinstance(value, (tuple, list)) and [side is None for side in value] == [True, True]
 
 
@@ -70,7 +70,7 @@ def pair(field: str, value: Any) -> tuple[int, int]:
     """Returns (rows, columns) from one positive int or a pair of them.
 
     Raises:
-        ConfigError: names the field.
+        ConfigError: the value is neither; the message names the field.
     """
     both = (value, value) if is_int(value) else value
     if not isinstance(both, (tuple, list)) or len(both) != 2 or not all(map(is_positive_int, both)):
@@ -83,12 +83,12 @@ def pair(field: str, value: Any) -> tuple[int, int]:
 
 POSITIVE = Values(is_positive_int, "a positive int")
 COUNT = Values(lambda n: isinstance(n, numbers.Integral) and int(n) >= 1, "a positive int")
-"""Numbers of images and steps in calls, which may be integers of NumPy."""
+"""Counts of images and steps in calls, which may be NumPy integers."""
 POSITIVE_OR_NONE = Values(
     lambda value: value is None or is_positive_int(value), "a positive int or None"
 )
 NUMBER = Values(is_number, "a number")
 POSITIVE_NUMBER = Values(lambda value: is_number(value) and value > 0, "a positive number")
-CLASSES = Values(lambda value: is_int(value) and value >= 0, "an int, 0 for features alone")
+CLASSES = Values(lambda value: is_int(value) and value >= 0, "an int, 0 for features only")
 SHARE = Values(lambda value: is_number(value) and 0 <= value < 1, "a number in [0, 1)")
 BOOL = Values(lambda value: isinstance(value, bool), "a bool")

@@ -1,4 +1,4 @@
-"""What precedes the projection of patches: nothing, a ResNet, or the packing of NaFlex."""
+"""The configuration of the stem before the patch embedding: none, a ResNet, or packed patches."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -9,12 +9,12 @@ from keras_vit.config.rules import Values, choice, is_number, is_positive_int
 from keras_vit.errors import shown
 
 GROUP_NORM_GROUPS = 32
-"""Groups of every GroupNorm of the stem (the default of `flax.linen.GroupNorm`)."""
+"""Groups of every GroupNorm in the stem (the default of `flax.linen.GroupNorm`)."""
 
 MOST_STAGES = 8
-"""The deepest published stem has four stages; nine would reduce an image of 1024 to one pixel."""
+"""Most stages: published stems have at most four; nine reduce 1024 pixels to one."""
 MOST_UNITS = 1024
-"""Most units of a stage; ResNet-200 has 36."""
+"""Most units per stage; ResNet-200 has 36."""
 
 _UNITS = Values(lambda units: isinstance(units, tuple | list), "the units per stage: (3, 4, 9)")
 _FACTOR = Values(lambda v: is_number(v) and 0 < v < 1000, "a positive number below 1000")
@@ -24,10 +24,10 @@ class Unit(NamedTuple):
     """A bottleneck unit of a stem.
 
     Args:
-        stage, number: place of the unit; both count from 1.
+        stage, number: position of the unit; both are counted from 1.
         channels: channels of its input; its output has `4 * filters`.
         filters: channels inside the bottleneck.
-        strides: step of its second convolution in rows and columns.
+        strides: stride of its second convolution.
     """
 
     stage: int
@@ -38,16 +38,16 @@ class Unit(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name of the unit's layer, with which the paths of its weights start."""
+        """Name of the unit's layer, and prefix of the paths of its weights."""
         return f"stage{self.stage}_unit{self.number}"
 
 
 class StdConv(NamedTuple):
-    """The arithmetic of a stem's convolutions and norms.
+    """The arithmetic of the standardised convolutions and the norms of a stem.
 
     Args:
-        takes_root_of_sum: whether a kernel is standardised as `(w - mean) / sqrt(var + epsilon)`;
-            else as `(w - mean) / (std + epsilon)`.
+        takes_root_of_sum: True standardises a kernel as `(w - mean) / sqrt(var + epsilon)`, False
+            as `(w - mean) / (std + epsilon)`.
         epsilon: added to the variance or deviation of a kernel.
         norm_epsilon: added to the variance in every GroupNorm.
     """
@@ -61,28 +61,27 @@ ARITHMETIC = {
     "resnet": StdConv(False, 1e-5, 1e-6),  # vit_jax/models_resnet.py
     "resnet_timm": StdConv(True, 1e-8, 1e-5),  # timm, layers/std_conv.py
 }
-"""The arithmetic of the stems with a ResNet."""
+"""The arithmetic of each kind of ResNet stem."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Stem(Fields):
-    """What precedes the projection of patches.
+    """The stem before the patch embedding.
 
     Args:
-        kind: `"none"`, the paper's plain models; `"resnet"`, a hybrid (section 3.1, last
-            paragraph); `"resnet_timm"`, a hybrid in timm's arithmetic, whose kernels and norms are
-            standardised with other epsilons; `"packed"`, images that keep their aspect ratio
-            (NaFlex): each is resized to at most as many patches as one of
-            `image_size` has, and a batch is an array of packed patches, see
-            `keras_vit.images.packing`.
+        kind: `"none"`: a plain Vision Transformer; `"resnet"`: a hybrid (section 3.1, last
+            paragraph); `"resnet_timm"`: a hybrid in timm's arithmetic, which uses different
+            epsilons in kernels and norms; `"packed"`: images that keep their aspect ratio
+            (NaFlex). Each is resized to at most the number of patches of `image_size`, and a batch
+            is an array of packed patches, see `keras_vit.images.packing`.
         units: bottleneck units of a ResNet per stage, at most 8 stages. The first stage keeps
-            the resolution of the root, each later one halves it; `()` is the root
-            alone (R+ViT-Ti/16).
+            the resolution of the root, and each later stage halves it; `()` for the root without
+            stages (R+ViT-Ti/16).
         width_factor: the root of a ResNet has `int(64 * width_factor)` channels.
 
     Raises:
-        ConfigError: a stage without units, or a width that the 32 groups of
-            GroupNorm do not divide.
+        ConfigError: a stage has no units, or the width is not divisible by the 32 groups of
+            GroupNorm.
     """
 
     kind: str = field(
@@ -96,7 +95,7 @@ class Stem(Fields):
     def _faults(self) -> Iterator[str]:
         units = self.units
         if not self.is_resnet and (units or self.width_factor != 1):
-            yield f"units and width_factor are those of a ResNet; the stem has kind={self.kind!r}."
+            yield f"units and width_factor are for a ResNet; the stem has kind={self.kind!r}."
         if len(units) > MOST_STAGES:
             yield f"units has more than {MOST_STAGES} stages: {shown(units)}."
         if not all(is_positive_int(count) and count <= MOST_UNITS for count in units):
@@ -106,8 +105,8 @@ class Stem(Fields):
             )
         if self.width <= 0 or self.width % GROUP_NORM_GROUPS:
             yield (
-                f"width_factor={self.width_factor} makes a root of {self.width} channels, which "
-                f"GroupNorm's {GROUP_NORM_GROUPS} groups do not divide. Use a multiple of 0.5."
+                f"width_factor={self.width_factor} makes a root of {self.width} channels, not "
+                f"divisible by the {GROUP_NORM_GROUPS} groups of GroupNorm. Use a multiple of 0.5."
             )
 
     def __post_init__(self) -> None:
@@ -116,7 +115,7 @@ class Stem(Fields):
 
     @property
     def is_resnet(self) -> bool:
-        """Whether a ResNet precedes the patches."""
+        """Whether the stem is a ResNet."""
         return self.kind in ARITHMETIC
 
     @property
@@ -148,5 +147,5 @@ class Stem(Fields):
 
     @property
     def halvings(self) -> int:
-        """Number of times that the stem halves the resolution, rounding up each time."""
+        """How many times the stem halves the resolution, rounding up each time."""
         return 2 + max(0, len(self.units) - 1) if self.is_resnet else 0

@@ -1,4 +1,4 @@
-"""The sizes of the fourteen Vision Transformers of the paper and of AugReg, one row each.
+"""The fourteen sizes of Vision Transformers of the paper and of AugReg, one row each.
 
 Dosovitskiy et al. (2021), table 1; Steiner et al. (2022), table 1; dropout and stems:
 `vit_jax/configs/models.py`.
@@ -26,16 +26,16 @@ class Variant:
     def config(
         self, image_size: ImageSize = 224, num_classes: int = 1000, **fields: Any
     ) -> ViTConfig:
-        """Returns the configuration with an image size, a number of classes and other fields.
+        """Returns the configuration of the variant with these fields.
 
-        A dict changes the fields of a part that it names.
+        A dict changes only the fields of a part that it names.
         """
         own = ViTConfig.from_dict(self.fields)
         return own.replace(image_size=image_size, num_classes=num_classes, **fields)
 
 
 VARIANTS: dict[str, Variant] = {}
-"""Every variant by its name, plain Vision Transformers first."""
+"""All variants by name, plain Vision Transformers first."""
 
 
 def _declare(name: str, patch_size: int, hidden_size: int, mlp_dim: int, num_heads: int,
@@ -69,17 +69,17 @@ _declare("r50_vit_l32", patch_size=1, hidden_size=1024, mlp_dim=4096, num_heads=
 
 
 def variant_named(name: str) -> Variant:
-    """Returns the variant of that name.
+    """Returns the variant with this name.
 
     Raises:
-        ConfigError: the name is unknown; the message states the nearest name.
+        ConfigError: the name is unknown; the message gives the nearest name.
     """
     choice(*VARIANTS).check("variant", name)
     return VARIANTS[name]
 
 
 def find_variant(config: ViTConfig) -> str | None:
-    """Returns the name of the variant whose sizes a configuration has, or None."""
+    """Returns the name of the variant with the sizes of a configuration, or None."""
     for name, candidate in VARIANTS.items():
         if _sizes(candidate.config()) == _sizes(config):
             return name

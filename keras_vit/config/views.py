@@ -1,4 +1,4 @@
-"""The views of an image that training without labels compares."""
+"""The configuration of the views (random crops) that self-supervised training compares."""
 
 import dataclasses
 import math
@@ -9,13 +9,13 @@ from keras_vit.config.fields import Fields, field
 from keras_vit.config.rules import Values, is_int, is_number
 from keras_vit.errors import ConfigError
 
-if TYPE_CHECKING:  # the command line reads the fields without it
+if TYPE_CHECKING:  # the command line does not need it
     from keras_vit.config.vit import ViTConfig
 
-_COUNT = Values(lambda value: is_int(value) and value >= 0, "an int from 0 on")
+_COUNT = Values(lambda value: is_int(value) and value >= 0, "a non-negative int")
 _CHANCE = Values(lambda value: is_number(value) and 0 <= value <= 1, "a number in [0, 1]")
 _CROP = Values(
-    lambda crop: len(crop) == 2 and 0 < crop[0] <= crop[1] <= 1, "two rising shares of the area"
+    lambda crop: len(crop) == 2 and 0 < crop[0] <= crop[1] <= 1, "two increasing area fractions"
 )
 _JITTER = Values(
     lambda jitter: len(jitter) == 4 and min(jitter) >= 0 and max(jitter) <= 1 and jitter[3] <= 0.5,
@@ -26,23 +26,24 @@ _GLOBAL, _LOCAL = 224, 98  # pixels of the authors' views
 
 @dataclasses.dataclass(frozen=True)
 class Views(Fields):
-    """Random crops of an image with random colours, at two sizes (LeJEPA, arXiv 2511.08544).
+    """The augmentation of self-supervised training: global and local views of each image.
 
-    The defaults are the authors' for ImageNet. Every change is drawn anew for every view.
+    A view is a random crop with random colour changes, drawn independently for every view. The
+    defaults are those of LeJEPA (arXiv 2511.08544) for ImageNet.
 
     Args:
-        global_size, local_size: pixels of the sides of global and of local views, whole patches of
-            the model. None fits the model: global views have its image size, but at most 224
+        global_size, local_size: sides of global and local views in pixels, multiples of the patch
+            size. None fits the model: global views have its image size, but at most 224
             pixels, and local views 98/224 of that.
-        global_views, local_views: number of views of an image. The centre of an image is the mean
-            of its global views.
-        global_crop, local_crop: smallest and largest share of the image's area in a view.
-        flip: whether a view is mirrored left to right with a chance of one half; False for images
-            such as text, whose mirror image means something else.
-        jitter: largest changes of brightness, contrast and saturation, as shares, and of hue, as a
-            share of the circle of colours. A view is changed with a chance of 0.8.
-        grey, blur, solarise: chance that a view loses its colours, is blurred (a Gaussian of 0.1 to
-            2 pixels), and has its values from 128 on inverted.
+        global_views, local_views: number of views per image. The centre of an image, in the loss,
+            is the mean of its global views.
+        global_crop, local_crop: smallest and largest fraction of the image's area in a view.
+        flip: whether a view is flipped left to right with probability 0.5; False for images
+            such as text, which flipping would change.
+        jitter: largest changes of brightness, contrast and saturation, as fractions, and of hue, as
+            a fraction of the colour circle. A view is changed with probability 0.8.
+        grey, blur, solarise: probability that a view is converted to greyscale, is blurred (a
+            Gaussian of 0.1 to 2 pixels), and has its values from 128 on inverted.
 
     Raises:
         ConfigError: a field is invalid; the message names it and the valid values.
@@ -72,11 +73,11 @@ class Views(Fields):
 
     def _faults(self) -> Iterator[str]:
         if self.global_views + self.local_views < 2:
-            yield "global_views=1, local_views=0: a loss compares two views or more."
+            yield "global_views=1, local_views=0: the loss needs at least two views."
 
     @property
     def groups(self) -> dict[str, tuple[int, Any, tuple[float, float]]]:
-        """Number, size and crop of the views of each size, by the name of their array."""
+        """Number, size and crop of global and local views, by the name of their array."""
         groups = {
             "global_views": (self.global_views, self.global_size, self.global_crop),
             "local_views": (self.local_views, self.local_size, self.local_crop),
@@ -84,7 +85,7 @@ class Views(Fields):
         return {name: group for name, group in groups.items() if group[0]}
 
     def fit(self, config: "ViTConfig | None") -> "Views":
-        """Returns the views with sizes for a model of this configuration.
+        """Returns the views with the sizes that fit a model.
 
         Raises:
             ConfigError: the model has a head; or a size is None, and `config` is None.
@@ -98,8 +99,8 @@ class Views(Fields):
             return self
         if config is None:
             raise ConfigError(
-                "Views without global_size and local_size fit a model: give from_folder and its "
-                "siblings the model as preprocessor, or Views both sizes."
+                "Views without global_size and local_size need a model: pass the model to "
+                "from_folder as preprocessor, or give Views both sizes."
             )
         patch = math.lcm(*config.stride)
         most = min(*(config.image_size or ()), _GLOBAL, _GLOBAL)

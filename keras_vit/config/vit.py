@@ -1,4 +1,4 @@
-"""A Vision Transformer: its sizes, its parts, and the grids that follow from them."""
+"""The configuration of a Vision Transformer: sizes, parts, and the grids that follow from them."""
 
 import math
 from collections.abc import Iterator
@@ -17,11 +17,11 @@ from keras_vit.config.tokens import LearnedTokens
 from keras_vit.errors import ConfigError, shown
 
 ImageSize: TypeAlias = int | tuple[int | None, int | None] | None
-"""Pixels of a square, or a pair (height, width); None for the size that is stored, `(None, None)`
-for a model that takes any size per call."""
+"""Side of a square in pixels, or a pair (height, width); None for the stored size, `(None, None)`
+for a model that takes images of any size."""
 
 DEFAULT_IMAGE_SIZE = 224
-"""Pretraining resolution of the paper; the positions of an any-size model start there."""
+"""Pretraining resolution of the paper, and initial grid of the positions of an any-size model."""
 
 LEARNED_POSITIONS = ("learned", "learned_except_registers", "learned_patches")
 POSITIONS = (*LEARNED_POSITIONS, "sincos2d", "none")
@@ -43,59 +43,59 @@ MOST_LAYERS = 1024
 
 @dataclass(frozen=True)
 class ViTConfig(Fields):
-    """A Vision Transformer of Dosovitskiy et al. (2021), table 1 and section 3.
+    """The configuration of a Vision Transformer (Dosovitskiy et al. 2021, table 1 and section 3).
 
-    The defaults are the paper's model. The other values serve other families of Vision
-    Transformers; `docs/families.md` lists the values of each family. A part may be given as a dict
-    of the fields that differ from its defaults.
+    The defaults give the paper's model; other values give other families of Vision Transformers,
+    which `docs/families.md` lists. A part may be given as a dict of the fields that differ from its
+    defaults.
 
     Args:
-        patch_size: side of a patch in pixels (in cells of the feature map for a
-            hybrid), an int or a pair (rows, columns). P in the paper.
+        patch_size: side of a patch in pixels (for a hybrid, in cells of the feature map), an int
+            or a pair (rows, columns). P in the paper.
         hidden_size: width of every token. D in the paper.
-        mlp_dim: width of the MLP's hidden layer, or of its gate and of the gate's values.
+        mlp_dim: width of the MLP's hidden layer; for a gated MLP, width of gate and value.
         num_heads: attention heads; must divide `hidden_size`. k in the paper.
         num_layers: Transformer blocks. L in the paper.
         image_size: pixels, an int or a pair (height, width); `(None, None)` for a model that takes
-            any size per call, of which the field is None.
+            images of any size, whose field is then None.
         channels: input channels of the images.
-        num_classes: width of the head; 0 for a model that returns features; 1 also for two classes,
-            where the sigmoid of the logit is the probability of the second class.
+        num_classes: width of the head; 0 for a model that returns features; 1 also for binary
+            classification, where the sigmoid of the logit is the second class's probability.
         representation_size: width of a Dense layer with tanh before the head
-            (section 3.1, pretraining); None: no such layer.
+            (section 3.1, pretraining); None for no such layer.
         dropout_rate: dropout after the positions, the attention and both MLP layers.
         attention_dropout_rate: dropout of the attention weights.
-        stochastic_depth_rate: chance to skip a residual branch in the last
+        stochastic_depth_rate: probability of skipping a residual branch in the last
             block, growing linearly from 0 in the first (AugReg, section 3).
         tokens: the learned tokens, a `LearnedTokens`.
-        position: `"learned"`, every token has a learned position (the paper);
-            `"learned_except_registers"`, every token but those (DINOv2);
-            `"learned_patches"`, the patches alone (big_vision); the fixed `"sincos2d"`, which
-            stores no weight; or `"none"`.
+        position: position embeddings: `"learned"` for every token (the paper);
+            `"learned_except_registers"` (DINOv2); `"learned_patches"`, for the patches only
+            (big_vision); `"sincos2d"`, a fixed function without weights; or `"none"`.
         position_grid: grid (rows, columns) of the stored positions. None: the grid of
-            `image_size` (of 224 pixels for an any-size model). The graph resizes positions
+            `image_size` (of 224 pixels for an any-size model). The model resizes positions
             for images with another grid.
-        position_resize: resampling of positions to another grid: `"bilinear_align_corners"` (the
+        position_resize: interpolation of positions to another grid: `"bilinear_align_corners"` (the
             official `scipy.ndimage.zoom` of order 1), `"bilinear_half_pixel"`,
-            `"bilinear_longer_side"` (the same to a square of the longer side, whose first rows and
-            columns count: RADIO), `"bilinear_antialias"` (NaFlex), `"bicubic"` (transformers),
+            `"bilinear_longer_side"` (the same, to a square of the longer side, cropped to the
+            grid: RADIO), `"bilinear_antialias"` (NaFlex), `"bicubic"` (transformers),
             `"bicubic_catmull_rom"` (keras-hub on JAX) or `"bicubic_antialias"` (timm).
-        rope: a `Rope`: every block rotates queries and keys of patches by row and column
-            (DINOv3, EVA-02), with or without `position`. None: no rotation.
+        rope: rotary position embeddings (RoPE), a `Rope`: every block rotates queries and keys by
+            the row and column of their patch (DINOv3, EVA-02), with or without `position`. None
+            for no rotation.
         relative_position_bias: a learned value for each head and distance between two patches,
-            added to the scores of attention: `"block"`, each block has its own table (BEiT);
-            `"shared"`, one table serves all blocks; None, no such table. It needs an `image_size`.
-        patch_bias: whether the projection of patches has a bias (CLIP: False).
+            added to the attention scores: `"block"`, one table per block (BEiT); `"shared"`, one
+            table for all blocks; None for no such bias. It needs an `image_size`.
+        patch_bias: whether the patch embedding has a bias (CLIP: False).
         block: the Transformer block, a `Block`.
-        stem: what precedes the projection of patches, a `Stem`: a ResNet (section 3.1, last
-            paragraph), or the packing of images that keep their aspect ratio (NaFlex).
-        pool: how tokens become the input of the head, a `Pool`.
-        head: `"linear"`; or `"cosine"`, a linear layer on pre_logits of length 1, as CLIP
-            compares images with words.
+        stem: the layers before the patch embedding, a `Stem`: a ResNet (section 3.1, last
+            paragraph), or packed patches of images that keep their aspect ratio (NaFlex).
+        pool: the pooling of tokens into the input of the head, a `Pool`.
+        head: `"linear"`; or `"cosine"`, a linear layer on pre_logits of unit length, as CLIP
+            compares images with texts.
         projection_size: width of a linear layer without bias after the pooling, whose
-            output is the image embedding (CLIP); None: no such layer.
-        dense: a `DenseHead`: the model predicts a map of `num_classes` values for every pixel of
-            the image, and has no pooling; None: no such head.
+            output is the image embedding (CLIP); None for no such layer.
+        dense: a `DenseHead`: the model predicts a map, `num_classes` values for every pixel of
+            the image, and has no pooling; None for no such head.
 
     Raises:
         ConfigError: a field is invalid; the message names it, its value and the valid values.
@@ -133,10 +133,10 @@ class ViTConfig(Fields):
     stem: Stem = Stem()
     pool: Pool = Pool()
     head: str = field(
-        "linear", choice("linear", "cosine"), lacking={"cosine": "pre_logits of length 1"}
+        "linear", choice("linear", "cosine"), lacking={"cosine": "pre_logits of unit length"}
     )
     projection_size: int | None = field(None, lacking="a projection after the pooling")
-    dense: DenseHead | None = field(None, lacking="a head for dense targets")  # noqa: RUF009
+    dense: DenseHead | None = field(None, lacking="a segmentation or depth head")  # noqa: RUF009
 
     def __post_init__(self) -> None:
         self._set("patch_size", pair("patch_size", self.patch_size))
@@ -155,9 +155,9 @@ class ViTConfig(Fields):
             self.compute_grid((DEFAULT_IMAGE_SIZE, DEFAULT_IMAGE_SIZE))
 
     def _normalise(self) -> None:
-        """Gives one network one configuration, by four rules."""
+        """Replaces equivalent configurations of one network by a single form, with four rules."""
         tokens, pool = self.tokens, self.pool
-        # 1. A word about tokens that the model lacks becomes the word without them.
+        # 1. A position that mentions tokens the model lacks becomes the one without them.
         if not self.num_prefix_tokens:
             plain = {"learned_patches": "learned", "learned_except_registers": "learned"}
             self._set("position", plain.get(self.position, self.position))
@@ -170,10 +170,10 @@ class ViTConfig(Fields):
                 self._set("position", "learned_patches")
         if pool.kind == "tokens" and tokens.class_tokens == 1:
             self._set("pool", pool.replace(kind="token"))
-        # 2. A model without positions has no grid of them.
+        # 2. A model without positions has no position grid.
         if self.position == "none":
             self._set("position_grid", None)
-        # 3. Sizes of attention pooling that are those of the blocks are not stated.
+        # 3. Sizes of attention pooling that equal those of the blocks become None.
         for name, of_blocks in (("num_heads", self.num_heads), ("mlp_dim", self.mlp_dim)):
             if getattr(pool, name) == of_blocks and pool.is_map:
                 self._set("pool", self.pool.replace(**{name: None}))
@@ -208,7 +208,7 @@ class ViTConfig(Fields):
         others = (self.rope, self.relative_position_bias, resize, self.position == "sincos2d")
         if self.stem.is_packed and any(others):
             yield (
-                "stem.kind='packed' has positions that are learned or none; it excludes rope, "
+                "stem.kind='packed' supports learned positions or none; it excludes rope, "
                 "relative_position_bias, position='sincos2d' and position_resize="
                 "'bilinear_longer_side'."
             )
@@ -223,7 +223,7 @@ class ViTConfig(Fields):
         if pool.norm == "after" and not pool.is_mean:
             yield f"pool.norm='after' needs pool.kind='gap' or 'mean', found {pool.kind!r}."
         if not pool.is_map and (pool.num_heads or pool.mlp_dim):
-            yield f"pool.num_heads and pool.mlp_dim are those of 'map', found {pool.kind!r}."
+            yield f"pool.num_heads and pool.mlp_dim need pool.kind='map', found {pool.kind!r}."
         is_mean_of_one = pool.kind == "token_and_mean" and tokens.class_tokens == 1
         if pool.blocks > 1 and (not is_mean_of_one or pool.blocks > self.num_layers):
             yield (
@@ -249,7 +249,7 @@ class ViTConfig(Fields):
                     "head='cosine'."
                 )
         if pool.kind in ("token_and_mean", "token_and_distillation") and layers != (None, None):
-            yield f"pool.kind={pool.kind!r} has neither representation_size nor projection_size."
+            yield f"pool.kind={pool.kind!r} excludes representation_size and projection_size."
         if None not in layers:
             yield "representation_size={} and projection_size={} exclude each other.".format(
                 *map(shown, layers)
@@ -278,15 +278,15 @@ class ViTConfig(Fields):
         return height // rows, width // columns
 
     def compute_remainder(self, image_size: tuple[int, int]) -> tuple[int, int]:
-        """Returns the numbers of rows and columns of the image, or feature map, outside patches."""
+        """Returns how many rows and columns of the image, or feature map, fill no patch."""
         (height, width), (rows, columns) = self.compute_feature_map(image_size), self.patch_size
         return height % rows, width % columns
 
     @property
     def drops_pixels(self) -> bool:
-        """Whether pixels at the right or bottom of an image of `image_size` fill no patch.
+        """Whether pixels at the right or bottom of an image of `image_size` are cropped.
 
-        The graph crops them, as the reference's VALID convolution does.
+        They fill no patch; the VALID convolution of the reference drops them too.
         """
         return self.image_size is not None and any(self.compute_remainder(self.image_size))
 
@@ -297,20 +297,20 @@ class ViTConfig(Fields):
 
     @property
     def source_grid(self) -> tuple[int, int]:
-        """Patch grid (rows, columns) that the position embeddings are stored for."""
+        """Patch grid (rows, columns) of the stored position embeddings."""
         if self.position_grid is not None:
             return self.position_grid
         return self.compute_grid(self.image_size or (DEFAULT_IMAGE_SIZE, DEFAULT_IMAGE_SIZE))
 
     @property
     def stride(self) -> tuple[int, int]:
-        """Pixels per patch: `patch_size`, times the downscaling of the stem."""
+        """Pixels per patch: `patch_size` times the downscaling of the stem."""
         factor = 2**self.stem.halvings
         return self.patch_size[0] * factor, self.patch_size[1] * factor
 
     @property
     def packed_shape(self) -> tuple[int, int]:
-        """Shape of one image of a model with a packed stem: patches, and values for each."""
+        """Shape of one packed image, (patches, values per patch), of a model with a packed stem."""
         return math.prod(self.grid or (0,)), math.prod(self.patch_size) * self.channels + 2
 
     def demand_prediction(self, what: str) -> None:
@@ -320,18 +320,18 @@ class ViTConfig(Fields):
             what: subject of the message, such as `"classify"`.
 
         Raises:
-            ConfigError: the model has no head, or an output for each token.
+            ConfigError: the model has no head, or one output per token.
         """
         self.refuse_map(what)
         if not self.has_one_prediction:
             raise ConfigError(
                 f"{what} needs one prediction per image; this model has "
                 f"num_classes={self.num_classes} and pool.kind={self.pool.kind!r}. "
-                "embed writes its features; probe fits a head to them."
+                "embed writes its features; probe trains a head on them."
             )
 
     def refuse_map(self, what: str) -> None:
-        """Refuses a dense head where an answer for the whole image is needed.
+        """Refuses dense heads where one prediction per image is needed.
 
         Args:
             what: subject of the message, such as `"finetune"`.
@@ -341,12 +341,12 @@ class ViTConfig(Fields):
         """
         if self.dense is not None:
             raise ConfigError(
-                f"{what} needs one prediction per image; this model predicts a map "
+                f"{what} needs one output per image; this model predicts a map "
                 f"({self.dense.task}): model.predict(model.preprocessor(images)) returns it."
             )
 
     def refuse_packed(self, what: str) -> None:
-        """Refuses packed patches where a grid of one size is needed.
+        """Refuses packed patches where images of one size are needed.
 
         Args:
             what: subject of the message, such as `"An export"`.
@@ -357,26 +357,26 @@ class ViTConfig(Fields):
         if self.stem.is_packed:
             raise ConfigError(
                 f'{what} needs images of one size; from_preset(..., stem={{"kind": "none"}}) loads '
-                f"these weights for images of {self.image_size} pixels."
+                f"the weights for images of {self.image_size} pixels."
             )
 
     @property
     def dense_task(self) -> Any:
-        """The task of the dense head, a `keras_vit.config.Task`; None without such a head."""
+        """The task of the dense head, or None without a dense head."""
         return self.dense and self.dense.task
 
     def choose_task(self, task: Any) -> Any:
-        """Returns the task of a model: that of its dense head, which states it, or the caller's.
+        """Returns the task of the model's dense head if it has one, or else the caller's task.
 
         Raises:
-            ConfigError: the caller's task is that of another head.
+            ConfigError: the caller's task does not fit the head.
         """
         own = self.dense_task
         if task not in (own, "single_label") and (own or task in DENSE_TASKS):
             raise ConfigError(
-                f"task={task!r} is not that of the head, {own or 'single_label'!r}. "
-                "model.with_dense_head(...) makes a model for dense targets, num_classes=... one "
-                "for classes."
+                f"task={task!r} does not fit the head, whose task is {own or 'single_label'!r}. "
+                "model.with_dense_head(...) makes a model for segmentation or depth; num_classes= "
+                "makes a classifier."
             )
         return own or task
 
@@ -387,7 +387,7 @@ class ViTConfig(Fields):
 
     @property
     def poolings(self) -> tuple[str, ...]:
-        """The poolings of tokens into one vector that the tokens of this model allow."""
+        """The poolings into one vector that the tokens of this model allow."""
         return ("token", "gap", "token_and_mean") if self.tokens.class_tokens else ("gap",)
 
     @property
@@ -408,12 +408,12 @@ class ViTConfig(Fields):
 
     @property
     def table_grid(self) -> tuple[int, int]:
-        """Patch grid (rows, columns) whose distances the relative position bias knows."""
+        """Patch grid (rows, columns) of the relative position bias."""
         return self.grid or self.source_grid
 
     @property
     def num_distances(self) -> int:
-        """Rows of a table of relative position biases; see `layers.RelativePositionBias`."""
+        """Rows of a table of relative position biases, see `layers.RelativePositionBias`."""
         rows, columns = self.table_grid
         return (2 * rows - 1) * (2 * columns - 1) + (3 if self.num_prefix_tokens else 0)
 
@@ -438,7 +438,7 @@ class ViTConfig(Fields):
 
     @property
     def has_two_heads(self) -> bool:
-        """Whether a second head reads the distillation token."""
+        """Whether a second head classifies the distillation token."""
         return self.pool.kind == "token_and_distillation"
 
     @property
@@ -456,8 +456,8 @@ class ViTConfig(Fields):
 
 
 SWITCHES = list_switches(ViTConfig)
-"""What other families add to the paper's model, by path of the field, or `"path=value"`.
+"""The features that families add to the paper's model, by path of the field, or `"path=value"`.
 
-A family names the switches that its library has. Files are read without the others, and models
-that use one of those are refused.
+A family lists the switches that its library supports. When a model is written, features that the
+library lacks are refused.
 """

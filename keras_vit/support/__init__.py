@@ -1,1 +1,1 @@
-"""Chosen backend, processor, limits, packages, files, text; workarounds for faults of others."""
+"""Helpers of all rooms: backend, processor, limits, packages, files, text; workarounds for bugs."""

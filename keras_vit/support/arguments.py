@@ -1,9 +1,8 @@
-"""Few words that an argument takes, and checks of places that a call names.
+"""Types of arguments with a few string values, and checks of folders, files and data sets.
 
-They import no Keras, so that an error comes at once.
-
-A public function makes its check first, and the command of its name makes the same check before
-it imports Keras. They ask `os.path`, which raises for no name: one that is too long does not exist.
+This module does not import Keras, so that an error is raised at once: a public function checks its
+arguments first, and the command of the same name runs the same check before it imports Keras.
+The checks use `os.path` because it never raises: a path that is too long does not exist.
 """
 
 # ruff: noqa: PTH110, PTH112, PTH113
@@ -18,12 +17,12 @@ from keras_vit.support.files import check_place
 from keras_vit.support.text import log
 
 DATA_SETS = ("tfds", "hf")
-"""Beginnings of names that stand for a data set of TensorFlow Datasets or Hugging Face."""
+"""Prefixes of the names of data sets: TensorFlow Datasets and Hugging Face."""
 
 
 OnError: TypeAlias = Literal["raise", "skip"] | Callable[[Any, ConfigError], object]
-"""An image that cannot be read ends the call (`"raise"`), or is left out with a warning (`"skip"`)
-or with a call of a function of the image, in the user's form, and the error."""
+"""What to do with an image that cannot be read: `"raise"` the error; `"skip"` the image with a
+warning; or skip it and call a function with the image, as the user gave it, and the error."""
 
 Format: TypeAlias = Literal["onnx", "openvino", "torch", "saved_model", "litert"]
 """The formats of `keras_vit.export`."""
@@ -41,15 +40,15 @@ AnyMethod: TypeAlias = Method | Literal["random", "centre"]
 
 
 def check_on_error(on_error: Any) -> Callable[[Any, ConfigError], object] | None:
-    """Returns the function that receives each image that is left out; None if errors are raised.
+    """Returns the function to call for each skipped image; None if errors are raised.
 
     Raises:
-        ConfigError: `on_error` is none of the values of `OnError`.
+        ConfigError: `on_error` is not a value of `OnError`.
     """
     if on_error == "raise":
         return None
     if on_error == "skip":
-        return lambda _, error: log.warning("%s Left out.", error)
+        return lambda _, error: log.warning("%s Skipped.", error)
     if not callable(on_error):
         raise ConfigError(
             f"on_error={shown(on_error)}: expected 'raise', 'skip' or a function of the image and "
@@ -59,7 +58,7 @@ def check_on_error(on_error: Any) -> Callable[[Any, ConfigError], object] | None
 
 
 def is_data_set(name: object) -> bool:
-    """Whether a name is that of a data set, such as `"tfds:mnist"`, and not of a folder."""
+    """Whether a name, such as `"tfds:mnist"`, is that of a data set rather than a folder."""
     kind, _, inside = str(name).partition(":")
     return kind in DATA_SETS and bool(inside)
 
@@ -68,7 +67,7 @@ def check_images(paths: Iterable[Path]) -> None:
     """Checks that the paths of images exist.
 
     Raises:
-        ConfigError: a path leads nowhere.
+        ConfigError: a path does not exist.
     """
     if absent := [str(path) for path in paths if not os.path.lexists(path)]:
         raise ConfigError(f"{listed(absent)}: no such file or folder.")
@@ -82,7 +81,7 @@ def check_data(
     is_labelled: bool = True,
     **of_folder: object,
 ) -> None:
-    """Checks the name of labelled images, and where their labels are.
+    """Checks the source of labelled images, and where their labels are.
 
     Args:
         name: a folder or a data set.
@@ -90,21 +89,21 @@ def check_data(
         is_labelled: whether images of a folder need labels.
 
     Raises:
-        ConfigError: the name is empty or no path; a split is given for a folder, or a table of
+        ConfigError: the name is empty or not a path; a split is given for a folder, or a table of
             labels for a data set; or as `check_folder`.
     """
     if not isinstance(name, (str, os.PathLike)) or name == "":  # Path("") is the working folder
         found = "an empty name" if isinstance(name, str) else type(name).__name__
         raise ConfigError(
-            f"Expected a folder, tfds:NAME or hf:OWNER/NAME, found {found}. Images in memory "
-            "become data by keras_vit.data.from_arrays."
+            f"Expected a folder, tfds:NAME or hf:OWNER/NAME, found {found}. For images in memory "
+            "use keras_vit.data.from_arrays."
         )
     if not is_data_set(name):
         if split is not None:
-            raise ConfigError(f"{name}: a folder has no split {split!r}; name the part's folder.")
+            raise ConfigError(f"{name}: a folder has no split {split!r}; give the split's folder.")
         check_folder(Path(name), label_column=label_column, is_labelled=is_labelled, **of_folder)
     elif given := _given(of_folder):
-        raise ConfigError(f"{name}: a data set has no {listed(given)}; name its label_column=.")
+        raise ConfigError(f"{name}: {listed(given)} needs a folder; a data set has label_column=.")
 
 
 def check_folder(
@@ -113,8 +112,8 @@ def check_folder(
     """Checks the folder of images, and its table or folders of labels.
 
     Raises:
-        ConfigError: the folder or the table does not exist, there is no table for `of_table`, or
-            neither a table nor a folder in the folder.
+        ConfigError: the folder or the table does not exist; `of_table` is given without a table;
+            or the folder has neither a table nor class folders.
     """
     if not os.path.isdir(root):
         expected = "a folder of images"
@@ -125,16 +124,16 @@ def check_folder(
     if labels_file is None:
         if given := _given(of_table):
             raise ConfigError(f"{root}: {listed(given)} needs a table of labels, labels_file=.")
-        # A folder that cannot be listed has a message when its images are.
+        # If the folder cannot be listed, listing its images raises the error later.
         folders = next(os.walk(root), ("", ["unknown"], []))[1]
         if is_labelled and all(name.startswith(".") for name in folders):
             raise ConfigError(
-                f"{root}: expected a folder of images per class, found no folder. Labels in a "
-                "table are given by labels_file=."
+                f"{root}: expected a folder of images per class, found no folder. If the labels "
+                "are in a table, give labels_file=."
             )
     elif not os.path.isfile(find_table(root, labels_file)):
         raise ConfigError(
-            f"labels_file={str(labels_file)!r}: no such table, neither in {root} nor here."
+            f"labels_file={str(labels_file)!r}: not found, neither in {root} nor here."
         )
 
 
@@ -144,16 +143,16 @@ def _given(of_table: Mapping[str, object]) -> list[str]:
 
 
 def find_table(root: Path, labels_file: str | os.PathLike[str]) -> Path:
-    """Returns the path of a table of labels; a relative path may begin in its folder of images."""
+    """Returns the path of a table of labels, which may be relative to the folder of its images."""
     return root / labels_file if os.path.isfile(root / labels_file) else Path(labels_file)
 
 
 def check_results(path: Path) -> None:
-    """Checks the folder for results, which may exist.
+    """Checks that results can be written to a folder, which may exist.
 
     Raises:
-        ConfigError: it is a file.
-        WriteError: the system refuses to write in it.
+        ConfigError: the path is a file.
+        WriteError: the folder cannot be written.
     """
     if os.path.exists(path) and not os.path.isdir(path):
         raise ConfigError(f"{path}: expected a folder for the results, found a file.")
@@ -164,13 +163,13 @@ def check_apart(path: Path, folder: object) -> None:
     """Refuses results in the folder of the images, where they would become a class.
 
     Raises:
-        ConfigError: `path` is the folder or lies in it.
+        ConfigError: `path` is that folder or inside it.
     """
     if not isinstance(folder, (str, os.PathLike)) or is_data_set(folder):
         return
     if path.resolve().is_relative_to(Path(folder).resolve()):
         raise ConfigError(
-            f"path={str(path)!r} lies in the folder of the images. Name another folder."
+            f"path={str(path)!r} is inside the folder of the images. Give another folder."
         )
 
 
@@ -182,15 +181,15 @@ def check_training(
     validation: object = None,
     **labels: Any,
 ) -> None:
-    """Checks the places of a training, as `keras_vit.finetune` and `keras_vit.pretrain` take them.
+    """Checks the data and folders of `keras_vit.finetune` and `keras_vit.pretrain`.
 
     Args:
-        data, **labels: as of `check_data`.
-        path, resume, validation: as of `keras_vit.finetune`.
+        data, **labels: arguments of `check_data`.
+        path, resume, validation: arguments of `keras_vit.finetune`.
 
     Raises:
-        ConfigError: `path` is a file, not empty without `resume`, or lies in a folder of images per
-            class; or as `check_data`.
+        ConfigError: `path` is a file, is not empty without `resume`, or is inside a folder of
+            images per class; or as `check_data`.
     """
     check_new(path, resume)
     check_data(data, **labels)
@@ -204,17 +203,17 @@ def check_training(
     inside = Path(validation).resolve().is_relative_to(Path(str(data)).resolve())
     if has_folders and inside and not is_data_set(validation):
         raise ConfigError(
-            f"{validation} lies in {data}, the folder of the images to train on. Move it, so that "
-            "it measures on other images."
+            f"{validation} is inside {data}, the training images. Move it out of that folder, so "
+            "that validation uses other images."
         )
 
 
 def check_new(path: Path, resume: bool = False) -> None:
-    """Checks the folder for a training.
+    """Checks the output folder of a training run.
 
     Raises:
         ConfigError: the folder is not empty, or is a file, and `resume` is False.
-        WriteError: the system refuses to write in it.
+        WriteError: the folder cannot be written.
     """
     taken = os.path.exists(path) and (not os.path.isdir(path) or any(path.iterdir()))
     if taken and not resume:

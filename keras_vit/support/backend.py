@@ -1,8 +1,8 @@
-"""The choice of Keras's backend on a machine where the user has not chosen one.
+"""Chooses Keras's backend on a machine where the user has not chosen one.
 
-Keras takes TensorFlow unless `KERAS_BACKEND` or `~/.keras/keras.json` names another backend, and
-ends in a long traceback if TensorFlow is not installed. On a machine with one backend the user
-need not choose: `import keras_vit` makes Keras take the installed backend.
+Keras uses TensorFlow unless `KERAS_BACKEND` or `~/.keras/keras.json` names another backend, and
+fails with a long traceback if TensorFlow is not installed. If one backend is installed, the user
+need not choose: `import keras_vit` makes Keras use it.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ _set_here: set[str] = set()
 def choose() -> None:
     """Sets `KERAS_BACKEND` to the only installed backend, unless the user has chosen a backend.
 
-    The function has no effect in a process that has already imported Keras.
+    This has no effect in a process that has already imported Keras.
     """
     name, why = chosen_backend()
     there = [other for other in installed() if other != ONLY_PREDICTS] or installed()
@@ -46,7 +46,7 @@ def choose() -> None:
 
 
 def chosen_backend() -> tuple[str, str]:
-    """Returns the backend that Keras will take, and the reason."""
+    """Returns the backend that Keras will use, and the reason."""
     if name := os.environ.get("KERAS_BACKEND"):
         return name, _ONLY_ONE if name in _set_here else "KERAS_BACKEND"
     home = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras")
@@ -57,7 +57,7 @@ def chosen_backend() -> tuple[str, str]:
 
 
 def note() -> str | None:
-    """Returns a sentence on the backend if `choose` has set it, else None."""
+    """Returns a sentence about the backend if `choose` has set it, else None."""
     name, why = chosen_backend()
     return f"computes with {name}, {why}." if why == _ONLY_ONE else None
 
@@ -65,16 +65,16 @@ def note() -> str | None:
 def start(saves: bool = False) -> str:
     """Imports Keras and its backend, without the lines that TensorFlow logs while it is imported.
 
-    Two of TensorFlow's libraries write to stderr as they are loaded, whatever the value of
-    `TF_CPP_MIN_LOG_LEVEL` (version 2.21, 2026-11-23). The lines would stand above
-    every answer of the command line.
+    Two of TensorFlow's libraries write to stderr while they are loaded, whatever the value of
+    `TF_CPP_MIN_LOG_LEVEL` (version 2.21, 2026-11-23). Every output of the command line would begin
+    with these lines.
 
     Args:
         saves: whether Keras will draw seeds or save a model. It then imports TensorFlow on every
             backend, if TensorFlow is installed.
 
     Returns:
-        The lines of the libraries. After a failed import they are written to stderr.
+        The captured lines. If the import fails, they are written to stderr.
     """
     lines = ""
     if chosen_backend()[0] == "tensorflow":
@@ -118,30 +118,30 @@ def refusal() -> BackendError | None:
     there = installed()
     if name not in (*BACKENDS, "numpy"):  # Keras's other backend, untested with keras_vit
         return BackendError(
-            f"{name!r} ({why}) is no backend of Keras.{nearest(name, BACKENDS)} KERAS_BACKEND "
+            f"{name!r} ({why}) is not a backend of Keras.{nearest(name, BACKENDS)} KERAS_BACKEND "
             f"takes {listed(BACKENDS)}."
         )
     if not there:
         return BackendError(
-            "Keras has no backend to compute with; install one: pip install 'keras-vit-zoo[jax]' (or "
+            "No backend of Keras is installed. Install one: pip install 'keras-vit-zoo[jax]' (or "
             "[tensorflow] or [torch]; [openvino] predicts, but does not train)."
         )
     if name in BACKENDS and name not in there:
         others = " or ".join(there)
         return BackendError(
-            f"Keras takes {name} ({why}), which is not installed; set KERAS_BACKEND to {others}."
+            f"Keras uses {name} ({why}), which is not installed; set KERAS_BACKEND to {others}."
         )
     return None
 
 
 def require_training() -> None:
-    """Refuses a training, or gradients, on a backend that only predicts.
+    """Refuses training and gradients on a backend that only predicts.
 
     Raises:
         BackendError: the chosen backend is OpenVINO.
     """
     if chosen_backend()[0] == ONLY_PREDICTS:
         raise BackendError(
-            "OpenVINO predicts, but computes no gradients, which training and some explanations "
-            "need: set KERAS_BACKEND to jax, torch or tensorflow for them."
+            "The OpenVINO backend computes no gradients, which training and some explanations "
+            "need: set KERAS_BACKEND to jax, torch or tensorflow."
         )

@@ -1,4 +1,4 @@
-"""Packages that keras_vit needs for a part of its work only; its extras install them."""
+"""Imports optional packages, which the extras of keras-vit-zoo install."""
 
 import importlib
 import importlib.util
@@ -16,8 +16,8 @@ def import_extra(module: str, extra: str, purpose: str) -> Any:
         purpose: the part of keras_vit that needs it.
 
     Raises:
-        ConfigError: the package is not installed, and the message has the line that installs it;
-            or its import fails, and the message has the cause.
+        ConfigError: the package is not installed (the message has the pip command), or its import
+            fails (the message has the cause).
     """
     try:
         return importlib.import_module(module)
@@ -34,7 +34,7 @@ def import_extra(module: str, extra: str, purpose: str) -> Any:
 
 
 def is_installed(module: str) -> bool:
-    """Whether a module can be imported; an empty folder of its name does not count."""
+    """Whether a module can be imported; an empty folder with its name does not count."""
     try:
         spec = importlib.util.find_spec(module)
     except (ImportError, ValueError):

@@ -1,8 +1,8 @@
-"""Writes files and folders that get their names only when they are complete.
+"""Writes files and folders atomically: they get their final names only when they are complete.
 
-An unfinished file lies in a hidden folder `.NAME.xxxxxxxx.unfinished` beside its destination; the
-writer holds a lock on that folder. A killed process leaves the folder behind without the lock, and
-the next process that writes to the same destination removes it.
+An unfinished file is in a hidden folder `.NAME.xxxxxxxx.unfinished` next to its destination, and
+the writer holds a lock on that folder. If the process is killed, the folder remains without a lock,
+and the next process that writes to the same destination removes it.
 """
 
 import contextlib
@@ -23,10 +23,10 @@ from keras_vit.errors import ConfigError, KerasViTError, WriteError, listed, sho
 
 
 def new_file(path: str | os.PathLike[str], suffix: str) -> Path:
-    """Returns the path of a file that does not exist yet.
+    """Checks the path of a file that does not exist yet, and returns it.
 
     Raises:
-        ConfigError: it exists, or its name ends otherwise.
+        ConfigError: the file exists, or its name does not end with `suffix`.
         WriteError: as `check_place`.
     """
     path = Path(path)
@@ -39,10 +39,10 @@ def new_file(path: str | os.PathLike[str], suffix: str) -> Path:
 
 
 def check_place(path: Path) -> None:
-    """Checks that this user may write at a path, by a file that nobody sees.
+    """Checks that this user may write at a path, by writing a hidden file.
 
     Raises:
-        WriteError: the system refuses to write there.
+        WriteError: the path cannot be written.
     """
     with failure_named(path):
         folder = next(each for each in (path, *path.absolute().parents) if each.exists())
@@ -56,12 +56,12 @@ def replace_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     A reader sees either the old file or the complete new file.
 
     Raises:
-        WriteError: the system refused to write; `path` is unchanged.
+        WriteError: the file cannot be written; `path` is unchanged.
     """
     path = Path(path)
     with failure_named(path), _workshop(path) as work:
         if path.exists() and not path.is_file():  # a device would be replaced as if it were a file
-            raise OSError(errno.EINVAL, "it is a folder or a device, expected a name for a file")
+            raise OSError(errno.EINVAL, "it is a folder or a device, expected a file name")
         yield work / "new"
         (work / "new").replace(path)
 
@@ -70,7 +70,7 @@ def replace_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 def replace_folder(
     folder: str | os.PathLike[str], names: Container[str], error: type[KerasViTError]
 ) -> Iterator[Path]:
-    """Yields a new folder to fill; on success it replaces `folder`.
+    """Yields a new, empty folder; on success it replaces `folder`.
 
     A reader sees either the old folder or the new one; for an instant `folder` does not exist.
 
@@ -80,7 +80,7 @@ def replace_folder(
         error: exception to raise if the existing folder holds other files.
 
     Raises:
-        WriteError: the system refused to write; `folder` is unchanged.
+        WriteError: the folder cannot be written; `folder` is unchanged.
     """
     folder = Path(folder)
     with failure_named(folder):
@@ -88,10 +88,10 @@ def replace_folder(
             foreign = [path.name for path in folder.iterdir() if path.name not in names]
         except (FileNotFoundError, NotADirectoryError) as fault:
             if folder.exists() and not folder.is_dir():
-                raise error(f"{folder}: is a file, so no folder is written there.") from fault
+                raise error(f"{folder}: expected a folder, found a file.") from fault
             foreign = []  # absent, being replaced by another writer, or below a file
         if foreign:
-            raise error(f"{folder}: holds {listed(sorted(foreign))}, so it is not overwritten.")
+            raise error(f"{folder}: not overwritten: it contains {listed(sorted(foreign))}.")
         with _workshop(folder) as work:
             new = work / "new"
             new.mkdir()
@@ -117,22 +117,22 @@ def _take_place(new: Path, folder: Path, old: Path) -> None:
 
 
 def write_json(path: str | os.PathLike[str], value: object) -> None:
-    """Writes indented JSON; a failure leaves the old file unchanged."""
+    """Writes indented JSON; if that fails, the old file is unchanged."""
     with replace_file(path) as temporary:
         temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
 
 def open_plain(path: str | os.PathLike[str], folder: int | None = None) -> BufferedReader:
-    """Opens a plain file for reading; refuses pipes, devices and the like.
+    """Opens a regular file for reading; refuses pipes, devices and the like.
 
-    A pipe would wait for its writer forever, and a device such as /dev/zero never ends.
+    Reading a pipe may wait forever for its writer, and a device such as /dev/zero never ends.
 
     Args:
         path: path of the file.
         folder: the handle of its folder, if the folder is open already.
 
     Raises:
-        OSError: the file does not exist, may not be read, or is no plain file.
+        OSError: the file does not exist, may not be read, or is not a regular file.
     """
 
     def without_waiting(path: str, flags: int) -> int:
@@ -146,42 +146,42 @@ def open_plain(path: str | os.PathLike[str], folder: int | None = None) -> Buffe
     file = open(path, "rb", opener=without_waiting)  # noqa: SIM115  Path.open takes no opener
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise OSError(errno.EINVAL, "expected a plain file", os.fspath(path))
+        raise OSError(errno.EINVAL, "expected a regular file", os.fspath(path))
     return file
 
 
 class OpenFolder:
-    """An open folder, whose files stay readable if another folder takes its path by a rename.
+    """An open folder, whose files stay readable if another folder is renamed to its path.
 
     Args:
         path: path of the folder.
 
     Raises:
         FileNotFoundError: the path does not exist.
-        NotADirectoryError: the path is no folder.
+        NotADirectoryError: the path is not a folder.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # Files are opened relative to this handle, because the path may lead elsewhere soon.
+        # Files are opened relative to this handle, because another folder may take the path.
         self._handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY) if _HANDLES else None
         if not path.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
 
     def sizes(self) -> dict[str, int | None]:
-        """Returns file names and sizes in bytes; the size of a link that leads nowhere is None."""
+        """Returns file names and sizes in bytes; None for a broken link."""
         sizes: dict[str, int | None] = {}
         with os.scandir(self._path if self._handle is None else self._handle) as entries:
             for entry in entries:
                 try:
                     if not entry.is_dir():
                         sizes[entry.name] = entry.stat().st_size
-                except OSError:  # a broken link, or one in a circle; opening it says so
+                except OSError:  # a broken or circular link; opening it raises
                     sizes[entry.name] = None
         return sizes
 
     def open(self, name: str) -> BufferedReader:
-        """Opens a plain file for reading; its `name` is the whole path.
+        """Opens a regular file for reading; the `name` of the result is the whole path.
 
         Raises:
             FileNotFoundError: the file was removed, or is a broken link.
@@ -190,7 +190,7 @@ class OpenFolder:
         return open_plain(self._path / name, self._handle)
 
     def is_current(self) -> bool:
-        """Returns whether the path still leads to this folder."""
+        """Whether the path still leads to this folder."""
         try:
             return self._handle is None or os.path.samestat(
                 os.fstat(self._handle), self._path.stat()
@@ -209,9 +209,9 @@ _HANDLES = os.open in os.supports_dir_fd and os.scandir in os.supports_fd
 
 
 def exists(path: Path) -> bool:
-    """Returns whether a path exists, and waits for a writer that is between two renames.
+    """Whether a path exists; waits for a writer that is between two renames.
 
-    A folder that is being replaced is absent for an instant, in which its writer's hidden folder
+    A folder that is being replaced is absent for an instant, while its writer's hidden folder
     exists.
     """
     for _ in range(100):
@@ -225,13 +225,13 @@ def exists(path: Path) -> bool:
 
 @contextlib.contextmanager
 def failure_named(place: Path) -> Iterator[None]:
-    """Turns an `OSError` in writing `place` into a `WriteError`, and refuses what is no path."""
+    """Turns an `OSError` in writing `place` into a `WriteError`, also for an invalid path."""
     try:
         with contextlib.suppress(OSError):
             place.stat()
     except ValueError as error:  # a NUL, or half of a character of UTF-16
         fault = OSError(errno.EINVAL, str(error))
-        raise WriteError(f"{shown(str(place))}: is no path ({error}).", fault) from error
+        raise WriteError(f"{shown(str(place))}: not a valid path ({error}).", fault) from error
     try:
         yield
     except KerasViTError:
@@ -239,16 +239,16 @@ def failure_named(place: Path) -> Iterator[None]:
     except OSError as error:
         raise WriteError(
             f"{place}: cannot be written ({error.strerror or error}). Existing contents are "
-            "unchanged. Free space, or give a place where this user may write.",
+            "unchanged. Free disk space, or choose a path where you may write.",
             error,
         ) from error
 
 
 @contextlib.contextmanager
 def room_checked(folder: Path, size: int) -> Iterator[None]:
-    """Raises the system's `OSError` if a library fails where `folder` has no room for `size` bytes.
+    """Raises an `OSError` for a full disk if a library fails to write `size` bytes to `folder`.
 
-    Writers in C++ report a full disk by errors of their own, which name neither disk nor path.
+    Libraries in C++ report a full disk as other errors, which name neither disk nor path.
     """
     try:
         yield
@@ -263,7 +263,7 @@ def room_checked(folder: Path, size: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _workshop(place: Path) -> Iterator[Path]:
-    """Yields a new, locked, hidden folder beside `place`."""
+    """Yields a new, locked, hidden folder next to `place`."""
     place.parent.mkdir(parents=True, exist_ok=True)
     _sweep(place)
     while True:
@@ -282,7 +282,7 @@ def _workshop(place: Path) -> Iterator[Path]:
 
 
 def _sweep(place: Path) -> None:
-    """Removes the folders that killed writers have left."""
+    """Removes the hidden folders of killed writers."""
     for work in place.parent.glob(f".{glob.escape(place.name)}.????????.unfinished"):
         lock = _lock(work, wait=False)
         if lock is not None:
@@ -291,7 +291,7 @@ def _sweep(place: Path) -> None:
 
 
 def _clear(work: Path, place: Path) -> None:
-    """Removes a writer's hidden folder; an old folder inside moves back to a free `place` first."""
+    """Removes a writer's hidden folder; first moves an old folder in it back to a free `place`."""
     if (work / "old").exists() and not place.exists():
         try:
             (work / "old").rename(place)

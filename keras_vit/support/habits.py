@@ -1,4 +1,4 @@
-"""Names that users of other libraries type from habit, with the line that does it here."""
+"""Names that users of other libraries type from habit, with the equivalent in keras_vit."""
 
 import os
 
@@ -42,7 +42,7 @@ HABITS = {
     "vit_g14": _FAMILY,
     "vit_l14": _FAMILY,
 }
-"""Names that users look for in `keras_vit`, and a sentence on each."""
+"""Names that users look for in `keras_vit`, and a sentence about each."""
 
 MODEL_HABITS = {
     "backbone": _FEATURES,
@@ -63,7 +63,7 @@ MODEL_HABITS = {
     "reset_classifier": _HEAD,
     "save_pretrained": "model.save_to_preset(folder) saves the model as a preset",
 }
-"""Attributes that users look for in a model, and a sentence on each."""
+"""Attributes that users look for in a model, and a sentence about each."""
 
 
 def answer_habit(name: str) -> str:
@@ -72,10 +72,10 @@ def answer_habit(name: str) -> str:
 
 
 def answer_no_config(value: object, variants: list[str]) -> str:
-    """Returns the message for `VisionTransformer(value)` where the value is no configuration.
+    """Returns the message for `VisionTransformer(value)` if the value is not a configuration.
 
     Args:
-        value: the first argument; None if there was no argument at all.
+        value: the first argument; None if there is none.
         variants: names of the builders.
     """
     builder = value if value in variants else "vit_b16"

@@ -1,7 +1,7 @@
-"""One-dimensional resampling as a matrix: the core of every resize of position embeddings.
+"""Resamples one axis with a matrix: the core of every resize of position embeddings.
 
-Separable resizing of a grid is `rows @ grid @ columns^T`. One function serves both a
-checkpoint on the host (NumPy) and a layer in the graph (`keras.ops`).
+A grid is resized as `rows @ grid @ columns^T`. The same function is used for a checkpoint on the
+host (NumPy) and for a layer in the graph (`keras.ops`).
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ def resampling_matrix(source: int, target: int, method: str) -> np.ndarray:
     """Returns the `(target, source)` matrix that resamples `source` points to `target`, float64.
 
     Args:
-        source, target: numbers of points, at least 1.
+        source, target: number of points, at least 1.
         method: see `resampling_weights`.
     """
     points = np.arange(source, dtype="float64"), np.arange(target, dtype="float64")[:, None]
@@ -23,16 +23,16 @@ def resampling_matrix(source: int, target: int, method: str) -> np.ndarray:
 def resampling_weights(
     source: int, target: Any, source_points: Any, target_points: Any, method: str, xp: Any
 ) -> Any:
-    """Returns the weights `(..., source)` of `source` points in new points `(..., 1)`.
+    """Returns the interpolation weights `(..., source)` for new points `(..., 1)`.
 
     Args:
         source: number of points, at least 1.
         target: number of new points, at least 1; in a graph of any size a float scalar, or an
             array with the axes of `target_points` for several grids at once.
-        source_points: the numbers from 0 to `source - 1`.
-        target_points: numbers from 0 to `target - 1`, `(..., 1)`.
+        source_points: the indices from 0 to `source - 1`.
+        target_points: indices from 0 to `target - 1`, `(..., 1)`.
         method: `"bilinear_align_corners"` maps the first and last points onto each
-            other (`scipy.ndimage.zoom` of order 1). The others align the outer edges
+            other (`scipy.ndimage.zoom` of order 1). All further methods align the outer edges
             of the points' cells: `"bilinear_half_pixel"` (`jax.image.resize` without
             antialias), `"bilinear_antialias"`, `"bicubic"` and `"bicubic_antialias"`
             (`torch.nn.functional.interpolate`, whose cubic has a = -0.75, and with

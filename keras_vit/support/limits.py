@@ -1,7 +1,7 @@
 """Limits on untrusted files. A file above a limit is refused before it is read.
 
-Each limit is far above the needs of a Vision Transformer. An environment variable raises it, for a
-process that reads larger files on purpose. SECURITY.md lists the limits.
+Each limit is far above what a Vision Transformer needs. To read larger files on purpose, raise it
+with an environment variable. SECURITY.md lists the limits.
 """
 
 import dataclasses
@@ -12,12 +12,12 @@ from keras_vit.errors import ConfigError, KerasViTError
 
 @dataclasses.dataclass(frozen=True)
 class Limit:
-    """A number that can be changed by an environment variable.
+    """A limit that an environment variable can change.
 
     Args:
         variable: name of the environment variable.
         default: value if the variable is not set.
-        unit: unit of the number, for messages.
+        unit: unit of the limit, for messages.
     """
 
     variable: str
@@ -26,10 +26,10 @@ class Limit:
 
     @property
     def value(self) -> int:
-        """The present value of the limit.
+        """The current value of the limit.
 
         Raises:
-            ConfigError: the variable is no positive integer.
+            ConfigError: the variable is not a positive integer.
         """
         text = os.environ.get(self.variable)
         if text is None:
@@ -54,13 +54,13 @@ HEADER_BYTES = Limit("KERAS_VIT_MAX_HEADER_BYTES", 2**23, "bytes that list the a
 """Size of a safetensors header or the directory of an npz: 10,000 entries of 800 bytes."""
 
 JSON_BYTES = Limit("KERAS_VIT_MAX_JSON_BYTES", 2**24, "bytes of JSON")
-"""Size of one JSON file. Two times 21,843 labels need two million bytes."""
+"""Size of one JSON file. Twice 21,843 labels need two million bytes."""
 
 EXPANSION = Limit("KERAS_VIT_MAX_EXPANSION", 20, "times the size of the file when decompressed")
-"""Size of all arrays relative to their compressed file. Trained weights hardly shrink."""
+"""Size of all arrays relative to their compressed file. Trained weights hardly compress."""
 
 IMAGE_PIXELS = Limit("KERAS_VIT_MAX_PIXELS", 89_478_485, "pixels")
-"""Pixels in one encoded image. Pillow warns from the same number on: 256 MiB of 3 bytes each."""
+"""Pixels in one encoded image, as in Pillow's warning: 256 MiB of 3 bytes each."""
 
 SMALL = 2**26
-"""Bytes that any file may expand to; small files of zeros, such as a new head's, need it."""
+"""Bytes that every file may expand to, for small files of zeros, such as those of a new head."""

@@ -1,4 +1,4 @@
-"""Memory for weights that a backend takes over without copying the numbers."""
+"""Allocates memory for weights that a backend takes over without a copy."""
 
 import contextlib
 import math
@@ -14,42 +14,42 @@ def aligned(
     shape: tuple[int, ...],
     dtype: Any,
     allocate: Callable[..., np.ndarray] = np.zeros,
-    behind: int = 0,
+    offset: int = 0,
 ) -> np.ndarray:
-    """Returns an array whose memory begins at a multiple of 64 bytes, or some bytes behind one.
+    """Returns an array whose memory begins at a multiple of 64 bytes, or some bytes after one.
 
-    JAX copies an array that begins elsewhere, and TensorFlow ends the process when it computes with
-    a tensor in such memory.
+    JAX copies an array that begins elsewhere, and TensorFlow crashes when it computes with a tensor
+    in such memory.
 
     Args:
         shape, dtype: those of the array.
-        allocate: `np.zeros`, whose memory the system gives at the first write to it; or, for an
-            array that is about to be filled, `np.empty`, or `room_to_give` for `give`.
-        behind: number of bytes from that multiple to the array, at most 64.
+        allocate: `np.zeros`, whose memory the system allocates at the first write; or, for an array
+            that is about to be filled, `np.empty`, or `allocate_pages` for `give`.
+        offset: number of bytes from that multiple to the array, at most 64.
     """
     size = math.prod(shape) * np.dtype(dtype).itemsize
-    room = allocate(size + 64 + behind, "uint8")
-    start = -room.ctypes.data % 64 + behind
+    room = allocate(size + 64 + offset, "uint8")
+    start = -room.ctypes.data % 64 + offset
     return room[start : start + size].view(dtype).reshape(shape)
 
 
-def room_to_give(size: int, dtype: str) -> np.ndarray:
-    """Returns memory for an array that `give` gets, in pages of the system's usual size.
+def allocate_pages(size: int, dtype: str) -> np.ndarray:
+    """Returns memory for an array that `give` takes over, in pages of the system's usual size.
 
-    NumPy asks for pages of 2 MB from 4 MB on. A virtual machine may have to ask its host for them:
-    the weights of L/16 took 2 seconds longer to arrive, and the model was no faster.
+    From 4 MB on, NumPy asks for pages of 2 MB, which a virtual machine may have to request from its
+    host: the weights of L/16 took 2 seconds longer to load, and the model was not faster.
     """
     if size >= 2**22 and hasattr(mmap, "MAP_PRIVATE"):  # absent on Windows
-        with contextlib.suppress(OSError):  # where there is no memory, NumPy raises MemoryError
+        with contextlib.suppress(OSError):  # out of memory: NumPy raises MemoryError
             pages = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             return np.frombuffer(pages, dtype)
     return np.empty(size, dtype)
 
 
 def adopt(array: np.ndarray) -> Any:
-    """Returns a tensor of this backend in the memory of an `aligned` array, which has no other use.
+    """Turns an `aligned` array into a tensor of this backend, which takes over its memory.
 
-    For types that NumPy lacks, such as bfloat16, and on accelerators, the numbers are copied.
+    For types that NumPy lacks, such as bfloat16, and on accelerators, the values are copied.
     """
     import keras
 
@@ -66,10 +66,10 @@ def adopt(array: np.ndarray) -> Any:
 
 
 def gives_a_copy() -> bool:
-    """Whether `give` copies an array, which may then have any order and lie anywhere: on JAX.
+    """Whether `give` copies an array, which may then have any layout and alignment: on JAX.
 
-    A step of Keras takes over the memory of all weights, and JAX would copy them all at once if
-    NumPy had given it.
+    A training step of Keras takes over the memory of all weights. If that memory came from NumPy,
+    JAX would copy all weights at once.
     """
     import keras
 
@@ -77,16 +77,16 @@ def gives_a_copy() -> bool:
 
 
 def give(variable: Any, array: np.ndarray) -> None:
-    """Makes an array the value of a variable of Keras of the same type.
+    """Sets a Keras variable to an array of the same type, without a copy if possible.
 
-    Where the variable gets no copy, it is an `aligned` array, which has no other use.
+    Unless `gives_a_copy`, the array must be `aligned`, and the caller must not use it afterwards.
     """
     import keras
 
     if gives_a_copy():
         import jax
 
-        # JAX would share the memory of such an array; one that begins elsewhere is copied.
+        # JAX would share the memory of an aligned array; it copies one that begins elsewhere.
         # `jax.numpy.array` copies too, but compiles a program for every shape.
         if array.flags.c_contiguous and array.ctypes.data % 64 == 0:
             elsewhere = aligned(array.shape, array.dtype, np.empty, array.itemsize)
@@ -95,7 +95,7 @@ def give(variable: Any, array: np.ndarray) -> None:
         variable.assign(jax.device_put(array).block_until_ready())
         return
     value = adopt(array)
-    if keras.backend.backend() == "torch":  # its `assign` copies the numbers
+    if keras.backend.backend() == "torch":  # its `assign` copies the values
         import torch
 
         # In an autocast scope `variable.value` is a copy in another type.

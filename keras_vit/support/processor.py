@@ -1,4 +1,4 @@
-"""The processor, and the library that computes torch's matrix products on it."""
+"""Describes the processor, and chooses the library for PyTorch's matrix products on it."""
 
 import dataclasses
 import functools
@@ -26,12 +26,12 @@ PRODUCTS = ("auto", "onednn", "gelu", "torch")
 
 @dataclasses.dataclass(frozen=True)
 class Processor:
-    """A processor.
+    """A processor and its instruction sets.
 
     Args:
         name: the vendor's name of the model.
-        vendor: `"GenuineIntel"`, `"AuthenticAMD"` or another identifier; `""` if it is unknown.
-        flags: the features that the operating system lists; empty if it lists none.
+        vendor: `"GenuineIntel"`, `"AuthenticAMD"` or another identifier; `""` if unknown.
+        flags: the features that the operating system lists; empty if unknown.
     """
 
     name: str
@@ -40,18 +40,18 @@ class Processor:
 
     @property
     def instruction_sets(self) -> tuple[str, ...]:
-        """The vector and matrix instructions that decide the speed of a product."""
+        """The vector and matrix instructions that decide the speed of a matrix product."""
         return tuple(name for name in _INSTRUCTION_SETS if name in self.flags)
 
     @property
     def multiplies_bfloat16(self) -> bool:
-        """Whether an instruction multiplies bfloat16; others convert to float32 and back."""
+        """Whether the processor multiplies bfloat16 without a conversion to float32."""
         return not self.flags.isdisjoint({"avx512_bf16", "amx_bf16", "bf16"})
 
 
 @functools.cache
 def processor() -> Processor:
-    """Returns the processor of this machine; only Linux tells vendor and flags."""
+    """Returns the processor of this machine; vendor and flags are known on Linux only."""
     try:
         lines = _CPUINFO.read_text(errors="replace").splitlines()
     except OSError:
@@ -67,22 +67,25 @@ def processor() -> Processor:
 
 
 def choose_products(machine: Processor | None = None) -> tuple[str, str]:
-    """Returns the matrix products that oneDNN computes for torch on CPUs, and the reason.
+    """Chooses the matrix products that oneDNN computes for PyTorch on CPUs.
 
-    - `"onednn"`: all products of the blocks, in inference those of attention too. This is the rule
-      on AMD processors with AVX-512, where MKL, torch's own library, takes a slow path: half the
+    - `"onednn"`: all products of the blocks, and in inference those of attention. The default on
+      AMD processors with AVX-512, where MKL, torch's own library, takes a slow path: half the
       speed of oneDNN on an EPYC.
-    - `"gelu"`: in inference the products that a GELU follows, with the GELU in the same pass, of
-      kernels of at most 2^20 numbers: hidden sizes up to 512. This is the rule on other processors
-      with AVX-512: oneDNN and MKL have the same speed for these on a Xeon, but torch computes the
-      GELU in a separate pass.
-    - `"torch"`: none, the rule on all other processors.
+    - `"gelu"`: in inference, the products that a GELU follows, with the GELU in the same pass, for
+      kernels of at most 2^20 values: hidden sizes up to 512. The default on other processors with
+      AVX-512: oneDNN and MKL have the same speed for these on a Xeon, but torch computes the GELU
+      in a separate pass.
+    - `"torch"`: no products, the default on all other processors.
 
-    Under the first two, oneDNN also computes the products of the blocks for the inference function
-    in bfloat16, where the processor multiplies it.
+    With `"onednn"` and `"gelu"`, oneDNN also computes the products of the blocks for the inference
+    function in bfloat16, if the processor multiplies it.
 
-    The rule depends on the processor alone, so that a machine gives the same numbers every time.
-    `KERAS_VIT_PRODUCTS` names one of the three, or `auto` for the rule.
+    The default depends on the processor alone, so that a machine computes the same outputs every
+    time. The environment variable `KERAS_VIT_PRODUCTS` overrides it; `auto` is the default.
+
+    Returns:
+        The choice, and the reason for it.
 
     Raises:
         ConfigError: the environment variable has another value.

@@ -1,6 +1,6 @@
-"""Bars of progress, and the screens that they share with notes.
+"""Shows progress bars, and prints lines above them.
 
-Text from files could misuse the markup of rich, so `Screen` prints it without markup.
+Text from files could contain markup of rich, so `Screen` prints it literally.
 """
 
 import contextlib
@@ -15,10 +15,10 @@ from keras_vit.support.text import visible
 
 
 class Screen(Console):
-    """A rich console that takes every string literally.
+    """A rich console that prints every string literally.
 
-    rich passes each line, cell and title to `render_str`, so that markup, emoji codes and terminal
-    escapes in a string have no effect. Styled text is a `rich.text.Text`.
+    Markup, emoji codes and terminal escapes in a string have no effect: rich passes each line, cell
+    and title to `render_str`. Styled text is a `rich.text.Text`.
     """
 
     def render_str(self, text: str, **options: Any) -> Text:
@@ -28,23 +28,23 @@ class Screen(Console):
 
 
 stderr = Screen(stderr=True)
-"""The screen of notes and bars; a line printed on it ends above a bar that is moving."""
+"""The console for notes and progress bars; a printed line appears above an active bar."""
 
 
 @contextlib.contextmanager
 def progress_bar(
     shown: bool, title: str, total: int | None, unit: str = "images"
 ) -> Iterator[Callable[[int], None]]:
-    """Shows a progress bar on stderr, if it is asked for and stderr is a terminal.
+    """Shows a progress bar on stderr, if `shown` and stderr is a terminal.
 
     Args:
-        shown: whether the bar is asked for.
-        title: name of the work, before the bar.
+        shown: whether to show the bar.
+        title: text before the bar.
         total: number of steps, such as images; None if it is unknown.
         unit: name of the steps, for the rate.
 
     Yields:
-        A function that is called with the number of further steps.
+        A function to call with the number of further steps.
     """
     if not (shown and stderr.is_terminal):
         yield lambda steps: None

@@ -1,11 +1,10 @@
-r"""Safe output of text from strangers on a terminal, in a figure, in Markdown and in a log.
+r"""Makes untrusted text safe for a terminal, a figure, Markdown and a log.
 
-Labels, provenance, tensor names, file names and error pages come from outside. On a terminal an
+Labels, provenance, tensor names, file names and error pages are untrusted. On a terminal an
 escape sequence in them could move the cursor, rename the window or hide a line; U+202E could
 turn `gpj.exe` into `exe.jpg`; `[red]` is markup for rich, `[x](y)` for Markdown and `$\frac$`
-for matplotlib. The functions here show such characters as escapes.
-`cli.console.Screen` applies them to all output of rich, `KerasViTError` to its message, and `log`
-and `warn` to theirs.
+for matplotlib. The functions here show such characters as escapes. `progress.Screen` applies them
+to all output of rich, and `KerasViTError`, `log` and `warn` to their messages.
 """
 
 import inspect
@@ -15,16 +14,16 @@ import unicodedata
 import warnings
 
 _INVISIBLE = "\u034f\u115f\u1160\u3164\uffa0"
-"""Letters and marks without a shape, which Unicode does not count among the format characters."""
+"""Invisible letters and marks that Unicode does not list as format characters."""
 _MARKUP = re.compile(r"[\\`*\[\]<>&~|!#$]|(?<![^\W_])_|_(?![^\W_])")
-"""Characters with a meaning in Markdown; an underscore inside a word has none."""
+"""Characters with a meaning in Markdown, but not an underscore inside a word."""
 
 
 def visible(text: object, lines: bool = False) -> str:
     r"""Returns the text on one line with every invisible character escaped.
 
     Control characters, terminal escapes, bidirectional overrides, zero-width characters, line
-    and paragraph separators and bytes of file names that are no UTF-8 become escapes of Python
+    and paragraph separators and bytes of file names that are not UTF-8 become escapes of Python
     such as `\x1b` and `\u202e`.
 
     Args:
@@ -55,7 +54,7 @@ def _can_be_seen(character: str) -> bool:
 
 
 def _escape(character: str) -> str:
-    if "\udc80" <= character <= "\udcff":  # a byte that is no UTF-8, as Python keeps it in names
+    if "\udc80" <= character <= "\udcff":  # a byte of a file name that is not UTF-8
         return f"\\x{ord(character) - 0xDC00:02x}"
     return character.encode("unicode_escape").decode()
 
@@ -63,14 +62,13 @@ def _escape(character: str) -> str:
 log = logging.getLogger("keras_vit")
 
 _BELOW_THE_USER = {"keras_vit", "keras", "tensorflow", "jax", "torch"}
-"""Packages whose lines say nothing to somebody who reads where a warning comes from."""
+"""Packages that a warning does not point at: their lines would not help the user."""
 
 
 def warn(message: str) -> None:
-    """Issues a `UserWarning` at the user's line, without control characters.
+    """Issues a `UserWarning` that points at the user's line, without control characters.
 
-    The line is the nearest one outside keras_vit, Keras and the backends, however many of their
-    functions and decorators lie between.
+    The user's line is the nearest one outside keras_vit, Keras and the backends.
 
     Args:
         message: text, possibly of several lines.
@@ -86,7 +84,7 @@ def _package(module: dict[str, object]) -> str:
 
 
 def _show(record: logging.LogRecord) -> bool:
-    """Replaces a record's message by its visible form; keeps every record."""
+    """Escapes a record's message, as a filter that keeps every record."""
     record.msg, record.args = visible(record.getMessage(), lines=True), ()
     return True
 

@@ -64,13 +64,13 @@ FIELDS = (
     ({"stem": {"kind": "resnet", "units": (3, 0)}}, "positive int"),
     ({"stem": {"kind": "resnet", "units": (1,) * 9}}, "more than 8 stages"),
     ({"stem": {"kind": "resnet", "units": [10**8]}}, "stem.units"),
-    ({"stem": {"units": (3, 4)}}, "those of a ResNet"),
+    ({"stem": {"units": (3, 4)}}, "are for a ResNet"),
     ({"stem": {"width_factor": 0}}, "a positive number"),
     ({"stem": {"kind": "resnet", "width_factor": 0.7}}, "multiple of 0.5"),
     ({"pool": {"kind": "tokne"}}, "mean 'token'"),
     ({"pool": {"kind": None}}, "token, tokens, gap"),
     ({"pool": {"blocks": 0}}, "pool.blocks"),
-    ({"dense": {"stages": (1, 0)}}, "rising numbers of blocks"),
+    ({"dense": {"stages": (1, 0)}}, "increasing block numbers"),
     ({"dense": {"stages": (0,)}}, "must end with the last block, 1"),
     ({"dense": {"stages": (0, 1), "kind": "dpt"}}, "reads 4 blocks"),
     ({"dense": {**DPT, "readout": "add"}, "num_layers": 4, **NO_TOKENS}, "needs a class token"),
@@ -107,7 +107,7 @@ CONTRADICTIONS = {
         {"rope": {}, "num_heads": 8},
         lambda c: c.rope and c.hidden_size // c.num_heads not in (4, 8, 12, 16, 24),
     ),
-    "stem.kind='packed' has positions that are learned or none": (
+    "stem.kind='packed' supports learned positions or none": (
         {"stem": {"kind": "packed"}, "rope": {}},
         lambda c: c.stem.kind == "packed" and (
             c.rope or c.relative_position_bias or c.position == "sincos2d"
@@ -125,7 +125,7 @@ CONTRADICTIONS = {
         {"pool": {"norm": "after"}},
         lambda c: c.pool.norm == "after" and c.pool.kind not in ("gap", "mean"),
     ),
-    "pool.num_heads and pool.mlp_dim are those of 'map'": (
+    "pool.num_heads and pool.mlp_dim need pool.kind='map'": (
         {"pool": {"mlp_dim": 4}},
         lambda c: "map" not in c.pool.kind and (c.pool.num_heads or c.pool.mlp_dim),
     ),
@@ -134,7 +134,7 @@ CONTRADICTIONS = {
         lambda c: c.pool.blocks > c.num_layers or (c.pool.blocks > 1 and (
             c.pool.kind != "token_and_mean" or c.tokens.class_tokens != 1)),
     ),
-    "has neither representation_size nor projection_size": (
+    "excludes representation_size and projection_size": (
         {"pool": {"kind": "token_and_mean"}, "projection_size": 3},
         lambda c: c.pool.kind.startswith("token_and_") and (
             c.representation_size or c.projection_size),
@@ -156,17 +156,17 @@ PREDICTIONS = (
     ((1, "single_label", "softmax"), "num_classes=1: give 'sigmoid' or None."),
 )
 VIEWS = (
-    ({"local_crop": (0.5, 0.1)}, "two rising shares"),
+    ({"local_crop": (0.5, 0.1)}, "two increasing area fractions"),
     ({"jitter": (0.4, 0.4, 0.2)}, "four numbers"),
     ({"blur": 1.5}, "views.blur must be a number in [0, 1]"),
-    ({"global_views": 1, "local_views": 0}, "two views or more"),
+    ({"global_views": 1, "local_views": 0}, "at least two views"),
 )
 CONDITIONS = (
-    ("image_sizes", "image_sizes is no field of ViTConfig. Did you mean 'image_size'"),
+    ("image_sizes", "image_sizes is not a field of ViTConfig. Did you mean 'image_size'"),
     ("tokens.masks", "mean 'mask'"),
-    ("block.gated or masks!", "masks is no field"),
+    ("block.gated or masks!", "masks is not a field"),
     ("rope.from=axial", "mean 'form'"),
-    ("replace", "replace is no field"),
+    ("replace", "replace is not a field"),
     ("pool.kind=gap|means", "pool.kind cannot be means"),
     ("tokens.mask=1", "cannot be 1"),
     ("mlp_dim=square", "cannot be square"),

@@ -20,7 +20,7 @@ CHOICES = [
     (ALL, None, "jax", "jax"),
     (ALL, "tensorflow", "torch", "torch"),
     (ALL, None, None, None),
-    ("", None, None, "no backend to compute with; install one: pip install 'keras-vit-zoo[jax]'"),
+    ("", None, None, "is installed. Install one: pip install 'keras-vit-zoo[jax]' (or"),
     ("jax torch", None, None, "set KERAS_BACKEND to jax or torch"),
     ("torch", None, "pytorch", "Did you mean 'torch'? KERAS_BACKEND takes"),
     ("torch", "jax", None, "keras.json), which is not installed; set KERAS_BACKEND"),

@@ -24,7 +24,7 @@ def test_a_variable_has_the_numbers_and_the_type_of_a_given_array(dtype, shape):
 @pytest.mark.parametrize("shape", [(3, 16, 32), (1, 16, 1)])
 @pytest.mark.parametrize("behind", [0, 4, 32])
 def test_a_weight_of_jax_keeps_its_numbers_when_those_of_the_array_change(shape, axes, behind):
-    view = aligned(shape, "float32", behind=behind)
+    view = aligned(shape, "float32", offset=behind)
     view[...] = np.random.default_rng(0).normal(size=shape)
     view = view.transpose(axes)
     expected, variable = view.copy(), keras.Variable(np.zeros(view.shape), trainable=False)

@@ -21,10 +21,10 @@ GOOGLE = "google/vit-base-patch16-224"
 REFUSALS = {
     "a folder for a file": (lambda w: write_json(w.path / "folder", 1), WriteError, "is a folder"),
     "a pipe for a file": (lambda w: write_json(w.path / "pipe", 1), WriteError, "a device"),
-    "half a letter": (lambda w: write_json("a\ud800", 1), WriteError, "is no path"),
-    "a file for a folder": (lambda w: w.write_folder("file"), PresetError, "is a file, so no"),
+    "half a letter": (lambda w: write_json("a\ud800", 1), WriteError, "not a valid path"),
+    "a file for a folder": (lambda w: w.write_folder("file"), PresetError, "found a file"),
     "a folder below a file": (lambda w: w.write_folder("file/a"), WriteError, "cannot be written"),
-    "a folder of others": (lambda w: w.write_folder("folder"), PresetError, "holds other"),
+    "a folder of others": (lambda w: w.write_folder("folder"), PresetError, "contains other"),
     "above a limit": (lambda w: count(w, 11, "10"), CheckpointError, "set KERAS_VIT_MAX_ARRAYS"),
     "a word for a limit": (lambda w: count(w, 1, "1e9"), ConfigError, "MAX_ARRAYS='1e9'"),
     "a name of timm": (lambda w: keras_vit.create_model, AttributeError, "keras_vit.vit_b16("),

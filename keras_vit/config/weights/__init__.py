@@ -1,1 +1,1 @@
-"""The weights of a model: path, axes, the models that have them."""
+"""The weights of a model: their paths, their axes, and which models have them."""

@@ -1,7 +1,7 @@
-"""Axis strings such as `"m h d"` and `"(qkv h d) m"`, and the rearrangement of arrays.
+"""Rearranges arrays by axis strings such as `"m h d"` and `"(qkv h d) m"`, as einops does.
 
 A rearrangement is a pair of axis strings; swapping the two gives its inverse. A letter or
-word is an axis, `1` is an axis of length 1, parentheses merge axes into one.
+word is an axis, `1` is an axis of length 1, and parentheses merge axes into one.
 """
 
 import functools
@@ -35,10 +35,10 @@ def _size(symbol: str, sizes: Mapping[str, int]) -> int:
 def rearrange(
     array: "np.ndarray", source: str, target: str, sizes: Mapping[str, int]
 ) -> "np.ndarray":
-    """Returns the array, whose axes are `source`, rearranged to the axes `target`.
+    """Rearranges an array from the axes `source` to the axes `target`.
 
     Both strings name the same symbols, except for axes of length 1. The result is a view
-    if possible, so that a rearrangement and its inverse cost nothing; see `in_order`.
+    if possible, so that a rearrangement followed by its inverse costs nothing; see `in_order`.
     """
     if source == target:
         return array
@@ -51,19 +51,19 @@ def rearrange(
 
 
 def in_order(view: "np.ndarray") -> "np.ndarray":
-    """Returns the array in C order: the array itself if it has this order, else a copy."""
+    """Returns the array in C order: the array itself if it is in C order, or else a copy."""
     return view if view.flags.c_contiguous else copy_in_order(view, view.dtype)
 
 
 def copy_in_order(
     view: "np.ndarray", dtype: Any, allocate: Callable[..., "np.ndarray"] | None = None
 ) -> "np.ndarray":
-    """Returns a copy in C order and in another type, whose memory a backend can adopt.
+    """Returns a copy in C order and in another type, whose memory a backend can take over.
 
-    `allocate` is that of `keras_vit.support.memory.aligned`; None stands for `np.empty`.
+    `allocate` is an argument of `keras_vit.support.memory.aligned`; None stands for `np.empty`.
 
     The copy takes eight columns at a time. NumPy copies a transposed matrix row by row, and
-    would return to a cache line of the source after the line has left the cache.
+    would read a cache line of the source again after it has left the cache.
     """
     import numpy as np  # `keras-vit list` starts without it
 
@@ -73,7 +73,7 @@ def copy_in_order(
     if view.flags.c_contiguous or view.strides[-1] == view.itemsize or view.size < 2**14:
         ordered[...] = view
         return ordered
-    shape: list[int] = []  # neighbouring axes that are one piece of memory are merged
+    shape: list[int] = []  # neighbouring axes that are contiguous in memory are merged
     strides: list[int] = []
     for size, stride in zip(view.shape, view.strides, strict=True):
         if strides and strides[-1] == stride * size:
@@ -88,7 +88,7 @@ def copy_in_order(
 
 
 def solve(axes: str, shape: tuple[int, ...]) -> dict[str, int]:
-    """Returns the size of each axis in a shape, without axes that are merged with others.
+    """Returns the size of each axis in a shape, except of merged axes.
 
     The result is empty if the shape has another rank.
     """

@@ -1,14 +1,14 @@
-"""The language of conditions on a configuration, such as `"pool.is_map block.norm=layer"`.
+"""Parses conditions on a configuration, such as `"pool.is_map block.norm=layer"`.
 
-With conditions the lexicon states which models have a weight, and a family which models have a
-name in its files, an object of JSON, or a part that its library lacks. Terms that are separated by
-blanks hold together, ` or ` separates alternatives, and `""` holds for every model. A term names a
-field or property of `ViTConfig` or of one of its parts, and is None in a model without the part:
+The lexicon uses conditions to state which models have a weight. A family uses them to state which
+models have a name in its files, an object of JSON, or a feature that its library lacks. Terms
+separated by blanks must all hold, ` or ` separates alternatives, and `""` holds for every model. A
+term names a field or property of `ViTConfig` or of a part; its value is None if the part is absent:
 
     tokens.mask           the field has a true value
     tokens.mask!          the field has no true value: it is False, 0 or None
     pool.kind=gap|map     the field has one of these values
-    pool.kind!=gap|map    the field has none of these values
+    pool.kind!=gap|map    the field has another value
     grid!=source_grid     the field does not have the value of the other field
     patch_size!=square    rows and columns of the pair differ
 """
@@ -43,7 +43,7 @@ class Place:
         """Returns the type, and the valid values if they are declared.
 
         Raises:
-            ValueError: there is no such field or property.
+            ValueError: the field or property does not exist.
         """
         part, _, name = self.path.rpartition(".")
         parts = {own.name: part_of(own) for own in dataclasses.fields(ViTConfig)}
@@ -54,12 +54,12 @@ class Place:
         found = getattr(owner, name, None)
         if not isinstance(found, property):
             names = [own for own in dir(owner) if not callable(getattr(owner, own, None))]
-            raise ValueError(f"{self.path} is no field of ViTConfig.{nearest(name, names)}")
+            raise ValueError(f"{self.path} is not a field of ViTConfig.{nearest(name, names)}")
         return typing.get_type_hints(found.fget)["return"], None
 
 
 SQUARE = Place("square")
-"""The value of pairs (rows, columns) with equal numbers."""
+"""The word for pairs (rows, columns) with two equal values."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Term:
         field: path of a `Place`.
         values: the values that meet the term, or the places of such values; empty for every true
             value.
-        is_met_by_others: whether the other values meet the term, and these do not.
+        is_met_by_others: whether the term is negated: all values but these meet it.
     """
 
     field: str
@@ -85,12 +85,12 @@ class Term:
 
     @property
     def value(self) -> Any:
-        """The value of a term with a single one, else None."""
+        """The value of a term with a single value, else None."""
         return self.values[0] if len(self.values) == 1 else None
 
     @property
     def part(self) -> str:
-        """Name of the part that the paper's model lacks, if the term asks for one."""
+        """Name of the feature that the term requires, if the paper's model lacks it."""
         values, part = "|".join(map(str, self.values)), self.field.rpartition(".")[0]
         names = (f"{self.field}={values}", self.field, part)
         switch = next((SWITCHES[name] for name in names if name in SWITCHES), None)
@@ -108,7 +108,7 @@ def _is(own: Any, value: Any, config: ViTConfig) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Condition:
-    """A parsed condition: alternatives, each of terms that hold together."""
+    """A parsed condition: a list of alternatives, each a list of terms that must all hold."""
 
     alternatives: tuple[tuple[Term, ...], ...]
 
@@ -155,10 +155,10 @@ def _parse_value(field: str, text: str) -> Any:
     try:
         Place(text).declaration()
     except ValueError as error:
-        raise ValueError(f"{field} cannot be {text}, nor is that another field.") from error
+        raise ValueError(f"{field} cannot be {text}, which is not a field either.") from error
     return Place(text)
 
 
 def state_others(field: str, *values: Any) -> str:
-    """Returns the condition of the models whose field has none of these values."""
+    """Returns the condition that a field has another value than these."""
     return f"{field}!={'|'.join(str(value).replace(' ', '') for value in values)}"

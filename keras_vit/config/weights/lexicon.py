@@ -1,8 +1,8 @@
-"""Declares the weights of keras_vit, each once: path, axes, and the models that have it.
+"""Declares all weights of keras_vit, each once: path, axes, and the models that have it.
 
-A path is the place of a weight in a `VisionTransformer`; a placeholder in braces stands
-for each of the values that the configuration gives it. The names of the axes let a family
-state the axes of its arrays.
+A path locates a weight in a `VisionTransformer`; a placeholder in braces, such as `{l}`, takes
+several values, which follow from the configuration. Families state the axes of their arrays by
+the names of these axes.
 """
 
 import dataclasses
@@ -21,10 +21,10 @@ class Axis:
     """An axis of weights.
 
     Args:
-        words: name of the axis, for messages; the path of the field of `ViTConfig` that states its
-            size, if there is one.
-        size: function that returns the size; None for the value of the field. A stem has sizes of
-            its own.
+        words: name of the axis, for messages: the path of the field of `ViTConfig` with its size,
+            if there is such a field.
+        size: function that returns the size; None for the value of the field. The sizes of a stem
+            are computed separately.
     """
 
     words: str
@@ -83,8 +83,8 @@ class Word:
         path: template of the weight's path in a model.
         axes: axes of the weight.
         held_by: condition of the models that have the weight (`conditions`), without alternatives.
-        bound_by: condition on the values of the placeholders, for a weight that a model has
-            for some of the values only.
+        bound_by: function that returns whether a model has the weight with these values of the
+            placeholders.
     """
 
     path: str
@@ -94,13 +94,13 @@ class Word:
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """The terms of `held_by`: a model has the weight if all of them hold."""
+        """The terms of `held_by`, which must all hold."""
         (terms,) = parse(self.held_by).alternatives
         return terms
 
     @property
     def part(self) -> str:
-        """The part of the model, in words, if the paper's model lacks it; for messages."""
+        """The feature that the weight belongs to, for messages; "" for the paper's model."""
         return next((term.part for term in self.terms if term.part), "")
 
     def is_held_by(self, config: ViTConfig) -> bool:
@@ -110,7 +110,7 @@ class Word:
 
 @dataclasses.dataclass(frozen=True)
 class Weight:
-    """One weight of one model: a word with values for its placeholders and sizes of its axes."""
+    """One weight of one model: a word with the values of its placeholders and axes."""
 
     word: Word
     binding: dict[str, str]
@@ -248,7 +248,7 @@ LEXICON: tuple[Word, ...] = (
 
 
 Kind = tuple[Word, dict[str, int], list[dict[str, str]]]
-"""A word, the sizes of its axes in a model, and the placeholders' values of its weights."""
+"""A word, the sizes of its axes in a model, and the placeholder values of each weight."""
 
 
 def num_parameters(config: ViTConfig) -> int:
@@ -265,7 +265,7 @@ def weights(config: ViTConfig) -> Iterator[Weight]:
 
 
 def _kinds(config: ViTConfig) -> Iterator[Kind]:
-    """Yields each word of a model with the sizes of its axes and the bindings of its weights."""
+    """Yields each word of a model with the sizes of its axes and its placeholder values."""
     sizes = {symbol: axis.size_in(config) for symbol, axis in AXES.items()}
     for word in LEXICON:
         if not word.is_held_by(config):
@@ -286,7 +286,7 @@ def _kinds(config: ViTConfig) -> Iterator[Kind]:
 
 
 def _read_pool_sizes(word: Word, config: ViTConfig) -> dict[str, int]:
-    """Returns the sizes in which attention pooling may differ from the blocks."""
+    """Returns the sizes that attention pooling may choose differently from the blocks."""
     if not word.path.startswith("pool/"):
         return {}
     heads = config.pool.num_heads or config.num_heads
@@ -308,7 +308,6 @@ def _unit_kinds(word: Word, stem: Stem) -> Iterator[Kind]:
 
 
 def _dense_kinds(word: Word, config: ViTConfig, head: DenseHead) -> Iterator[Kind]:
-    """Yields the weights of one word of a dense head, with the sizes of each."""
     for layer in head.list_layers(config.hidden_size, config.num_classes):
         binding = matcher(word.path.rpartition("/")[0])(f"head/{layer.name}")
         if binding is not None:

@@ -1,4 +1,4 @@
-"""Fills and matches templates of paths and names, with placeholders in braces."""
+"""Fills and matches templates of paths and names, such as `block_{l}/mlp`."""
 
 import dataclasses
 import functools
@@ -13,7 +13,7 @@ _NUMBER = r"0|[1-9]\d{0,8}"
 
 @dataclasses.dataclass(frozen=True)
 class Placeholder:
-    """A placeholder of templates, such as `{l}`, and the values that it takes.
+    """A placeholder of templates, such as `{l}`, and its values.
 
     Args:
         pattern: regular expression of the values.
@@ -38,12 +38,12 @@ PLACEHOLDERS = {
 
 @dataclasses.dataclass(frozen=True)
 class Spelling:
-    """Another way to write the value of a placeholder in a name.
+    """Another spelling of the values of a placeholder in the names of a file.
 
     Args:
         placeholder: name of the placeholder.
         pattern: regular expression of the written values.
-        write, read: functions from the lexicon's value to the value in the file's name, and back.
+        write, read: functions from the lexicon's value to the text in the file's name, and back.
     """
 
     placeholder: str
@@ -53,7 +53,7 @@ class Spelling:
 
 
 def _by_words(placeholder: str, words: Mapping[str, str]) -> Spelling:
-    """Returns the spelling of a placeholder by a table: its value -> the word in the file."""
+    """Returns the spelling of a placeholder from a table: value -> word in the file."""
     values = {text: value for value, text in words.items()}
     return Spelling(placeholder, "|".join(values), words.__getitem__, values.__getitem__)
 
@@ -70,17 +70,17 @@ SPELLINGS = {
     "_dist": _by_words("head", {"class": "", "distillation": "_dist"}),
     "up": _by_words("gate", {"gate": "gate", "value": "up"}),
 }
-"""Stages and units counted from zero; Keras's number behind a name, which the first layer of a
-kind lacks; letters; the names of the two heads, and of the gate and its values in an MLP."""
+"""Spellings by name: stages and units counted from 0; Keras's numbers after a name, which the first
+layer of a kind lacks; letters; the names of the two heads; and of gate and value in an MLP."""
 
 
 def _spelling(name: str) -> Spelling:
-    """Returns the spelling of that name, or that of a placeholder whose values are unchanged."""
+    """Returns the spelling with this name, or a placeholder's own spelling."""
     return SPELLINGS.get(name) or Spelling(name, PLACEHOLDERS[name].pattern, str, str)
 
 
 def placeholders(template: str) -> list[str]:
-    """Returns the placeholders of a template, in order, whichever spelling the template has."""
+    """Returns the placeholders of a template, in order, whatever their spelling."""
     return [_spelling(name).placeholder for name in re.findall(r"{([\w-]+)}", template)]
 
 
@@ -116,9 +116,9 @@ def matcher(template: str) -> Callable[[str], dict[str, str] | None]:
 
 
 def examples(template: str) -> Iterator[str]:
-    """Yields names that a template can make, at least one for every form.
+    """Yields names that match a template, at least one for every form.
 
-    The forms are the words of a choice, and a name with or without a number behind it.
+    The forms are the words of a choice, and a name with or without a number at its end.
     """
     values = {"l": ("0", "1"), "s": ("1",), "u": ("1",)}
     names = list(dict.fromkeys(placeholders(template)))

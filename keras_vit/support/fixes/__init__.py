@@ -1,6 +1,6 @@
-"""Workarounds for faults of Keras, TensorFlow, torch and XLA, one module or function per fault.
+"""Workarounds for bugs of Keras, TensorFlow, PyTorch and XLA, one module or function per bug.
 
-Each fault has a canary in `tests`, `test_canary_...`, which fails when the fault is gone, so that
-the workaround can be removed; its body and docstring are the report of the fault. Each module
-states the symptom, the workaround, and under "Leans on" the private names that it uses.
+Each bug has a canary test, `test_canary_...`, which fails when the bug is fixed, so that the
+workaround can be removed; the test is also the bug report. Each module states the symptom, the
+workaround, and under "Private names" the private names of other libraries that it uses.
 """

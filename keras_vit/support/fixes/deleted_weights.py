@@ -1,14 +1,14 @@
-"""Deletes weights without a search of the whole process for garbage.
+"""Deletes weights without a garbage collection of the whole process.
 
 Symptom: `quantize` of a ViT takes minutes in a process with millions of Python objects.
 `keras.Layer.__delattr__` calls `gc.collect()` for each variable that is deleted, and quantisation
 deletes the kernel of every Dense layer.
 
-Workaround: objects that exist already are frozen meanwhile, so that each search passes over the
-few new ones. A weight is freed by its last reference, and needs no search. A program that has
-frozen objects itself keeps them frozen, and waits.
+Workaround: existing objects are frozen meanwhile (`gc.freeze`), so that each collection looks at
+the few new ones. A weight is freed with its last reference and does not need the collector. If the
+program has frozen objects itself, they stay frozen, and quantization stays slow.
 
-Leans on: nothing private.
+Private names: none.
 """
 
 import contextlib
@@ -17,8 +17,8 @@ from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def little_to_search() -> Iterator[None]:
-    """Context in which `gc.collect()` is quick, because it skips the objects that exist now."""
+def quick_collection() -> Iterator[None]:
+    """Makes `gc.collect()` quick inside the context: it skips the objects that exist now."""
     if gc.get_freeze_count():
         yield
         return

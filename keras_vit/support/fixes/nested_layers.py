@@ -1,10 +1,10 @@
 """Finds the layers inside a layer, which only a private method of Keras lists.
 
-Symptom: `Model.layers` stops one level down, and a layer has no public list of its parts.
+Symptom: `Model.layers` stops one level down, and a layer has no public list of its sublayers.
 
-Workaround: the attributes of a layer, with the lists and dicts among them, are searched.
+Workaround: the attributes of a layer are searched, with the lists and dicts among them.
 
-Leans on: nothing private.
+Private names: none.
 """
 
 from collections.abc import Iterator

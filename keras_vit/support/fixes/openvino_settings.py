@@ -1,4 +1,4 @@
-"""The settings of OpenVINO's compiled models, from the dtype policy and the environment.
+"""Chooses the settings of OpenVINO's compiled models from dtype policy and environment.
 
 OpenVINO computes float32 models in bfloat16 on processors with bfloat16 instructions, unless
 `INFERENCE_PRECISION_HINT` names the precision. keras_vit computes a float32 model in float32.
@@ -13,14 +13,14 @@ _HINTS = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 
 
 def choose(policy: Any) -> dict[str, Any]:
-    """Returns OpenVINO's properties for a model with a dtype policy.
+    """Returns OpenVINO's properties for a model with this dtype policy.
 
     Environment variables, read before each batch:
         KERAS_VIT_OPENVINO_PRECISION: `float32`, `bfloat16` or `float16`; the default is the compute
             dtype of the policy.
         KERAS_VIT_OPENVINO_THREADS: number of threads; the default is OpenVINO's, all cores.
-        KERAS_VIT_OPENVINO_CACHE: folder in which OpenVINO keeps compiled models between processes;
-            a file is about as large as the weights. The default is no cache.
+        KERAS_VIT_OPENVINO_CACHE: folder in which OpenVINO caches compiled models for later
+            processes; a file is about as large as the weights. By default nothing is cached.
 
     Raises:
         ConfigError: a variable has an unknown value.

@@ -1,13 +1,14 @@
-"""Recomputes a block for its gradient without torch's record of the first run.
+"""Recomputes a block for its gradient (activation checkpointing) without an autograd graph.
 
 Symptom: `torch.utils.checkpoint.checkpoint(use_reentrant=False)`, which `keras.remat` calls, saves
-less memory than the size of the arrays that it drops. It records the first run and discards the
-record, whose small objects lie between the arrays, so that the C library cannot reuse the memory:
-twelve blocks of ViT-B/16 at 384 pixels held 444 MB, and 147 MB without a record.
+less memory than the size of the activations that it drops. It builds an autograd graph in the first
+run and discards it. The small objects of the graph lie between the arrays, so that the C library
+cannot reuse the memory: twelve blocks of ViT-B/16 at 384 pixels held 444 MB, and 147 MB without
+the graph.
 
-Workaround: an autograd function whose forward pass runs without a record.
+Workaround: an autograd function whose forward pass runs without gradients.
 
-Leans on: nothing private.
+Private names: none.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from torch.utils.checkpoint import get_device_states, set_device_states
 
 
 def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
-    """Returns a function whose gradient keeps only the inputs and runs `function` again.
+    """Returns a function that keeps only its inputs for the gradient, and then runs again.
 
     Args:
         function: function of tensors.

@@ -1,17 +1,17 @@
-"""Multiplies stacks of float32 matrices by oneDNN, which torch does only after a global setting.
+"""Multiplies batches of float32 matrices with oneDNN, which needs a global setting of PyTorch.
 
 Symptom: on AMD processors `torch.bmm` and the fused attention run at half the speed of oneDNN or
 less, because MKL computes their float32 products on a slow path.
 
-Cause: torch has an operation that multiplies by oneDNN for one matrix, and none for a stack of
-matrices. Stacks reach oneDNN by a setting of the whole process alone, which permits bfloat16.
-oneDNN follows that permission on processors with AMX, and computes in float32 on all others.
+Cause: torch has an operation that multiplies one matrix with oneDNN, but none for a batch of
+matrices. Batches use oneDNN only if a global setting permits bfloat16. With that setting oneDNN
+computes in bfloat16 on processors with AMX, and in float32 on all others.
 
-Workaround: on a processor without AMX, the setting has that value during the products, one thread
-at a time. If the program has chosen a precision itself, nothing is changed, and torch's attention
-serves unless the program permits bfloat16.
+Workaround: on a processor without AMX, the setting is changed during the products, one thread at a
+time. If the program has chosen a precision itself, nothing is changed, and torch's own attention is
+used unless the program permits bfloat16.
 
-Leans on: nothing private.
+Private names: none.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ import torch
 from keras_vit.support.processor import processor
 
 _SETTING = getattr(torch.backends.mkldnn, "matmul", None)
-"""Has `fp32_precision`; None in a torch before 2.9."""
+"""The object with `fp32_precision`; None before torch 2.9."""
 _turn = threading.Lock()
 if hasattr(os, "register_at_fork"):  # a forked process begins with the setting of the program
     os.register_at_fork(
@@ -33,7 +33,7 @@ if hasattr(os, "register_at_fork"):  # a forked process begins with the setting 
 
 
 def are_float32() -> bool:
-    """Whether oneDNN can compute stacks on this processor with the precision of float32."""
+    """Whether oneDNN can multiply batches on this processor with the precision of float32."""
     return (
         hasattr(_SETTING, "fp32_precision")
         and torch.backends.mkldnn.is_available()
@@ -44,7 +44,7 @@ def are_float32() -> bool:
 
 @contextlib.contextmanager
 def by_onednn() -> Iterator[bool]:
-    """Context in which oneDNN computes `torch.bmm`; yields False if the program forbids it.
+    """Lets oneDNN compute `torch.bmm` inside the context; yields False if the program forbids it.
 
     Other threads wait before they enter such a context or fork the process.
     """

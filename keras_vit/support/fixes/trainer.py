@@ -1,23 +1,22 @@
-"""Works around faults of Keras's `fit`, `evaluate` and `predict`, by public methods.
+"""Works around bugs of Keras's `fit`, `evaluate` and `predict`, by public methods.
 
-tests/support/fixes/test_trainer.py has the canaries.
+tests/support/fixes/test_trainer.py has the canary tests.
 
-- JAX: Keras takes the weights out of the variables while it runs, and puts them back only after
+- JAX: Keras moves the weights out of the variables while it runs, and restores them only on
   success. A failed `evaluate` or `predict` leaves a model without weights, and so do two threads in
-  `predict`. `kept_whole` puts them back, by `jax_state_sync`; the inference function waits for
-  that. `share_weights` keeps the weights of a running `fit` where the inference function finds
-  them.
+  `predict`. `guard_weights` restores them with `jax_state_sync`; the inference function waits for
+  that. `share_weights` gives the inference function the weights of a running `fit`.
 - All backends: the metrics of a model are its variables, so that two threads in `evaluate`
-  would count in the same metrics. `kept_whole` lets one thread evaluate or predict at a time.
-- torch: Keras frees the gradients of a step after the next forward pass, so that the peak of the
-  memory has both. `FreedGradients`, a callback that recipes carry, frees them before.
-- TensorFlow: tf.data tunes a data set in a thread that sleeps for 10 ms, then 20, 40, up to a
-  minute. The end of `fit`, `evaluate` and `predict` wakes it and waits for its end; but it is woken
-  before it can see that it is cancelled, and often sleeps on, so that a call takes up to twice its
-  time. `without_tuning` switches it off where the data set does not ask for it.
-- OpenVINO: Keras compiles the weights into the program of `predict` and never looks at them again,
-  and lets OpenVINO choose bfloat16. `predict` computes by the inference function instead, and
-  `evaluate`, which is slow there, by calls of the model.
+  would update the same metrics. `guard_weights` lets one thread evaluate or predict at a time.
+- torch: Keras frees the gradients of a step after the next forward pass, so that peak memory
+  includes both. `FreedGradients`, a callback that recipes include, frees them before.
+- TensorFlow: tf.data autotunes a data set in a thread that sleeps for 10 ms, then 20, 40, up to a
+  minute. At the end, `fit`, `evaluate` and `predict` wake the thread and wait for it; but it wakes
+  before its cancellation is visible and often sleeps again, so that a call can take twice as long.
+  `without_tuning` disables autotuning unless the data set asks for it.
+- OpenVINO: Keras compiles the weights into the program of `predict`, ignores later changes of
+  them, and lets OpenVINO choose bfloat16. Instead, `predict` uses the inference function, and
+  `evaluate`, which is slow there, calls the model.
 """
 
 import contextlib
@@ -32,13 +31,13 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def shown_as(method: Any) -> Callable[[Method], Method]:
-    """Returns a decorator by which `help` shows the signature and docstring of `method`."""
+    """Returns a decorator that makes `help` show the signature and docstring of `method`."""
     return cast(Callable[[Method], Method], functools.wraps(method))
 
 
 @contextlib.contextmanager
-def kept_whole(model: Any) -> Iterator[None]:
-    """Runs `evaluate` or `predict` of a model in one thread at a time, and keeps its weights."""
+def guard_weights(model: Any) -> Iterator[None]:
+    """Runs `evaluate` or `predict` of a model in one thread at a time, and restores its weights."""
     inference, backend = model.inference, keras.backend.backend()
     with inference.trainer_lock, inference.lock if backend == "jax" else contextlib.nullcontext():
         if backend == "openvino":
@@ -50,7 +49,7 @@ def kept_whole(model: Any) -> Iterator[None]:
         finally:
             if backend == "jax":
                 model.jax_state_sync()
-                # An error before the first step leaves Keras without a state to put back.
+                # After an error before the first step, Keras has no state to restore.
                 for variable, value in before:
                     if value is not None and _read_value(variable) is None:
                         variable.assign(value)
@@ -70,10 +69,10 @@ def _read_state(model: Any) -> list[list[Any]]:
 
 
 def share_weights(model: Any) -> None:
-    """Lets the inference function read the weights of a `fit` that runs in another thread, on JAX.
+    """Lets the inference function use the weights of a `fit` that runs in another thread, on JAX.
 
-    A step of `fit` deletes the arrays of the weights that it replaces. The inference function may
-    not take them at this moment, so both hold its lock.
+    A step of `fit` deletes the arrays of the weights that it replaces. The inference function must
+    not read them at that moment, so both hold its lock.
     """
     if keras.config.is_nnx_enabled():
         return
@@ -93,7 +92,7 @@ def share_weights(model: Any) -> None:
 
 
 class FreedGradients(keras.callbacks.Callback):
-    """A callback of the recipes on torch that frees the gradients before the next step begins."""
+    """Frees the gradients before the next training step, to save memory on PyTorch."""
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Resets the gradients, as `torch.nn.Module.zero_grad` does."""
@@ -101,21 +100,21 @@ class FreedGradients(keras.callbacks.Callback):
 
 
 def without_tuning(strategy: Any) -> Any:
-    """Returns the strategy of a model, which tunes no data sets if it has one device alone."""
+    """Returns the strategy of a model, without tf.data autotuning if it has a single device."""
     import tensorflow as tf
 
     if tf.distribute.has_strategy() or strategy is not tf.distribute.get_strategy():
         return strategy
 
     class Untuned(tf.distribute.Strategy):
-        """TensorFlow's strategy of one device, for data sets that no thread tunes."""
+        """TensorFlow's strategy for one device, without autotuning of data sets."""
 
         def scope(self) -> Any:
             """Returns the scope of the default strategy, the only one that TensorFlow accepts."""
             return strategy.scope()
 
         def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
-            """Returns the data set; without its tuning `tf.data.AUTOTUNE` is a fixed number."""
+            """Returns the data set; without autotuning `tf.data.AUTOTUNE` is a fixed number."""
             if dataset.options().autotune.enabled is None:
                 untuned = tf.data.Options()
                 untuned.autotune.enabled = False

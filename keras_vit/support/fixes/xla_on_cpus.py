@@ -1,16 +1,16 @@
-"""Keeps XLA from merging operations of JAX that must stay separate on CPUs.
+"""Keeps XLA from fusing operations of JAX that must stay separate on CPUs.
 
 Symptoms: a gradient under `jax.checkpoint`, which `keras.remat` calls, saves no memory, because the
-compiler removes the barriers of `jax.checkpoint` and merges the second run with the first. The GELU
+compiler removes the barriers of `jax.checkpoint` and reuses the first run for the second. The GELU
 of the last block takes 384 MB instead of 192 MB for ViT-B/16 at 1024 pixels: the compiler fuses it
 with the matrix products around it, and reserves an array as large as the hidden layer for each
 constant of the GELU (benchmarks/decisions.md).
 
 Workarounds: in programs for CPUs the second run is inside a branch that is always taken, which the
-compiler cannot predict; the output of the GELU is clamped to limits that no finite number exceeds.
+compiler cannot predict; the output of the GELU is clamped to limits that no finite value exceeds.
 Programs for other platforms have the barriers of `jax.checkpoint`.
 
-Leans on: nothing private.
+Private names: none.
 """
 
 import functools
@@ -22,13 +22,13 @@ import jax.numpy as jnp
 
 
 def kept_out_of_fusions(x: Any) -> Any:
-    """Returns `x` in an array that XLA does not fuse with the matrix products that read it."""
+    """Returns `x` as an array that XLA does not fuse with the matrix products that read it."""
     most = jnp.finfo(x.dtype).max
     return jax.lax.clamp(-most, x, most)
 
 
 def remat(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a function whose gradient keeps only the inputs and runs the function again."""
+    """Returns a function that keeps only its inputs for the gradient, and then runs again."""
     return functools.partial(_remat, function)
 
 
@@ -45,7 +45,7 @@ def _run_again(pure: Callable[..., Any], inputs: Any, dy: Any) -> Any:
     """Returns the gradient of a second run, which no platform merges with the first."""
     gradients = jax.jit(functools.partial(_gradients, pure), inline=True)  # both share its trace
     on_cpus, elsewhere = (
-        functools.partial(form, gradients) for form in (_in_a_branch, _behind_a_barrier)
+        functools.partial(form, gradients) for form in (_in_a_branch, _after_a_barrier)
     )
     return jax.lax.platform_dependent(inputs, dy, cpu=on_cpus, default=elsewhere)
 
@@ -65,7 +65,7 @@ def _in_a_branch(gradients: Callable[..., Any], inputs: Any, dy: Any) -> Any:
     )
 
 
-def _behind_a_barrier(gradients: Callable[..., Any], inputs: Any, dy: Any) -> Any:
+def _after_a_barrier(gradients: Callable[..., Any], inputs: Any, dy: Any) -> Any:
     """Returns the gradient of inputs that wait for `dy`, as `jax.checkpoint` does."""
     return gradients(*jax.lax.optimization_barrier((inputs, dy)))
 

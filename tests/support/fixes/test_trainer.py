@@ -155,7 +155,7 @@ LOST = (AssertionError, TypeError)
 @pytest.mark.on_backend("jax")
 @pytest.mark.xfail(strict=True, raises=LOST, reason="A fault of Keras 3.15.1.")
 def test_canary_keras_loses_the_weights_of_a_failed_predict():
-    """Passes when the fault is gone: `kept_whole` need not call `jax_state_sync` then.
+    """Passes when the fault is gone: `guard_weights` need not call `jax_state_sync` then.
 
     On JAX `predict` and `evaluate` take the values out of all variables, donate them to the
     compiled step, and put them back after the last step. An exception in between, of the data or by
