@@ -1,13 +1,13 @@
-"""The operations whose implementation decides the speed or the memory of a block.
+"""Fast implementations of the operations that decide the speed and memory of a block.
 
 `reference` implements them with `keras.ops`, for every backend. If a faster form for one backend
-saves more than 3 % of the time or 5 % of the memory, the file with the backend's name has it, with
-the same signature, values and gradients; an operation that the file lacks is the reference. Layers
+saves more than 3 % of the time or 5 % of the memory, it is in the file with the backend's name,
+with the same signature, values and gradients; every other operation is the reference. Layers
 import the operations from this package.
 
 The environment variable `KERAS_VIT_KERNELS` is read when keras_vit is imported: `fast`, or
-`reference` for plain operations without custom gradients. A wrong number should first be checked
-under `reference`.
+`reference` for plain operations without custom gradients. If an output looks wrong, first check it
+with `reference`.
 """
 
 import importlib
@@ -44,7 +44,7 @@ _forms = _import_forms(_choice)
 
 
 def _form(operation: str) -> Any:
-    """Returns the backend's form of an operation, or the reference."""
+    """Returns the backend's implementation of an operation, or else the reference."""
     return getattr(_forms, operation, getattr(reference, operation))
 
 
@@ -52,4 +52,4 @@ attention, gelu, layer_norm = _form("attention"), _form("gelu"), _form("layer_no
 linear, patches, remat = _form("linear"), _form("patches"), _form("remat")
 rotate, tensor, uniform = _form("rotate"), _form("tensor"), _form("uniform")
 have_whole_block = _choice == "fast" and keras.backend.backend() == "torch"
-"""Whether `layers.torch_block` computes a block of the encoder by one function, in inference."""
+"""Whether `layers.torch_block` computes an encoder block with one function, in inference."""

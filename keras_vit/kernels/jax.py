@@ -1,15 +1,15 @@
-"""Imports jax: products; for CPUs layer norm and attention with derivatives written out, and remat.
+"""JAX kernels: matrix products; for CPUs layer norm and attention with custom derivatives, remat.
 
-Autodiff's gradient of a layer norm takes a third longer for a whole ViT-S/16: XLA's CPU compiler
+With autodiff's gradient of a layer norm, a whole ViT-S/16 takes a third longer: XLA's CPU compiler
 fuses it into the gradients of all earlier blocks and computes the gradient of the residual stream
-repeatedly (benchmarks/decisions.md). The tangents here are one expression of
-saved mean and deviation, which leaves no computation to repeat. Attention saves a seventh of a
-forward pass, and a fifth of a gradient's memory. Both serve forward and reverse mode of every
-order. Accelerators compute the plain forms. `python -m benchmarks.kernels` has a row for each.
+repeatedly (benchmarks/decisions.md). The tangents here are one expression of the saved mean and
+deviation, so that nothing is computed twice. The custom attention saves a seventh of a forward
+pass, and a fifth of a gradient's memory. Both support forward and reverse mode of every order.
+Accelerators use the plain forms. `python -m benchmarks.kernels` has a row for each.
 
-The platform that a program is lowered for chooses the form, not the machine that traces it: a
-program for CUDA or TPUs that was written on a CPU (`jax.export`) is the program that they would
-write themselves. `benchmarks/lowered.py` reads such programs.
+The form is chosen by the platform that a program is lowered for, not by the machine that traces it:
+a program that is exported for CUDA or TPUs on a CPU (`jax.export`) is the same as one that is
+traced on CUDA or TPUs. `benchmarks/lowered.py` reads such programs.
 """
 
 import functools
@@ -28,10 +28,10 @@ from keras_vit.support.fixes import xla_on_cpus
 
 
 def gelu(x: Any, approximate: bool) -> Any:
-    """See `reference.gelu`. With many tokens on CPUs the result stays out of XLA's fusions.
+    """See `reference.gelu`. With many tokens on CPUs, XLA is kept from fusing the result.
 
-    Two blocks of ViT-B/16 at 1024 pixels take half the memory (`python -m benchmarks.kernels`, row
-    `gelu`).
+    This halves the memory of two blocks of ViT-B/16 at 1024 pixels (`python -m benchmarks.kernels`,
+    row `gelu`).
     """
     y = reference.gelu(x, approximate)
     tokens = x.shape[1] if x.ndim > 2 else 1
@@ -48,10 +48,10 @@ def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
 
 
 def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
-    """See `reference.linear`. The kernel is a matrix in the product and in its gradients.
+    """See `reference.linear`. The kernel is reshaped to a matrix for the product and its gradients.
 
-    XLA's CPU compiler transposes a kernel of three axes in memory for the gradient of `x`, and
-    hands its own gradient to the optimizer in another order of memory than the weight's.
+    With a kernel of three axes, XLA's CPU compiler transposes the kernel for the gradient of `x`,
+    and returns the gradient of the kernel in another memory layout than the weight's.
     """
     is_narrow = x.dtype == kernel.dtype == jnp.bfloat16
     if kernel.ndim == 2 and not is_narrow:
@@ -104,7 +104,7 @@ def _normal_and_inverse(x: Any, epsilon: float) -> tuple[Any, Any]:
 
 @functools.partial(jax.jit, inline=True)
 def attention(query: Any, key: Any, value: Any, bias: Any = None) -> Any:
-    """See `reference.attention`. XLA writes it for accelerators, or cuDNN has a kernel."""
+    """See `reference.attention`. Accelerators use cuDNN's kernel or XLA's own code."""
     plain = jax.nn.dot_product_attention
     on_cuda = _by_cudnn if bias is None and _suits_cudnn(query, key) else plain
     return jax.lax.platform_dependent(
@@ -113,25 +113,25 @@ def attention(query: Any, key: Any, value: Any, bias: Any = None) -> Any:
 
 
 def _suits_cudnn(query: Any, key: Any) -> bool:
-    """Whether cuDNN's attention takes the arrays on the GPU of this machine."""
+    """Whether cuDNN's attention supports the arrays on the GPU of this machine."""
     in_16_bits = query.dtype in (jnp.bfloat16, jnp.float16)
     is_legal = in_16_bits and query.shape[-1] % 8 == 0 and query.shape[-1] <= 128
     return is_legal and is_known(*query.shape, *key.shape) and _has_ampere()
 
 
 def _has_ampere() -> bool:
-    """Whether the GPU has the compute capability 8.0, which cuDNN's attention needs."""
+    """Whether the GPU has compute capability 8.0 or higher, which cuDNN's attention needs."""
     if jax.default_backend() != "gpu":
         return False
     major = getattr(jax.local_devices()[0], "compute_capability", "").partition(".")[0]
-    return major.isdecimal() and int(major) >= 8  # ROCm names its devices otherwise
+    return major.isdecimal() and int(major) >= 8  # ROCm devices have other names
 
 
 def _by_cudnn(query: Any, key: Any, value: Any, bias: None = None) -> Any:
-    """Returns attention by a kernel that keeps no scores.
+    """Returns attention by cuDNN's kernel, which does not store the scores.
 
     JAX 0.10.2 refuses the gradient for an odd number of tokens, such as the 197 of an image of 224
-    pixels; then one more token is added, which cuDNN leaves out.
+    pixels; in this case one padding token is added, which cuDNN masks.
     """
     attend = functools.partial(jax.nn.dot_product_attention, implementation="cudnn")
     batch, tokens = query.shape[:2]
@@ -152,22 +152,22 @@ def _attention_on_cpus(query: Any, key: Any, value: Any, bias: Any) -> Any:
     many = is_known(tokens, others) and tokens * others > reference.MOST_SCORES
     attend = _in_blocks if many else _attention
     large = is_known(batch, tokens, others) and batch * heads * tokens * others > _KEPT_SCORES
-    if large and batch > 1 and jax.device_count() == 1:  # each of several would run the whole loop
+    if large and batch > 1 and jax.device_count() == 1:  # else every device runs the whole loop
         attend = functools.partial(_by_image, _in_blocks if many else jax.checkpoint(_attention))
     return jnp.swapaxes(attend(query, key, value, bias), 1, 2)
 
 
 _KEPT_SCORES = 2**23
-"""Most scores of a batch whose memory is kept after their use: glibc returns a larger array."""
+"""Most scores of a batch whose memory glibc keeps for reuse; it frees larger arrays."""
 
 
 def _by_image(attend: Callable[..., Any], query: Any, key: Any, value: Any, bias: Any) -> Any:
-    """Returns attention image by image, by a form that keeps no scores for the gradient.
+    """Returns attention, computed image by image without storing scores for the gradient.
 
-    The system clears memory anew for each large array of scores, which takes more than half of the
-    time of attention (benchmarks/decisions.md).
+    Otherwise the system clears new memory for each large array of scores, which takes more than
+    half of the time of attention (benchmarks/decisions.md).
     """
-    shared = bias is None or bias.shape[0] == 1  # one bias serves all images
+    shared = bias is None or bias.shape[0] == 1  # one bias for all images
     images = (query, key, value) if shared else (query, key, value, bias)
 
     def one(image: Any) -> Any:
@@ -178,17 +178,17 @@ def _by_image(attend: Callable[..., Any], query: Any, key: Any, value: Any, bias
 
 
 def _in_blocks(query: Any, key: Any, value: Any, bias: Any) -> Any:
-    """Returns attention by blocks of queries, each of which is computed again for the gradient."""
+    """Returns attention in blocks of queries; each block is recomputed for the gradient."""
     batch, heads, tokens, head_dim = query.shape
     count = -(-tokens // reference.choose_query_block(key.shape[2]))
     size = -(-tokens // count)  # equal blocks need the least padding
 
     def split(x: Any) -> Any:
-        """Returns the blocks of an array whose rows belong to the queries."""
+        """Splits an array with one row per query into blocks."""
         x = jnp.pad(x, [(0, 0), (0, 0), (0, count * size - tokens), (0, 0)])
         return jnp.moveaxis(x.reshape(*x.shape[:2], count, size, x.shape[3]), 2, 0)
 
-    if bias is None or bias.shape[2] == 1:  # one row serves all queries
+    if bias is None or bias.shape[2] == 1:  # one row for all queries
         blocks: Any = (split(query),)
         attend = jax.checkpoint(lambda block: _attention(*block, key, value, bias))
     else:
@@ -219,7 +219,7 @@ def _(inputs: Any, tangents: Any) -> Any:
 
 
 def _weighted(weights: Any, value: Any) -> Any:
-    """Returns sums of values `(batch, heads, others, head_dim)` for each query."""
+    """Returns the weighted sum of values `(batch, heads, others, head_dim)` for each query."""
     return _product(weights, value) if value.dtype == jnp.bfloat16 else weights @ value
 
 
@@ -230,20 +230,19 @@ def _weights(query: Any, key: Any, bias: Any) -> Any:
 
 
 def _wide_product(equation: str, left: Any, right: Any) -> Any:
-    """Returns an einsum whose sums are float32 at least."""
+    """Returns an einsum that accumulates in float32 at least."""
     return jnp.einsum(
         equation, left, right, preferred_element_type=reference.at_least_float32(left)
     )
 
 
 def _product(left: Any, right: Any, form: str = "nn") -> Any:
-    """Returns the product of two matrices of bfloat16, or of stacks of them.
+    """Returns the product of two bfloat16 matrices, or of two batches of matrices.
 
-    XLA's CPU compiler multiplies bfloat16 by the processor's instructions only where the result is
-    float32 and the sums run over the last axis of `left`. It converts all others to float32 first,
-    which takes twice the time. JAX's own gradient of a product with
-    a float32 result is a product of float32 and bfloat16, hence this primitive, whose gradients
-    are two more of it.
+    XLA's CPU compiler uses the processor's bfloat16 instructions only if the result is float32 and
+    the sums run over the last axis of `left`. It converts all other products to float32 first,
+    which takes twice as long. JAX's own gradient of a product with a float32 result is a product of
+    float32 and bfloat16; therefore this is a primitive, whose gradients are two such products.
 
     Args:
         left, right: matrices of a product of this form.
@@ -260,9 +259,9 @@ _EQUATIONS = {
 
 
 def _on_cpus(left: Any, right: Any, form: str) -> Any:
-    if form == "tn" and jax.device_count() == 1:  # several would collect a flat array
+    if form == "tn" and jax.device_count() == 1:  # several devices would gather a flat array
         turned = jnp.swapaxes(left, -1, -2)
-        # A flat array has one order of memory, so that XLA must write the transposed matrix.
+        # A flat array has a fixed memory layout, so that XLA must write the transposed matrix.
         left = jax.lax.optimization_barrier(turned.reshape(-1)).reshape(turned.shape)
         form = "nn"
     return _wide_product(_EQUATIONS[form], left, right).astype(left.dtype)

@@ -1,7 +1,7 @@
-"""Imports openvino: products, attention and norms as single operations, a quicker tanh GELU.
+"""OpenVINO kernels: products, attention and norms as single operations, and a faster tanh GELU.
 
-Keras's OpenVINO backend writes a `tensordot` as transposes, shapes and reshapes: ViT-S/16 has 1,420
-operations after compilation with the reference, and a third of that with these forms
+Keras's OpenVINO backend writes a `tensordot` as transposes, shapes and reshapes: ViT-S/16 compiles
+to 1,420 operations with the reference, and to a third of that with these kernels
 (`python -m benchmarks.kernels` has rows for each).
 """
 
@@ -69,8 +69,8 @@ def gelu(x: Any, approximate: bool) -> Any:
 def gelu_by_sigmoid(x: Any) -> Any:
     """Returns the tanh form of `gelu` as x sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3)).
 
-    OpenVINO computes these operations in one loop. On processors with AVX2 alone it is faster than
-    OpenVINO's own GELU, on those with AVX-512 slower.
+    OpenVINO fuses these operations into one loop, which is faster than its own GELU on processors
+    with AVX2, and slower on processors with AVX-512.
     """
     slope = 2 * math.sqrt(2 / math.pi)
     return x * ops.sigmoid(x * (x * x * (slope * 0.044715) + slope))

@@ -1,6 +1,6 @@
-"""The definition of every kernel in `keras.ops`, against which the fast forms are tested.
+"""Reference implementations of all kernels in `keras.ops`, which the fast forms are tested against.
 
-The functions have no custom gradients, so that all derivatives of a backend are right: of any
+The functions have no custom gradients, so that every derivative is correct: of any
 order, in forward and reverse mode. `KERAS_VIT_KERNELS=reference` makes layers use this module.
 """
 
@@ -11,15 +11,15 @@ import keras
 from keras import ops
 
 MOST_SCORES = 5 * 2**18
-"""Most attention scores of one head (queries times keys) that a CPU holds at the same time.
+"""Most attention scores of one head (queries times keys) that a CPU holds in memory at a time.
 
-A square image of 560 pixels has this number at 16 pixels a patch. An image of 1024 pixels has
+A square image of 560 pixels has this number with patches of 16 pixels. An image of 1024 pixels has
 thirteen times as many, and its scores are computed block by block.
 """
 
 
 def choose_query_block(others: int) -> int:
-    """Returns the number of queries that have at most `MOST_SCORES` scores together."""
+    """Returns the number of queries per block, so that a block has at most `MOST_SCORES` scores."""
     return max(1, MOST_SCORES // others)
 
 
@@ -28,8 +28,8 @@ def normalise(x: Any, stages: tuple[tuple[int, ...], ...], epsilon: float) -> An
 
     `stages` are the axes in the order in which means are taken, such as `((-1,),)`.
 
-    Keras's norms use `ops.moments`, which treats the mean as a constant under TensorFlow: first
-    derivatives are right, second derivatives are off by a quarter.
+    Keras's norms use `ops.moments`, which treats the mean as a constant on TensorFlow: first
+    derivatives are correct, second derivatives are off by a quarter.
     """
     x = ops.cast(x, at_least_float32(x))
     centred = x - _mean(x, stages)
@@ -44,7 +44,7 @@ def _mean(x: Any, stages: tuple[tuple[int, ...], ...]) -> Any:
 
 
 def at_least_float32(x: Any) -> str:
-    """Returns the type in which a norm of `x` is computed."""
+    """Returns the dtype in which a norm of `x` is computed."""
     return keras.backend.result_type(keras.backend.standardize_dtype(x.dtype), "float32")
 
 
@@ -59,7 +59,7 @@ def scaled(x: Any, gamma: Any, beta: Any, axes: list[int]) -> Any:
 def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     """Normalises the last axis: `(x - mean) / sqrt(variance + epsilon) * gamma + beta`.
 
-    The arithmetic is float32 at least; the result has the type of `x`.
+    The arithmetic is float32 at least; the result has the dtype of `x`.
     """
     y = normalise(x, ((-1,),), epsilon)
     return ops.cast(y * ops.cast(gamma, y.dtype) + ops.cast(beta, y.dtype), x.dtype)
@@ -76,7 +76,7 @@ def gelu(x: Any, approximate: bool) -> Any:
 
 
 def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
-    """Returns the product of the last axes of `x` and the first axes of `kernel`, plus bias.
+    """Computes a linear layer: the last axes of `x` times the first axes of `kernel`, plus bias.
 
     Args:
         x: a tensor `(..., *inputs)`.
@@ -122,7 +122,7 @@ def attention_weights(query: Any, key: Any, bias: Any = None) -> Any:
 def rotate(x: Any, table: Any, neighbours: bool) -> Any:
     """Rotates every pair of channels (a, b) by its angle: (a cos - b sin, b cos + a sin).
 
-    The arithmetic is float32 at least; the result has the type of `x`.
+    The arithmetic is float32 at least; the result has the dtype of `x`.
 
     Args:
         x: queries or keys, `(batch, tokens, heads, head_dim)`.
@@ -142,7 +142,7 @@ def rotate(x: Any, table: Any, neighbours: bool) -> Any:
 
 
 def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
-    """Returns a function whose gradient keeps only the inputs and runs the function again.
+    """Returns a function that keeps only its inputs for the gradient, and then runs again.
 
     Args:
         function: a function of tensors.
@@ -152,11 +152,11 @@ def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
 
 
 def patches(x: Any, kernel: Any) -> Any:
-    """Embeds the patches of images by their product with `kernel`.
+    """Projects the patches of images to tokens.
 
     Args:
         x: images `(batch, height, width, channels)`; rows and columns of pixels at the end that
-            fill no patch are left out.
+            fill no patch are cropped.
         kernel: a tensor `(patch_height, patch_width, channels, hidden_size)`.
 
     Returns:
@@ -167,11 +167,11 @@ def patches(x: Any, kernel: Any) -> Any:
 
 
 def uniform(shape: tuple[int, ...], limit: float, seed: Any) -> Any:
-    """Draws float32 numbers in [-limit, limit); `seed` is an int or a `SeedGenerator`."""
+    """Draws float32 values from [-limit, limit); `seed` is an int or a `SeedGenerator`."""
     return keras.random.uniform(shape, -limit, limit, dtype="float32", seed=seed)
 
 
 def tensor(x: Any, dtype: str | None = None) -> Any:
-    """Returns a weight or a tensor as a tensor, of the type `dtype` unless that is None."""
+    """Converts a weight or a tensor to a tensor, of type `dtype` unless that is None."""
     x = ops.convert_to_tensor(x)
     return x if dtype is None else ops.cast(x, dtype)

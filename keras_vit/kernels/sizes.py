@@ -1,8 +1,8 @@
-"""Sizes that only the running graph knows: tensors in TensorFlow, symbols in torch and in JAX.
+"""Computes with dynamic sizes: tensors in TensorFlow, symbols in PyTorch and JAX.
 
-A model of any size is compiled and exported with these sizes. Keras's `arange` refuses a symbol of
-torch, and its `cast` turns a symbol into a constant: an exported file would then resize the
-positions of every image to the grid of the traced image.
+A model for images of any size is compiled and exported with such sizes. Keras's `arange` refuses a
+symbol of torch, and its `cast` turns a symbol into a constant: an exported file would then resize
+the positions of every image to the grid of the traced image.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ if keras.backend.backend() == "torch":
 
 
 def is_known(*sizes: Any) -> bool:
-    """Returns whether all sizes are numbers, which can be compared while a graph is built."""
+    """Whether all sizes are static ints, which can be compared while a graph is built."""
     return all(isinstance(size, int) for size in sizes)
 
 
@@ -29,7 +29,7 @@ def number(size: Any) -> Any:
 
 
 def steps(size: Any) -> Any:
-    """Returns the numbers 0 to `size - 1`, float32 `(size,)`."""
+    """Returns the values 0 to `size - 1`, float32 `(size,)`."""
     if keras.backend.backend() == "torch":
         return torch.arange(size, dtype=torch.float32, device=ops.zeros(()).device)
     return ops.cast(ops.arange(size), "float32")

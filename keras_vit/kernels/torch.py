@@ -1,4 +1,4 @@
-"""Imports torch: its fused attention and norm, a quicker tanh GELU, remat without a record.
+"""PyTorch kernels: fused attention and norm, a faster tanh GELU, remat without an autograd graph.
 
 `python -m benchmarks.kernels` has rows for each form: on a CPU the norm saves three quarters of the
 reference's time, attention a quarter to a half, the tanh GELU and the product a tenth.
@@ -19,7 +19,7 @@ from keras_vit.support.fixes import torch_checkpoint
 
 
 def _plain_where_transformed(fast: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorates a fast form: under `torch.func` and in forward mode the reference computes.
+    """Decorates a fast form: the reference is used under `torch.func` and in forward mode.
 
     torch's fused operations and functions with custom gradients support neither tangents nor
     derivatives of every order.
@@ -35,15 +35,15 @@ def _plain_where_transformed(fast: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_recorded() -> bool:
-    """Whether a compiler or an exporter records operations; it supports only torch's own."""
+    """Whether a compiler or exporter traces the operations; it supports only torch's own."""
     return torch.compiler.is_compiling() or torch.jit.is_tracing()
 
 
 @_plain_where_transformed
 def attention(query: Any, key: Any, value: Any, bias: Any = None) -> Any:
-    """See `reference.attention`. torch's fused attention takes heads first, in any memory order.
+    """See `reference.attention`. Uses torch's fused attention, with heads first in any layout.
 
-    It takes a bias in the type of the queries.
+    The bias is cast to the type of the queries.
     """
     tensors = query, key, value, bias
     if bias is not None and bias.dtype != query.dtype:
@@ -63,7 +63,7 @@ def attention(query: Any, key: Any, value: Any, bias: Any = None) -> Any:
 
 
 def _attention_in_few_nodes(query: Any, key: Any, value: Any, bias: Any) -> Any:
-    """Returns attention for ONNX in six nodes; torch's exporter would write fifteen."""
+    """Returns attention as six nodes of ONNX; torch's exporter would write fifteen."""
     query, key, value = (x.transpose(1, 2) for x in (query, key, value))
     scores = query * query.shape[-1] ** -0.5 @ key.transpose(-1, -2)
     scores = scores if bias is None else scores + bias
@@ -73,8 +73,8 @@ def _attention_in_few_nodes(query: Any, key: Any, value: Any, bias: Any) -> Any:
 class _TwiceDifferentiable(torch.autograd.Function):
     """The identity on attention's output, with a gradient that can be differentiated again.
 
-    The gradient of torch's fused attention has no derivative. A backward pass without
-    `create_graph` uses it; a pass with `create_graph` computes the gradient from the formulas.
+    The gradient of torch's fused attention cannot be differentiated. A backward pass without
+    `create_graph` uses it; with `create_graph` the gradient is computed from the formulas.
     """
 
     @staticmethod
@@ -100,10 +100,9 @@ class _TwiceDifferentiable(torch.autograd.Function):
 
 @_plain_where_transformed
 def rotate(x: Any, table: Any, neighbours: bool) -> Any:
-    """See `reference.rotate`. In inference, the result is the only array that is written.
+    """See `reference.rotate`. In inference it writes a single array, the result.
 
-    Its memory is in the order of heads, tokens, channels, in which torch's attention on CPUs is
-    quickest.
+    Its memory layout is heads, tokens, channels, for which torch's attention on CPUs is fastest.
     """
     has_gradient = torch.is_grad_enabled() and (x.requires_grad or table.requires_grad)
     if has_gradient or x.dtype != table.dtype or _is_recorded():
@@ -122,7 +121,7 @@ def rotate(x: Any, table: Any, neighbours: bool) -> Any:
 
 @_plain_where_transformed
 def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
-    """See `reference.layer_norm`. On CPUs torch's norm takes 16 bits and computes in 32 bits."""
+    """See `reference.layer_norm`. On CPUs torch's norm computes 16-bit inputs in 32 bits."""
     if torch.jit.is_tracing():  # a traced shape consists of tensors, which torch's norm refuses
         return reference.layer_norm(x, gamma, beta, epsilon)
     dtype = torch.promote_types(x.dtype, torch.float32)
@@ -144,7 +143,7 @@ def gelu(x: Any, approximate: bool) -> Any:
 _SLOW_TANH = (torch.float32, torch.bfloat16)
 _SLOPE = 2 * math.sqrt(2 / math.pi)
 _PIECE = 2**18
-"""Numbers per piece, so few that they stay in a core's cache between two operations."""
+"""Values per chunk, so few that they stay in a core's cache between two operations."""
 
 
 class _Gelu(torch.autograd.Function):
@@ -164,7 +163,7 @@ class _Gelu(torch.autograd.Function):
 
 
 def _write_gelu(x: Any, y: Any) -> Any:
-    """Writes x sigmoid(2 u) into `y`, a contiguous tensor, which may be `x`; returns `y`."""
+    """Writes x sigmoid(2 u) to `y`, a contiguous tensor, which may be `x`; returns `y`."""
     slope, gates = x.new_full((), _SLOPE), x.new_empty(min(_PIECE, x.numel()))
     pieces = zip(x.reshape(-1).split(_PIECE), y.view(-1).split(_PIECE), strict=True)
     for inputs, outputs in pieces:
@@ -175,7 +174,7 @@ def _write_gelu(x: Any, y: Any) -> Any:
 
 
 def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
-    """See `reference.remat`. Under `torch.func` the function runs once and keeps activations."""
+    """See `reference.remat`. Under `torch.func` the function keeps its activations instead."""
     again = torch_checkpoint.remat(function, layer)
 
     def run(*inputs: Any) -> Any:
@@ -205,10 +204,11 @@ def linear(x: Any, kernel: Any, bias: Any, axes: int = 1) -> Any:
 
 
 def patches(x: Any, kernel: Any) -> Any:
-    """See `reference.patches`. As a product, because torch's convolution wants another layout.
+    """See `reference.patches`. A matrix product, because torch's convolution has another layout.
 
-    Keras turns the kernel for it in every call, and its gradient back: half of the time for
-    patches of 16 pixels, five sixths for one image in patches of 32 (`benchmarks.kernels`).
+    For a convolution, Keras transposes the kernel in every call, and its gradient back: half of the
+    time for patches of 16 pixels, five sixths for one image in patches of 32
+    (`benchmarks.kernels`).
     """
     height, width, channels, hidden_size = kernel.shape
     if _is_recorded() or x.shape[1] < height or x.shape[2] < width:
@@ -221,7 +221,7 @@ def patches(x: Any, kernel: Any) -> Any:
 
 
 def _with_last(x: Any, axes: int, *sizes: int) -> Any:
-    """Returns `x` with its last `axes` reshaped; if only the batch is open, by a constant shape."""
+    """Reshapes the last `axes` of `x`; if only the batch is dynamic, to a constant shape."""
     leading = list(x.shape[: x.ndim - axes])
     if is_known(*leading[1:]):
         leading[0] = -1
@@ -229,13 +229,13 @@ def _with_last(x: Any, axes: int, *sizes: int) -> Any:
 
 
 def uniform(shape: tuple[int, ...], limit: float, seed: Any) -> Any:
-    """See `reference.uniform`. The numbers are the same, without two temporary arrays.
+    """See `reference.uniform`. Draws the same values without two temporary arrays.
 
-    glibc before 2.38 does not reuse the memory of temporary arrays: a ViT-B with drawn weights took
-    half as much memory again.
+    glibc before 2.38 does not reuse the memory of temporary arrays: a ViT-B with random weights
+    took half as much memory again.
     """
     device = keras.ops.zeros(()).device
-    if device.type == "meta":  # a tensor without numbers
+    if device.type == "meta":  # a tensor without values
         return reference.uniform(shape, limit, seed)
     first, second = seed.next() if isinstance(seed, keras.random.SeedGenerator) else (seed, 0)
     generator = torch.Generator(device).manual_seed(int(first + second) & 0xFFFFFFFF)
@@ -243,10 +243,10 @@ def uniform(shape: tuple[int, ...], limit: float, seed: Any) -> Any:
 
 
 def tensor(x: Any, dtype: str | None = None) -> Any:
-    """See `reference.tensor`. The result is the same, without the cost of Keras's conversions.
+    """See `reference.tensor`. Avoids the cost of Keras's conversions.
 
-    ViT-S/16 converts two arrays in each of its 72 products, which takes a measurable share of a
-    forward pass at batch 1 (`python -m benchmarks.kernels`, rows `tensor`).
+    ViT-S/16 converts two arrays in each of its 72 products, a measurable fraction of a
+    forward pass at batch size 1 (`python -m benchmarks.kernels`, rows `tensor`).
     """
     if isinstance(x, keras.Variable):
         x = x.value
@@ -261,8 +261,8 @@ _DTYPES = {name: kind for name, kind in vars(torch).items() if isinstance(kind, 
 def linear_then_gelu(x: Any, kernel: Any, bias: Any, approximate: bool) -> Any:
     """Returns `gelu(linear(x, kernel, bias), approximate)`, in inference without a second array.
 
-    oneDNN computes the GELU with the product where it is chosen (benchmarks/decisions.md).
-    Elsewhere the GELU overwrites its input. With a second array, glibc returned both to the system
+    oneDNN, if it is chosen, computes the GELU with the product (benchmarks/decisions.md).
+    Otherwise the GELU overwrites its input. With a second array, glibc returned both to the system
     after each block of ViT-S/16 at batch 8, and the system cleared 220 MB in each forward pass, a
     tenth of its time (`python -m benchmarks.kernels`, rows `linear_then_gelu`).
     """
@@ -287,11 +287,11 @@ def linear_then_gelu(x: Any, kernel: Any, bias: Any, approximate: bool) -> Any:
 def _keep_freed_memory() -> None:
     """Lets glibc keep up to 62 MB of freed arrays for the next operations.
 
-    glibc returns the free end of its memory to the system where it is twice as large as the largest
+    glibc returns the free end of its memory to the system when it is twice as large as the largest
     block that was mapped and freed, of at most 32 MB. The arrays of a block of ViT-S/16 with eight
     images were just above that, and the system cleared 60 to 230 MB again in each forward pass, 3
-    to 12 % of its time. This block is freed untouched (benchmarks/decisions.md); the user's
-    `MALLOC_` variables take precedence.
+    to 12 % of its time. Therefore a block of this size is allocated and freed, unused
+    (benchmarks/decisions.md). The user's `MALLOC_` variables take precedence.
     """
     torch.empty(31 * 2**20, dtype=torch.uint8, device="cpu")
 

@@ -1,8 +1,8 @@
-"""Imports torch: oneDNN's products as operators that a program of `torch.compile` calls.
+"""PyTorch kernels for `torch.compile`: oneDNN's products as custom operators.
 
-torch's compiler calls oneDNN's operation only with constant weights, and MKL with all others. With
-these operators a compiled program has the products of `torch_products`: values, gradients, and in
-inference the GELU behind a product. Exporters get torch's own operations.
+torch's compiler uses oneDNN only for constant weights, and MKL for all other products. With these
+operators a compiled program uses the products of `torch_products`: values, gradients, and in
+inference the fused GELU. Exporters get torch's own operations.
 """
 
 from typing import Any
@@ -14,13 +14,13 @@ from keras_vit.kernels import torch_products
 
 
 def serve(*tensors: Any) -> bool:
-    """Whether torch compiles a program, and the operators take its `tensors`; None is left out."""
+    """Whether torch compiles a program, and the operators support its `tensors`; ignores None."""
     return (
         torch.compiler.is_compiling()
         and torch_products.are_chosen()
         and not torch.compiler.is_exporting()
         and not torch.is_autocast_enabled("cpu")
-        and not torch_products.is_transformed()  # no rule for the operators
+        and not torch_products.is_transformed()  # which the operators do not support
         and all(
             x is None or (x.device.type == "cpu" and x.dtype == tensors[0].dtype) for x in tensors
         )

@@ -1,15 +1,15 @@
-"""Imports torch: matrix products by oneDNN, forward and backward, where the processor asks for it.
+"""PyTorch kernels for CPUs: matrix products by oneDNN, forward and backward.
 
-torch computes float32 products on CPUs by MKL, which takes a slow path on AMD processors, and a
-GELU in a separate pass. `torch.ops.mkldnn._linear_pointwise`, the operation by which torch's own
-compiler calls oneDNN, takes a weight as it is, and adds a GELU in the same pass. `kept` lets oneDNN
-rearrange weights of bfloat16 for the inference function; in float32 that gains 2 to 7 %, too little
+torch computes float32 products on CPUs with MKL, which takes a slow path on AMD processors, and a
+GELU in a separate pass. `torch.ops.mkldnn._linear_pointwise`, with which torch's own compiler calls
+oneDNN, takes a weight as it is and applies a GELU in the same pass. `kept` lets oneDNN
+rearrange bfloat16 weights for the inference function; in float32 that gains 2 to 7 %, too little
 for a second copy of all weights. Programs of `torch.compile` call the operation through
 `torch_compiled`.
 
-`environment.processor.choose_products` states when oneDNN is used. torch's own product remains
-where torch needs more than a value and a gradient (compilers, exporters, autocast, `torch.func`,
-forward mode), on other devices and types, and where the private operation is missing or changed.
+`support.processor.choose_products` decides when oneDNN is used. torch's own product is used
+if torch needs more than a value and a gradient (compilers, exporters, autocast, `torch.func`,
+forward mode), on other devices and types, and if the private operation is missing or changed.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from torch.autograd import forward_ad
 from torch.utils.flop_counter import register_flop_formula
 
 from keras_vit.support.fixes import torch_stacks
-from keras_vit.support.fixes.private_names import plain_form
+from keras_vit.support.fixes.private_names import fallback
 from keras_vit.support.processor import choose_products, processor
 
 _SCHEMA = (
@@ -30,68 +30,68 @@ _SCHEMA = (
     "str? algorithm) -> Tensor Y"
 )
 TYPES = (torch.float32, torch.bfloat16)
-"""The types whose products oneDNN computes."""
+"""The dtypes whose products oneDNN computes."""
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
-_LARGEST_BESIDE_TORCH = 2**20
-"""Most numbers of a matrix that oneDNN multiplies where MKL is as fast (benchmarks/decisions.md).
+_LARGEST_FOR_GELU = 2**20
+"""Most values of a matrix for which oneDNN is as fast as MKL on Intel (benchmarks/decisions.md).
 
-oneDNN reads a matrix column by column, as `(inputs, outputs)` lies in memory. On a Xeon it takes as
-long as MKL for 512 to 2,048, but 1.4 times as long for 640 to 2,560 and 1.9 times for 768 to 3,072.
+oneDNN reads a matrix `(inputs, outputs)` column by column. On a Xeon it takes as long as MKL for
+512 to 2,048, but 1.4 times as long for 640 to 2,560 and 1.9 times for 768 to 3,072.
 """
 
 
 def _operation() -> Any:
-    """Returns torch's operation with the expected signature, or None."""
+    """Returns torch's operation if it has the expected signature, or else None."""
     if not torch.backends.mkldnn.is_available():
         return None
     with contextlib.suppress(AttributeError, RuntimeError):
         operation = torch.ops.mkldnn._linear_pointwise.default
         if str(operation._schema) == _SCHEMA:
             return operation
-    return plain_form("torch.ops.mkldnn._linear_pointwise", None, "torch computes all products")
+    return fallback("torch.ops.mkldnn._linear_pointwise", None, "torch computes all products")
 
 
 _choice = choose_products()[0]
 _linear: Any = _operation() if _choice == "onednn" else None
 _linear_gelu: Any = _operation() if _choice in ("onednn", "gelu") else None
-"""The operation for all products, and for those that a GELU follows; None for torch's own."""
-_rearrange: Any = getattr(torch.ops.mkldnn, "_reorder_linear_weight", None) or plain_form(
+"""The operation for all products, and for products with a GELU; None for torch's own."""
+_rearrange: Any = getattr(torch.ops.mkldnn, "_reorder_linear_weight", None) or fallback(
     "torch.ops.mkldnn._reorder_linear_weight", None, "oneDNN reads weights of bfloat16 as they lie"
 )
 _attends = _linear is not None and torch_stacks.are_float32()
-"""Whether oneDNN computes the products of attention, too."""
+"""Whether oneDNN also computes the products of attention."""
 _FEWEST_SCORES, _MOST_SCORES = 2**14, 2**20
-"""Scores per head. With fewer, as for 50 tokens, torch's fused attention is faster. Of more, oneDNN
+"""Scores per head. For fewer, as with 50 tokens, torch's fused attention is faster. Of more, oneDNN
 computes this many at a time, so that they stay in the cache between two operations."""
 
 
 def _count_operations(rows: Any, matrix: Any, *others: Any, **options: Any) -> int:
-    """Returns the operations of a product, for torch's counter of FLOPs."""
+    """Returns the number of operations of a product, for torch's FLOP counter."""
     return 2 * math.prod(rows) * matrix[0]  # `matrix` is (outputs, inputs)
 
 
 if _operation() is not None:
-    with contextlib.suppress(RuntimeError):  # a process that imports keras_vit anew has it already
+    with contextlib.suppress(RuntimeError):  # already registered when keras_vit is reimported
         register_flop_formula(torch.ops.mkldnn._linear_pointwise)(_count_operations)
 
 
 def is_transformed() -> bool:
-    """Returns whether `torch.func` or forward mode is active; True if torch has no such name.
+    """Whether `torch.func` or forward mode is active; True if torch lacks the private names.
 
     These transforms need more than the value and the gradient of an operation. torch has only
-    private names that tell whether they are active.
+    private functions that tell whether they are active.
     """
     return bool(_transforms_are_active() or getattr(forward_ad, "_current_level", 0) >= 0)
 
 
 _BY_REFERENCE = "plain operations compute attention, norms and GELU, slower"
-_transforms_are_active = getattr(torch._C, "_are_functorch_transforms_active", None) or plain_form(
+_transforms_are_active = getattr(torch._C, "_are_functorch_transforms_active", None) or fallback(
     "torch._C._are_functorch_transforms_active", lambda: True, _BY_REFERENCE
 )
 if not hasattr(forward_ad, "_current_level"):
-    plain_form("torch.autograd.forward_ad._current_level", None, _BY_REFERENCE)
+    fallback("torch.autograd.forward_ad._current_level", None, _BY_REFERENCE)
 
 
 def are_chosen() -> bool:
@@ -100,7 +100,7 @@ def are_chosen() -> bool:
 
 
 def product(rows: Any, matrix: Any, bias: Any) -> Any:
-    """Returns `rows @ matrix + bias` by oneDNN, or by torch where oneDNN cannot.
+    """Returns `rows @ matrix + bias` by oneDNN, or by torch if oneDNN does not support it.
 
     Args:
         rows: a tensor `(rows, inputs)`.
@@ -114,33 +114,33 @@ def product(rows: Any, matrix: Any, bias: Any) -> Any:
 
 
 def value(rows: Any, matrix: Any, bias: Any) -> Any:
-    """Returns `rows @ matrix + bias` without a gradient, of tensors of one of `TYPES`."""
+    """Returns `rows @ matrix + bias` without a gradient, for tensors of one of `TYPES`."""
     if _linear is None or not rows.numel() or not matrix.numel():
         return plain(rows, matrix, bias)
     return _product(rows, matrix if _lies_dense(matrix) else matrix.contiguous(), bias)
 
 
 def product_then_gelu(rows: Any, matrix: Any, bias: Any, approximate: bool) -> Any:
-    """Returns `gelu(rows @ matrix + bias)` in one pass of oneDNN, or None where oneDNN cannot.
+    """Returns `gelu(rows @ matrix + bias)` in one pass of oneDNN, or None if unsupported.
 
-    The result has no gradient, which needs the product before the GELU; the pass does not keep it.
-    Where torch computes the other products, it also computes this one with a large matrix, see
-    `_LARGEST_BESIDE_TORCH`.
+    The result has no gradient, which would need the product before the GELU; the pass does not keep
+    it. If oneDNN computes only these products, large matrices are left to torch, see
+    `_LARGEST_FOR_GELU`.
     """
     if _linear_gelu is None or not _is_for_onednn(rows, matrix, bias) or not _lies_dense(matrix):
         return None
-    if _linear is None and matrix.numel() > _LARGEST_BESIDE_TORCH:
+    if _linear is None and matrix.numel() > _LARGEST_FOR_GELU:
         return None
     return _linear_gelu(rows, matrix.T, bias, "gelu", [], "tanh" if approximate else "none")
 
 
 class KeptProduct:
-    """`rows @ matrix + bias` for many calls in inference; `kept` makes it.
+    """Computes `rows @ matrix + bias` for many calls in inference; `kept` makes it.
 
     Args:
-        matrix: tensor `(outputs, inputs)`, or what oneDNN has made of it.
+        matrix: tensor `(outputs, inputs)`, possibly rearranged by oneDNN.
         bias: tensor `(outputs,)`, or None.
-        by_onednn: whether oneDNN multiplies; torch otherwise.
+        by_onednn: whether oneDNN multiplies, rather than torch.
         is_copy: whether the tensors are copies of the weights.
     """
 
@@ -161,15 +161,15 @@ class KeptProduct:
 
 
 def kept(matrices: Sequence[Any], biases: Sequence[Any], dtype: Any) -> KeptProduct | None:
-    """Returns the product with weights that do not change, or None where it would gain nothing.
+    """Returns the product with constant weights, or None if that would not be faster.
 
-    The product holds the weights as they lie in memory. In bfloat16, where the processor multiplies
-    it, the product holds copies that oneDNN has rearranged: then it is 1.1 times as fast on an AMD
+    Usually the product refers to the weights themselves. In bfloat16, if the processor multiplies
+    it, the product holds copies that oneDNN has rearranged: this is 1.1 times as fast on an AMD
     EPYC, and float32 weights need no cast in each call.
 
     Args:
-        matrices: tensors `(inputs, outputs)`. The products with several lie side by side in the
-            result, which needs copies.
+        matrices: tensors `(inputs, outputs)`. The products with several are concatenated, which
+            needs copies.
         biases: a tensor `(outputs,)` or None for each matrix.
         dtype: type of the product.
     """
@@ -188,9 +188,9 @@ def kept(matrices: Sequence[Any], biases: Sequence[Any], dtype: Any) -> KeptProd
 
 
 def attention(query: Any, key: Any, value: Any, bias: Any) -> Any:
-    """Returns attention by oneDNN's products, or None where torch's fused attention serves.
+    """Returns attention by oneDNN's products, or None if torch's fused attention should be used.
 
-    oneDNN serves where it computes all products, for many tokens in float32 without a gradient:
+    oneDNN is used if it computes all products, for many tokens in float32 without a gradient:
     1.3 to 1.5 times as fast as MKL on an AMD EPYC, for 197 to 1,370 tokens.
 
     Args:
@@ -235,22 +235,21 @@ def plain(rows: Any, matrix: Any, bias: Any) -> Any:
 
 
 def fused_attention(query: Any, key: Any, value: Any, bias: Any) -> Any:
-    """Returns attention by torch's fused form, of arguments as for `attention`."""
+    """Returns attention by torch's fused form, with the arguments of `attention`."""
     heads_first = [x.transpose(1, 2) for x in (query, key, value)]
     fused = torch.nn.functional.scaled_dot_product_attention
     return fused(*heads_first, attn_mask=bias).transpose(1, 2)
 
 
 def needs_gradient(*tensors: Any) -> bool:
-    """Whether a result of the tensors (None is left out) has a gradient."""
+    """Whether a result computed from the tensors has a gradient; ignores None."""
     return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
 
 
 def _is_for_onednn(first: Any, second: Any, third: Any) -> bool:
-    """Whether the tensors suit oneDNN."""
     return (
         first.device.type == "cpu"
-        and type(first) in _PLAIN  # a subclass of torch.Tensor need not know the operation
+        and type(first) in _PLAIN  # a subclass of torch.Tensor may not support the operation
         and type(second) in _PLAIN
         and first.dtype in TYPES
         and second.dtype == first.dtype
@@ -277,7 +276,7 @@ class _Product(torch.autograd.Function):
     def backward(ctx: Any, dy: Any) -> Any:
         rows, matrix = ctx.saved_tensors
         wants_rows, wants_matrix, wants_bias = ctx.needs_input_grad
-        # `mm` has a second derivative, and torch's compiler, which may compile this, knows it.
+        # `mm` has a second derivative, and torch's compiler, which may compile this, supports it.
         by = torch.mm if torch.is_grad_enabled() or torch.compiler.is_compiling() else _by_onednn
         return (
             by(dy, matrix.T) if wants_rows else None,
@@ -292,5 +291,5 @@ def _by_onednn(left: Any, right: Any) -> Any:
 
 
 def _lies_dense(matrix: Any) -> bool:
-    """Whether rows or columns follow each other in memory; oneDNN is very slow for other steps."""
+    """Whether rows or columns are contiguous in memory; oneDNN is very slow for other strides."""
     return bool(matrix.is_contiguous() or matrix.T.is_contiguous())

@@ -1,4 +1,4 @@
-"""The parts of a Vision Transformer, each an independent Keras layer."""
+"""The layers of a Vision Transformer, each an independent Keras layer."""
 
 from keras_vit.layers.attention import Attention
 from keras_vit.layers.dense import DistilledHead

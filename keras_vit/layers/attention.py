@@ -12,23 +12,23 @@ from keras_vit.layers.dense import EinsumDense
 from keras_vit.layers.dropout import Dropout
 from keras_vit.layers.initializers import MixedFrequencies, XavierUniform
 from keras_vit.layers.norms import norm_layer
-from keras_vit.layers.rotary_positions import turns
+from keras_vit.layers.rotary_positions import cos_and_sin
 
 
 @keras.saving.register_keras_serializable("keras_vit")
 class Attention(ConfiguredLayer):
-    """Multi-head attention of `queries` over `context`, or over themselves (appendix A).
+    """Multi-head attention: self-attention, or cross-attention to a `context` (appendix A).
 
     Input `(batch, tokens, hidden_size)`, context `(batch, others, hidden_size)`,
     output `(batch, tokens, hidden_size)`. The softmax is float32 under every
-    dtype policy. Without attention dropout the backend's fastest attention runs
-    (`keras_vit.kernels`), which does not form the `(tokens, others)` matrix of
+    dtype policy. Without attention dropout, the backend's fastest attention is used
+    (`keras_vit.kernels`), which does not store the `(tokens, others)` matrix of attention
     weights. The method `attention_weights` returns that matrix. A call with the argument
-    `read_weights` forms it and gives it to this function, which returns the weights to use.
+    `read_weights` computes it and passes it to this function, which returns the weights to use.
 
-    A call adds its argument `bias`, float32 `(batch or 1, heads or 1, tokens or 1, others)`, to
-    the scores before the softmax. The argument `mask`, bool `(batch, others)`, is True for the
-    tokens of the context that take part; the others, such as padding, get the weight 0.
+    Further arguments of a call: `bias`, float32 `(batch or 1, heads or 1, tokens or 1, others)`,
+    is added to the scores before the softmax; `mask`, bool `(batch, others)`, is True for the
+    context tokens to attend to, and all further tokens, such as padding, get the weight 0.
 
     Kernels have the axes of flax's MultiHeadDotProductAttention: query, key and
     value `(hidden_size, heads, head_dim)`, out `(heads, head_dim, hidden_size)`.
@@ -37,10 +37,9 @@ class Attention(ConfiguredLayer):
         num_heads: number of heads, k in the paper; must divide `hidden_size`.
         dropout_rate: dropout of the attention weights, in training.
         block: biases and norms: a `keras_vit.config.Block` or a dict of its fields.
-        rope: the `keras_vit.config.Rope`, or a dict of its fields, of the `RotaryPositions` whose
-            output is the argument `rotary` of a call and rotates queries and keys; None for no
-            rotation. With learned frequencies, the layer has those of each head,
-            `(2, heads, head_dim / 2)`.
+        rope: rotary position embeddings: a `keras_vit.config.Rope` or a dict of its fields. A call
+            then needs the argument `rotary`, the output of `RotaryPositions`. None for no rotation.
+            With learned frequencies, the layer has a weight `(2, heads, head_dim / 2)`.
 
     Raises:
         ConfigError: `num_heads` does not divide `hidden_size`, or only one of `rope` and `rotary`
@@ -119,7 +118,7 @@ class Attention(ConfiguredLayer):
     ):
         context = inputs if context is None else context
         query, key, value = self.query(inputs), self.key(context), self.value(context)
-        query, key = self.norm_and_turn(query, key, rotary)
+        query, key = self.norm_and_rotate(query, key, rotary)
         bias = masked_bias(bias, mask)
         drops = training and self.dropout_rate > 0
         if drops or read_weights is not None:
@@ -138,15 +137,15 @@ class Attention(ConfiguredLayer):
     def attention_weights(self, inputs, context=None, rotary=None, bias=None, mask=None):
         """Returns softmax(q k^T / sqrt(d)) (Eq. 6), float32 `(batch, heads, tokens, others)`."""
         context = inputs if context is None else context
-        query, key = self.norm_and_turn(self.query(inputs), self.key(context), rotary)
+        query, key = self.norm_and_rotate(self.query(inputs), self.key(context), rotary)
         return reference.attention_weights(query, key, masked_bias(bias, mask))
 
-    def norm_and_turn(self, query, key, rotary, norms=None):
-        """Returns query and key, normed and rotated by their positions.
+    def norm_and_rotate(self, query, key, rotary, norms=None):
+        """Returns query and key, normalized and rotated by their positions.
 
         Args:
             query, key: tensors `(batch, tokens, heads, head_dim)`.
-            rotary: argument of a call.
+            rotary: output of `RotaryPositions`, or None.
             norms: functions that compute `query_norm` and `key_norm`; None for the layers.
         """
         if self.query_norm is not None:
@@ -164,7 +163,7 @@ class Attention(ConfiguredLayer):
         if self.rope.is_learned:  # `rotary` holds coordinates (tokens, 2)
             frequencies = ops.cast(self.rotary_frequencies, "float32")
             coordinates = ops.cast(rotary, "float32")[:, :, None, None]
-            rotary = turns(
+            rotary = cos_and_sin(
                 coordinates[:, 0] * frequencies[0] + coordinates[:, 1] * frequencies[1], neighbours
             )
         else:
@@ -172,31 +171,31 @@ class Attention(ConfiguredLayer):
         return kernels.rotate(query, rotary, neighbours), kernels.rotate(key, rotary, neighbours)
 
     def compute_mask(self, *arguments):
-        """Returns None: an output does not carry the mask of the context."""
+        """Returns None: the output does not have the mask of the context."""
 
 
 def norm_each(norm, x):
-    """Returns the norm of each head of `(batch, tokens, heads, head_dim)`, in the type of x."""
+    """Normalizes each head of `(batch, tokens, heads, head_dim)`; keeps the dtype of x."""
     return ops.cast(norm(x), x.dtype)
 
 
 def norm_over_width(norm, x):
-    """Returns the norm of all heads of `(batch, tokens, heads, head_dim)` together, as x."""
+    """Normalizes all heads of `(batch, tokens, heads, head_dim)` together; keeps the dtype of x."""
     shape = ops.shape(x)
     joined = ops.reshape(x, (*shape[:2], x.shape[2] * x.shape[3]))
     return ops.cast(ops.reshape(norm(joined), shape), x.dtype)
 
 
 HIDDEN = -1e30
-"""Bias of a masked token. It is finite: a softmax over -inf is NaN, and so is its gradient."""
+"""Bias of a masked token. It is finite because a softmax over -inf, and its gradient, are NaN."""
 
 
 def masked_bias(bias, mask):
-    """Returns the bias of attention that leaves out masked tokens, or None.
+    """Adds a mask to the bias of attention scores; returns None if there is neither.
 
     Args:
         bias: a tensor `(batch or 1, heads or 1, tokens or 1, others)`, or None.
-        mask: bool `(batch, others)`, True for the tokens that take part; None for all.
+        mask: bool `(batch, others)`, True for the tokens to attend to; None for all.
     """
     if mask is None:
         return bias

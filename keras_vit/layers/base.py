@@ -1,4 +1,4 @@
-"""The base class of all layers: it derives the config from the constructor's signature."""
+"""The base class of all layers, which derives the config from the constructor's signature."""
 
 import inspect
 from typing import Any
@@ -10,10 +10,10 @@ from keras_vit.layers.quantisation import quantise_parts, quantised_parts
 
 
 class ConfiguredLayer(keras.layers.Layer):
-    """A layer that keeps every constructor argument as an attribute of the same name.
+    """A layer that derives its config from the attributes named like its constructor arguments.
 
-    Keras itself derives a config only if all arguments are plain JSON types; a dtype
-    policy given as an object is not.
+    Keras itself derives a config only if all arguments are plain JSON types, which a dtype
+    policy object is not.
     """
 
     def get_config(self) -> dict[str, Any]:
@@ -33,11 +33,11 @@ class ConfiguredLayer(keras.layers.Layer):
         return {**super().get_config(), **arguments}
 
     def compute_output_shape(self, input_shape: Any) -> Any:
-        """Returns the shape of the first input; a layer whose output differs overrides it."""
+        """Returns the shape of the first input; layers with another output shape override this."""
         return input_shape
 
     def get_build_config(self) -> dict[str, Any] | None:
-        """Returns the shapes that the layer was built with, and its quantised parts.
+        """Returns the shapes that the layer was built with, and its quantised sublayers.
 
         `build_from_config` is its inverse.
         """

@@ -1,7 +1,7 @@
-"""Keras's Dense and EinsumDense with the matrix product of `keras_vit.kernels`.
+"""Faster versions of Keras's Dense and EinsumDense, with the matrix product of `keras_vit.kernels`.
 
-torch is faster with one matrix product that adds the bias than with Keras's tensordot and an
-addition behind it (`python -m benchmarks.kernels`, rows `linear`), and JAX trains faster with a
+On PyTorch, one matrix product that adds the bias is faster than Keras's tensordot followed by an
+addition (`python -m benchmarks.kernels`, rows `linear`), and JAX trains faster with a
 matrix as the kernel (benchmarks/decisions.md). Weights, names, activation, regularisers,
 constraints, quantisation and LoRA are Keras's.
 """
@@ -10,16 +10,16 @@ import keras
 
 from keras_vit import kernels
 from keras_vit.layers.base import ConfiguredLayer
-from keras_vit.support.fixes.deleted_weights import little_to_search
+from keras_vit.support.fixes.deleted_weights import quick_collection
 
 
 class _Product:
-    """The call and the quantisation of both classes."""
+    """The matrix product and the quantisation of both classes."""
 
     def quantize(self, mode=None, type_check=True, config=None):
         """Quantises as Keras does; a subclass needs `type_check=False`, as in Keras."""
         type_check = type_check and type(self) not in (Dense, EinsumDense)
-        with little_to_search():
+        with quick_collection():
             super().quantize(mode, type_check=type_check, config=config)
 
     def _product(self, inputs, kernel, axes):
@@ -31,7 +31,7 @@ class _Product:
 
 @keras.saving.register_keras_serializable("keras_vit")
 class Dense(_Product, keras.layers.Dense):
-    """`keras.layers.Dense` in the backend's fastest form. Arguments and weights are Keras's."""
+    """A faster `keras.layers.Dense` with the same arguments and weights."""
 
     def call(self, inputs, training=None):
         return self._product(inputs, self.kernel, 1)
@@ -39,9 +39,9 @@ class Dense(_Product, keras.layers.Dense):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class EinsumDense(_Product, keras.layers.EinsumDense):
-    """`keras.layers.EinsumDense` in the backend's fastest form. Arguments and weights are Keras's.
+    """A faster `keras.layers.EinsumDense` with the same arguments and weights.
 
-    The fast form serves equations that sum over the last axes of the input and the first axes of
+    The fast form supports equations that sum over the last axes of the input and the first axes of
     the kernel, such as `"btm,mhd->bthd"`, with a bias for every output or without bias. Keras
     computes all other equations.
     """
@@ -68,7 +68,7 @@ def _summed_axes(equation):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class DistilledHead(ConfiguredLayer):
-    """Reads the class token and the distillation token with a head each (DeiT).
+    """Classifies the class token and the distillation token with separate heads (DeiT).
 
     Input `(batch, 2, features)`, output the mean of both heads' logits, `(batch, num_classes)`.
     `both` returns the logits of each head, for training with a teacher (Touvron et al. 2021,
@@ -78,7 +78,7 @@ class DistilledHead(ConfiguredLayer):
         student = keras.Model(model.input, head.both(head.input))
 
     Args:
-        num_classes: width of each head. Kernels and biases start at zero.
+        num_classes: width of each head. Kernels and biases are initialised to zero.
     """
 
     def __init__(self, num_classes, **kwargs):

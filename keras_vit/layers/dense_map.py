@@ -1,4 +1,4 @@
-"""The dense heads: tokens of some blocks in, a map of the image's size out."""
+"""Dense heads for semantic segmentation and depth estimation: linear, and DPT."""
 
 import math
 
@@ -21,22 +21,22 @@ _HALF_PIXEL, _CORNERS = "bilinear_half_pixel", "bilinear_align_corners"
 
 @keras.saving.register_keras_serializable("keras_vit")
 class DenseMap(ConfiguredLayer):
-    """Predicts a map from the tokens of some blocks.
+    """Predicts a segmentation or depth map of the image's size from the tokens of some blocks.
 
-    The linear head multiplies the patches by a matrix and resizes the result bilinearly to the
-    image, as DINOv2's linear segmentation does. DPT (Ranftl et al. 2021, arXiv 2103.13413; the
+    The linear head applies a linear layer to the patch tokens and resizes the result bilinearly to
+    the image, as DINOv2's linear segmentation does. DPT (Ranftl et al. 2021, arXiv 2103.13413; the
     reference is `modeling_dpt.py` and `modeling_depth_anything.py` of transformers) makes four maps
-    of four sizes, adds them from the coarsest to the finest, with residual units between, and ends
-    with convolutions. Where DPT's map has another size than the image, it is resized as
-    transformers' post-processing does. Pixels that fill no patch get the nearest values.
+    of four sizes, fuses them from the coarsest to the finest with residual units, and ends
+    with convolutions. If DPT's map has another size than the image, it is resized as in
+    transformers' post-processing. Pixels that fill no patch get the nearest values.
 
     Inputs: a list of tokens `(batch, tokens, hidden_size)`, one for each stage; the grid of patches
-    `(batch, rows, columns, hidden_size)` and the images, of which only the sides are read.
-    Output: logits `(batch, height, width, num_outputs)`; a depth `(batch, height, width)`.
+    `(batch, rows, columns, hidden_size)` and the images, of which only the sizes are read.
+    Output: logits `(batch, height, width, num_outputs)`, or depths `(batch, height, width)`.
 
     Args:
         head: the head, a `DenseHead` or a dict of its fields.
-        num_outputs: values of the map for every pixel.
+        num_outputs: outputs per pixel.
         num_prefix_tokens: number of tokens before the patches; the first is the class token.
         stride: rows and columns of pixels per patch.
         activation: activation of the readout, as of `keras_vit.config.Block`.
@@ -72,7 +72,7 @@ class DenseMap(ConfiguredLayer):
         if own.kind == "norm":
             return keras.layers.BatchNormalization(momentum=0.9, epsilon=1e-5, **shared)
         if own.name == "output":
-            # Zeros after a ReLU would make all channels of DPT alike, and then inactive.
+            # Zeros after a ReLU would make all channels of DPT equal, and then inactive.
             initial = LecunNormal() if self.head.is_dpt else "zeros"
             float32 = float32_under_mixed(self.dtype_policy)
             shared |= {"dtype": float32, "kernel_initializer": initial}
@@ -89,7 +89,7 @@ class DenseMap(ConfiguredLayer):
         return kind(own.outputs, own.side, **shared)
 
     def reset_output(self):
-        """Gives the last layer its first values again, for other classes."""
+        """Reinitialises the last layer, for new classes."""
         output = self.parts["output"]
         for part in ("kernel", "bias"):
             weight, initial = getattr(output, part), getattr(output, f"{part}_initializer")
@@ -121,7 +121,7 @@ class DenseMap(ConfiguredLayer):
             z = self._residual(f"residual_{s}_2", z, training)
             is_fitted = not head.doubles and s + 1 < len(maps)
             size = sizes[-2 - s] if is_fitted else [2 * side for side in size]
-            # The reference resizes first; the layer acts on every pixel alone, so that both agree.
+            # The reference resizes first; for a layer that acts on single pixels, both are equal.
             z = _resize(part[f"fusion_{s}"](z), size, _CORNERS)
         size = [2 * side for side in size] if head.doubles else covered
         z = part["hidden_0"](ops.relu(part["projection"](z)) if head.projection else z)
@@ -171,14 +171,14 @@ class DenseMap(ConfiguredLayer):
 
 
 def _resize(maps, size, method, covered=None):
-    """Returns maps `(batch, rows, columns, channels)` of another size, bilinear.
+    """Resizes maps `(batch, rows, columns, channels)` bilinearly.
 
     Args:
         maps: the maps.
         size: rows and columns of the result.
         method: as in `resampling_weights`.
-        covered: rows and columns of the result that the maps stand for, if these are not all: the
-            others get the last values.
+        covered: rows and columns of the result that the maps cover; None for all. The rest gets the
+            nearest values.
     """
     for axis in (1, 2):
         shape = ops.shape(maps)
@@ -192,8 +192,7 @@ def _resize(maps, size, method, covered=None):
         else:
             points = steps(have), steps(want)[:, None]
             matrix = resampling_weights(number(have), number(whole), *points, method, ops)
-        # Not an einsum, which LiteRT lacks for any number of images, nor `ops.matmul`, which drops
-        # float64 on torch.
+        # LiteRT has no einsum for a dynamic batch, and `ops.matmul` drops float64 on torch.
         rest = shape[axis + 1 :]
         flat = ops.reshape(maps, (-1, have, math.prod(rest)))
         flat = ops.cast(matrix, maps.dtype) @ flat

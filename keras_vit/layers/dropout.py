@@ -1,4 +1,4 @@
-"""Dropout, and stochastic depth: residual branches that are skipped at random in training."""
+"""Dropout and stochastic depth, which skips residual branches at random in training."""
 
 import keras
 from keras import ops
@@ -9,13 +9,13 @@ from keras_vit.layers.base import ConfiguredLayer
 
 @keras.saving.register_keras_serializable("keras_vit")
 class Dropout(keras.layers.Dropout):
-    """Keras's Dropout, with a seed generator that has the name `NAME_seed` after its layer.
+    """Keras's Dropout, with a seed generator named after its layer (`NAME_seed`).
 
     Keras numbers the seed generators of a process, so that the keys of torch's `state_dict` and
     the paths of variables would differ between two equal models.
 
     Args:
-        rate: share of the input that is set to 0 in training, from 0 to 1.
+        rate: fraction of the input that is set to 0 in training, from 0 to 1.
         noise_shape, seed: as in `keras.layers.Dropout`.
 
     Raises:
@@ -31,18 +31,18 @@ class Dropout(keras.layers.Dropout):
             self.seed_generator = keras.random.SeedGenerator(seed, name=f"{self.name}_seed")
 
     def build(self, input_shape):
-        """Has no effect; Keras would lock a layer without this method before the seed is set."""
+        """Does nothing; without it, Keras would lock the layer before the seed is set."""
 
 
 @keras.saving.register_keras_serializable("keras_vit")
 class StochasticDepth(ConfiguredLayer):
-    """Drops a residual branch for whole examples (Huang et al. 2016; AugReg, section 3).
+    """Drops a residual branch at random per example (Huang et al. 2016; AugReg, section 3).
 
-    Input and output `(batch, ...)`. In training each example is zeroed with
-    chance `rate`, and the other examples are divided by `1 - rate` to keep the mean.
+    Input and output `(batch, ...)`. In training each example is set to zero with
+    probability `rate`, and the remaining examples are divided by `1 - rate` to keep the mean.
 
     Args:
-        rate: chance to drop, in [0, 1).
+        rate: probability of dropping, in [0, 1).
         seed: an int, or None to draw one from Keras's global seed.
 
     Raises:
@@ -56,7 +56,7 @@ class StochasticDepth(ConfiguredLayer):
         self.rate = rate
         self.seed = seed
         self.seed_generator = None
-        if rate > 0:  # with a name of its own, as in `Dropout`
+        if rate > 0:  # named after the layer, as in `Dropout`
             self.seed_generator = keras.random.SeedGenerator(seed, name=f"{self.name}_seed")
 
     def call(self, inputs, training=None):

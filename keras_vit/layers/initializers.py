@@ -1,7 +1,7 @@
-"""The reference's random initialisers, and the context that skips them.
+"""The reference's random initialisers, and a context that skips them.
 
-A model that is about to receive weights needs no random numbers: inside
-`blank_weights()` all initialisers give zeros, which take neither time nor memory
+A model that is about to load weights does not need random values: inside
+`blank_weights()` all initialisers return zeros, which take neither time nor memory
 until they are written to.
 """
 
@@ -22,7 +22,7 @@ _blank = contextvars.ContextVar("blank_weights", default=False)
 
 @contextlib.contextmanager
 def blank_weights() -> Iterator[None]:
-    """Makes layers that are built inside the context start with zeros, not random numbers."""
+    """Initialises the layers that are built inside the context to zeros, not random values."""
     token = _blank.set(True)
     try:
         yield
@@ -31,7 +31,7 @@ def blank_weights() -> Iterator[None]:
 
 
 class _Drawn(keras.initializers.Initializer):
-    """An initialiser whose draw is skipped inside `blank_weights()`."""
+    """Base class of initialisers that are skipped inside `blank_weights()`."""
 
     def __call__(self, shape, dtype=None, **kwargs):
         if _blank.get():
@@ -50,7 +50,7 @@ class RandomNormal(_Drawn, keras.initializers.RandomNormal):
 
 
 class _Seeded(keras.initializers.Initializer):
-    """An initialiser that computes `draw` with its seed."""
+    """Base class of initialisers with a seed, which implement `draw`."""
 
     def __init__(self, seed: int | None) -> None:
         self.seed = seed
@@ -65,12 +65,12 @@ class _Seeded(keras.initializers.Initializer):
 class XavierUniform(_Drawn, _Seeded):
     """Glorot and Bengio's uniform initialiser over a kernel of any rank.
 
-    Flax flattens a kernel such as `(hidden_size, heads, head_dim)` to a matrix
-    before it counts fan-in and fan-out; Keras takes it for a convolution and
+    Flax reshapes a kernel such as `(hidden_size, heads, head_dim)` to a matrix
+    before it computes fan-in and fan-out; Keras treats it as a convolution and
     multiplies them by `hidden_size`. Source: `flax/linen/linear.py`, DenseGeneral.
 
     Args:
-        input_axes: how many leading axes of the kernel are inputs.
+        input_axes: number of leading axes of the kernel that are inputs.
         seed: an int, or None to draw one from Keras's global seed.
     """
 
@@ -90,7 +90,7 @@ class XavierUniform(_Drawn, _Seeded):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class MixedFrequencies(_Drawn, _Seeded):
-    """Frequencies of rotary positions, rotated by a random angle in every head.
+    """Initialises learned frequencies of rotary positions, with a random rotation per head.
 
     Shape `(2, heads, head_dim / 2)`; the first axis is the coordinate. Source:
     `init_random_2d_freqs` of timm's `layers/pos_embed_sincos.py` (Heo et al. 2024,

@@ -1,4 +1,4 @@
-"""The MLP of Eq. 3, and its activations by their names in `keras_vit.config.Block`."""
+"""The MLP of Eq. 3, and its activations."""
 
 from typing import Any
 
@@ -15,12 +15,12 @@ from keras_vit.layers.norms import norm_layer
 
 
 def activate(x: Any, form: str) -> Any:
-    """Returns the activation of every number in `x`.
+    """Applies an activation to every element of `x`.
 
     Args:
         x: a tensor of any shape.
-        form: `"gelu"`; `"gelu_tanh"`: its approximation in the official code; `"quick_gelu"`:
-            x sigmoid(1.702 x), the approximation of CLIP; `"silu"`: x sigmoid(x).
+        form: `"gelu"`; `"gelu_tanh"`, its approximation in the official code; `"quick_gelu"`,
+            x sigmoid(1.702 x), its approximation in CLIP; or `"silu"`, x sigmoid(x).
     """
     if form == "silu":
         return ops.silu(x)

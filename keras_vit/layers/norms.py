@@ -1,4 +1,4 @@
-"""LayerNorm, RMSNorm and GroupNorm, and the choice between the first two."""
+"""LayerNorm, RMSNorm and GroupNorm."""
 
 import keras
 from keras import ops
@@ -12,9 +12,9 @@ from keras_vit.layers.precision import float32_under_mixed
 
 @keras.saving.register_keras_serializable("keras_vit")
 class LayerNorm(keras.layers.LayerNormalization):
-    """`keras.layers.LayerNormalization` in the backend's fastest form. Arguments are Keras's.
+    """A faster `keras.layers.LayerNormalization` with the same arguments and weights.
 
-    `keras_vit.kernels` computes norms of the last axis that have scale and shift; plain
+    `keras_vit.kernels` computes norms of the last axis with scale and shift; plain
     operations of `keras.ops` compute all other norms.
 
     Raises:
@@ -33,12 +33,12 @@ class LayerNorm(keras.layers.LayerNormalization):
     def build(self, input_shape):
         axis = self.axis
         super().build(input_shape)
-        # Keras 3.16 counts the axes of this shape from its front; a pooled vector and tokens have
-        # their last axis in common.
+        # Keras 3.16 counts the axes of this shape from its front; pooled vectors and tokens share
+        # only their last axis.
         self.axis = [axis] if isinstance(axis, int) else list(axis)
 
     def is_fast(self, rank):
-        """Whether `keras_vit.kernels` computes the norm of a tensor with so many axes."""
+        """Whether `keras_vit.kernels` computes the norm of a tensor with `rank` axes."""
         is_of_last = [axis % rank for axis in self.axis] == [rank - 1]
         return is_of_last and self.scale and self.center
 
@@ -54,10 +54,10 @@ class LayerNorm(keras.layers.LayerNormalization):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class RMSNorm(ConfiguredLayer):
-    """`x / sqrt(mean(x^2) + epsilon) * gamma` over the last axis (Zhang and Sennrich 2019).
+    """Root mean square norm of the last axis (Zhang and Sennrich 2019).
 
-    Unlike LayerNorm, RMSNorm neither removes the mean nor adds a bias. Input and output
-    `(..., hidden_size)`. The layer computes in float32 at least.
+    Computes `x / sqrt(mean(x^2) + epsilon) * gamma` in float32 at least. Unlike LayerNorm, it
+    neither subtracts the mean nor adds a bias. Input and output `(..., hidden_size)`.
 
     Args:
         epsilon: added to the mean of the squares.
@@ -82,10 +82,10 @@ NORMS = {"layer": LayerNorm, "rms": RMSNorm}
 
 
 def norm_layer(block, policy, name):
-    """Returns a norm of the model, float32 under a mixed policy.
+    """Makes a norm of the model, which computes in float32 under a mixed policy.
 
     Args:
-        block: the `keras_vit.config.Block` that states its kind and epsilon.
+        block: the `keras_vit.config.Block` with its kind and epsilon.
         policy: dtype policy of the surrounding layer.
         name: name of the layer.
     """
@@ -94,12 +94,12 @@ def norm_layer(block, policy, name):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class GroupNorm(keras.layers.GroupNormalization):
-    """`keras.layers.GroupNormalization` (arXiv 1803.08494), exact, with derivatives of any order.
+    """A more accurate `keras.layers.GroupNormalization` (arXiv 1803.08494), and faster on PyTorch.
 
-    Arguments and weights are Keras's. The mean over the pixels comes before the mean over the
-    channels of a group: torch adds all of them into one float32 number if it is asked for both at
-    once and the channels stand last, which makes the variance of 112 x 112 pixels wrong by 4e-6 and
-    takes six times as long.
+    It has the same arguments and weights, and derivatives of any order. The mean over the pixels is
+    computed before the mean over the channels of a group. If torch computes both at once with
+    channels last, it accumulates in a single float32 value: the variance of 112 x 112 pixels is
+    off by 4e-6, and the computation takes six times as long.
     """
 
     def call(self, inputs):

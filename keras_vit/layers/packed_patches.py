@@ -1,4 +1,4 @@
-"""Packed patches: a batch of images of unequal shape, one row of numbers for each patch."""
+"""Packed patches (NaFlex): a batch of images of different shapes, with one row for each patch."""
 
 import keras
 from keras import ops
@@ -8,18 +8,18 @@ from keras_vit.layers.base import ConfiguredLayer
 
 @keras.saving.register_keras_serializable("keras_vit")
 class UnpackPatches(ConfiguredLayer):
-    """Takes apart packed patches, see `keras_vit.images.packing`.
+    """Splits packed patches into pixels, positions and mask, see `keras_vit.images.packing`.
 
-    Input `(batch, patches, rows * columns * channels + 2)`: the pixels of a patch and, behind them,
-    its row and column in its image, both -1 for padding. Output: the pixels as images of one
-    column of patches, `(batch, patches * rows, columns, channels)`; the places, int32
+    Input `(batch, patches, rows * columns * channels + 2)`: the pixels of a patch, followed by
+    its row and column in its image, both -1 for padding. Output: the pixels as images with one
+    column of patches, `(batch, patches * rows, columns, channels)`; the positions, int32
     `(batch, patches, 2)`; and the mask of all tokens, bool `(batch, num_prefix_tokens + patches)`,
     False for padding.
 
     Args:
         patch_size: pixels of a patch (rows, columns).
         channels: channels of the images.
-        num_prefix_tokens: number of tokens that will stand before the patches.
+        num_prefix_tokens: number of tokens that will precede the patches.
     """
 
     def __init__(self, patch_size, channels, num_prefix_tokens=0, **kwargs):

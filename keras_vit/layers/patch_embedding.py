@@ -1,4 +1,4 @@
-"""The linear projection of flattened patches, x_p E of Eq. 1."""
+"""The patch embedding: a linear projection of flattened patches, x_p E of Eq. 1."""
 
 import keras
 from keras import ops
@@ -10,12 +10,12 @@ from keras_vit.layers.initializers import LecunNormal
 
 @keras.saving.register_keras_serializable("keras_vit")
 class PatchEmbedding(ConfiguredLayer):
-    """Cuts an image into patches and projects each to a token (Eq. 1: `x_p E`).
+    """Splits images into patches and projects each patch to a token (Eq. 1: `x_p E`).
 
     Input `(batch, height, width, channels)`, or `(batch, channels, height, width)`
     under `"channels_first"`. Output `(batch, rows * columns, hidden_size)`, or
     `(batch, rows, columns, hidden_size)` with `flatten=False`. Rows and columns
-    that fill no patch are dropped, as by the VALID convolution of
+    that fill no patch are cropped, as by the VALID convolution of
     `vit_jax/models_vit.py`.
 
     Args:
@@ -55,7 +55,7 @@ class PatchEmbedding(ConfiguredLayer):
             self.bias = self.add_weight(name="bias", shape=(self.hidden_size,), initializer="zeros")
 
     def call(self, inputs):
-        if self.data_format == "channels_first":  # the convolution and all later layers: last
+        if self.data_format == "channels_first":  # from here on channels come last
             inputs = ops.transpose(inputs, (0, 2, 3, 1))
         grid = kernels.patches(inputs, kernels.tensor(self.kernel, self.compute_dtype))
         if self.use_bias:

@@ -1,4 +1,4 @@
-"""Pooling: from the encoded tokens to the input of the head."""
+"""Pooling of the encoded tokens into the input of the head."""
 
 import keras
 from keras import ops
@@ -14,21 +14,21 @@ from keras_vit.layers.norms import norm_layer
 
 @keras.saving.register_keras_serializable("keras_vit")
 class Pool(ConfiguredLayer):
-    """Reduces `(batch, tokens, hidden_size)` to the input of the head, `(batch, hidden_size)`.
+    """Pools tokens `(batch, tokens, hidden_size)` into the input of the head.
 
-    The argument `mask` of a call, bool `(batch, tokens)`, is False for tokens such as padding that
-    no mean counts.
+    The output is `(batch, hidden_size)` unless stated below. The argument `mask` of a call, bool
+    `(batch, tokens)`, is False for tokens, such as padding, that means ignore.
 
     Args:
-        kind: `"token"` returns the class token (Eq. 4), the mean of several; `"tokens"` all class
-            tokens side by side. `"gap"` returns the mean of the tokens after the first `skip`.
-            `"token_and_mean"` returns the class token and, after it, that mean,
-            `(batch, 2 * hidden_size)` (DINOv2). `"two_tokens"` returns the first two tokens,
-            `(batch, 2, hidden_size)`, and `"mean_of_two_tokens"` their mean (DeiT). `"unpooled"`
-            returns the tokens.
-        skip: number of tokens before the patches, which `"gap"` and `"token_and_mean"` leave
-            out of the mean.
-        num_class_tokens: number of class tokens, which stand first.
+        kind: `"token"` returns the class token (Eq. 4), or the mean of several class tokens;
+            `"tokens"` returns all class tokens, concatenated. `"gap"` returns the mean of the
+            tokens after the first `skip`. `"token_and_mean"` returns the class token concatenated
+            with that mean, `(batch, 2 * hidden_size)` (DINOv2). `"two_tokens"` returns the first
+            two tokens, `(batch, 2, hidden_size)`, and `"mean_of_two_tokens"` their mean (DeiT).
+            `"unpooled"` returns all tokens.
+        skip: number of tokens before the patches, which the mean of `"gap"` and `"token_and_mean"`
+            does not include.
+        num_class_tokens: number of class tokens, which are the first tokens.
 
     Raises:
         ConfigError: `kind` is unknown.
@@ -100,7 +100,7 @@ _KINDS = choice(
 class MAPHead(ConfiguredLayer):
     """Multi-head attention pooling (Lee et al. 2019; `MAPHead` of big_vision's `models/vit.py`).
 
-    A learned probe attends over all tokens; `x + MLP(LN(x))` follows. Input
+    A learned query, the probe, attends to all tokens; `x + MLP(LN(x))` follows. Input
     `(batch, tokens, hidden_size)`, output `(batch, hidden_size)`; `mask` `(batch, tokens)` and
     `read_weights` are the arguments of `Attention`.
 
@@ -108,7 +108,7 @@ class MAPHead(ConfiguredLayer):
         num_heads: attention heads; divides `hidden_size`.
         mlp_dim: width of the MLP's hidden layer.
         block: activation of the MLP, and epsilon of the norm: a `keras_vit.config.Block` or a dict
-            of its fields. The head has every bias and LayerNorm, whatever the block has.
+            of its fields. The layer always has all biases and a LayerNorm.
         skip: number of first tokens that the probe does not attend to.
     """
 

@@ -1,4 +1,4 @@
-"""Position embeddings, E_pos of Eq. 1, with the grid of patches that they belong to."""
+"""Position embeddings, E_pos of Eq. 1, which are resized for other grids of patches."""
 
 import keras
 from keras import ops
@@ -14,18 +14,18 @@ from keras_vit.support.interpolation import resampling_weights
 class AddPositionEmbs(ConfiguredLayer):
     """Adds a position embedding to every token (Eq. 1: `+ E_pos`).
 
-    Input and output `(batch, tokens, hidden_size)`, tokens in rows of the patch
-    grid from top to bottom. Learned embeddings are one weight of shape
-    `(1, tokens, hidden_size)`, N(0.02) at first; `"sincos2d"` is a fixed function
-    of row and column (big_vision, `posemb_sincos_2d`) and stores no weight.
+    Input and output `(batch, tokens, hidden_size)`, patch tokens row by row from top to bottom.
+    Learned embeddings are one weight of shape `(1, tokens, hidden_size)`, initialised with a
+    standard deviation of 0.02; `"sincos2d"` is a fixed function of row and column (big_vision,
+    `posemb_sincos_2d`) without weights.
 
-    For an image with another grid, the graph resizes the embeddings of the patches: call
-    the layer with `patches`, any tensor `(batch, rows, columns, ...)` of that grid; only
-    rows and columns are read. Embeddings of other tokens are never resized.
+    To resize the embeddings of the patches for images with another grid, call the layer with
+    `patches`, any tensor `(batch, rows, columns, ...)` of that grid; only rows and columns are
+    read. Embeddings of other tokens are not resized.
 
-    For a batch of images with a grid each, call it with `places`, int `(batch, patches, 2)`: row
-    and column of every patch, counted from 0, and -1 for padding. The grid of an image ends at its
-    largest row and column.
+    For a batch of images with different grids, call the layer with `places`, int
+    `(batch, patches, 2)`: row and column of every patch, counted from 0, and -1 for padding. The
+    grid of an image ends at its largest row and column.
 
     Args:
         grid: (rows, columns) of the patches that the embeddings belong to, or
@@ -33,13 +33,13 @@ class AddPositionEmbs(ConfiguredLayer):
         class_token: whether the first token is a class token. A learned embedding
             then has a row for it; `"sincos2d"` adds zero to it.
         other_tokens: number of tokens between the class token and the patches, such as a
-            distillation token or register tokens; they have embeddings as the class token has.
+            distillation token or register tokens; they have embeddings like the class token.
         position: `"learned"` or `"sincos2d"`.
         resize: see `position_resize` of `keras_vit.config.ViTConfig`.
 
     Raises:
-        ConfigError: the number of tokens of the first input does not fit the given grid,
-            or, without a grid, any square grid.
+        ConfigError: the number of tokens of the first input does not fit the given grid
+            or, without a grid, a square grid.
     """
 
     def __init__(
@@ -92,9 +92,9 @@ class AddPositionEmbs(ConfiguredLayer):
         if len(found) == len(expected) and found != expected:
             raise ConfigError(
                 f"Expected {expected}, found {found}: the embeddings belong to another image size, "
-                "or to other learned tokens. Load them into a model as they were saved "
-                "from. Its save_to_preset(folder), and then VisionTransformer.from_preset(folder, "
-                "image_size=...), resize embeddings to another image size."
+                "or to other learned tokens. Load them into a model like the saved one. "
+                "To change the image size, use its save_to_preset(folder), and then "
+                "VisionTransformer.from_preset(folder, image_size=...)."
             )
         super().load_own_variables(store)
 
@@ -122,14 +122,14 @@ class AddPositionEmbs(ConfiguredLayer):
         )
 
     def _compute_embedding(self, rows, columns, hidden_size):
-        """Returns E_pos of a grid whose sides may be tensors, `(1, tokens, hidden_size)`."""
+        """Returns E_pos `(1, tokens, hidden_size)` for a grid whose sides may be tensors."""
         if self.position == "sincos2d":
             embedding = sincos2d(rows, columns, hidden_size)
             if not self._prefix:
                 return embedding
             zeros = ops.zeros((1, self._prefix, hidden_size))  # torch's compiler refuses `ops.pad`
             return ops.concatenate([zeros, embedding], axis=1)
-        # Sides cannot be compared while they are unknown, as in a graph for images of any size.
+        # Dynamic sizes, as in a graph for images of any size, cannot be compared.
         if is_known(rows, columns) and (rows, columns) == self.grid:
             return self.embedding
         embedding = ops.cast(self.embedding, "float32")
@@ -149,9 +149,9 @@ class AddPositionEmbs(ConfiguredLayer):
         return ops.concatenate([embedding[:, : self._prefix], grid], axis=1)
 
     def _embedding_at(self, places):
-        """Returns learned E_pos for images with a grid each, `(batch, tokens, hidden_size)`."""
+        """Returns learned E_pos `(batch, tokens, hidden_size)` for images with different grids."""
         embedding = ops.cast(self.embedding, "float32")
-        points = ops.cast(places, "float32")  # OpenVINO 2026.4 takes a wrong maximum of integers
+        points = ops.cast(places, "float32")  # OpenVINO 2026.4 has a wrong maximum of integers
         sizes = ops.max(points, axis=1, keepdims=True) + 1
         points = ops.maximum(points, 0)  # padding reads the first patch
         by_row, by_column = (
@@ -177,7 +177,7 @@ def sincos2d(rows, columns, hidden_size):
     Rows and columns may be scalar tensors.
     """
     quarter = hidden_size // 4
-    # Numbers, because torch's compiler does not follow NumPy.
+    # Python floats, because torch's compiler does not support NumPy here.
     frequencies = [1.0 / 10_000 ** (k / (quarter - 1)) for k in range(quarter)]
     frequency = ops.convert_to_tensor(frequencies, dtype="float32")
     y = steps(rows)[:, None] * frequency  # (rows, quarter)

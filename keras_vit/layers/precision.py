@@ -1,4 +1,4 @@
-"""The policy of the layers that keep float32 while the rest of a model computes in 16 bits."""
+"""Dtype policies, and the layers that stay float32 in a mixed-precision model."""
 
 import contextlib
 from typing import Any
@@ -12,12 +12,12 @@ _OF_PARTS = (keras.dtype_policies.DTypePolicyMap, keras.dtype_policies.Quantized
 
 
 def read_policy(dtype: Any) -> keras.dtype_policies.DTypePolicy:
-    """Returns the policy that a model's argument `dtype` stands for.
+    """Returns the dtype policy for the argument `dtype` of a model.
 
     Raises:
-        ConfigError: it is no single policy of floats.
+        ConfigError: it is not a single policy with a float type.
     """
-    with contextlib.suppress(TypeError, ValueError):  # Keras raises either for other words
+    with contextlib.suppress(TypeError, ValueError):  # Keras raises either for unknown names
         policy = keras.dtype_policies.get(dtype)
         if not isinstance(policy, _OF_PARTS) and policy.variable_dtype in _FLOATS:
             return policy
@@ -28,9 +28,9 @@ def read_policy(dtype: Any) -> keras.dtype_policies.DTypePolicy:
 
 
 def write_policy(policy: keras.dtype_policies.DTypePolicy) -> Any:
-    """Returns what `read_policy` makes the policy of again, as plain JSON types.
+    """Returns a policy as plain JSON types; `read_policy` is its inverse.
 
-    A policy of Keras's own class is given by its name, because Keras's serialisation imports
+    A plain policy of Keras is written as its name, because Keras's serialisation imports
     TensorFlow on every backend.
     """
     is_plain = type(policy) is keras.dtype_policies.DTypePolicy
@@ -38,7 +38,7 @@ def write_policy(policy: keras.dtype_policies.DTypePolicy) -> Any:
 
 
 def float32_under_mixed(policy) -> keras.dtype_policies.DTypePolicy:
-    """Returns the policy of a cast-sensitive sublayer: float32 if `policy` is mixed.
+    """Returns the policy of a precision-sensitive sublayer: float32 if `policy` is mixed.
 
     A mixed policy stores float32 and computes in 16 bits; norms and the head still
     compute in float32. A policy that also stores 16 bits is returned unchanged.

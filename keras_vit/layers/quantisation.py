@@ -1,4 +1,4 @@
-"""The quantised parts of a model as plain JSON, so that a saved model can be built again.
+"""Saves and restores which layers of a model are quantised.
 
 Keras quantises in place: `model.quantize("int8")` replaces kernels inside blocks, and the
 constructor arguments of the model and of its blocks do not record it.
@@ -27,7 +27,7 @@ def quantised_parts(layers: list[Any]) -> dict[str, dict[str, Any]]:
 
 
 def quantise_parts(layers: list[Any], parts: Parts) -> None:
-    """Quantises the parts of built `layers` that `quantised_parts` has listed."""
+    """Quantises the parts of built `layers` that `quantised_parts` has returned."""
     by_path = dict(parts_with_kernels(layers))
     for path, quantised in parts.items():
         config = keras.saving.deserialize_keras_object(quantised["config"])
@@ -35,10 +35,10 @@ def quantise_parts(layers: list[Any], parts: Parts) -> None:
 
 
 def parts_with_kernels(layers: list[Any]) -> Iterator[tuple[str, Any]]:
-    """Yields the layers that Keras can quantise or adapt, with their paths from the layers."""
+    """Yields path and layer of each layer that can be quantised or adapted with LoRA."""
     for layer in layers:
         for part in all_layers(layer):
             if isinstance(part, (keras.layers.Dense, keras.layers.EinsumDense)):
-                # The path starts at the layer, not at the model that the layer is nested in.
+                # The path starts at the layer, not at the model that contains it.
                 inside = part is not layer and part.path[part.path.index(f"{layer.name}/") :]
                 yield inside or layer.name, part

@@ -1,4 +1,4 @@
-"""A learned bias of attention for each distance between two patches (BEiT, arXiv 2106.08254)."""
+"""Relative position bias: a learned bias of attention per distance of two patches (BEiT)."""
 
 import keras
 from keras import ops
@@ -9,15 +9,16 @@ from keras_vit.layers.base import ConfiguredLayer
 
 @keras.saving.register_keras_serializable("keras_vit")
 class RelativePositionBias(ConfiguredLayer):
-    """Returns the bias of attention's scores for the tokens of a grid of patches.
+    """Computes a learned attention bias from the distances of patches (arXiv 2106.08254).
 
     Input: tokens `(batch, tokens, ...)`, of which only the number is read. Output
     `(1, heads, tokens, tokens)`, for the argument `bias` of `Attention`: for query (i, j) and key
     (k, l) the row of the distance (i - k, j - l) in the table, a weight `(distances, heads)`.
 
     The table has (2 rows - 1)(2 columns - 1) distances, row by row from the most negative. With
-    prefix tokens, which stand before the patches, it ends in three more rows: from a prefix token
-    to a patch, from a patch to a prefix token, and between two prefix tokens. It starts at zero.
+    prefix tokens, which precede the patches, it ends with three more rows: from a prefix token
+    to a patch, from a patch to a prefix token, and between two prefix tokens. It is initialised to
+    zero.
 
     Args:
         num_heads: number of heads.
@@ -49,7 +50,7 @@ class RelativePositionBias(ConfiguredLayer):
         )
 
     def call(self, inputs):
-        # torch's exporter to ONNX writes other forms of `take` wrongly.
+        # torch's exporter to ONNX has bugs in other forms of `take`.
         bias = ops.take(self.table, self._distances(), axis=0)  # (tokens, tokens, heads)
         return ops.transpose(bias, (2, 0, 1))[None]
 

@@ -1,4 +1,4 @@
-"""Rematerialisation: the gradient computes activations again instead of keeping them."""
+"""Rematerialisation (gradient checkpointing): recomputes activations instead of storing them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,10 +10,10 @@ from keras_vit import kernels
 
 
 def rematerialised(layer: Any, function: Callable[..., Any], *inputs: Any) -> Any:
-    """Returns `function(*inputs)` and keeps only `inputs` for the gradient.
+    """Returns `function(*inputs)`, and stores only `inputs` for the gradient, to save memory.
 
-    The gradient runs `function` once more, with the random numbers of its first run: dropout
-    drops the same values again. Source: Chen et al. 2016, arXiv 1604.06174; `keras.remat`.
+    The gradient runs `function` again with the same random numbers, so that dropout drops the same
+    values. Source: Chen et al. 2016, arXiv 1604.06174; `keras.remat`.
 
     Args:
         layer: the layer whose weights and seed generators `function` uses.
@@ -21,7 +21,7 @@ def rematerialised(layer: Any, function: Callable[..., Any], *inputs: Any) -> An
         inputs: float tensors.
     """
     weights = {id(weight) for weight in layer.weights}
-    # The states of seed generators are variables that are not weights.
+    # The states of seed generators are variables, but not weights.
     seeds = [variable for variable in layer.variables if id(variable) not in weights]
     at_first = [ops.copy(seed.value) for seed in seeds]
     if keras.backend.backend() == "jax":

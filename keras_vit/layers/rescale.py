@@ -1,4 +1,4 @@
-"""Scaling of pixels in [0, 255] to the range that the weights were trained with."""
+"""Rescales pixels in [0, 255] to the range that the weights were trained with."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,13 +11,13 @@ from keras_vit.layers.base import ConfiguredLayer
 
 @keras.saving.register_keras_serializable("keras_vit")
 class Rescale(ConfiguredLayer):
-    """`(x / 255 - mean) / std`, computed in float32 as `keras_vit.Preprocessor.scale` does.
+    """Normalises pixels, `(x / 255 - mean) / std`, in float32, as `keras_vit.Preprocessor.scale`.
 
     Input: images of any numeric type, `(batch, height, width, channels)` or
     `(batch, channels, height, width)`, in [0, 255]. Output: the same shape in the compute dtype.
 
     Args:
-        mean: mean of pixels in [0, 1], a number or one number per channel.
+        mean: mean of pixels in [0, 1], a number or one per channel.
         std: standard deviation of pixels in [0, 1], a positive number or one per channel.
         data_format: `"channels_last"`, `"channels_first"` or None for Keras's setting.
     """

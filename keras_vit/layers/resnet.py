@@ -1,4 +1,4 @@
-"""The ResNet in front of a hybrid: BiT's ResNet with standardised kernels and GroupNorm.
+"""The ResNet stem of a hybrid: BiT's ResNet with standardised kernels and GroupNorm.
 
 Reference: `vit_jax/models_resnet.py` and the "ResNet root" of `models_vit.py`.
 """
@@ -24,7 +24,7 @@ class StdConv2D(ConfiguredLayer):
     Args:
         filters: number of output channels.
         kernel_size: rows and columns of the (square) kernel.
-        strides: step in rows and columns.
+        strides: stride in rows and columns.
         arithmetic: `"resnet"` (official code) or `"resnet_timm"`, see `keras_vit.config.Stem`.
         data_format: `"channels_last"`, `"channels_first"` or None for Keras's setting.
     """
@@ -51,7 +51,7 @@ class StdConv2D(ConfiguredLayer):
             name="kernel",
             shape=(self.kernel_size, self.kernel_size, channels, self.filters),
             initializer=LecunNormal(),
-            autocast=False,  # standardise in the stored precision
+            autocast=False,  # standardised in the stored precision
         )
 
     def standardised_kernel(self):
@@ -79,7 +79,7 @@ class StdConv2D(ConfiguredLayer):
 
 
 def _same_padded_shape(input_shape, filters, strides, data_format):
-    """Returns the shape after a SAME convolution or pool: sides over `strides`, rounded up."""
+    """Returns the shape after a SAME convolution or pooling: sides / `strides`, rounded up."""
     last = data_format == "channels_last"
     sides = input_shape[1:3] if last else input_shape[2:4]
     sides = tuple(None if side is None else -(-side // strides) for side in sides)
@@ -87,7 +87,7 @@ def _same_padded_shape(input_shape, filters, strides, data_format):
 
 
 class _ResNetLayer(ConfiguredLayer):
-    """The common part of the root and the units: arithmetic, and pairs of convolution and norm."""
+    """Base class of root and units, which builds pairs of convolution and norm."""
 
     def __init__(self, arithmetic="resnet", data_format=None, **kwargs):
         super().__init__(**kwargs)
@@ -95,7 +95,7 @@ class _ResNetLayer(ConfiguredLayer):
         self.data_format = data_format or keras.config.image_data_format()
 
     def _pair(self, suffix, input_shape, filters, kernel_size, strides=1, gamma="ones"):
-        """Returns a convolution and its norm, built, and the shape of their output."""
+        """Builds a convolution and its norm; returns both and the shape of their output."""
         conv = StdConv2D(
             filters,
             kernel_size,
@@ -155,9 +155,9 @@ class ResNetRoot(_ResNetLayer):
 class BottleneckUnit(_ResNetLayer):
     """Post-activation bottleneck, 1x1, 3x3 and 1x1 (`ResidualUnit` of the reference).
 
-    The stride sits on the 3x3 convolution. Where shape or stride change, a 1x1
-    convolution projects the shortcut. The last norm starts at scale zero, so that
-    a new unit passes its shortcut through. Input `(batch, height, width, channels)`,
+    The 3x3 convolution has the stride. If the shape changes, a 1x1 convolution
+    projects the shortcut. The scale of the last norm is initialised to zero, so that
+    a new unit returns its shortcut. Input `(batch, height, width, channels)`,
     output `(batch, ceil(height / strides), ceil(width / strides), 4 * filters)`;
     channels second under `"channels_first"`.
 

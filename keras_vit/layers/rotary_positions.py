@@ -17,11 +17,11 @@ from keras_vit.layers.base import ConfiguredLayer
 
 @keras.saving.register_keras_serializable("keras_vit")
 class RotaryPositions(ConfiguredLayer):
-    """Returns the angles that belong to a grid of patches, once for all blocks.
+    """Computes the angles of rotary position embeddings for a grid of patches, once per model.
 
-    Input: `patches`, any tensor `(batch, rows, columns, ...)`; only rows and columns are read,
-    so images of any size serve. With theta the base of the frequencies
-    f_k = theta^(-4k / head_dim), k = 0 ... head_dim / 4 - 1, patch (i, j) has::
+    Input: `patches`, any tensor `(batch, rows, columns, ...)`, of which only rows and columns are
+    read; images may have any size. With frequencies f_k = theta^(-4k / head_dim),
+    k = 0 ... head_dim / 4 - 1, patch (i, j) has the angles::
 
         "dinov3":  y = 2 (i + 0.5) / rows - 1,  x alike;  2 pi [y f, x f]         (DINOv3)
         "axial":   y = i / rows * reference rows,  x alike;  [y f, x f]           (EVA-02)
@@ -29,7 +29,7 @@ class RotaryPositions(ConfiguredLayer):
                    both (Heo et al. 2024, arXiv 2403.13298)
 
     Without a reference grid y is i. The forms with "_xy" put x before y, and "axial_xy_from_1"
-    counts patches from 1 (the Perception Encoder).
+    counts patches from 1 (Perception Encoder).
 
     Output, computed in float32 under every policy: cosines and sines
     `(2, tokens, head_dim)` of every pair of channels, in the order that `kernels.rotate` expects;
@@ -42,7 +42,7 @@ class RotaryPositions(ConfiguredLayer):
         num_prefix_tokens: tokens before the patches, which have no position.
 
     Raises:
-        ConfigError: a setting is invalid, or `head_dim` is not a multiple of 4.
+        ConfigError: an argument is invalid, or `head_dim` is not a multiple of 4.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class RotaryPositions(ConfiguredLayer):
         self.theta = theta
         self.reference_grid = self._rope.reference_grid
         self.num_prefix_tokens = num_prefix_tokens
-        # Numbers, because torch's compiler does not follow NumPy.
+        # Python floats, because torch's compiler does not support NumPy here.
         self._frequencies = tuple(float(theta ** (-4 * k / head_dim)) for k in range(head_dim // 4))
 
     def call(self, patches):
@@ -79,15 +79,15 @@ class RotaryPositions(ConfiguredLayer):
         else:
             frequencies = ops.convert_to_tensor(self._frequencies, dtype="float32")
             angles = ops.concatenate([first * frequencies, second * frequencies], axis=-1)
-        if self.num_prefix_tokens:  # torch's compiler does not follow Keras's `pad`
+        if self.num_prefix_tokens:  # torch's compiler does not support Keras's `pad`
             zeros = ops.zeros((self.num_prefix_tokens, angles.shape[-1]), angles.dtype)
             angles = ops.concatenate([zeros, angles])
         if not self._rope.is_learned:
-            angles = turns(angles, self._rope.pairs_neighbours)
+            angles = cos_and_sin(angles, self._rope.pairs_neighbours)
         return ops.cast(angles, self.compute_dtype)
 
     def _coordinate(self, length, axis):
-        """Returns the coordinate of each row or column, float32; `length` may be a tensor."""
+        """Returns the float32 coordinate of each row or column; `length` may be a tensor."""
         steps = sizes.steps(length)
         if self.form == "dinov3":
             return 2 * math.pi * (2 * (steps + 0.5) / sizes.number(length) - 1)
@@ -104,7 +104,7 @@ class RotaryPositions(ConfiguredLayer):
         return (tokens, 2) if self._rope.is_learned else (2, tokens, self.head_dim)
 
 
-def turns(angles, pairs_neighbours):
+def cos_and_sin(angles, pairs_neighbours):
     """Returns cosines and sines `(2, ..., head_dim)` of the angles `(..., head_dim / 2)` of pairs.
 
     A pair is two neighbouring channels, or two channels half a head apart (`kernels.rotate`).

@@ -1,4 +1,4 @@
-"""The learned tokens: class token (Eq. 1), register tokens, and the token of masked patches."""
+"""Learned tokens: class token (Eq. 1), register tokens and mask token."""
 
 import keras
 from keras import ops
@@ -9,10 +9,10 @@ from keras_vit.layers.initializers import RandomNormal
 
 @keras.saving.register_keras_serializable("keras_vit")
 class ClassToken(ConfiguredLayer):
-    """Puts one learned token in front of a sequence: `[x_class; x_1; ...; x_N]` (Eq. 1).
+    """Prepends the class token to a sequence: `[x_class; x_1; ...; x_N]` (Eq. 1).
 
     Input `(batch, tokens, hidden_size)`, output `(batch, 1 + tokens, hidden_size)`.
-    The token starts at zero, as in `vit_jax/models_vit.py`.
+    The token is initialised to zero, as in `vit_jax/models_vit.py`.
     """
 
     def build(self, input_shape):
@@ -32,9 +32,9 @@ class ClassToken(ConfiguredLayer):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class RegisterTokens(ConfiguredLayer):
-    """Puts learned tokens between the first tokens of a sequence and its patches.
+    """Inserts register tokens between the first tokens of a sequence and its patches.
 
-    `[x_class; r_1; ...; r_R; x_1; ...; x_N]`: register tokens hold information that the encoder
+    `[x_class; r_1; ...; r_R; x_1; ...; x_N]`: register tokens store information that the encoder
     would otherwise store in background patches (Darcet et al. 2023, arXiv 2309.16588). Input
     `(batch, tokens, hidden_size)`, output `(batch, num_tokens + tokens, hidden_size)`.
 
@@ -70,10 +70,10 @@ class RegisterTokens(ConfiguredLayer):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class MaskToken(ConfiguredLayer):
-    """Holds the learned token that stood for hidden patches (BEiT, iBOT, DINOv2), unused.
+    """Stores the mask token of masked pretraining (BEiT, iBOT, DINOv2); the output is the input.
 
-    Input and output `(batch, patches, hidden_size)`. Files of DINOv2 and DINOv3 store the token,
-    and so it goes through a model unchanged; it is not trainable.
+    Input and output `(batch, patches, hidden_size)`. Files of DINOv2 and DINOv3 contain the token,
+    and a model keeps it for writing them; it is not trainable.
     """
 
     def build(self, input_shape):

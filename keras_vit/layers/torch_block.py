@@ -1,12 +1,12 @@
-"""Imports torch: a block of the encoder as one function, for inference.
+"""Computes an encoder block as one function, for faster inference on PyTorch.
 
-Keras and torch spend 50 microseconds on the call of a layer before it computes, and a block has ten
-parts: a fifth of the time of ViT-S/16 with one image. `call_block` examines the block once, and
-computes Eqs. 2 and 3 if all parts are as `TransformerBlock.build` has made them. Otherwise, and
-wherever a gradient is recorded, Keras calls the block and each part.
+Keras and torch spend 50 microseconds on each call of a layer, and a block has ten sublayers: a
+fifth of the time of ViT-S/16 with one image. `call_block` inspects the block once, and
+computes Eqs. 2 and 3 if all sublayers are as `TransformerBlock.build` has made them. Otherwise, and
+whenever gradients are recorded, Keras calls the block and each sublayer.
 
-The inference function makes the functions of all blocks once for its weights, by `kept_blocks`. A
-model of twelve blocks with hardly anything to compute then takes 7 ms instead of 10.
+The inference function makes the functions of all blocks once for its weights, with `kept_blocks`. A
+tiny model of twelve blocks then takes 7 ms instead of 10.
 """
 
 import contextlib
@@ -26,16 +26,16 @@ from keras_vit.layers.dense import Dense, EinsumDense
 from keras_vit.layers.mlp import MLP, activate
 from keras_vit.layers.norms import LayerNorm, RMSNorm
 from keras_vit.layers.transformer_block import LayerScale, TransformerBlock
-from keras_vit.support.fixes.private_names import plain_form
+from keras_vit.support.fixes.private_names import fallback
 
 
 class BlockFunction:
-    """Eqs. 2 and 3 for a block as it was built.
+    """Computes Eqs. 2 and 3 for an unmodified block.
 
     Args:
         block: a `TransformerBlock`.
-        keeps_weights: whether the function serves many calls with the present weights, and so
-            holds them as oneDNN takes them.
+        keeps_weights: whether the function is called many times with the current weights, which it
+            then stores in oneDNN's layout.
     """
 
     def __init__(self, block: Any, keeps_weights: bool = False) -> None:
@@ -72,7 +72,7 @@ class BlockFunction:
         """Returns MSA(x), Eqs. 5 to 8."""
         attention = self._block.attention
         query, key, value = self._query_key_value(x)
-        query, key = attention.norm_and_turn(query, key, rotary, self._query_key_norms)
+        query, key = attention.norm_and_rotate(query, key, rotary, self._query_key_norms)
         x = kernels.attention(query, key, value, bias)
         if attention.norm is not None:
             x = norm_over_width(attention.norm.call, x)
@@ -90,7 +90,7 @@ class BlockFunction:
         return lambda z: layer.call(z).to(z.dtype)
 
     def _three(self, attention: Any) -> Callable[[Any], Any]:
-        """Returns the function from tokens to queries, keys and values."""
+        """Returns the function that maps tokens to queries, keys and values."""
         layers, heads = (attention.query, attention.key, attention.value), attention.num_heads
         product = self._product(*layers)
         if product is None:
@@ -99,7 +99,7 @@ class BlockFunction:
         return lambda x: product(x.flatten(0, 1)).view(*x.shape[:2], 3, heads, -1).unbind(2)
 
     def _choose_hidden(self, mlp: Any) -> Callable[[Any], Any]:
-        """Returns the function from tokens to the hidden units of an MLP."""
+        """Returns the function that maps tokens to the hidden layer of an MLP."""
         activation = mlp.block.activation
         if mlp.gate is not None:
             gate, value = self._dense(mlp.gate), self._dense(mlp.value)
@@ -113,15 +113,15 @@ class BlockFunction:
         return lambda x: product.then_gelu(x.flatten(0, 1), approximate).view(*x.shape[:2], -1)
 
     def _dense(self, layer: Any, outputs: Sequence[int] = (-1,)) -> Callable[[Any], Any]:
-        """Returns the function of a layer, whose output has the last axes `outputs`."""
+        """Returns the function of a linear layer, whose output ends with the axes `outputs`."""
         product = self._product(layer)
         if product is None:
             return layer.call
         return lambda x: product(x.reshape(len(x) * x.shape[1], -1)).view(*x.shape[:2], *outputs)
 
     def _product(self, *layers: Any) -> Any:
-        """Returns a kept product of layers that read the same rows, or None."""
-        variables = [layer.kernel for layer in layers]  # with LoRA, sums
+        """Returns a kept product of layers with the same input, or None."""
+        variables = [layer.kernel for layer in layers]  # with LoRA a sum, not a variable
         if not self._keeps_weights or not all(isinstance(x, keras.Variable) for x in variables):
             return None
         weights = [variable.value for variable in variables]
@@ -139,12 +139,12 @@ _kept: ContextVar[Mapping[Any, BlockFunction] | None] = ContextVar("_kept", defa
 
 
 def call_block(block: Any, z: Any, **arguments: Any) -> Any:
-    """Returns `block(z, **arguments)`, by one function if no part of the block was changed.
+    """Returns `block(z, **arguments)`, with one function if the block is unmodified.
 
     Args:
-        block: a `TransformerBlock`, or a layer that a user put in its place.
+        block: a `TransformerBlock`, or a layer that replaces it.
         z: a tensor `(batch, tokens, hidden_size)`.
-        arguments: the other arguments of `TransformerBlock.call`. The function takes `rotary` and
+        arguments: further arguments of `TransformerBlock.call`. The function takes `rotary` and
             `bias`; with any other argument, such as `training=True`, Keras calls the block.
     """
     # `torch.jit.trace` traces with and without gradients and compares both programs.
@@ -161,14 +161,14 @@ def call_block(block: Any, z: Any, **arguments: Any) -> Any:
 
 
 def kept_blocks(layers: Iterable[Any]) -> dict[Any, BlockFunction]:
-    """Returns the functions, with the present weights, of the unchanged blocks among `layers`."""
+    """Returns the functions, with the current weights, of the unmodified blocks in `layers`."""
     blocks = filter(_is_as_built, layers)
     return {block: BlockFunction(block, keeps_weights=True) for block in blocks}
 
 
 @contextlib.contextmanager
 def using(functions: Mapping[Any, BlockFunction]) -> Iterator[None]:
-    """Lets `call_block` of this thread call functions of `kept_blocks`."""
+    """Lets `call_block` use functions of `kept_blocks` inside the context, in this thread."""
     token = _kept.set(functions)
     try:
         yield
@@ -188,7 +188,7 @@ def _call_then_gelu(dense: Any, x: Any, approximate: bool) -> Any:
 
 
 def _is_as_built(block: Any) -> bool:
-    """Whether neither a block nor a part was replaced, hooked, quantised or otherwise changed."""
+    """Whether neither the block nor a sublayer was replaced, hooked, quantised or changed."""
     if type(block) is not TransformerBlock or not block.built or _has_any_hook():
         return False
     attention, mlp, policy = block.attention, block.mlp, block.dtype_policy
@@ -214,7 +214,7 @@ def _is_original(part: Any, policy: Any) -> bool:
         and part.activity_regularizer is None
         and (kind not in _DENSE or part.quantization_mode is None)
         and (kind not in _DENSE or part.activation is keras.activations.linear)
-        # A torch without these attributes may have hooks elsewhere: then Keras calls the parts.
+        # A torch without these attributes may have hooks elsewhere: then Keras calls the sublayers.
         and not getattr(part, "_forward_hooks", True)
         and not getattr(part, "_forward_pre_hooks", True)
         and getattr(part, "_compiled_call_impl", True) is None  # `part.compile()` of torch
@@ -224,13 +224,13 @@ def _is_original(part: Any, policy: Any) -> bool:
 _NORMS, _DENSE = (LayerNorm, RMSNorm), (Dense, EinsumDense)
 _KINDS = (TransformerBlock, Attention, MLP, LayerScale, *_NORMS, *_DENSE)
 _CALLS = {kind: (kind.call, kind.__call__) for kind in _KINDS}
-"""The code of the parts as this package defines it: a program may replace methods of a class."""
+"""The methods of the sublayers as this package defines them: a program may replace methods."""
 _REPLACEABLE = frozenset(("call", "__call__", "forward"))
-_BY_PARTS = "Keras calls each part of a block, slower with few images"
-_has_any_hook = getattr(torch.nn.modules.module, "_has_any_global_hook", None) or plain_form(
+_BY_PARTS = "Keras calls each layer of a block, slower with few images"
+_has_any_hook = getattr(torch.nn.modules.module, "_has_any_global_hook", None) or fallback(
     "torch.nn.modules.module._has_any_global_hook", lambda: True, _BY_PARTS
 )
-"""Whether torch has a hook for the calls of all modules."""
+"""Whether torch has a hook for all modules."""
 for _name in ("_forward_hooks", "_forward_pre_hooks", "_compiled_call_impl"):
     if not hasattr(torch.nn.Module(), _name):
-        plain_form(f"torch.nn.Module.{_name}", None, _BY_PARTS)
+        fallback(f"torch.nn.Module.{_name}", None, _BY_PARTS)

@@ -21,8 +21,8 @@ class LayerScale(ConfiguredLayer):
     `(..., hidden_size)`.
 
     Args:
-        initial_value: initial factor of every channel; a small one makes a deep encoder
-            start as the identity.
+        initial_value: initial factor of every channel; with a small value, a deep encoder
+            starts close to the identity.
     """
 
     def __init__(self, initial_value=1e-5, **kwargs):
@@ -58,10 +58,10 @@ class TransformerBlock(ConfiguredLayer):
             its fields. The default is the paper's block.
         dropout_rate: dropout after the attention and after both Dense layers of the MLP.
         attention_dropout_rate: dropout of the attention weights.
-        stochastic_depth_rate: chance to skip each residual branch, per example.
+        stochastic_depth_rate: probability of skipping each residual branch, per example.
         rope: the rotary positions, see `Attention`; None for no rotation.
-        remat: whether training keeps only the input, and computes the block again for the
-            gradient: this saves memory and costs a forward pass.
+        remat: whether training stores only the input of the block and recomputes the block for
+            the gradient (gradient checkpointing), which saves memory and costs a forward pass.
     """
 
     def __init__(
@@ -151,4 +151,4 @@ class TransformerBlock(ConfiguredLayer):
         return self.attention.attention_weights(x, rotary=rotary, bias=bias, mask=mask)
 
     def compute_mask(self, *arguments):
-        """Returns None: every block is given the mask anew."""
+        """Returns None: the model passes the mask to every block."""

@@ -1,6 +1,6 @@
 """Vision Transformers: the graph, the model, its builders, heads, inference and costs.
 
-Names are imported on first use, because costs are computed without a backend.
+Names are imported on first use, because costs need no backend.
 """
 
 import lazy_loader

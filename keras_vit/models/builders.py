@@ -1,4 +1,4 @@
-"""The builders of the papers' fourteen Vision Transformers, such as `vit_b16`."""
+"""Builders of the fourteen Vision Transformers of the papers, such as `vit_b16`."""
 
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Builder(Variant):
-    """An architecture with a name; call it to build the model."""
+    """A named architecture; call it to build the model with new, random weights."""
 
     def __call__(
         self,
@@ -19,12 +19,12 @@ class Builder(Variant):
         num_classes: int = 1000,
         **arguments: Unpack[Arguments],
     ) -> "VisionTransformer":
-        """Builds the model with fresh weights.
+        """Builds the model with new, random weights.
 
         Args:
             image_size: pixels, an int or a pair (height, width); `(None, None)` for any size.
-            num_classes: width of the head; 0 for features.
-            **arguments: other arguments of `VisionTransformer`, such as `dtype` and
+            num_classes: width of the head; 0 for a model that returns features.
+            **arguments: further arguments of `VisionTransformer`, such as `dtype` and
                 `dropout_rate`.
 
         Raises:
@@ -47,14 +47,14 @@ r_vit_ti16, r26_vit_s32, r26_vit_b32, r50_vit_b16, r50_vit_l32 = (
 
 
 def list_variants() -> list[str]:
-    """Returns the names of all variants, plain Vision Transformers first."""
+    """Lists the names of all builders, plain Vision Transformers first."""
     return list(_BUILDERS)
 
 
 def variant(name: str) -> Builder:
-    """Returns the builder of the variant of that name.
+    """Returns the builder with this name.
 
     Raises:
-        ConfigError: the name is unknown; the message states the nearest name.
+        ConfigError: the name is unknown; the message gives the nearest name.
     """
     return _BUILDERS[variant_named(name).name]

@@ -1,6 +1,6 @@
-"""The arguments that every way to a model shares, for type checkers and editors.
+"""Types of the arguments of builders and `from_preset`, for type checkers and editors.
 
-`VisionTransformer` documents and checks them; builders and `from_preset` pass them on to it. The
+`VisionTransformer` documents and checks the arguments, which these functions pass to it. The
 fields of `Architecture` and the names of `Family` are in the stub `building.pyi`, which
 `python -m weights.stubs` writes.
 """
@@ -13,7 +13,7 @@ from keras_vit.images.class_names import ClassNames, Thresholds
 from keras_vit.images.protocols import ProtocolSpec
 
 Family: TypeAlias = str
-"""The name of a format of checkpoints."""
+"""The name of a checkpoint format."""
 
 
 class Building(TypedDict, total=False):
@@ -34,15 +34,15 @@ class Building(TypedDict, total=False):
 
 
 class Architecture(TypedDict, total=False):
-    """The fields of `ViTConfig`, but for `image_size` and `num_classes`."""
+    """The fields of `ViTConfig` except `image_size` and `num_classes`."""
 
 
 class Arguments(Building, Architecture, total=False):
-    """Arguments of builders other than `image_size` and `num_classes`."""
+    """The arguments of builders except `image_size` and `num_classes`."""
 
 
 class Reading(TypedDict, total=False):
-    """How the files of a source are read: the keys of `read` of `from_preset`."""
+    """The keys of the argument `read` of `from_preset`: how the files of a source are read."""
 
     family: Family
     variant: str

@@ -1,8 +1,8 @@
-"""The floating-point operations of a model, from its configuration.
+"""Computes the floating-point operations (FLOPs) of a model from its configuration.
 
 A multiply-add counts as two operations. As in table 6 of the paper, only matrix products and
-convolutions count; norms, activations, softmax and additions are below 1 % of the operations. Those
-of a dense head do not count.
+convolutions are counted; norms, activations, softmax and additions are below 1 % of the operations.
+A dense head is not counted.
 """
 
 import dataclasses
@@ -27,19 +27,19 @@ _PARTS = {
     "pooling": r"pool/|projection/",
     "head": r"",
 }
-"""Part of a model -> start of the paths of its weights; the first match decides."""
+"""Part of a model -> prefix of the paths of its weights; the first match decides."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Flops:
-    """Floating-point operations for one image.
+    """The floating-point operations of a model for one image.
 
     Attributes:
         parts: operations of the forward pass by part: `stem` of a hybrid, `patch_embedding`,
             `attention_projections`, `attention_products` (Eq. 6 and 7), `mlp`, `pooling` and
             `head`.
-        training: operations of a training step: the forward pass, and for every product the
-            gradients of its input and of its weights. Images need no gradient.
+        training: operations of a training step: the forward pass, and the gradients of the input
+            and the weights of every product, except the gradient of the images.
     """
 
     parts: dict[str, int]
@@ -54,10 +54,10 @@ class Flops:
 def flops(
     model: "VisionTransformer | ViTConfig", image_size: int | tuple[int, int] | None = None
 ) -> Flops:
-    """Returns the floating-point operations of a model for one image.
+    """Counts the floating-point operations (FLOPs) of a model for one image.
 
     Args:
-        model: a `VisionTransformer`, or a `ViTConfig`; no model is built.
+        model: a `VisionTransformer` or a `ViTConfig`, from which no model is built.
         image_size: pixels, an int or (height, width); None for the size of the model.
 
     Raises:
@@ -112,7 +112,7 @@ def _resolve_size(config: ViTConfig, image_size: int | tuple[int, int] | None) -
 
 
 def _cells(config: ViTConfig, size: tuple[int, int]) -> dict[str, int]:
-    """Returns the output cells of each convolution of a stem, by the path of its kernel."""
+    """Returns the number of output cells of each convolution of a stem, by path of the kernel."""
     if not config.stem.is_resnet:
         return {}
     height, width = (-(-side // 2) for side in size)

@@ -1,4 +1,4 @@
-"""Loss and metrics of maps: masks with an ignored label, and depths with pixels without a value."""
+"""Losses and metrics for semantic segmentation and depth estimation, with ignored pixels."""
 
 from typing import Any
 
@@ -8,11 +8,11 @@ from keras import ops
 from keras_vit.config import DenseHead, Prediction
 
 _LEAST = 1e-6
-"""Smallest depth of which a logarithm is taken; `relu` returns zeros."""
+"""Lower bound of depths before the logarithm, because `relu` returns zeros."""
 
 
 def choose_loss(head: DenseHead, from_logits: bool) -> keras.losses.Loss:
-    """Returns the loss `"auto"` of a dense head, a mean over the pixels that count."""
+    """Returns the loss `"auto"` of a dense head, a mean over the pixels that are not ignored."""
     if not head.is_segmentation:
         return ScaleInvariantLogLoss()
     return MaskCrossentropy(from_logits, head.ignore_label)
@@ -28,7 +28,7 @@ def choose_metrics(head: DenseHead, prediction: Prediction) -> list[keras.metric
 
 @keras.saving.register_keras_serializable("keras_vit")
 class MaskCrossentropy(keras.losses.SparseCategoricalCrossentropy):
-    """Keras's cross-entropy of masks, which takes weights of images as well as of pixels."""
+    """Cross-entropy for semantic segmentation, with sample weights per image or per pixel."""
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         return super().__call__(y_true, y_pred, _of_pixels(sample_weight, y_true))
@@ -36,10 +36,10 @@ class MaskCrossentropy(keras.losses.SparseCategoricalCrossentropy):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class MaskIoU(keras.metrics.MeanIoU):
-    """Mean intersection over union of logits, with weights of images or pixels.
+    """Mean intersection over union (IoU) from logits, with sample weights per image or per pixel.
 
-    Keras's own count takes seconds for a batch on torch, where it loops over pixels, and its
-    weights are ints unless `dtype` is a float type.
+    Keras's own metric takes seconds per batch on torch, where it loops over pixels, and casts
+    weights to ints unless `dtype` is a float type.
     """
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
@@ -58,11 +58,12 @@ class MaskIoU(keras.metrics.MeanIoU):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class ScaleInvariantLogLoss(keras.losses.Loss):
-    """The scale-invariant error of logarithms of Eigen et al. (2014, arXiv 1406.2283), Eq. 4.
+    """The scale-invariant log loss for depth (Eigen et al. 2014, arXiv 1406.2283, Eq. 4).
 
-    With d = log(predicted) - log(true) over the pixels of an image that have a value, the loss is
-    mean(d^2) - `share` * mean(d)^2, and its mean over the images that have such pixels. A pixel
-    of 0 or NaN has no value. Weights of pixels weigh the means, and an image by their mean.
+    With d = log(predicted) - log(true) over the valid pixels of an image, its loss is
+    mean(d^2) - `share` * mean(d)^2. The result is the mean over the images with valid pixels. A
+    pixel of 0 or NaN is not valid. Sample weights of pixels apply to these means, and their mean is
+    the weight of the image.
 
     Args:
         share: 0 for the squared error of logarithms, 1 to ignore the scale of an image.
@@ -86,13 +87,13 @@ class ScaleInvariantLogLoss(keras.losses.Loss):
         return ops.sum(losses) / ops.maximum(ops.sum(ops.cast(pixels > 0, "float32")), 1)
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
+        """Returns the arguments of the constructor."""
         return {**super().get_config(), "share": self.share}
 
 
 @keras.saving.register_keras_serializable("keras_vit")
 class DepthError(keras.metrics.Mean):
-    """Root mean squared error of the depths of all pixels with a value, in their unit."""
+    """Root mean squared error of depths over all valid pixels, in their unit."""
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Counts the pixels of a batch."""
@@ -106,7 +107,7 @@ class DepthError(keras.metrics.Mean):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class DepthShare(keras.metrics.Mean):
-    """Share of the pixels with a value whose depth is within a factor of 1.25 of it."""
+    """Fraction of valid pixels whose predicted depth is within a factor of 1.25 of the true one."""
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Counts the pixels of a batch."""
@@ -116,9 +117,9 @@ class DepthShare(keras.metrics.Mean):
 
 
 def _read(y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Any, Any, Any, Any]:
-    """Returns true and predicted depths, which pixels have a true one, and their weights.
+    """Returns true and predicted depths, the mask of valid pixels, and the sample weights.
 
-    All are float32 `(batch, height, width)`. A pixel without a true depth, 0 or NaN, has a true
+    All are float32 `(batch, height, width)`. An invalid pixel, whose depth is 0 or NaN, gets a true
     depth of 1 and a weight of 0.
     """
     predicted = ops.cast(y_pred, "float32")
@@ -132,9 +133,9 @@ def _read(y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Any, Any, Any, 
 
 
 def _of_pixels(sample_weight: Any, like: Any) -> Any:
-    """Returns weights of images, `(batch,)`, or of pixels as weights of pixels; None as None.
+    """Returns sample weights of images, `(batch,)`, or of pixels, as weights of pixels; or None.
 
-    The result is a new tensor: on torch, a loss of Keras changes the weights that it gets.
+    The result is a new tensor: on torch, Keras's losses change their weights in place.
     """
     if sample_weight is None:
         return None

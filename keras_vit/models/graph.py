@@ -1,4 +1,4 @@
-"""Figure 1 of the paper, top to bottom: the layers of a configuration, and their order."""
+"""Builds the layers of a Vision Transformer from its configuration and calls them (Figure 1)."""
 
 import operator
 from collections.abc import Callable, Iterable
@@ -27,22 +27,22 @@ else:
 
 
 class Graph:
-    """The only description of the model's graph.
+    """The layers of a model and the order of their calls.
 
     `VisionTransformer` calls it once on the symbolic `images`, from which Keras makes a
-    functional model, and afterwards on every batch. Its layers stand in lists, in the order of
+    functional model, and afterwards on every batch. The layers are in lists, in the order of
     their calls: `stem.layers`, `to_tokens`, `blocks` and `to_output`.
 
-    Keras's own execution of a functional graph would compute the same, but it keeps the output of
+    Keras's own execution of the functional graph would compute the same, but it keeps the output of
     every layer until the last layer has run. A call of this class frees an output when the next
     layer has read it (benchmarks/decisions.md).
 
     Args:
         config: configuration of the model.
-        prediction: what its outputs are.
+        prediction: task and activation of its outputs.
         data_format: `"channels_last"` or `"channels_first"`.
         policy: dtype policy of the model.
-        remat: whether the blocks are computed again for the gradient.
+        remat: whether the blocks are recomputed for the gradient.
         normalisation: mean and std of pixels in [0, 1], for a model that rescales, or None.
     """
 
@@ -57,7 +57,7 @@ class Graph:
     ) -> None:
         float32 = float32_under_mixed(policy)
         self.images = keras.Input(image_shape(config, data_format), name="images")
-        # A functional model without layers returns its input as Keras converts and checks it.
+        # A functional model without layers returns its input, converted and checked by Keras.
         self.standardise = keras.Model(self.images, self.images, name="standardise").call
         self.stem = choose_stem(config)(config, data_format, policy, normalisation)
         self.to_tokens = _to_tokens(config, policy)
@@ -65,7 +65,7 @@ class Graph:
         self.position_bias, self.position_biases = _position_biases(config, float32)
         self.blocks = [_block(config, i, policy, remat) for i in range(config.num_layers)]
         norm = None if config.pool.norm == "none" else _norm(config, policy, "encoder_norm")
-        # Blocks before the last one whose class tokens the head reads too.
+        # Earlier blocks whose class tokens the head also reads.
         self.further_blocks = self.blocks[-config.pool.blocks : -1]
         self.pool = _pool(config, policy)
         is_normed_after = config.pool.norm == "after"
@@ -91,15 +91,15 @@ class Graph:
     def __call__(
         self, images: Any, training: bool | None = None, stages: Stages | None = None
     ) -> Any:
-        """Returns the model's output for `images`, or None if `stages` ends the call before it.
+        """Returns the model's output for `images`, or None if `stages` ends the call early.
 
         Args:
             images: symbolic or real images, after `standardise`.
             training: whether dropout and stochastic depth are active; None for inference.
-            stages: holds the chosen stages after the call; None for no stages.
+            stages: receives the chosen stages; None for no stages.
         """
         stages = stages or Stages(())
-        # `stateless_call` sets no context of a call: layers get `training` only as an argument.
+        # `stateless_call` sets no call context: layers get `training` only as an argument.
         mode = {} if training is None else {"training": training}
         z, patches, further = self._embed(images, mode, stages)  # Eq. 1
         mask = further.get("mask")
@@ -130,7 +130,7 @@ class Graph:
         return z
 
     def stage_names(self) -> list[str]:
-        """Returns the name of every stage, in the order of the computation."""
+        """Lists the names of all stages, in the order of the computation."""
         positions = _present(self.rotary_positions, self.position_bias)
         names = [layer.name for layer in (*self.stem.layers, *self.to_tokens, *positions)]
         for block in self.blocks:
@@ -146,10 +146,10 @@ class Graph:
         return names + (["pool/attention"] if isinstance(self.pool, layers.MAPHead) else [])
 
     def check_stages(self, names: Iterable[str]) -> None:
-        """Refuses names that are no stages.
+        """Checks names of stages.
 
         Raises:
-            ConfigError: a name is no stage of the model; the message lists the layers.
+            ConfigError: the model has no stage with this name; the message lists the layers.
         """
         valid = self.stage_names()
         for name in names:
@@ -164,18 +164,17 @@ class Graph:
             if name not in valid:
                 layer_names = ", ".join(each for each in valid if "/" not in each)
                 raise ConfigError(
-                    f"stage={name!r} is no stage of the model.{nearest(name, valid)} Its layers "
+                    f"stage={name!r} is not a stage of the model.{nearest(name, valid)} Its layers "
                     f"are {layer_names}."
                 )
 
     def _embed(
         self, images: Any, mode: dict[str, bool], stages: Stages
     ) -> tuple[Any, Any, dict[str, Any]]:
-        """Returns z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos (Eq. 1), the grid of patches, and
-        arguments of blocks.
+        """Computes z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos (Eq. 1).
 
-        The arguments are the rotary positions, the relative position bias and the mask of padding,
-        if there are any.
+        Returns z_0, the grid of patches, and further arguments of the blocks: the rotary positions,
+        the relative position bias and the mask of padding, if there are any.
         """
         grid, of_positions, further = self.stem(images, stages.keep)
         # grid (batch, rows, columns, hidden_size), z (batch, rows * columns, hidden_size)
@@ -201,11 +200,11 @@ class Graph:
         return z
 
     def _with_pooled(self, stage: str) -> list[str]:
-        """Returns the name of a stage of tokens, and those of its pooled vectors."""
+        """Returns the names of a stage of tokens and of its pooled vectors."""
         return [stage, *(f"{stage}/{pooling.kind}" for pooling in self.poolings)]
 
     def _keep_tokens(self, stage: str, z: Any, stages: Stages, mask: Any) -> Any:
-        """Keeps tokens and, without padding, their pooled vectors, if they were chosen."""
+        """Stores tokens and, without padding, their pooled vectors, if they were chosen."""
         z = stages.keep(stage, z)
         for pooling in self.poolings:
             name = f"{stage}/{pooling.kind}"
@@ -222,7 +221,7 @@ class Graph:
         masked = {"mask": mask} if layer is self.pool and mask is not None else {}
         z = layer(z, **masked, **reader)
         if layer.name == "pre_logits" and self.joins_pre_logits:
-            # Two heads read two vectors; without heads, the model returns their mean.
+            # Without its two heads, the model returns the mean of both vectors.
             if stages.touches("pre_logits"):
                 stages.keep("pre_logits", ops.mean(z, axis=1))
             return z
@@ -241,7 +240,7 @@ def _norm(config: ViTConfig, policy: Any, name: str) -> Any:
 
 
 def _to_tokens(config: ViTConfig, policy: Any) -> list[Any]:
-    """Returns the layers from patches to z_0, `(batch, tokens, hidden_size)` (Eq. 1)."""
+    """Returns the layers that turn patches into z_0, `(batch, tokens, hidden_size)` (Eq. 1)."""
     return _present(
         keras.layers.Reshape((-1, config.hidden_size), dtype=policy, name="patch_tokens"),
         _norm(config, policy, "patch_norm") if config.block.input_norm == "patches" else None,
@@ -253,7 +252,7 @@ def _to_tokens(config: ViTConfig, policy: Any) -> list[Any]:
 
 
 def _assembly(config: ViTConfig, policy: Any) -> list[Any]:
-    """Returns the layers that add positions and learned tokens, in their order."""
+    """Returns the layers that add positions and learned tokens, in the order of their calls."""
     tokens, count = config.tokens, config.tokens.class_tokens
     class_position = bool(config.num_prefix_positions and count)
     add_positions = layers.AddPositionEmbs(
@@ -284,7 +283,7 @@ def _assembly(config: ViTConfig, policy: Any) -> list[Any]:
 
 
 def _rotary_positions(config: ViTConfig, float32: Any) -> Any:
-    """Returns the layer from the grid of patches to the angles of all blocks, or None."""
+    """Returns the layer that computes the rotary positions for all blocks, or None."""
     if config.rope is None:
         return None
     return layers.RotaryPositions(
@@ -297,9 +296,7 @@ def _rotary_positions(config: ViTConfig, float32: Any) -> Any:
 
 
 def _position_biases(config: ViTConfig, float32: Any) -> tuple[Any, list[Any]]:
-    """Returns the layer with the biases for distances of patches that all blocks share, or None,
-    and those of each block.
-    """
+    """Returns the relative position bias that all blocks share, or None, and that of each block."""
     kind = config.relative_position_bias
     if kind is None:
         return None, []
@@ -332,7 +329,7 @@ def _block(config: ViTConfig, i: int, policy: Any, remat: bool) -> Any:
 
 
 def _pool(config: ViTConfig, policy: Any) -> Any:
-    """Returns the layer from encoded tokens to the input of the head."""
+    """Returns the layer that pools encoded tokens into the input of the head."""
     pool, skip = config.pool, config.num_prefix_tokens
     if pool.is_map:
         return layers.MAPHead(
@@ -353,7 +350,7 @@ def _pool(config: ViTConfig, policy: Any) -> Any:
 
 
 def _head_layers(config: ViTConfig, prediction: Prediction, float32: Any) -> list[Any]:
-    """Returns the layers from the pooled vector to the logits; without classes, to pre_logits."""
+    """Returns the layers from the pooled vector to the logits, or without a head to pre_logits."""
     parts: list[Any] = []
     if config.projection_size is not None:  # the image embedding of CLIP
         projection = Dense(
@@ -385,7 +382,6 @@ def _head_layers(config: ViTConfig, prediction: Prediction, float32: Any) -> lis
 
 
 def _probabilities(prediction: Prediction, float32: Any) -> Any:
-    """Returns the layer from logits to probabilities, or None."""
     activation = prediction.classifier_activation
     if activation is None:
         return None

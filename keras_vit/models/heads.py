@@ -1,4 +1,4 @@
-"""Gives a model a head from a `Dense` layer of Keras, a file, or embeddings of words."""
+"""Gives a model a new head: from a Keras `Dense` layer, a file or text embeddings, or untrained."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,16 +19,16 @@ from keras_vit.support.text import counted
 def with_head(
     model: Any, head: keras.layers.Dense, class_names: ClassNames | None, task: Task
 ) -> Any:
-    """Returns a copy of a model whose head has the weights of a layer; see the model's method.
+    """Returns a copy of a model with the weights of a layer as its head; see the model's method.
 
     Raises:
         ConfigError: as `VisionTransformer.with_head`.
     """
     if type(head) is not keras.layers.Dense or not head.built:
         raise ConfigError(
-            f"with_head takes a keras.layers.Dense that was called or built, found {head!r}. A "
-            "head of other layers stays a plain keras.Model: save it as a .keras file, and prepare "
-            "its images by model.preprocessor."
+            f"with_head takes a keras.layers.Dense that was called or built, found {head!r}. With "
+            "another head, keep the plain keras.Model: save it as a .keras file, and prepare "
+            "its images with model.preprocessor."
         )
     activation = keras.activations.serialize(head.activation)
     activation = None if activation == "linear" else activation
@@ -77,7 +77,7 @@ def with_stored_head(
         fields["pool"] = config.pool.replace(kind="token_and_mean", blocks=blocks).to_dict()
     elif weight[1] != width or not config.is_pooled:
         raise CheckpointError(
-            f"{path}: the head reads vectors of width {weight[1]}; the pre_logits of this model "
+            f"{path}: the head takes vectors of width {weight[1]}; the pre_logits of this model "
             f"have {width} and pool.kind={config.pool.kind!r}. It belongs to another encoder."
         )
     return copy_with_head(model, arrays["weight"].T, arrays["bias"], class_names, fields)
@@ -90,7 +90,7 @@ def head_from_embeddings(
     scale: float | None,
     bias: float | None,
 ) -> Any:
-    """Returns a copy of a model that classifies by embeddings of words; see the model's method.
+    """Returns a copy of a model as a zero-shot classifier; see the model's method.
 
     Raises:
         ConfigError: as `VisionTransformer.head_from_embeddings`.
@@ -102,22 +102,22 @@ def head_from_embeddings(
         if texts.shape[-1] != width or texts.ndim != 2 or not texts.size:
             raise ConfigError(
                 f"The embedding of {shown(label)} has shape {texts.shape}, expected (texts, "
-                f"{width}): the pre_logits of this model have width {width}. Embed the words by "
-                "the text tower that was trained with this model, after its projection."
+                f"{width}): the pre_logits of this model have width {width}. Embed the texts with "
+                "the text tower that was trained with this model, including its projection."
             )
         lengths = np.linalg.norm(texts, axis=-1, keepdims=True)
         mean = (texts / np.where(lengths > 0, lengths, np.nan)).mean(axis=0)
         length = np.linalg.norm(mean)
-        if not length > 0:  # NaN too
+        if not length > 0:  # also NaN
             raise ConfigError(f"The embedding of {shown(label)} is zero or not finite.")
         rows.append(mean / length)
     scale = model.provenance.get("logit_scale") if scale is None else scale
     bias = model.provenance.get("logit_bias", 0.0) if bias is None else bias
     if scale is None or not np.isfinite([scale, bias]).all():
         raise ConfigError(
-            f"scale={scale!r}, bias={bias!r}: expected numbers. The weights came without a "
-            "logit_scale, so give the temperature of their training: exp(logit_scale) of the file "
-            "of both towers, 100 for OpenAI's CLIP."
+            f"scale={scale!r}, bias={bias!r}: expected numbers. The weights were loaded without a "
+            "logit_scale; give the temperature, exp(logit_scale), of the file with both towers: "
+            "100 for OpenAI's CLIP."
         )
     kernel, biases = scale * np.stack(rows, axis=1), np.full(len(rows), bias)
     return copy_with_head(model, kernel, biases, tuple(class_names), {"head": "cosine"})
@@ -134,9 +134,7 @@ def _read_embeddings(
             raise ConfigError(f"class_names and embeddings differ in {shown(odd, quoted=False)}.")
         embeddings = [embeddings[name] for name in names]
     elif class_names is None:
-        raise ConfigError(
-            "embeddings is an array: give class_names, one name for each of its rows."
-        )
+        raise ConfigError("embeddings is an array: give class_names, one name per row.")
     else:
         names = list(class_names)
     try:
@@ -146,7 +144,7 @@ def _read_embeddings(
     if len(vectors) != len(names) or len(set(names)) != len(names) or len(names) < 2:
         raise ConfigError(
             f"{len(vectors)} embeddings and {len(names)} class_names, {len(set(names))} of them "
-            "different: expected two or more, one label for each embedding."
+            "different: expected two or more, with one name per embedding."
         )
     return vectors, names
 
@@ -185,7 +183,7 @@ def with_dense_head(
     }
     copy = type(model).from_config({**model.get_config(), **own, "trainable": True})
     _copy_weights(model, copy)
-    for layer in copy.layers:  # what is frozen stays so, and the new head learns
+    for layer in copy.layers:  # frozen layers stay frozen, and the new head is trainable
         if layer.name != "head":
             source = model.get_layer(layer.name)
             layer.trainable = model.trainable and source.trainable
@@ -197,14 +195,14 @@ def with_dense_head(
 def copy_with_head(
     model: Any, kernel: Any, bias: Any, class_names: ClassNames | None, fields: dict[str, Any]
 ) -> Any:
-    """Returns a copy of a model with other fields, its weights, and another head.
+    """Returns a copy of a model with its weights, changed fields, and another head.
 
-    Activation, task, thresholds and the scaling of the pre_logits to length 1 belong to the old
-    head; the copy has those of `fields` alone.
+    Activation, task, thresholds and the normalization of the pre_logits belong to the old head; the
+    copy takes them from `fields`.
 
     Raises:
-        ConfigError: the head reads another width than that of the pre_logits, every token, or a
-            block that the model lacks.
+        ConfigError: the head does not fit the width of the pre_logits, reads every token, or reads
+            a block that the model lacks.
     """
     of_head = {
         "num_classes": kernel.shape[-1],
@@ -221,14 +219,14 @@ def copy_with_head(
     is_deeper = config.num_layers > model.config.num_layers
     if kernel.shape[0] != width or not config.is_pooled or is_deeper:
         raise ConfigError(
-            f"The head reads vectors of width {kernel.shape[0]} after {config.num_layers} blocks; "
+            f"The head takes vectors of width {kernel.shape[0]} after {config.num_layers} blocks; "
             f"the pre_logits of this model have {width} and pool.kind={config.pool.kind!r}, after "
-            f"{model.config.num_layers} blocks. Give the model whose pre_logits the head reads."
+            f"{model.config.num_layers} blocks. Use the model that the head was trained on."
         )
     _copy_weights(model, copy)
-    # Of two heads both get the layer: their mean is the layer at the mean of both tokens.
+    # Two heads both get the layer: their mean is the layer at the mean of both tokens.
     heads = 2 if copy.config.has_two_heads else 1
-    # Copies: JAX gives the memory of a trained weight away, which the caller's layer still reads.
+    # Copies: JAX donates the memory of trained weights, which the caller's layer still uses.
     values = [np.array(keras.ops.convert_to_numpy(value)) for value in (kernel, bias)]
     copy.get_layer("head").set_weights(values * heads)
     return copy
@@ -238,26 +236,26 @@ def _read_width(model: Any) -> int:
     """Returns the width of the vectors that the head of a model reads.
 
     Raises:
-        ConfigError: the head is a dense one.
+        ConfigError: the model has a dense head.
     """
     if model.config.dense is not None:
         raise ConfigError(
-            f"The head reads one vector per image; this model predicts a map ({model.task}). Give "
-            "the model from which with_dense_head made it."
+            f"The head reads one vector per image; this model predicts a map ({model.task}). Use "
+            "the model before with_dense_head."
         )
     width: int = model.get_layer("pre_logits").output.shape[-1]
     return width
 
 
 def _copy_weights(model: Any, copy: Any) -> None:
-    """Gives a copy of a model the weights of all layers but the head.
+    """Copies the weights of all layers except the head.
 
     Raises:
         ConfigError: the model has LoRA weights, which the copy lacks.
     """
     if any(weight.name.startswith("lora_") for weight in model.weights):
         raise ConfigError(
-            "The model has LoRA weights; give its head to keras_vit.training.merge_lora(model)."
+            "The model has LoRA weights. Use keras_vit.training.merge_lora(model) instead."
         )
     for layer in copy.layers:
         if layer.name != "head" and layer.weights:

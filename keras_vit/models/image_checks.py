@@ -1,9 +1,9 @@
-"""Checks the shape and the pixels of images; imports the backend to know which have values.
+"""Checks shape and pixel range of a model's images.
 
 A wrong shape is refused with the fix in the message. Pixels in another range than the model's cause
-one warning per model. Their values are read from the first array that `fit`, `evaluate`, `predict`
-or a call gets, and on torch also from the first batch of a data set; integers are seen by their
-type in every call. A traced tensor has no values, so nothing is read.
+one warning per model. The range is read from the first array that `fit`, `evaluate`, `predict`
+or a call gets, and on torch also from the first batch of a data set; integers are recognized by
+their dtype in every call. A traced tensor has no values, so it is not checked.
 """
 
 from typing import Any
@@ -27,13 +27,13 @@ elif keras.backend.backend() == "tensorflow":
 
 _CHECKED_IMAGES = 8
 _LARGEST_PREPARED = 3
-"""The largest value of the usual protocols: white is 2.64 by ImageNet's mean and deviation."""
+"""Above the largest prepared value: white is 2.64 with ImageNet's mean and standard deviation."""
 _ALMOST_BLACK = 0.02
-"""Photographs in [0, 1] have darker pixels; prepared ones without a dark pixel seldom do."""
+"""Photographs in [0, 1] have pixels below this; prepared images without dark pixels rarely do."""
 
 
 class ImageChecks:
-    """The checks of one model's images.
+    """Checks the images of one model.
 
     Args:
         config: configuration of the model.
@@ -50,17 +50,18 @@ class ImageChecks:
         self._has_warned = False
 
     def check(self, inputs: Any) -> Any:
-        """Refuses images of another shape, and warns once of pixels in another range.
+        """Refuses images with a wrong shape, and warns once about pixels in another range.
 
-        The first images that are not blank show the range, and integers always. A data set, which
-        `fit` may get, has no shape; its batches are checked when the model is called.
+        The range is read from the first images that are not blank; integers are recognized in every
+        call. A data set, which `fit` may get, has no shape; its batches are checked when the model
+        is called.
 
         Returns:
-            The inputs. Where TensorFlow traces images with less of a shape than the model's, its
-            graph checks the rest: Keras's `predict` traces a second shape as an unknown one.
+            The inputs. If TensorFlow traces images of a partly unknown shape, the graph checks the
+            rest at run time: Keras's `predict` traces a second shape as an unknown one.
 
         Raises:
-            ConfigError: the shape is not the model's, and the message names the fix; the images
+            ConfigError: the shape does not fit the model, and the message names the fix; the images
                 are smaller than a patch; or the inputs are a torch Dataset or several arrays.
         """
         images = _only(inputs)
@@ -85,7 +86,7 @@ class ImageChecks:
             raise ConfigError(reason)
         size = shape[1:3] if self._data_format == "channels_last" else shape[2:4]
         is_open = config.image_size is None and not config.stem.is_packed
-        if is_open and all(type(side) is int for side in size):  # exporters have symbols
+        if is_open and all(type(side) is int for side in size):  # exporters use symbols
             config.compute_grid(size)
 
     def _look_at(self, images: Any) -> None:
@@ -104,12 +105,12 @@ class ImageChecks:
             self._has_warned = True
             warn(
                 f"The images have {found}; this model takes values in [{self._black:.3g}, "
-                f"{self._white:.3g}]. Prepare them by model.preprocessor, or give pixels in "
-                "[0, 255] to a model that is built or loaded with rescale=True."
+                f"{self._white:.3g}]. Prepare them with model.preprocessor, or build or load the "
+                "model with rescale=True for pixels in [0, 255]."
             )
 
     def _doubt(self, low: float, high: float) -> str:
-        """Returns what the values are if they are certainly of another range, else ""."""
+        """Describes the values if they are certainly in another range; else returns ""."""
         if self._rescales and low < 0:
             return f"values down to {low:g}"
         takes_other_floats = self._black < -0.25 or self._white > 128
@@ -121,17 +122,17 @@ class ImageChecks:
 
 
 def prepare(model: Any, images: Any, prepared: bool) -> Any:
-    """Returns the batch that a model takes.
+    """Prepares images as a batch for a model, unless they are already prepared.
 
     Args:
         model: a `VisionTransformer`.
-        images: images as for `model.preprocessor`; or a batch that it has prepared.
-        prepared: whether `images` is such a batch, which is returned as it is.
+        images: images as for `model.preprocessor`, or a batch that it has prepared.
+        prepared: whether `images` is such a batch, which is returned unchanged.
 
     Raises:
         ConfigError: an image cannot be read; or `prepared` is False and the array could be a
-            prepared batch: it has the model's shape, and floats that are no pixels, because some
-            are negative or the largest lies between 1 and 3.
+            prepared batch: it has the model's shape, and floats that cannot be pixels, because some
+            are negative or the largest is between 1 and 3.
     """
     if prepared:
         return images
@@ -140,7 +141,7 @@ def prepare(model: Any, images: Any, prepared: bool) -> Any:
 
 
 def refuse_prepared(model: Any, images: Any) -> None:
-    """Refuses an array that could be a prepared batch, where images are expected.
+    """Refuses an array that could be a prepared batch where images are expected.
 
     Raises:
         ConfigError: as `prepare`.
@@ -152,14 +153,14 @@ def refuse_prepared(model: Any, images: Any) -> None:
         low, high = float(np.min(values, initial=0)), float(np.max(values, initial=0))
         if low < 0 or 1 < high <= _LARGEST_PREPARED:
             raise ConfigError(
-                f"images {shape} has floats from {low:g} to {high:g}: a prepared batch? Give "
+                f"images {shape} has floats from {low:g} to {high:g}. Is it a prepared batch? Pass "
                 "prepared=True for a batch of model.preprocessor, or pixels: floats in [0, 1], or "
                 "integers."
             )
 
 
 def refusal(shape: tuple[int | None, ...], config: ViTConfig, data_format: str) -> str | None:
-    """Returns the reason why a model refuses images of a shape, and a remedy; None if it fits.
+    """Explains why a model refuses images of a shape, with a remedy; None if the shape fits.
 
     Args:
         shape: shape of the images, with None for an unknown size.
@@ -171,7 +172,7 @@ def refusal(shape: tuple[int | None, ...], config: ViTConfig, data_format: str) 
         return _explain_packed(shape, expected)
     last = data_format == "channels_last"
     if len(shape) == 3 and config.channels == 1 and last:
-        shape = (*shape, 1)  # Keras adds the axis of channels
+        shape = (*shape, 1)  # Keras adds the channel axis
     if len(shape) == 5 and shape[-1] == 1:
         shape = shape[:-1]
     sides = shape[1:]
@@ -187,13 +188,13 @@ def refusal(shape: tuple[int | None, ...], config: ViTConfig, data_format: str) 
     if config.channels not in (channels, None) and sides[0 if last else -1] == config.channels:
         other, move = ("channels_first", "1, -1") if last else ("channels_last", "-1, 1")
         return (
-            f"{shapes} Their axes are {other}: move them by np.moveaxis(images, {move}), or build "
-            f"or load the model with data_format={other!r}."
+            f"{shapes} Their axes are {other}: use np.moveaxis(images, {move}), or build or load "
+            f"the model with data_format={other!r}."
         )
     if channels not in (None, config.channels):
         return (
             f"{shapes} They have {channels} channels: model.preprocessor(images) converts grey or "
-            f"transparent images to {config.channels}; channels= builds a model of another number."
+            f"transparent images to {config.channels}; channels= builds a model for other numbers."
         )
     size = sides[:2] if last else sides[1:]
     return (
@@ -207,8 +208,8 @@ def _explain_packed(shape: tuple[int | None, ...], expected: tuple[int | None, .
         return None
     return (
         f"The model takes packed patches {_shown((None, *expected))}, found {_shown(shape)}. "
-        "model.preprocessor makes them of images of any shape, and its pack() of another library's "
-        "patches; from_preset(..., stem={'kind': 'none'}) loads the weights for images of one size."
+        "model.preprocessor packs images of any shape, and its pack() another library's patches; "
+        "from_preset(..., stem={'kind': 'none'}) loads the weights for images of one size."
     )
 
 
@@ -227,7 +228,7 @@ def _are_integers(images: Any) -> bool:
 
 
 def _has_values(images: Any) -> bool:
-    """Whether a tensor has values on this host; a traced or exported tensor has no values."""
+    """Whether a tensor has values on this host, unlike a traced or exported tensor."""
     backend = keras.backend.backend()
     if isinstance(images, (np.ndarray, keras.KerasTensor)):
         return isinstance(images, np.ndarray)
@@ -241,7 +242,7 @@ def _has_values(images: Any) -> bool:
 
 
 def _only(inputs: Any) -> Any:
-    """Returns the tensor in a functional model's inputs: a tensor, or a list or dict of one.
+    """Returns the only tensor in a functional model's inputs: a tensor, or a list or dict of one.
 
     Raises:
         ConfigError: a list has several arrays, or a dict lacks the key of the input, "images".
@@ -253,8 +254,8 @@ def _only(inputs: Any) -> Any:
     if isinstance(inputs, (list, tuple, dict)):
         raise ConfigError(
             f"The model takes one array of images, found a {type(inputs).__name__} of "
-            f"{len(inputs)}. Give the images alone: np.stack(images) makes a batch of single ones, "
-            'and a dict has them by the key "images".'
+            f"{len(inputs)}. Use np.stack(images) to make a batch of single images; a dict must "
+            'have the key "images" only.'
         )
     return inputs
 

@@ -1,12 +1,12 @@
-"""Adapts the losses of `compile` to logits or probabilities, and refuses metrics that cannot be.
+"""Adapts the losses of `compile` to logits or probabilities, and refuses metrics that do not fit.
 
 `model.compile("adam", "sparse_categorical_crossentropy")` is in every tutorial of Keras. The string
 stands for a loss of probabilities; with logits the loss silently becomes NaN. A model knows
 whether it returns logits, so its `compile` sets `from_logits` of such a loss, with a warning. A
 metric that takes probabilities, such as AUC, is refused with the remedy.
 
-A model around it has a `compile` of its own, which does not know the head: `warn_of_logits` says
-so.
+If another model wraps this one, the `compile` of the wrapper cannot know whether the outputs are
+logits; `warn_of_logits` warns about this.
 """
 
 import functools
@@ -55,10 +55,10 @@ _OF_PROBABILITIES = (
     keras.metrics.TrueNegatives,
     keras.metrics.TruePositives,
 )
-"""Losses and metrics of Keras that take probabilities; some take logits by an argument."""
+"""Losses and metrics of Keras that take probabilities; some take logits with `from_logits=True`."""
 
 _CROSSENTROPY = ("crossentropy", "ce")
-"""Keras's words for the cross-entropy of probabilities that suits the labels."""
+"""Keras's names for the cross-entropy that fits the labels."""
 
 _ACTIVATION = (
     'build or load it with classifier_activation="softmax" ("sigmoid" for one logit or multi-label)'
@@ -68,10 +68,10 @@ _ACTIVATION = (
 def adapt_losses(
     prediction: Prediction, dense: DenseHead | None, loss: Any, metrics: Any, weighted_metrics: Any
 ) -> tuple[Any, Any, Any]:
-    """Returns loss, metrics and weighted metrics of `compile`, adapted to a model's outputs.
+    """Adapts loss, metrics and weighted metrics of `compile` to a model's outputs.
 
-    A model without a head keeps them unchanged, and so does a model for regression, for which any
-    loss or metric may be meant.
+    They are returned unchanged for a model without a head, and for regression, where any loss or
+    metric may be meant.
 
     Raises:
         ConfigError: `loss="auto"` for a model without a head; a loss or metric takes
@@ -113,28 +113,28 @@ def adapt_losses(
 
 @functools.cache
 def warn_of_logits() -> None:
-    """Warns, once in a process, that a model with logits was called inside another model."""
+    """Warns once per process that a model that returns logits was called inside another model."""
     warn(
-        "A VisionTransformer that returns logits was called inside another model, whose compile "
-        f"cannot know it: {_ACTIVATION}, or give the losses and metrics of the other model "
-        "from_logits=True, as in keras.losses.SparseCategoricalCrossentropy(from_logits=True)."
+        "A VisionTransformer that returns logits was called inside another model, whose compile() "
+        f"cannot know that the outputs are logits: {_ACTIVATION}, or pass from_logits=True to the "
+        "losses and metrics: keras.losses.SparseCategoricalCrossentropy(from_logits=True)."
     )
 
 
 def _fit_loss(loss: Any, from_logits: bool) -> Any:
-    """Returns a cross-entropy of Keras with this `from_logits`, and other losses as they are."""
+    """Sets `from_logits` of a cross-entropy of Keras; returns other losses unchanged."""
     settings = _read_settings(loss, keras.losses.get)
     if settings is None or settings.get("from_logits", False) == from_logits:
         return loss
     if "from_logits" not in settings:
         raise ConfigError(
-            f"loss={_name(loss)} is for probabilities, and the model returns logits: "
+            f"loss={_name(loss)} takes probabilities, and the model returns logits: "
             f'{_ACTIVATION}, or give loss="auto" or a cross-entropy of keras.losses with '
             "from_logits=True."
         )
     takes, returns = ("logits", "probabilities") if not from_logits else ("probabilities", "logits")
     warn(
-        f"loss={_name(loss)} is for {takes}; the model returns {returns}, so it is used with "
+        f"loss={_name(loss)} takes {takes}, and the model returns {returns}: it is used with "
         f"from_logits={from_logits}."
     )
     standard = _standard(loss, keras.losses.get)
@@ -142,16 +142,15 @@ def _fit_loss(loss: Any, from_logits: bool) -> Any:
 
 
 def _refuse_several_classes(value: Any) -> None:
-    """Refuses a loss or metric that compares the outputs of several classes."""
     if "categorical" in _name(value).lower():
         raise ConfigError(
-            f"{_name(value)} compares the outputs of several classes, and the model has one: give "
+            f"{_name(value)} compares the outputs of several classes, and the model has one: use "
             'loss="auto" or "binary_crossentropy", and metrics=["accuracy"].'
         )
 
 
 def _check_metric(metric: Any) -> None:
-    """Refuses a metric of Keras that would take logits for probabilities."""
+    """Refuses a metric of Keras that would mistake logits for probabilities."""
     settings = _read_settings(metric, keras.metrics.get)
     if settings is None or settings.get("from_logits"):
         return
@@ -159,8 +158,8 @@ def _check_metric(metric: Any) -> None:
     if threshold is not None and not np.any(threshold):  # a probability of 0.5 is a logit of 0
         return
     raise ConfigError(
-        f"The metric {_name(metric)} is for probabilities, and the model returns logits: "
-        f"{_ACTIVATION}, or give a metric that has this argument from_logits=True."
+        f"The metric {_name(metric)} takes probabilities, and the model returns logits: "
+        f"{_ACTIVATION}, or pass from_logits=True to a metric that has this argument."
     )
 
 
@@ -173,7 +172,7 @@ def _read_settings(value: Any, get: Any) -> dict[str, Any] | None:
 
 
 def _standard(value: Any, get: Any) -> Any:
-    """Returns the object of Keras that a name, dict, function or class stands for, or the value."""
+    """Returns Keras's object for a name, dict, function or class; or else the value itself."""
     standard = get(value) if isinstance(value, (str, dict)) else value
     if isinstance(standard, Hashable):
         standard = _CLASSES.get(standard, standard)
@@ -182,7 +181,7 @@ def _standard(value: Any, get: Any) -> Any:
 
 @keras.saving.register_keras_serializable("keras_vit")
 class SingleLabelCrossentropy(keras.losses.SparseCategoricalCrossentropy):
-    """Cross-entropy for labels as indices, `(batch,)`, or one-hot, `(batch, classes)`.
+    """Categorical cross-entropy for labels as indices, `(batch,)`, or one-hot, `(batch, classes)`.
 
     Args:
         **options: arguments of `keras.losses.SparseCategoricalCrossentropy`.
@@ -192,7 +191,7 @@ class SingleLabelCrossentropy(keras.losses.SparseCategoricalCrossentropy):
         """Returns the loss of each image, `(batch,)`.
 
         Raises:
-            ConfigError: one-hot labels are of another number of classes.
+            ConfigError: one-hot labels have another number of classes than the model.
         """
         if len(y_true.shape) == len(y_pred.shape) and y_true.shape[-1] != 1:
             if y_true.shape[-1] not in (None, y_pred.shape[-1]):
@@ -207,11 +206,13 @@ class SingleLabelCrossentropy(keras.losses.SparseCategoricalCrossentropy):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class MultiLabelCrossentropy(keras.losses.Loss):
-    """Binary cross-entropy, mean over classes, with a weight for the positive labels of each class.
+    """Binary cross-entropy for multi-label classification, with weights for positive labels.
+
+    The loss of an image is the mean over the classes.
 
     Args:
-        positive_weights: factor of the loss for each class, where the label is 1.
-            `ImageData.positive_weights` computes them from the numbers of images.
+        positive_weights: factor of the loss of positive labels, per class.
+            `ImageData.positive_weights` computes the factors from class frequencies.
         from_logits: whether the model returns logits.
         **options: arguments of `keras.losses.Loss`.
     """
@@ -231,20 +232,20 @@ class MultiLabelCrossentropy(keras.losses.Loss):
         return keras.ops.mean(losses * (1 + labels * (weights - 1)), axis=-1)
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
+        """Returns the arguments of the constructor."""
         own = {"positive_weights": self.positive_weights, "from_logits": self.from_logits}
         return {**super().get_config(), **own}
 
 
 def per_class(outputs: Any, prediction: Prediction, *, stage: str = "output", ops: Any = np) -> Any:
-    """Returns the outputs of a head with a column for each class, `(..., num_answers)`.
+    """Returns the outputs of a head with one column per class, `(..., num_answers)`.
 
-    A model of one logit for two classes has the columns 0 and the logit, whose softmax is the
-    sigmoid of the logit; or, of a probability p, the columns 1 - p and p.
+    A single output for two classes is expanded: a logit to the columns 0 and logit, whose softmax
+    is the sigmoid of the logit; a probability p to the columns 1 - p and p.
 
     Args:
         outputs: the outputs, `(..., num_classes)`.
-        prediction: what they are.
+        prediction: task and activation of the outputs.
         stage: `"output"` for what the model returns, or `"logits"`.
         ops: the module that computes, `numpy` or `keras.ops`.
     """
@@ -256,15 +257,15 @@ def per_class(outputs: Any, prediction: Prediction, *, stage: str = "output", op
 
 
 def compute_probabilities(logits: np.ndarray, task: Task = "single_label") -> np.ndarray:
-    """Returns the softmax of logits `(..., classes)`; multi-label, the sigmoid of each."""
+    """Returns the softmax of logits `(..., classes)`, or their sigmoids if multi-label."""
     if task == "multi_label":
-        return np.exp(-np.logaddexp(0, -logits))  # exact for small ones too
+        return np.exp(-np.logaddexp(0, -logits))  # accurate also for small probabilities
     exponents = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return exponents / exponents.sum(axis=-1, keepdims=True)
 
 
 def _each(value: Any, change: Any) -> Any:
-    """Returns `change` applied to a value, or to each value in a list or dict."""
+    """Applies `change` to a value, or to each value in a list or dict."""
     if isinstance(value, dict) and "class_name" not in value:
         return {key: _each(one, change) for key, one in value.items()}
     if isinstance(value, (list, tuple)):

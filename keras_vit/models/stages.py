@@ -1,4 +1,4 @@
-"""The intermediate results of a model that a call keeps or changes."""
+"""Intermediate results (features) of a model, by the name of their stage."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -10,26 +10,26 @@ from keras_vit.errors import ConfigError
 
 
 class Stages:
-    """Intermediate results of one call of a model, chosen by name.
+    """Collects intermediate results (features) of one call of a model, chosen by name.
 
-    Names are those of the layers (`patch_embedding`, `block_0`, `encoder_norm`, `pool`,
+    Stages have the names of the layers (`patch_embedding`, `block_0`, `encoder_norm`, `pool`,
     `pre_logits`, `head`; see `VisionTransformer`), and:
 
         logits              output of the head, before softmax or sigmoid
-        block_{i}/input     tokens that enter a block, (batch, tokens, hidden_size)
+        block_{i}/input     input of a block, (batch, tokens, hidden_size)
         block_{i}/attention softmax weights (Eq. 6), float32 (batch, heads, tokens, tokens)
         block_{i}/norm      output of a block after the last norm of the model
         pool/attention      weights of attention pooling, float32 (batch, heads, 1, tokens)
         {stage}/token       class token of `block_{i}`, `block_{i}/input`, `block_{i}/norm` or
                             `encoder_norm`, float32 (batch, hidden_size)
-        {stage}/gap         mean of the patches there, without the learned tokens
-        {stage}/token_and_mean  both side by side, (batch, 2 * hidden_size)
+        {stage}/gap         mean of the patch tokens there
+        {stage}/token_and_mean  both concatenated, (batch, 2 * hidden_size)
 
     Args:
-        names: names of the stages to keep.
-        changes: `{name: tensor}` that are added to stages. The gradient by a change of zeros is
-            the gradient by the stage.
-        ends_call: whether the call stops at the last chosen stage, without an output.
+        names: names of the stages to collect.
+        changes: `{name: tensor}` to add to stages. The gradient with respect to a change of zeros
+            is the gradient with respect to the stage.
+        ends_call: whether the call stops after the last chosen stage, without an output.
     """
 
     def __init__(
@@ -45,15 +45,15 @@ class Stages:
         self.values: dict[str, Any] = {}
 
     def end_call(self) -> bool:
-        """Whether the call can stop, because every stage was computed."""
+        """Whether the call can stop, because all stages are computed."""
         return self.ends_call and len(self.values) == len(self.names)
 
     def touches(self, name: str) -> bool:
-        """Whether a stage is kept or changed."""
+        """Whether a stage is collected or changed."""
         return name in self.names or name in self.changes
 
     def keep(self, name: str, value: Any) -> Any:
-        """Keeps the value of a stage if it was chosen; returns the value with its change."""
+        """Stores the value of a stage if it was chosen; returns the value with its change."""
         if name in self.changes:
             value = value + ops.cast(self.changes[name], value.dtype)
         if name in self.names:
@@ -61,15 +61,15 @@ class Stages:
         return value
 
     def reader(self, name: str) -> dict[str, Callable[[Any], Any]]:
-        """Returns the argument by which a layer passes on its attention weights, if needed."""
+        """Returns the argument `read_weights` for a layer whose attention weights are needed."""
         if not self.touches(name):
             return {}
         return {"read_weights": lambda weights: self.keep(name, weights)}
 
 
 NO_WEIGHTS = (
-    "{} computed no attention weights in the way of keras_vit's Attention: its attention was "
-    "replaced, so that its weights cannot be read."
+    "Cannot read the attention weights of {}: its attention layer was replaced by one that does "
+    "not support the argument read_weights of keras_vit.layers.Attention."
 )
 
 

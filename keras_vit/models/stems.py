@@ -1,4 +1,4 @@
-"""From images to the grid of patches: the layers before the tokens of Eq. 1."""
+"""The stem of a model: the layers from images to projected patches (Eq. 1)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,11 +9,11 @@ from keras_vit.errors import ConfigError
 from keras_vit.layers.packed_patches import UnpackPatches
 
 Keep = Callable[[str, Any], Any]
-"""Takes the name of a stage and its value, and returns the value to go on with."""
+"""Takes the name and value of a stage, and returns the value for the next layer."""
 
 
 class ImageStem:
-    """Images of one size, or of any; before the patches of a hybrid stands a ResNet (section 3.1).
+    """The stem for images of one size or of any size; that of a hybrid is a ResNet (section 3.1).
 
     Args:
         config: configuration of the model.
@@ -42,15 +42,15 @@ class ImageStem:
             self.layers.insert(0, rescale)
 
     def __call__(self, images: Any, keep: Keep) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-        """Returns the grid of patches, and what positions and blocks must know about it.
+        """Computes the projected patches of images.
 
         Args:
             images: the input of the model.
-            keep: takes the output of each layer.
+            keep: called with the output of each layer.
 
         Returns:
-            The projected patches `(batch, rows, columns, hidden_size)`; arguments of
-            `AddPositionEmbs`; and arguments of every block and of the pooling.
+            The projected patches `(batch, rows, columns, hidden_size)`; arguments for
+            `AddPositionEmbs`; and arguments for every block and the pooling.
         """
         grid = images
         for layer in self.layers:
@@ -59,7 +59,7 @@ class ImageStem:
 
 
 class PackedStem(ImageStem):
-    """Packed patches of images that keep their aspect ratio (NaFlex)."""
+    """The stem for packed patches of images that keep their aspect ratio (NaFlex)."""
 
     def __init__(
         self, config: ViTConfig, data_format: str, policy: Any, normalisation: Any
@@ -69,14 +69,14 @@ class PackedStem(ImageStem):
         self.unpack = UnpackPatches(*sizes, dtype="float32", name="unpack_patches")
 
     def __call__(self, images: Any, keep: Keep) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-        """Returns what `ImageStem` returns: the place of each patch, and the mask of padding."""
+        """As `ImageStem`; the arguments are the position of each patch and the mask of padding."""
         pixels, places, mask = self.unpack(images)
         grid, _, _ = super().__call__(pixels, keep)
         return grid, {"places": places}, {"mask": mask}
 
 
 def choose_stem(config: ViTConfig) -> type[ImageStem]:
-    """Returns the class of the stem that a configuration has."""
+    """Returns the class of the stem for a configuration."""
     return PackedStem if config.stem.is_packed else ImageStem
 
 
@@ -85,8 +85,8 @@ def image_shape(config: ViTConfig, data_format: str) -> tuple[int | None, ...]:
     if config.stem.is_packed:
         if config.image_size is None:
             raise ConfigError(
-                "stem.kind='packed' needs an image_size, whose number of patches is the most of an "
-                "image; found image_size=(None, None)."
+                "stem.kind='packed' needs an image_size, which sets the largest number of patches "
+                "per image; found image_size=(None, None)."
             )
         return config.packed_shape
     height, width = config.image_size or (None, None)
@@ -96,7 +96,7 @@ def image_shape(config: ViTConfig, data_format: str) -> tuple[int | None, ...]:
 
 
 def _resnet(config: ViTConfig, data_format: str, policy: Any) -> list[Any]:
-    """Returns the ResNet of a hybrid (section 3.1), from images to a feature map, by stage."""
+    """Returns the layers of a hybrid's ResNet (section 3.1), in the order of their calls."""
     stem = config.stem
     if not stem.is_resnet:
         return []

@@ -1,4 +1,4 @@
-"""The tokens of stages by kind, a vector for every patch (dense features)."""
+"""Feature extraction: the tokens of a model's stages, with one vector per patch."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -11,14 +11,14 @@ from keras_vit.errors import listed
 from keras_vit.models.inference import run
 
 Names: TypeAlias = list[str] | tuple[str, ...]
-"""Several names of stages: a `Sequence[str]` could be one name, for type checkers."""
+"""Several names of stages; for type checkers, a `Sequence[str]` could be a single string."""
 
 
 class Tokens(NamedTuple):
-    """The tokens of a stage as float32 arrays; None for tokens that the model lacks.
+    """The tokens of a stage as float32 arrays; None for tokens that the model does not have.
 
     Args:
-        class_token: `(batch, hidden_size)`; several `(batch, class tokens, hidden_size)`; or
+        class_token: `(batch, hidden_size)`; with several, `(batch, class tokens, hidden_size)`; or
             None.
         distillation_token: `(batch, hidden_size)`, or None.
         registers: `(batch, registers, hidden_size)`, or None.
@@ -34,7 +34,7 @@ class Tokens(NamedTuple):
 def compute_tokens(
     model: Any, images: Any, stages: str | Names | None, batch_size: int
 ) -> Tokens | dict[str, Tokens]:
-    """Returns the tokens of stages; `VisionTransformer.tokens` states arguments and result."""
+    """Computes the tokens of stages; see `VisionTransformer.tokens`."""
     model.config.refuse_packed("tokens()")
     if stages is None:
         stages = f"block_{model.config.num_layers - 1}/norm"
@@ -48,7 +48,7 @@ def compute_tokens(
 
 
 def check_stages(names: Sequence[Any], valid: Sequence[str]) -> None:
-    """Refuses names of stages that are not valid; the valid ones are in the order of the model.
+    """Checks that names of stages are among the valid names.
 
     Raises:
         ConfigError: a name is not valid.
@@ -58,21 +58,21 @@ def check_stages(names: Sequence[Any], valid: Sequence[str]) -> None:
 
 
 def choose_stage(model: Any, stage: str | None = None, pooling: str | None = None) -> str:
-    """Returns the name of a stage of a model, or of the vector that a pooling makes of it.
+    """Returns the name of a stage, or of the vector that a pooling computes from it.
 
     Args:
         model: a `VisionTransformer`.
         stage: name of a stage, see `keras_vit.models.stages.Stages`. None for `"pre_logits"`, the
-            input of the head; with a pooling, for the tokens after the last norm.
+            input of the head, or, with a pooling, the tokens after the last norm.
         pooling: `"token"` for the class token, `"gap"` for the mean of the patches, or
-            `"token_and_mean"` for both side by side. None for the stage itself.
+            `"token_and_mean"` for both concatenated. None for the stage itself.
 
     Raises:
-        ConfigError: the model has no such stage; or a pooling of this kind, or of this stage.
+        ConfigError: the model has no such stage, or no such pooling of it.
     """
     STAGE_POOLINGS.check("pooling", pooling)
     if stage is None and pooling is None:
-        model.config.refuse_map("The vector of an image")
+        model.config.refuse_map("Feature extraction")
     if pooling is None:
         name = "pre_logits" if stage is None else stage
     else:
@@ -83,7 +83,7 @@ def choose_stage(model: Any, stage: str | None = None, pooling: str | None = Non
 
 
 def compute_grid(model: Any, images: Any) -> tuple[int, int]:
-    """Returns rows and columns of the patches of a prepared batch."""
+    """Returns the rows and columns of patches of a prepared batch."""
     height, width = (np.shape(images)[axis] for axis in image_axes(model))
     return model.config.compute_grid((height, width))
 

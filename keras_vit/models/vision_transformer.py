@@ -1,4 +1,4 @@
-"""The Vision Transformer as a Keras model that users build, load, call and save."""
+"""The Vision Transformer as a Keras model: build, load, train, predict and save."""
 
 import inspect
 import os
@@ -45,69 +45,72 @@ if TYPE_CHECKING:
     from keras_vit.presets.source import Source
 
 
-# torch keeps parameters and layers apart; otherwise this raises Python's own error.
+# torch stores parameters and layers separately; otherwise this raises Python's own error.
 _read_missing = getattr(keras.Model, "__getattr__", object.__getattribute__)
 
 
 class _ClassProperty(property):
-    """A property that is read from the class, as well as from its instances."""
+    """A property of the class as well as of its instances."""
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self.fget(owner) if self.fget else None
 
 
 def _count_name(name: str) -> str:
-    """Returns a name that no other model or layer of the session has by default."""
+    """Returns a name that is unique in the session, as Keras numbers its layers."""
     count = keras.backend.get_uid(name) - 1
     return f"{name}_{count}" if count else name
 
 
 @keras.saving.register_keras_serializable("keras_vit")
 class VisionTransformer(keras.Model):
-    """An image classifier that returns logits; a plain functional `keras.Model`.
+    """A Vision Transformer for classification, feature extraction or dense prediction.
+
+    It is a functional `keras.Model` with Keras's own `fit`, `evaluate` and `predict`.
 
     Input: float images `(batch, height, width, channels)` in [-1, 1], or
-    `(batch, channels, height, width)` under `"channels_first"`; pixels in [0, 255] of any type
+    `(batch, channels, height, width)` with `"channels_first"`; pixels in [0, 255] of any type
     with `rescale=True`; or packed patches `(batch, patches, values)` with a packed `stem`.
-    Output: logits `(batch, num_classes)`, or probabilities with
-    `classifier_activation="softmax"`; `(batch, tokens, num_classes)` for the unpooled
-    classifiers; the pre_logits themselves, `(batch, hidden_size or
-    representation_size)`, with `num_classes=0`; with a dense head, a map of the image's size,
-    `(batch, height, width, num_classes)` logits or `(batch, height, width)` depths.
 
-    Every stage has a layer name, so that `keras.Model(model.input,
+    Output: logits `(batch, num_classes)`, or probabilities with
+    `classifier_activation="softmax"`; `(batch, tokens, num_classes)` for unpooled
+    classifiers; features (the pre_logits), `(batch, hidden_size or representation_size)`, with
+    `num_classes=0`; with a dense head, a map of the image's size: logits
+    `(batch, height, width, num_classes)` or depths `(batch, height, width)`.
+
+    Every stage is a named layer, so that `keras.Model(model.input,
     model.get_layer(name).output)` slices the model: `root` and `stage{s}_unit{u}`
     (hybrids), `patch_embedding` (the grid), `patch_tokens`, `class_token`,
     `position_embedding`, `embedding_dropout`, `block_0`..., `encoder_norm`,
-    `pool`, `pre_logits`, `head`. By their configuration, models of other families also have
+    `pool`, `pre_logits`, `head`. Models of other families may also have
     `patch_norm`, `mask_token`, `class_tokens`, `distillation_token`, `register_tokens`,
     `pre_norm`, `rotary_positions` and `projection`.
 
     Args:
         config: a `ViTConfig`; or None, with its fields as keywords.
-        task: `"single_label"`, one class per image, of two classes with `num_classes=1`;
-            `"multi_label"`, any number of classes; `"regression"`, values. See
+        task: `"single_label"`, one class per image (with `num_classes=1`, one of two classes);
+            `"multi_label"`, any number of classes per image; `"regression"`, values. See
             `keras_vit.config.Prediction`.
         classifier_activation: `"softmax"` or `"sigmoid"` for a model that returns probabilities;
             None for logits.
-        rescale: True: the model takes pixels in [0, 255], and its first layer brings them to
-            the range of its protocol. False: the model takes images in that range.
+        rescale: whether the model takes pixels in [0, 255], which its first layer rescales to
+            the range of its protocol. With False it takes images in that range.
         data_format: `"channels_last"`, `"channels_first"` or None for Keras's setting.
         dtype: a Keras dtype or policy, such as `"mixed_bfloat16"`. Softmax, norms,
             kernel standardisation and the head stay float32 under mixed policies.
-        remat: whether training keeps only each block's input, and computes the block again
-            for the gradient: this saves memory and costs a forward pass.
+        remat: whether training stores only the input of each block and recomputes the block for
+            the gradient (gradient checkpointing), which saves memory and costs a forward pass.
         name: name of the model. None for the name of the variant with these sizes, or `"vit"`; as
-            Keras counts layers, the second model of a name is `"vit_1"`.
-        class_names: one name per class, for the answers of `classify`; or the name of a
-            shipped list, `"imagenet1k"` or `"imagenet21k"`.
-        protocol: preparation of images for these weights, by name or as a dict of name and
+            Keras numbers layers, the second model with a name is `"vit_1"`.
+        class_names: one name per class, for the predictions of `classify`; or the name of an
+            included list, `"imagenet1k"` or `"imagenet21k"`.
+        protocol: preprocessing of images for these weights, by name or as a dict of name and
             parameters, see `keras_vit.Preprocessor`; None for `"paper"`.
         provenance: origin of the weights, as plain JSON types.
-        thresholds: with `task="multi_label"`, the least probability with which an image has a
-            label, one for all classes or one per class, see the attribute `thresholds`.
-        **fields: fields of `ViTConfig`; they take precedence over `config`, and a dict changes the
-            fields of a part that it names.
+        thresholds: with `task="multi_label"`, the decision thresholds on the probabilities: one
+            for all classes or one per class, see the attribute `thresholds`.
+        **fields: fields of `ViTConfig`; they take precedence over `config`, and a dict changes
+            only the fields of a part that it names.
 
     Raises:
         ConfigError: a field is invalid; the message names it and the valid values.
@@ -183,7 +186,7 @@ class VisionTransformer(keras.Model):
         self.class_names = class_names
         self.thresholds = thresholds
         self.provenance = MappingProxyType(dict(provenance or {}))
-        self.title = self.name  # for pages; `from_preset` puts the source in its place
+        self.title = self.name  # for HTML pages; `from_preset` replaces it by the source
         self.preprocessor = preprocessor
         quantise_parts(self.layers, quantised)
 
@@ -197,7 +200,7 @@ class VisionTransformer(keras.Model):
     if not TYPE_CHECKING:  # type checkers know the names
 
         def __getattr__(self, name: str) -> Any:
-            """Raises AttributeError, for names of other libraries with the line that does it here.
+            """Raises AttributeError; for a name of another library, it names the equivalent.
 
             Python calls this only for names that neither the model nor its class has.
             """
@@ -213,9 +216,9 @@ class VisionTransformer(keras.Model):
     def class_names(self) -> tuple[str, ...] | None:
         """One name per class, or None.
 
-        The names may be set, as in the constructor. `keras_vit.data` finds the classes of the data
-        among them. A model without names takes those of the data; None forgets them, for a head
-        that shall learn other classes. Presets and `.keras` files keep them.
+        The names can be set, as in the constructor. `keras_vit.data` maps the classes of a data set
+        to them. A model without names takes those of its training data; set None to discard the
+        names, to train the head on other classes. Presets and `.keras` files store them.
 
         Raises:
             ConfigError: as `VisionTransformer`.
@@ -228,16 +231,16 @@ class VisionTransformer(keras.Model):
 
     @property
     def task(self) -> Task:
-        """What the model predicts for an image, see `keras_vit.config.Prediction`."""
+        """The task of the model, such as `"multi_label"`, see `keras_vit.config.Prediction`."""
         return self.prediction.task
 
     @property
     def thresholds(self) -> tuple[float, ...] | None:
-        """The least probability of each class of a multi-label model; None for another task.
+        """The decision thresholds of a multi-label model, one per class; None for another task.
 
-        `classify` and the server answer with all labels that reach their threshold. It is 0.5
-        unless set to a number, or to one per class, such as
-        `keras_vit.evaluation.choose_thresholds` returns. Presets and `.keras` files keep it.
+        `classify` and the server return all labels whose probability reaches its threshold. The
+        default is 0.5. Set a number for all classes, or one per class, such as the result of
+        `keras_vit.evaluation.choose_thresholds`. Presets and `.keras` files store them.
         """
         return self._thresholds
 
@@ -253,7 +256,7 @@ class VisionTransformer(keras.Model):
 
     @_ClassProperty
     def presets(cls) -> Mapping[str, dict[str, Any]]:  # noqa: N805
-        """Name -> facts of each preset of the catalog, in the form of keras-hub's `presets`."""
+        """All presets of the catalog by name, in the format of keras-hub's `presets`."""
         from keras_vit.presets.source import describe_presets
 
         return describe_presets()
@@ -272,7 +275,7 @@ class VisionTransformer(keras.Model):
             training: whether dropout and stochastic depth are active.
             mask: not used; Keras passes it.
             stages: names of intermediate results; or a `keras_vit.models.stages.Stages`, which
-                holds them after the call.
+                contains them after the call.
         """
         images = self._graph.standardise(self._image_checks.check(inputs), mask=mask)
         if stages is None or isinstance(stages, Stages):
@@ -291,15 +294,15 @@ class VisionTransformer(keras.Model):
         return super().symbolic_call(inputs, *args, **kwargs)
 
     def _check_images(self, images: Any) -> None:
-        """Refuses images of another shape than the model's, and warns once of other pixels.
+        """Refuses images with a wrong shape, and warns once about pixels in another range.
 
         Raises:
-            ConfigError: the shape is not the model's; the message names the fix.
+            ConfigError: the shape does not fit the model; the message names the fix.
         """
         self._image_checks.check(images if hasattr(images, "shape") else np.asarray(images))
 
     def _check_before_call(self, inputs: Any) -> None:
-        """Checks images that `call` gets later; a class with another `call` may take other images.
+        """Checks images before `call`, unless a subclass overrides it and may take other images.
 
         Raises:
             ConfigError: as `ImageChecks.check`.
@@ -308,7 +311,7 @@ class VisionTransformer(keras.Model):
             self._image_checks.check(inputs)
 
     def _agree_on_names(self, data: Any) -> None:
-        """Takes the class names of data, or refuses data that have them in another order.
+        """Takes the class names of a data set, or refuses classes in another order.
 
         Raises:
             ConfigError: as `match_classes`; or the order differs.
@@ -319,27 +322,27 @@ class VisionTransformer(keras.Model):
         is_whole = len(names) == self.prediction.num_answers
         if self.class_names is None and is_whole and not are_numbers(names):
             self.class_names = names
-        # Keras names each different number of a regression, and one output has no order.
+        # Keras names each distinct value of a regression, and a single output has no order.
         if self.task == "regression" and not (is_whole and len(names) > 1):
             return
         if self.class_names and match_classes(names, self.class_names) != [*range(len(names))]:
             raise ConfigError(
-                f"The data have the model's classes in another order, {listed(names)} and not "
-                f"{listed(self.class_names)}: give keras_vit.data the model itself, or use "
-                "data.with_class_names(model.class_names); give another reader the model's order."
+                f"The data set has the classes of the model in another order, {listed(names)} "
+                f"instead of {listed(self.class_names)}: pass the model to keras_vit.data, or use "
+                "data.with_class_names(model.class_names), or pass its order to your own reader."
             )
 
     def _check_stages(self, names: Sequence[str]) -> None:
-        """Refuses names that are no stages of this model, see `keras_vit.models.stages.Stages`.
+        """Checks names of stages of this model, see `keras_vit.models.stages.Stages`.
 
         Raises:
-            ConfigError: a name is no stage of the model, and the message lists its layers; or the
-                class of the model has a `call` of its own, which takes no `stages`.
+            ConfigError: the model has no stage with this name (the message lists its layers); or a
+                subclass overrides `call` without the argument `stages`.
         """
         if names and "stages" not in inspect.signature(self.call).parameters:
             raise ConfigError(
-                f"{type(self).__name__}.call takes no `stages`, so that its layers cannot be read; "
-                "it replaces VisionTransformer.call. Accept `stages` there and pass it on."
+                f"{type(self).__name__}.call overrides VisionTransformer.call without the argument "
+                "`stages`, so that its stages cannot be read. Accept `stages` and pass it on."
             )
         self._graph.check_stages(names)
 
@@ -368,25 +371,25 @@ class VisionTransformer(keras.Model):
         Args:
             optimizer: as in Keras.
             loss: as in Keras, or `"auto"` for the loss of the model's task: categorical
-                cross-entropy for a single label, as an index or one-hot, and for each pixel of a
-                mask; binary cross-entropy for multi-label classification and for one logit of two
-                classes, whose labels are 0 and 1; mean squared error for regression; the
-                scale-invariant log loss for depth. If a cross-entropy of Keras would take this
+                cross-entropy for a single label, as an index or one-hot, and for segmentation;
+                binary cross-entropy for multi-label classification, and for binary classification
+                with a single logit and labels 0 and 1; mean squared error for regression; the
+                scale-invariant log loss for depth. If a cross-entropy of Keras would mistake this
                 model's logits for probabilities, it is used with
                 `from_logits=True` and a warning.
             loss_weights: as in Keras.
-            metrics, weighted_metrics: as in Keras; the accuracy of multi-label classification and
-                of one logit gets the threshold of this model's outputs. `"auto"` for the metrics of
-                a dense head: mean intersection over union; or root mean squared error and the share
-                of pixels within a factor of 1.25.
+            metrics, weighted_metrics: as in Keras; the accuracy of multi-label and single-logit
+                models uses the threshold that fits their outputs. `"auto"` for the metrics of a
+                dense head: mean intersection over union; or root mean squared error and the
+                fraction of pixels within a factor of 1.25.
             **options: as in Keras.
 
         Raises:
-            ConfigError: `loss="auto"` for a model without a head; or a loss or metric of Keras that
-                takes probabilities, such as AUC and Precision, for a model that returns logits:
-                build or load it with a `classifier_activation`, or give the metric
-                `from_logits=True` where it has this argument; or one that compares several
-                classes, for a model of one logit.
+            ConfigError: `loss="auto"` for a model without a head; a loss or metric of Keras that
+                takes probabilities, such as AUC and Precision, for a model that returns logits
+                (build or load it with a `classifier_activation`, or pass `from_logits=True` to the
+                metric if it has this argument); or one that compares several classes, for a model
+                with a single output.
         """
         dense = self.config.dense
         losses = adapt_losses(self.prediction, dense, loss, metrics, weighted_metrics)
@@ -395,7 +398,7 @@ class VisionTransformer(keras.Model):
         self.inference.forget_programs()
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
-        """Compiles a loaded model; Keras requires this method of a class with its own `compile`."""
+        """Compiles a loaded model; Keras requires this method if a class overrides `compile`."""
         self.compile(**keras.saving.deserialize_keras_object(config))
         if getattr(self, "optimizer", None) is not None and self.built:
             self.optimizer.build(self.trainable_variables)
@@ -416,7 +419,7 @@ class VisionTransformer(keras.Model):
 
     @trainer.shown_as(keras.Model.fit)
     def fit(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Trains as `keras.Model.fit`; a model without class names takes those of the data."""
+        """Trains as `keras.Model.fit`; a model without class names takes those of the data set."""
         for data in (x, kwargs.get("validation_data")):
             images = data[0] if data is not x and isinstance(data, (list, tuple)) else data
             self._check_before_call(images)
@@ -428,18 +431,18 @@ class VisionTransformer(keras.Model):
         """Evaluates as `keras.Model.evaluate`."""
         self._check_before_call(x)
         self._agree_on_names(x)
-        with trainer.kept_whole(self):
+        with trainer.guard_weights(self):
             return super().evaluate(x, *args, **kwargs)
 
     @trainer.shown_as(keras.Model.predict)
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """Predicts as `keras.Model.predict`."""
         self._check_before_call(x)
-        with trainer.kept_whole(self):
+        with trainer.guard_weights(self):
             return super().predict(x, *args, **kwargs)
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments and the quantised parts, as plain JSON types."""
+        """Returns the arguments of the constructor, and the quantised layers, as JSON types."""
         return {
             **self.config.to_dict(),
             "task": self.task,
@@ -465,13 +468,13 @@ class VisionTransformer(keras.Model):
         Args:
             images: paths, PIL images or arrays, as for `preprocessor`; an iterator is read
                 batch by batch.
-            top: number of labels per image. None for 5, and of a multi-label model for all labels
-                that reach their threshold; then the list of an image may be empty.
+            top: number of labels per image. None for 5, or, with a multi-label model, for all
+                labels that reach their threshold; the list of an image may then be empty.
             batch_size: images per step.
 
         Raises:
-            ConfigError: the model has no head, one prediction per token, or is for regression; or
-                an image cannot be read.
+            ConfigError: the model has no head, returns one prediction per token, or is for
+                regression; or an image cannot be read.
         """
         answers = [answer for _, answer in self.classify_each(images, top, batch_size)]
         if not answers:
@@ -485,15 +488,15 @@ class VisionTransformer(keras.Model):
         batch_size: int = 32,
         on_error: OnError = "raise",
     ) -> Iterator[tuple[Any, list[tuple[str, float]]]]:
-        """Yields each image in its given form and its most probable labels, as `classify`.
+        """Classifies a stream of images: yields each image as given, and its most probable labels.
 
-        The next batch is read and resized while the model computes the present batch; at most
+        The next batch is read and resized while the model computes the current batch; at most
         two batches are in memory.
 
         Args:
             images, top, batch_size: as in `classify`.
-            on_error: `"raise"`; or an image that cannot be read is left out, by `"skip"` with a
-                warning, or with a call of a function of the image and the error.
+            on_error: what to do if an image cannot be read: `"raise"` the error; `"skip"` the image
+                with a warning; or a function of the image and the error, to call and skip it.
 
         Raises:
             ConfigError: as `classify`.
@@ -510,8 +513,9 @@ class VisionTransformer(keras.Model):
     ) -> np.ndarray:
         """Returns the probability of each class, float32 `(batch, num_classes)`.
 
-        They are the softmax of the logits; of a multi-label model, the sigmoid of each logit. One
-        logit of a single-label model gives `(batch, 2)`: the sigmoid is that of the second class.
+        The probabilities are the softmax of the logits, or, for a multi-label model, the sigmoid of
+        each logit. A single-label model with one logit returns `(batch, 2)`; the sigmoid is the
+        probability of the second class.
 
         Args:
             images: paths, PIL images or arrays, as for `preprocessor`.
@@ -519,8 +523,8 @@ class VisionTransformer(keras.Model):
             prepared: whether `images` is a batch that `preprocessor` has made.
 
         Raises:
-            ConfigError: as `classify`; or the images may be
-                a prepared batch, and `prepared` is False.
+            ConfigError: as `classify`; or the images look like a prepared batch, and `prepared` is
+                False.
         """
         self._demand_classes("probabilities")
         batch = prepare(self, images, prepared)
@@ -546,24 +550,24 @@ class VisionTransformer(keras.Model):
     def tokens(
         self, images: Any, stages: Any = None, *, batch_size: int = 32, prepared: bool = False
     ) -> Any:
-        """Returns the tokens of stages by kind: dense features, one vector for every patch.
+        """Extracts dense features: the patch tokens of one or more blocks, and the class token.
 
         Args:
             images: paths, PIL images or arrays, as for `preprocessor`.
             stages: name of a stage of tokens, or several names: `"block_3"` is the output of a
-                block, `"block_3/norm"` the last norm of the model applied to it, `"block_3/input"`
-                the input of the block. The last norm changes nothing if the model has none or
-                applies it to the mean. None for the output of the last block after the last norm.
+                block, `"block_3/norm"` the same after the last norm of the model, and
+                `"block_3/input"` the input of the block. The last norm has no effect if the model
+                has none, or applies it to the mean. None for the last block, after the last norm.
             batch_size: images per step.
             prepared: whether `images` is a batch that `preprocessor` has made.
 
         Returns:
             `keras_vit.models.tokens.Tokens`: `patches` `(batch, rows, columns, hidden_size)`, and
-            each kind of learned tokens, None if the model lacks it. `{stage: Tokens}` for several.
+            each kind of learned tokens, or None. For several stages `{stage: Tokens}`.
 
         Raises:
-            ConfigError: a name is no stage of tokens of the model; an image cannot be read; or the
-                images may be a prepared batch, and `prepared` is False.
+            ConfigError: the model has no such stage of tokens; an image cannot be read; or the
+                images look like a prepared batch, and `prepared` is False.
         """
         return compute_tokens(self, prepare(self, images, prepared), stages, batch_size)
 
@@ -575,27 +579,27 @@ class VisionTransformer(keras.Model):
         task: Task = "single_label",
         allow_pickle_weights: bool = False,
     ) -> "VisionTransformer":
-        """Returns a copy of this model with a `Dense` layer, or one in a file, as its head.
+        """Returns a copy of this model with a trained head: a `Dense` layer, or one in a file.
 
         `keras.Model(model.input, head(features))`, where `features` is the output of `pre_logits`,
-        is a plain Keras model: it trains and predicts, and lacks `classify` and presets.
+        is a plain Keras model, which can train and predict, but has no `classify` and no presets.
         `model.with_head(head)` computes the same and has both.
 
         Args:
-            head: a layer that reads the output of `pre_logits`, `(batch, hidden_size or
-                representation_size)`; its activation is `"softmax"`, `"sigmoid"` or linear. Or the
-                path of a file with `weight` `(classes, width)` and `bias`, as DINOv2 and DINOv3
-                publish linear heads for ImageNet; they read class token and mean of the patches,
-                and so does the copy, by `pool.kind="token_and_mean"`, with
-                `pool.blocks=4` for the heads that read four blocks (`..._linear4_head.pth`).
+            head: a layer on the output of `pre_logits`, `(batch, hidden_size or
+                representation_size)`, with the activation `"softmax"`, `"sigmoid"` or linear. Or
+                the path of a file with `weight` `(classes, width)` and `bias`, such as the linear
+                heads for ImageNet of DINOv2 and DINOv3. These read the class token and the mean of
+                the patches: the copy has `pool.kind="token_and_mean"`, and
+                `pool.blocks=4` for heads on four blocks (`..._linear4_head.pth`).
             class_names: one name per class, as for `VisionTransformer`.
-            task: what the head predicts, see `VisionTransformer`; `Dense(1)` classifies two
-                classes, and an activation of `"sigmoid"` with more of them is multi-label.
-            allow_pickle_weights: whether a `.pth` file is read, see `read` of `from_preset`.
+            task: task of the head, see `VisionTransformer`; `Dense(1)` classifies two
+                classes, and several outputs with `"sigmoid"` are multi-label.
+            allow_pickle_weights: whether to read a `.pth` file, see `read` of `from_preset`.
 
         Raises:
-            ConfigError: the layer is no `Dense`, was never called, reads another width or has
-                another activation; or this model's head does not read one vector per image.
+            ConfigError: the layer is not a `Dense`, was never called, or has another width or
+                activation; or this model's head does not read one vector per image.
             CheckpointError: the file cannot be read, or its head belongs to another encoder.
         """
         if isinstance(head, (str, os.PathLike)):
@@ -614,19 +618,19 @@ class VisionTransformer(keras.Model):
         class_names: ClassNames | None = None,
         **fields: Any,
     ) -> "VisionTransformer":
-        """Returns a copy of this model that predicts a map of the image's size, with a new head.
+        """Returns a copy of this model for semantic segmentation or depth, with an untrained head.
 
-        The head learns by `fit` on masks or depth maps, `keras_vit.data.from_folder(images, model,
-        targets=...)`: `compile(loss="auto", metrics="auto")` chooses loss and metrics. It starts
-        without knowledge; `keras_vit.training.train_head(model)` trains it alone. Layers that are
+        Train it with `fit` on masks or depth maps, `keras_vit.data.from_folder(images, model,
+        targets=...)`; `compile(loss="auto", metrics="auto")` chooses loss and metrics.
+        `keras_vit.training.train_head(model)` freezes everything except the head. Layers that are
         frozen in this model stay frozen.
 
         Args:
-            num_outputs: number of classes; 1 for a depth.
-            head: `"linear"`, a linear layer on the patches; or `"dpt"`, the convolutional decoder
-                of arXiv 2103.13413, for finer maps.
-            stages: the blocks that the head reads, counted from 0; blocks after the last of them
-                are dropped. None: the last block; for DPT, the ends of the four quarters.
+            num_outputs: number of classes; 1 for depth.
+            head: `"linear"`, a linear layer on the patch tokens; or `"dpt"`, the convolutional
+                decoder of arXiv 2103.13413, for finer maps.
+            stages: the blocks that the head reads, counted from 0; later blocks are removed. None
+                for the last block, or with DPT the last blocks of the four quarters.
             task: `"segmentation"`, logits `(batch, height, width, num_outputs)`; or `"depth"`,
                 positive values `(batch, height, width)`.
             class_names: one name per class, as for `VisionTransformer`.
@@ -647,25 +651,25 @@ class VisionTransformer(keras.Model):
         scale: float | None = None,
         bias: float | None = None,
     ) -> "VisionTransformer":
-        """Returns a copy of this model that classifies by embeddings of words (zero-shot).
+        """Returns a copy of this model as a zero-shot classifier, from text embeddings.
 
-        The logits are `scale * cos(image, word) + bias`, as CLIP (arXiv 2103.00020, section 3.1.2;
-        with a bias: arXiv 2303.15343) compares images with texts; the image's embedding is the
-        output of `pre_logits`. The library of the text tower computes the embeddings.
+        The logits are `scale * cos(image, text) + bias`, as in CLIP (arXiv 2103.00020, section
+        3.1.2) and, with a bias, SigLIP (arXiv 2303.15343); the image embedding is the output of
+        `pre_logits`. Compute the text embeddings with the library of the text tower.
 
         Args:
             embeddings: an array `(classes, width)`, or `(classes, prompts, width)` for several
                 texts per class; a mapping from labels to arrays `(width,)` or `(prompts, width)`;
-                or the path of a `.npz` or `.safetensors` file with that mapping. Texts of one
-                class are averaged as CLIP does: unit vectors, mean, unit vector.
-            class_names: one name per class; None for the names of the mapping.
-            scale: factor of the cosine. None for the temperature of the two-tower file that the
-                model was loaded from (`exp(logit_scale)`).
-            bias: number added to all logits; None for `logit_bias` of that file, or 0.
+                or the path of a `.npz` or `.safetensors` file with such a mapping. Texts of one
+                class are averaged as in CLIP: unit vectors, mean, unit vector.
+            class_names: one name per class; None for the names in the mapping.
+            scale: factor of the cosine. None for the temperature, `exp(logit_scale)`, of the
+                two-tower file that the model was loaded from.
+            bias: value added to all logits; None for `logit_bias` of that file, or 0.
 
         Raises:
-            ConfigError: the embeddings have another width than the `pre_logits`, are not finite
-                or zero, or have no labels; there is no scale; or the model's head does not read
+            ConfigError: the embeddings have another width than the `pre_logits`, are zero or not
+                finite, or have no labels; the scale is unknown; or the model's head does not read
                 one vector per image.
         """
         if isinstance(embeddings, (str, os.PathLike)):
@@ -685,69 +689,68 @@ class VisionTransformer(keras.Model):
         read: Reading | None = None,
         **arguments: Unpack[Arguments],
     ) -> "VisionTransformer":
-        """Loads a preset by name, from the Hub, or from a local folder or file of any family.
+        """Loads a model: a preset by name, a Hub repository, or a checkpoint file of any library.
 
-        Names, shapes and types of all arrays are checked before the model is built, and every
-        number must be finite. Arrays are read one at a time. Files of a folder are opened once,
-        before any array is read, so that a model never mixes two states of it.
+        Names, shapes and types of all arrays are checked before the model is built, and all
+        values must be finite. Arrays are read one at a time. All files of a folder are opened
+        before any array is read, so that a model never mixes two versions of it.
 
         Args:
             source: a name of `keras_vit.list_presets()`; `"hf://owner/repo[@revision][/subfolder]"`,
                 a repository with a keras_vit preset, a timm, transformers or keras-hub ViT, or
                 an official npz (name one of several files: `"hf://owner/repo/ViT-B_16.npz"`);
                 a preset folder; or a checkpoint file or folder. Only the necessary files of a
-                repository are downloaded, into the cache of huggingface_hub; repository, commit
-                and sha256 go to `provenance`.
-            num_classes: None keeps the preset's head. Another number than the preset's makes a
-                new head with zero weights; 0 leaves the head out.
-            image_size: pixels, an int or a pair (height, width); the stored positions are
+                repository are downloaded, to the cache of huggingface_hub; repository, commit
+                and sha256 are recorded in `provenance`.
+            num_classes: None keeps the preset's head, another number of classes makes a new head
+                with zero weights, and 0 removes the head.
+            image_size: pixels, an int or a pair (height, width), to which the stored positions are
                 resized. None for the size of the preset, `(None, None)` for a model that
-                takes any size per call.
-            load_weights: False for the architecture with fresh weights. Weights on the Hub are
-                then downloaded only if JSON and headers do not suffice.
-            read: how the files are read, a dict with some of these keys:
+                takes images of any size.
+            load_weights: False for the architecture with new, random weights. Weights on the Hub
+                are then downloaded only if JSON and headers are not sufficient.
+            read: how to read the files, a dict with any of these keys:
 
-                - `family`: name of the format to read a file as, if its names are ambiguous.
-                - `variant`: name of the variant that a file must be.
-                - `prefix`: start of the names of the arrays to read, if a file holds several Vision
-                  Transformers. Without it they are found; a line of log says what is left out.
-                - `ignore`: names of arrays to leave out, or patterns such as `"decoder.*"`.
-                - `weights`: `"ema"` for the average of the weights over the training, `"raw"` for
-                  the weights themselves, if a training has both; by default the average.
+                - `family`: name of the checkpoint format, if the names of the arrays are ambiguous.
+                - `variant`: name of the variant that the file must contain.
+                - `prefix`: prefix of the names of the arrays to read, if a file contains several
+                  Vision Transformers. By default it is found; the log names skipped arrays.
+                - `ignore`: names of arrays to skip, or patterns such as `"decoder.*"`.
+                - `weights`: `"ema"` for the moving average of the weights, `"raw"` for the weights
+                  themselves, if a training checkpoint has both; by default the average.
                 - `timm`: an architecture of timm, `"vit_small_patch16_224"`, or the arguments of
-                  `timm.create_model` by name, as the card of a model prints them: `{"model_name":
-                  "vit_giant_patch14_224", "mlp_layer": "SwiGLUPacked", "reg_tokens": 8}`. They take
-                  the place of the JSON beside a file, or change it. `model_name` may be left out,
-                  or name a repository (`"hf-hub:owner/name"`), where a `config.json` beside the
-                  weights states the architecture. `mlp_layer` and `act_layer` are classes or their
-                  names; `mean`, `std`, `interpolation`, `crop_pct` and `crop_mode` prepare images;
-                  `num_classes=0` leaves the head out. Arguments that make no difference for
-                  inference, such as `pretrained`, are not read.
+                  `timm.create_model` by name, as a model card prints them: `{"model_name":
+                  "vit_giant_patch14_224", "mlp_layer": "SwiGLUPacked", "reg_tokens": 8}`. They
+                  replace or change the `config.json` of the weights. If that file states the
+                  architecture, `model_name` may be omitted or name a repository
+                  (`"hf-hub:owner/name"`). `mlp_layer` and `act_layer` are classes or their
+                  names; `mean`, `std`, `interpolation`, `crop_pct` and `crop_mode` set the
+                  preprocessing; `num_classes=0` removes the head. Arguments without effect on
+                  inference, such as `pretrained`, are ignored.
                 - `checksum`: False to load a preset without comparing its weights with the sha256
                   in its `config.json`.
-                - `allow_pickle_weights`: True to read weights that are a pickle of torch (`.bin`,
-                  `.pth`), by `torch.load(weights_only=True)` of torch 2.7 or newer; see
+                - `allow_pickle_weights`: True to read weights from a PyTorch pickle (`.bin`,
+                  `.pth`), with `torch.load(weights_only=True)` of torch 2.7 or newer; see
                   SECURITY.md.
 
             **arguments: fields of the network and other arguments of `VisionTransformer`.
 
-                Of the network, `position_grid` is (rows, columns) of the patches that the stored
-                positions are for, if they are not a square or fit two grids. A dict changes the
-                fields of a part that it names: `block={"epsilon": 1e-5}`. Fields that change no
-                array, such as the dropout rates, `position_resize`, epsilon and activation of the
-                block, or kind and norm of the pool, are the caller's, also with the stored head.
-                `representation_size=None` leaves that layer out; a layer scale of the block that
-                the file lacks is added, with the given value. With all other fields, the arrays
-                must agree. Another `patch_size` resizes the projection of patches as FlexiViT does
-                (`adapt.resize_patches`) and, with them, the positions.
+                A dict changes only the fields of a part that it names: `block={"epsilon": 1e-5}`.
+                Fields without weights, such as the dropout rates, `position_resize`, epsilon and
+                activation of the block, or kind and norm of the pool, may be changed, also with the
+                stored head. `representation_size=None` removes that layer; if the file has no layer
+                scale, one with the given value is added. All other fields must match the arrays.
+                Another `patch_size` resizes the patch embedding as in FlexiViT
+                (`adapt.resize_patches`) and, with it, the positions. `position_grid` gives the
+                (rows, columns) of the stored positions, if these are not square or fit two grids.
 
-                Of the model, such as `dtype` and `task`: None for `class_names`, `protocol`,
-                `provenance` and `thresholds` takes the preset's values.
+                `class_names`, `protocol`, `provenance` and `thresholds` are those of the preset if
+                they are None.
 
         Raises:
             PresetError: the preset does not exist or is damaged, or the Hub refuses or fails;
                 the message states a remedy.
-            CheckpointError: arrays do not fit; the message names the file and each such array.
+            CheckpointError: arrays do not match; the message names the file and each such array.
             ConfigError: an argument or a key of `read` is unknown or invalid; the message names it
                 and the valid ones.
         """
@@ -767,16 +770,19 @@ class VisionTransformer(keras.Model):
     def save_to_preset(
         self, path: str | os.PathLike[str], *, card: Mapping[str, Any] | None = None
     ) -> None:
-        """Writes `config.json`, `model.safetensors` and a model card; a failure writes no file.
+        """Saves the model as a preset folder, which `from_preset` loads.
+
+        The folder contains `config.json`, `model.safetensors` and a model card. If saving fails, no
+        file is written.
 
         Args:
             path: path of the folder; an existing preset is replaced.
-            card: fields of the model card that the model does not know: `description`,
-                `license`, `datasets`, `language`, `base_model`, `tags` and `metrics`, see
+            card: additional fields of the model card: `description`, `license`, `datasets`,
+                `language`, `base_model`, `tags` and `metrics`, see
                 `keras_vit.presets.model_card`.
 
         Raises:
-            PresetError: the folder holds files that are no preset, or `card` has an unknown
+            PresetError: the folder contains other files than a preset, or `card` has an unknown
                 field.
         """
         from keras_vit.checkpoints.saving import save_preset

@@ -90,7 +90,7 @@ CONFIG = {
     "stage='block_0' is not one of block_0/attention": maps("block_0"),
     "Did you mean 'pre_logits'": lambda w: run(w.model, w.images, ["pre_logit"]),
     # images
-    "No image": lambda w: run(w.model, w.images[:0]),
+    "images is empty": lambda w: run(w.model, w.images[:0]),
     "np.moveaxis(images, 1, -1)": checked(3, 16, 16),
     "np.moveaxis(images, -1, 1)": checked(16, 16, 3, data_format="channels_first"),
     "image_size=(20, 24)": checked(20, 24, 3),
@@ -109,12 +109,12 @@ CONFIG = {
     # dense heads
     "the model has 1 block.": lambda w: w.model.with_dense_head(3, stages=[0, 1]),
     "task='regression' is not one": lambda w: w.model.with_dense_head(3, task="regression"),
-    "task='segmentation' is not that": lambda w: tiny(task="segmentation"),
-    "with_dense_head made it": lambda w: w.model.with_dense_head(3).with_head(dense(16)),
+    "task='segmentation' does not fit": lambda w: tiny(task="segmentation"),
+    "the model before with_dense_head": lambda w: w.model.with_dense_head(3).with_head(dense(16)),
     # losses and metrics
     "this model has none": lambda w: tiny(num_classes=0).compile("sgd", "auto"),
     "loss='crossentropy'": compiled({"head": "crossentropy"}),
-    "loss='kl_divergence' is for probabilities": compiled("kl_divergence"),
+    "loss='kl_divergence' takes probabilities": compiled("kl_divergence"),
     "4 classes; the model has 5": lambda w: SingleLabelCrossentropy()(np.eye(4), normal(4, 5)),
     # one logit for two classes
     "'sparse_categorical_crossentropy' compares": lambda w: w.one.compile(
@@ -169,7 +169,7 @@ def test_refusals(name, world, messages):
 
 FOREIGN = {
     "Did you mean 'block_0'": lambda w: w.model(w.images, stages=["block_0", "blok_0"]),
-    "by np.moveaxis(images, 1, -1)": lambda w: keras.Sequential(
+    "use np.moveaxis(images, 1, -1)": lambda w: keras.Sequential(
         [keras.Input((3, 16, 16)), tiny(classifier_activation="softmax")]
     ),
     "was called or built": lambda w: w.model.with_head(keras.layers.Dense(3)),
@@ -189,6 +189,6 @@ def test_refusals_among_words_of_keras_and_numpy(words, world):
 
 @pytest.mark.parametrize("given", METRICS.values(), ids=METRICS)
 def test_a_weighted_metric_of_probabilities_is_refused_too_and_taken_of_probabilities(given):
-    with pytest.raises(ConfigError, match="is for probabilities"):
+    with pytest.raises(ConfigError, match="takes probabilities"):
         tiny(num_classes=3).compile("sgd", "auto", weighted_metrics=given)
     tiny(num_classes=3, classifier_activation="softmax").compile("sgd", "auto", metrics=given)

@@ -1,4 +1,4 @@
-"""Inference on JAX: a program for each shape, on all devices of `keras.distribution`."""
+"""Inference on JAX: one program per shape, on all devices of `keras.distribution`."""
 
 import itertools
 from collections.abc import Callable
@@ -13,10 +13,10 @@ from keras_vit.models import inference
 
 
 def padded_size(count: int, batch_size: int) -> int:
-    """Returns the size of the batch that computes `count` images.
+    """Returns the padded batch size for `count` images.
 
-    XLA compiles for each size, so a batch has a power of two of images, at most `batch_size`; the
-    devices must divide it.
+    XLA compiles for each size, so the batch size is a power of two, at most `batch_size`, and
+    divisible by the number of devices.
     """
     size = min(1 << (count - 1).bit_length(), batch_size)
     return size + -size % batch_parts()
@@ -36,9 +36,9 @@ class Program:
 def compile_call(
     owner: Any, model: keras.Model, function: Callable[..., Any], **options: Any
 ) -> Callable[..., Any]:
-    """Returns a compiled function that calls a model with its present weights.
+    """Compiles a function that calls a model with its current weights.
 
-    The weights are arguments of the program, so that it has no copy of them.
+    The weights are arguments of the program, so that it does not contain a copy of them.
 
     Args:
         owner: the `Inference` of the model.
@@ -62,7 +62,7 @@ def compile_call(
 
 
 def _read_values(weights: list[Any], model: keras.Model, owner: Any) -> list[Any]:
-    """Returns the values of weights; during a `fit` in another thread, those of its last step."""
+    """Returns the values of weights; during a `fit` in another thread, those of the last step."""
     try:
         return [weight.value for weight in weights]
     except TypeError:  # a weight without a value calls its initializer, which is None
@@ -78,12 +78,12 @@ def _read_values(weights: list[Any], model: keras.Model, owner: Any) -> list[Any
 
 
 def _divided(images: np.ndarray) -> Any:
-    """Returns a batch whose images lie on the devices that compute them."""
+    """Distributes the images of a batch over the devices."""
     distribution = keras.distribution.distribution()
     if distribution is None:
         return keras.ops.convert_to_tensor(images)
     layout = distribution.get_data_layout(images.shape).backend_layout
     if jax.process_count() == 1:
         return jax.device_put(images, layout)
-    # Every process has all images, and gives its devices their part.
+    # Every process has all images, and passes its devices their part.
     return jax.make_array_from_callback(images.shape, layout, lambda part: images[part])

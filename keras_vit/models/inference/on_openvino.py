@@ -1,4 +1,4 @@
-"""Inference on OpenVINO: one compiled model per shape of an image, with the present weights."""
+"""Inference on OpenVINO: one compiled model per image shape, with the current weights."""
 
 from typing import Any
 
@@ -11,16 +11,16 @@ from keras_vit.support.fixes import openvino_settings
 
 
 def padded_size(count: int, batch_size: int) -> int:
-    """Returns the size of the batch that computes `count` images; OpenVINO needs no padding."""
+    """Returns the batch size for `count` images; OpenVINO does not need padding."""
     return count
 
 
 class Program:
     """The compiled calls of a model; see `keras_vit.models.inference`.
 
-    Weights are constants of a compiled model, which is made again when a weight has changed. It is
-    compiled in the precision of the dtype policy: OpenVINO would choose bfloat16 where the
-    processor has it. Every thread has a request of its own.
+    Weights are constants of a compiled model, which is recompiled when a weight has changed. Its
+    precision is that of the dtype policy: by default OpenVINO would choose bfloat16 if the
+    processor supports it. Every thread has its own inference request.
     """
 
     def __init__(self, owner: Any, model: keras.Model, stages: tuple[str, ...]) -> None:
@@ -32,9 +32,9 @@ class Program:
         return self.compiled_for(images)(images)
 
     def compiled_for(self, images: np.ndarray) -> "_Compiled":
-        """Returns the compiled model for images of this shape, with the present weights."""
+        """Returns the compiled model for images of this shape, with the current weights."""
         with self._owner.lock:
-            # `Variable.assign` replaces the tensor, so that the old tensor is another object.
+            # `Variable.assign` replaces the tensor, so that a changed weight is another object.
             values = [weight.value for weight in self._model.weights]
             if not inference.are_same(values, self._values):
                 self._values = values
@@ -47,7 +47,7 @@ class Program:
 
 
 class _Compiled:
-    """A compiled call for images of one shape, which several threads may run at the same time."""
+    """A compiled call for images of one shape, which several threads may run at once."""
 
     def __init__(
         self, model: Any, stages: tuple[str, ...], images: np.ndarray, settings: dict[str, Any]
@@ -58,7 +58,7 @@ class _Compiled:
         values = inference.call(model, symbol, stages)
         self._names = list(values)
         graph = openvino.Model([value.output for value in values.values()], [parameter], "vit")
-        # OpenVINO numbers the nodes of a process. Its cache of compiled models compares names.
+        # OpenVINO numbers the nodes of a process, but its cache of compiled models compares names.
         for number, node in enumerate(graph.get_ordered_ops()):
             node.set_friendly_name(f"{node.get_type_name()}_{number}")
         for kind, ports in (("input", graph.inputs), ("output", graph.outputs)):

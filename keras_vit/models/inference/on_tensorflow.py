@@ -1,4 +1,4 @@
-"""Inference on TensorFlow: one tf.function for any number of images."""
+"""Inference on TensorFlow: one tf.function per image shape, for any number of images."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from keras_vit.models import inference
 
 
 def padded_size(count: int, batch_size: int) -> int:
-    """Returns the size of the batch that computes `count` images; no padding is needed."""
+    """Returns the batch size for `count` images; TensorFlow does not need padding."""
     return count
 
 
 class Program:
-    """A compiled call of a model, see `keras_vit.models.inference`, by one replica."""
+    """A compiled call of a model on one replica; see `keras_vit.models.inference`."""
 
     def __init__(self, owner: Any, model: keras.Model, stages: tuple[str, ...]) -> None:
         self._lock = owner.lock
@@ -33,7 +33,7 @@ class Program:
         return {name: inference.as_float32(value) for name, value in values.items()}
 
     def _function(self, batch: Any) -> Any:
-        """Returns the program for images of this shape and any number, which is traced once."""
+        """Returns the function for any number of images of this shape, which is traced once."""
         key = (batch.dtype, tuple(batch.shape[1:]))
         with self._lock:
             if key not in self._functions:

@@ -1,4 +1,4 @@
-"""Inference on torch: a call without gradients, of any number of images."""
+"""Inference on PyTorch: a call without gradients, for any number of images."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from keras_vit.models import inference
 
 
 def padded_size(count: int, batch_size: int) -> int:
-    """Returns the size of the batch that computes `count` images; no padding is needed."""
+    """Returns the batch size for `count` images; PyTorch does not need padding."""
     return count
 
 
@@ -24,13 +24,12 @@ class Program:
         self._owner, self._model, self._stages = owner, model, stages
 
     def __call__(self, images: np.ndarray) -> dict[str, np.ndarray]:
-        # Not torch.inference_mode: users' layers may keep a tensor and need its gradient later.
+        # Not torch.inference_mode: users' layers may store a tensor and need its gradient later.
         with torch.no_grad(), torch_block.using(self._blocks()):
             values = inference.call(self._model, keras.ops.convert_to_tensor(images), self._stages)
         return {name: inference.as_float32(value) for name, value in values.items()}
 
     def _blocks(self) -> dict[Any, torch_block.BlockFunction]:
-        """Returns the functions of the blocks of the model, with its present weights."""
         is_plain = not (torch.is_autocast_enabled("cpu") or is_transformed())
         if not is_plain or not kernels.have_whole_block:
             return {}
@@ -43,10 +42,10 @@ class Program:
 
 
 class _KeptBlocks:
-    """The blocks of a model with its weights, and what shows that the weights have changed.
+    """The functions of a model's blocks, and marks that show whether its weights have changed.
 
-    torch counts the changes of a tensor, except those through `tensor.data`. A sample of the
-    numbers shows most of these; `model.compile()` lets all weights be read again.
+    torch counts the in-place changes of a tensor, except those through `tensor.data`. A sample of
+    the values detects most of these; `model.compile()` makes all weights be read again.
     """
 
     def __init__(self, model: keras.Model, values: list[Any]) -> None:
@@ -58,7 +57,7 @@ class _KeptBlocks:
         self._sample = torch.cat(self._some) if has_copies else None
 
     def has(self, values: list[Any]) -> bool:
-        """Whether the weights are those of the blocks."""
+        """Whether the functions have these weights."""
         return (
             inference.are_same(values, self._values)
             and list(map(_mark, values)) == self._marks
@@ -67,5 +66,5 @@ class _KeptBlocks:
 
 
 def _mark(value: Any) -> tuple[int, int]:
-    """Returns where the numbers of a tensor lie, and how often torch has seen them change."""
+    """Returns the memory address of a tensor and torch's count of its in-place changes."""
     return value.data_ptr(), 0 if value.is_inference() else value._version

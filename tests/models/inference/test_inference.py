@@ -122,7 +122,7 @@ def test_a_subclass_with_its_own_call_computes_by_it_and_hides_its_stages():
     expected = 2 * run(model, IMAGES)
     assert_close(run(doubled, IMAGES), expected)
     assert_close(doubled.predict(IMAGES, verbose=0), expected)
-    with pytest.raises(ConfigError, match="takes no `stages`"):
+    with pytest.raises(ConfigError, match="without the argument `stages`"):
         run(doubled, IMAGES, ["pre_logits"])
 
 
