@@ -1,12 +1,12 @@
 """Checkpoints of other libraries: `save` writes them, `VisionTransformer.from_preset` reads them.
 
-The functions `info`, `convert` and `verify` stand at the top of the package, as the commands do.
+`info`, `convert` and `verify` are in the top-level package, like the commands of the same names.
 
-A checkpoint passes, in this order, `opening` (arrays and JSON), `stated` (what the JSON says),
-`prefix` (the encoder among the arrays), `match` (its format, one of `families`), `facts` (the
-configuration), `fitting` and `moves` (the plan, compared with every array), `adapt` (the model that
-a caller asks for) and `transfer` (into a model). On the way back, `writing` finds the format that
-can hold a model.
+Reading a checkpoint takes these steps: `opening` opens arrays and JSON, `stated` reads the JSON,
+`prefix` finds the encoder among the arrays, `match` finds its format (one of `families`), `facts`
+determines the configuration, `fitting` and `moves` plan the translation and compare it with every
+array, `adapt` applies the changes that the caller asks for, and `transfer` fills a model. For
+writing, `writing` finds a format that can store the model.
 """
 
 from keras_vit.checkpoints.reading import CheckpointInfo

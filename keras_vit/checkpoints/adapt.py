@@ -1,8 +1,8 @@
 """Adapts the configuration and the arrays of a file to the model that a caller asks for.
 
-Five changes of arrays are possible, and the user asks for each of them: position embeddings move to
-another grid, patches get another size, the head is replaced, the representation layer is left out,
-and blocks get a layer scale of a given value. Every other array must match.
+The caller can ask for five changes: resize the position embeddings to another grid, resize the
+patch embedding, replace the head, remove the representation layer, and add a layer scale with a
+given value. All other arrays must match.
 """
 
 import math
@@ -23,21 +23,21 @@ from keras_vit.support.text import log
 
 POSITIONS, PATCHES = "position_embedding/embedding", "patch_embedding/kernel"
 TABLE = "/table"
-"""End of the paths of tables of relative position biases."""
+"""Suffix of the paths of relative position biases."""
 
 _SCALES = ("attention_scale/gamma", "mlp_scale/gamma")
-"""Ends of the paths of weights that a caller may add, because their first value is stated."""
+"""Suffixes of the paths of weights that a caller may add, because their initial value is known."""
 OUTPUTS = ("task", "classifier_activation", "rescale")
-"""Arguments of the model on its outputs and inputs, which are facts of a checkpoint too."""
+"""Arguments of the model about its outputs and inputs, which a checkpoint may state too."""
 _READING = (*Reading.__annotations__, "position_grid", "class_names", "protocol", *OUTPUTS)
-"""Arguments of `from_preset` that are no fields of the model's configuration."""
+"""Arguments of `from_preset` that are not fields of the model's configuration."""
 
 
 def complete_fields(stored: ViTConfig, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the caller's fields, and the values of the model that follow from them.
+    """Returns the caller's fields, and further fields that follow from them.
 
-    Another number of classes means another head, which is a linear layer. Positions are resized to
-    the caller's images, unless the model resizes them for each image.
+    Another number of classes means a new, linear head. Positions are resized to the caller's
+    image size, unless the model resizes them for each image.
     """
     follow: dict[str, Any] = {}
     if "image_size" in fields:
@@ -55,10 +55,10 @@ def complete_fields(stored: ViTConfig, fields: Mapping[str, Any]) -> dict[str, A
 def complete_outputs(
     info: CheckpointInfo, config: ViTConfig, arguments: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Returns the arguments `OUTPUTS` of the model: the caller's, else the checkpoint's.
+    """Returns the arguments `OUTPUTS` of the model: the caller's, or else the checkpoint's.
 
-    The task belongs to the head. A checkpoint whose outputs are probabilities gives a model whose
-    outputs are those of its task.
+    The task belongs to the head. If the checkpoint returns probabilities, so does the model, with
+    the activation of its task.
     """
     given = {name: arguments[name] for name in OUTPUTS if name in arguments}
     facts = {name: getattr(info, name) for name in OUTPUTS} | given
@@ -79,22 +79,22 @@ def adapt_config(checkpoint: Checkpoint, arguments: Mapping[str, Any]) -> ViTCon
         arguments: the caller's arguments; they take precedence over the file's configuration.
 
     Raises:
-        CheckpointError: the file leaves the image size open, or lacks the representation layer.
+        CheckpointError: the image size is unknown, or the file has no such representation layer.
     """
     stored, path = checkpoint.info.config, checkpoint.info.path
     fields = {name: value for name, value in arguments.items() if name not in _READING}
     if checkpoint.info.undetermined:
         raise CheckpointError(
-            f"{path}: {stored.num_positions} positions are no square grid, so the file does not "
-            "tell its image_size. Give image_size=(height, width) of that many patches, or "
+            f"{path}: {stored.num_positions} positions are not a square grid, so the image_size is "
+            "unknown. Give image_size=(height, width) with this number of patches, or "
             "position_grid=(rows, columns) of the stored positions."
         )
     if pair("patch_size", fields.get("patch_size", stored.patch_size)) != stored.patch_size:
         if stored.stem.is_resnet:
             raise CheckpointError(
                 f"{path}: patch_size={shown(fields['patch_size'])}, but the file has "
-                f"{stored.patch_size}. Patches of pixels can be resized; those of a hybrid, cells "
-                "of a feature map, cannot."
+                f"{stored.patch_size}. The patches of a hybrid, which are cells of a feature map, "
+                "cannot be resized."
             )
         if stored.image_size is not None:
             fields["position_grid"] = None
@@ -102,7 +102,7 @@ def adapt_config(checkpoint: Checkpoint, arguments: Mapping[str, Any]) -> ViTCon
     if width is not None and width != stored.representation_size:
         raise CheckpointError(
             f"{path}: representation_size={width}, but the file has "
-            f"{stored.representation_size}. representation_size=None leaves the layer out."
+            f"{stored.representation_size}. representation_size=None removes the layer."
         )
     config = stored.replace(**complete_fields(stored, fields))
     for word in lexicon.LEXICON:
@@ -110,7 +110,7 @@ def adapt_config(checkpoint: Checkpoint, arguments: Mapping[str, Any]) -> ViTCon
         lost = ("pre_logits/", "mask_token/") if had else ()
         is_fresh = has and word.path.endswith(_SCALES)
         if has != had and not word.path.startswith(("head/", *lost)) and not is_fresh:
-            holder = "the file has" if had else "the model that the arguments describe has"
+            holder = "the file has" if had else "the requested model has"
             raise CheckpointError(f"{path}: only {holder} a weight {word.path}.")
     for change in _changes(stored, config):
         log.info("%s: %s", path, change)
@@ -126,14 +126,14 @@ def resize_positions(
 ) -> np.ndarray:
     """Resizes position embeddings to another patch grid.
 
-    Rows of the tokens in front of the patches are not changed. Source: `interpolate_posembed` of
-    `vit_jax/checkpoint.py`, with which the default agrees to 1e-7; unlike the source, this
+    Rows of the tokens before the patches are not changed. Source: `interpolate_posembed` of
+    `vit_jax/checkpoint.py`, which the default matches to 1e-7; unlike the source, this
     function also resizes to another grid with the same number of positions.
 
     Args:
         embedding: `(1, prefix + rows * columns, hidden_size)`.
         source, target: grids (rows, columns).
-        prefix: number of rows that belong to tokens in front of the patches.
+        prefix: number of rows that belong to tokens before the patches.
         method: see `keras_vit.ViTConfig.position_resize`.
 
     Returns:
@@ -158,9 +158,9 @@ def resize_distances(
 ) -> np.ndarray:
     """Resizes a table of relative position biases to the distances of another patch grid.
 
-    The rows of the old table are laid out so that their distances grow geometrically up to the
-    largest distance of the new grid: near patches keep their biases. Linear interpolation between
-    them gives the new rows. Rows of tokens in front of the patches are not changed. Source:
+    The rows of the old table are assigned distances that grow geometrically up to the
+    largest distance of the new grid, so that close patches keep their biases. The new rows are
+    interpolated linearly. Rows of tokens before the patches are not changed. Source:
     `resize_rel_pos_bias_table` of timm, after BEiT's fine-tuning.
 
     Args:
@@ -181,7 +181,7 @@ def resize_distances(
 
 
 def _distance_matrix(source: int, target: int) -> np.ndarray:
-    """Returns the matrix from biases by distance along a side of `source` patches to `target`."""
+    """Returns the matrix that resizes the biases along a side of `source` patches to `target`."""
     if source == 1:  # the only distance is 0
         return np.ones((2 * target - 1, 1))
     ratio_below, ratio_above = 1.01, 1.5
@@ -199,12 +199,12 @@ def _distance_matrix(source: int, target: int) -> np.ndarray:
 
 
 def resize_patches(kernel: np.ndarray, target: tuple[int, int]) -> np.ndarray:
-    """Resizes the projection of patches so that resized patches get the tokens of the old ones.
+    """Resizes the patch embedding, so that resized patches are projected to the same tokens.
 
-    The kernel is multiplied by the pseudo-inverse of the matrix by which a bilinear resize
-    (half-pixel, without antialias) acts on a patch, transposed. The inner products stay the same
-    where patches grow; where patches shrink, it is the nearest kernel (FlexiViT, Beyer et al. 2023,
-    arXiv 2212.08013, section 3.4; `resample_patchemb` of `big_vision/models/proj/flexi/vit.py`).
+    The kernel is multiplied by the transposed pseudo-inverse of the matrix of a bilinear resize
+    (half-pixel, without antialias). For larger patches, tokens are equal; for smaller patches, this
+    is the best approximation (FlexiViT, Beyer et al. 2023, arXiv 2212.08013, section 3.4;
+    `resample_patchemb` of `big_vision/models/proj/flexi/vit.py`).
 
     Args:
         kernel: `(rows, columns, channels, hidden_size)`.
@@ -226,7 +226,7 @@ def resize_patches(kernel: np.ndarray, target: tuple[int, int]) -> np.ndarray:
 def adapt_array(
     path: str, array: np.ndarray, stored: ViTConfig, config: ViTConfig
 ) -> np.ndarray | None:
-    """Returns the array for the weight `path` of the model, or None to leave it out.
+    """Returns the array for the weight `path` of the model, or None if the model does not have it.
 
     Args:
         path: path of the weight.
@@ -250,7 +250,7 @@ def adapt_array(
 
 
 def add_scales(stored: ViTConfig, config: ViTConfig) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields path and values of every layer scale that the caller adds to the blocks of a file."""
+    """Yields path and array of every layer scale that the caller adds to the blocks of a file."""
     if stored.block.layer_scale is None:
         for weight in lexicon.weights(config):
             if weight.path.endswith(_SCALES):
@@ -258,12 +258,11 @@ def add_scales(stored: ViTConfig, config: ViTConfig) -> Iterator[tuple[str, np.n
 
 
 def adapt_dtype(path: str, dtype: np.dtype, stored: ViTConfig, config: ViTConfig) -> np.dtype:
-    """Returns the type that `adapt_array` gives an array of this type."""
+    """Returns the dtype of the result of `adapt_array` for an array of this dtype."""
     return np.dtype("float32") if _is_resized(path, stored, config) else dtype
 
 
 def _is_resized(path: str, stored: ViTConfig, config: ViTConfig) -> bool:
-    """Whether the model has a weight in another size than the file."""
     if path == POSITIONS:
         return stored.source_grid != config.source_grid
     if path == PATCHES:
@@ -272,7 +271,7 @@ def _is_resized(path: str, stored: ViTConfig, config: ViTConfig) -> bool:
 
 
 def replaces_head(stored: ViTConfig, config: ViTConfig) -> bool:
-    """Whether the stored head cannot serve the model."""
+    """Whether the model needs a new head, or none."""
     have, want = (
         (own.num_classes, own.representation_size, own.dense is None) for own in (stored, config)
     )
@@ -287,16 +286,16 @@ def _changes(stored: ViTConfig, config: ViTConfig) -> Iterator[str]:
             new = f"new head with zero weights for {config.num_classes} classes"
             yield f"{new}; the file has {old}."
         else:
-            yield f"the head ({old}) is left behind."
+            yield f"the head ({old}) is removed."
     if stored.representation_size is not None and config.representation_size is None:
-        yield "pre_logits is left behind, as before fine-tuning."
+        yield "pre_logits is removed, as usual for fine-tuning."
     if stored.tokens.mask and not config.tokens.mask:
-        yield "the mask token, which inference does not read, is left behind."
+        yield "the mask token, which inference does not use, is removed."
     if stored.patch_size != config.patch_size:
         change = _sides(stored.patch_size, config.patch_size)
-        yield f"the projection of patches resized {change} pixels."
+        yield f"patch embedding resized {change} pixels."
     if any(True for _ in add_scales(stored, config)):
-        yield "layer scale is added to the blocks, with the value that is given."
+        yield "layer scale added to the blocks, with the given value."
     if config.has_learned_positions and stored.source_grid != config.source_grid:
         change = _sides(stored.source_grid, config.source_grid)
         yield f"position embeddings resized {change} ({config.position_resize})."

@@ -1,4 +1,4 @@
-"""The names of arrays that formats explain: one look-up in the names of all of them."""
+"""Looks up the names of a file's arrays in the tables of all formats at once."""
 
 import functools
 import re
@@ -13,11 +13,11 @@ Bindings = dict[str, str]
 Formats = tuple[Format, ...]
 
 PATCHES = "patch_embedding/kernel"
-"""The weight that shows where an encoder stands."""
+"""The weight by which an encoder is found."""
 
 
 class Claim(NamedTuple):
-    """A weight that a name of a file may stand for.
+    """A weight that a name in a file may refer to.
 
     Args:
         path: path template of the weight in the lexicon.
@@ -31,7 +31,7 @@ class Claim(NamedTuple):
 
 
 Claims = dict[Format, dict[str, Claim]]
-"""Format -> the names of a file that it explains, and what they stand for."""
+"""Format -> the names of a file that it explains, and the weight of each."""
 
 
 class _Template(NamedTuple):
@@ -40,12 +40,12 @@ class _Template(NamedTuple):
 
 
 def claim_names(names: Iterable[str], formats: Formats, outside: Container[str] = ()) -> Claims:
-    """Returns for every format the names that it explains, each with the first weight that fits.
+    """Returns the names that each format explains, with the first weight that matches each name.
 
     Args:
         names: names of arrays.
         formats: the formats.
-        outside: those of the names that stand outside of the prefix.
+        outside: the names of arrays outside of the prefix.
     """
     index = _index(formats)
     claims: Claims = {format: {} for format in formats}
@@ -59,7 +59,7 @@ def claim_names(names: Iterable[str], formats: Formats, outside: Container[str] 
 
 
 def count_explained(claims: Claims) -> int:
-    """Returns the most names that a format with a projection of patches and blocks explains."""
+    """Returns the most names that a format explains, of formats with patch embedding and blocks."""
     counts = [0]
     for own in claims.values():
         paths = {claim.path for claim in own.values()}
@@ -70,7 +70,7 @@ def count_explained(claims: Claims) -> int:
 
 @functools.lru_cache(maxsize=128)
 def _index(formats: Formats) -> dict[str, list[_Template]]:
-    """Returns templates by the skeletons of their names, in which `#` stands for a number."""
+    """Returns templates by their names with `#` in place of every number."""
     templates_of: dict[str, _Template] = {}
     index: dict[str, list[_Template]] = {}
     for format in formats:
@@ -87,13 +87,13 @@ def _index(formats: Formats) -> dict[str, list[_Template]]:
 
 @functools.cache
 def _skeletons(template: str) -> tuple[str, ...]:
-    """Returns the names that a template can make, each number as `#`."""
+    """Returns the names that match a template, with `#` in place of every number."""
     names = templates.examples(template)
     return tuple(dict.fromkeys(re.sub(r"\d+", "#", name) for name in names))
 
 
 def is_outside(name: str, formats: Formats) -> bool:
-    """Whether a format has the name, or the weight of its module, without its prefix."""
+    """Whether a format has this name, or the weight of its module, outside of the prefix."""
     return any(
         stored.outside
         for own in {name, f"{find_module(name)}.weight"}

@@ -1,4 +1,4 @@
-"""The facts of a checkpoint: caller, keys, arrays and constants, in one order."""
+"""Determines the configuration of a checkpoint from caller, JSON, arrays and constants."""
 
 import dataclasses
 import math
@@ -25,15 +25,14 @@ _FREE = (
     *("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate", "block.layer_scale"),
     *("position_grid", "position_resize", "pool.blocks", "pool.norm", "dense"),
 )
-"""Fields, by path, that the caller may choose whatever the arrays are; with all others, the arrays
-must agree."""
+"""Fields, by path, that the caller may choose freely; all other fields must match the arrays."""
 
 _NEEDED = ("patch_size", "hidden_size", "mlp_dim", "num_heads")
-"""Sizes without which no model can be built."""
+"""Sizes that every model needs."""
 
 _PARTS = {own.name: part for own in dataclasses.fields(ViTConfig) if (part := part_of(own))}
 _OPTIONAL_PARTS = {name: part for name, part in _PARTS.items() if getattr(ViTConfig, name) is None}
-"""Parts that a model may lack: each is one fact. Of the others, every field is a fact."""
+"""Optional parts, each of which is one fact; in all other parts, every field is a fact."""
 
 _PREFIX = ("tokens.class_tokens", "tokens.distillation", "tokens.registers")
 
@@ -41,10 +40,10 @@ _PREFIX = ("tokens.class_tokens", "tokens.distillation", "tokens.registers")
 def resolve(
     match: Match, preset: PresetConfig | None, files: Json, caller: dict[str, Any]
 ) -> tuple[PresetConfig, tuple[str, ...]]:
-    """Returns what a checkpoint is, and the names of the fields that it leaves open.
+    """Returns the configuration of a checkpoint, and the names of undetermined fields.
 
-    The arrays of the file are compared with the result afterwards, so that no contradiction
-    remains. The preparation of images that the caller gives is that of the model that is built.
+    The arrays of the file are compared with the result afterwards, which finds contradictions. If
+    the caller gives a protocol, it replaces that of the files.
 
     Args:
         match: the arrays and their format.
@@ -57,7 +56,7 @@ def resolve(
         SourceError: the arrays belong to a preset whose config.json is missing.
     """
     format, path = match.format, match.reader.path
-    caller.pop("patch_size", None)  # the model's; the file's is inferred from its arrays
+    caller.pop("patch_size", None)  # of the new model; the file's is inferred from its arrays
     if caller.get("variant"):
         caller = flatten_arguments(variant_named(caller["variant"]).fields) | caller
     _refuse_other_models(match, preset, caller)
@@ -70,12 +69,12 @@ def resolve(
         _refuse_open(match, facts, caller)
         if missing := [name for name in _NEEDED if name not in facts]:
             raise ConfigError(
-                f"{', '.join(missing)} cannot be inferred from the arrays; give it by name."
+                f"{', '.join(missing)} cannot be inferred from the arrays; give it as an argument."
             )
         config, undetermined = inference.with_grid(facts, facts.pop("num_positions", None), caller)
         names = format.library.class_names(files, config.num_classes)
         protocol = _choose_protocol(format.library.images.read(files), format, config)
-    except CheckpointError as error:  # the JSON is that of another model
+    except CheckpointError as error:  # the JSON describes another model
         raise CheckpointError(f"{path}: read as {format.name}: {error}.") from None
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         reason = str(error).removesuffix(".")
@@ -93,15 +92,15 @@ def _refuse_other_models(
     if match.format is KERAS_VIT and preset is None and not states_block:
         raise SourceError(
             f"{path}: these are the weights of a preset, without the config.json that "
-            "states its architecture and arithmetic. Copy the whole preset and name its folder; or "
-            "give block=, the arithmetic of the training."
+            "states its architecture and arithmetic. Copy the complete preset and give its folder; "
+            "or give block=, with the arithmetic of the training."
         )
     channels = preset.config.channels if preset else match.evidence.fields.get("channels")
     if channels and caller.get("channels", channels) != channels:
         raise CheckpointError(
             f"{path}: channels={shown(caller['channels'])}, but its patches have "
-            f"{channels}. Load it without channels=, and repeat its kernel over the new channels: "
-            'six lines in docs/preprocessing.md, "Images of other channels".'
+            f"{channels}. Load it without channels= and repeat its kernel over the new channels, "
+            'see docs/preprocessing.md, "Images of other channels".'
         )
 
 
@@ -110,16 +109,16 @@ def state_facts(
 ) -> Facts:
     """Returns the fields of a model by path, with `num_positions` of the arrays.
 
-    The first of these that states a field decides it:
+    The value of a field is the first of:
 
-    1. the caller;
-    2. the keys of the JSON that no array shows;
-    3. the arrays, for what the family leaves open: a constant of the family is one of every file;
-    4. the keys that arrays show, where these do not;
-    5. what the name of an architecture implies, and the family's arithmetic.
+    1. the caller's;
+    2. that of a JSON key that arrays cannot show;
+    3. that of the arrays, unless it is a constant of the family;
+    4. that of a JSON key that arrays can show, but these do not;
+    5. that of the named architecture, or the family's arithmetic.
 
-    Where the presence of weights alone shows a field, an architecture's value that all of these
-    weights allow counts more: what is absent is then an array that the file has lost.
+    If a field is inferred only from the presence of weights, the architecture's value takes
+    precedence if it allows every weight that is present: the file has then lost an array.
 
     Args:
         evidence: what names and shapes show.
@@ -136,7 +135,7 @@ def state_facts(
     sizes, usual = format.read_keys(stated, format.shapes)
     _compare(format, sizes, {**shows, **caller})
     if {**usual, **sizes}.get("hidden_size") not in (None, shows.get("hidden_size")):
-        assumed.pop("num_heads", None)  # an architecture's belongs to its own width
+        assumed.pop("num_heads", None)  # valid only for the architecture's own width
     assumed = _fit_positions({**usual, **assumed}, {**shows, **sizes, **told})
     for name, part in _OPTIONAL_PARTS.items():
         own = {**assumed, **format.fixed, **told}.get(name)
@@ -146,7 +145,7 @@ def state_facts(
     refined = _list_refined(implied, evidence)
     shows = {field: value for field, value in shows.items() if field not in refined}
     chosen = {**told, **caller}
-    if chosen.get("pool.kind", "gap") not in ("gap", "mean"):  # the name of the last norm is open
+    if chosen.get("pool.kind", "gap") not in ("gap", "mean"):  # either name of the last norm
         shows = {field: v for field, v in shows.items() if (field, v) != ("pool.norm", "after")}
     arithmetic = {**ARITHMETIC, **format.library.arithmetic}
     facts = {**arithmetic, **implied, **sizes, **shows, **format.fixed, **chosen}
@@ -161,7 +160,7 @@ def state_facts(
     is_fixed = facts.get("position") == "sincos2d" != chosen.get("position")
     if is_fixed and facts.get(_PREFIX[0], 1):
         raise ConfigError(
-            "there is a class token and no array of position embeddings. If the model was trained "
+            "there is a class token but no array of position embeddings. If the model was trained "
             "with fixed positions, give position='sincos2d'; otherwise the file has lost an array"
         )
     size = format.library.images.image_size and format.library.images.image_size(files)
@@ -173,7 +172,7 @@ def state_facts(
 
 
 def _compare(format: Format, sizes: Mapping[str, Any], shows: Mapping[str, Any]) -> None:
-    """Refuses keys that arrays show to be otherwise."""
+    """Refuses JSON keys that contradict the arrays."""
 
     def plain(field: str, value: Any) -> Any:
         value = pair(field, value) if field == "patch_size" else value
@@ -186,7 +185,7 @@ def _compare(format: Format, sizes: Mapping[str, Any], shows: Mapping[str, Any])
     }
     if contradicted:
         words = [
-            f"{field}={shown(value)}, and the arrays have {shown(shows[field])}"
+            f"{field}={shown(value)}, but the arrays have {shown(shows[field])}"
             for field, value in contradicted.items()
         ]
         error = CheckpointError(f"{format.library.json[0]} states {'; '.join(words)}")
@@ -195,19 +194,19 @@ def _compare(format: Format, sizes: Mapping[str, Any], shows: Mapping[str, Any])
 
 
 _REFINED = {"map_of_patches": ("map",), "gap": ("mean", "unpooled")}
-"""Pooling that arrays show -> poolings of an architecture that have the same arrays."""
+"""Pooling inferred from arrays -> poolings with the same arrays, which an architecture may have."""
 _SILU = (
-    "The arrays have a gated MLP, which model_args do not state: its activation is taken to be "
-    "SiLU, unless they state act_layer. block={'activation': 'gelu'} computes with GELU."
+    "The arrays have a gated MLP, which model_args do not state: its activation is assumed to be "
+    "SiLU, unless they state act_layer. block={'activation': 'gelu'} selects GELU."
 )
-"""Message about models whose class of MLP, and of its activation, JSON cannot state."""
+"""Message about models whose MLP class and activation cannot be stated in JSON."""
 
 
 def _list_refined(implied: Facts, evidence: Evidence) -> set[str]:
-    """Returns the fields of which an architecture tells more than the arrays do.
+    """Returns the fields for which an architecture is more specific than the arrays.
 
-    The fields that keys state together count together: a norm of the tokens before the blocks,
-    which an architecture lacks, is one with patches that have no bias.
+    Fields that are stated by the same keys are decided together: a norm of the tokens before the
+    blocks, which an architecture lacks, comes with a patch embedding without a bias.
     """
     refined: set[str] = set()
     for codec in (*evidence.format.keys.values(), *evidence.format.shapes.values()):
@@ -227,9 +226,9 @@ def _refines(field: str, value: Any, evidence: Evidence) -> bool:
 
 
 def _fit_positions(assumed: Facts, stated: Facts) -> Facts:
-    """Returns what an architecture's name implies, as far as the number of positions allows it.
+    """Returns the fields of a named architecture, corrected by the number of positions.
 
-    The number tells whether all tokens have positions, or that the images have another size.
+    The number shows whether all tokens have positions, or that the images have another size.
     """
     count, patch, size = (
         {**assumed, **stated}.get(name) for name in ("num_positions", "patch_size", "image_size")
@@ -246,7 +245,7 @@ def _fit_positions(assumed: Facts, stated: Facts) -> Facts:
 
 
 def _refuse_open(match: Match, facts: Facts, caller: Mapping[str, Any]) -> None:
-    """Refuses a file without JSON if its arrays leave a fact open that its caller does not give."""
+    """Refuses a file without JSON if neither its arrays nor the caller determine a field."""
     format = match.evidence.format
     if match.stated.keys or match.stated.defaults:
         return
@@ -262,12 +261,12 @@ def _refuse_open(match: Match, facts: Facts, caller: Mapping[str, Any]) -> None:
         inside = ", ".join(f"{field!r}: ..." for field in part) if part != "..." else ""
         give.append(f"{name}={{{inside}}}" if inside else f"{name}=...")
     values = "; ".join(f"{name}: {words}" for name, words in missing.items())
-    others = [f"load the folder that has {file} too" for file in format.library.json[:1]]
+    others = [f"load the folder that includes {file}" for file in format.library.json[:1]]
     if "architecture" in format.library.named_by:
-        others.append("give read={'timm': 'vit_small_patch16_224'} or the arguments of its card")
+        others.append("give read={'timm': 'vit_small_patch16_224'} or the model card's arguments")
     ways = "".join(f"{way}, or " for way in others)
     raise ConfigError(
-        f"the arrays do not tell {', '.join(missing)}: {ways}give {', '.join(give)} ({values})"
+        f"the arrays do not show {', '.join(missing)}: {ways}give {', '.join(give)} ({values})"
     )
 
 
@@ -280,13 +279,13 @@ def flatten_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def choose_architecture(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the caller's fields that the arrays must agree with."""
+    """Returns the caller's fields that must match the arrays."""
     known = inference.PLAIN.keys() - {*_FREE}
     return {p: value for p, value in fields.items() if p in known or p.startswith("dense.")}
 
 
 def unpack_reading(read: Reading | None, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what `read` of a public function states, and its defaults.
+    """Checks the argument `read` of a public function, and returns it with defaults.
 
     Args:
         read: as for `VisionTransformer.from_preset`.
@@ -300,7 +299,7 @@ def unpack_reading(read: Reading | None, arguments: Mapping[str, Any]) -> dict[s
     keys = list(Reading.__annotations__)
     words = ", ".join(keys)
     if not isinstance(read, Mapping | None):
-        raise ConfigError(f"read must be a dict with keys of {words}, found {shown(read)}.")
+        raise ConfigError(f"read must be a dict with keys from {words}, found {shown(read)}.")
     for key in read or {}:
         if key not in keys:
             raise ConfigError(f"read has no key {shown(key)}.{nearest(key, keys)} It has {words}.")
@@ -311,7 +310,7 @@ def unpack_reading(read: Reading | None, arguments: Mapping[str, Any]) -> dict[s
 def _compare_counts(evidence: Evidence, facts: Mapping[str, Any]) -> None:
     """Refuses a number of blocks or stages that is far above the number of arrays.
 
-    A single name such as `block_100000` promises as many blocks; a list of their missing arrays
+    A single name such as `block_100000` implies as many blocks; listing their missing arrays
     would take minutes and gigabytes.
     """
     for placeholder, part in (("l", "blocks"), ("s", "stages"), ("u", "units of a stage")):
@@ -319,7 +318,7 @@ def _compare_counts(evidence: Evidence, facts: Mapping[str, Any]) -> None:
         promise = facts.get("num_layers") if placeholder == "l" else max(found, default=0)
         if found and isinstance(promise, int) and promise > 2 * len(found) + 8:
             raise ConfigError(
-                f"{shown(promise)} {part} are announced, but there are arrays of {len(found)}, up "
+                f"expected arrays for {shown(promise)} {part}, found arrays for {len(found)}, up "
                 f"to number {max(found)}."
             )
 
@@ -327,7 +326,7 @@ def _compare_counts(evidence: Evidence, facts: Mapping[str, Any]) -> None:
 def _choose_protocol(
     stated: ProtocolSpec | None, format: Format, config: ViTConfig
 ) -> ProtocolSpec:
-    """Returns the protocol that the files state if it fits the model's channels, else a default."""
+    """Returns the protocol of the files if it fits the model's channels, or else a default."""
     if stated is not None:
         protocol = complete(stated)
         counts = [len(protocol[k]) for k in ("mean", "std") if isinstance(protocol[k], list)]

@@ -13,60 +13,57 @@ from keras_vit.errors import listed
 from keras_vit.support.text import log
 
 
-def fit(
-    match: Match, config: ViTConfig, leaves_out_head: bool
-) -> tuple[list[Move], dict[str, str]]:
-    """Returns the plan of an encoder, and the arrays of the file that are left out, with reasons.
+def fit(match: Match, config: ViTConfig, drops_head: bool) -> tuple[list[Move], dict[str, str]]:
+    """Returns the plan of an encoder, and the arrays of the file that are skipped, with reasons.
 
-    One line of log names the parts of the file of which nothing is known.
+    The log names, in one line, skipped parts of the file that are not known.
 
     Args:
         match: the arrays and their format.
         config: configuration of the file's model.
-        leaves_out_head: whether the caller wants no head.
+        drops_head: whether the caller wants no head.
 
     Raises:
-        CheckpointError: arrays are missing, misshapen, of a wrong type, or unexpected; the message
+        CheckpointError: arrays are missing, unexpected, or have a wrong shape or type; the message
             names them.
     """
     moves = plan(config, match.format, names=match.reader.shapes)
-    beside = _find_left_over(match, moves, config.hidden_size)
-    ignored = {**match.evidence.ignored, **beside}
-    if leaves_out_head:
-        moves, heads = _leave_out_head(moves, match.reader.shapes)
+    extra = _find_left_over(match, moves, config.hidden_size)
+    ignored = {**match.evidence.ignored, **extra}
+    if drops_head:
+        moves, heads = _drop_head(moves, match.reader.shapes)
         ignored |= heads
-    model = f"{find_variant(config) or 'the model'} as {match.format.name} has it"
+    model = f"{find_variant(config) or 'the model'} in the format {match.format.name}"
     compare(match.reader, moves, ignored, model, match.name_in_file)
     encoder = match.encoder
     known = list_known(encoder.outside, match.format)
     unknown = [name for name in encoder.outside if name not in known]
-    _announce(match, [*unknown, *map(match.name_in_file, beside)])
+    _announce(match, [*unknown, *map(match.name_in_file, extra)])
     return moves, {
         **{match.name_in_file(name): reason for name, reason in ignored.items()},
         **known,
         **dict.fromkeys(unknown, "outside of the model"),
-        **dict.fromkeys(encoder.left_out, "ignored by the caller"),
+        **dict.fromkeys(encoder.skipped, "ignored by the caller"),
     }
 
 
 def _announce(match: Match, names: Sequence[str]) -> None:
-    """Logs in one line which arrays of the file are left out."""
+    """Logs in one line which arrays of the file are skipped."""
     prefix, choice = match.encoder.prefix, match.encoder.choice
     left = collections.Counter(_find_part(name, prefix) for name in names)
     if left or choice:
         parts = [f"{part} ({count})" for part, count in left.items()]
         log.warning(
-            "%s: the Vision Transformer is read from %s%s; left out, with the number of arrays: "
-            "%s.",
+            "%s: the Vision Transformer is read from %s%s; skipped, with the number of arrays: %s.",
             *(match.reader.path, repr(prefix) if prefix else "the top", choice),
             listed(parts, 12),
         )
 
 
 def _find_left_over(match: Match, moves: Sequence[Move], hidden_size: int) -> dict[str, str]:
-    """Returns the arrays of a head of another form and of an optimizer, and the reason for each.
+    """Returns the arrays of an unknown head or of an optimizer, and the reason to skip each.
 
-    All others may change the outputs, so that they are refused.
+    All other unknown arrays could change the outputs, so that they are refused.
 
     Args:
         match: the arrays and their format.
@@ -83,7 +80,7 @@ def _find_left_over(match: Match, moves: Sequence[Move], hidden_size: int) -> di
         if name not in own and name not in evidence.ignored and name not in evidence.explained:
             groups[_find_part(name, "")].append(name)
     return {
-        name: "a module beside the model's"
+        name: "a module that the model does not have"
         for part, names in groups.items()
         if (part in unread or OPTIMIZER.match(part)) and part.endswith(".") and part not in parts
         if {shapes[name] for name in names} != {(hidden_size,)}
@@ -91,9 +88,7 @@ def _find_left_over(match: Match, moves: Sequence[Move], hidden_size: int) -> di
     }
 
 
-def _leave_out_head(
-    moves: Sequence[Move], names: Iterable[str]
-) -> tuple[list[Move], dict[str, str]]:
+def _drop_head(moves: Sequence[Move], names: Iterable[str]) -> tuple[list[Move], dict[str, str]]:
     """Returns a plan without the head, and the arrays of the head with the reason to ignore them.
 
     Args:
@@ -104,7 +99,7 @@ def _leave_out_head(
     heads = {move.name for move in moves} - {move.name for move in kept}
     parts = {_find_part(name, "") for name in heads} - {_find_part(m.name, "") for m in kept}
     ignored = [name for name in names if name in heads or _find_part(name, "") in parts]
-    return kept, dict.fromkeys(ignored, "the head, which num_classes=0 leaves out")
+    return kept, dict.fromkeys(ignored, "the head, which num_classes=0 removes")
 
 
 def _find_part(name: str, prefix: str) -> str:

@@ -1,4 +1,4 @@
-"""Infers the configuration of a model from the names and shapes of its file."""
+"""Infers the configuration of a model from the names and shapes of its arrays."""
 
 import itertools
 import math
@@ -21,10 +21,10 @@ _SIZES = {
     "c": "channels",
     "i": "channels",
 }
-"""Axis -> the field with the axis's size; a hybrid's `c` is not used: it belongs to the stem."""
+"""Axis -> the field with its size; `c` is not used for a hybrid, whose stem changes it."""
 
 _INITIAL_SCALE = 1e-5
-"""Initial value of learned factors, which arrays do not tell, in DINOv2."""
+"""Initial value of the layer scale in DINOv2, which arrays do not show."""
 
 _MAY_BE_ABSENT = ("num_classes", "tokens.class_tokens")
 """Fields whose weights a file of any family may lack."""
@@ -38,15 +38,15 @@ def fields_from(
     """Returns the fields of `ViTConfig`, by path, that follow from a file's names and shapes.
 
     Args:
-        votes: axis symbol -> sizes, with the number of arrays that have each size. The
-            majority wins, so that one misshapen array is reported against the rest.
+        votes: axis symbol -> sizes, with the number of arrays that have each size. The majority
+            wins, so that a single array with a wrong shape is reported as such.
         bindings: path template -> the values of its placeholders in the file.
         format: the format of the names.
 
     Returns:
         The fields, and those of them that only the presence of weights shows, each with the terms
-        of the weights that are present. `"num_positions"` stands in for the image size, which does
-        not follow from the number of positions alone, nor does the kind of positions.
+        of the weights that are present. Image size and kind of positions do not follow from the
+        shapes; `"num_positions"` is returned instead.
     """
     size = {symbol: counts.most_common(1)[0][0] for symbol, counts in votes.items()}
     is_hybrid = "root/conv/kernel" in bindings or any(path.startswith(UNIT) for path in bindings)
@@ -78,7 +78,7 @@ def fields_from(
 
 
 def _pooling(paths: Collection[str]) -> str:
-    """Returns the pooling that weights at these paths show, or ""."""
+    """Returns the pooling that the weights at these paths imply, or ""."""
     if any(path.startswith("head/{head}/") for path in paths):
         return "token_and_distillation"
     if any(path.startswith("pool/") for path in paths):
@@ -91,14 +91,14 @@ def _parts(
 ) -> tuple[dict[str, Any], dict[str, list[Term]]]:
     """Returns the fields that the presence of weights shows, and the terms of those present.
 
-    A term of a weight (`Word.held_by`) holds if a file has the weight, or another one with this
-    term. Of a field's values, the one with which most of its terms are as the file shows them is
-    the field's, the plainest of several. That a part of the paper's model is absent counts where
-    files of the format may lack it; elsewhere the file has lost an array.
+    A term of a weight (`Word.held_by`) holds if the file has the weight, or another weight with
+    this term. The value of a field is the one for which most of its terms agree with the file; of
+    several, the plainest. If a part of the paper's model is absent, this counts only if files of
+    the format may lack it; otherwise the file has lost an array.
     """
     terms: dict[str, dict[Term, bool]] = {}
     for word in LEXICON:
-        # A file without a head shows nothing else by its absence.
+        # The absence of a head implies only that num_classes is 0.
         absent = {t.field for t in word.terms if word.path not in bindings} & {*_MAY_BE_ABSENT}
         for term in word.terms:
             is_open = absent - {term.field}
@@ -124,7 +124,6 @@ def _parts(
 
 
 def _find_biases(bindings: Mapping[str, list[dict[str, str]]]) -> bool | tuple[bool, ...]:
-    """Returns which of query, key and value have a bias."""
     found = bindings.get("block_{l}/attention/{qkv}/bias", ())
     own = {binding.get("qkv") for binding in found}
     if not own or None in own:  # one array of all three
@@ -134,7 +133,7 @@ def _find_biases(bindings: Mapping[str, list[dict[str, str]]]) -> bool | tuple[b
 
 
 def _list_candidates(field: str) -> tuple[Any, ...]:
-    """Returns the values among which weights decide, the plainest first."""
+    """Returns the possible values of a field, the plainest first."""
     default, (kind, values) = PLAIN[field], Place(field).declaration()
     if isinstance(default, bool):
         return False, True
@@ -144,15 +143,15 @@ def _list_candidates(field: str) -> tuple[Any, ...]:
 
 
 def admits(term: Term, value: Any) -> bool:
-    """Whether a value of its field meets a term."""
+    """Whether a value of the field meets the term."""
     return (value in term.values if term.values else bool(value)) is not term.is_met_by_others
 
 
 def _packed_width(votes: Counter[int], bindings: Mapping[str, list[dict[str, str]]]) -> int | None:
     """Returns the width of a gated MLP that stores gate and value in one array; None if plain.
 
-    The array has the name of a plain MLP's first array, and is twice as wide as the input of the
-    second one, in every block.
+    This array has the name of the first array of a plain MLP, but twice the width of the input of
+    the second, in every block.
     """
     first, second = (len(bindings.get(f"block_{{l}}/mlp/dense_{i}/kernel", ())) for i in (0, 1))
     widths = (w for w, count in votes.items() if count >= second and votes[2 * w] >= first)
@@ -160,7 +159,7 @@ def _packed_width(votes: Counter[int], bindings: Mapping[str, list[dict[str, str
 
 
 def numbers(bindings: Mapping[str, list[dict[str, str]]], placeholder: str) -> set[int]:
-    """Returns the values of a numeric placeholder that the names of a file have."""
+    """Returns the values of a numeric placeholder in the names of a file."""
     every = itertools.chain.from_iterable(bindings.values())
     return {int(binding[placeholder]) for binding in every if placeholder in binding}
 
@@ -172,7 +171,7 @@ def _units_per_stage(bindings: Mapping[str, list[dict[str, str]]]) -> list[int]:
         if template.startswith(UNIT)
         for binding in own
     ]
-    units = dict(sorted(pairs))  # of the pairs of a stage, the last has its highest number
+    units = dict(sorted(pairs))  # the last pair of a stage has its highest number
     return [units.get(s, 1) for s in range(1, min(max(units, default=0), 99) + 1)]
 
 
@@ -181,9 +180,9 @@ def with_grid(
 ) -> tuple[ViTConfig, tuple[str, ...]]:
     """Returns the configuration with the grid of the stored positions, and undetermined fields.
 
-    A square number of positions stands for a square grid, as in the reference; any other
-    number needs `position_grid`, or an `image_size` with that number of patches. Where names
-    and JSON leave open which tokens have positions, the grid decides.
+    A square number of positions is interpreted as a square grid, as in the reference; any other
+    number needs `position_grid`, or an `image_size` with that number of patches. If names
+    and JSON do not determine which tokens have positions, the grid decides.
 
     Args:
         fields: fields of the model, by path.
@@ -191,7 +190,7 @@ def with_grid(
         arguments: the caller's fields, by path.
 
     Raises:
-        ConfigError: `position_grid` has another number of patches, or the positions fit two grids.
+        ConfigError: `position_grid` has another number of patches, or two grids are possible.
     """
     image_size = None if arguments.get("position_grid") else fields.get("image_size")
     base = ViTConfig.from_dict(nest({**fields, "image_size": None, "position_grid": (1, 1)}))
@@ -205,7 +204,7 @@ def with_grid(
         return base.replace(position_grid=grid), ()
     stated = "" if "position" in arguments else fields.get("position")
     models = [base.replace(position=kind) for kind in _OTHER_POSITIONS.get(stated, ())]
-    alternatives = list(dict.fromkeys([base, *models]))  # kinds may be one for this model
+    alternatives = list(dict.fromkeys([base, *models]))  # kinds may be equivalent for this model
     counts = {b: num_positions - b.num_prefix_positions for b in reversed(alternatives)}
     grids = {b: _find_grid(b, count, arguments) for b, count in counts.items()}
     base, grid = next(((b, grids[b]) for b in alternatives if grids[b]), (base, None))
@@ -231,23 +230,23 @@ _OTHER_POSITIONS = {
     None: ("learned_patches", "learned_except_registers"),
     "learned_except_registers": ("learned_patches",),
 }
-"""Kind of positions that names and JSON state -> the other kinds that they leave open."""
+"""Kind of positions according to names and JSON -> other kinds that are also possible."""
 _USUAL_SIZES = (224, 256, 384, 448, 512, 518)
-"""Sides of images, in pixels, of which a square grid is read as such, with a line of log."""
+"""Common image sizes in pixels, for which an ambiguous square grid is accepted, with a warning."""
 
 
 def _refuse_two_readings(
     num_positions: int, counts: Mapping[ViTConfig, int], chosen: ViTConfig, image_size: Any
 ) -> None:
-    """Refuses positions of a square grid that may be those of other tokens, other patches.
+    """Refuses an ambiguous number of positions: with other tokens, it is another grid.
 
-    Other readings are those of more tokens, and that whose patches the caller's images have.
+    The alternatives are readings with more tokens, and the one that fits the caller's images.
 
     Args:
         num_positions: number of stored positions.
-        counts: the other readings, each with its number of patches.
-        chosen: the reading that was found; the caller's image size decides one without a square.
-        image_size: the caller's image size, or None; it decides the square that it has.
+        counts: the alternatives, each with its number of patches.
+        chosen: the reading that was found.
+        image_size: the caller's image size, which decides between the readings; or None.
     """
     square = num_positions - chosen.num_prefix_positions
     side = math.isqrt(square)
@@ -268,7 +267,7 @@ def _refuse_two_readings(
         )
         if not any(chosen.compute_grid((size, size)) == (side, side) for size in _USUAL_SIZES):
             raise ConfigError(readings)
-        log.warning("%s Read as the first, an image of a usual size.", readings)
+        log.warning("%s The first is assumed, a common image size.", readings)
         return
 
 

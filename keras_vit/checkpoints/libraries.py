@@ -1,4 +1,4 @@
-"""Runs checkpoints by the libraries that they belong to; timm and transformers need torch."""
+"""Runs checkpoints with their own libraries; timm and transformers need PyTorch."""
 
 import json
 import os
@@ -20,27 +20,27 @@ class LibraryUnavailableError(CheckpointError):
 def run_library(
     format: Format, path: str | os.PathLike[str], images: np.ndarray
 ) -> tuple[str, np.ndarray]:
-    """Runs a checkpoint folder by its own library.
+    """Runs a checkpoint folder with its own library.
 
     Args:
         format: format of the checkpoint.
-        path: folder of the checkpoint; the libraries need the JSON beside the weights.
+        path: folder of the checkpoint, with the JSON files that the library needs.
         images: float32 `(images, height, width, channels)`, prepared for the model.
 
     Returns:
-        The library with its version, and the output for each image, `(images, classes)`; of an
-        encoder its pooled output.
+        The library with its version, and the output for each image, `(images, classes)`; for an
+        encoder, its pooled output.
 
     Raises:
         LibraryUnavailableError: the library is not on the package index, is not
-            installed, fails to import, or needs a folder and got a file.
+            installed, cannot be imported, or needs a folder instead of a file.
     """
     library = format.name.partition("/")[0]
     if library not in _LIBRARIES:
         raise LibraryUnavailableError(f"the family {format.name} has no library to install")
     if not os.path.isdir(path):  # noqa: PTH112  a long name does not raise
         raise LibraryUnavailableError(
-            f"{library} reads a folder with its config.json, not a file alone"
+            f"{library} needs a folder with the config.json, not a single file"
         )
     package, run = _LIBRARIES[library]
     try:
@@ -70,20 +70,20 @@ def _transformers(path: Path, images: np.ndarray, format: Format) -> np.ndarray:
     kind = config.get("model_type")
     if kind is not None and kind != format.words[0].partition("/")[0]:
         raise LibraryUnavailableError(
-            f"transformers runs the whole model {kind!r}, not its vision tower"
+            f"transformers has no class for the vision tower of {kind!r} alone"
         )
     compared = format.row.output
     named = (config.get("architectures") or ["AutoModel"])[0]
     model, info = getattr(transformers, compared.class_name or named).from_pretrained(
         path, local_files_only=True, output_loading_info=True, **compared.arguments
     )
-    # transformers gives a pooler that the file does not have random weights.
+    # transformers initialises a pooler that the file lacks with random weights.
     lacks_pooler = any("pooler" in name for name in info["missing_keys"])
     compared = compared._replace(
         has_pooler=compared.has_pooler and not lacks_pooler,
         first_patch=compared.first_patch if config.get("use_mean_pooling", True) else None,
     )
-    if hasattr(model, "make_preprocessor_external"):  # RADIO's own mean and std
+    if hasattr(model, "make_preprocessor_external"):  # RADIO normalises with its own mean and std
         model.make_preprocessor_external()
     return _run_torch(model, images, compared)
 
@@ -98,12 +98,12 @@ def _run_torch(model: Any, images: np.ndarray, compared: Output) -> np.ndarray:
         return output.numpy()
     maps = getattr(output, "predicted_depth", None)
     maps = output.get("logits") if maps is None else maps[:, None]
-    if maps is not None and maps.ndim == 4:  # resized to the images as its users do
+    if maps is not None and maps.ndim == 4:  # resized to the images, as post-processing does
         size = channels_first.shape[2:]
         maps = torch.nn.functional.interpolate(maps, size=size, mode="bilinear")
         return maps.movedim(1, -1).reshape(len(images), -1).numpy()
     pooled = ("image_embeds", "pooler_output", "summary") if compared.has_pooler else ()
-    for name in ("logits", *pooled):  # of a class of transformers
+    for name in ("logits", *pooled):  # outputs of transformers
         if getattr(output, name, None) is not None:
             return getattr(output, name).numpy()
     tokens = output.last_hidden_state.numpy()
@@ -129,4 +129,4 @@ _LIBRARIES = {
     "transformers": ("transformers", _transformers),
     "keras_hub": ("keras-hub", _keras_hub),
 }
-"""Libraries that can run, by the first word of their formats; their names on the index."""
+"""Libraries that can run checkpoints, by the first word of their formats: package and function."""

@@ -1,4 +1,4 @@
-"""Loads the model that a command, a server or a worker answers with."""
+"""Loads a model for prediction in a command, a server or a worker."""
 
 import dataclasses
 import os
@@ -17,13 +17,13 @@ def load_to_answer(
     draft: bool = False,
     **fields: Any,
 ) -> "VisionTransformer":
-    """Returns the model of a source, for a command, a server or a worker.
+    """Loads a model for prediction in a command, a server or a worker.
 
     Args:
         source: as for `VisionTransformer.from_preset`.
         pixel_range: values of black and white in images of more than 8 bits, see `Preprocessor`.
-        draft: whether large JPEG files are decoded at a part of their size, see `Preprocessor`.
-        **fields: other arguments of `VisionTransformer.from_preset`.
+        draft: whether large JPEG files are decoded at reduced size, see `Preprocessor`.
+        **fields: further arguments of `VisionTransformer.from_preset`.
 
     Raises:
         PresetError, CheckpointError, ConfigError: as `VisionTransformer.from_preset`.

@@ -1,4 +1,4 @@
-"""Finds the format of an encoder by the names of its arrays; the JSON narrows the choice."""
+"""Finds the format of an encoder from the names of its arrays and the JSON."""
 
 import collections
 import dataclasses
@@ -25,7 +25,7 @@ from keras_vit.config.weights.conditions import Term
 from keras_vit.errors import CheckpointError, listed, shown
 
 _LOCAL = {"w": "root", "f": "pool"}
-"""Axis -> the part of the model in which it has another size than elsewhere."""
+"""Axis -> the part of the model in which it may have another size than elsewhere."""
 _AXES = {word.path: word.axes for word in lexicon.LEXICON}
 _CORE = (
     PATCHES,
@@ -33,20 +33,20 @@ _CORE = (
     "block_{l}/attention/{qkv}/kernel",
     "block_{l}/mlp/dense_0/kernel",
 )
-"""The weights that a message names where a file lacks them."""
+"""The weights that a message names if a file lacks them."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Evidence:
-    """What names and shapes show in the names of a format.
+    """What names and shapes imply if the file has this format.
 
     Args:
         format: the format.
-        fields: facts by path, with `num_positions` (`inference.fields_from`).
-        present: those of them that only the presence of weights shows, with the terms of these.
+        fields: fields by path, with `num_positions` (`inference.fields_from`).
+        present: the fields that only the presence of weights shows, with the terms of the weights.
         bindings: path template of the lexicon -> the values of its placeholders.
         explained: names of weights.
-        ignored: names of arrays that are no weights, and the reason for each.
+        ignored: names of arrays that are not weights, and the reason for each.
     """
 
     format: Format
@@ -62,10 +62,10 @@ class Match:
     """An encoder in a file, and its format.
 
     Args:
-        evidence: what its names and shapes show.
-        stated: what the JSON states in the words of the format's library.
-        reader: the arrays, as the names of the format mean them.
-        encoder: the arrays, as they stand in the file.
+        evidence: what its names and shapes imply.
+        stated: what the JSON states, read for the format's library.
+        reader: the arrays under the names of the format.
+        encoder: the arrays as they are in the file.
     """
 
     evidence: Evidence
@@ -86,19 +86,19 @@ class Match:
 def find_match(
     encoder: Encoder, stated: Mapping[Library, Stated], formats: Sequence[Format]
 ) -> Match:
-    """Returns an encoder with the format that fits its arrays.
+    """Finds the format that fits the arrays of an encoder.
 
     The formats are tried in three groups: the class that the JSON names, the family that it names,
-    and those of libraries about which it states nothing. The last group reads a folder whose JSON
+    and the formats of libraries that it does not mention. The last group is for a folder whose JSON
     belongs to another file of the same repository.
 
     Args:
         encoder: the arrays.
-        stated: what the JSON states, by the library in whose words it is read.
+        stated: what the JSON states, by library.
         formats: the formats that the file may have.
 
     Raises:
-        CheckpointError: the arrays fit none of the formats.
+        CheckpointError: the arrays do not fit any format.
     """
     shapes, claims = encoder.reader.shapes, encoder.claims
     named = [f for f in formats if any(word in f.words for word in stated[f.library].words)]
@@ -113,15 +113,15 @@ def find_match(
         whole = [evidence for evidence in found if _is_whole(evidence)]
         if whole:
             best = max(whole, key=functools.partial(_rank, is_named))
-            own = _leave_out_strays(encoder, best)
+            own = _drop_strays(encoder, best)
             return _unfold(own, best, stated[best.format.library])
     raise CheckpointError(_describe(encoder, stated, formats, tuple(named or silent or formats)))
 
 
-def _leave_out_strays(encoder: Encoder, evidence: Evidence) -> Encoder:
+def _drop_strays(encoder: Encoder, evidence: Evidence) -> Encoder:
     """Returns the encoder without arrays that only other formats have outside of its prefix.
 
-    A further array of a module that is read stays, and is refused: a bias of the projection.
+    An additional array of a known module, such as a bias of the projection, stays and is refused.
     """
     inside = {name for name, full in encoder.names.items() if full.startswith(encoder.prefix)}
     modules = {find_module(name) for name in evidence.explained - inside}
@@ -139,7 +139,7 @@ def _leave_out_strays(encoder: Encoder, evidence: Evidence) -> Encoder:
 
 
 def _unfold(encoder: Encoder, evidence: Evidence, stated: Stated) -> Match:
-    """Returns the match with the arrays that the names of its format mean."""
+    """Returns the match, with the arrays under the names of its format."""
     fold = evidence.format.family.fold
     reader = fold.read(encoder.reader, stated.keys)
     if unused := fold.unused(reader, stated.keys):
@@ -152,14 +152,14 @@ def _unfold(encoder: Encoder, evidence: Evidence, stated: Stated) -> Match:
 
 
 def interpret(format: Format, shapes: Mapping[str, Shape], claims: Mapping[str, Claim]) -> Evidence:
-    """Returns what names and shapes show in the names of a format.
+    """Returns what names and shapes imply if the file has this format.
 
     Args:
         format: the format.
         shapes: the shapes of the arrays.
         claims: the names that the format explains.
     """
-    ignored = {name: "an array without numbers" for name, shape in shapes.items() if 0 in shape}
+    ignored = {name: "an empty array" for name, shape in shapes.items() if 0 in shape}
     claims = {name: claim for name, claim in claims.items() if name not in ignored}
     ignored |= list_known((name for name in shapes if name not in claims), format)
     votes: dict[str, collections.Counter[int]] = collections.defaultdict(collections.Counter)
@@ -169,7 +169,7 @@ def interpret(format: Format, shapes: Mapping[str, Shape], claims: Mapping[str, 
         bindings[path].append(binding)
         implied |= stored.implies
         for symbol, size in axes.solve(stored.axes or _AXES[path], shapes[name]).items():
-            # The root's width is no other layer's; nor need the pooling's MLP have the blocks'.
+            # The width of the root, and of the pooling's MLP, may differ from other layers.
             local = path.startswith(f"{_LOCAL.get(symbol, symbol)}/")
             votes[f"{_LOCAL[symbol]} {symbol}" if local else symbol][size] += 1
     fields, present = inference.fields_from(votes, bindings, format)
@@ -179,17 +179,17 @@ def interpret(format: Format, shapes: Mapping[str, Shape], claims: Mapping[str, 
 
 
 def list_known(names: Iterable[str], format: Format) -> dict[str, str]:
-    """Returns the names of arrays that are no weights of a model, and the reason for each."""
+    """Returns the names of arrays that are not weights of a model, and the reason for each."""
     patterns = [(re.compile(own).fullmatch, reason) for own, reason in format.ignored.items()]
     return {name: reason for name in names for match, reason in patterns if match(name)}
 
 
 def _rank(is_named: bool, evidence: Evidence) -> tuple[Any, ...]:
-    """Returns the rank of an interpretation among others.
+    """Returns the sort key of an interpretation; the smallest is chosen.
 
-    The format with the fewest unknown names counts. Named classes differ in the parts that they
-    leave out: the one that reads most counts. Of other formats, the one whose facts agree with
-    the arrays counts, then the one that reads the least, then the first.
+    The format with the fewest unknown names is chosen first. Named classes differ in the parts that
+    they skip: the one that reads most is chosen. Of other formats, the one whose constants agree
+    with the arrays is chosen, then the one that reads least, then the first.
     """
     explained, ignored = len(evidence.explained), len(evidence.ignored)
     fixed = evidence.format.fixed.items()
@@ -204,8 +204,8 @@ def _rank(is_named: bool, evidence: Evidence) -> tuple[Any, ...]:
 
 
 def _is_whole(evidence: Evidence) -> bool:
-    """Whether the names have a projection of patches and a block."""
-    # Where the sides of a patch are one axis of a matrix, the JSON tells them.
+    """Whether the names include a patch embedding and a block."""
+    # If the sides of a patch are merged in one axis of a matrix, the JSON states them.
     has_patches = "patch_size" in evidence.fields or PATCHES in evidence.bindings
     return has_patches and evidence.fields["num_layers"] > 0
 
@@ -213,7 +213,7 @@ def _is_whole(evidence: Evidence) -> bool:
 def _describe(
     encoder: Encoder, stated: Mapping[Library, Stated], formats: Sequence[Format], tried: Formats
 ) -> str:
-    """Returns the refusal of a file: its family and its names, and the nearest of the families.
+    """Returns the message about an unknown file: its family and names, and the nearest families.
 
     Args:
         encoder: the arrays.
@@ -224,7 +224,7 @@ def _describe(
     shapes, claims = encoder.reader.shapes, encoder.claims
     names = {f.name: f for f in tried}
     reason = _foreign_family(stated, formats) or (
-        f"no Vision Transformer in any of the families {listed(names, 3)}"
+        f"no Vision Transformer of a known family ({listed(names, 3)})"
     )
     lines = [f"{encoder.reader.path}: {reason}."]
     found = {f.name: claims[f] for f in tried if claims[f]}
@@ -239,12 +239,12 @@ def _describe(
     some = listed((shown(name, 60, quoted=False) for name in shapes), 4)
     lines.append(f"Arrays of the file: {some}.")
     if nearest:
-        lines.append("read={'family': ...} reads it as one of them, and names each difference.")
+        lines.append("read={'family': ...} reads it as one of them, and lists all differences.")
     return "\n  ".join(lines)
 
 
 def _foreign_family(stated: Mapping[Library, Stated], formats: Sequence[Format]) -> str:
-    """Returns the family that the JSON names and keras_vit does not read, in words, or ""."""
+    """Returns a phrase about a family that the JSON names and keras_vit does not read, or ""."""
     for library, own in stated.items():
         words = dict.fromkeys(repr(f.words[0]) for f in formats if f.library is library and f.words)
         if own.words and not any(word in f.words for f in formats for word in own.words):

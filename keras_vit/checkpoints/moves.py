@@ -1,10 +1,10 @@
-"""Translates names and axes in both directions, by one table of names per family.
+"""Translates names and axes in both directions, with one table of names per family.
 
-The rule: a placeholder that stands on only one side is an axis on the other. So
+The rule: a placeholder on only one side is an axis on the other side. For example,
 `block_{l}/attention/{qkv}/kernel, m h d` and `blocks.{l}.attn.qkv.weight, (qkv h d) m`
 say that three weights of the model are one array of a timm file. Likewise,
-`.../encoderblock/..., l m h d` says that one array of a big_vision file holds the weights of all
-blocks. Reading and writing follow the same plan.
+`.../encoderblock/..., l m h d` says that one array of a big_vision file contains the weights of all
+blocks. Reading and writing use the same plan.
 """
 
 import dataclasses
@@ -27,25 +27,25 @@ from keras_vit.errors import CheckpointError, listed, shown
 Shape = tuple[int, ...]
 
 MOST_LINES, MOST_LETTERS = 8, 640
-"""Most differences in a message, and about their letters; `CheckpointError.differences` has all."""
+"""Most differences and letters in a message; `CheckpointError.differences` is complete."""
 
 EMPTY = (
-    "Arrays of shape (0,) are empty: DeepSpeed's ZeRO-3 keeps their numbers in other files, which "
-    "its zero_to_fp32.py joins."
+    "Arrays of shape (0,) are empty: DeepSpeed's ZeRO-3 stores their values in other files, which "
+    "its zero_to_fp32.py merges."
 )
-"""Words for the file of one process of a sharded training."""
+"""Message about the file of one process of sharded training."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Move:
-    """An array of a file and the weights of the model whose numbers it holds, mostly one.
+    """An array of a file and the weights of the model that it contains, usually one.
 
     Args:
         name: name of the array in the file.
         paths: paths of the weights in the lexicon.
-        stack: axes of the array along which several weights lie.
+        stack: axes of the array along which several weights are stacked.
         weight_axes: axes of each weight.
-        file_axes: axes of the array. A file may have more or fewer axes of length 1 in front.
+        file_axes: axes of the array. A file may have more or fewer leading axes of length 1.
         sizes: sizes of all axes.
     """
 
@@ -61,7 +61,7 @@ class Move:
         return axes.compute_shape(self.file_axes, self.sizes)
 
     def file_axes_for(self, shape: Shape) -> str | None:
-        """Returns the axes under which an array of that shape is accepted, or None."""
+        """Returns the axes of an array of this shape, or None if the shape does not fit."""
         if shape == self.file_shape:
             return self.file_axes
         inner = re.sub("^(1 )*", "", self.file_axes)
@@ -70,7 +70,7 @@ class Move:
         return "1 " * more + inner if more >= 0 and shape == (1,) * more + size else None
 
     def to_weights(self, array: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-        """Yields `(path, array)` of each weight from the file's array; as views if possible."""
+        """Splits the file's array into weights: yields `(path, array)`, as views if possible."""
         source = self.file_axes_for(array.shape) or self.file_axes
         target = " ".join((*self.stack, self.weight_axes))
         array = axes.rearrange(array, source, target, self.sizes)
@@ -78,7 +78,7 @@ class Move:
         yield from zip(self.paths, array.reshape(-1, *shape), strict=True)
 
     def to_array(self, weights: list[np.ndarray]) -> np.ndarray:
-        """Returns the file's array from the weights, in the order of `paths`."""
+        """Joins the weights, in the order of `paths`, into the file's array."""
         array = np.stack(weights) if self.stack else weights[0]
         array = array.reshape([self.sizes[s] for s in self.stack] + list(weights[0].shape))
         source = " ".join((*self.stack, self.weight_axes))
@@ -92,22 +92,22 @@ _PARTS_OF_PATHS = {
     "pre_logits/": "a representation layer",
     "position_embedding/": "learned positions",
 }
-"""Start of a path -> the part of the paper's models, or of their relatives, that has the weight."""
+"""Prefix of a path -> name of the optional part of the model with this weight, for messages."""
 
 
 def plan(
     config: ViTConfig, format: Format, prefix: str = "", names: Container[str] = ()
 ) -> list[Move]:
-    """Returns the moves between a model and a checkpoint of the format, in the model's order.
+    """Plans the moves between a model and a checkpoint of the format, in the model's order.
 
     Args:
         config: configuration of the model.
         format, prefix: format and prefix of the checkpoint.
-        names: the names of a file to be read. If the format has several names for a weight,
-            the plan takes the name that the file has; without `names`, the name to write.
+        names: the names of the file to read. If the format has several names for a weight,
+            the plan uses the one in the file; without `names`, the name to write.
 
     Raises:
-        CheckpointError: the format cannot hold one of the model's weights.
+        CheckpointError: the format cannot store one of the model's weights.
     """
     groups: dict[tuple[str, str], list[lexicon.Weight]] = {}
     chosen: dict[tuple[str, str], StoredAs] = {}
@@ -121,7 +121,7 @@ def plan(
             fields = {t.field: Place(t.field).read(config) for t in weight.word.terms}
             part = part or " and ".join(f"{f}={v!r}" for f, v in fields.items() if v is not None)
             reason = f": no model of the family has {part}" if part else ""
-            lacking.setdefault(path, f"{format.name} has no place for {weight.path}{reason}.")
+            lacking.setdefault(path, f"{format.name} cannot store {weight.path}{reason}.")
             continue
         candidates = [(_name(stored, weight, prefix), stored) for stored in answers]
         name, stored = next((c for c in candidates if c[0] in names), candidates[0])
@@ -165,16 +165,16 @@ def compare(
     """Compares names, shapes and types of a file with a plan, before any array is read.
 
     Args:
-        reader: the arrays, in the names of the plan.
-        moves: the plan; it names the arrays that the file should hold.
-        ignored: names of arrays that are no weights.
+        reader: the arrays, under the names of the plan.
+        moves: the plan, with the arrays that the file should contain.
+        ignored: names of arrays that are not weights.
         model: description of the model, for the message.
-        name_in_file: returns the name that an array has in the file.
+        name_in_file: returns the name of an array in the file.
 
     Raises:
-        CheckpointError: arrays are missing, misshapen, of a wrong type, or unexpected; the
-            message has a line for the first of each kind and the number of all. The attribute
-            `differences` has a line for every one.
+        CheckpointError: arrays are missing, unexpected, or have a wrong shape or type. The
+            message has lines for the first of each kind, and counts the rest; the attribute
+            `differences` has a line for each.
     """
     kinds = _find_differences(reader, moves, ignored)
     differences = {
@@ -190,23 +190,23 @@ def compare(
     share = MOST_LINES // len(differences)
     lines: list[str] = []
     for kind, own in differences.items():
-        # Of many, the last says how far they go.
+        # With many, the last shows how far they go.
         for line in own if len(own) <= share else [own[0], own[-1], *own[1 : share - 1]]:
             if not (lines and lines[-1].startswith(kind)) or sum(map(len, lines)) < MOST_LETTERS:
                 lines.append(line)
     missing, unexpected = list(kinds["missing"]), list(kinds["unexpected"])
     close = [name for name in unexpected[:24] if len(name) < 200]
     if near := difflib.get_close_matches((missing or [""])[0], close, n=1, cutoff=0.8):
-        lines[0] += f"; nearest unclaimed name: {name_in_file(near[0])}"
+        lines[0] += f"; similar unexpected name: {name_in_file(near[0])}"
     every = list(itertools.chain.from_iterable(differences.values()))
     if len(every) > len(lines):
         counts = listed([f"{len(own):,} {kind}" for kind, own in differences.items()])
         lines.append(f"and {len(every) - len(lines):,} more ({counts}), all in `error.differences`")
     subject = "1 array does" if len(every) == 1 else f"{len(every):,} arrays do"
-    if any(reader.shapes[name] == (0,) for name in kinds["misshapen"]):
+    if any(reader.shapes[name] == (0,) for name in kinds["shape mismatch"]):
         lines.append(EMPTY)
     if len(unexpected) == len(every):
-        lines.append("read={'ignore': 'decoder.*'}, names or a pattern, leaves arrays out.")
+        lines.append("read={'ignore': 'decoder.*'}, names or a pattern, skips arrays.")
     listing = "\n  ".join(lines)
     error = CheckpointError(f"{reader.path}: {subject} not fit {model}.\n  {listing}")
     error.differences = tuple(every)
@@ -216,23 +216,23 @@ def compare(
 def _find_differences(
     reader: Reader, moves: Sequence[Move], ignored: Container[str]
 ) -> dict[str, dict[str, str]]:
-    """Returns, by kind, the names of arrays that do not fit a plan, and words about each."""
+    """Returns, by kind, the names of arrays that do not fit a plan, and a phrase about each."""
     shapes = {name: shown(shape, quoted=False) for name, shape in reader.shapes.items()}
     move_of = {move.name: move for move in moves}
-    missing, misshapen, no_floats = {}, {}, {}
+    missing, mismatched, no_floats = {}, {}, {}
     for name, move in move_of.items():
         if name not in shapes:
             missing[name] = f", expected {_place_in_words(move)}"
         elif move.file_axes_for(reader.shapes[name]) is None:
-            misshapen[name] = f" is {shapes[name]}, expected {_place_in_words(move)}"
+            mismatched[name] = f" is {shapes[name]}, expected {_place_in_words(move)}"
         elif reader.dtypes[name].kind != "f" and reader.dtypes[name].name != "bfloat16":
             no_floats[name] = f" is {_words(reader.dtypes[name])}, expected a float"
     return {
         "missing": missing,
-        "misshapen": misshapen,
-        "not numbers to compute with": no_floats,
+        "shape mismatch": mismatched,
+        "type mismatch": no_floats,
         "unexpected": {
-            name: f" {shape} is no weight of this model"
+            name: f" {shape} is not a weight of this model"
             for name, shape in shapes.items()
             if name not in move_of and name not in ignored
         },
@@ -240,7 +240,7 @@ def _find_differences(
 
 
 def _words(dtype: np.dtype) -> object:
-    """Returns the name of a type in the file, where NumPy reads it as another."""
+    """Returns a dtype, or its name in the file if NumPy does not have it."""
     metadata: Mapping[str, Any] = dtype.metadata or {}
     return metadata.get("words", dtype)
 

@@ -14,18 +14,18 @@ from keras_vit.presets.preset_config import PresetConfig
 from keras_vit.presets.source import TASK, Source
 
 _ADAPTED = re.compile(r"(^|\.)(lora|hada|lokr|ia3)_|\.base_layer\.")
-"""Names of the arrays of an adapter of PEFT, and of a layer inside of one."""
+"""Names of the arrays of a PEFT adapter, and of a layer inside of one."""
 
 
 @dataclasses.dataclass(frozen=True)
 class OpenSource:
-    """The arrays and JSON of a source, all of one state.
+    """The arrays and JSON of a source, opened together.
 
     Args:
         reader: reader of the arrays; its path is for messages.
-        json: the JSON objects beside the weights, by file name.
+        json: the JSON objects that accompany the weights, by file name.
         preset: contents of `config.json`, if keras_vit wrote it.
-        is_folder: whether the source is a folder, which may hold JSON beside the weights.
+        is_folder: whether the source is a folder, so that the JSON belongs to the weights.
     """
 
     reader: Reader
@@ -41,7 +41,7 @@ def open_source(
     """Opens the arrays of a source; arguments and errors of `Source.open`.
 
     Raises:
-        CheckpointError: a file of weights is damaged, or holds an adapter.
+        CheckpointError: a file of weights is damaged, or contains an adapter.
     """
     with source.open(headers=headers, checksum=checksum) as files, contextlib.ExitStack() as stack:
         readers: list[tuple[str, Reader]] = []
@@ -57,8 +57,8 @@ def open_source(
         reader = first if len(readers) == 1 else joined(first.path.parent, readers)
         if any(map(_ADAPTED.search, reader.shapes)):
             raise CheckpointError(
-                f"{reader.path}: this is an adapter, or a model with one that is not merged. Write "
-                "the whole model with peft: model.merge_and_unload().save_pretrained(folder)."
+                f"{reader.path}: this is a PEFT adapter, or a model with an unmerged one. Save "
+                "the merged model with peft: model.merge_and_unload().save_pretrained(folder)."
             )
         yield OpenSource(reader, files.json, files.preset, files.is_folder)
 
@@ -68,6 +68,6 @@ def _choose_reader(header: Header) -> Reader:
     reader = Reader(Path(header.name))
     for name, (word, shape) in header.arrays.items():
         if word not in SAFETENSORS_DTYPES:
-            raise CheckpointError(f"{reader.path}: arrays of type {word!r} hold no weights.")
+            raise CheckpointError(f"{reader.path}: arrays of type {word!r} cannot be weights.")
         reader.shapes[name], reader.dtypes[name] = shape, SAFETENSORS_DTYPES[word]
     return reader

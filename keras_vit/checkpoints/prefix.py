@@ -1,9 +1,8 @@
-"""Finds the arrays of a Vision Transformer in a file: the prefix of their names.
+"""Finds the arrays of a Vision Transformer in a file, and the prefix of their names.
 
-A training keeps its model under names of its own (`state_dict.model.backbone.`), in wrappers, twice
-(the weights and their average), and with losses, projectors, heads and the optimizer's state; a
-model of images and text has a vision tower. The projection of patches shows where an encoder may
-stand.
+Training checkpoints store the model under custom names (`state_dict.model.backbone.`), in wrappers,
+twice (the weights and their moving average), and with losses, projectors, heads and optimizer
+state; a model of images and text has a vision tower. Encoders are found by their patch embedding.
 """
 
 import dataclasses
@@ -24,8 +23,8 @@ from keras_vit.checkpoints.moves import EMPTY, Shape
 from keras_vit.errors import CheckpointError, ConfigError, listed, shown
 
 _AVERAGE = re.compile(r"(?:^|[._/])(?:ema|teacher|target_encoder)(?=[._/])")
-"""Words for the average of a model's weights over its training, as evaluations read it: timm, DeiT
-and Lightning; DINO, DINOv2 and iBOT; I-JEPA."""
+"""Names for the moving average of the weights, which is used for evaluation: timm, DeiT and
+Lightning; DINO, DINOv2 and iBOT; I-JEPA."""
 OPTIMIZER = re.compile(
     r"(?:^|[./])opt(?:im|imizers?(?:_state(?:_dict|s)?)?|_state)?[./](?!target/)"
 )
@@ -36,10 +35,9 @@ Rules = Iterable[tuple[str, str]]
 _MODULE = r"(?<![^.])"
 """The start of the name of a module."""
 _WRAPPERS: Rules = (
-    # Modules around a part of a model: torch.compile, DistributedDataParallel, FSDP, and the
-    # recomputation of activations.
+    # Wrappers of modules: torch.compile, DistributedDataParallel, FSDP, activation checkpointing.
     (r"(?<=\.)(?:_orig_mod|module|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.", ""),
-    # DINOv2's blocks in chunks; the second number counts the blocks of the whole model.
+    # DINOv2's blocks in chunks; the second number is the index of the block in the model.
     (_MODULE + r"blocks\.\d+\.(?=\d+\.)", "blocks."),
 )
 _LAYERS = _MODULE + r"(?<!encoder\.)layers(\.\d+\.)"
@@ -53,8 +51,8 @@ _TRANSFORMERS_5: Rules = (
     (_ATTENTION + r"v_proj\.", r"\1attention.value."),
     (_ATTENTION + r"o_proj\.", r"\1output.dense."),
 )
-"""transformers 5 renames the layers of ViT, DeiT, BEiT, MAE, DINOv2 and others in memory; its files
-keep the names of transformers 4. The files of InternVL have some of the names on the left."""
+"""Names of layers in memory since transformers 5 (ViT, DeiT, BEiT, MAE, DINOv2 and others), and in
+its files, which keep the names of transformers 4. Files of InternVL have some of the former."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,9 +63,9 @@ class Encoder:
         reader: the arrays, under the names that a file of the library has without a prefix.
         prefix: prefix of the names in the file.
         names: name in the reader -> name in the file.
-        outside: names in the file of the arrays elsewhere.
-        left_out: names in the file of the arrays that the caller leaves out.
-        choice: words about other Vision Transformers in the file; "" if there is one.
+        outside: names in the file of arrays that do not belong to it.
+        skipped: names in the file of arrays that the caller ignores.
+        choice: phrase about other Vision Transformers in the file; "" if there is only one.
         claims: format -> the names in the reader that it explains.
     """
 
@@ -75,7 +73,7 @@ class Encoder:
     prefix: str
     names: Mapping[str, str]
     outside: Sequence[str]
-    left_out: Collection[str]
+    skipped: Collection[str]
     choice: str
     claims: Claims
 
@@ -96,19 +94,19 @@ def find_encoder(
         prefix, ignore, weights: as in `read` of `VisionTransformer.from_preset`.
 
     Raises:
-        CheckpointError: the file has several Vision Transformers and nothing tells which to read,
-            no array fits an argument, or the arrays are empty or Keras's own file of weights.
-        ConfigError: `weights` is an unknown word.
+        CheckpointError: the file has several Vision Transformers and the choice is ambiguous, no
+            array matches an argument, the arrays are empty, or the file is Keras's save_weights.
+        ConfigError: `weights` has an unknown value.
     """
     if weights not in (None, "ema", "raw"):
         raise ConfigError(f"read={{'weights': {shown(weights)}}}: expected 'ema' or 'raw'.")
-    left_out = _list_ignored(reader, ignore)
-    names = [name for name in reader.shapes if name not in left_out]
+    skipped = _list_ignored(reader, ignore)
+    names = [name for name in reader.shapes if name not in skipped]
     found, choice = _find_encoders(reader, names, formats), ""
     if prefix is None:
         prefix, choice = _choose_prefix(reader, found, weights)
     elif weights is not None:
-        raise ConfigError("Give read={'prefix': ...} or read={'weights': ...}, one of the two.")
+        raise ConfigError("Give either read={'prefix': ...} or read={'weights': ...}, not both.")
     else:
         prefix = _complete(reader, names, prefix)
         below = {other: arrays for other, arrays in found.items() if other.startswith(prefix)}
@@ -118,16 +116,16 @@ def find_encoder(
     own, claims = _list_below([n for n in names if not n.startswith(others)], prefix, formats)
     taken = {*own.values()}
     outside = [name for name in names if name not in taken]
-    return Encoder(renamed(reader, own.items()), prefix, own, outside, left_out, choice, claims)
+    return Encoder(renamed(reader, own.items()), prefix, own, outside, skipped, choice, claims)
 
 
 def _find_encoders(
     reader: Reader, names: Sequence[str], formats: Formats
 ) -> dict[str, set[tuple[str, Shape]]]:
-    """Returns names and shapes of every Vision Transformer of a file by the prefix of its names.
+    """Returns names and shapes of every Vision Transformer in a file, by the prefix of its names.
 
-    Among several prefixes of one projection of patches, the one below which a format explains most
-    arrays counts, then the shortest.
+    If several prefixes of a patch embedding are possible, the one for which a format explains most
+    arrays is chosen, then the shortest.
     """
     known = frozenset(n.name for own in formats for n in own.names.get(PATCHES, ()))
     ends = tuple(known)
@@ -150,9 +148,9 @@ def _find_encoders(
             found[prefix] = arrays
     if not found and reader.shapes and all(map(_KERAS.fullmatch, reader.shapes)):
         raise CheckpointError(
-            f"{reader.path}: these are weights alone, as save_weights of a keras.Model writes "
-            "them; names and sizes of the model are not in the file. Build the model with the "
-            f"arguments of its training and call model.load_weights({str(reader.path)!r})."
+            f"{reader.path}: this file was written by save_weights of a keras.Model and does not "
+            "contain the architecture. Build the model with the same arguments as for training, "
+            f"and call model.load_weights({str(reader.path)!r})."
         )
     return found
 
@@ -160,7 +158,7 @@ def _find_encoders(
 def _choose_prefix(
     reader: Reader, found: Mapping[str, set[tuple[str, Shape]]], weights: str | None
 ) -> tuple[str, str]:
-    """Returns the prefix to read, and words about the other Vision Transformers of the file."""
+    """Returns the prefix to read, and a phrase about other Vision Transformers in the file."""
     averages = [prefix for prefix in found if _AVERAGE.search(prefix)]
     others = [prefix for prefix in found if prefix not in averages]
     if others and not any("student" in prefix for prefix in others):  # of a distillation
@@ -168,16 +166,16 @@ def _choose_prefix(
         others = [prefix for prefix in found if prefix not in averages]
     chosen = {"ema": averages, "raw": others, None: list(found)}[weights]
     if found and not chosen:
-        kind = "average of" if weights == "ema" else "other weights than an average of"
+        kind = "no average of the weights" if weights == "ema" else "only averages of the weights"
         raise CheckpointError(
-            f"{reader.path}: read={{'weights': {weights!r}}}, but the names show no {kind} the "
-            f"training's weights. It has a Vision Transformer below {_quoted(found)}."
+            f"{reader.path}: read={{'weights': {weights!r}}}, but according to its names the file "
+            f"has {kind}. It has a Vision Transformer at {_quoted(found)}."
         )
     if len(chosen) > 1 and len(averages) == 1 and found[averages[0]] in map(found.get, others):
         chosen = averages
     if len(chosen) > 1:
         raise CheckpointError(
-            f"{reader.path}: there are {len(chosen)} Vision Transformers, below {_quoted(chosen)}. "
+            f"{reader.path}: there are {len(chosen)} Vision Transformers, at {_quoted(chosen)}. "
             f"Choose one: read={{'prefix': {chosen[0]!r}}}."
         )
     prefix = chosen[0] if chosen else ""
@@ -185,29 +183,29 @@ def _choose_prefix(
     if not rest:
         return prefix, ""
     kind = "the average of the weights, " if prefix in averages else ""
-    return prefix, f" ({kind}not {_quoted(rest)}, which read={{'prefix': ...}} chooses)"
+    return prefix, f" ({kind}not {_quoted(rest)}, which read={{'prefix': ...}} selects)"
 
 
 def _complete(reader: Reader, names: Collection[str], prefix: str) -> str:
-    """Returns the caller's prefix, with the separator that it may lack."""
+    """Returns the caller's prefix, with a separator at its end."""
     for ending in ("", ".", "/"):
         completed = prefix + ending
         if completed[-1:] in ("", ".", "/") and any(name.startswith(completed) for name in names):
             return completed
     raise CheckpointError(
-        f"{reader.path}: no array is below read={{'prefix': {shown(prefix)}}}. The file has "
+        f"{reader.path}: no array matches read={{'prefix': {shown(prefix)}}}. The file has "
         f"{listed(names)}."
     )
 
 
 def _list_ignored(reader: Reader, ignore: str | Sequence[str]) -> set[str]:
-    """Returns the names that fit one of the caller's names or patterns."""
+    """Returns the names that match one of the caller's names or patterns."""
     ignored: set[str] = set()
     for pattern in [ignore] if isinstance(ignore, str) else ignore:
         hits = {name for name in reader.shapes if fnmatch.fnmatchcase(name, str(pattern))}
         if not hits:
             raise CheckpointError(
-                f"{reader.path}: read={{'ignore': {shown(pattern)}}} fits no array. It is a whole "
+                f"{reader.path}: read={{'ignore': {shown(pattern)}}} matches no array. Give a full "
                 f"name, or a pattern such as 'decoder.*'. The file has {listed(reader.shapes)}."
             )
         ignored |= hits
@@ -217,10 +215,10 @@ def _list_ignored(reader: Reader, ignore: str | Sequence[str]) -> set[str]:
 def _list_below(
     names: Iterable[str], prefix: str, formats: Formats
 ) -> tuple[dict[str, str], Claims]:
-    """Returns the names of an encoder, without prefix and wrappers -> those in the file.
+    """Returns the names of an encoder without prefix and wrappers -> names in the file.
 
-    Those of a head or a projection may lack the prefix, or a part of it. Of two spellings, the one
-    that formats explain better counts; the claims are theirs.
+    The names of a head or a projection may lack the prefix, or a part of it. Of two possible
+    spellings, the one that formats explain better is chosen; its claims are returned too.
     """
     ends = [match.end() for match in re.finditer("[./]", prefix)][:-1]
     parents = [prefix[:end] for end in reversed(ends)] + [""] * bool(prefix)
@@ -237,7 +235,7 @@ def _list_below(
                 break
     plain = {_plain_name(name): full for name, full in inside.items()}
     other = {_name_in_file(name): full for name, full in plain.items()}
-    # Two numbers of a block are a chunk and a block in DINOv2, a stage and a block elsewhere.
+    # Two numbers of a block are chunk and block in DINOv2, stage and block in other files.
     spelled = [own for own in (plain, other) if len(own) == len(inside)] or [inside]
     found = [
         (both := own | others | own, claim_names(both, formats, others.keys() - own.keys()))
@@ -251,12 +249,12 @@ def _quoted(prefixes: Iterable[str]) -> str:
 
 
 def _plain_name(name: str) -> str:
-    """Returns the name of an array in the model itself, without the modules around its parts."""
+    """Returns the name of an array without wrappers such as DistributedDataParallel."""
     return _replaced(name, _WRAPPERS)
 
 
 def _name_in_file(name: str) -> str:
-    """Returns the name in transformers' files of an array of its model in memory."""
+    """Returns the name in transformers' files for the name of an array in memory."""
     return _replaced(name, _TRANSFORMERS_5)
 
 

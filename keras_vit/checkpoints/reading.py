@@ -1,7 +1,7 @@
-"""Reads a checkpoint by its headers alone, without a model or a backend.
+"""Opens and describes a checkpoint from its headers, without a model or a backend.
 
-Five steps: what the JSON states, the arrays of the encoder and their format, the facts in one
-order, the plan of the translation, and its comparison with every array.
+The steps: read the JSON, find the encoder among the arrays and its format, determine the
+configuration, plan the translation, and compare the plan with every array.
 """
 
 import dataclasses
@@ -34,19 +34,19 @@ from keras_vit.support.text import log
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckpointInfo(ModelFacts):
-    """The description of a checkpoint.
+    """The description of a checkpoint, returned by `keras_vit.info`.
 
     If the image size is undetermined, the `position_grid` of the configuration has one row. The
-    protocol is that of the JSON files beside the weights, or the default of the library.
+    protocol is that of the JSON files of the checkpoint, or the default of the library.
 
     Args:
-        path: path of the file of weights; of a preset, the name of its source.
-        family: name of the format of its arrays, such as `"google"`.
+        path: path of the file of weights; for a preset, the name of its source.
+        family: name of the checkpoint format, such as `"google"`.
         prefix: prefix of the names of all arrays.
-        undetermined: fields that the file leaves open; `from_preset` requires them.
+        undetermined: fields that the file does not determine; `from_preset` requires them.
         shapes, dtypes: shape and dtype of every array in the file, by name; empty for a preset,
             whose weights are not opened.
-        ignored: names of arrays that are no weights of the model, and the reason for each.
+        ignored: names of arrays that are not weights of the model, and the reason for each.
     """
 
     path: Path
@@ -70,13 +70,13 @@ class CheckpointInfo(ModelFacts):
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """An open file, recognised and compared with its plan, whose arrays are not read yet.
+    """An open checkpoint whose format is known and whose arrays match the plan, but are not read.
 
     Args:
         reader: the open arrays, under the names of the plan.
         format: format of the file.
         info: description of the file.
-        moves: the plan that turns its arrays into weights.
+        moves: the plan that translates its arrays into weights.
     """
 
     reader: Reader
@@ -91,20 +91,22 @@ def info(
     read: Reading | None = None,
     **fields: Any,
 ) -> CheckpointInfo:
-    """Describes the checkpoint of a source, without a backend and without reading arrays.
+    """Describes a checkpoint or preset: family, configuration and arrays, without loading it.
 
-    A row of the catalog and the `config.json` of a keras_vit preset describe themselves, so that
-    nothing else is opened. Of any other checkpoint, names and shapes of all arrays are read.
+    It needs no backend and does not read weights. For a row of the catalog or a keras_vit preset,
+    the stored configuration is sufficient; for any other checkpoint, names and shapes of all
+    arrays are read.
 
     Args:
         source: a source as for `VisionTransformer.from_preset`.
         read: as for `from_preset`.
-        **fields: other arguments of `from_preset`, such as fields that a checkpoint leaves open.
+        **fields: further arguments of `from_preset`, such as fields that a checkpoint does not
+            determine.
 
     Raises:
         PresetError: the preset does not exist, or is damaged.
-        CheckpointError: the file cannot be read, holds no Vision Transformer, or its arrays
-            do not fit the inferred configuration.
+        CheckpointError: the file cannot be read, contains no Vision Transformer, or its arrays
+            do not match the inferred configuration.
         ConfigError: an argument or a key of `read` is unknown.
     """
     how = unpack_reading(read, fields)
@@ -117,29 +119,29 @@ def info(
 
 
 def open_checkpoint(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
-    """Recognises the format, infers the configuration and compares every array with it.
+    """Finds the format, infers the configuration and compares every array with it.
 
-    JSON beside a file that is named alone may be that of another model: of a family that the arrays
-    are not, or of other sizes. It is then not read, and a line of log says why. A value that is
-    invalid, or names a part that keras_vit lacks, is refused as in a folder.
+    If the source is a single file, the JSON next to it may belong to another model, with another
+    family or other sizes. It is then ignored, and the log says why. JSON with an invalid value, or
+    with a feature that keras_vit lacks, is refused as in a folder.
 
     Args:
         files: the open source.
         arguments: the caller's fields of `ViTConfig`, and the keys of `read`.
 
     Raises:
-        CheckpointError: no format fits, a fact is missing or invalid, or arrays are missing,
-            misshapen or unexpected; the message names them.
+        CheckpointError: no format fits, a field is missing or invalid, or arrays are missing,
+            unexpected or have a wrong shape; the message names them.
         SourceError: the arrays belong to a preset whose config.json is missing.
     """
     try:
         return _read(files, arguments)
     except CheckpointError as error:
-        is_invalid = error.__cause__ is not None  # a value's own error
+        is_invalid = error.__cause__ is not None  # raised by an invalid value
         if files.is_folder or not files.json or files.preset is not None or is_invalid:
             raise
         reason = str(error).partition("\n")[0]
-        log.warning("The JSON beside this file is not of this model, and is not read. %s", reason)
+        log.warning("The JSON next to this file belongs to another model: ignored. %s", reason)
         return _read(dataclasses.replace(files, json={}), arguments)
 
 
@@ -169,7 +171,7 @@ def _read(files: OpenSource, arguments: Mapping[str, Any]) -> Checkpoint:
 
 
 _OF_ARRAYS = ("prefix", "ignore", "weights")
-"""Keys of `read` of `from_preset` that say which arrays of a file to read."""
+"""Keys of the argument `read` that select the arrays of a file."""
 
 
 def _info(path: Path, family: str, stated: PresetConfig, **arrays: Any) -> CheckpointInfo:

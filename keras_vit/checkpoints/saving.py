@@ -1,4 +1,4 @@
-"""Writes a model as a preset folder."""
+"""Saves a model as a preset folder."""
 
 import dataclasses
 import hashlib
@@ -24,15 +24,14 @@ from keras_vit.support.files import replace_folder, write_json
 
 
 def save_preset(model: Any, folder: str | os.PathLike[str], card: Mapping[str, Any] | None) -> None:
-    """Writes a preset beside its destination, then renames it; see `save_to_preset`.
+    """Saves a preset atomically; see `save_to_preset`.
 
-    A process killed at any moment leaves the old preset, the complete new one, or no folder.
-
-    Of several processes that share the model's distribution on JAX, the first writes.
+    If the process is killed, there is the old preset, the complete new one, or no folder.
+    If several processes share the model's distribution on JAX, the first process writes.
 
     Raises:
-        PresetError: `folder` exists and holds files that are no preset, or `card` has an unknown
-            field.
+        PresetError: `folder` exists and contains other files than a preset, or `card` has an
+            unknown field.
     """
     from keras_vit.distribution.processes import write_once
 

@@ -1,4 +1,4 @@
-"""What the JSON files beside the weights state, in the words of each library."""
+"""Reads the JSON files of a checkpoint for each library."""
 
 from typing import Any
 
@@ -17,11 +17,11 @@ def read_json(
 
     Args:
         files: the open source.
-        caller: the caller's arguments, by path; `timm` stands for a config.json, and is taken out.
+        caller: the caller's arguments, by path; `timm`, which replaces config.json, is removed.
 
     Raises:
-        CheckpointError: the JSON is invalid, or names a part that keras_vit lacks; or the family
-            that the caller names is unknown.
+        CheckpointError: the JSON is invalid, or names a feature that keras_vit lacks; or the
+            caller's `family` is unknown.
     """
     json: Json = files.json
     try:
@@ -41,11 +41,11 @@ def read_json(
 
 
 def _read_timm(timm: Any, json: Json, caller: dict[str, Any]) -> Json:
-    """Returns the JSON that the caller's `timm` stands for."""
+    """Returns the JSON for the caller's argument `timm`."""
     family = caller.setdefault("family", "timm")
     if not str(family).startswith("timm"):
         raise ValueError(
-            f"read={{'timm': ...}} is for files of timm, and these are to be read as {family!r}"
+            f"read={{'timm': ...}} is for files of timm, but family={family!r} is given"
         )
     config = merge_config(timm, json.get("config.json", {}))
     if not isinstance(timm, str) and timm.get("num_classes") == 0:

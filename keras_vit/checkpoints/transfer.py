@@ -1,6 +1,6 @@
-"""Loads models from checkpoints, saves models, and converts checkpoints.
+"""Loads models from checkpoints, saves models as checkpoints, and converts checkpoints.
 
-`load` receives the class of the model as an argument, because the model imports this module.
+`load` takes the class of the model as an argument, because the model imports this module.
 """
 
 import dataclasses
@@ -40,15 +40,15 @@ from keras_vit.images.class_names import expand, shorten
 from keras_vit.models.building import Building, Family, Reading
 from keras_vit.presets.preset_config import ModelFacts
 from keras_vit.presets.source import Source
-from keras_vit.support.memory import give, gives_a_copy, room_to_give
+from keras_vit.support.memory import allocate_pages, give, gives_a_copy
 from keras_vit.support.text import log, warn
 
 Named = tuple[str, np.ndarray]
 
 _OF_MODEL = frozenset(Building.__annotations__)
-"""Arguments of the model; None takes the value of the files, or the model's default."""
+"""Arguments of the model; None means the value of the files, or else the model's default."""
 _NOT_NONE = ("num_classes", "position_grid")
-"""Arguments for which None means that they are not given; other fields may be None."""
+"""Arguments that are not given if they are None; for other fields, None is a value."""
 
 
 def load(
@@ -60,14 +60,14 @@ def load(
     read: Reading | None = None,
     **arguments: Any,
 ) -> Any:
-    """Builds the model of a checkpoint or preset, as `VisionTransformer.from_preset` describes.
+    """Loads the model of a checkpoint or preset, see `VisionTransformer.from_preset`.
 
     Args:
-        build: class of the model; it receives a `ViTConfig` and the facts that the source states.
-        source: source of the checkpoint; `VisionTransformer.from_preset` describes all arguments.
+        build: class of the model; it is called with a `ViTConfig` and the facts of the source.
+        source: source of the checkpoint; `VisionTransformer.from_preset` documents all arguments.
 
     Raises:
-        CheckpointError: arrays do not fit; the message names the file and each such array.
+        CheckpointError: arrays do not match; the message names the file and each such array.
         ConfigError: the fields are invalid together.
     """
     from keras_vit.layers import blank_weights
@@ -109,7 +109,7 @@ def load(
 
 
 def _stated_size(image_size: ImageSize) -> dict[str, Any]:
-    """Returns the field of the caller's size: None for any size, no field for the stored size."""
+    """Returns the field for the caller's size: None for any size, no field for the stored size."""
     if image_size is None:
         return {}
     return {"image_size": None if is_any_size(image_size) else image_size}
@@ -118,10 +118,10 @@ def _stated_size(image_size: ImageSize) -> dict[str, Any]:
 def _state_facts(
     source: Source, info: CheckpointInfo, config: ViTConfig, arguments: dict[str, Any]
 ) -> dict[str, Any]:
-    """Returns what source and caller state of a model, but for its configuration.
+    """Returns the arguments of a model from source and caller, except its configuration.
 
-    Names of classes are left out if their number is not the model's, thresholds if the head
-    or the task is another.
+    Class names are dropped if their number does not fit the model, and thresholds if the head or
+    the task has changed.
     """
     class_names = source.defaults.get("class_names") or info.class_names
     outputs = complete_outputs(info, config, arguments)
@@ -130,7 +130,7 @@ def _state_facts(
     has_head = info.config.num_classes == config.num_classes
     if class_names is not None and has_head and config.num_classes and not fits:
         counts = len(expand(class_names)), prediction.num_answers
-        log.warning("%s: %d names for a head of %d classes are left out.", source, *counts)
+        log.warning("%s: ignored %d class names for a head of %d classes.", source, *counts)
     return {
         "protocol": source.defaults.get("protocol", info.protocol),
         "class_names": class_names if fits and (has_head or info.task == "single_label") else None,
@@ -147,22 +147,21 @@ def save(
     lossy: bool = False,
     progress: bool = False,
 ) -> None:
-    """Writes a model's weights as a checkpoint file of another library.
+    """Saves a model as a checkpoint of another library, such as timm or transformers.
 
-    The file is written beside its destination and then renamed, so that a reader sees either
-    the old file or the complete new file. Of several processes that share the model's distribution
-    on JAX, the first writes.
+    The file is written atomically: a reader sees either the old file or the complete new file. If
+    several processes share the model's distribution on JAX, the first process writes.
 
     Args:
         model: a `VisionTransformer`.
-        path: path of the file, or of the folder if the library needs JSON beside the weights.
-        family: name of a format, such as `"google"`, that of the published files, or
-            `"transformers"`, whose families are tried in turn.
-        lossy: whether to write a model whose arithmetic the library cannot express.
-        progress: whether a bar is shown on stderr, if it is a terminal.
+        path: path of the file, or of the folder if the library also needs JSON files.
+        family: name of the format, such as `"google"` for the format of the official checkpoints;
+            for `"transformers"`, its families are tried in turn.
+        lossy: whether to write a model even if the library would compute other outputs.
+        progress: whether to show a progress bar on stderr, if it is a terminal.
 
     Raises:
-        CheckpointError: the family is unknown, or its library cannot hold the
+        CheckpointError: the family is unknown, or its library cannot store the
             model's weights or express its arithmetic; or the model is quantised, has unmerged
             LoRA weights, or is not a `VisionTransformer`. No file is written.
         WriteError: the destination cannot be written; an existing file there is unchanged.
@@ -185,11 +184,11 @@ def save(
 def arrays_to_write(model: Any) -> WeightArrays:
     """Returns the weights of a model, for a checkpoint.
 
-    Weights that the devices of several processes divide are gathered here, in every process.
+    Weights that are sharded over several processes are gathered here, in every process.
 
     Raises:
-        CheckpointError: no checkpoint can hold the model: it is quantised, has unmerged LoRA
-            weights, or is no `VisionTransformer`.
+        CheckpointError: no checkpoint can store the model: it is quantised, has unmerged LoRA
+            weights, or is not a `VisionTransformer`.
     """
     import keras
 
@@ -200,18 +199,18 @@ def arrays_to_write(model: Any) -> WeightArrays:
         name, part = next(iter(parts.items()))
         raise CheckpointError(
             f"The model is quantised ({name} and others: {part['mode']}); checkpoints and presets "
-            "hold weights as they were trained. Save before quantize(), or by model.save()."
+            "cannot store it. Save it before quantize(), or with model.save()."
         )
     if any(weight.name.startswith("lora_kernel") for weight in model.weights):
         raise CheckpointError(
-            "The model has LoRA weights, which checkpoints and presets cannot hold. Save "
+            "The model has LoRA weights, which checkpoints and presets cannot store. Save "
             "keras_vit.training.merge_lora(model), a plain model with the same outputs."
         )
     variables: dict[str, Any] = weights_by_path(model)
     written = {id(variables.get(weight.path)) for weight in lexicon.weights(model.config)}
     if own := [weight.path for weight in model.weights if id(weight) not in written]:
-        rest = "No preset and no checkpoint has a place for it; model.save(name.keras) keeps it."
-        warn(f"{type(model).__name__} has {len(own)} weights of its own, such as {own[0]}. {rest}")
+        rest = "Presets and checkpoints cannot store them; model.save(name.keras) does."
+        warn(f"{type(model).__name__} has {len(own)} additional weights, such as {own[0]}. {rest}")
     if process_group()[1] > 1:
         variables = {path: whole(weight) for path, weight in variables.items()}
 
@@ -219,8 +218,8 @@ def arrays_to_write(model: Any) -> WeightArrays:
         array = keras.ops.convert_to_numpy(variables[path])
         if not _is_finite(array):
             raise CheckpointError(
-                f"The weight {path} holds NaN or infinity, so the model is not saved. Its training "
-                "has diverged; go back to an earlier checkpoint of it."
+                f"The weight {path} contains NaN or infinity, so the model is not saved. Training "
+                "has diverged; resume from an earlier checkpoint."
             )
         return array
 
@@ -237,19 +236,19 @@ def convert(
     read: Reading | None = None,
     **arguments: Any,
 ) -> None:
-    """Translates a checkpoint into another format, without a model or a backend.
+    """Converts a checkpoint to the format of another library, without a model or a backend.
 
-    Arrays keep their type and are processed one at a time; an h5 file is made in memory first.
+    Arrays keep their type and are processed one at a time.
 
     Args:
         source: a source as for `VisionTransformer.from_preset`.
         path: the file or folder to write; must not be `source`.
-        family: name of the format to write, see `save`; `"keras_vit"` writes weights alone, into
+        family: name of the format to write, see `save`; `"keras_vit"` writes only the weights, to
             a `.safetensors` file.
-        lossy: whether to write a model whose arithmetic the library cannot express.
-        progress: whether a bar is shown on stderr, if it is a terminal.
+        lossy: whether to write a model even if the library would compute other outputs.
+        progress: whether to show a progress bar on stderr, if it is a terminal.
         read: as for `from_preset`.
-        **arguments: other arguments of `from_preset`: fields of the configuration, `class_names`
+        **arguments: further arguments of `from_preset`: fields of the configuration, `class_names`
             and `protocol`.
 
     Raises:
@@ -257,9 +256,9 @@ def convert(
     """
     if family == "keras_vit" and Path(path).suffix != ".safetensors":
         raise CheckpointError(
-            f"{path}: a folder of keras_vit is a preset, with its arithmetic, labels and "
-            f"protocol. Write it by VisionTransformer.from_preset({str(source)!r})"
-            f".save_to_preset({str(path)!r}); a file of weights alone ends in .safetensors."
+            f"{path}: expected a name that ends in .safetensors, for a file with only the weights. "
+            f"To write a preset folder, use VisionTransformer.from_preset({str(source)!r})"
+            f".save_to_preset({str(path)!r})."
         )
     how = unpack_reading(read, arguments)
     source = Source.parse(source, allow_pickle_weights=how["allow_pickle_weights"])
@@ -270,14 +269,14 @@ def convert(
         if os.path.exists(path) and any(  # noqa: PTH110  a long name does not raise
             map(Path(path).samefile, own)
         ):
-            raise CheckpointError(f"{path}: source and destination are one file.")
+            raise CheckpointError(f"{path}: source and destination are the same file.")
         size = _stated_size(arguments.pop("image_size", None))
         fields = {**source.defaults, **arguments, **size, **how}
         checkpoint = open_checkpoint(files, fields)
         config = adapt_config(checkpoint, fields)
         if config.num_classes and replaces_head(checkpoint.info.config, config):
             raise CheckpointError(
-                f"{file_path}: a conversion makes no new head. Expected num_classes="
+                f"{file_path}: a conversion cannot make a new head. Expected num_classes="
                 f"{checkpoint.info.config.num_classes}, as in the file, or 0 for no head."
             )
         stated = _state_facts(source, checkpoint.info, config, arguments)
@@ -291,7 +290,6 @@ def convert(
 
 
 def _read_weights(checkpoint: Checkpoint, config: ViTConfig) -> Iterator[Named]:
-    """Yields path and array of every stored weight that the model takes."""
     for move in checkpoint.moves:
         yield from _read_move(checkpoint, config, move)
     yield from add_scales(checkpoint.info.config, config)
@@ -309,18 +307,18 @@ def _read_move(checkpoint: Checkpoint, config: ViTConfig, move: Move) -> Iterato
 
 
 def _read_stored(reader: Reader, name: str) -> np.ndarray:
-    """Returns an array of finite numbers."""
+    """Reads an array, and checks that all values are finite."""
     array = reader.read(name)
     if not _is_finite(array):
         raise CheckpointError(
-            f"{reader.path}: array {name!r} holds NaN or infinity; expected finite "
-            "numbers. The training that wrote it diverged, or the file is damaged."
+            f"{reader.path}: array {name!r} contains NaN or infinity; expected finite values. "
+            "Its training has diverged, or the file is damaged."
         )
     return array
 
 
 def _read_scale(reader: Reader) -> dict[str, float]:
-    """Returns the temperature and bias of a file of two towers, for `head_from_embeddings`."""
+    """Returns the temperature and bias of a two-tower file, for `head_from_embeddings`."""
     scale: dict[str, float] = {}
     for name in reader.shapes:
         word = name.rpartition(".")[2]
@@ -336,8 +334,8 @@ def _read_scale(reader: Reader) -> dict[str, float]:
 
 
 def _is_finite(array: np.ndarray) -> bool:
-    # The sum of numbers with a NaN or infinity is no finite number, and needs no array of booleans.
-    # Large finite numbers may overflow the sum; then every number is checked.
+    # A sum with a NaN or infinity is not finite; this avoids an array of booleans. If large finite
+    # values overflow the sum, every value is checked.
     with np.errstate(over="ignore"):
         total = array.sum(dtype=np.float64 if array.itemsize == 8 else np.float32)
     return bool(np.isfinite(total)) or bool(np.isfinite(array).all())
@@ -346,23 +344,23 @@ def _is_finite(array: np.ndarray) -> bool:
 def _cast(
     array: np.ndarray, path: str, stored_as: str, computed_as: str, source: Source
 ) -> np.ndarray:
-    """Returns the array, which may lie in the mapped file, for `give`: in the type of the weight.
+    """Returns the array, which may be memory-mapped, for `give`: in the dtype of the weight.
 
-    Numbers beyond the range of that type are refused; those beyond float16's range are named in the
-    log if the products are float16.
+    Values beyond the range of that dtype are refused; values beyond the range of float16 cause a
+    warning if the model computes in float16.
     """
     with np.errstate(over="ignore"):
         if gives_a_copy():
             value = array.astype(stored_as, copy=False)
         else:
-            value = copy_in_order(array, stored_as, room_to_give)
+            value = copy_in_order(array, stored_as, allocate_pages)
     if value.dtype != array.dtype and not _is_finite(value):
         wider = "'mixed_bfloat16' or 'float32'" if stored_as == "float16" else "'float64'"
         raise _beyond(value.dtype, array, path, source, f" Load with dtype={wider}.")
     if computed_as == "float16" != stored_as and _largest(value) > 65504:
         log.warning(
-            "%s: %s holds %g, and float16 ends at 65504. float16 arithmetic turns it into "
-            "infinity. Load with dtype='mixed_bfloat16' or 'float32'.",
+            "%s: %s contains %g, which overflows in float16 arithmetic (65504 at most). Load "
+            "with dtype='mixed_bfloat16' or 'float32'.",
             source,
             path,
             _largest(value),
@@ -373,10 +371,11 @@ def _cast(
 def _beyond(
     dtype: np.dtype, array: np.ndarray, path: str, source: object, advice: str
 ) -> CheckpointError:
-    """Returns the error for numbers of an array that a type cannot hold."""
+    """Returns the error for an array with values beyond the range of a dtype."""
     end = float(ml_dtypes.finfo(dtype).max)
     return CheckpointError(
-        f"{source}: {path} holds {_largest(array):g}, and {dtype.name} ends at {end:g}.{advice}"
+        f"{source}: {path} contains {_largest(array):g}, above the {dtype.name} maximum {end:g}."
+        f"{advice}"
     )
 
 
@@ -385,7 +384,7 @@ def _largest(array: np.ndarray) -> float:
 
 
 def _collect_arrays(checkpoint: Checkpoint, config: ViTConfig) -> WeightArrays:
-    """Returns the weights of a file, each read on demand with the others of its array."""
+    """Returns the weights of a file, which are read on demand, together if they share an array."""
     move_of = {path: move for move in checkpoint.moves for path in move.paths}
     waiting = dict(add_scales(checkpoint.info.config, config))
 
@@ -406,7 +405,7 @@ def _collect_arrays(checkpoint: Checkpoint, config: ViTConfig) -> WeightArrays:
 def weights_by_path(model: Any) -> dict[str, Any]:
     """Returns the model's Keras variables by their path in the lexicon.
 
-    Paths do not depend on the model's name or on a surrounding model.
+    Paths do not depend on the model's name, or on a model that contains it.
     """
     variables = {}
     for layer in model.layers:

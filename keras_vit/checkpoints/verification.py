@@ -1,4 +1,4 @@
-"""Compares the outputs of a checkpoint with those of its own library, or of another checkpoint."""
+"""Compares the outputs of a checkpoint with its original library, or with another checkpoint."""
 
 import dataclasses
 import os
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from keras_vit.models.vision_transformer import VisionTransformer
 
 TOLERANCES = {"jax": 3e-5, "openvino": 1e-4, "tensorflow": 3e-5, "torch": 3e-5}
-"""Largest difference that passes, by backend, as a share of the largest expected magnitude."""
+"""Tolerance by backend, relative to the largest expected magnitude."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Check:
 
     Args:
         name: compared outputs: `"logits"`, or a block, such as `"block_3"`.
-        expected: code or checkpoint that computed the expected outputs.
-        difference: largest difference, as a share of the largest expected magnitude; 1 if the
+        expected: library or checkpoint that computed the expected outputs.
+        difference: largest difference relative to the largest expected magnitude; 1 if the
             outputs have different shapes.
         tolerance: largest difference that passes.
     """
@@ -41,7 +41,7 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """Whether the difference is within the tolerance; NaN is not."""
+        """Whether the difference is within the tolerance; False for NaN."""
         return self.difference <= self.tolerance
 
 
@@ -50,7 +50,7 @@ class Verification:
     """The result of `verify`.
 
     Args:
-        checks: one for each comparison.
+        checks: the comparisons.
     """
 
     checks: tuple[Check, ...]
@@ -68,15 +68,16 @@ def verify(
     read: Reading | None = None,
     **fields: Any,
 ) -> Verification:
-    """Compares a checkpoint's outputs for two images with those of another implementation.
+    """Verifies that a checkpoint gives the outputs of its original library or another checkpoint.
 
     Args:
         source: a source as for `VisionTransformer.from_preset`, of any library.
-        against: another checkpoint, whose blocks and logits keras_vit computes. None for the
-            logits that timm, transformers or keras-hub computes from the files of `source`.
-        read: as for `from_preset`. `variant`, `checksum` and `allow_pickle_weights` hold for both
-            checkpoints, the other keys for `source` alone.
-        **fields: other arguments of `from_preset`, for both checkpoints.
+        against: another checkpoint, whose blocks and logits keras_vit computes for comparison. None
+            to compare with the logits that timm, transformers or keras-hub computes from the files
+            of `source`. Both are computed for two synthetic images.
+        read: as for `from_preset`. `variant`, `checksum` and `allow_pickle_weights` apply to both
+            checkpoints, the other keys only to `source`.
+        **fields: further arguments of `from_preset`, for both checkpoints.
 
     Raises:
         CheckpointError: as `from_preset`; or the two checkpoints take images of different sizes.
@@ -84,7 +85,7 @@ def verify(
     """
     how = unpack_reading(read, fields)
     source = Source.parse(source, allow_pickle_weights=how["allow_pickle_weights"])
-    if against is not None:  # a wrong name costs no loading
+    if against is not None:  # a wrong name fails before anything is loaded
         against = Source.parse(against, allow_pickle_weights=how["allow_pickle_weights"])
     from keras_vit.models.vision_transformer import VisionTransformer  # starts a backend
 
@@ -112,7 +113,7 @@ def verify(
 def run_origin(
     source: Source, model: "VisionTransformer", fields: dict[str, Any]
 ) -> tuple[str, np.ndarray]:
-    """Returns the library of a checkpoint's files, and its logits for `formula_images`.
+    """Runs a checkpoint's original library; returns its name, and its logits for `formula_images`.
 
     Args:
         source: the checkpoint.
@@ -128,27 +129,27 @@ def run_origin(
             return run_library(find_format(source, model, fields), path, images)
     except LibraryUnavailableError as error:
         raise LibraryUnavailableError(
-            f"{source}: its library cannot run: {error}. Compare it with another checkpoint: "
+            f"{source}: cannot run its library: {error}. Compare it with another checkpoint: "
             "verify(source, other), or keras-vit verify SOURCE OTHER."
         ) from error
 
 
 def find_format(source: Source, model: "VisionTransformer", fields: dict[str, Any]) -> Format:
-    """Returns the format of the files themselves, which a row of the catalog may not know."""
+    """Returns the format of the files, which a row of the catalog may not state."""
     with open_source(source, headers=True) as files:
         arguments = {**source.defaults, "image_size": model.config.image_size, **fields}
         return open_checkpoint(files, arguments | fields.get("read", {})).format
 
 
 def image_shape(model: "VisionTransformer") -> tuple[int, int, int]:
-    """Returns height, width and channels of a model's images; of an any-size model 224 pixels."""
+    """Returns (height, width, channels) of a model's images; 224 pixels for an any-size model."""
     return (*(model.config.image_size or (224, 224)), model.config.channels)
 
 
 def compute(
     model: "VisionTransformer", images: np.ndarray, blocks: list[str] | None = None
 ) -> dict[str, np.ndarray]:
-    """Returns the logits, one row per image, and the tokens behind some blocks, by name."""
+    """Computes the logits, one row per image, and the tokens after some blocks, by name."""
     from keras_vit.models.inference import run
 
     tokens = run(model, images, blocks) if blocks else {}
@@ -156,7 +157,7 @@ def compute(
 
 
 def check(name: str, outputs: Any, expected: Any, origin: str) -> Check:
-    """Returns the comparison of outputs with the expected ones that `origin` has computed."""
+    """Compares outputs with the expected outputs that `origin` has computed."""
     import keras
 
     tolerance = TOLERANCES.get(keras.backend.backend(), 1e-4)
@@ -169,11 +170,11 @@ def check(name: str, outputs: Any, expected: Any, origin: str) -> Check:
 
 
 def formula_images(height: int, width: int, channels: int) -> np.ndarray:
-    """Returns the two images of a comparison: float32 `(2, height, width, channels)` in [-1, 1).
+    """Returns two synthetic images, float32 `(2, height, width, channels)` in [-1, 1).
 
-    Knuth's multiplicative hash of the index of a number gives its value, so that the images do
-    not depend on a library's random generator. The second image has a gradient from top to bottom
-    added, as photographs have means that differ.
+    The values are Knuth's multiplicative hash of their indices, so that the images do
+    not depend on a library's random generator. The second image has an additional gradient from
+    top to bottom, because photographs have different means.
     """
     index = np.arange(2 * height * width * channels, dtype=np.uint64)
     hashed = (index * np.uint64(2654435761)) % np.uint64(2**32) >> np.uint64(8)

@@ -1,7 +1,7 @@
-"""Writes a model's arrays as a checkpoint of another library, in the format that can hold them.
+"""Writes a model as a checkpoint of another library, in a format that can store it.
 
-What a format cannot hold is not listed anywhere: its names, shapes and JSON for a model are read
-back, and the model is refused if another one comes out.
+What a format cannot store is found by a test, not by a list: the names, shapes and JSON for a model
+are read back, and the model is refused if the result is a different model.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ class WeightArrays:
     """The weights of a model by their path in the lexicon.
 
     Args:
-        dtype: function that returns the type of an array, without reading it.
+        dtype: function that returns the dtype of an array, without reading it.
         read: function that returns an array; a caller reads each array once.
     """
 
@@ -46,13 +46,13 @@ class WeightArrays:
 
 @dataclasses.dataclass(frozen=True)
 class Written:
-    """A model as a format writes it.
+    """A model in the form in which it is written to a format.
 
     Args:
         format: the format.
-        config: the model, without a mask token if the format has no place for it.
+        config: the model, without a mask token if the format cannot store it.
         moves: the plan of its arrays.
-        files: the JSON files, without the preparation of images.
+        files: the JSON files, without the preprocessing of images.
     """
 
     format: Format
@@ -69,23 +69,23 @@ def write(
     progress: bool = False,
     lossy: bool = False,
 ) -> None:
-    """Writes a checkpoint: a file, or a folder if the library needs JSON beside the weights.
+    """Writes a checkpoint: a file, or a folder if the library also needs JSON files.
 
-    A failure leaves no file. A mask token, which inference does not read, is left out where the
-    library has no place for it. The JSON states the protocol of images in the library's words, if
-    the library can express it.
+    If writing fails, no file remains. A mask token, which inference does not use, is omitted if the
+    library cannot store it. The JSON includes the protocol of images, if the library can express
+    it.
 
     Args:
-        facts: what the JSON states of the model; the configuration alone for weights alone.
+        facts: what the JSON states about the model; only the configuration for a file of weights.
         arrays: weights of the model.
-        formats: formats of one library; the first that can hold the model is written.
+        formats: formats of one library; the first that can store the model is written.
         path: path of the file or folder.
-        progress: whether a bar is shown on stderr, if it is a terminal.
-        lossy: whether to write a model that the library would compute differently.
+        progress: whether to show a progress bar on stderr, if it is a terminal.
+        lossy: whether to write a model even if the library would compute other outputs.
 
     Raises:
-        CheckpointError: no format has a place for every weight, or the library would
-            compute the model differently and `lossy` is False.
+        CheckpointError: no format can store every weight, or the library would
+            compute other outputs and `lossy` is False.
     """
     written = choose_format(facts, formats, lossy)
     format, library, prediction = written.format, written.format.library, facts.prediction
@@ -94,12 +94,10 @@ def write(
     if prediction.task != "single_label" and not is_stated:
         lost.append(f"task={prediction.task!r}")
     if lost:
-        computes = "%s computes logits from these files, without the model's %s."
+        computes = "%s computes logits from these files; it does not apply the model's %s."
         log.warning(computes, library.name, " and ".join(lost))
     if written.config != facts.config:
-        message = (
-            "%s has no place for the mask token, which inference does not read: it is left out."
-        )
+        message = "%s cannot store the mask token, which inference does not use: it is omitted."
         log.info(message, library.name)
     files = written.files
     if files:
@@ -116,17 +114,17 @@ def write(
 
 
 def choose_format(facts: ModelFacts, formats: Sequence[Format], lossy: bool = False) -> Written:
-    """Returns the model as the first format that can hold it writes it.
+    """Returns the model in the form of the first format that can store it.
 
     Raises:
-        CheckpointError: no format can; the message names what the last one lacks.
+        CheckpointError: no format can store it; the message names what the nearest format lacks.
     """
     refusals: list[CheckpointError] = []
     possible = [f for f in formats if not (f.library.only_read or f.row.only_read)]
     if not possible:
         reason = formats[0].library.only_read or formats[0].row.only_read
         raise CheckpointError(
-            f"{formats[0].name} is read and not written: {reason}. Nothing was written."
+            f"{formats[0].name} can be read, but not written: {reason}. Nothing was written."
         )
     has_head = bool(facts.config.num_classes)
     possible = [f for f in possible if f.row.head in (None, has_head)] or possible
@@ -140,10 +138,10 @@ def choose_format(facts: ModelFacts, formats: Sequence[Format], lossy: bool = Fa
 
 
 def _state(facts: ModelFacts, format: Format, lossy: bool) -> Written:
-    """Returns the model as a format writes it.
+    """Returns the model in the form of one format.
 
     Raises:
-        CheckpointError: the format cannot hold it; the message names each fact that it lacks.
+        CheckpointError: the format cannot store it; the message names each feature that it lacks.
     """
     config, library = facts.config, format.library
     if not format.names.get("mask_token/token"):
@@ -151,7 +149,7 @@ def _state(facts: ModelFacts, format: Format, lossy: bool) -> Written:
     moves = plan(config, format)
     lost = format.find_met(config)
     if facts.prediction.is_binary and library.states_task:
-        lost.append("one logit for two classes (two logits or task='multi_label' can be written)")
+        lost.append("a single logit for two classes (use two logits or task='multi_label')")
     files: dict[str, Any] = {}
     try:
         if format.row.head is not None and format.row.head != bool(config.num_classes):
@@ -161,10 +159,10 @@ def _state(facts: ModelFacts, format: Format, lossy: bool) -> Written:
         read = _read_back(format, config, {move.name: move.file_shape for move in moves}, files)
         differences = _find_differences(format, config, read)
     except (ConfigError, LookupError, ValueError) as error:
-        # The arrays that would be written have another value than the JSON can state.
+        # The JSON cannot state a value that the arrays to be written have.
         lost += getattr(error, "differences", ()) or [str(error).removesuffix(".")]
         differences = {}
-    computes = {f: words for f, words in differences.items() if "where it computes" in words}
+    computes = {f: words for f, words in differences.items() if "but it uses" in words}
     lost += [words for field, words in differences.items() if field not in computes]
     if lost or (computes and not lossy):
         advice = (
@@ -183,19 +181,19 @@ def _state(facts: ModelFacts, format: Format, lossy: bool) -> Written:
 def _read_back(
     format: Format, config: ViTConfig, shapes: dict[str, tuple[int, ...]], files: dict[str, Any]
 ) -> ViTConfig:
-    """Returns the model that is read from names, shapes and JSON, and what a caller must state.
+    """Returns the model that would be read from these names, shapes and JSON files.
 
     Raises:
-        ConfigError, ValueError: no model is.
+        ConfigError, ValueError: they do not describe a valid model.
     """
     if format.name == "keras_vit":  # a preset's config.json has every field
         return config
     given: dict[str, Any] = {}
     if not files:
         given = {"num_heads": config.num_heads, "position_grid": config.source_grid}
-        if config.pool.kind == "unpooled":  # the arrays are those of the pooled form
+        if config.pool.kind == "unpooled":  # which has the same arrays as the pooled form
             given["pool.kind"] = "unpooled"
-    if not config.has_learned_positions:  # a class token without them could be a lost array
+    if not config.has_learned_positions:  # else a class token would mean that an array is lost
         given["position"] = "sincos2d"
     stated_fields = {*format.fixed, *format.stated}
     given = {field: value for field, value in given.items() if field not in stated_fields}
@@ -209,7 +207,7 @@ def _read_back(
 
 
 def _find_differences(format: Format, config: ViTConfig, read: ViTConfig) -> dict[str, str]:
-    """Returns the fields in which a model differs from the one that is read, and words for each."""
+    """Returns the fields in which a model differs from the one read back, and a phrase for each."""
     have, found = flatten(config.to_dict()), flatten(read.to_dict())
     have, found = _with_whole_parts(have, found), _with_whole_parts(found, have)
     resizes = config.has_learned_positions and {"position_resize"} & {*format.fixed, *format.stated}
@@ -221,38 +219,38 @@ def _find_differences(format: Format, config: ViTConfig, read: ViTConfig) -> dic
         if own == other or field in _NOT_IN_FILES:
             continue
         if field == "position_resize" and not resizes:
-            continue  # acts at other sizes of images than the stored one
+            continue  # matters only for other image sizes than the stored one
         switch = next(
             (s for s in SWITCHES.values() if s.field == field and own not in s.plain), None
         )
         words = switch.words if switch and other in switch.plain else f"{field}={own!r}"
         if field in _ARITHMETIC and "none" not in (own, other):
-            words = f"{field}={own!r}, where it computes {other!r}"
+            words = f"{field}={own!r}, but it uses {other!r}"
         differences[field] = words
     return differences
 
 
 def _with_whole_parts(fields: dict[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a model, with one for a part that the other model lacks."""
+    """Returns the fields of a model, with a single one for a part that the other model lacks."""
     whole = {name: value for name, value in nest(fields).items() if name in others}
     return whole | {f: v for f, v in fields.items() if f.partition(".")[0] not in whole}
 
 
 _ARITHMETIC = (*ARITHMETIC, "pool.norm", "stem.kind")
-"""Fields with which a library would compute otherwise of the same arrays."""
+"""Fields that change the outputs computed from the same arrays."""
 _NOT_IN_FILES = ("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate")
-"""Fields that act in training alone, so that a file may leave them out."""
+"""Fields that matter only in training, which files need not state."""
 
 
 def _protocol_to_write(protocol: ProtocolSpec, format: Format, config: ViTConfig) -> dict[str, Any]:
-    """Returns the model's protocol if the library can express it, else the library's default."""
+    """Returns the model's protocol if the library can express it, or else its default protocol."""
     spec, images = complete(protocol), format.library.images
     if images.expresses(spec):
         return spec
     own = complete(images.default(config)) | {k: spec[k] for k in ("mean", "std")}
     if own == spec:
         return spec
-    message = "%s cannot express the protocol %s: its files state %s."
+    message = "%s cannot express the protocol %s; its files state %s instead."
     log.warning(message, format.library.name, compact(spec), compact(own))
     return own
 
@@ -279,7 +277,7 @@ def _write_arrays(library: Library, path: Path, reader: Reader, progress: bool) 
 
 
 class _Moved(Reader):
-    """The arrays of a checkpoint, each made of a model's weights when it is read."""
+    """The arrays of a checkpoint, each computed from a model's weights when it is read."""
 
     def __init__(self, path: Path, moves: Iterable[Move], arrays: WeightArrays) -> None:
         super().__init__(path)

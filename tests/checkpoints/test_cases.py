@@ -62,7 +62,7 @@ def test_outputs_are_those_of_the_library_and_info_says_so(case, tmp_path):
         assert "logits" in errors or "logits" not in reading.want
         assert said(reading, reference.facts) == reference.facts
     if case.part:
-        refused(tmp_path, "the whole model", ask=keras_vit.verify)
+        refused(tmp_path, "for the vision tower", ask=keras_vit.verify)
     elif case.library == "transformers" and not case.part:
         assert keras_vit.verify(tmp_path).passed
 

@@ -115,14 +115,14 @@ BAD_FILES = {
     "swallowed members": (forged(4, swallow, 4), "2 arrays, and the end of the file states 4"),
     "shared bytes": (forged(2, share, 200), "complete npz"),
     "too many members": (forged(1, lambda old: old * 10_001, 0), "10,001 arrays"),
-    "twins": (forged(2, lambda old: old[:51] * 2, 2), "array 'a' stands twice"),
+    "twins": (forged(2, lambda old: old[:51] * 2, 2), "array 'a' is in the file twice"),
     "a huge directory": (huge_directory, "1,073,741,824 bytes"),
     "damaged bytes": (
         zipped(("a.npy", ONES)).replace(b"\1" * 9, b"?" * 9, 1),
         "array 'a' is damaged",
     ),
     "lzma": (zipped(("a.npy", ONES), method=zipfile.ZIP_LZMA), "compressed"),
-    "a torch pickle": (zipped(("a/data.pkl", b"\x80\x02}.")), "torch pickle"),
+    "a torch pickle": (zipped(("a/data.pkl", b"\x80\x02}.")), "PyTorch pickle"),
     "a Python pickle": (b"\x80\x04\x95" + bytes(20), "Python pickle"),
     "a page": (b"<!DOCTYPE html><html></html>", "b'<!DOCTYP'"),
     "a pipe": (os.mkfifo, "plain file"),
@@ -141,7 +141,7 @@ BAD_HEADERS = {
     "an overlap": ({"a": tensor(0, 3), "b": tensor(1, 4)}, "overlaps"),
     "a gap": ({"a": tensor(0, 1), "b": tensor(2, 4)}, "gap"),
     "an unknown type": ({"a": tensor(0, 4, dtype="F4")}, "'F4'"),
-    "twins": (b'{"a":%b,"a":%b}' % (TENSOR, TENSOR), "'a' stands twice"),
+    "twins": (b'{"a":%b,"a":%b}' % (TENSOR, TENSOR), "'a' is in the header twice"),
     "a long name": ({"a" * 5000: tensor(0, 4)}, "5,000 characters"),
     "many names": ({f"n{k}": tensor(0, 0, [0]) for k in range(20_000)}, "10,001 arrays"),
     "nine megabytes": (b"{" + b" " * 9 * MIB, "9,437,185 bytes"),
@@ -161,7 +161,7 @@ VIT = {name: array.shape for name, array in arrays_of("vit_token_linen.npz").ite
 BLOCKS = {f"Transformer/encoderblock_{10**8}/LayerNorm_0/scale": (16,)}
 UNITS = {"conv_root/kernel": (7, 7, 3, 8), "block9/unit1/gn1/scale": (8,)}
 BAD_NAMES = {
-    "100,000,000 blocks": (VIT | BLOCKS, "are announced"),
+    "100,000,000 blocks": (VIT | BLOCKS, "expected arrays for"),
     "nine stages": (VIT | UNITS, "more than 8 stages"),
 }
 """Blocks and units before a huge number are not listed."""

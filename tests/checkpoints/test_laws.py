@@ -193,7 +193,7 @@ TIED = {
     # One key states two fields: the refusal names the one that the library's model has too.
     "block.projection_bias": ("block.mlp_bias=",),
     "block.qkv_bias": ("block.projection_bias=",),
-    "block.input_norm": ("patch_bias=", "that no architecture of timm has together"),
+    "block.input_norm": ("patch_bias=", "that no architecture has"),
 }
 """Field -> words for another one, which a refusal names in its place."""
 

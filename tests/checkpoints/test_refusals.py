@@ -200,11 +200,11 @@ SOURCES = {
 }
 ROWS = (
     saves("found a keras.Sequential", model=lambda: keras.Sequential(name="other")),
-    saves("holds NaN or infinity", model=lambda: with_weight(np.inf)),
+    saves("contains NaN or infinity", model=lambda: with_weight(np.inf)),
     # Models that a library cannot hold, or that are written nowhere.
     saves("pool/probe", "google", **{"pool.kind": "map"}),
     saves("text tower", "open_clip", num_classes=0),
-    given(VIT, "a conversion makes no new head", family="google", num_classes=3),
+    given(VIT, "a conversion cannot make a new head", family="google", num_classes=3),
     given(VIT, "save_to_preset", family="keras_vit"),
     given("timm_token", "the file has a weight enc", family="timm", pool={"norm": "none"}),
     # JSON that states what keras_vit does not compute, or other values than the arrays.
@@ -225,10 +225,10 @@ ROWS = (
     says("timm_avg", "pretrained_cfg", "found 'all'", crop_pct="all"),
     says("hf_classifier", PROCESSOR, "'height': None", size=SIDES),
     # Arrays of another network, damaged ones, and folders of no or several files.
-    holds(VIT, rename, f"misshapen: {NORM} is (25,), expected (24,)"),
+    holds(VIT, rename, f"shape mismatch: {NORM} is (25,), expected (24,)"),
     holds(VIT, without("block_0"), "missing: Transformer/encoderblock_0/LayerNorm_0/scale"),
-    holds(VIT, flawed("head/kernel", np.nan), "'head/kernel' holds NaN"),
-    holds(VIT, flawed("head/kernel", -1e300, "float64"), "float32 ends at 3.4", ask=loads),
+    holds(VIT, flawed("head/kernel", np.nan), "'head/kernel' contains NaN"),
+    holds(VIT, flawed("head/kernel", -1e300, "float64"), "float32 maximum 3.4", ask=loads),
     holds("vit_token_linen.npz", without("pos_embedding"), "position='sincos2d'"),
     holds("hf_classifier", flawed("classifier.bias", 0, "int32"), "int32"),
     holds("hf_clip_two_towers", without("vision_"), "no Vision Transformer"),
@@ -240,13 +240,13 @@ ROWS = (
     given("hf_classifier", "no such file", shards(lambda first, _: first.unlink()), SourceError),
     reads("keras_vit>VisionTransformer", lambda path: tiny().save(path), "x.keras"),
     reads("load_weights(", lambda path: tiny().save_weights(path), "x.weights.h5"),
-    reads("bias holds 1e+06", lambda p: checkpoints.save(with_weight(1e6), p), dtype="float16"),
+    reads("bias contains 1e+06", lambda p: checkpoints.save(with_weight(1e6), p), dtype="float16"),
     holds(TRUNK, add_bias, "visual.head.proj.bias", pool=POOL, rope=None, block=BLOCK, **HEADS),
     # Files that need more facts, and arguments that contradict a file.
     given("hf_dinov3_model/model.safetensors", "rope", **HEADS),
     given("hf_clip_vision/model.safetensors", "block={", **HEADS),
     given("px_facebook_deit3.safetensors", "'family': 'facebook'", image_size=(12, 20), **HEADS),
-    given("hybrid_r26.npz", "hybrid, cells of a feature map", patch_size=2),
+    given("hybrid_r26.npz", "hybrid, which are cells of a feature map", patch_size=2),
     given(VIT, "Dense_0/bias is (40,), expected (41,) [mlp_dim]", mlp_dim=41),
     given(VIT, "representation_size=24", representation_size=24),
     given(VIT, "'image_size'", error=ConfigError, image_siz=24),

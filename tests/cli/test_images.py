@@ -29,7 +29,7 @@ def test_a_model_of_numbers_is_refused_where_classes_are_needed(run, folder, tmp
     from_numbers = ("--source", tmp_path / "numbers")
     for command in ("predict", "explain"):
         told = run(command, image, *from_numbers, status=2).err
-        assert f"{command} needs classes" in told
+        assert f"{command} needs a classifier" in told
         assert "embed --stage logits" in told
     path = tmp_path / "numbers.npy"
     run("embed", image, *from_numbers, "--path", path, "--stage", "logits")

@@ -148,7 +148,7 @@ ALL = {
     "no column of labels": (lambda w: photos(w, "path\na.png\n"), "label_column="),
     "damaged JSON": (lambda w: photos(w, '{"path": "a.png"}\n{', "x.jsonl"), "line 2: this table"),
     "a column without a table": (lambda w: pets(w, label_column="kind"), "label_column="),
-    "an absent table": (lambda w: pets(w, labels_file="other.csv"), "no such table"),
+    "an absent table": (lambda w: pets(w, labels_file="other.csv"), "not found, neither"),
     "weights of multi-label": (lambda w: photos(w, COLUMNS).class_weight, "positive_weights"),
     # Numbers
     "a word for a number": (lambda w: ages(w, "8\n", "old\n"), "line 3: the column age has 'old'"),

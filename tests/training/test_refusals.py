@@ -131,9 +131,9 @@ REFUSALS = {
     "steps twice": (lambda w: copies(w, steps=3, recipe=PRETRAIN), ConfigError, "steps=3"),
     "labelled": (lambda w: copies(w, recipe=TransferRecipe(9)), ConfigError, "TransferRecipe"),
     "rate": (lambda w: copies(w, learning_rate=0.1), ConfigError, "recipe=PretrainRecipe("),
-    "labels inside": (lambda w: copies(w, labels="copies/more"), ConfigError, "images to train on"),
-    "path inside": (lambda w: copies(w, "copies/run"), ConfigError, "copies/run' lies"),
-    "path in labels": (lambda w: copies(w, "out/run", "out"), ConfigError, "out/run' lies"),
+    "labels inside": (lambda w: copies(w, labels="copies/more"), ConfigError, "training images"),
+    "path inside": (lambda w: copies(w, "copies/run"), ConfigError, "copies/run' is inside"),
+    "path in labels": (lambda w: copies(w, "out/run", "out"), ConfigError, "out/run' is inside"),
     "copies": (lambda w: copies(w, recipe=PRETRAIN), ConfigError, "all the same"),
     "source": (lambda w: copies(w, source="vit_ti61"), SourceError, "'vit_ti16'"),
 }

@@ -70,7 +70,9 @@ def _line(cells: Iterable[object]) -> str:
 
 def _short(answer: str) -> str:
     """The reason without the facts of one model: what to give, and who has which value."""
-    reason = re.split(r"\. (Give|Choose by) | in any of the ", answer.removeprefix("refused: "))[0]
+    reason = re.split(
+        r"\. (Give|Choose by) | of a known family ", answer.removeprefix("refused: ")
+    )[0]
     reason = re.sub(r"^(a JSON file beside the weights: |read as [\w/]+: )", "", reason)
     named = r"^architecture='[^']*', an architecture with (.*), which keras_vit lacks"
     return re.sub(named, r"\1", reason.rstrip("."))

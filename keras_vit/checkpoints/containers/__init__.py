@@ -1,9 +1,8 @@
-"""Files of arrays: npz and safetensors to `{name: array}` and back; h5 is read, and pickles if
-allowed.
+"""Reads and writes files of arrays: npz and safetensors; reads h5, and pickles if allowed.
 
-A reader takes all names, shapes and dtypes from the headers before it reads an array, and then
-reads arrays one at a time. The sizes in the headers are compared with the size of the file and
-with the limits of `keras_vit.support.limits` before memory or time is spent on the arrays.
+A reader reads all names, shapes and dtypes from the headers first, and then arrays one at a time.
+The sizes in the headers are compared with the size of the file and with the limits of
+`keras_vit.support.limits` before memory or time is spent on the arrays.
 """
 
 import os
@@ -19,10 +18,10 @@ from keras_vit.checkpoints.containers.pickled import PickleReader
 from keras_vit.checkpoints.containers.reading import (
     ComputedArray,
     Reader,
-    beside,
     computed,
     joined,
     renamed,
+    siblings,
 )
 from keras_vit.checkpoints.containers.safetensors import (
     SAFETENSORS_DTYPES,
@@ -39,12 +38,12 @@ __all__ = [
     "SAFETENSORS_DTYPES",
     "ComputedArray",
     "Reader",
-    "beside",
     "computed",
     "joined",
     "open_arrays",
     "read_arrays",
     "renamed",
+    "siblings",
     "write_npz",
     "write_safetensors",
 ]
@@ -63,11 +62,11 @@ def open_arrays(
     Args:
         path: path of the file; only for messages if `file` is given.
         file: the open file; the reader closes it.
-        allow_pickle_weights: whether to read arrays from a pickle of torch.
+        allow_pickle_weights: whether to read arrays from a PyTorch pickle.
 
     Raises:
         CheckpointError: the file does not exist, is damaged, empty, a pickle, or of another
-            format; or its header promises more than the file holds or the limits allow.
+            format; or its header lists more than the file contains or the limits allow.
     """
     path = Path(path)
     if file is None:
@@ -92,13 +91,13 @@ def read_arrays(
 ) -> dict[str, np.ndarray]:
     """Returns the arrays of a file by name, such as those of a linear head.
 
-    Where a name ends in `.weight`, arrays outside of its prefix are left out.
+    If a name ends in `.weight`, arrays outside of its prefix are skipped.
 
     Raises:
         CheckpointError: as `open_arrays`.
     """
     with open_arrays(path, allow_pickle_weights=allow_pickle_weights) as file:
-        reader = beside(file, "weight")
+        reader = siblings(file, "weight")
         return {name: reader.read(name) for name in reader.shapes}
 
 
@@ -117,7 +116,7 @@ def _choose_reader(path: Path, file: IO[bytes], allow_pickle_weights: bool) -> R
         raise CheckpointError(f"{path}: this is a Python pickle. {PICKLE_ADVICE}")
     refuse_pointer(path, head, CheckpointError)
     raise CheckpointError(
-        f"{path}: no npz (zip), safetensors or h5 file; it is "
+        f"{path}: not an npz (zip), safetensors or h5 file; it is "
         f"{os.fstat(file.fileno()).st_size} bytes and begins with {head[:8]!r}. A download may "
         "have been cut, or have saved an error page."
     )

@@ -1,6 +1,6 @@
-"""h5: an HDF5 file, as Keras writes it. The name of an array is the full name of its dataset.
+"""Reads h5: an HDF5 file, as Keras writes it. The name of an array is the path of its dataset.
 
-Files with features of HDF5 that weights do not need are refused, because a stranger's file could
+HDF5 features that weights do not need are refused, because an untrusted file could
 misuse them: data in other files, links to other files, and arrays that were never written.
 """
 
@@ -17,9 +17,9 @@ from keras_vit.errors import CheckpointError, shown
 from keras_vit.support.limits import ARRAYS
 
 _DEEPEST = 32
-"""Most levels of groups inside groups; Keras needs about ten."""
+"""Most levels of nested groups; Keras needs about ten."""
 _ITEMS_PER_ARRAY = 10
-"""Most groups and datasets together, for each array that a file may have."""
+"""Most groups and datasets, as a multiple of the largest number of arrays."""
 _SUPERBLOCK = 96
 """Bytes of the shortest superblock that Keras and h5py write."""
 _DEFLATE, _FLETCHER32 = 1, 3
@@ -53,9 +53,10 @@ class H5Reader(FileReader):
             raise
 
     def _add_all(self, prefix: str, group: Any, depth: int) -> None:
-        """Notes the datasets of a group and of the groups in it, by h5py's low-level interface.
+        """Notes the datasets of a group, recursively.
 
-        h5py's high-level interface opens every item three times.
+        It uses h5py's low-level interface, because the high-level interface opens every item three
+        times.
         """
         import h5py
 
@@ -84,12 +85,11 @@ class H5Reader(FileReader):
             self._add_all(f"{name}/", item, depth + 1)
 
     def _add(self, name: str, dataset: Any) -> None:
-        """Notes a dataset, given by its low-level identifier."""
         import h5py
 
         shape, dtype = dataset.shape, dataset.dtype
         if shape is None:
-            raise CheckpointError(f"{self.path}: array {shown(name)} is empty, expected numbers.")
+            raise CheckpointError(f"{self.path}: array {shown(name)} is empty, expected values.")
         # HDF5 has no bfloat16; Keras stores two bytes of void with the attribute "dtype".
         mark = h5py.Dataset(dataset).attrs.get("dtype") if dtype.str[1:] == "V2" else None
         is_bfloat16 = isinstance(mark, str) and mark == "bfloat16"
@@ -98,13 +98,13 @@ class H5Reader(FileReader):
         self.note(name, shape, np.dtype(ml_dtypes.bfloat16) if is_bfloat16 else dtype)
 
     def _find_storage_fault(self, dataset: Any, shape: Any, dtype: np.dtype) -> str | None:
-        """Returns the fault if the file does not hold all numbers of a dataset, else None."""
+        """Returns the reason if the file does not contain all values of a dataset, else None."""
         import h5py
 
         plist = dataset.get_create_plist()
         layout = plist.get_layout()
         if layout == h5py.h5d.VIRTUAL or plist.get_external_count():
-            return "lies in another file, expected its numbers in this one."
+            return "is stored in another file, expected its values in this one."
         nbytes = math.prod(shape) * dtype.itemsize
         if layout == h5py.h5d.CHUNKED:
             filters = {plist.get_filter(k)[0] for k in range(plist.get_nfilters())}
@@ -122,15 +122,15 @@ class H5Reader(FileReader):
             stored = min(stored, self.size - (dataset.get_offset() or self.size))
         if stored < nbytes:
             return (
-                f"promises {nbytes:,} bytes, {max(0, stored):,} are stored. Fetch or write the "
+                f"needs {nbytes:,} bytes, {max(0, stored):,} are stored. Fetch or write the "
                 "file again."
             )
         return None
 
     def _count_chunks(self, dataset: Any) -> None:
-        """Refuses an array of which a chunk holds fewer bytes than its part of the array.
+        """Refuses an array with a chunk that has too few bytes for its part of the array.
 
-        libhdf5 would leave the rest as it finds it in memory.
+        libhdf5 would leave the rest of the array uninitialised.
         """
         import h5py
 

@@ -1,4 +1,4 @@
-"""npz: a zip of .npy members. Headers are read when the file is opened, data on demand."""
+"""Reads and writes npz: a zip of .npy members, whose data are read on demand."""
 
 import io
 import json
@@ -15,17 +15,17 @@ import ml_dtypes
 import numpy as np
 
 from keras_vit.checkpoints.containers.reading import FileReader, MappedFile
-from keras_vit.checkpoints.containers.writing import opened_beside, view_bytes
+from keras_vit.checkpoints.containers.writing import open_new, view_bytes
 from keras_vit.errors import CheckpointError, listed, shown
 from keras_vit.presets.local_folder import PICKLE_ADVICE
 from keras_vit.support.limits import ARRAYS, HEADER_BYTES, JSON_BYTES
 
 _NPY_HEADER = 4096
-"""Bytes in which the header of a .npy member must end; NumPy writes 128."""
+"""Most bytes of the header of a .npy member; NumPy writes 128."""
 
 
 _END_OF_ZIP = 22 + 2**16
-"""The most bytes of the record at the end of a zip: 22, and a comment."""
+"""Most bytes of the record at the end of a zip: 22, and a comment."""
 
 
 class NpzReader(FileReader):
@@ -35,7 +35,7 @@ class NpzReader(FileReader):
 
     def __init__(self, path: Path, file: IO[bytes]) -> None:
         super().__init__(path, file)
-        # A member, the order of its numbers, and the length of its .npy header.
+        # A member, whether its values are in column-major order, the length of its .npy header.
         self._members: dict[str, tuple[zipfile.ZipInfo, Literal["C", "F"], int]] = {}
         with self.damage():
             directory = _Directory(path, file)
@@ -52,30 +52,30 @@ class NpzReader(FileReader):
     def _refuse_lost_members(self, file: IO[bytes]) -> None:
         """Compares the directory with the number of members that the end of the zip states.
 
-        `zipfile` does not: one changed length in the directory makes the following entries a
-        comment, and the model would lack their arrays.
+        `zipfile` does not do this: one wrong length in the directory turns the following entries
+        into a comment, and their arrays would be missing.
         """
         file.seek(max(0, self.size - _END_OF_ZIP))
         end = file.read(_END_OF_ZIP)
         (number,) = struct.unpack_from("<H", end, end.rfind(b"PK\x05\x06") + 10)
         listed = len(self._zip.infolist())
-        if number not in (listed, 0xFFFF):  # 0xFFFF: the number is elsewhere, in a 64-bit zip
+        if number not in (listed, 0xFFFF):  # 0xFFFF: a 64-bit zip, with the number elsewhere
             raise CheckpointError(
                 f"{self.path}: its directory lists {listed} arrays, and the end of the file states "
                 f"{number}; the file is damaged. Fetch or write it again."
             )
 
     def _refuse_a_model(self) -> None:
-        """Refuses a zip of other files; of a `.keras` file it names the class of the model."""
+        """Refuses a zip of other files; for a `.keras` file, the message names its class."""
         names = self._zip.namelist()
         if names and not any(name.endswith((".npy", ".pkl", ".h5")) for name in names):
             with self._zip.open(names[0]) as stream:
-                if stream.read(6) == b"\x93NUMPY":  # of a writer that leaves .npy out
+                if stream.read(6) == b"\x93NUMPY":  # from a writer that omits .npy
                     return
             raise CheckpointError(
-                f"{self.path}: this is a zip without arrays of NumPy; it has {listed(names, 3)}. "
-                "Unpack it and name the file of weights, or write the arrays of a program to a "
-                "safetensors file."
+                f"{self.path}: this is a zip without NumPy arrays; it has {listed(names, 3)}. "
+                "Unpack it and give the path of the weights, or save the arrays as a safetensors "
+                "file."
             )
         if not {"config.json", "model.weights.h5"} <= set(names):
             return
@@ -83,27 +83,27 @@ class NpzReader(FileReader):
             config = json.loads(stream.read(JSON_BYTES.value))
         kind = shown(config.get("registered_name") or config.get("class_name"), quoted=False)
         raise CheckpointError(
-            f"{self.path}: this is a .keras file, a whole model of the class {kind}; expected a "
-            "file of weights. keras.saving.load_model opens it; a model of keras_vit is then "
-            "written by keras_vit.checkpoints.save or save_to_preset."
+            f"{self.path}: this is a .keras file with a model of the class {kind}; expected a "
+            "file of weights. Open it with keras.saving.load_model; a model of keras_vit can then "
+            "be saved with keras_vit.checkpoints.save or save_to_preset."
         )
 
     def _add(self, name: str, zip_info: zipfile.ZipInfo) -> None:
         if name.endswith("data.pkl"):
-            raise CheckpointError(f"{self.path}: this is a torch pickle. {PICKLE_ADVICE}")
+            raise CheckpointError(f"{self.path}: this is a PyTorch pickle. {PICKLE_ADVICE}")
         self._check_sizes(name, zip_info)
         with self._zip.open(zip_info) as stream:
             shape, dtype, column_major, offset = _read_npy_header(stream.read(_NPY_HEADER))
         if dtype.hasobject:
             raise CheckpointError(
-                f"{self.path}: array {shown(name)} holds pickled Python objects ({dtype}); "
+                f"{self.path}: array {shown(name)} contains pickled Python objects ({dtype}); "
                 "expected numbers. Such objects are never unpickled."
             )
         promised = math.prod(shape) * dtype.itemsize
         if promised != zip_info.file_size - offset:
             raise CheckpointError(
-                f"{self.path}: array {shown(name)} says it is {shown(str(shape), quoted=False)} "
-                f"{dtype}, {promised} bytes, but {zip_info.file_size - offset} are stored."
+                f"{self.path}: array {shown(name)}, {shown(str(shape), quoted=False)} {dtype}, "
+                f"needs {promised} bytes, but {zip_info.file_size - offset} are stored."
             )
         # NumPy has no bfloat16 and stores it as two bytes of void.
         is_bfloat16 = dtype.str[1:] == "V2"
@@ -111,7 +111,7 @@ class NpzReader(FileReader):
         self._members[name] = zip_info, "F" if column_major else "C", offset
 
     def _check_sizes(self, name: str, zip_info: zipfile.ZipInfo) -> None:
-        """Refuses a member whose sizes in the zip's directory are impossible for this file."""
+        """Refuses a member whose sizes in the zip directory are impossible for this file."""
         if zip_info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise CheckpointError(
                 f"{self.path}: array {shown(name)} is compressed by method "
@@ -124,7 +124,7 @@ class NpzReader(FileReader):
             or zip_info.file_size > self.most
         ):
             raise CheckpointError(
-                f"{self.path}: array {shown(name)} promises {zip_info.file_size:,} bytes, stored "
+                f"{self.path}: array {shown(name)} claims {zip_info.file_size:,} bytes, stored "
                 f"as {zip_info.compress_size:,}, in a file of {self.size:,}. Fetch or write it "
                 "again."
             )
@@ -142,7 +142,7 @@ class NpzReader(FileReader):
         """Returns the bytes of a .npy member; an uncompressed member is mapped, not copied."""
         if zip_info.compress_type != zipfile.ZIP_STORED:
             return self._zip.read(zip_info)
-        # The member's local header states the lengths of its own name and extra field.
+        # The member's local header has the lengths of its name and extra field.
         start = zip_info.header_offset
         lengths = self._mapped.bytes[start + 26 : start + 30]
         name_length, extra_length = struct.unpack("<HH", lengths)
@@ -157,7 +157,7 @@ class NpzReader(FileReader):
 class _Directory:
     """A file for `zipfile` that refuses a directory above the limit `HEADER_BYTES`.
 
-    `zipfile` reads the whole directory at once and makes each entry a Python object, which is
+    `zipfile` reads the whole directory at once and turns each entry into a Python object, which is
     many times larger than the entry.
     """
 
@@ -196,7 +196,7 @@ def write_npz(path: str | os.PathLike[str], arrays: Iterable[tuple[str, np.ndarr
 
     bfloat16 is stored as two bytes of void, as NumPy does.
     """
-    with opened_beside(path) as stream, zipfile.ZipFile(stream, "w") as file:
+    with open_new(path) as stream, zipfile.ZipFile(stream, "w") as file:
         for name, array in arrays:
             stored = np.dtype("V2") if array.dtype == ml_dtypes.bfloat16 else array.dtype
             descr = np.lib.format.dtype_to_descr(stored)

@@ -1,8 +1,8 @@
-"""torch's pickles of arrays, `.bin` and `.pth`, for callers who allow them.
+"""Reads PyTorch pickles of arrays, `.bin` and `.pth`, if the caller allows them.
 
 `torch.load(weights_only=True)` builds arrays, numbers, strings, lists and dicts, and refuses every
-other object of a pickle but the options of a command line. It is still a parser of a rich format in
-C++ and Python: SECURITY.md says which promises end here.
+other object of a pickle except command-line options. It is still a parser of a complex format in
+C++ and Python: SECURITY.md states what is not guaranteed for pickles.
 """
 
 import argparse
@@ -25,12 +25,12 @@ _OLDEST_TORCH = "2.7"
 
 
 class PickleReader(FileReader):
-    """An open pickle of torch, mapped into memory where its format allows it.
+    """An open PyTorch pickle, mapped into memory if its format allows it.
 
-    An array in a dict of dicts has the keys as its name: `"state_dict.head.weight"`.
+    An array in nested dicts is named by the keys: `"state_dict.head.weight"`.
 
     Raises:
-        CheckpointError: torch 2.7 or newer is not installed, or the pickle holds other objects
+        CheckpointError: torch 2.7 or newer is not installed, or the pickle contains other objects
             than arrays.
     """
 
@@ -45,7 +45,7 @@ class PickleReader(FileReader):
                 self.note(name, tuple(tensor.shape), _read_dtype(tensor))
                 self._tensors[name] = tensor
         if not self._tensors:
-            raise CheckpointError(f"{path}: the pickle holds no arrays by name.")
+            raise CheckpointError(f"{path}: the pickle contains no named arrays.")
 
     def read(self, name: str) -> np.ndarray:
         import torch
@@ -72,10 +72,10 @@ def _import_torch(path: Path) -> Any:
 
 
 def _read_dtype(tensor: Any) -> np.dtype:
-    """Returns the type in NumPy of a plain array in memory.
+    """Returns the NumPy dtype of a dense array in memory.
 
-    An array that is sparse, on another device, or of a type without weights gets a type that
-    holds no numbers: it is refused if it is a weight of the model.
+    An array that is sparse, on another device, or of a type that is not for weights gets a dtype
+    that is not numeric: it is refused if it is a weight of the model.
     """
     dtype, layout, device = map(str, (tensor.dtype, tensor.layout, tensor.device))
     types = {f"torch.{numpy_type}": numpy_type for numpy_type in SAFETENSORS_DTYPES.values()}
@@ -91,7 +91,7 @@ def _load(torch: Any, path: Path, file: IO[bytes]) -> Any:
         CheckpointError: the pickle has an object of a class that torch refuses.
     """
     options = {"weights_only": True, "map_location": "cpu"}
-    opened = Path(f"/proc/self/fd/{file.fileno()}")  # the open file, whatever is at its path now
+    opened = Path(f"/proc/self/fd/{file.fileno()}")  # the open file, even if its path was replaced
     try:
         with _plain_values(torch):
             try:
@@ -99,7 +99,7 @@ def _load(torch: Any, path: Path, file: IO[bytes]) -> Any:
             except RuntimeError as error:
                 if "TorchScript" in str(error):
                     raise CheckpointError(
-                        f"{path}: this is a TorchScript program. Write its arrays alone: "
+                        f"{path}: this is a TorchScript program. Save only its arrays: "
                         "safetensors.torch.save_file(torch.jit.load(path).state_dict(), "
                         "'model.safetensors')."
                     ) from error
@@ -117,23 +117,23 @@ def _load(torch: Any, path: Path, file: IO[bytes]) -> Any:
         if named is None:
             raise
         raise CheckpointError(
-            f"{path}: beside its arrays the pickle has an object of {shown(named[1])}, which could "
-            "run code; torch.load(weights_only=True) reads no such object. Save the arrays alone "
+            f"{path}: the pickle also contains an object of {shown(named[1])}, which could "
+            "run code; torch.load(weights_only=True) refuses it. Save only the arrays "
             "where the file was made: safetensors.torch.save_file(model.state_dict(), "
-            "'model.safetensors'). If you trust the file, load it inside of "
+            "'model.safetensors'). If you trust the file, load it inside "
             "torch.serialization.safe_globals([that class])."
         ) from error
 
 
 def _plain_values(torch: Any) -> contextlib.AbstractContextManager[Any]:
-    """Lets torch read argparse.Namespace, the options of a training: a dict of plain values."""
+    """Lets torch read argparse.Namespace, which training checkpoints use for their options."""
     if argparse.Namespace in torch.serialization.get_safe_globals():
-        return contextlib.nullcontext()  # the program has allowed it, and keeps it
+        return contextlib.nullcontext()  # the program has already allowed it
     return torch.serialization.safe_globals([argparse.Namespace])
 
 
 def _tensors_in(content: Any, torch: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    """Yields names and arrays of a dict and of the dicts in it, each dict once."""
+    """Yields names and arrays of nested dicts, each dict once."""
     if not isinstance(content, Mapping) or id(content) in seen or len(seen) > ARRAYS.value:
         return
     seen.add(id(content))

@@ -1,4 +1,4 @@
-"""The interface, checks and errors that the readers of all formats share."""
+"""The interface, checks and errors of the readers of all formats."""
 
 import contextlib
 import dataclasses
@@ -19,7 +19,7 @@ _MOST_AXES = 32
 
 
 class Reader:
-    """Open arrays by name. Use as a context manager.
+    """Reads arrays by name; a context manager.
 
     Args:
         path: path for messages.
@@ -38,7 +38,7 @@ class Reader:
         raise CheckpointError(f"{self.path}: only its header was fetched.")
 
     def close(self) -> None:
-        """Closes the reader's files; arrays that were read remain valid."""
+        """Closes the reader's files; arrays that were read stay valid."""
 
     def __enter__(self) -> Self:
         return self
@@ -78,17 +78,17 @@ class FileReader(Reader):
             CheckpointError: the name occurs twice, or the array exceeds a limit.
         """
         if name in self.shapes:
-            raise CheckpointError(f"{self.path}: array {shown(name)} stands twice in the file.")
+            raise CheckpointError(f"{self.path}: array {shown(name)} is in the file twice.")
         if len(name) > _LONGEST_NAME:
             raise CheckpointError(
                 f"{self.path}: the name {shown(name)} has {len(name):,} characters, expected at "
                 f"most {_LONGEST_NAME:,}."
             )
-        # Even in an array without numbers an axis may be the number of blocks or classes.
+        # Even in an empty array, an axis may be taken for the number of blocks or classes.
         if len(shape) > _MOST_AXES or any(not 0 <= axis <= self.most for axis in shape):
             raise CheckpointError(
-                f"{self.path}: array {shown(name)} has the shape {shown(str(shape))}, which no "
-                f"array of a file of {self.size:,} bytes has."
+                f"{self.path}: array {shown(name)} has the shape {shown(str(shape))}, which is "
+                f"impossible in a file of {self.size:,} bytes."
             )
         ARRAYS.check(len(self.shapes) + 1, self.path, CheckpointError)
         self._promised += math.prod(shape) * dtype.itemsize
@@ -101,7 +101,7 @@ class FileReader(Reader):
 
     @contextlib.contextmanager
     def damage(self, name: str | None = None) -> Iterator[None]:
-        """Turns any exception of a library over damaged bytes into a `CheckpointError`.
+        """Turns any exception of a library about damaged bytes into a `CheckpointError`.
 
         Args:
             name: name of the array that is read; None for the header, until the block sets `at`.
@@ -115,7 +115,7 @@ class FileReader(Reader):
             part = f"array {shown(self.at)} is damaged"
             fault = f"not a complete {self.format} file" if self.at is None else part
             if isinstance(error, MemoryError):
-                fault += ", or needs more memory than there is."
+                fault += ", or needs more memory than available."
             else:
                 reason = shown(str(error), quoted=False)
                 fault += f" ({reason}). Fetch or write the file again."
@@ -126,7 +126,7 @@ class FileReader(Reader):
 
 
 class MappedFile:
-    """A file mapped into memory that keeps only the last range of bytes read in memory."""
+    """A memory-mapped file that keeps only the last range of bytes in physical memory."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -136,7 +136,7 @@ class MappedFile:
     def read(self, start: int, end: int) -> memoryview:
         """Returns a range of the mapped bytes, and releases the memory of the previous range.
 
-        A view of the previous range stays valid: its bytes are read from the disk again.
+        Views of the previous range stay valid: their bytes are read from the disk again.
         """
         if self._last is not None and hasattr(mmap, "MADV_DONTNEED"):
             first, last = self._last
@@ -154,8 +154,8 @@ class _RenamedReader(Reader):
 
     Args:
         path: path for messages.
-        places: new name, the reader that has the array, its name there, and the numbers of its
-            axes there in their new order; None for the same order.
+        places: new name, the reader that has the array, its name there, and the permutation of its
+            axes; None for the same order.
         own: reader that is closed with this one.
     """
 
@@ -171,7 +171,7 @@ class _RenamedReader(Reader):
         for name, reader, inner, axes in places:
             if name in self._places:
                 raise CheckpointError(
-                    f"{path}: array {shown(name)} stands in two files or under two names."
+                    f"{path}: array {shown(name)} is in two files, or has two names."
                 )
             self._places[name] = reader, inner, axes
             shape = reader.shapes[inner]
@@ -190,7 +190,7 @@ class _RenamedReader(Reader):
 
 
 def joined(path: Path, parts: list[tuple[str, Reader]]) -> Reader:
-    """Returns one reader of all files; `parts` pairs each reader with a prefix of its names."""
+    """Returns one reader for several files; `parts` pairs a prefix of names with each reader."""
     return _RenamedReader(path, ((p + name, r, name, None) for p, r in parts for name in r.shapes))
 
 
@@ -200,10 +200,10 @@ def renamed(reader: Reader, names: Iterable[tuple[str, str]]) -> Reader:
 
 
 def transposed(reader: Reader, places: Iterable[tuple[str, str, _Axes]]) -> Reader:
-    """Returns a reader that takes the place of another, with other names and orders of axes.
+    """Returns a reader that replaces another, with other names and orders of axes.
 
-    Each place has the new name, the name there, and the numbers of the axes there in their new
-    order; None for the same order.
+    Each place has the new name, the old name, and the permutation of the axes; None for the same
+    order.
     """
     found = ((new, reader, name, axes) for new, name, axes in places)
     return _RenamedReader(reader.path, found, own=reader)
@@ -246,12 +246,12 @@ class _ComputingReader(Reader):
 
 
 def computed(reader: Reader, arrays: Mapping[str, _Array], without: Container[str] = ()) -> Reader:
-    """Returns a reader of the arrays of another, some of which are replaced, added or left out."""
+    """Returns a reader of the arrays of another, some of which are replaced, added or removed."""
     return _ComputingReader(reader, arrays, without)
 
 
-def beside(reader: Reader, name: str) -> Reader:
-    """Returns an array and those below the same keys of a file, under their names there."""
+def siblings(reader: Reader, name: str) -> Reader:
+    """Returns an array and those with the same prefix, under their names after the prefix."""
     prefixes = [n.removesuffix(name) for n in reader.shapes if f".{n}".endswith(f".{name}")]
     if len(prefixes) != 1:
         return reader

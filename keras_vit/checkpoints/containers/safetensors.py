@@ -1,4 +1,4 @@
-"""safetensors: a JSON header of names, types, shapes and offsets, followed by the data."""
+"""Reads and writes safetensors: a JSON header of names, types, shapes and offsets, and the data."""
 
 import json
 import math
@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from keras_vit.checkpoints.containers.reading import FileReader, MappedFile
-from keras_vit.checkpoints.containers.writing import opened_beside, view_bytes
+from keras_vit.checkpoints.containers.writing import open_new, view_bytes
 from keras_vit.errors import CheckpointError, shown
 from keras_vit.support.limits import HEADER_BYTES
 
@@ -32,8 +32,8 @@ _NAMES = {dtype: name for name, dtype in SAFETENSORS_DTYPES.items()}
 class SafetensorsReader(FileReader):
     """An open safetensors file, mapped into memory after its header was checked.
 
-    The safetensors library makes the same checks, but takes a path and would open the file a
-    second time. The arrays must follow each other without gap or overlap, from the end of the
+    The safetensors library makes the same checks, but it takes a path and would open the file a
+    second time. The arrays must be contiguous, without gap or overlap, from the end of the
     header to the end of the file.
     """
 
@@ -44,8 +44,8 @@ class SafetensorsReader(FileReader):
         length = int.from_bytes(file.read(8), "little")
         if length > self.size - 8:
             raise CheckpointError(
-                f"{path}: not a complete safetensors file: its header says it has {length:,} "
-                f"bytes, and {self.size - 8:,} are there. Fetch or write it again."
+                f"{path}: not a complete safetensors file: its header should have {length:,} "
+                f"bytes, but only {self.size - 8:,} follow. Fetch or write it again."
             )
         HEADER_BYTES.check(length, path, CheckpointError)
         self._places: dict[str, tuple[int, int]] = {}
@@ -66,8 +66,8 @@ class SafetensorsReader(FileReader):
         dtype = SAFETENSORS_DTYPES.get(entry["dtype"])
         if dtype is None:
             raise CheckpointError(
-                f"{self.path}: array {shown(name)}: arrays of type {shown(entry['dtype'])} hold "
-                "no weights."
+                f"{self.path}: array {shown(name)}: arrays of type {shown(entry['dtype'])} cannot "
+                "be weights."
             )
         if any(type(number) is not int or number < 0 for number in (*shape, start, end)):
             raise ValueError("expected whole numbers for shape and data_offsets")
@@ -75,7 +75,7 @@ class SafetensorsReader(FileReader):
         if math.prod(shape) * dtype.itemsize != end - start:
             raise ValueError(
                 f"its shape {shape} of {dtype} needs {math.prod(shape) * dtype.itemsize} bytes, "
-                f"but its offsets leave {end - start}"
+                f"but its offsets span {end - start}"
             )
         self._places[name] = start, end
 
@@ -84,7 +84,7 @@ class SafetensorsReader(FileReader):
         for name, (start, end) in sorted(self._places.items(), key=lambda item: item[1]):
             if start != reached:
                 fault = "overlaps the one before" if start < reached else "leaves a gap before it"
-                raise ValueError(f"the place of array {shown(name)} {fault}")
+                raise ValueError(f"array {shown(name)} {fault}")
             reached = end
         if self._data + reached != self.size:
             raise ValueError(
@@ -98,11 +98,11 @@ class SafetensorsReader(FileReader):
 
 
 def _refuse_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Returns an object of JSON; raises `ValueError` if a name stands twice in it."""
+    """Returns a JSON object; raises `ValueError` for duplicate keys."""
     content = dict(pairs)
     if len(content) < len(pairs):
         (twin, _), *_ = Counter(name for name, _ in pairs).most_common(1)
-        raise ValueError(f"{shown(twin)} stands twice")
+        raise ValueError(f"{shown(twin)} is in the header twice")
     return content
 
 
@@ -112,10 +112,10 @@ def write_safetensors(
     arrays: Iterable[np.ndarray],
     metadata: Mapping[str, str],
 ) -> None:
-    """Writes arrays as safetensors, one at a time; a failure leaves no file.
+    """Writes arrays as safetensors, one at a time; if that fails, no file is written.
 
-    The safetensors library needs all arrays in memory. This function writes the same bytes for
-    arrays that are sorted by falling size of their type, then by name; the header is padded to a
+    The safetensors library needs all arrays in memory. This function writes the same bytes if the
+    arrays are sorted by decreasing size of their dtype, then by name; the header is padded to a
     multiple of 8.
 
     Args:
@@ -132,7 +132,7 @@ def write_safetensors(
         offset = end
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
-    with opened_beside(path) as file:
+    with open_new(path) as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for array in arrays:
             file.write(view_bytes(array))

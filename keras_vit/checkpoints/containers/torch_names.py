@@ -1,6 +1,6 @@
-"""The files of transformers' TensorFlow classes under the names of its torch classes.
+"""Reads the files of transformers' TensorFlow classes under the names of its PyTorch classes.
 
-Their modules have the names of torch's. Kernels are stored with their axes in another order.
+The modules have the same names in both. Kernels have their axes in another order.
 """
 
 import re
@@ -8,16 +8,16 @@ import re
 from keras_vit.checkpoints.containers.reading import Reader, transposed
 
 _BLOCK = "_._"
-"""Stands between a list of layers and the number of one; no other library has it in its names."""
+"""Separates a list of layers from the index of a layer; no other library has it in its names."""
 _SCOPE = re.compile(r"^([^/]+)/[^/]+/(?=\1/)")
-"""A layer of the model as Keras's group, and the name of the model."""
+"""Prefix of names: the group of a layer in Keras, and the name of the model."""
 _WORDS = {"kernel": "weight", "gamma": "weight", "embeddings": "weight", "beta": "bias"}
 _AXES = {2: (1, 0), 4: (3, 2, 0, 1)}
-"""Axes of a kernel in torch's order, by their number: dense, convolution."""
+"""Axes of a kernel in torch's order, by rank: dense, convolution."""
 
 
 def in_torch_names(reader: Reader) -> Reader:
-    """Returns a reader of the same arrays in torch's names and axes; other files are unchanged."""
+    """Returns a reader with torch's names and axes, or the same reader for other files."""
     if not any(_BLOCK in name for name in reader.shapes):
         return reader
     places = []

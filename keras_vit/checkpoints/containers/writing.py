@@ -1,4 +1,4 @@
-"""Helpers that the writers of all formats share."""
+"""Helpers of the writers of all formats."""
 
 import contextlib
 import os
@@ -12,12 +12,12 @@ from keras_vit.support.files import replace_file
 
 
 def view_bytes(array: np.ndarray) -> memoryview:
-    """Returns the numbers of an array in C order, as bytes."""
+    """Returns the values of an array in C order, as bytes."""
     return in_order(array).reshape(-1).view(np.uint8).data
 
 
 @contextlib.contextmanager
-def opened_beside(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+def open_new(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Yields a new file that becomes `path` on success."""
     with replace_file(path) as temporary, temporary.open("xb") as file:
         yield file

@@ -1,4 +1,4 @@
-"""The families of ViT checkpoints: each library's names, shapes and descriptions of weights."""
+"""The families of ViT checkpoints: each library's names, shapes and JSON, as tables."""
 
 from keras_vit.checkpoints.families import big_vision as _big_vision
 from keras_vit.checkpoints.families import facebook as _facebook
@@ -23,7 +23,7 @@ FAMILIES: tuple[Family, ...] = (
     *_facebook.FAMILIES,
     *_open_clip.FAMILIES,
 )
-"""All families. Of several that can hold a model, the first is written."""
+"""All families. If several can store a model, the first is written."""
 
 FORMATS = tuple(
     Format(family, name, row) for family in FAMILIES for name, row in family.classes.items()
@@ -32,18 +32,18 @@ FORMATS = tuple(
 KERAS_VIT = FORMATS[0]
 """The format of presets."""
 NAMES = tuple(dict.fromkeys(format.name for format in FORMATS))
-"""The names of formats: of a library for the plain ViT, `"library/family"` for others."""
+"""The names of formats: the library's for the plain ViT, `"library/family"` for other networks."""
 
 
 def formats_named(name: str) -> tuple[Format, ...]:
-    """Returns the formats of a name, or all of a library.
+    """Returns the formats with a name, or every format of a library.
 
     Args:
         name: a name such as `"google"` or `"transformers/dinov2"`; the name of a library
-            such as `"transformers"` stands for all of its families.
+            such as `"transformers"` stands for each of its families.
 
     Raises:
-        CheckpointError: the name is unknown; the message states the nearest.
+        CheckpointError: the name is unknown; the message gives the nearest name.
     """
     if name not in NAMES:
         raise CheckpointError(

@@ -1,9 +1,9 @@
 """Checkpoints of google-research/big_vision (`models/vit.py`), such as `vit_s16_i1k_90ep.npz`.
 
-Two layouts: `big_vision` with one set of arrays per block, `big_vision_scan` with
-all blocks in one set whose first axis is the depth. Positions belong to the patches
-alone and are added before the class token joins. Files from before 2022 have a
-position for the class token, under another name; big_vision folds it into the class
+There are two layouts: `big_vision` with one set of arrays per block, and `big_vision_scan` with
+one set of arrays for all blocks, stacked along the first axis. Only the patches have
+positions, which are added before the class token is prepended. Files from before 2022 also have a
+position for the class token, under another name; big_vision adds it to the class
 token on loading (`fix_old_checkpoints`), which gives the same tokens.
 """
 
@@ -21,7 +21,7 @@ _LIBRARY = Library(
     images=Images(default=lambda config: "big_vision"),
     ignored={
         r"opt/(?!target/).*": "optimizer state",
-        r"chrono/.*": "clock of the training",
+        r"chrono/.*": "training clock",
         r"params/(txt/.*|t|b)": "text tower",
     },
 )
@@ -53,7 +53,7 @@ _NAMES: Section = {
 
 
 def _is_read_as_old(config: ViTConfig) -> bool:
-    """Whether `fix_old_checkpoints` would take k^2 + 1 patches for a class token and k^2."""
+    """Whether `fix_old_checkpoints` would mistake k^2 + 1 patches for a class token and k^2."""
     count = math.prod(config.source_grid) - 1
     is_square = count > 0 and math.isqrt(count) ** 2 == count
     return config.has_learned_positions and not config.num_prefix_positions and is_square
@@ -74,7 +74,7 @@ FAMILIES = (
             "a class token with a position, and a grid that is not square": (
                 "position=learned tokens.class_tokens source_grid!=square"
             ),
-            "a grid of k^2 + 1 patches, whose first position it would take for the class token's": (
+            "a grid of k^2 + 1 patches, whose first position it assigns to a class token": (
                 _is_read_as_old
             ),
         },

@@ -1,4 +1,4 @@
-"""Codecs that families of several libraries share: parts of DINOv2, DINOv3 and BEiT."""
+"""Codecs for families of several libraries: DINOv2, DINOv3 and BEiT."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,11 +16,11 @@ from keras_vit.config import ViTConfig
 
 _MLP = "block.gated block.activation mlp_dim"
 _RATIOS = range(1, 33)
-"""Whole ratios of the widths of MLP and tokens that are tried."""
+"""Integer ratios of MLP width to token width to try."""
 
 
 def _read_mlp(content: Json, hidden: int) -> Facts:
-    """Returns the facts of DINOv2's MLP; a gated one has two thirds of a plain one's width.
+    """Returns the fields of DINOv2's MLP; a gated MLP has two thirds of the plain MLP's width.
 
     Args:
         content: the library's object, with `use_swiglu_ffn`.
@@ -33,9 +33,9 @@ def _read_mlp(content: Json, hidden: int) -> Facts:
 
 
 def mlp_by_width(keys: str) -> Codec:
-    """Returns the codec of `"width use_swiglu_ffn"`, of files that are only read.
+    """Returns the codec of `"width use_swiglu_ffn"`, for files that are only read.
 
-    The entry follows that of the activation: the gate of DINOv2's MLP is SiLU whatever that says.
+    Its entry must follow that of the activation, which it overrides: DINOv2's gate is always SiLU.
     """
     width = keys.split(maxsplit=1)[0]
     return Codec(_MLP, lambda content: _read_mlp(content, number(content, width)))
@@ -44,10 +44,10 @@ def mlp_by_width(keys: str) -> Codec:
 def mlp_by_ratio(whole: bool) -> Callable[[str], Codec]:
     """Returns the codec of `"mlp_ratio use_swiglu_ffn"`, or of the ratio alone.
 
-    The entry follows that of the activation, as of `mlp_by_width`.
+    Its entry must follow that of the activation, as for `mlp_by_width`.
 
     Args:
-        whole: whether the library takes whole ratios alone.
+        whole: whether the library requires an integer ratio.
     """
 
     def make(keys: str) -> Codec:
@@ -63,7 +63,7 @@ def mlp_by_ratio(whole: bool) -> Callable[[str], Codec]:
                 own = {"mlp_ratio": ratio, "use_swiglu_ffn": gated}
                 if read({"hidden_size": config.hidden_size, **own})["mlp_dim"] == config.mlp_dim:
                     return {key: own[key] for key in keys.split()}
-            raise ValueError(f"mlp_dim={config.mlp_dim}, which follows from no mlp_ratio")
+            raise ValueError(f"mlp_dim={config.mlp_dim}, which no mlp_ratio gives")
 
         return Codec(_MLP, read, write)
 
@@ -71,7 +71,7 @@ def mlp_by_ratio(whole: bool) -> Callable[[str], Codec]:
 
 
 def biases(keys: str) -> Codec:
-    """Returns the codec of `"query key value"`, the biases of DINOv3; the key has none by default."""
+    """Returns the codec of `"query key value"`, DINOv3's biases; by default the key has no bias."""
     names = keys.split()
 
     def read(content: Json) -> Facts:
@@ -86,7 +86,7 @@ def biases(keys: str) -> Codec:
 
 
 def dinov3_rope(key: str) -> Codec:
-    """Returns the codec of the base of DINOv3's rotary positions."""
+    """Returns the codec of the base frequency of DINOv3's rotary positions."""
     return Codec(
         "rope",
         lambda content: {"rope": {"form": "dinov3", "theta": float(number(content, key))}},
@@ -95,7 +95,7 @@ def dinov3_rope(key: str) -> Codec:
 
 
 def layer_scale_or_zero(key: str) -> Codec:
-    """Returns the codec of the initial value of BEiT's layer scale; there is none for 0."""
+    """Returns the codec of the initial value of BEiT's layer scale; 0 means no layer scale."""
     return Codec(
         "block.layer_scale",
         lambda content: {"block.layer_scale": content[key] if (content[key] or 0) > 0 else None},
@@ -104,10 +104,10 @@ def layer_scale_or_zero(key: str) -> Codec:
 
 
 mask_token = note(lambda config: config.tokens.mask)
-"""The key for a mask token, of which the arrays tell."""
+"""The key for a mask token, which the arrays show."""
 
 relative_bias = together(
     "relative_position_bias",
     {(False, False): None, (True, False): "block", (False, True): "shared"},
 )
-"""The keys for a table of relative position biases in each block, and for one of all blocks."""
+"""The keys for one table of relative position biases per block, and for one shared table."""

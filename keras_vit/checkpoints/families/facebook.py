@@ -1,10 +1,10 @@
-"""Facebook's own files of DINOv2, MAE and DeiT-III, such as `dinov2_vitb14_pretrain.pth`.
+"""Facebook's original files of DINOv2, MAE and DeiT-III, such as `dinov2_vitb14_pretrain.pth`.
 
-DINO's and DeiT's files, and MAE's encoders, have the names of timm's `VisionTransformer`. DINOv2
-has registers and a packed gated MLP under other names (`dinov2/models/vision_transformer.py`),
-MAE's files of the pre-training have a decoder too (`models_mae.py`), and DeiT-III calls the scales
-of its branches `gamma_1` and `gamma_2` (`deit/models_v2.py`). MAE's mask token has the decoder's
-width and DINOv2's the encoder's, under one name; keras_vit ignores both.
+The files of DINO, DeiT and MAE's encoders have the names of timm's `VisionTransformer`. DINOv2
+has other names for registers and its packed gated MLP (`dinov2/models/vision_transformer.py`),
+MAE's pretraining files also have a decoder (`models_mae.py`), and DeiT-III calls its layer scales
+`gamma_1` and `gamma_2` (`deit/models_v2.py`). The mask tokens of MAE, with the decoder's width, and
+of DINOv2, with the encoder's, have the same name; keras_vit ignores both.
 """
 
 from keras_vit.checkpoints.families.family import Family, Images, Library
@@ -27,15 +27,15 @@ FAMILIES = (
     Family(
         "facebook",
         Library(
-            "Facebook's own code",
+            "Facebook's code",
             images=_IMAGES,
             arithmetic={"block.activation": "gelu", "position_resize": "bicubic"},
             ignored={
-                r"mask_token": "the token of masked patches, which the pre-training alone reads",
-                r"decoder_.*": "the decoder of MAE's pre-training",
-                r"fc\..*": "the projection of MSN's pre-training",
+                r"mask_token": "the mask token, which only pretraining uses",
+                r"decoder_.*": "the decoder of MAE's pretraining",
+                r"fc\..*": "the projection of MSN's pretraining",
             },
-            only_read="files in Facebook's own names, which only Facebook's own code reads",
+            only_read="only Facebook's code reads files with these names",
         ),
         _NAMES,
         fixed={"pool.kind": "token", "position": "learned_except_registers"},

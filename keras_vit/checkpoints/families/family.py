@@ -1,4 +1,4 @@
-"""A family of checkpoints: a table of names, JSON, facts and limits; a format is one of its rows."""
+"""A family of checkpoints as a table of names, JSON keys, constants and limits."""
 
 import dataclasses
 import functools
@@ -21,14 +21,14 @@ ARITHMETIC = {
     "block.epsilon": 1e-6,
     "position_resize": "bilinear_align_corners",
 }
-"""Fields with which a model computes otherwise of the same arrays, and the official code's values."""
+"""Fields that change the outputs without changing arrays, with the values of the official code."""
 
 PLAIN = flatten(ViTConfig((16, 16), 64, 64, num_heads=1, num_layers=1).to_dict())
 """The default of every field, by its path."""
 
 Empty: Mapping[str, Any] = MappingProxyType({})
 Rule = str | Callable[[ViTConfig], bool]
-"""A condition on a configuration; a function where it needs arithmetic."""
+"""A condition on a configuration; a function if it needs arithmetic."""
 
 
 def table() -> Any:
@@ -38,15 +38,15 @@ def table() -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Images:
-    """A library's JSON for the preparation of images.
+    """A library's JSON for the preprocessing of images.
 
     Args:
         default: returns the protocol of files that do not state one.
-        read: returns the protocol that the JSON files state, or None.
-        write: returns the JSON files for a protocol with all of its parameters.
-        expresses: whether the library's JSON can express a protocol with all its parameters.
+        read: returns the protocol of the JSON files, or None.
+        write: returns the JSON files for a protocol with every parameter.
+        expresses: whether the library's JSON can express a protocol with every parameter.
         image_size: returns (height, width) of the prepared images, for a library whose class
-            resizes its positions to them; None where the size of the stored positions counts.
+            resizes its positions to them; None if the size of the stored positions is used.
     """
 
     default: Callable[[ViTConfig], ProtocolSpec] = lambda config: "paper"
@@ -57,15 +57,15 @@ class Images:
 
 
 class Stated(NamedTuple):
-    """What the JSON beside the weights states, in the words of a library.
+    """The content of a checkpoint's JSON files, read for one library.
 
     Args:
-        words: the words that name a family; empty if no file names one.
+        words: the words that name a family, such as `model_type`; empty if there are no such words.
         class_name: the library's class that the files name, or "".
-        keys: the keys of the network, where the files have them.
-        defaults: the values of keys in the library's class or architecture.
-        task: what the outputs say, see `keras_vit.config.Prediction`.
-        unread: keys of the network that have another value than the library's default, whether or
+        keys: the keys of the network in the files.
+        defaults: the default values of keys in the library's class or architecture.
+        task: the task of the model, see `keras_vit.config.Prediction`.
+        unread: keys of the network with another value than the library's default, whether or
             not a family reads them.
     """
 
@@ -79,23 +79,23 @@ class Stated(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Library:
-    """What the families of a library share.
+    """The common properties of a library's families.
 
     Args:
         name: name of the library, for messages.
         container: format of the file: `"npz"`, `"safetensors"`, or `"h5"`, which is only read.
         layout: names and axes of a layer's parameters.
-        json: names of the JSON files beside the weights, of which the first states the network.
-        named_by: the key that names a family; a message says so.
-        read: returns what the JSON files state of one of the library's formats.
-        write: takes a format, the keys of a network, a configuration, the names of the classes and
-            the task, and returns the JSON files; None for files of arrays alone.
-        class_names: returns the names of the classes, from the JSON files and their number.
-        images: the JSON for the preparation of images.
-        arithmetic: its values of fields in `ARITHMETIC`, where they are not the official code's.
-        ignored: regular expressions of names that are no weights, and the reason for each.
-        limits: as of `Family`.
-        states_task: whether the JSON states what the outputs say.
+        json: names of the JSON files; the first describes the network.
+        named_by: the key that names a family, for messages.
+        read: returns the content of the JSON files for one of the library's formats.
+        write: takes a format, the keys of a network, a configuration, the class names and
+            the task, and returns the JSON files; None if the library has only files of arrays.
+        class_names: returns the class names, from the JSON files and the number of classes.
+        images: the JSON for the preprocessing of images.
+        arithmetic: its values of fields in `ARITHMETIC`, if they differ from the official code's.
+        ignored: regular expressions of names that are not weights, and the reason for each.
+        limits: as in `Family`.
+        states_task: whether the JSON states the task.
         only_read: reason why files are read and not written, or "".
         metadata: metadata of a safetensors file.
     """
@@ -124,28 +124,28 @@ _PLAIN_TOO = {
     "pool.norm": ("after",),
     "tokens.distillation": (True,),
 }
-"""Field -> its values in MAE and DeiT, whose networks are the paper's but for the last layers."""
+"""Field -> its values in MAE and DeiT, which differ from the paper's model in the last layers."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Open:
-    """A fact that no array tells.
+    """A field that the arrays do not determine.
 
     Args:
         words: its values in published files.
-        when: condition of the models for which it is open; `"another"` for those that are not the
-            paper's network, as far as arrays show it.
+        when: condition of the models for which it is open; `"another"` for models that are not the
+            paper's network, according to the arrays.
     """
 
     words: str
     when: str = ""
 
     def is_asked(self, shows: Facts, facts: Facts) -> bool:
-        """Whether a caller must state the fact.
+        """Whether the caller must give the field.
 
         Args:
-            shows: the facts that arrays show.
-            facts: all facts of the model.
+            shows: the fields that arrays show.
+            facts: every known field of the model.
         """
         if not self.when:
             return True
@@ -165,11 +165,11 @@ class Output(NamedTuple):
     """The output of a library's class by which `verify` compares an encoder.
 
     Args:
-        class_name: the class for the encoder, where files name a larger model's class.
-        has_pooler: whether the pooled output, if there is one, is the model's.
-        first_patch: number of the token at which the mean begins, for the mean of the patches;
-            None for the first token.
-        arguments: values that the class gets with those of its files.
+        class_name: the class for the encoder, if files name the class of a larger model.
+        has_pooler: whether to compare the pooled output, if there is one.
+        first_patch: index of the first patch token, for the mean of the patches; None for the
+            first token.
+        arguments: additional arguments of the class.
     """
 
     class_name: str = ""
@@ -182,19 +182,19 @@ class Class(NamedTuple):
     """A row of a family: a class of the library, or a layout of its files.
 
     Args:
-        words: words of the JSON that name the family, separated by blanks; the first is written.
-        name: name of the format after the library's, `"deit"` of `"transformers/deit"`; what
-            follows the family's name, if it begins with `_`; "" for the family's name.
-        inside: word of the vision tower's own object, for a class that nests it.
+        words: words in the JSON that name the family, separated by blanks; the first is written.
+        name: name of the format after the library's, `"deit"` in `"transformers/deit"`; a suffix of
+            the family's name, if it begins with `_`; "" for the family's name.
+        inside: key of the vision tower's object, for a class that nests it.
         head: whether its files have a head: True, False, or None for both.
         prefix: prefix of the names in files that are written.
-        fixed: facts of its files, with those of the family.
-        keys, shapes: keys that the class has and others of the family lack.
+        fixed: constants of its files, in addition to the family's.
+        keys, shapes: keys in addition to the family's.
         names: names that differ from the family's.
-        ignored: as of `Library`.
-        limits: as of `Family`.
+        ignored: as in `Library`.
+        limits: as in `Family`.
         output: the output that `verify` compares.
-        only_read: as of `Library`.
+        only_read: as in `Library`.
     """
 
     words: str = ""
@@ -214,15 +214,15 @@ class Class(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Fold:
-    """The way from the arrays of a library's files to those that the names mean.
+    """A conversion between the arrays of a library's files and the arrays that the names describe.
 
     Args:
-        read: takes the arrays of a file and what its JSON states; returns the arrays that the names
-            mean.
-        write: takes the arrays that the names mean and the JSON files to write; returns the arrays
-            of the library's files, with those that its class has and no weight of the model holds.
-        unused: takes the arrays that the names mean and what the JSON states; returns the names of
-            arrays that the class has and does not use, and the reason for each.
+        read: takes the arrays of a file and the content of its JSON; returns the arrays that the
+            names describe.
+        write: takes the arrays that the names describe and the JSON files to write; returns the
+            arrays of the library's files, including those that only the library's class has.
+        unused: takes the arrays that the names describe and the content of the JSON; returns the
+            names of arrays that the class has but does not use, and the reason for each.
     """
 
     read: Callable[[Reader, Json], Reader] = lambda reader, keys: reader
@@ -232,24 +232,24 @@ class Fold:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Family:
-    """A family of checkpoints of one network, as a table.
+    """A family of checkpoints: one network in the files of one library, as a table.
 
     Args:
         name: name in `checkpoints.save(..., family=name)`: the library's, or `"library/family"`.
-        library: what it shares with other families.
+        library: the library.
         names: layer or weight of the lexicon -> its name in a file, see `families.names`.
-        keys: JSON that no array shows, which counts more than the arrays.
-        shapes: JSON that arrays show: written for the library, compared on reading.
-        classes: the library's class -> what distinguishes its files; the first that can hold a
+        keys: JSON keys that arrays do not show; they take precedence over the arrays.
+        shapes: JSON keys that arrays show: written for the library, and compared on reading.
+        classes: the library's class -> the differences of its files; the first that can store a
             model is written.
-        fixed: fields of every file, and arithmetic that models in them must have; `position_resize`
-            for a class that resizes positions for each image.
-        limits: models whose files the library would not load, or would compute otherwise, in words
+        fixed: constants of every file, including the arithmetic; `position_resize` for a class that
+            resizes positions for each image.
+        limits: models that the library could not load, or would compute differently, as a phrase
             -> the condition on their configuration (`keras_vit.config.weights.conditions`).
-            Models that the files cannot state are refused without a limit.
-        ignored: as of `Library`.
-        open: fields that no array tells. Files without JSON are read if the caller states them.
-        fold: the way from the arrays of files to those that `names` mean, and back.
+            Models that the files cannot describe are refused without a limit.
+        ignored: as in `Library`.
+        open: fields that arrays do not show. Files without JSON are read if the caller gives them.
+        fold: conversion between the arrays of files and those that `names` describe.
     """
 
     name: str
@@ -281,7 +281,7 @@ class Format:
 
     @functools.cached_property
     def name(self) -> str:
-        """Name of the format, the family's where the class states none."""
+        """Name of the format, the family's by default."""
         family, own = self.family.name, self.row.name
         is_other = own and not own.startswith("_")
         return f"{family.partition('/')[0]}/{own}" if is_other else family + own
@@ -293,7 +293,7 @@ class Format:
 
     @functools.cached_property
     def words(self) -> tuple[str, ...]:
-        """The words of the JSON that name the format."""
+        """The words in the JSON that name the format."""
         return tuple(self.row.words.split())
 
     @functools.cached_property
@@ -305,12 +305,12 @@ class Format:
 
     @functools.cached_property
     def ignored(self) -> dict[str, str]:
-        """Regular expressions of names that are no weights, and the reason for each."""
+        """Regular expressions of names that are not weights, and the reason for each."""
         return {**self.library.ignored, **self.family.ignored, **self.row.ignored}
 
     @functools.cached_property
     def keys(self) -> dict[str, Codec]:
-        """The codecs of the keys that no array shows."""
+        """The codecs of the keys that arrays do not show."""
         return make_codecs({**self.family.keys, **self.row.keys})
 
     @functools.cached_property
@@ -320,7 +320,7 @@ class Format:
 
     @functools.cached_property
     def fixed(self) -> dict[str, Any]:
-        """Facts of every file, by path."""
+        """Constants of every file, by path."""
         fixed = {"num_classes": 0} if self.row.head is False else {}
         if not {"class_token/token", "class_tokens/tokens"} & self.names.keys():
             fixed["tokens.class_tokens"] = 0
@@ -328,13 +328,13 @@ class Format:
 
     @functools.cached_property
     def stated(self) -> frozenset[str]:
-        """Fields that a key states, by path."""
+        """Fields that JSON keys state, by path."""
         codecs = (*self.keys.values(), *self.shapes.values())
         return frozenset(field for codec in codecs for field in codec.fields.split())
 
     @functools.cached_property
     def optional(self) -> frozenset[str]:
-        """Fields of parts of the paper's model that some files lack: a key, or no name, says so."""
+        """Fields of parts that the paper's model has and some files of the format lack."""
         lost = [w for w in LEXICON if any(own.optional for own in self.names.get(w.path, ()))]
         return self.stated.union(term.field for word in lost for term in word.terms)
 
@@ -352,12 +352,12 @@ class Format:
         return {**self.library.limits, **self.family.limits, **self.row.limits}
 
     def find_met(self, config: ViTConfig) -> list[str]:
-        """Returns the words of the limits that a model meets."""
+        """Returns the phrases of the limits that apply to a model."""
         limits = self.limits
         return [words for words, rule in limits.items() if _holds(rule, config)]
 
     def read_keys(self, stated: Stated, codecs: Mapping[str, Codec]) -> tuple[Facts, Facts]:
-        """Returns the facts that the JSON states, and those that follow from default values.
+        """Returns the fields that the JSON states, and those that follow from default values.
 
         Raises:
             ValueError: a value is invalid; the message names key, value and expected values.
@@ -382,10 +382,10 @@ class Format:
         class_names: tuple[str, ...] | None = None,
         task: Task = "single_label",
     ) -> dict[str, Any]:
-        """Returns the JSON files that state a model, without the preparation of images.
+        """Returns the JSON files that describe a model, without the preprocessing of images.
 
         Raises:
-            KeyError, ValueError: a key cannot state a value.
+            KeyError, ValueError: a key cannot express a value.
         """
         if self.library.write is None:
             return {}
@@ -403,27 +403,27 @@ def _holds(rule: Rule, config: ViTConfig) -> bool:
 
 
 def warn_of_protocol(statement: str) -> None:
-    """Warns that a file states a preparation of images that keras_vit cannot express.
+    """Warns that a file states a preprocessing of images that keras_vit does not support.
 
     Args:
         statement: file, key and value, such as `"config.json with interpolation='box'"`.
     """
     log.warning(
-        "%s is no protocol of keras_vit, which prepares images by its default for these files. "
-        "Give protocol=... to choose another protocol.",
+        "%s is a preprocessing that keras_vit does not support. The default for these files is "
+        "used; give protocol=... to choose another.",
         statement,
     )
 
 
 def warn_of_crop(library: str) -> None:
-    """Warns that a library begins the same central crop at another pixel."""
+    """Warns that the offset of a library's center crop may differ by a pixel."""
     log.warning(
-        "%s begins a central crop up to one pixel elsewhere: timm rounds an odd margin to even, "
-        "transformers down.",
+        "The offset of a center crop in %s may differ by one pixel: timm rounds an odd margin to "
+        "even, transformers rounds down.",
         library,
     )
 
 
 def per_channel(value: float | list[float], config: ViTConfig) -> list[float]:
-    """Returns a protocol's mean or std as one number per channel."""
+    """Returns a protocol's mean or std as one value per channel."""
     return list(value) if isinstance(value, list) else [value] * config.channels

@@ -1,8 +1,8 @@
 """The official checkpoints of google-research/vision_transformer, such as `ViT-B_16.npz`.
 
-There are two spellings of one model. `google` has the names from before flax linen, as every
-published npz of the paper and of AugReg: one count numbers all submodules of a block.
-`google_linen` has the names that today's code writes: one count for each class. Sources:
+There are two sets of names. `google` has the names from before flax linen, which every
+published npz of the paper and of AugReg has: all submodules of a block are numbered together.
+`google_linen` has the names that today's code writes: submodules are numbered per class. Sources:
 `vit_jax/models_vit.py`, `vit_jax/models_resnet.py`, `vit_jax/checkpoint.py`.
 """
 
@@ -18,14 +18,14 @@ LAYERS: Section = {
     "pre_logits": "pre_logits",
     "head": "head",
 }
-"""The names outside of the blocks that big_vision shares."""
+"""The names outside of the blocks, which big_vision has too."""
 
 
 def block(attention: int, norm: int, mlp: int, name: str = "encoderblock_{l}") -> Section:
     """Returns the names of a block.
 
     Args:
-        attention: number of the attention among the submodules of the block.
+        attention: number of the attention layer among the submodules of the block.
         norm: number of the second norm.
         mlp: number of the MLP.
         name: name of the block.
@@ -51,7 +51,7 @@ _STEM: Section = {
 
 
 def _norms(ones: str) -> Section:
-    """Returns the names of the stem's GroupNorms, with `ones` before the axis of the channels."""
+    """Returns the names of the stem's GroupNorms, with axes `ones` before the channels."""
     return {
         "root/norm": f"gn_root : {ones}w",
         "stage{s}_unit{u}/norm_proj": f"block{{s}}/unit{{u}}/gn_proj : {ones}o",
@@ -62,7 +62,7 @@ def _norms(ones: str) -> Section:
 
 
 LIMITS: Mapping[str, Rule] = {
-    "a class token that the head does not read": "tokens.class_tokens pool.kind=gap|map"
+    "a class token that the head does not use": "tokens.class_tokens pool.kind=gap|map"
 }
 """A limit of the official code and of big_vision."""
 

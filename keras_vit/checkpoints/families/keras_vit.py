@@ -1,4 +1,4 @@
-"""The presets of keras_vit itself: names and axes are the lexicon's."""
+"""The presets of keras_vit: names and axes are those of the lexicon."""
 
 from keras_vit.checkpoints.families.family import Family, Library
 from keras_vit.config.weights.lexicon import LEXICON

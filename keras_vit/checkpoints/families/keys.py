@@ -1,8 +1,8 @@
-"""The JSON of a library as a table: key -> the field that it states, and how their values convert.
+"""Tables of a library's JSON: key -> field, and how their values are converted.
 
 An entry of a table is the path of a field (`"block.epsilon"`), a path with the library's words for
 the values (`("block.norm", {"rms_norm": "rms"})`), or a codec of this module. Keys that state
-fields together stand in one entry, separated by blanks: `"mlp_ratio use_swiglu_ffn"`.
+fields together are one entry, separated by blanks: `"mlp_ratio use_swiglu_ffn"`.
 """
 
 import contextlib
@@ -22,13 +22,13 @@ Facts = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Codec:
-    """The conversion between keys of an object and fields of a model.
+    """A conversion between JSON keys and fields of a model.
 
     Args:
         fields: paths of the fields, separated by blanks.
-        read: from the library's object to facts; a `ValueError` states the expected values.
-        write: from a configuration to keys; a family that is only read needs none. A `KeyError` is
-            raised for a model that the keys cannot state.
+        read: from the library's object to fields; a `ValueError` states the expected values.
+        write: from a configuration to keys; not needed for a family that is only read. Raises
+            `KeyError` for a model that the keys cannot describe.
     """
 
     fields: str
@@ -37,7 +37,7 @@ class Codec:
 
 
 Entry = str | tuple[str, Mapping[Any, Any]] | Codec | Callable[[str], Codec] | None
-"""None takes the entry of a shared table away."""
+"""A table of keys; None removes the entry of a shared table."""
 Keys = Mapping[str, Entry]
 
 
@@ -57,7 +57,7 @@ def _make_codec(keys: str, entry: Any) -> Codec:
 def _plain(key: str, field: str) -> Codec:
     def write(config: ViTConfig) -> dict[str, Any]:
         value = Place(field).read(config)
-        if isinstance(value, tuple):  # a key with one value
+        if isinstance(value, tuple):  # the key has a single value
             raise KeyError(value)
         return {key: value}
 
@@ -65,7 +65,7 @@ def _plain(key: str, field: str) -> Codec:
 
 
 def _worded(key: str, field: str, words: Mapping[Any, Any]) -> Codec:
-    """Returns the codec of a key with words; of several words for a value, the first is written."""
+    """Returns the codec of a key with a table of words; the first word for a value is written."""
     written: dict[Any, Any] = {}
     for word, value in words.items():
         written.setdefault(value, word)
@@ -80,7 +80,7 @@ def _worded(key: str, field: str, words: Mapping[Any, Any]) -> Codec:
 
 
 def alike(*fields: str) -> Callable[[str], Codec]:
-    """Returns the codec of a key that states several fields, which all have its value."""
+    """Returns the codec of a key for several fields with the same value."""
     return lambda key: Codec(
         " ".join(fields),
         lambda content: dict.fromkeys(fields, content[key]),
@@ -89,7 +89,7 @@ def alike(*fields: str) -> Callable[[str], Codec]:
 
 
 def sides(field: str) -> Callable[[str], Codec]:
-    """Returns the codec of (rows, columns): one int if they are equal, else a list."""
+    """Returns the codec of (rows, columns): an int if they are equal, else a list."""
 
     def write(config: ViTConfig) -> Any:
         rows, columns = Place(field).read(config)
@@ -101,7 +101,7 @@ def sides(field: str) -> Callable[[str], Codec]:
 
 
 def image_size(key: str) -> Codec:
-    """Returns the codec of the size of the images whose positions are stored."""
+    """Returns the codec of the image size of the stored positions."""
 
     def write(config: ViTConfig) -> dict[str, Any]:
         height, width = stored_image_size(config)
@@ -111,7 +111,7 @@ def image_size(key: str) -> Codec:
 
 
 def only(value: Any) -> Callable[[str], Codec]:
-    """Returns the codec of a key with one value: the only one that keras_vit supports."""
+    """Returns the codec of a key for which keras_vit supports a single value."""
 
     def make(key: str) -> Codec:
         def read(content: Json) -> Facts:
@@ -135,14 +135,13 @@ def note(value: Any) -> Callable[[str], Codec]:
 
 
 def together(field: str, words: Mapping[tuple[Any, ...], Any]) -> Callable[[str], Codec]:
-    """Returns the codec of keys that state a field together; absent ones are as in the first row.
+    """Returns the codec of keys that state a field together; absent keys are as in the first row.
 
-    A value without a row is left out, and found where the files are read back.
+    A value without a row is not written; this is noticed when the files are read back.
 
     Args:
         field: path of the field.
-        words: values of the keys -> value of the field; of several rows with a value, the first is
-            written.
+        words: values of the keys -> value of the field; the first row with a value is written.
     """
     usual = next(iter(words))
 
@@ -152,7 +151,7 @@ def together(field: str, words: Mapping[tuple[Any, ...], Any]) -> Callable[[str]
         def read(content: Json) -> Facts:
             stated = [content.get(name) for name in names]
             own = tuple(known if v is None else v for v, known in zip(stated, usual, strict=True))
-            if own not in [*words]:  # a list among the values has no hash
+            if own not in [*words]:  # values may contain lists, which have no hash
                 expected = " or ".join(map(str, words))
                 raise ValueError(f"with {', '.join(names)} of {shown(own)}, expected {expected}")
             return {field: words[own]}
@@ -167,13 +166,13 @@ def together(field: str, words: Mapping[tuple[Any, ...], Any]) -> Callable[[str]
 
 
 def compute_ratio(size: int, width: int) -> float:
-    """Returns the ratio whose product with `width`, cut to an int, is `size`."""
+    """Returns the ratio whose product with `width`, truncated to an int, is `size`."""
     ratio = size / width
     return ratio if int(width * ratio) == size else math.nextafter(ratio, math.inf)
 
 
 def stored_image_size(config: ViTConfig) -> tuple[int, int]:
-    """Returns the image size to write: the model's, or the size of the stored positions."""
+    """Returns the image size to write: the model's, or that of the stored positions."""
     is_own = config.grid == config.source_grid or config.stem.is_packed
     if config.image_size is not None and is_own:
         return config.image_size
@@ -182,7 +181,7 @@ def stored_image_size(config: ViTConfig) -> tuple[int, int]:
 
 
 def number(content: Json, key: str, default: Any = None) -> Any:
-    """Returns a number of an object, for arithmetic: a text times a large number fills the memory.
+    """Returns a number of an object, for arithmetic: a string times an int could fill the memory.
 
     Raises:
         KeyError: the key is absent and has no default.
@@ -196,7 +195,7 @@ def number(content: Json, key: str, default: Any = None) -> Any:
 
 @contextlib.contextmanager
 def naming(words: str, value: Any) -> Iterator[None]:
-    """Turns errors of its block into a `ValueError` that begins with words and a value."""
+    """Turns errors inside the context into a `ValueError` that begins with `words` and `value`."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -208,10 +207,10 @@ def naming(words: str, value: Any) -> Iterator[None]:
 
 
 def object_at(content: Any, keys: Sequence[str]) -> dict[str, Any]:
-    """Returns the object below some keys; an empty object if a key is absent or null.
+    """Returns a nested object; an empty object if a key is absent or null.
 
     Raises:
-        ValueError: a value on the way is not an object.
+        ValueError: a value on the path is not an object.
     """
     for key in keys:
         content = content.get(key)
@@ -223,7 +222,7 @@ def object_at(content: Any, keys: Sequence[str]) -> dict[str, Any]:
 
 
 def merge(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns one object from several, merging objects under the same key."""
+    """Merges objects, recursively for objects under the same key."""
     result: dict[str, Any] = {}
     for part in parts:
         for key, value in part.items():
@@ -233,7 +232,7 @@ def merge(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def names_by_number(names: Any) -> tuple[str, ...]:
-    """Returns the names of the classes from an object `{number: name}`, or from a list.
+    """Returns the class names from an object `{number: name}` or a list.
 
     Raises:
         ValueError: the keys are not 0, 1, 2 and so on.

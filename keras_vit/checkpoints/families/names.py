@@ -1,10 +1,10 @@
 """Tables of names: a library's names of layers and weights, such as timm's `cls_token`.
 
-A table maps a layer of the lexicon (`block_{l}/mlp_norm`), or one
-weight (`class_token/token`), to the name in the library's files. `name : axes` adds the axes of
-an array, of a layer those of its output; an object has the fields of `StoredAs`. A list states several names: the first whose
-condition `when` a model meets is written, and all are read. None in a list says that some files
-lack the weight, though the paper's model has it; None alone takes a name away.
+A table maps a layer of the lexicon (`block_{l}/mlp_norm`), or one weight (`class_token/token`), to
+the name in the library's files. `name : axes` adds the axes of an array, or of a layer's output; an
+object has the fields of `StoredAs`. A list gives several names: the first whose condition `when` a
+model meets is written, and all are read. None in a list means that some files lack the weight,
+though the paper's model has it; None alone removes a name.
 """
 
 import dataclasses
@@ -21,21 +21,21 @@ Section = Mapping[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class StoredAs:
-    """The name and axes under which a family stores one weight of the lexicon.
+    """The name and axes under which a family stores a weight of the lexicon.
 
     Args:
-        name: name template, with the placeholders of the lexicon's path or some of them.
+        name: name template, with some or all placeholders of the lexicon's path.
         axes: axes of the array; a placeholder in only one of path and name is an axis of
-            the other. None: the axes of the lexicon.
-        when: condition (`keras_vit.config.weights.conditions`), for a weight with several names:
-            the models whose files have this name. The first name that applies is written; any name
-            is read.
+            the other. None for the axes of the lexicon.
+        when: condition (`keras_vit.config.weights.conditions`) of the models whose files have this
+            name, for a weight with several names. The first name that applies is written; all are
+            read.
         implies: fields of `ViTConfig`, by path, that follow from this name in a file.
-        outside: whether this name lacks the prefix of the others.
-        only: placeholder of the path -> the values that this name serves; a placeholder that
-            is absent may have every value.
-        parted: axes of the weight where the array parts one of them: `"1 (R S) m"` for positions
-            in rows and columns. None: the axes of the lexicon.
+        outside: whether this name is outside of the prefix.
+        only: placeholder of the path -> the values for which this name is used; every value if the
+            placeholder is absent.
+        parted: axes of the weight, if the array splits one of them: `"1 (R S) m"` for positions
+            in rows and columns. None for the axes of the lexicon.
         optional: whether some files lack the weight, though the paper's model has it.
     """
 
@@ -49,12 +49,12 @@ class StoredAs:
     optional: bool = False
 
     def holds(self, binding: Mapping[str, str]) -> bool:
-        """Whether this name serves the weight with these values of the placeholders."""
+        """Whether this name is used for the weight with these values of the placeholders."""
         return all(binding.get(p, values[0]) in values for p, values in self.only.items())
 
 
 Names = tuple[StoredAs, ...]
-"""All names of one weight; the first whose condition a model meets is written."""
+"""Every name of a weight; the first whose condition a model meets is written."""
 
 _WORDS_AT: dict[str, list[Word]] = {word.path: [word] for word in LEXICON}
 """Path of a weight, or of a layer -> the words of the lexicon there."""
@@ -69,7 +69,7 @@ class Layout:
     Args:
         parameters: parameter in the lexicon -> the framework's name with its separator, such as
             `"gamma": "/scale"`.
-        axes: axes in the lexicon -> axes in the framework; absent axes are the same in both.
+        axes: axes in the lexicon -> axes in the framework, if they differ.
     """
 
     parameters: Mapping[str, str]
@@ -112,12 +112,12 @@ class Layout:
             yield word.path, tuple(_stack(word, stored) for stored in names)
 
     def _find_axes(self, word: Word, of_output: str | None) -> str | None:
-        """Returns the axes of a parameter; those of its kernel end or begin with the layer's input.
+        """Returns the axes of a parameter; a kernel has the layer's input axis first or last.
 
         Args:
             word: the parameter.
             of_output: axes of the layer's output, which are those of its bias; None for the
-                layout's own.
+                layout's default.
         """
         if of_output is None or not word.path.endswith("/kernel"):
             return of_output or self.axes.get(word.axes)
@@ -134,10 +134,10 @@ def _stored(word: Word, entry: str | Section) -> StoredAs:
 
 
 def _stack(word: Word, stored: StoredAs) -> StoredAs:
-    """Returns the name with the axis of the blocks in front, if one array has those of all.
+    """Adds a first axis for the blocks, if one array contains the weights of all blocks.
 
     Raises:
-        LookupError: the name stands for several weights, and its axes do not say how.
+        LookupError: the name is one array of several weights, and its axes do not state how.
     """
     absent = {*templates.placeholders(word.path)} - {*templates.placeholders(stored.name)}
     own = re.findall(r"\w+", stored.axes or "")
@@ -166,7 +166,7 @@ BLOCKS: Section = {
     "encoder_norm": "norm",
     "head": "head",
 }
-"""The names of timm's `VisionTransformer`, and of Facebook's, which was made of it."""
+"""The names of timm's `VisionTransformer`, and of Facebook's, which is derived from it."""
 
 
 def norms_of_qk(name: str, kind: str) -> Section:
@@ -181,7 +181,7 @@ def norms_of_qk(name: str, kind: str) -> Section:
 
 
 def last_norms(of_mean: str, usual: str) -> list[Section]:
-    """Returns the names of the last norm: of one that norms the mean of the patches, and others."""
+    """Returns the names of the last norm: after the mean of the patches, and otherwise."""
     implied = {"pool.kind": "gap", "pool.norm": "after"}
     return [
         {"name": of_mean, "when": "pool.norm=after", "implies": implied},

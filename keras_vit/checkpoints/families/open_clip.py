@@ -1,8 +1,8 @@
-"""open_clip's files of two towers, such as `open_clip_model.safetensors`: the vision tower.
+"""The vision tower of open_clip's two-tower files, such as `open_clip_model.safetensors`.
 
-The tower is open_clip's `VisionTransformer` or a model of timm, which timm's families read.
+The tower is open_clip's `VisionTransformer`, or a model of timm, which timm's families read.
 OpenAI's own files have the same names. The arrays do not show the form of the GELU:
-`open_clip_config.json` or the caller states it.
+it is given by `open_clip_config.json` or the caller.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ CONFIG = "open_clip_config.json"
 
 
 def _read(files: Json, formats: Sequence[Format]) -> Stated:
-    """Returns what `model_cfg` states of open_clip's own tower."""
+    """Returns the keys of `model_cfg` for open_clip's own tower."""
     model = object_at(files.get(CONFIG, {}), ("model_cfg",))
     tower = object_at(model, ("vision_cfg",))
     if CONFIG not in files or "timm_model_name" in tower:
@@ -57,11 +57,11 @@ OF_TEXT = {
     r"text\..*|transformer\..*|token_embedding\..*|ln_final\..*": "the text tower",
     r"positional_embedding|text_projection(\..*)?": "the text tower",
     r"logit_scale|logit_bias": "temperature and bias of the contrastive loss",
-    r"input_resolution|context_length|vocab_size": "sizes that follow from the arrays",
+    r"input_resolution|context_length|vocab_size": "sizes, which the arrays show too",
 }
 ONLY_READ = (
-    "open_clip's models have a text tower too; family='transformers' writes the vision tower of a "
-    "CLIP, and family='timm' one without a projection"
+    "open_clip's models also have a text tower; family='transformers' writes the vision tower of a "
+    "CLIP, and family='timm' writes one without a projection"
 )
 _NAMES: Section = {
     "patch_embedding": ["conv1", None],

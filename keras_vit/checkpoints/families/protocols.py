@@ -1,4 +1,4 @@
-"""The preparation of images that most models of libraries on torch were trained with."""
+"""Common preprocessing protocols of PyTorch libraries."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ IMAGENET: dict[str, Any] = {
     "mean": [0.485, 0.456, 0.406],
     "std": [0.229, 0.224, 0.225],
 }
-"""The preparation of ImageNet's images that most of torch's models were trained with."""
+"""The ImageNet preprocessing of most PyTorch models."""
 
 CLIP: dict[str, Any] = {
     "name": "timm",
@@ -17,4 +17,4 @@ CLIP: dict[str, Any] = {
     "mean": [0.48145466, 0.4578275, 0.40821073],
     "std": [0.26862954, 0.26130258, 0.27577711],
 }
-"""The preparation of CLIP's images."""
+"""The preprocessing of CLIP."""

@@ -1,4 +1,4 @@
-"""torchvision's `VisionTransformer` (such as `vit_b_16`): a state dict, without JSON.
+"""torchvision's `VisionTransformer`, such as `vit_b_16`: a state dict, without JSON.
 
 Query, key and value are one array, as in torch's MultiheadAttention. The number of heads does not
 follow from the arrays.
@@ -13,9 +13,9 @@ from keras_vit.images.protocols import ProtocolSpec
 
 
 def _default(config: ViTConfig) -> ProtocolSpec:
-    """Returns the transform of torchvision's weights: SWAG's, above 224 pixels, do not crop.
+    """Returns the protocol of torchvision's weights; SWAG's weights, above 224 pixels, do not crop.
 
-    The arrays do not tell L/16 (scaled to 242) and SWAG's linear heads (bicubic, 224) apart.
+    L/16 (resized to 242) and SWAG's linear heads (bicubic, 224) cannot be recognized by the arrays.
     """
     if max(stored_image_size(config)) > 224:
         return {**IMAGENET, "crop_pct": 1.0}

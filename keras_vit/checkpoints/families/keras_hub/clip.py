@@ -1,6 +1,6 @@
 """keras-hub's encoders `CLIPVisionEncoder` and `SigLIPVisionEncoder`.
 
-They stand alone or inside of the backbones with two towers.
+They are presets themselves, or parts of the backbones with two towers.
 """
 
 import numpy as np
@@ -18,8 +18,8 @@ _NUMBERS = {
     f"{_CLIP}/position_embedding/vars/0": f"{_CLIP}/vars/1",
     f"{_SIGLIP}/position_embedding/vars/0": f"{_SIGLIP}/vars/0",
 }
-"""Positions -> the array `(1, rows)` of the numbers of their rows, in the order in which the library
-reads them: zeros in a new CLIP, so that every token reads the first row."""
+"""Positions -> the array `(1, rows)` of row indices, in the order in which the library reads the
+rows: zeros in a new CLIP, so that every token gets the first row."""
 
 
 def _order_rows(reader: Reader, keys: Json) -> Reader:
@@ -29,15 +29,15 @@ def _order_rows(reader: Reader, keys: Json) -> Reader:
         return reader
     if numbers not in reader.shapes:
         raise CheckpointError(
-            f"{reader.path}: array {numbers!r} is missing, which numbers the rows of {table!r}."
+            f"{reader.path}: array {numbers!r} is missing, with the row indices of {table!r}."
         )
 
     def read_in_order() -> np.ndarray:
         array, order = reader.read(table), reader.read(numbers).reshape(-1)
         if order.shape != array.shape[:1] or not np.isin(order, range(len(array))).all():
             raise CheckpointError(
-                f"{reader.path}: array {numbers!r} numbers the rows of {table!r}; expected "
-                f"{len(array)} numbers from 0 to {len(array) - 1}, found "
+                f"{reader.path}: array {numbers!r} has the row indices of {table!r}; expected "
+                f"{len(array)} indices from 0 to {len(array) - 1}, found "
                 f"{shown(order.tolist(), quoted=False)}."
             )
         return array[order.astype(np.intp)]
@@ -94,10 +94,10 @@ FAMILIES = (
             ),
         },
         fixed={"num_classes": 0, "position": "learned", "block.qkv_bias": True},
-        ignored={"|".join(_NUMBERS.values()): "the numbers of the positions"},
+        ignored={"|".join(_NUMBERS.values()): "position indices"},
         open={
             "block.activation": Open(
-                "'quick_gelu' in OpenAI's weights, 'gelu_tanh' in the published ones of SigLIP"
+                "'quick_gelu' in OpenAI's weights, 'gelu_tanh' in the published weights of SigLIP"
             )
         },
         fold=Fold(_order_rows),

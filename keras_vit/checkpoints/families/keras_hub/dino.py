@@ -1,8 +1,8 @@
 """keras-hub's `DINOV2Backbone` and `DINOV3Backbone`, such as `dinov2_base`.
 
-The tokens of the embedding are numbered, and a token that a model lacks shifts the numbers of
-those after it. A file of DINOv2 stores positions twice: resized to the images of the backbone, and
-unchanged. keras-hub and keras_vit compute the resized positions again when they load the file.
+The tokens of the embedding are numbered, and a missing token shifts the numbers of later tokens. A
+file of DINOv2 stores positions twice: resized to the image size of the backbone, and
+unchanged. keras-hub and keras_vit recompute the resized positions when they load the file.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ _SHAPES: Keys = {
 
 
 def _names(name: str, words: str) -> Section:
-    """Returns the names that DINOv2 and DINOv3 share but for these words, as of `library.block`."""
+    """Returns the names of DINOv2 and DINOv3, which differ in `words`, see `library.block`."""
     block = f"layers/{name}_encoder/layers/{name}_layer{{_l}}"
     return {
         "patch_embedding": f"layers/{name}_embedding/patch_embeddings/projection",
@@ -43,7 +43,7 @@ def _names(name: str, words: str) -> Section:
 
 
 def _name_tokens(reader: Reader, keys: Json) -> Reader:
-    """Returns the arrays with names for the numbers of the embedding's tokens and positions."""
+    """Returns the arrays with names in place of the numbers of tokens and positions."""
     names = ["class_token", "mask_token", "register_tokens", "resized_positions", "positions"]
     if not keys.get("use_mask_token", True):
         names.remove("mask_token")
@@ -91,7 +91,7 @@ FAMILIES = (
             "position_resize": _RESIZE[False],
             "block.qkv_bias": True,
         },
-        ignored={r".*/resized_positions": "positions that the library computes from the others"},
+        ignored={r".*/resized_positions": "resized positions, which the library recomputes"},
         open={"position_resize": Open(f"one of {', '.join(_RESIZE.values())}")},
         fold=_FOLD,
     ),
@@ -110,7 +110,7 @@ FAMILIES = (
             "hidden_activation": ("block.activation", library.ACTIVATIONS),
             "layer_norm_eps": "block.epsilon",
             "rope_theta": dinov3_rope,
-            "use_gated_mlp": "block.gated",  # one name serves a plain MLP and the gate's values
+            "use_gated_mlp": "block.gated",  # plain MLP and gated values have the same name
         },
         shapes={
             **_SHAPES,

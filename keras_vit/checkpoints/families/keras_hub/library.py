@@ -1,4 +1,4 @@
-"""What the families of keras-hub share: config.json and task.json, images, and names."""
+"""Common tables of keras-hub's families: config.json and task.json, preprocessing, names."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,11 +11,11 @@ from keras_vit.checkpoints.families.names import KERAS, Section
 from keras_vit.images.protocols import ProtocolSpec, complete
 
 _NO_HEAD = {"config": {"num_classes": 0}}
-"""What a preset without task.json states, even if arrays have the names of a head."""
+"""Fields of a preset without task.json, even if arrays have the names of a head."""
 
 
 def _read(files: Json, formats: Sequence[family.Format]) -> family.Stated:
-    """Returns what config.json states of a backbone, and task.json of its head as `task.key`."""
+    """Returns the keys of config.json for the backbone, and of task.json for the head (`task.key`)."""
     top = files.get("config.json", {})
     if "class_name" not in top:
         return family.Stated()
@@ -51,11 +51,11 @@ SHAPES: Keys = {
 
 
 def block(name: str, words: str) -> Section:
-    """Returns the names of a block, which differ in few words.
+    """Returns the names of a block, which differ in a few words between networks.
 
     Args:
         name: name of the block's layer.
-        words: names of the norms without their number, of the attention, and of the two layers of
+        words: names of the norms without their number, the attention layer, and the two layers of
             the MLP, separated by blanks.
     """
     norm, attention, dense_0, dense_1 = words.split()
@@ -70,7 +70,7 @@ def block(name: str, words: str) -> Section:
 
 
 def names(embedding: str, name: str, words: str) -> Section:
-    """Returns the names of an embedding, and those of a block as `block` does."""
+    """Returns the names of an embedding and of a block, see `block`."""
     return {
         "patch_embedding": f"{embedding}/patch_embedding",
         "class_token/token": f"{embedding}/vars/0",
@@ -116,11 +116,11 @@ KERAS_HUB = family.Library(
     images=family.Images(default=lambda config: "keras_hub", read=_read_converter),
     arithmetic={"block.activation": "gelu"},
     ignored={
-        r"(task/)?(optimizer|preprocessor)/.*": "no weights of the model",
-        r"layers/(\w+_(text_encoder|head)|dense_1)/.*": "a part beside the vision encoder",
+        r"(task/)?(optimizer|preprocessor)/.*": "not weights of the model",
+        r"layers/(\w+_(text_encoder|head)|dense_1)/.*": "not part of the vision encoder",
     },
     only_read=(
-        "keras-hub reads folders of transformers, of a ViT with its head, a DeiT with both of its "
-        "heads, DINOv2 and DINOv3; family='transformers' and the like writes them"
+        "keras-hub reads transformers folders of ViT with a head, DeiT with two heads, "
+        "DINOv2 and DINOv3; write them with family='transformers', 'transformers/dinov2', ..."
     ),
 )

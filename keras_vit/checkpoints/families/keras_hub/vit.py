@@ -1,10 +1,10 @@
 """keras-hub's `ViTBackbone` and `ViTImageClassifier`, such as `vit_base_patch16_224_imagenet`.
 
-With `intermediate_dim` the first Dense layer of the task is `pre_logits` and the second
+With `intermediate_dim` the first Dense layer of the task is `pre_logits` and the second is
 the head; without `intermediate_dim` the first is the head.
 
-`DeiTBackbone` and `DeiTImageClassifier`: the distillation token takes part in the attention and has
-no head. A classifier with `pooling="gap"` averages it and the class token too.
+`DeiTBackbone` and `DeiTImageClassifier`: the distillation token is part of the sequence, but has
+no head. A classifier with `pooling="gap"` also averages it and the class token.
 """
 
 from keras_vit.checkpoints.families.family import Class, Family
@@ -37,7 +37,7 @@ FAMILIES = (
         shapes={
             **SHAPES,
             "use_mha_bias": alike("block.qkv_bias", "block.projection_bias"),
-            # Of ViTs alone, whose files have `mlp_dim` for `intermediate_dim`.
+            # Only ViTs, whose backbones have `mlp_dim` instead of `intermediate_dim`.
             "mlp_dim": "mlp_dim",
             "use_mlp_bias": "block.mlp_bias",
             "use_class_token": ("tokens.class_tokens", {True: 1, False: 0}),

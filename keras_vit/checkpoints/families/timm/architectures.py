@@ -1,8 +1,8 @@
-"""The arguments of timm's architectures, which `config.json` names alone: `vit_base_patch16_224`.
+"""The arguments of timm's architectures, of which `config.json` has only the name.
 
-`registry.json` has the arguments of every architecture's constructor. `classes.json` has the
-defaults of the classes, the architectures that keras_vit writes, the parts that it lacks, the
-arguments that change no output of trained weights, and JSON's words for classes of layers.
+`registry.json` has the constructor arguments of every architecture. `classes.json` has the
+defaults of the classes, the architectures that keras_vit writes, the features that it lacks, the
+arguments that do not change the outputs of trained weights, and the names of layer classes in JSON.
 """
 
 import functools
@@ -20,7 +20,7 @@ from keras_vit.errors import shown
 Arguments = dict[str, Any]
 
 CLASSES = ("VisionTransformer", "VisionTransformerDistilled", "Eva", "Beit", "NaFlexVit")
-"""The classes of timm that keras_vit reads; all architectures of the last are registered."""
+"""The classes of timm that keras_vit reads; every architecture of the last is registered."""
 
 
 @functools.cache
@@ -30,14 +30,14 @@ def read_file(name: str) -> dict[str, Any]:
 
 
 def find_row(architecture: Any) -> Arguments | None:
-    """Returns the arguments of a registered architecture, by its present or a former name."""
+    """Returns the arguments of a registered architecture, by its current or a former name."""
     registry = read_file("registry")
     name = str(architecture).partition(".")[0]
     return registry["models"].get(registry["renamed"].get(name, name))
 
 
 def find_class(row: Mapping[str, Any] | None) -> str:
-    """Returns the class of a registered architecture; "" for None."""
+    """Returns the name of the class of a registered architecture; "" for None."""
     return "" if row is None else row.get("class", CLASSES[0])
 
 
@@ -47,18 +47,17 @@ def read_defaults(row: Mapping[str, Any] | None) -> Arguments:
 
 
 def _read_class(kind: str) -> Arguments:
-    """Returns the defaults of a class's arguments, which an architecture may leave out."""
     return read_file("classes")["defaults"].get(kind.removesuffix("Distilled"), {})
 
 
 def list_arguments(kind: str) -> set[str]:
-    """Returns the arguments of a class that state a part, or change no output."""
+    """Returns the arguments of a class that state a feature, or do not change the outputs."""
     own, without = _read_class(kind or CLASSES[0]), read_file("classes")["without_effect"]
     return {*own, *without, *_list_lacking(kind), "num_kv_heads"}
 
 
 def _list_lacking(kind: str) -> dict[str, dict[str, str]]:
-    """Returns the parts of a class that keras_vit lacks, by argument and value."""
+    """Returns the features of a class that keras_vit lacks, by argument and value."""
     lacking = read_file("classes")["lacking_parts"]
     return lacking["any class"] | lacking.get(kind, {})
 
@@ -66,11 +65,11 @@ def _list_lacking(kind: str) -> dict[str, dict[str, str]]:
 def read_arguments(config: Json) -> tuple[str, Arguments, Arguments]:
     """Returns the class of an architecture, its arguments, and those that `model_args` states.
 
-    Null in `model_args` stands for the default of the class, and in a file of transformers for the
-    architecture's own value: `TimmWrapperModel` calls `create_model`, which leaves it out.
+    Null in `model_args` means the default of the class, and in a file of transformers the
+    architecture's value: `TimmWrapperModel` calls `create_model`, which drops it.
 
     Raises:
-        ValueError: an argument, or the architecture's module, has a part that keras_vit lacks.
+        ValueError: an argument, or the architecture's module, has a feature that keras_vit lacks.
     """
     name = config["architecture"]
     row = find_row(name)
@@ -87,7 +86,7 @@ def read_arguments(config: Json) -> tuple[str, Arguments, Arguments]:
         if str(arguments.get(key)) in parts
     ]
     if arguments.get("num_kv_heads"):
-        missing.append("fewer heads of key and value than of query")
+        missing.append("fewer key and value heads than query heads")
     if row is None and not own:
         modules = read_file("classes")["lacking_modules"].items()
         missing += [part for module, part in modules if re.fullmatch(module, str(name))][:1]
@@ -98,16 +97,16 @@ def read_arguments(config: Json) -> tuple[str, Arguments, Arguments]:
 
 
 def choose_written(class_name: str, config: ViTConfig) -> str:
-    """Returns a registered architecture with the parts that `model_args` cannot state.
+    """Returns a registered architecture with the features that `model_args` cannot state.
 
-    Those are the stem, the norms with their epsilon, and the kind of MLP.
+    These are the stem, the norms with their epsilon, and the kind of MLP.
 
     Raises:
-        ValueError: timm has no architecture with these parts.
+        ValueError: timm has no architecture with these features.
     """
     for name, rule in read_file("classes")["written"][class_name].items():
         if parse(rule).holds(config):
             return name
     fields = ("block.norm", "block.epsilon", "block.gated", "stem.kind")
     words = ", ".join(f"{field}={Place(field).read(config)!r}" for field in fields)
-    raise ValueError(f"norms, an MLP and a stem that no architecture of timm has together: {words}")
+    raise ValueError(f"a combination of norms, MLP and stem that no architecture has: {words}")

@@ -1,4 +1,4 @@
-"""The argument `timm`: an architecture, or a model card's arguments of `timm.create_model`.
+"""Reads the argument `timm`: an architecture, or the arguments of `timm.create_model`.
 
     read={"timm": "vit_small_patch16_224"}
     read={"timm": {"model_name": "vit_giant_patch14_224", "mlp_layer": "SwiGLUPacked", "reg_tokens": 8}}
@@ -19,7 +19,7 @@ from keras_vit.errors import nearest, shown
 
 
 def _refuse_unknown(architecture: str, arguments: Json) -> None:
-    """Raises `ValueError` for an argument that is not read, such as a misspelt one."""
+    """Raises `ValueError` for an unknown argument, such as a misspelt one."""
     kind = architectures.find_class(architectures.find_row(architecture))
     formats = [f for f in FORMATS if f.library is TIMM and kind in ("", f.class_name)]
     tables = [" ".join((*f.keys, *f.shapes)) for f in formats]
@@ -27,17 +27,17 @@ def _refuse_unknown(architecture: str, arguments: Json) -> None:
     for key in arguments:
         if key not in known:
             raise ValueError(
-                f"has {key}=, which is no argument of {architecture} that keras_vit reads."
+                f"has {key}=, which is not an argument of {architecture} that keras_vit reads."
                 f"{nearest(key, known)}"
             )
 
 
 def _write(key: str, value: Any) -> Any:
-    """Returns an argument as JSON states it: a class by its name, except a norm's."""
-    if "norm" in key:  # a norm's class hides its epsilon, and is refused
+    """Returns an argument as in JSON: a class as its name, except a norm's."""
+    if "norm" in key:  # a norm's class does not show its epsilon, and is refused
         return value
     if isinstance(value, functools.partial) and value.keywords.get("gate_last") is False:
-        value = "SwiGLUPacked"  # which timm defines as a partial of GluMlp
+        value = "SwiGLUPacked"  # in timm a partial of GluMlp
     name = getattr(value, "__name__", value)
     words = architectures.read_file("classes")["names_of_layers"].get(key)
     if words is None:
@@ -49,22 +49,22 @@ def _write(key: str, value: Any) -> Any:
 
 
 def merge_config(timm: str | Mapping[str, Any], stored: Json) -> dict[str, Any]:
-    """Returns the content of `config.json` for an architecture or the arguments of a card.
+    """Returns the content of `config.json` for an architecture or the arguments of a model card.
 
     Args:
         timm: the name of an architecture, or the arguments of `timm.create_model` by name.
-            `model_name` may be left out, or name a repository (`hf-hub:owner/name`), where
+            `model_name` may be omitted, or name a repository (`hf-hub:owner/name`), if
             `stored` states the architecture.
-        stored: the content of the `config.json` beside the weights, or an empty object. It states
-            what the arguments leave out, unless it is of another architecture.
+        stored: the content of the weights' `config.json`, or an empty object. It completes the
+            arguments, unless it states another architecture.
 
     Raises:
-        ValueError: no architecture of timm is named, or a class or an argument is unknown.
+        ValueError: the architecture is missing or unknown, or a class or an argument is unknown.
     """
     card = {"model_name": timm} if isinstance(timm, str) else timm
     if not isinstance(card, Mapping):
         raise ValueError(f"is {shown(card)}, expected an architecture or arguments in a dict")
-    # `create_model` leaves out each argument that is None.
+    # `create_model` drops arguments that are None.
     own = {key: _write(key, value) for key, value in card.items() if value is not None}
     name = str(own.pop("model_name", ""))
     is_place = not name or ":" in name
@@ -78,7 +78,7 @@ def merge_config(timm: str | Mapping[str, Any], stored: Json) -> dict[str, Any]:
         )
     is_same = str(stored.get("architecture")).partition(".")[0] == name.partition(".")[0]
     config = {**(stored if is_same else {}), "architecture": name}
-    if num_classes := own.pop("num_classes", None):  # 0 leaves out a head that the arrays have
+    if num_classes := own.pop("num_classes", None):  # 0 drops a head that the arrays have
         config["num_classes"] = num_classes
     images = {key: own.pop(key) for key in KEYS if key in own}
     _refuse_unknown(name, own)

@@ -1,9 +1,8 @@
 """timm's `Eva` and `Beit`: EVA, EVA-02, DINOv3, the Perception Encoder, RoPE-ViT, and BEiT.
 
 An example is `eva02_base_patch14_224`. `Eva` has the names of `Beit`; keras_vit writes a model with
-a relative position bias as a `Beit`. The architecture's name alone states the form of rotary
-positions. EVA's attention has no bias of the key, and separate arrays for the biases of query and
-value.
+a relative position bias as a `Beit`. The form of rotary positions follows only from the name of the
+architecture. EVA's attention has no key bias, and separate arrays for the query and value biases.
 """
 
 from keras_vit.checkpoints.families.codecs import relative_bias
@@ -16,12 +15,12 @@ from keras_vit.config import Rope, ViTConfig
 from keras_vit.config.weights.conditions import parse
 
 _SPLIT = "block.gated block.sub_norm=mlp|both"
-"""The models whose query, key and value are three arrays: EVA-02 base, large and CLIP."""
+"""The models with separate arrays for query, key and value: EVA-02 base, large and CLIP."""
 _IN_ONE = "block.qkv_bias=True block.gated! or block.qkv_bias=True block.sub_norm!=mlp|both"
-"""The models whose biases of query, key and value are one array."""
+"""The models with one array for the biases of query, key and value."""
 
 _QV = (True, False, True)
-"""Biases of query and value, and none of the key."""
+"""Biases of query and value, without a key bias."""
 _NO_KEY = {"only": {"qkv": ["query", "value"]}, "implies": {"block.qkv_bias": _QV}}
 
 _NAMES: Section = {
@@ -51,7 +50,7 @@ _OF_BEIT: Section = {
 
 
 def _write_gate(config: ViTConfig) -> Facts:
-    # Gate and value are two arrays in DINOv3, where any number asks for them and 1 rounds nothing.
+    # DINOv3 has two arrays for gate and value, which any number selects; 1 does not round widths.
     has_two = parse("block.gated block.sub_norm!=mlp|both rope.form=dinov3").holds(config)
     return {"swiglu_mlp": config.block.gated, "swiglu_align_to": int(has_two)}
 
@@ -66,7 +65,7 @@ _FORMS = {
 }
 _OF_FORM = "rope_type rope_rotate_half rope_grid_indexing rope_grid_offset"
 _FORM = together("rope.form", _FORMS)(_OF_FORM)
-"""The arguments that state the form of rotary positions together."""
+"""The arguments that together state the form of rotary positions."""
 
 
 def _read_rope(content: Json) -> Facts:
@@ -101,7 +100,7 @@ _LAST_NORM = library.last_norm(*_OF_NORMS.split())
 _POOLS = {"token": "token", "avg": "gap", "map": "map", "": "unpooled", None: "unpooled"}
 _ROPE = Codec("rope", _read_rope, _write_rope)
 _IS_FUSED = note(lambda config: not parse(_SPLIT).holds(config))
-# An architecture with images of any size refuses pixels that fill no patch.
+# An architecture for images of any size refuses pixels that fill no patch.
 _ONE_SIZE = Codec("", lambda c: {}, lambda c: {"dynamic_img_size": False} if c.drops_pixels else {})
 _IS_GATED = Codec("block.gated", lambda c: {"block.gated": bool(c["swiglu_mlp"])}, _write_gate)
 _NORM_OF_MEAN = note(lambda config: config.pool.norm == "after")
@@ -150,7 +149,7 @@ FAMILIES = (
                     "scale_mlp": ("block.sub_norm", {True: "mlp", False: None}),
                 },
                 fixed={"tokens.class_tokens": 1},
-                ignored={r"(.*\.)?relative_position_index": "a number that follows from the grid"},
+                ignored={r"(.*\.)?relative_position_index": "indices, which follow from the grid"},
             ),
         },
     ),

@@ -1,4 +1,4 @@
-"""timm's preparation of images: `pretrained_cfg` of `config.json` (`timm/data/config.py`)."""
+"""timm's preprocessing of images: `pretrained_cfg` in `config.json` (`timm/data/config.py`)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,11 +16,11 @@ from keras_vit.config.rules import pair
 from keras_vit.images.protocols import FILTERS, ProtocolSpec, complete
 
 KEYS = ("crop_pct", "interpolation", "crop_mode", "mean", "std")
-"""Keys of `pretrained_cfg` that state the preparation; absent ones have `IMAGENET`'s values."""
+"""Keys of `pretrained_cfg` for the preprocessing; absent keys have `IMAGENET`'s values."""
 
 
 def _read(files: Json) -> ProtocolSpec | None:
-    """Returns the protocol in `pretrained_cfg`, or in a `config.json` with its keys at the top."""
+    """Returns the protocol in `pretrained_cfg`, or in a `config.json` with the same keys."""
     config = files.get("config.json")
     if config is None:
         return None
@@ -40,7 +40,7 @@ def _read(files: Json) -> ProtocolSpec | None:
 
 
 def _image_size(files: Json) -> tuple[int, int] | None:
-    """Returns the size of the images of a model that resizes its positions, or None."""
+    """Returns the image size for a model that resizes its positions, or None."""
     config = files.get("config.json", {})
     size = object_at(config, ("pretrained_cfg",)).get("input_size")
     if not size or not object_at(config, ("model_args",)).get("dynamic_img_size"):
@@ -62,16 +62,16 @@ def _write(protocol: dict[str, Any], config: ViTConfig) -> dict[str, Any]:
 
 
 def _expresses(protocol: Mapping[str, Any]) -> bool:
-    # A squash with a crop is scaled to other sides: timm rounds them down.
+    # timm rounds the sides of a squash with a crop down, to other sizes.
     is_squash = protocol.get("crop_mode") == "squash"
     is_odd = is_squash and protocol["crop_pct"] < 1
     return protocol["name"] == "timm" or (protocol["name"] == "transformers" and not is_odd)
 
 
 def _default(config: ViTConfig) -> ProtocolSpec:
-    """Returns timm's usual protocol: a crop of 0.9 at 224 pixels, of 1.0 from 384 pixels on.
+    """Returns timm's usual protocol: a crop of 0.9 at 224 pixels, and of 1.0 from 384 pixels on.
 
-    A model with a projection is a tower of open_clip, mostly with CLIP's.
+    A model with a projection is a tower of open_clip, usually with CLIP's protocol.
     """
     if config.projection_size:
         return CLIP

@@ -1,7 +1,7 @@
-"""What the families of timm share: config.json, which names an architecture, and its arguments.
+"""Common tables of timm's families: config.json, with an architecture and its arguments.
 
 `model_args` are the arguments of the class that differ from the architecture's.
-`open_clip_config.json` names the architecture of a vision tower, whose arrays are below
+`open_clip_config.json` names the architecture of a vision tower, whose arrays have the prefix
 `visual.trunk.`.
 """
 
@@ -34,7 +34,7 @@ from keras_vit.support.text import log
 
 
 def read(files: Json, formats: Sequence[Format]) -> Stated:
-    """Returns what config.json states, or what open_clip's file states of a trunk of timm."""
+    """Returns the content of config.json, or of open_clip's file for a trunk of timm."""
     config = files.get("config.json")
     if not isinstance(config, Mapping) or not config.get("architecture"):
         trunk = object_at(files.get("open_clip_config.json") or {}, ("model_cfg", "vision_cfg"))
@@ -47,7 +47,7 @@ def read(files: Json, formats: Sequence[Format]) -> Stated:
     kind, defaults, own = architectures.read_arguments(config)
     _warn_of_gelu(config, {**defaults, **own})
     stated = {key: config[key] for key in ("global_pool", "num_classes") if key in config}
-    if config.get("model_type") == "timm_wrapper":  # 2 also where there is no head
+    if config.get("model_type") == "timm_wrapper":  # 2 even without a head
         stated.pop("num_classes", None)
     size = object_at(config, ("pretrained_cfg",)).get("input_size")
     if size is not None:
@@ -64,12 +64,12 @@ def read(files: Json, formats: Sequence[Format]) -> Stated:
 
 
 def _warn_of_gelu(config: Json, arguments: Json) -> None:
-    """Warns if timm, by its own note, computes another GELU than the weights were trained with."""
+    """Warns if, according to timm, the weights were trained with another GELU than timm's."""
     notes = object_at(config, ("pretrained_cfg",)).get("notes")
     if "QuickGELU" in str(notes) and arguments.get("act_layer") != "quick_gelu":
         log.warning(
-            "config.json notes that the weights were trained with the quick GELU, and names %s, "
-            "with which timm computes the exact one. keras_vit does as timm does; block="
+            "config.json notes that the weights were trained with the quick GELU, but its "
+            "architecture %s has the exact one in timm. keras_vit does the same; block="
             "{'activation': 'quick_gelu'} computes as in training.",
             config.get("architecture"),
         )
@@ -82,7 +82,7 @@ def write(
     class_names: tuple[str, ...] | None,
     task: Task,
 ) -> dict[str, Any]:
-    """Returns config.json with the arguments of an architecture that has the model's other parts."""
+    """Returns config.json: an architecture, and the arguments that differ from it."""
     first = "root/conv" if config.stem.is_resnet else "patch_embedding"
     conv = format.names_for(f"{first}/kernel", config)[0].name.removesuffix(".weight")
     num_classes = {"num_classes": keys.pop("num_classes")}
@@ -103,7 +103,7 @@ def write(
 
 
 def read_class_names(files: Json, num_classes: int) -> str | tuple[str, ...] | None:
-    """Returns the stated names, or the name of ImageNet's labels if the weights' tag ends with it."""
+    """Returns the stated class names, or the name of the ImageNet list that the weights' tag names."""
     config = files.get("config.json", {})
     pretrained = object_at(config, ("pretrained_cfg",))
     labels = config.get("label_names") or pretrained.get("label_names") or ()
@@ -115,7 +115,7 @@ def read_class_names(files: Json, num_classes: int) -> str | tuple[str, ...] | N
     return word if word and NAMED[word] == num_classes else None
 
 
-# ---- the keys that the classes share
+# ---- keys of several classes
 
 
 def scale(without: float | None) -> Codec:
@@ -123,7 +123,7 @@ def scale(without: float | None) -> Codec:
 
     Args:
         without: value of `init_values` in a class without a layer scale. `create_model` replaces
-            None by the architecture's own value.
+            None with the architecture's value.
     """
     return Codec(
         "block.layer_scale",
@@ -133,15 +133,15 @@ def scale(without: float | None) -> Codec:
 
 
 def width_by(content: Json, ratio: str) -> int:
-    """Returns the width of an MLP, from that of the blocks and the key of the ratio."""
+    """Returns the width of an MLP from the width of the blocks and a ratio."""
     return int(number(content, "embed_dim") * number(content, ratio))
 
 
 def mlp_ratio(packed: str | None = None) -> Codec:
-    """Returns the codec of the width of the MLP, where the class of MLP is stated with it.
+    """Returns the codec of the width of the MLP, which also depends on its class.
 
     Args:
-        packed: condition of the models whose ratio counts both gate and value; None for no model.
+        packed: condition of the models whose ratio includes both gate and value; None for no model.
     """
 
     def read(content: Json) -> Facts:
@@ -163,9 +163,9 @@ def last_norm(after: str, norm: str) -> Codec:
     """Returns the codec of the last norm.
 
     Args:
-        after: the argument that places the norm after the pooling, where a mean is by default; the
-            class token, and tokens that are not pooled, are the same with either place.
-        norm: the argument for a norm, in `Eva` for one before the pooling.
+        after: the argument that places the norm after the pooling, which is the default for a mean.
+            For the class token and unpooled tokens, both places are equivalent.
+        norm: the argument for a norm; in `Eva`, for a norm before the pooling.
     """
 
     def read(content: Json) -> Facts:
@@ -186,7 +186,7 @@ def last_norm(after: str, norm: str) -> Codec:
 
 
 def positions(keys: str) -> Codec:
-    """Returns the codec of learned positions, and of whether all tokens or the patches have them."""
+    """Returns the codec of learned positions, of all tokens or of the patches."""
     key = keys.split(maxsplit=1)[0]
     none, learned = ("none", "learn") if key == "pos_embed" else (False, True)
 
@@ -207,9 +207,9 @@ def positions(keys: str) -> Codec:
 
 
 def input_norm(key: str) -> Codec:
-    """Returns the codec of a norm of all tokens before the blocks, with which patches have no bias.
+    """Returns the codec of a norm of all tokens before the blocks; the patches then have no bias.
 
-    A norm of the patches is one of the architecture.
+    A norm of the patches follows from the architecture.
     """
 
     def read(content: Json) -> Facts:
@@ -226,11 +226,11 @@ sub_norm = together(
     "block.sub_norm",
     {(False, False): None, (True, False): "attention", (False, True): "mlp", (True, True): "both"},
 )
-"""The norms inside the branches of attention and MLP, which have an argument each."""
+"""The codec of the norms inside attention and MLP, which have separate arguments."""
 
 
 def _read_norm(content: Json) -> Facts:
-    """Returns the fields that `norm_layer`, a class of timm or its name, states."""
+    """Returns the fields for `norm_layer`, the name of a class of timm."""
     layer = content["norm_layer"]
     if layer is None:
         return {}
@@ -242,7 +242,7 @@ def _read_norm(content: Json) -> Facts:
 
 
 def _read_pool_sizes(content: Json) -> Facts:
-    """Returns the sizes of attention pooling; an absent size is that of the blocks."""
+    """Returns the sizes of attention pooling; by default those of the blocks."""
     facts: Facts = {}
     if content.get("global_pool") != "map":
         return facts
@@ -280,19 +280,19 @@ SHAPES: Keys = {
     "in_chans": "channels",
     "num_classes": "num_classes",
 }
-"""`width` is that of the registered architecture."""
+"""Keys that arrays show; `width` is that of the registered architecture."""
 PARTS: Keys = {
     "class_token": ("tokens.class_tokens", {True: 1, False: 0}),
     "qk_norm": ("block.qk_norm", {False: None, True: "head"}),
 }
-"""Arguments of all but `Beit`."""
+"""Arguments of every class except `Beit`."""
 
 _OPEN_OF_OTHERS = {
     "pool.kind": "'token', 'gap' or 'map'",
-    "rope": "no array tells it; read={'family': 'facebook'} reads Facebook's names of DeiT-III",
+    "rope": "arrays do not show it; read={'family': 'facebook'} reads Facebook's DeiT-III",
     "block.activation": (
         "'gelu' in most architectures, 'silu' with a gated MLP, 'gelu_tanh' or 'quick_gelu' in some "
-        "relatives of CLIP"
+        "variants of CLIP"
     ),
     "block.epsilon": "1e-6 in most architectures, 1e-5 in CLIP, DINOv3 and others",
 }
@@ -300,8 +300,8 @@ OPEN = {
     "num_heads": Open("hidden_size / 64 in most architectures"),
     **{field: Open(words, "another") for field, words in _OPEN_OF_OTHERS.items()},
 }
-"""A plain ViT leaves the number of heads open alone: its names are also those of Facebook's DeiT,
-DINO and MAE, which compute as timm's `VisionTransformer` does."""
+"""For a plain ViT only the number of heads is open: its names are also those of Facebook's DeiT,
+DINO and MAE, which compute the same as timm's `VisionTransformer`."""
 
 TIMM = Library(
     "timm",
@@ -319,6 +319,6 @@ TIMM = Library(
     limits={
         **POSITIONS_OF_ANOTHER_GRID,
         "attention pooling with a LayerNorm after blocks with RMSNorm": "block.norm=rms pool.is_map",
-        "the projection of a tower of open_clip": "projection_size",
+        "the projection of an open_clip tower": "projection_size",
     },
 )

@@ -1,7 +1,7 @@
-"""timm's `NaFlexVit`: images of unequal shape in one batch, with positions of the patches alone.
+"""timm's `NaFlexVit`: images of different shapes in one batch, with positions of the patches only.
 
-What is not rotary, gated or factorised is the `VisionTransformer` with other names of its first
-arrays: positions lie in rows and columns, and the projection of patches is a matrix.
+Models that are not rotary, gated or factorised are like the `VisionTransformer`, except for the
+first arrays: positions have axes for rows and columns, and the patch embedding is a matrix.
 """
 
 from keras_vit.checkpoints.families.family import Class, Family, Open
@@ -55,7 +55,7 @@ FAMILIES = (
             "scale_attn_inner_norm scale_mlp_norm": library.sub_norm,
         },
         fixed={"stem.kind": "packed"},
-        open={**library.OPEN, "patch_size": Open("it stands in config.json alone")},
+        open={**library.OPEN, "patch_size": Open("only config.json states it")},
         classes={"NaFlexVit": Class("NaFlexVit")},
     ),
 )

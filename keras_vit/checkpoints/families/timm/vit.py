@@ -1,8 +1,8 @@
 """timm's `VisionTransformer`, its distilled form (DeiT) and its hybrids.
 
 Examples are `vit_base_patch16_224` and the architectures of CLIP, DINOv2, DeiT, MAE, BEiT-3
-and AIMv2. Query, key and value are one array. Hybrids have the layout of timm's ResNetV2, and other
-epsilons than the official code (`vision_transformer_hybrid.py`, `layers/std_conv.py`).
+and AIMv2. Query, key and value are one array. Hybrids have the layout of timm's ResNetV2, and
+different epsilons from the official code (`vision_transformer_hybrid.py`, `layers/std_conv.py`).
 """
 
 from typing import Any
@@ -21,16 +21,16 @@ NAMES: Section = {
         *last_norms("fc_norm", "norm"),
         {"name": "fc_norm", "when": "pool.kind=token|unpooled"},  # the same there
     ],
-    # Of a tower of open_clip with a trunk of timm.
+    # From a tower of open_clip with a trunk of timm.
     "projection/kernel": {"name": "visual.head.proj.weight : t m", "outside": True},
 }
-"""The names that all classes share."""
+"""The names in every class."""
 PARTS: Section = {
     "register_tokens/tokens": "reg_token",
     "pre_norm": "norm_pre",
     **norms_of_qk("blocks.{l}.attn.{q}_norm", "head"),
     "block_{l}/attention/sub_norm": "blocks.{l}.attn.norm",
-    # It reads the patches alone by default.
+    # By default it pools the patches only.
     "pool/probe": {"name": "attn_pool.latent", "implies": {"pool.kind": "map_of_patches"}},
     "pool/attention/{qkv}": [
         {"name": "attn_pool.q : (qkv h d)", "only": {"qkv": ["query"]}},
@@ -41,11 +41,11 @@ PARTS: Section = {
     "pool/mlp/dense_0": "attn_pool.mlp.fc1",
     "pool/mlp/dense_1": "attn_pool.mlp.fc2",
 }
-"""The names of parts that `Beit` lacks."""
+"""The names of layers that `Beit` lacks."""
 
 
 def gated_names(when: str) -> list[Any]:
-    """Returns the names of gate and value, which are one array or two; all are read.
+    """Returns the names of gate and value, as one array or as two; both forms are read.
 
     Args:
         when: condition of the models whose files have one array.
@@ -81,7 +81,7 @@ _POOLS = {
     ("map", True): "map",
     ("", False): "unpooled",
 }
-"""`global_pool` and `pool_include_prefix`, whether it reads the tokens before the patches too."""
+"""`global_pool` and `pool_include_prefix` (whether to include the tokens before the patches)."""
 
 
 def _read_pool(content: Json) -> Facts:
@@ -97,7 +97,7 @@ def _read_pool(content: Json) -> Facts:
 def _write_pool(config: ViTConfig) -> Facts:
     kind = config.pool.kind
     if kind == "map" and not config.num_prefix_tokens:
-        kind = "map_of_patches"  # the same, as timm states it by default
+        kind = "map_of_patches"  # equivalent, and timm's default
     pool, has_prefix = next((how for how, own in _POOLS.items() if own == kind), ("token", False))
     return {"global_pool": pool, "pool_include_prefix": has_prefix}
 
@@ -112,20 +112,20 @@ KEYS: Keys = {
     "init_values": library.scale(0.0),
     "act_layer": ("block.activation", _ACTIVATIONS),
 }
-"""Arguments of `VisionTransformer` and `NaFlexVit` that no array shows."""
+"""Arguments of `VisionTransformer` and `NaFlexVit` that arrays do not show."""
 SHAPES: Keys = {
     **library.SHAPES,
     **library.PARTS,
     # Gate and value are one array, as in DINOv2-g, or two, as in AIMv2 with its RMSNorm.
     "mlp_ratio": library.mlp_ratio("block.gated block.norm=layer"),
-    # The name of an architecture stands for the class of the MLP that is written.
+    # The class of the MLP is written as the name of an architecture.
     "mlp_layer": Codec("block.gated", lambda c: {"block.gated": _IS_GATED[c["mlp_layer"]]}),
     "reg_tokens": "tokens.registers",
     "pre_norm": library.input_norm,
     "qkv_bias": "block.qkv_bias",
     "proj_bias": alike("block.projection_bias", "block.mlp_bias"),
 }
-"""Arguments of both that arrays show."""
+"""Arguments of both classes that arrays show."""
 
 FAMILIES = (
     Family(
@@ -136,7 +136,7 @@ FAMILIES = (
         shapes={**SHAPES, "scale_attn_norm scale_mlp_norm": library.sub_norm},
         limits={
             "attention pooling after gated MLPs": "block.gated pool.is_map",
-            "another width in attention pooling": "pool.mlp_dim",
+            "a different MLP width in attention pooling": "pool.mlp_dim",
         },
         open=library.OPEN,
         classes={

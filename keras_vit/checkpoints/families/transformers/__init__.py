@@ -1,7 +1,7 @@
-"""Checkpoints of Hugging Face transformers: a module for each network.
+"""Checkpoints of Hugging Face transformers, with one module per network.
 
 The names are those in files, which differ from the names of modules in memory: transformers 5
-renames on loading and back on saving (`conversion_mapping.py`).
+renames arrays on loading, and back on saving (`conversion_mapping.py`).
 """
 
 from keras_vit.checkpoints.families.transformers import (
@@ -23,4 +23,4 @@ FAMILIES = (
     *(clip.CLIP, siglip.SIGLIP, siglip.SIGLIP2, aimv2.AIMV2, blip.BLIP, internvl.INTERNVL),
     *(radio.RADIO, dpt.DPT, dpt.DEPTH_ANYTHING),
 )
-"""If several families can hold a model, the first is written."""
+"""If several families can store a model, the first is written."""

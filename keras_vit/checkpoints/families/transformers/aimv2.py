@@ -1,7 +1,7 @@
 """transformers' `Aimv2VisionModel` (AIMv2, arXiv 2411.14402), such as `apple/aimv2-large-patch14-224`.
 
-The class's attention pooling has neither a product of the query nor an MLP. It is read as that of
-keras_vit with an identity and zeros in their places, and models with it are not written.
+The class's attention pooling has neither a query projection nor an MLP. It is read as keras_vit's
+pooling, with an identity and zeros for these weights; models with such a pooling are not written.
 """
 
 import numpy as np
@@ -33,7 +33,7 @@ _NAMES: Section = {
 
 
 def _read(reader: Reader, keys: Json) -> Reader:
-    """Returns the arrays with those that make the pooling one of keras_vit."""
+    """Returns the arrays, with additional arrays for keras_vit's pooling."""
     shape = reader.shapes.get("head.output_proj.weight", ())
     if len(shape) != 2:
         return reader
@@ -71,7 +71,7 @@ AIMV2 = Family(
     },
     fixed={"position": "learned", "block.norm": "rms", "block.input_norm": "patches"},
     limits={
-        "attention pooling with a product of the query and an MLP": "pool.kind=map",
+        "attention pooling with a query projection and an MLP": "pool.kind=map",
         **library.SQUARE_ALONE,
     },
     fold=Fold(_read),

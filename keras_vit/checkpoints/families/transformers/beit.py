@@ -1,4 +1,4 @@
-"""transformers' BEiT (arXiv 2106.08254), and Data2Vec's image model, which is the same network."""
+"""transformers' BEiT (arXiv 2106.08254), and Data2Vec's image model, the same network."""
 
 from keras_vit.checkpoints.families.codecs import layer_scale_or_zero, relative_bias
 from keras_vit.checkpoints.families.family import Class, Family, Output
@@ -9,7 +9,7 @@ from keras_vit.errors import shown
 
 _KEYS_OF_BIAS = "use_relative_position_bias use_shared_relative_position_bias"
 _BIAS = relative_bias(_KEYS_OF_BIAS)
-_SWAPS = "transformers reads the rows of a table as its columns"
+_SWAPS = "transformers swaps rows and columns of the position bias"
 
 
 def _read_bias(content: Json) -> Facts:
@@ -38,7 +38,7 @@ _NAMES: Section = {
 }
 
 _NORM_OR_NONE: Section = {"encoder_norm": [_OF_MEAN, _OF_TOKENS, None]}
-"""The names in classes without a pooler, and so without the norm of a mean."""
+"""The names in classes without a pooler, whose norm follows a mean."""
 _OF_DATA2VEC = Class(
     "data2vec-vision",
     "data2vec-vision",
@@ -69,7 +69,7 @@ BEIT = Family(
             "beit",
             head=False,
             names=_NORM_OR_NONE,
-            only_read="an encoder inside of a whole model, such as ZoeDepth",
+            only_read="an encoder inside a larger model, such as ZoeDepth",
         ),
         **library.encoder_and_classifier("Beit", Class("beit")),
         **library.encoder_and_classifier(
@@ -87,5 +87,5 @@ BEIT = Family(
             "patch_size!=square or table_grid!=square or image_size image_size!=square"
         )
     },
-    ignored={r".*relative_position_index": "a number that follows from the grid"},
+    ignored={r".*relative_position_index": "indices, which follow from the grid"},
 )

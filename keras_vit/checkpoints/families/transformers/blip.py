@@ -1,6 +1,6 @@
 """transformers' BLIP (arXiv 2201.12086), BLIP-2 (arXiv 2301.12597) and InstructBLIP.
 
-Queries, keys and values of the tower are one product.
+Query, key and value of the tower are one array.
 """
 
 from keras_vit.checkpoints.families.family import Family, Output
@@ -18,7 +18,7 @@ _OWN: Section = {
 
 _QKV_BIAS: Keys = {"qkv_bias": "block.qkv_bias"}
 _OUTPUT = Output(has_pooler=False)
-"""The pooled output has the last norm a second time."""
+"""`verify` compares the first token: the pooled output applies the last norm twice."""
 
 BLIP = Family(
     "transformers/blip",

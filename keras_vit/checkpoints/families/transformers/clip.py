@@ -1,8 +1,8 @@
-"""transformers' CLIP (arXiv 2103.00020), such as `openai/clip-vit-base-patch32`, and its relatives.
+"""transformers' CLIP (arXiv 2103.00020), such as `openai/clip-vit-base-patch32`, and its variants.
 
 AltCLIP (arXiv 2211.06679), Chinese CLIP (arXiv 2211.01335), CLIPSeg (arXiv 2112.10003), GIT (arXiv
 2205.14100), Kosmos-2 (arXiv 2306.14824), MetaCLIP 2 (arXiv 2507.22062), OWL-ViT (arXiv 2205.06230)
-and OWLv2 (arXiv 2306.09683): their vision towers, alone or inside of a whole model.
+and OWLv2 (arXiv 2306.09683): their vision towers, in separate files or inside a larger model.
 """
 
 from typing import Any
@@ -27,23 +27,23 @@ NAMES: Section = {
     "block_{l}/mlp/dense_1": "encoder.layers.{l}.mlp.fc2",
     "encoder_norm": "post_layernorm",
 }
-"""The names that other towers share."""
+"""The names that other towers have too."""
 KEYS: Keys = {**library.KEYS, "attention_dropout": "attention_dropout_rate"}
 _OWN: Section = {"class_token/token": "embeddings.class_embedding : m", "pre_norm": "pre_layrnorm"}
 _PROJECTION: Section = {
     "projection/kernel": {"name": "visual_projection.weight : t m", "outside": True}
 }
 _OF_ALTCLIP: Section = {
-    # transformers 5 writes the whole model with the text tower's word for a block.
+    # transformers 5 writes the full model with the text tower's name for a block.
     path: [name, name.replace(".layers.", ".layer.")]
     for path, name in NAMES.items()
     if path.startswith("block_")
 }
 
 
-_NO_PROJECTION = {"a projection: this class has none": "projection_size"}
+_NO_PROJECTION = {"a projection, which this class lacks": "projection_size"}
 _PROJECTED: dict[str, Any] = {"names": _PROJECTION, "limits": _NO_PROJECTION}
-"""Fields of the row of a tower, which reads the tower of a whole model with its projection too."""
+"""Fields of the row of a tower: a file of the full model also has its projection."""
 _OWL: dict[str, Any] = {
     "prefix": "vision_model.",
     "names": {**_PROJECTION, "pre_norm": "pre_layernorm"},
@@ -58,11 +58,11 @@ _WITH_HEAD = Class(
     fixed={"pool.kind": "gap", "pool.norm": "none", "tokens.class_tokens": 1},
     ignored={r"post_layernorm\..*": "a norm that the class does not use"},
 )
-"""A class with a head on the mean of the patches."""
+"""The class with a head on the mean of the patches."""
 
 
 def _add_last_norm(reader: Reader, files: Json) -> Reader:
-    """Returns the arrays with a classifier's last norm, which its class makes and does not use."""
+    """Adds a classifier's last norm, which its class has but does not use."""
     norm = "vision_model.post_layernorm"
     if "classifier.weight" not in reader.shapes:
         return reader
@@ -118,7 +118,7 @@ CLIP = Family(
         "CLIPSegVisionModel": library.tower("clipseg", **_PROJECTED),
         "GitVisionModel": library.tower("git", prefix="vision_model."),
         "Kosmos2VisionModel": library.tower(
-            "kosmos-2", only_read="transformers has no class for the tower of Kosmos-2 alone"
+            "kosmos-2", only_read="transformers has no class for just the tower of Kosmos-2"
         ),
         "MetaClip2VisionModel": library.tower("metaclip_2", **_PROJECTED),
         "MetaClip2ForImageClassification": _WITH_HEAD._replace(

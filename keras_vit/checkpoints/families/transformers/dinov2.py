@@ -1,11 +1,11 @@
-"""transformers' DINOv2 (arXiv 2304.07193), such as `facebook/dinov2-base`, and relatives.
+"""transformers' DINOv2 (arXiv 2304.07193), such as `facebook/dinov2-base`, and its variants.
 
-The classifier reads the class token and, after it, the mean of the patches. Positions belong to
-the class token and the patches; registers join after them (arXiv 2309.16588).
+The classifier reads the class token concatenated with the mean of the patches. The class token and
+the patches have positions; registers are added after the positions (arXiv 2309.16588).
 
 TIPSv2, such as `google/tipsv2-b14`: DINOv2's network with one register, which is a second class
-token; the pooled output is the first one. The files have Facebook's names of DINOv2, and other
-names of a plain MLP. Pixio, such as `facebook/pixio-huge`: an encoder with several class tokens,
+token; the pooled output is the first class token. The files have Facebook's names of DINOv2, except
+for a plain MLP. Pixio, such as `facebook/pixio-huge`: an encoder with several class tokens,
 whose mean after the norm is the feature. Every token has a position.
 """
 
@@ -36,7 +36,7 @@ NAMES: Section = {
 _REGISTERS: Section = {"register_tokens/tokens": "embeddings.register_tokens"}
 
 BLOCK_KEYS: Keys = {**library.KEYS, **library.DROPOUT, "drop_path_rate": "stochastic_depth_rate"}
-"""The keys of DINOv2's blocks but its MLP, which RADIO and TIPSv2 have too."""
+"""The keys of DINOv2's blocks except the MLP, which RADIO and TIPSv2 have too."""
 SCALE: Keys = {"layerscale_value": "block.layer_scale"}
 BLOCK_SHAPES: Keys = {**library.SHAPES, "intermediate_size": None, "qkv_bias": "block.qkv_bias"}
 
@@ -54,7 +54,7 @@ _OF_TIPS: Section = {
 
 
 _PIXELS = {"name": "transformers", "resize": "tensor", "mean": 0.0, "std": 1.0}
-"""The protocol of files that state none: `Tipsv2ImageProcessor` does not normalise pixels."""
+"""The default protocol: `Tipsv2ImageProcessor` does not normalise pixels."""
 _IMAGES_OF_TIPS = dataclasses.replace(processor_of_any_size, default=lambda config: _PIXELS)
 
 PLAIN = {"position": "learned", "position_resize": "bicubic"}

@@ -29,7 +29,7 @@ DINOV3 = Family(
         "drop_path_rate": "stochastic_depth_rate",
         "layerscale_value": "block.layer_scale",
         "rope_theta": dinov3_rope,
-        "use_gated_mlp": "block.gated",  # one name serves a plain MLP and the gate's values
+        "use_gated_mlp": "block.gated",  # plain MLP and gated values have the same name
     },
     shapes={
         **library.SHAPES,

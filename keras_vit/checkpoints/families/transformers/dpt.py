@@ -1,9 +1,9 @@
-"""transformers' models of depths and segments: DPT (arXiv 2103.13413) and Depth Anything.
+"""transformers' models for depth and segmentation: DPT (arXiv 2103.13413) and Depth Anything.
 
 DPT on ViT, such as `Intel/dpt-large`, and on DINOv2, such as `facebook/dpt-dinov2-small-nyu`. Depth
 Anything (arXiv 2401.10891) and its second version (arXiv 2406.09414), relative and metric, such as
-`depth-anything/Depth-Anything-V2-Small-hf`. The classes make two parts that they do not use: a
-residual unit where nothing is added, and a last norm that the head skips.
+`depth-anything/Depth-Anything-V2-Small-hf`. The classes have two layers that they do not use: a
+residual unit for the coarsest map, and a last norm that the head skips.
 """
 
 from collections.abc import Callable
@@ -24,12 +24,11 @@ _UNUSED = "neck.fusion_stage.layers.0.residual_layer1."
 
 
 def _layers(table: dict[str, str]) -> Section:
-    """Returns the names of layers outside of the encoder."""
     return {f"head/{path}": {"name": name, "outside": True} for path, name in table.items()}
 
 
 def _pointwise(table: dict[str, str]) -> Section:
-    """Returns the names of layers whose kernels the files have as those of convolutions."""
+    """Returns the names of layers whose kernels are stored as 1x1 convolutions."""
     names: dict[str, str] = {}
     for path, name in table.items():
         outputs = "k" if path == "output" else "o"
@@ -71,13 +70,12 @@ _ANYTHING: Section = {
     **_pointwise({"output": "head.conv3"}),
 }
 _IGNORED = {
-    r"auxiliary_head\..*": "a head of the training",
-    r".*\.num_batches_tracked": "the number of batches of the training",
+    r"auxiliary_head\..*": "a head for training",
+    r".*\.num_batches_tracked": "the number of training batches",
 }
 
 
 def _listed(field: str) -> Callable[[str], Codec]:
-    """Returns the codec of a list."""
     return lambda key: Codec(
         field,
         lambda content: {field: content[key]},
@@ -86,7 +84,7 @@ def _listed(field: str) -> Callable[[str], Codec]:
 
 
 def _read_blocks(content: Json) -> Facts:
-    """Returns the blocks that a backbone gives, from 0; its stages count from 1."""
+    """Returns the blocks that a backbone outputs, counted from 0; its stages are counted from 1."""
     names = content.get("out_features") or ()
     stages = content.get("out_indices") or [int(name.removeprefix("stage")) for name in names]
     return {"dense.stages": [stage - 1 for stage in stages]}
@@ -97,7 +95,7 @@ def _write_blocks(config: ViTConfig) -> Facts:
 
 
 def _bias(key: str) -> Codec:
-    """Returns the codec of the biases of the residual units; null stands for those without norms."""
+    """Returns the codec of the biases of residual units; null means a bias unless there are norms."""
 
     def read(content: Json) -> Facts:
         has_norms, own = content.get("use_batch_norm_in_fusion_residual"), content.get(key)
@@ -141,7 +139,7 @@ _DPT_DEPTH = {"dense.kind": "dpt", "dense.doubles": True, "dense.output": "relu"
 
 
 def _list_unused(reader: Reader, keys: Json) -> dict[str, str]:
-    """Returns the arrays of the parts that the class makes and does not use."""
+    """Returns the arrays of layers that the class has but does not use."""
     has_norm = keys.get("apply_layernorm", "out_indices" in keys or "out_features" in keys)
     parts = {_UNUSED: "a unit that adds nothing", "layernorm.": "a norm that the head skips"}
     own = [part for part in parts if part == _UNUSED or not has_norm]
@@ -149,7 +147,7 @@ def _list_unused(reader: Reader, keys: Json) -> dict[str, str]:
 
 
 def _add(reader: Reader, files: Json) -> Reader:
-    """Returns the arrays with those of the parts that the class makes and does not use."""
+    """Adds the arrays of layers that the class has but does not use."""
     like = "neck.fusion_stage.layers.0.residual_layer2."
     more = {
         name.replace(like, _UNUSED): np.zeros(shape, "float32")

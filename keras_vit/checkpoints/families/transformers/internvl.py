@@ -1,4 +1,4 @@
-"""transformers' tower of InternVL (arXiv 2504.10479)."""
+"""transformers' InternVL vision tower (arXiv 2504.10479)."""
 
 from typing import Any
 
@@ -27,8 +27,8 @@ def _read_qk_norm(keys: Json) -> dict[str, Any]:
     if keys["use_qk_norm"] and (kind, epsilon) != ("rms_norm", 1e-6):
         raise ValueError(
             f"with norm_type={shown(kind)} and layer_norm_eps={shown(epsilon)}, expected "
-            "norm_type='rms_norm' and layer_norm_eps=1e-06: the norms of queries and keys are "
-            "these, and keras_vit norms everything alike"
+            "norm_type='rms_norm' and layer_norm_eps=1e-06, as in the norms of queries and keys: "
+            "in keras_vit, every norm is the same"
         )
     return {"block.qk_norm": "width" if keys["use_qk_norm"] else None}
 

@@ -1,8 +1,8 @@
-"""What the families of transformers share: config.json, its keys, and the library itself.
+"""Common tables of transformers' families: config.json, its keys, and the library.
 
-The object of a vision tower lies in that of a whole model, as `vision_config` or `backbone_config`.
-`defaults.json` has the values of keys in the library's own classes; `python -m
-weights.make_defaults` writes it.
+The vision tower of a larger model is an object in config.json, `vision_config` or
+`backbone_config`. `defaults.json` has the default values of keys in the library's classes;
+`python -m weights.make_defaults` writes it.
 """
 
 import functools
@@ -33,14 +33,14 @@ from keras_vit.errors import shown
 from keras_vit.support.text import log
 
 _OF_PROCESSOR = ("max_num_patches",)
-"""Keys of a network that stand in preprocessor_config.json."""
+"""Keys of a network in preprocessor_config.json."""
 OF_DECODER = (
     *("neck_hidden_sizes", "fusion_hidden_size", "reassemble_factors", "reassemble_hidden_size"),
     *("head_in_index", "head_hidden_size", "depth_estimation_type", "max_depth", "readout_type"),
     *("use_batch_norm_in_fusion_residual", "use_bias_in_fusion_residual", "add_projection"),
     *("backbone_out_indices", "semantic_loss_ignore_index", "use_auxiliary_head"),
 )
-"""Keys of the decoder in a whole model, whose encoder is its `backbone_config`."""
+"""Keys of the decoder in a larger model, whose encoder is its `backbone_config`."""
 DEFAULTS = Path(__file__).with_name("defaults.json")
 
 ACTIVATIONS = {
@@ -84,27 +84,27 @@ SQUARE_ALONE = {
 """The limit of classes that divide `image_size` by `patch_size` as integers."""
 WITH_TEXT = "a vision tower without a text tower, which this class has"
 POSITIONS_OF_ANOTHER_GRID = {
-    "positions of another grid than that of image_size, which loading with image_size= resizes": (
+    "positions of another grid than that of image_size (load with image_size= to resize them)": (
         "stem.kind!=packed grid grid!=source_grid"
     )
 }
-"""A limit of libraries that resize positions on loading and not for each image."""
+"""A limit of libraries that do not resize positions for each image."""
 
 
 @functools.cache
 def read_defaults() -> dict[str, Any]:
-    """Returns the content of the file of defaults."""
+    """Returns the default values of keys, by class."""
     return json.loads(DEFAULTS.read_text("utf-8"))
 
 
 def read(files: Json, formats: Sequence[Format]) -> Stated:
-    """Returns what config.json states of a network, or of the vision tower in a whole model."""
+    """Returns the content of config.json for a network, or for the vision tower of a model."""
     top = files.get("config.json")
     if not isinstance(top, Mapping):
         return Stated()
     towers = {word: f.row.inside or f.words[0] for f in formats for word in f.words}
     own, word = _find_tower(top, towers)
-    if not word:  # keys of a network all the same
+    if not word:  # it may still have the keys of a network
         return Stated(keys=own if "num_attention_heads" in own else {})
     data = read_defaults()
     kind = str(own.get("model_type"))
@@ -130,9 +130,9 @@ def read(files: Json, formats: Sequence[Format]) -> Stated:
 
 
 _DEEPEST_TOWER = 4
-"""Most objects around that of a tower; ColPali has two."""
+"""Most levels of objects around a tower; ColPali has two."""
 _MOST_PARTS = 50
-"""Most parts of a whole model that are looked at; Gemma 3 has two."""
+"""Most parts of a larger model to inspect; Gemma 3 has two."""
 
 
 def _find_tower(content: Json, towers: Mapping[str, str]) -> tuple[dict[str, Any], str]:
@@ -140,11 +140,11 @@ def _find_tower(content: Json, towers: Mapping[str, str]) -> tuple[dict[str, Any
 
     Args:
         content: config.json, or an object in it.
-        towers: word of a family -> the word of its tower's own object.
+        towers: word of a family -> word of its tower's object.
     """
     backbone, word = content.get("backbone_config"), str(content.get("model_type") or "")
     if isinstance(backbone, Mapping) and "model_type" in backbone:
-        own, inner = _find_tower(backbone, towers)  # in place of a named family's own encoder
+        own, inner = _find_tower(backbone, towers)  # instead of a named family's own encoder
         if (whole := f"{word}/{inner}") in towers:
             return {**{key: content[key] for key in OF_DECODER if key in content}, **own}, whole
         return own, inner
@@ -160,7 +160,7 @@ def _find_tower(content: Json, towers: Mapping[str, str]) -> tuple[dict[str, Any
 
 
 def _list_parts(content: Json, levels: int) -> Iterator[Json]:
-    """Yields the objects in an object that have a `model_type`, down to a number of levels."""
+    """Yields the nested objects that have a `model_type`, down to a number of levels."""
     for value in content.values():
         if isinstance(value, Mapping):
             if "model_type" in value:
@@ -170,10 +170,10 @@ def _list_parts(content: Json, levels: int) -> Iterator[Json]:
 
 
 def _read_task(content: Json) -> Task:
-    """Returns what the head predicts; without a word, the loss of transformers decides.
+    """Returns the task of the head; by default it follows from the loss of transformers.
 
-    That loss is then mean squared error for a single output, and a cross-entropy for several
-    (`ForSequenceClassificationLoss`, which its image classifiers share).
+    By default that loss is mean squared error for a single output, and cross-entropy for several
+    (`ForSequenceClassificationLoss`, also used for image classifiers).
     """
     problem, labels = content.get("problem_type"), content.get("id2label")
     if problem is None:
@@ -216,21 +216,21 @@ def _label(k: int) -> str:
 
 
 def read_class_names(files: Json, num_classes: int) -> tuple[str, ...] | None:
-    """Returns the names of the classes; None for transformers' defaults LABEL_0, LABEL_1, ...
+    """Returns the class names; None for transformers' defaults LABEL_0, LABEL_1, ...
 
-    Names that do not number all classes are left out, since no answer depends on them.
+    Names that do not fit the number of classes are ignored with a warning.
     """
     try:
         names = names_by_number(files.get("config.json", {}).get("id2label") or {})
     except ValueError as reason:
         said = shown(str(reason), 400, quoted=False)
-        log.warning("config.json has id2label %s. The classes have no names.", said)
+        log.warning("config.json has id2label %s. It is ignored: the classes have no names.", said)
         return None
     return names if any(label != _label(k) for k, label in enumerate(names)) else None
 
 
 def make_library(images: Images = processor) -> Library:
-    """Returns the library, with the preparation of images by some of its classes."""
+    """Returns the library, with the preprocessing of some of its classes."""
     return Library(
         "transformers",
         json=("config.json",),
@@ -243,8 +243,8 @@ def make_library(images: Images = processor) -> Library:
         ignored={
             r"text_model\..*|text_projection\.weight": "the text tower",
             r"logit_scale|logit_bias": "temperature and bias of the contrastive loss",
-            r"embeddings\.position_ids": "the numbers of the positions",
-            r"embeddings\.mask_token": "mask of masked image modelling",
+            r"embeddings\.position_ids": "position indices",
+            r"embeddings\.mask_token": "the mask token, which only pretraining uses",
         },
         limits={} if images.image_size else POSITIONS_OF_ANOTHER_GRID,
         states_task=True,
@@ -254,17 +254,17 @@ def make_library(images: Images = processor) -> Library:
 
 TRANSFORMERS = make_library()
 ANY_SIZE = make_library(processor_of_any_size)
-"""The library for classes that resize positions to the images that they get."""
+"""The library for classes that resize positions to their images."""
 
 
 def encoder_and_classifier(network: str, encoder: Class, **others: Any) -> dict[str, Class]:
     """Returns the rows of a network's `...Model` and of its `...ForImageClassification`.
 
     Args:
-        network: start of the names of both classes.
+        network: prefix of the names of both classes.
         encoder: the row of the encoder.
-        **others: fields in which the row of the classifier differs; the prefix is the word of the
-            network.
+        **others: fields in which the row of the classifier differs; by default its prefix is the
+            first of `words`.
     """
     usual = {"head": True, "prefix": f"{encoder.words.replace('-', '_')}."}
     return {
@@ -274,11 +274,11 @@ def encoder_and_classifier(network: str, encoder: Class, **others: Any) -> dict[
 
 
 def tower(model: str, own: str = "", **others: Any) -> Class:
-    """Returns the row of a vision tower, which is read alone or in a whole model.
+    """Returns the row of a vision tower, in a separate file or in the file of a larger model.
 
     Args:
-        model: `model_type` of the whole model.
-        own: that of the tower; "" for the usual name.
+        model: `model_type` of the larger model.
+        own: `model_type` of the tower; "" for the usual name.
         **others: further fields of `Class`.
     """
     own = own or f"{model.replace('-', '_')}_vision_model"

@@ -1,4 +1,4 @@
-"""transformers' preparation of images: `preprocessor_config.json`, in present and former forms."""
+"""transformers' preprocessing of images: `preprocessor_config.json`, in current and older forms."""
 
 import dataclasses
 import math
@@ -22,10 +22,10 @@ from keras_vit.support.text import log
 Size = tuple[int, int]
 
 FILE, RELEASE = "preprocessor_config.json", "transformers_version"
-"""The file; and the key, in it or in config.json, of the release of transformers that wrote it."""
+"""The key, here or in config.json, with the release of transformers that wrote the file."""
 
 _RESAMPLE = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
-"""Pillow's filters by their numbers, which are the values of `resample`."""
+"""Pillow's filters by the values of `resample`."""
 
 
 _CLIP: dict[str, Any] = {"image_mean": CLIP["mean"], "image_std": CLIP["std"], "resample": 3}
@@ -51,20 +51,20 @@ _OF_CLASS: dict[str, dict[str, Any]] = {
     "SmolVLM": _SPLIT,
     "Tipsv2": {"form": "tensor", "size": 448, "do_normalize": False},
 }
-"""Start of the name of a class -> its values for keys that a file lacks or has as null.
+"""Prefix of the name of a class -> its values for keys that a file lacks or has as null.
 
-`form` is the form of resizing of a class that has a single one, see `_form`.
+`form` is the form of resizing if a class has only one, see `_form`.
 """
 _OF_OTHERS: dict[str, Any] = {"size": 224, "resample": 2, "image_mean": 0.5, "image_std": 0.5}
-"""The values of `ViTImageProcessor`, and of a class where `_OF_CLASS` states no other."""
+"""The values of `ViTImageProcessor`, and of classes that are not in `_OF_CLASS`."""
 
 _OTHER_STEPS = (
     *("do_pad", "keep_aspect_ratio", "do_image_splitting", "crop_to_patches", "size_divisor"),
     *("do_flip_channel_order", "rescale_offset", "crop_pct"),
 )
-"""Keys of steps that no protocol has; nor has one an image that is not resized."""
+"""Keys of steps that protocols do not support; an image must also be resized."""
 _OF_SEVERAL_SIZES = ("keep_aspect_ratio", "ensure_multiple_of", "do_pad", "size_divisor")
-"""Keys by which DPT's processor gives images several sizes."""
+"""Keys with which DPT's processor resizes images to different sizes."""
 
 
 def _read(files: Json) -> ProtocolSpec | None:
@@ -74,7 +74,9 @@ def _read(files: Json) -> ProtocolSpec | None:
     if str(processor.get("image_processor_type")).startswith("DPT"):
         values = [processor.get(key) for key in _OF_SEVERAL_SIZES]
         if any(value is True or value not in (None, False, 1) for value in values):
-            log.warning("%s keeps the aspect of an image; keras_vit squashes it to one size.", FILE)
+            log.warning(
+                "%s keeps the aspect ratio; keras_vit resizes all images to one size.", FILE
+            )
         processor = {k: v for k, v in processor.items() if k not in _OF_SEVERAL_SIZES}
     size, edge, crop = _geometry(processor)
     is_pure = processor.get("do_resize", True) and not any(map(processor.get, _OTHER_STEPS))
@@ -95,7 +97,7 @@ def _read(files: Json) -> ProtocolSpec | None:
 
 
 def _image_size(files: Json) -> Size | None:
-    """Returns (height, width) of prepared images, or None if the files do not tell."""
+    """Returns (height, width) of prepared images, or None if the files do not state it."""
     if FILE not in files:
         return None
     processor = _complete(files)
@@ -104,13 +106,12 @@ def _image_size(files: Json) -> Size | None:
 
 
 def _of_class(processor: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the values of the class that a processor names."""
     kind = processor.get("image_processor_type") or processor.get("feature_extractor_type")
     return _OF_CLASS.get(re.split("ImageProcessor|FeatureExtractor", str(kind))[0], {})
 
 
 def _complete(files: Json) -> dict[str, Any]:
-    """Returns a processor with the values of its class for keys that are absent or null."""
+    """Returns a processor with its class's values for absent or null keys."""
     processor, release = files[FILE], files.get("config.json", {}).get(RELEASE)
     usual = {RELEASE: release, **_OF_OTHERS, **_of_class(processor)}
     values = {**usual, **{key: value for key, value in processor.items() if value is not None}}
@@ -120,7 +121,7 @@ def _complete(files: Json) -> dict[str, Any]:
 
 
 def _geometry(processor: Mapping[str, Any]) -> tuple[Size | None, int | None, Size | None]:
-    """Returns the size of the resized image, of its smaller side alone, and of the crop."""
+    """Returns the size to resize to, or that of the smaller side, and the size of the crop."""
     size = processor["size"]
     is_edge = isinstance(size, Mapping) and "longest_edge" not in size
     edge = size.get("shortest_edge") if is_edge else None
@@ -129,16 +130,16 @@ def _geometry(processor: Mapping[str, Any]) -> tuple[Size | None, int | None, Si
     sides = (*(_sides(size) or ()), *(_sides(crop) or ()), *(() if edge is None else (edge,)))
     if any(type(side) is not int or side < 1 for side in sides):
         raise ValueError(
-            f"{FILE} has size={shown(size)}, crop_size={shown(crop)}, expected numbers of pixels"
+            f"{FILE} has size={shown(size)}, crop_size={shown(crop)}, expected sizes in pixels"
         )
     return _sides(size), edge, _sides(crop)
 
 
 def _form(processor: Mapping[str, Any]) -> str:
-    """Returns the form of resizing: of Pillow, of tensors of whole numbers, or of floats.
+    """Returns the form of resizing: by Pillow, of integer tensors, or of float tensors.
 
-    The classes of tensors are those with `Fast` in transformers 4, and all that transformers 5
-    writes. A file without a release is read as of transformers 4, which wrote most files.
+    Classes with tensors are those with `Fast` in transformers 4, and every class in transformers
+    5. A file without a release is assumed to be from transformers 4, which wrote most files.
     """
     kind, release = (str(processor.get(key)) for key in ("image_processor_type", RELEASE))
     if _filter(processor) not in TENSOR_FILTERS:
@@ -148,8 +149,8 @@ def _form(processor: Mapping[str, Any]) -> str:
 
 
 def _protocol(processor: Mapping[str, Any], **geometry: Any) -> ProtocolSpec:
-    """Returns the protocol of a processor: its filter, mean and std, and a geometry."""
-    # (x * factor - mean) / std of pixels in [0, 255], in terms of x / 255
+    """Returns the protocol of a processor, with the given geometry."""
+    # (x * factor - mean) / std for pixels in [0, 255], in terms of x / 255
     factor = (
         number(processor, "rescale_factor", 1 / 255) if processor.get("do_rescale", True) else 1
     )
@@ -160,7 +161,7 @@ def _protocol(processor: Mapping[str, Any], **geometry: Any) -> ProtocolSpec:
     for key in ("mean", "std"):
         value = own[f"image_{key}"]
         with naming(f"{FILE} has image_{key}", value):
-            # 255 * (1 / 255) is not always 1; published numbers have fewer digits than 9
+            # 255 * (1 / 255) is not always 1; published values have fewer than 9 digits
             several = value if isinstance(value, list) else [value]
             scaled[key] = [round(number / (255 * factor), 9) for number in several]
     form = {"interpolation": _filter(processor), "resize": _form(processor)}
@@ -175,7 +176,7 @@ def _filter(processor: Mapping[str, Any]) -> str:
 
 
 def _sides(size: Any) -> tuple[int, int] | None:
-    """Returns (height, width) from a size in today's form or in the form of feature extractors."""
+    """Returns (height, width) from a size in the current form or that of feature extractors."""
     if isinstance(size, int):
         return size, size
     if isinstance(size, Mapping) and {"height", "width"} <= size.keys():
@@ -190,7 +191,7 @@ _CLASSES = {
     "tensor": ("ViTImageProcessorFast", "BitImageProcessorFast"),
     "float": ("DINOv3ViTImageProcessorFast", "DINOv3ViTImageProcessorFast"),
 }
-"""Form of resizing -> classes that squash, and that crop the smaller side."""
+"""Form of resizing -> class that squashes, and class that resizes the smaller side and crops."""
 
 
 def _expresses(protocol: Mapping[str, Any]) -> bool:
@@ -211,7 +212,7 @@ def _write(protocol: dict[str, Any], config: ViTConfig) -> dict[str, Any]:
         "resample": _RESAMPLE.index(protocol["interpolation"]),
         **{f"image_{key}": per_channel(protocol[key], config) for key in ("mean", "std")},
     }
-    if config.stem.is_packed:  # no class crops an image whose aspect the model takes
+    if config.stem.is_packed:  # images keep their aspect ratio and are not cropped
         fast = "Fast" if protocol.get("resize") == "tensor" else ""
         preprocessor |= {
             "image_processor_type": f"Siglip2ImageProcessor{fast}",
@@ -234,4 +235,4 @@ processor = Images(
 )
 
 processor_of_any_size = dataclasses.replace(processor, image_size=_image_size)
-"""`processor` of a class that resizes its positions to the images it gets."""
+"""`processor` for classes that resize their positions to their images."""

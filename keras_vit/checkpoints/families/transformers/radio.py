@@ -1,10 +1,10 @@
 """transformers' `RadioModel` (AM-RADIO, arXiv 2312.06709), such as `nvidia/C-RADIOv4-H`.
 
-The feature is the first class tokens side by side; the class tokens after them, which only take
-part in the attention, are registers of keras_vit. Only patches have positions, in a table for
-the largest image; for another image the library resizes it to the longer side and cuts the rest.
-The library subtracts the mean and divides by the std itself, which config.json states. Class tokens
-and registers are one array of the file.
+The feature is the concatenation of the first class tokens; further class tokens, which are used
+only in attention, are registers in keras_vit. Only patches have positions, in a table for
+the largest image; for another image the library resizes it to the longer side and crops it.
+The library applies mean and std itself, which config.json states. Class tokens
+and registers are one array in the file.
 """
 
 import dataclasses
@@ -50,7 +50,7 @@ _NORMS = {"norm_mean": CLIP["mean"], "norm_std": CLIP["std"]}
 
 
 def _split(reader: Reader, keys: Json) -> Reader:
-    """Returns the arrays with class tokens and registers in two of them."""
+    """Splits class tokens and registers into two arrays."""
     read, (tokens, *width) = keys.get("summary_idxs"), reader.shapes.get(_TOKENS, (0,))
     count = len(read) if isinstance(read, list) else tokens
     if count >= tokens:
@@ -64,7 +64,7 @@ def _split(reader: Reader, keys: Json) -> Reader:
 
 
 def _join(reader: Reader, files: Json) -> Reader:
-    """Returns the arrays with those of the class that its config.json states."""
+    """Joins class tokens and registers, and adds the arrays that config.json states."""
     config = files["config.json"]
     more: dict[str, Any] = {"radio_model.summary_idxs": np.asarray(config["summary_idxs"])}
     for key in _NORMS:
@@ -94,13 +94,13 @@ def _write_tokens(config: ViTConfig) -> dict[str, Any]:
     return {"summary_idxs": [*range(count)], "num_cls_tokens": count, "num_registers": registers}
 
 
-# 1 makes an array that the file lacks one without an effect.
+# With 1, a layer scale that the file lacks has no effect.
 _SCALE = note(lambda config: config.block.layer_scale or 1.0)
 _OF_TOKENS = Codec("pool.kind tokens.class_tokens tokens.registers", _read_tokens, _write_tokens)
 
 
 def _read_protocol(files: Json) -> ProtocolSpec | None:
-    """Returns the protocol of the processor with the mean and std that the model applies after it."""
+    """Returns the protocol of the processor, with the mean and std that the model applies."""
     protocol = processor_of_any_size.read(files)
     before = complete(protocol or {"name": "transformers", "mean": 0.0, "std": 1.0})
     own = {**_NORMS, **files.get("config.json", {})}
@@ -119,7 +119,7 @@ def _write_protocol(protocol: dict[str, Any], config: ViTConfig) -> dict[str, An
 
 
 def _image_size(files: Json) -> tuple[int, int] | None:
-    """Returns the size of the processor, or `image_size` of config.json."""
+    """Returns the image size of the processor, or else `image_size` in config.json."""
     read = processor_of_any_size.image_size
     side = files.get("config.json", {}).get("image_size", 224)
     own = (side, side) if isinstance(side, int) else None
@@ -153,7 +153,7 @@ RADIO = Family(
     limits=library.SQUARE_ALONE,
     ignored={
         r"radio_model\.(summary_idxs|input_conditioner\.norm_\w+)": "config.json states it",
-        r".*\.patch_generator\.video_embedder\.weight": "the patches of videos",
+        r".*\.patch_generator\.video_embedder\.weight": "the patch embedding for videos",
     },
     fold=Fold(_split, _join),
 )

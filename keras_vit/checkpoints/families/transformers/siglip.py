@@ -1,6 +1,6 @@
 """transformers' SigLIP (arXiv 2303.15343), and SigLIP 2 (arXiv 2502.14786) in its NaFlex form.
 
-The towers of Idefics 3 (arXiv 2408.12637) and SmolVLM are SigLIP's without its head.
+The towers of Idefics 3 (arXiv 2408.12637) and SmolVLM are SigLIP's without attention pooling.
 """
 
 import math
@@ -31,9 +31,9 @@ _USE_HEAD = Codec(
 
 
 def _read_patches(keys: Json) -> dict[str, Any]:
-    """Returns an image of as many patches as the processor allows, and the grid of positions.
+    """Returns an image size with the processor's largest number of patches, and the position grid.
 
-    The image is square, or one row of patches if no square has this number.
+    The image is square, or a single row of patches if the number is not a square.
     """
     patch, stored = number(keys, "patch_size"), math.isqrt(number(keys, "num_patches"))
     if keys.get("max_num_patches") is None:
@@ -58,11 +58,11 @@ _FIXED = {"position": "learned", "block.qkv_bias": True, "block.activation": "ge
 
 
 def _classes(network: str, word: str) -> dict[str, Class]:
-    """Returns the rows of a tower with and without its pooling, of a classifier and of both towers.
+    """Returns the rows of a tower, with and without pooling, a classifier, and the full model.
 
     Args:
-        network: start of the names of the classes.
-        word: `model_type` of the whole model.
+        network: prefix of the names of the classes.
+        word: `model_type` of the full model.
     """
     own = f"{word}_vision_model"
     return {
@@ -112,8 +112,8 @@ SIGLIP = Family(
     },
 )
 
-# Patches come as rows of a matrix, which a convolution equals. The class resizes positions for
-# each image by torch's antialiased bilinear resize.
+# Patches are rows of a matrix, whose projection is equivalent to a convolution. The class resizes
+# positions for each image with torch's antialiased bilinear interpolation.
 SIGLIP2 = Family(
     "transformers/siglip2",
     library.TRANSFORMERS,

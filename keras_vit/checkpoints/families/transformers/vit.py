@@ -1,9 +1,9 @@
-"""transformers' ViT, such as `google/vit-base-patch16-224`, and the relatives that have its blocks.
+"""transformers' ViT, such as `google/vit-base-patch16-224`, and networks with the same blocks.
 
-DeiT (arXiv 2012.12877): a distillation token, and a head for it or not. The encoder of MAE (arXiv
-2111.06377). MSN (arXiv 2204.07141). I-JEPA (arXiv 2301.08243): no class token. The encoder of DPT
-(arXiv 2103.13413). The image model of FLAVA (arXiv 2112.04482). The pooler of an encoder is the
-representation layer of keras_vit; a classifier has none.
+DeiT (arXiv 2012.12877) has a distillation token, with or without its own head. The encoder of MAE
+(arXiv 2111.06377). MSN (arXiv 2204.07141). I-JEPA (arXiv 2301.08243), without a class token. The
+encoder of DPT (arXiv 2103.13413). The image model of FLAVA (arXiv 2112.04482). The pooler of an
+encoder is the representation layer of keras_vit; classifiers do not have it.
 """
 
 from keras_vit.checkpoints.families.family import Class, Family, Output
@@ -27,11 +27,11 @@ CLASSIFIER: Section = {"head": {"name": "classifier", "outside": True}}
 _DISTILLATION: Section = {"distillation_token/token": "embeddings.distillation_token"}
 _TWO_HEADS: Section = {"head": None, "head/{head}": {"name": "{cls}_classifier", "outside": True}}
 _OF_MSN: Section = {
-    # transformers 5 writes a classifier's tokens and last norm with `vit.`, its blocks without.
+    # transformers 5 writes a classifier's tokens and last norm with `vit.`, but not its blocks.
     path: [name, {"name": name, "outside": True}] if path.startswith("block_") else name
     for path, name in NAMES.items()
 }
-_UNREAD_POOLER = {r"pooler\.dense\..*": "a layer that the class does not read"}
+_UNREAD_POOLER = {r"pooler\.dense\..*": "a layer that the class does not use"}
 _POOLED = Class(
     head=False,
     names={"pre_logits": "pooler.dense"},
@@ -70,7 +70,7 @@ VIT = Family(
             "vit_mae",
             "vit_mae",
             head=False,
-            # A share of hidden patches belongs to pretraining; the class hides that share in
+            # The fraction of masked patches is for pretraining, but the class masks them in
             # inference too.
             keys={"mask_ratio": note(0.0)},
             ignored={r"decoder\..*": "the decoder of pretraining"},
