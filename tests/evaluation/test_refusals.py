@@ -139,7 +139,7 @@ OF_PROBES = {
     "augmentation": (lambda w: probed(augmentation="crop_flip"), "augmentation=None"),
     "a map": (
         lambda w: probe(tiny(dense={"stages": (0,)}), "absent/"),
-        "probe needs one prediction",
+        "probe needs one output",
     ),
     "a pair": (lambda w: probe(encoder(), (PIXELS, IN_TURN)), "found tuple"),
     "tokens": (lambda w: linear_probe(X[:, None], Y), "average or choose tokens"),
