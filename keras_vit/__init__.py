@@ -15,11 +15,10 @@ from typing import Any
 
 import lazy_loader
 
+from keras_vit.support import __version__  # noqa: F401  a public name
 from keras_vit.support.backend import choose, refusal
 from keras_vit.support.habits import answer_habit
 from keras_vit.support.registration import register_with_keras
-
-__version__ = "0.1.0"
 
 choose()
 _resolve, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -9,7 +9,7 @@ from inspect import BoundArguments
 
 from cyclopts import App, CycloptsError, Parameter
 
-from keras_vit import __version__
+from keras_vit.support import __version__
 from keras_vit.cli import images, models, options, products, training
 from keras_vit.cli.console import WORDS
 from keras_vit.cli.interrupts import interrupts_repeated

@@ -80,7 +80,7 @@ def write_report(
     to_hex = import_extra("matplotlib.colors", "figures", "A report").to_hex
     if expect_model(model).config.image_size is None:
         raise ConfigError("A report needs a model of a fixed size: load it with image_size=.")
-    from keras_vit import __version__
+    from keras_vit.support import __version__
 
     batch = model.preprocessor(list(images))
     classes = [

@@ -3,7 +3,7 @@
 import dataclasses
 from pathlib import Path
 
-from keras_vit import __version__
+from keras_vit.support import __version__
 from keras_vit.exporting.graph import ExportGraph
 from keras_vit.exporting.plan import INPUT, ExportPlan, Format
 from keras_vit.exporting.verification import Comparison

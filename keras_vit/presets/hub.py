@@ -198,7 +198,7 @@ def api(token: str | None = None) -> "HfApi":
     """Returns huggingface_hub's client; `token` takes precedence over the stored token."""
     from huggingface_hub import HfApi
 
-    from keras_vit import __version__
+    from keras_vit.support import __version__
 
     return HfApi(token=token, library_name="keras-vit-zoo", library_version=__version__)
 

@@ -19,7 +19,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi_offline import FastAPIOffline
 from pydantic import PositiveInt
 
-from keras_vit import __version__
+from keras_vit.support import __version__
 from keras_vit.errors import ConfigError, shown
 from keras_vit.explanation.report import hash_elements
 from keras_vit.images.class_names import top_labels

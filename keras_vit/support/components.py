@@ -4,8 +4,9 @@ import dataclasses
 import importlib.metadata
 import os
 import platform
+import sys
 
-from keras_vit import __version__
+from keras_vit.support import __version__
 from keras_vit.support.backend import BACKENDS, ONLY_PREDICTS, chosen_backend
 from keras_vit.support.processor import choose_products, processor
 
@@ -27,7 +28,7 @@ class Component:
     """A part of the environment.
 
     Args:
-        kind: `"machine"`, `"library"`, `"backend"` or `"extra"`.
+        kind: `"machine"`, `"library"`, `"conflict"`, `"backend"` or `"extra"`.
         name: name of the package, or of the property of the machine.
         version: version of the package, or value of the property; None if not installed.
         note: purpose of the package, or the command that installs it.
@@ -50,6 +51,7 @@ def components() -> list[Component]:
         Component("machine", "instructions", *_instructions()),
         Component("machine", "products of torch", *choose_products()),
         Component("library", "keras-vit-zoo", _version("keras-vit-zoo") or own),
+        *_mixed_up(),
         *(Component("library", name, _version(name)) for name in _LIBRARIES),
     ]
     for name in BACKENDS:
@@ -65,6 +67,17 @@ def components() -> list[Component]:
         version = _version(name)
         parts.append(Component("extra", name, version, f"{use}{_install(extra, version)}"))
     return parts
+
+
+def _mixed_up() -> list[Component]:
+    """Returns a row if another distribution has replaced or removed `keras_vit/__init__.py`."""
+    other = _version("keras-vit")
+    if other is None and hasattr(sys.modules["keras_vit"], "__all__"):
+        return []
+    cure = "pip install --force-reinstall --no-deps keras-vit-zoo"
+    removed = "another project, which replaces keras_vit/__init__.py; pip uninstall keras-vit, then"
+    note = f"{removed if other else 'it took keras_vit/__init__.py with it;'} {cure}"
+    return [Component("conflict", "keras-vit", other, note)]
 
 
 def _instructions() -> tuple[str, str]:

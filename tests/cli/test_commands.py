@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from keras_vit.cli import demo
 from keras_vit.presets.catalog import CATALOG
 from keras_vit.support.text import log, warn
 from tests.golden import FOLDER
+from tests.processes import python
 from tests.runs import THOROUGH
 
 PREDICT = "predict {path} --source vit_digits --top"
@@ -128,6 +130,34 @@ def test_doctor_lists_versions_and_what_killed_downloads_have_left(run, monkeypa
         (path.name, "2,000 bytes", f"unless a download runs: rm {shlex.quote(str(path))}")
         for path in left
     ]
+
+
+REINSTALL = "pip install --force-reinstall --no-deps keras-vit-zoo"
+
+
+def test_doctor_names_the_other_project_that_is_imported_as_keras_vit(tmp_path):
+    """It runs where `keras_vit/__init__.py` is the other project's, and starts no backend."""
+    mixed, metadata = tmp_path / "keras_vit", tmp_path / "keras_vit-1.0.1.dist-info" / "METADATA"
+    for folder in (mixed, metadata.parent):
+        folder.mkdir()
+    metadata.write_text("Name: keras-vit\nVersion: 1.0.1\n")
+    for path in Path(keras_vit.__file__).parent.iterdir():
+        if path.name != "__init__.py":
+            (mixed / path.name).symlink_to(path)
+    (mixed / "__init__.py").write_text('__version__ = "1.0.0"\n')
+    code = "from keras_vit import cli; cli.main(['doctor'])"
+    found = python(code, cwd=tmp_path, PYTHONPATH=str(tmp_path), KERAS_BACKEND="jax")
+    (row,) = re.findall("^conflict.*", found.stdout, re.MULTILINE)
+    assert row.split("\t")[1:3] == ["keras-vit", "1.0.1"]
+    assert row.endswith(f"; pip uninstall keras-vit, then {REINSTALL}")
+
+
+def test_doctor_says_what_to_install_after_the_other_project_was_removed(run, monkeypatch):
+    """With the file `keras_vit/__init__.py`; the namespace that is left has no names."""
+    assert "conflict" not in run("doctor").out
+    monkeypatch.delattr(keras_vit, "__all__")
+    (row,) = re.findall("^conflict.*", run("doctor").out, re.MULTILINE)
+    assert row.endswith(f"not installed\tit took keras_vit/__init__.py with it; {REINSTALL}")
 
 
 @pytest.mark.parametrize("command", cli._COMMANDS, ids=lambda command: command.__name__)
