@@ -10,7 +10,8 @@
 # make test-versions   goldens, fit, save, load and export with the oldest and the newest releases of
 #              the dependencies, into weights/VERSIONS.md; VERSION=path adds a checkout of Keras
 # make docs    the site, in docs/_build/html: warnings and dead links are errors
-# make dist    wheel and sdist, checked, and tried in fresh environments with each backend alone
+# make dist    wheel and sdist, checked, served as a local package index, and installed by name with each
+#              backend alone: README and start page run as printed
 # make lint    ruff, mypy, the order of the rooms, typos
 # make fuzz    damaged and hostile inputs for every reader (FUZZ_ARGS="--count 1000 --seed 1"); a
 #              minimal input for each fault goes to fuzz-faults/

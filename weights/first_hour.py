@@ -1,18 +1,23 @@
-"""A stranger's first hour: the README from top to bottom, in a fresh environment.
+"""A stranger's first hour: README and start page from top to bottom, in fresh environments.
 
     python -m weights.first_hour dist --backends jax torch tensorflow     # make dist
 
-It installs the wheel of `dist` with each backend alone and runs the programs and the commands of
-the README in their order, in one folder, with the files that the README names;
-`pip install "keras-vit-zoo[...]"` installs the extras of that line from the wheel, with the backend
-that is tried in the place of JAX. A server on this machine stands for the bucket of the published
-checkpoints and gives one of random weights. The programs that need an account or a repository of
-the Hugging Face Hub are left out; tests/presets runs them against a server of its own. The sdist is
-installed with the first backend and runs the first program.
+The files of `dist` are served on this machine as a package index, from which pip installs
+keras-vit-zoo by name, with each backend alone. Then every program and command of the two pages runs
+as printed, in an empty folder. `[jax]` in a `pip install` means the backend that is tried.
+
+A block `text` directly after a block of Python or of a console shows its output; the two must be
+equal except for white space, and `...` stands for any text.
+
+Two kinds of files need a network. A server on this machine stands for the bucket of the published
+checkpoints and has files of random weights; steps that name `hf://` are skipped, and tests/presets
+runs them against a server of its own. OpenVINO, which cannot train, and the sdist run the pages
+up to the first program.
 """
 
 import argparse
 import contextlib
+import doctest
 import functools
 import os
 import re
@@ -22,46 +27,25 @@ import tempfile
 import threading
 import time
 import venv
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-README = ROOT / "README.md"
-PUBLISHED = "vit_b16.augreg_i21k_ft_i1k_384"
-"""The preset of the catalog that the commands of the README load."""
-_STEP = re.compile(
-    r'^```python\n(?P<program>.*?)^```|^    pip install "keras-vit-zoo\[(?P<extras>[^\]]*)\]"'
-    r"|^    keras-vit (?P<command>[^\n]*)$",
+PAGES = (ROOT / "README.md", ROOT / "docs" / "start.md")
+_BLOCK = re.compile(
+    r"(?:^```python\n(?P<program>.*?)^```\n"
+    r"|^```console\n(?P<console>.*?)^```\n"
+    r"|(?P<indented>(?:^    [^\n]+\n)+))"
+    r"(?:\n*```text\n(?P<output>.*?)^```)?",
     re.DOTALL | re.MULTILINE,
 )
+_LINE = re.compile(r"^(?:    |\$ )((?:keras-vit|pip install) (?:[^\n]*\\\n)*[^\n]*)$", re.MULTILINE)
+_PRESET = re.compile(r"\b(?:r\d+_)?vit_[a-z]+\d+\.\w+")
+_EQUAL = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+_BACKENDS = {"jax", "torch", "tensorflow", "openvino"}
 _FILES = """
-import shutil
-from pathlib import Path
-
-import numpy as np
-from PIL import Image
-
-import keras_vit
-
-for name in ("digit.png", "photo.jpg"):
-    with Image.open(keras_vit.data.example_image()) as image:
-        image.convert("RGB").save(name)
-pixels = np.random.default_rng(0).integers(0, 256, (40, 8, 8), "uint8")
-for k, image in enumerate(pixels):
-    folder = Path("digits", ("even", "odd")[k % 2])
-    folder.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(image).save(folder / f"{k}.png")
-Path("photos").mkdir()
-shutil.copy("digit.png", "photos")
-sizes = {"image_size": 32, "patch_size": 16, "hidden_size": 96, "mlp_dim": 96, "num_heads": 12}
-model = keras_vit.VisionTransformer(**sizes, num_layers=1, num_classes=1000)
-keras_vit.checkpoints.save(model, "ViT-B_16.npz", "google")
-keras_vit.checkpoints.save(model, "vit-for-transformers", "transformers", lossy=True)
-"""
-"""Writes the files that the README names."""
-_CHECKPOINT = """
 import sys
 from pathlib import Path
 
@@ -69,84 +53,109 @@ import keras_vit
 from keras_vit.presets.bucket import OFFICIAL
 from keras_vit.presets.catalog import preset_named
 
-name, bucket = sys.argv[1:]
-row = preset_named(name)
-path = Path(bucket, row.source.removeprefix(OFFICIAL))
-if not path.exists():
-    path.parent.mkdir(parents=True)
-    build = getattr(keras_vit, row.variant)
-    model = build(image_size=row.image_size, num_classes=row.num_classes)
-    keras_vit.checkpoints.save(model, path, "google")
+sizes = {"image_size": 32, "patch_size": 16, "hidden_size": 96, "mlp_dim": 96, "num_heads": 12}
+model = keras_vit.VisionTransformer(**sizes, num_layers=1, num_classes=1000)
+keras_vit.checkpoints.save(model, "ViT-B_16.npz", "google")
+bucket, *names = sys.argv[1:]
+for row in map(preset_named, names):
+    path = Path(bucket, row.source.removeprefix(OFFICIAL))
+    if row.source.startswith(OFFICIAL) and not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        build = getattr(keras_vit, row.variant)
+        model = build(image_size=row.image_size, num_classes=row.num_classes)
+        keras_vit.checkpoints.save(model, path, "google")
 """
-"""Writes a checkpoint of random weights to the place of a preset in the bucket."""
+"""Writes checkpoints of random weights: a file that the pages name, and the bucket's presets."""
 
 
 class Step(NamedTuple):
-    """A program, a command after the word `keras-vit`, or the extras of an installation."""
+    """A program or commands, and the output that the page shows below them."""
 
     program: str | None
-    extras: str | None
-    command: str | None
+    commands: tuple[str, ...]
+    output: str | None
 
     @property
     def needs_the_hub(self) -> bool:
         """Whether the step needs an account or a repository of the Hugging Face Hub."""
-        return "hf://" in (self.program or self.command or "")
+        return "hf://" in "".join([self.program or "", *self.commands])
 
 
-def steps() -> list[Step]:
-    """Returns the steps of the README in their order."""
-    return [Step(**found.groupdict()) for found in _STEP.finditer(README.read_text())]
+def steps(text: str) -> Iterator[Step]:
+    """Yields the steps of a page in their order."""
+    for block in _BLOCK.finditer(text):
+        commands = _LINE.findall(block["console"] or block["indented"] or "")
+        if block["program"] or commands:
+            yield Step(block["program"], (*commands,), block["output"])
 
 
 def follow(
     run: Callable[..., str],
-    install: Callable[[str], None],
+    install: Callable[..., None],
     backend: str,
     bucket: Path,
-    count: int | None = None,
-) -> tuple[str, int]:
-    """Follows the README; returns the answer of its first program, and the number of steps run.
+    text: str,
+    whole: bool = True,
+) -> int:
+    """Follows a page; returns the number of steps that were run.
 
     Args:
         run: runs a program of the fresh environment with arguments and, as keywords, variables of
             the environment; returns what it prints.
-        install: installs extras of keras_vit, separated by commas.
-        backend: the backend that is tried. The README names JAX.
-        bucket: folder that is served as the bucket; the checkpoint that it lacks is written.
-        count: the steps to run; None for all.
+        install: installs packages.
+        backend: the backend that is tried.
+        bucket: folder that is served as the bucket; the checkpoints that it lacks are written.
+        text: the page. It names JAX.
+        whole: whether the steps after the first program run too.
 
     Raises:
         CalledProcessError: a program or a command failed.
-        AssertionError: the first answer is another one than the README's.
+        AssertionError: a step prints something else than the page shows.
     """
-    wanted = [step for step in steps() if not step.needs_the_hub][:count]
-    answer, variables = "", {}
-    with served(bucket) as address:
-        for step in wanted:
-            if step.extras is not None:
-                extras = [backend if extra == "jax" else extra for extra in step.extras.split(",")]
-                install(",".join(extras))
-                if {"jax", "torch", "tensorflow"} & set(extras) - {backend}:
-                    variables["KERAS_BACKEND"] = backend  # as the README says for several
-            elif step.command is not None:
-                run("keras-vit", *shlex.split(step.command, comments=True), **variables)
-            elif answer:
-                run("python", "-c", step.program, **variables)
-            else:
-                answer = run("python", "-c", step.program).strip()
-                if not answer.startswith("[[('8',"):
-                    raise AssertionError(f"expected the digit 8, found {answer}")
-                if count is None:
-                    run("python", "-c", _FILES)
-                    run("python", "-c", _CHECKPOINT, PUBLISHED, str(bucket))
-                    variables["KERAS_VIT_BUCKET"] = address
-    return answer, len(wanted)
+    count, variables, files_lack = 0, {}, whole
+    with served(bucket) as variables["KERAS_VIT_BUCKET"]:
+        for step in steps(text):
+            if step.needs_the_hub:
+                continue
+            printed = ""
+            for command in step.commands:
+                if not command.startswith("pip install "):
+                    printed += run("sh", "-c", command, **variables)
+                elif packages := _packages(command, backend):
+                    install(*packages)
+                    if _extras(packages) & _BACKENDS - {backend}:
+                        variables["KERAS_BACKEND"] = backend  # as the pages say for several
+                    if files_lack:
+                        names = sorted(set(_PRESET.findall(text)))
+                        run("python", "-c", _FILES, str(bucket), *names, **variables)
+                        files_lack = False
+            if step.program is not None:
+                printed += run("python", "-c", step.program, **variables)
+            if not doctest.OutputChecker().check_output(step.output or "...\n", printed, _EQUAL):
+                shown = "\n".join([step.program or "", *step.commands]).strip()
+                raise AssertionError(f"{shown}\nexpected:\n{step.output}\nfound:\n{printed}")
+            count += 1
+            if step.program is not None and not whole:
+                break
+    return count
+
+
+def _packages(command: str, backend: str) -> list[str]:
+    """Returns the packages that a line installs if one backend is tried; none for another one."""
+    words = shlex.split(command.replace("\\\n", " "), comments=True)[2:]
+    packages = [re.sub(r"\bjax\b(?=[^\[]*\])", backend, word) for word in words]
+    others = _BACKENDS - {backend}
+    return [] if (extras := _extras(packages)) and extras <= others else packages
+
+
+def _extras(packages: Sequence[str]) -> set[str]:
+    """Returns the extras that the packages name."""
+    return {e for p in packages for e in re.sub(r"^[^\[]*\[?|\]", "", p).split(",") if e}
 
 
 @contextlib.contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """Serves the files of a folder on this machine; yields the address."""
+    """Serves the files of a folder and lists of its folders on this machine; yields the address."""
 
     class Silent(SimpleHTTPRequestHandler):
         def log_message(self, *arguments: object) -> None:
@@ -162,27 +171,40 @@ def served(folder: Path) -> Iterator[str]:
 
 
 class Environment:
-    """A fresh virtual environment in a folder of its own, with the versions of constraints.txt."""
+    """A fresh virtual environment, with the versions of constraints.txt, and an empty folder.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: place of both.
+        *options: options of `pip install`.
+    """
+
+    def __init__(self, folder: Path, *options: str) -> None:
         venv.create(folder, with_pip=True)
-        self.folder = folder
+        self.folder, self.here, self._options = folder, folder / "here", options
+        self.here.mkdir()
 
     def install(self, *packages: str) -> None:
         """Installs packages."""
-        constraints = str(ROOT / "constraints.txt")
-        command = ["-m", "pip", "install", "--quiet", "--constraint", constraints, *packages]
-        subprocess.run([self._path("python"), *command], check=True, cwd=self.folder)
+        constraints = ["--constraint", str(ROOT / "constraints.txt"), *self._options]
+        command = ["python", "-m", "pip", "install", "--quiet", *constraints, *packages]
+        subprocess.run(command, check=True, cwd=self.here, env=self._variables({}))
 
     def run(self, program: str, *arguments: str, **variables: str) -> str:
-        """Runs a program of the environment, away from the checkout; returns what it prints."""
-        kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "KERAS_BACKEND")}
-        kept |= {"TF_CPP_MIN_LOG_LEVEL": "3", "HOME": str(self.folder), **variables}
-        command = [str(self._path(program)), *arguments]
+        """Runs a program of the environment in its empty folder; returns what it prints."""
         found = subprocess.run(
-            command, check=True, cwd=self.folder, env=kept, stdout=subprocess.PIPE, text=True
+            [program, *arguments],
+            check=True,
+            cwd=self.here,
+            env=self._variables({"HOME": str(self.folder), **variables}),
+            stdout=subprocess.PIPE,
+            text=True,
         )
         return found.stdout
+
+    def _variables(self, more: Mapping[str, str]) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "KERAS_BACKEND")}
+        path = os.pathsep.join([str(self.folder / "bin"), kept["PATH"]])
+        return {**kept, "TF_CPP_MIN_LOG_LEVEL": "3", "PATH": path, **more}
 
     def run_aloud(self, program: str, *arguments: str, **variables: str) -> str:
         """Runs a program as `run`, and prints its first words and its seconds."""
@@ -191,9 +213,6 @@ class Environment:
         words = " ".join(" ".join([program, *arguments]).split())
         print(f"{time.perf_counter() - begun:6.1f} s  {words[:80]}", flush=True)
         return found
-
-    def _path(self, program: str) -> Path:
-        return self.folder / "bin" / program
 
     def packages(self) -> int:
         """Returns the number of packages that are installed."""
@@ -207,33 +226,26 @@ class Environment:
 
 
 def try_distribution(dist: Path, backends: Sequence[str]) -> None:
-    """Follows the README in an environment per backend.
-
-    OpenVINO, which cannot train, and the sdist run the first program of the README alone.
+    """Follows the pages in an environment per backend.
 
     Raises:
         CalledProcessError: an installation, a program or a command failed.
-        AssertionError: the first answer is another one than the README's.
+        AssertionError: a step prints something else than its page shows.
     """
-    (wheel,), (sdist,) = dist.resolve().glob("*.whl"), dist.resolve().glob("*.tar.gz")
-    tries = [(wheel, backend) for backend in backends] + [(sdist, backends[0])]
-    with tempfile.TemporaryDirectory() as bucket:
-        for package, backend in tries:
-            whole = package is wheel and backend != "openvino"
-            with tempfile.TemporaryDirectory() as folder:
-                fresh, begun = Environment(Path(folder)), time.perf_counter()
-
-                def install(
-                    extras: str, to: Environment = fresh, uri: str = package.as_uri()
-                ) -> None:
-                    to.install(f"keras-vit-zoo[{extras}] @ {uri}")
-
-                answer, done = follow(
-                    fresh.run_aloud, install, backend, Path(bucket), None if whole else 2
-                )
-                seconds = time.perf_counter() - begun
-            name = package.suffix.lstrip(".")
-            print(f"{name}, {backend} alone: {done} steps in {seconds:.0f} s: {answer}", flush=True)
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    tries = [("wheel", backend) for backend in backends] + [("sdist", backends[0])]
+    with tempfile.TemporaryDirectory() as bucket, tempfile.TemporaryDirectory() as index:
+        # The list of a folder is a page of the simple index (PEP 503).
+        Path(index, "keras-vit-zoo").symlink_to(dist.resolve())
+        for kind, backend in tries:
+            with tempfile.TemporaryDirectory() as folder, served(Path(index)) as address:
+                options = ["--no-binary", "keras-vit-zoo"] if kind == "sdist" else []
+                fresh = Environment(Path(folder), "--extra-index-url", address, *options)
+                begun, whole = time.perf_counter(), kind == "wheel" and backend != "openvino"
+                run = fresh.run_aloud
+                done = follow(run, fresh.install, backend, Path(bucket), text, whole)
+            seconds = time.perf_counter() - begun
+            print(f"{kind}, {backend} alone: {done} steps in {seconds:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,13 @@ from inspect import BoundArguments
 
 from cyclopts import App, CycloptsError, Parameter
 
-from keras_vit.support import __version__
 from keras_vit.cli import images, models, options, products, training
 from keras_vit.cli.console import WORDS
 from keras_vit.cli.interrupts import interrupts_repeated
 from keras_vit.cli.notes import in_words_of_the_shell, notes_alone, suggest
 from keras_vit.errors import KerasViTError
 from keras_vit.serving.settings import Settings
+from keras_vit.support import __version__
 from keras_vit.support.text import visible
 
 INTERRUPTED = 130

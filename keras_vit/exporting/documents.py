@@ -3,12 +3,12 @@
 import dataclasses
 from pathlib import Path
 
-from keras_vit.support import __version__
 from keras_vit.exporting.graph import ExportGraph
 from keras_vit.exporting.plan import INPUT, ExportPlan, Format
 from keras_vit.exporting.verification import Comparison
 from keras_vit.images.decoding import MODES
 from keras_vit.images.protocols import complete
+from keras_vit.support import __version__
 from keras_vit.support.files import write_json
 from keras_vit.support.text import in_markdown
 

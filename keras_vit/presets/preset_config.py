@@ -4,12 +4,12 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.support import __version__
 from keras_vit.config import Prediction, Task, ViTConfig
 from keras_vit.errors import ConfigError, PresetError, nearest, shown
 from keras_vit.images.class_names import check_thresholds, shorten
 from keras_vit.images.protocols import ProtocolSpec
 from keras_vit.images.protocols import compact as compact_protocol
+from keras_vit.support import __version__
 
 FORMAT = "keras_vit"
 FORMAT_VERSION = 1

@@ -19,7 +19,6 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi_offline import FastAPIOffline
 from pydantic import PositiveInt
 
-from keras_vit.support import __version__
 from keras_vit.errors import ConfigError, shown
 from keras_vit.explanation.report import hash_elements
 from keras_vit.images.class_names import top_labels
@@ -30,6 +29,7 @@ from keras_vit.serving.engine import Engine
 from keras_vit.serving.hosts import refuse_other_hosts
 from keras_vit.serving.refusals import refusal
 from keras_vit.serving.settings import Settings
+from keras_vit.support import __version__
 from keras_vit.support.text import visible
 
 
