@@ -8,7 +8,7 @@
 # make test-floors   a training on each backend with the oldest versions that are promised
 # make test-keras VERSION=3.14.0   the suite on another Keras
 # make test-versions   goldens, fit, save, load and export with the oldest and the newest releases of
-#              the dependencies, into weights/VERSIONS.md; VERSION=path adds a checkout of Keras
+#              the dependencies and with keras-nightly, into weights/VERSIONS.md
 # make docs    the site, in docs/_build/html: warnings and dead links are errors
 # make dist    wheel and sdist, checked, served as a local package index, and installed by name with each
 #              backend alone: README and start page run as printed
@@ -94,9 +94,9 @@ test-keras: .venv/.test
 	done
 
 # The oldest and the newest releases that pyproject.toml promises, each in front of the packages of
-# .venv. weights/VERSIONS.md records what was run.
+# .venv or, for jax 0.12, in an environment of Python 3.12. weights/VERSIONS.md records what was run.
 test-versions: .venv/.test
-	$(BIN)/python -m weights.versions --backends $(BACKENDS) $(if $(VERSION),--checkout $(VERSION))
+	$(BIN)/python -m weights.versions --backends $(BACKENDS)
 
 # In an environment of its own: mypy reads whatever is installed, and would find other errors beside
 # the packages of the tests.

@@ -7,6 +7,7 @@ need not choose: `import keras_vit` makes Keras use it.
 
 import contextlib
 import importlib
+import importlib.util
 import json
 import os
 import sys
@@ -22,7 +23,7 @@ BACKENDS = {
     "torch": ("torch",),
     "openvino": ("openvino",),
 }
-"""Keras's name of each backend, and the packages that it needs."""
+"""Keras's name of each backend, and the packages that it needs; see also `packages`."""
 
 ONLY_PREDICTS = "openvino"
 """The backend without gradients; it is chosen automatically only if no other is installed."""
@@ -109,7 +110,20 @@ def _imported_silently(module: str) -> str:
 
 def installed() -> list[str]:
     """Returns the backends whose packages can be imported, without importing them."""
-    return [name for name, packages in BACKENDS.items() if all(map(is_installed, packages))]
+    return [name for name in BACKENDS if all(map(is_installed, packages(name)))]
+
+
+def packages(name: str) -> tuple[str, ...]:
+    """Returns the packages that a backend needs; OpenVINO's is outside Keras from 3.16 on."""
+    is_parted = name == "openvino" and not _keras_holds_openvino()
+    return BACKENDS[name] + ("keras_openvino",) * is_parted
+
+
+def _keras_holds_openvino() -> bool:
+    """Whether OpenVINO's backend is inside the installed Keras, which is not imported."""
+    keras = importlib.util.find_spec("keras")
+    folder = Path(str(keras and keras.origin)).parent
+    return (folder / "src" / "backend" / "openvino").is_dir()
 
 
 def refusal() -> BackendError | None:
@@ -121,10 +135,15 @@ def refusal() -> BackendError | None:
             f"{name!r} ({why}) is not a backend of Keras.{nearest(name, BACKENDS)} KERAS_BACKEND "
             f"takes {listed(BACKENDS)}."
         )
+    if name == ONLY_PREDICTS and name not in there and is_installed("openvino"):
+        return BackendError(
+            f"Keras takes openvino ({why}), and from version 3.16 on needs another package for it: "
+            "pip install keras-openvino."
+        )
     if not there:
         return BackendError(
-            "No backend of Keras is installed. Install one: pip install 'keras-vit-zoo[jax]' (or "
-            "[tensorflow] or [torch]; [openvino] predicts, but does not train)."
+            "No backend of Keras is installed. Install one: pip install 'keras-vit-zoo[jax]' "
+            "(or [tensorflow] or [torch]; [openvino] predicts, but does not train)."
         )
     if name in BACKENDS and name not in there:
         others = " or ".join(there)

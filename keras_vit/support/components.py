@@ -7,7 +7,7 @@ import platform
 import sys
 
 from keras_vit.support import __version__
-from keras_vit.support.backend import BACKENDS, ONLY_PREDICTS, chosen_backend
+from keras_vit.support.backend import BACKENDS, ONLY_PREDICTS, chosen_backend, packages
 from keras_vit.support.processor import choose_products, processor
 
 _LIBRARIES = ("keras", "numpy", "huggingface-hub", "safetensors", "pillow", "grain")
@@ -57,6 +57,9 @@ def components() -> list[Component]:
     for name in BACKENDS:
         version = _version(name) or (_version("tensorflow-cpu") if name == "tensorflow" else None)
         notes = ["predicts only; export to OpenVINO"] if name == ONLY_PREDICTS else []
+        if "keras_openvino" in packages(name):
+            own_package = _version("keras-openvino")
+            notes += [f"keras-openvino {own_package or 'is missing: pip install keras-openvino'}"]
         notes += [f"used: {why}" if name == chosen else _install(name, version)]
         notes += [_onednn_of_tensorflow()] if name == "tensorflow" and version else []
         note = "; ".join(note.strip("; ") for note in notes if note)

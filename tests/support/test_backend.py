@@ -1,13 +1,16 @@
 """keras_vit takes the only installed backend, respects the user's choice, and explains failures."""
 
+import importlib.util
 import json
 import os
 import sys
+from types import SimpleNamespace
 
 import keras
 import pytest
 
 from keras_vit.support import backend
+from keras_vit.support.components import components
 from tests.processes import python
 
 MINE = keras.backend.backend()
@@ -47,6 +50,24 @@ def test_the_choice_of_a_backend(names, in_file, in_environment, expected, monke
         return
     assert backend.refusal() is None
     assert os.environ.get("KERAS_BACKEND") == expected
+
+
+def test_openvino_needs_another_package_from_keras_3_16_on(monkeypatch, tmp_path):
+    """Keras names its package only in a long traceback, and doctor before that."""
+    kept = {"openvino", "torch"}
+    monkeypatch.setattr(backend, "is_installed", lambda package: package in kept)
+    monkeypatch.setenv("KERAS_BACKEND", "openvino")
+    keras_316 = tmp_path / "keras" / "__init__.py"
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: SimpleNamespace(origin=keras_316))
+    assert backend.installed() == ["torch"]
+    assert str(backend.refusal()).endswith("another package for it: pip install keras-openvino.")
+    notes = {part.name: part.note for part in components()}
+    assert "pip install keras-openvino" in notes["openvino"]
+    kept.add("keras_openvino")
+    assert backend.installed() == ["torch", "openvino"] and backend.refusal() is None
+    kept.remove("keras_openvino")
+    (tmp_path / "keras" / "src" / "backend" / "openvino").mkdir(parents=True)  # as in 3.15
+    assert backend.installed() == ["torch", "openvino"] and backend.refusal() is None
 
 
 BLOCKED = """
