@@ -35,7 +35,7 @@ keras_vit.upload_preset("hf://me/mine", "mine")
 ```
 
 ```console
-$ keras-vit list --family vit
+$ keras-vit list --variant vit_b16  # such as vit_b16.augreg_i21k_224
 $ cd elsewhere
 ```
 ```text
@@ -59,7 +59,7 @@ class Fresh:
             self.done.append(arguments[1].partition(" #")[0].strip())
             return self.answers[arguments[1].split()[1]]
         if "OFFICIAL" in arguments[1]:
-            self.done.append("files")
+            self.done.append(arguments[3:])
             return ""
         return subprocess.check_output([sys.executable, "-c", arguments[1]], text=True)
 
@@ -70,17 +70,19 @@ def test_steps_run_as_printed_for_the_backend_that_is_tried(tmp_path):
     count = first_hour.follow(fresh.run, fresh.install, "torch", tmp_path, PAGE)
     assert fresh.done == [
         ("keras-vit-zoo[torch]",),
-        "files",
+        ("vit_b16.augreg_i21k_224",),
         ("keras-vit-zoo[torch,figures]",),
         "keras-vit doctor",
-        "keras-vit list --family vit",
+        "keras-vit list --variant vit_b16",
     ]
     assert count == 5
 
 
 def test_another_output_than_the_page_shows_is_an_error(tmp_path):
     fresh = Fresh(list="name\tpixels\n")
-    with pytest.raises(AssertionError, match=r"(?s)list --family vit\n.*name  classes.*pixels"):
+    with pytest.raises(
+        AssertionError, match=r"(?s)list --variant vit_b16[^\n]*\n.*name  classes.*pixels"
+    ):
         first_hour.follow(fresh.run, fresh.install, "jax", tmp_path, PAGE)
     fresh = Fresh(list="name\tpixels\n")
     first_hour.follow(fresh.run, fresh.install, "openvino", tmp_path, PAGE, whole=False)
@@ -92,7 +94,7 @@ def test_the_pages_install_classify_and_train():
     for page in first_hour.PAGES:
         found = [*first_hour.steps(page.read_text())]
         commands = [command for step in found for command in step.commands]
-        assert commands[0].startswith('pip install "keras-vit-zoo[jax]"')
+        assert commands[0].startswith('pip install "keras-vit-zoo[jax,')
         assert any(command.startswith("keras-vit finetune") for command in commands)
         assert any("from_preset" in step.program for step in found if step.program)
 

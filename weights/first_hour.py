@@ -3,16 +3,15 @@
     python -m weights.first_hour dist --backends jax torch tensorflow     # make dist
 
 The files of `dist` are served on this machine as a package index, from which pip installs
-keras-vit-zoo by name, with each backend alone. Then every program and command of the two pages runs
-as printed, in an empty folder. `[jax]` in a `pip install` means the backend that is tried.
+keras-vit-zoo by name, with each backend alone. Then every program and command of a page runs as
+printed, in an empty folder. `[jax]` in a `pip install` means the backend that is tried.
 
 A block `text` directly after a block of Python or of a console shows its output; the two must be
 equal except for white space, and `...` stands for any text.
 
-Two kinds of files need a network. A server on this machine stands for the bucket of the published
-checkpoints and has files of random weights; steps that name `hf://` are skipped, and tests/presets
-runs them against a server of its own. OpenVINO, which cannot train, and the sdist run the pages
-up to the first program.
+A server on this machine stands for the bucket of the published checkpoints, with random weights;
+steps that name `hf://` are skipped, and tests/presets runs them against its own server. OpenVINO,
+which cannot train, and the sdist run the pages up to the first program.
 """
 
 import argparse
@@ -53,9 +52,6 @@ import keras_vit
 from keras_vit.presets.bucket import OFFICIAL
 from keras_vit.presets.catalog import preset_named
 
-sizes = {"image_size": 32, "patch_size": 16, "hidden_size": 96, "mlp_dim": 96, "num_heads": 12}
-model = keras_vit.VisionTransformer(**sizes, num_layers=1, num_classes=1000)
-keras_vit.checkpoints.save(model, "ViT-B_16.npz", "google")
 bucket, *names = sys.argv[1:]
 for row in map(preset_named, names):
     path = Path(bucket, row.source.removeprefix(OFFICIAL))
@@ -65,7 +61,7 @@ for row in map(preset_named, names):
         model = build(image_size=row.image_size, num_classes=row.num_classes)
         keras_vit.checkpoints.save(model, path, "google")
 """
-"""Writes checkpoints of random weights: a file that the pages name, and the bucket's presets."""
+"""Writes checkpoints of random weights for presets of the bucket."""
 
 
 class Step(NamedTuple):
@@ -104,19 +100,19 @@ def follow(
             the environment; returns what it prints.
         install: installs packages.
         backend: the backend that is tried.
-        bucket: folder that is served as the bucket; the checkpoints that it lacks are written.
-        text: the page. It names JAX.
+        bucket: folder that is served as the bucket; files of presets that it lacks are written.
+        text: the page, which names JAX.
         whole: whether the steps after the first program run too.
 
     Raises:
         CalledProcessError: a program or a command failed.
         AssertionError: a step prints something else than the page shows.
     """
-    count, variables, files_lack = 0, {}, whole
+    count, variables = 0, {}
+    wanted = [step for step in steps(text) if not step.needs_the_hub]
+    presets = sorted(set(_PRESET.findall(str(wanted)))) if whole else []
     with served(bucket) as variables["KERAS_VIT_BUCKET"]:
-        for step in steps(text):
-            if step.needs_the_hub:
-                continue
+        for step in wanted:
             printed = ""
             for command in step.commands:
                 if not command.startswith("pip install "):
@@ -125,10 +121,9 @@ def follow(
                     install(*packages)
                     if _extras(packages) & _BACKENDS - {backend}:
                         variables["KERAS_BACKEND"] = backend  # as the pages say for several
-                    if files_lack:
-                        names = sorted(set(_PRESET.findall(text)))
-                        run("python", "-c", _FILES, str(bucket), *names, **variables)
-                        files_lack = False
+                    if presets:
+                        run("python", "-c", _FILES, str(bucket), *presets, **variables)
+                        presets = []
             if step.program is not None:
                 printed += run("python", "-c", step.program, **variables)
             if not doctest.OutputChecker().check_output(step.output or "...\n", printed, _EQUAL):
@@ -171,16 +166,20 @@ def served(folder: Path) -> Iterator[str]:
 
 
 class Environment:
-    """A fresh virtual environment, with the versions of constraints.txt, and an empty folder.
+    """A fresh virtual environment with the versions of constraints.txt.
 
     Args:
-        folder: place of both.
+        folder: its place.
         *options: options of `pip install`.
     """
 
     def __init__(self, folder: Path, *options: str) -> None:
         venv.create(folder, with_pip=True)
-        self.folder, self.here, self._options = folder, folder / "here", options
+        self.folder, self.here, self._options = folder, folder, options
+
+    def move_to(self, name: str) -> None:
+        """Lets programs run in a new, empty folder from now on."""
+        self.here = self.folder / name
         self.here.mkdir()
 
     def install(self, *packages: str) -> None:
@@ -190,7 +189,7 @@ class Environment:
         subprocess.run(command, check=True, cwd=self.here, env=self._variables({}))
 
     def run(self, program: str, *arguments: str, **variables: str) -> str:
-        """Runs a program of the environment in its empty folder; returns what it prints."""
+        """Runs a program of the environment in the folder; returns what it prints."""
         found = subprocess.run(
             [program, *arguments],
             check=True,
@@ -232,7 +231,6 @@ def try_distribution(dist: Path, backends: Sequence[str]) -> None:
         CalledProcessError: an installation, a program or a command failed.
         AssertionError: a step prints something else than its page shows.
     """
-    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
     tries = [("wheel", backend) for backend in backends] + [("sdist", backends[0])]
     with tempfile.TemporaryDirectory() as bucket, tempfile.TemporaryDirectory() as index:
         # The list of a folder is a page of the simple index (PEP 503).
@@ -242,8 +240,11 @@ def try_distribution(dist: Path, backends: Sequence[str]) -> None:
                 options = ["--no-binary", "keras-vit-zoo"] if kind == "sdist" else []
                 fresh = Environment(Path(folder), "--extra-index-url", address, *options)
                 begun, whole = time.perf_counter(), kind == "wheel" and backend != "openvino"
-                run = fresh.run_aloud
-                done = follow(run, fresh.install, backend, Path(bucket), text, whole)
+                done = 0
+                for page in PAGES:
+                    fresh.move_to(page.stem)
+                    job = (fresh.run_aloud, fresh.install, backend, Path(bucket))
+                    done += follow(*job, page.read_text(encoding="utf-8"), whole)
             seconds = time.perf_counter() - begun
             print(f"{kind}, {backend} alone: {done} steps in {seconds:.0f} s", flush=True)
 
