@@ -32,8 +32,9 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
     "api_pages",
+    "domains_table",
     "families_pages",
-    "fields_table",
+    "licenses_table",
     "models_table",
 ]
 exclude_patterns = [
@@ -56,7 +57,6 @@ autodoc_inherit_docstrings = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
-autodoc_default_options = {"members": True}
 autodoc_type_aliases = {"ClassNames": "keras_vit.images.class_names.ClassNames"}
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False

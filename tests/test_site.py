@@ -1,5 +1,6 @@
 """The site builds without a warning, its links lead somewhere, and it works in a browser."""
 
+import ast
 import importlib.util
 import os
 import re
@@ -8,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,12 +18,14 @@ from filelock import FileLock
 import keras_vit
 from keras_vit.presets.catalog import CATALOG
 from tests.browser import resize
+from tests.digits import LOOPS, write_folders
 from tests.test_docs import RUN_AS_NOTEBOOKS
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS, ON_TPU = ROOT / "examples" / "notebooks", "08_several_devices"
 URLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
-PAGES = ("index", "models", "coming_from", "devices", "api/keras_vit", "families/augreg", "fields")
+PAGES = ("index", "models", "coming_from", "devices", "api/keras_vit", "families/augreg", "domains",
+         "licenses", "api/keras_vit.data/ImageData", "api/keras_vit/finetune")  # fmt: skip
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("sphinx") is None, reason="needs the group docs"
 )
@@ -70,7 +74,7 @@ def test_every_internal_link_leads_somewhere(site, tmp_path):
 def test_every_public_name_has_an_entry_and_every_model_a_row(site):
     """Each name of each `__all__` is an anchor of the API reference; the page of models has those
     of the catalog in its order."""
-    text = "".join(path.read_text() for path in (site / "api").glob("*.html"))
+    text = "".join(path.read_text() for path in (site / "api").rglob("*.html"))
     anchors = set(re.findall(r'id="(keras_vit\.[\w.]+)"', text))
     top = {f"keras_vit.{name}" for name in keras_vit.__all__}
     modules = {name for name in top if f"module-{name}" in text or name in sys.modules}
@@ -80,6 +84,50 @@ def test_every_public_name_has_an_entry_and_every_model_a_row(site):
     rows = re.findall(r"<tr[^>]*>\s*<td.*?</td>", (site / "models.html").read_text(), re.DOTALL)
     names = [re.sub("<.*?>", "", row, flags=re.DOTALL).strip() for row in rows]
     assert names[: len(CATALOG)] == list(CATALOG)
+    licenses = (site / "licenses.html").read_text()
+    assert all(f">{name}<" in licenses for name in CATALOG)
+
+
+def test_a_class_page_has_methods_of_keras_vit_without_those_of_keras(site):
+    """`compile` stays, because keras_vit documents arguments of its own; helpers do not."""
+    page = (site / "api/keras_vit/VisionTransformer.html").read_text()
+    methods = set(re.findall(r'id="keras_vit\.VisionTransformer\.(\w+)"', page))
+    assert {"classify", "from_preset", "compile"} <= methods
+    assert not {"fit", "build", "get_config", "make_train_function", "symbolic_call"} & methods
+    page = (site / "api/keras_vit/ViTConfig.html").read_text()
+    assert "keras_vit.ViTConfig.replace" in page
+    assert "ViTConfig.refuse" not in page
+
+
+@pytest.mark.parametrize("slug", ["augreg", "dinov2"])
+def test_the_code_of_a_family_page_runs(slug, tmp_path, monkeypatch):
+    """With `vit_digits` or its encoder instead of the published weights, and two steps."""
+    pages = extension("families_pages")
+    (family,) = [each for each in pages["read_families"]() if each["slug"] == slug]
+    monkeypatch.chdir(tmp_path)
+    write_folders(tmp_path, LOOPS.get, train=120, test=0)
+    (tmp_path / "train").rename("photos")
+    shutil.copy(keras_vit.data.example_image(), "photo.jpg")
+    source = "vit_digits"
+    if slug == "dinov2":
+        source = str(tmp_path / "encoder")
+        encoder = keras_vit.VisionTransformer.from_preset("vit_digits", num_classes=0)
+        encoder.save_to_preset(source)
+    recipe = keras_vit.training.TransferRecipe(steps=2, batch_size=4)
+    monkeypatch.setattr(keras_vit, "finetune", partial(keras_vit.finetune, recipe=recipe))
+    code, found = re.subn('(?<=^source = ").*(?="$)', source, pages["example"](family), flags=re.M)
+    assert found == 1
+    names = {}
+    exec(compile(code, slug, "exec"), names)
+    assert (tmp_path / "finetuned" / "best").exists()
+    if slug == "dinov2":
+        assert names["vectors"].shape == (1, 64)
+
+
+def test_the_code_of_every_family_page_is_python():
+    pages = extension("families_pages")
+    blocks = [pages["example"](family) for family in pages["read_families"]()]
+    assert len([*map(ast.parse, blocks)]) > 25
 
 
 @pytest.mark.nightly

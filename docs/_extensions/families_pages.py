@@ -1,4 +1,4 @@
-"""Writes a page per family of models: sizes, the lines that load one, license, images, evidence.
+"""Writes a page per family of models: the lines that use one, license, preprocessing, sizes.
 
 `families.toml` names the families. A page takes its facts from the catalog of presets; a family
 without rows there takes its sizes from the architectures of timm that keras_vit knows.
@@ -22,15 +22,16 @@ from keras_vit.config.weights.lexicon import num_parameters
 from keras_vit.models import flops
 from keras_vit.presets import catalog
 from keras_vit.presets.catalog import CATALOG, Preset
-from keras_vit.presets.evidence import LEVELS, evidence_level
+from keras_vit.presets.evidence import evidence_level
 
 TABLE = Path(__file__).with_name("families.toml")
 HUB = "https://huggingface.co/"
+UNKNOWN = "see the repository"
 
 
 def write_pages(folder: Path) -> None:
     """Writes `<slug>.md` for each family, and leaves unchanged files alone."""
-    families = tomllib.loads(TABLE.read_text(encoding="utf-8"))["family"]
+    families = read_families()
     pages = {f"{family['slug']}.md": page(family) for family in families}
     described = {name for family in families for name in _matching(CATALOG, family.get("rows", ()))}
     of_fields = {row.name for row in CATALOG.values() if row.feature or row.folder}
@@ -47,24 +48,35 @@ def write_pages(folder: Path) -> None:
 
 def page(family: dict[str, Any]) -> str:
     """Returns the page of one family, in Markdown."""
-    rows = [CATALOG[name] for name in _matching(CATALOG, family.get("rows", ()))]
+    rows = rows_of(family)
     papers = family.get("papers") or list(dict.fromkeys(_PAPERS[row.name] for row in rows))
     facts = {"Paper": _cited(papers)} if any(papers) else {}
     facts |= _facts_of_catalog(rows) if rows else _facts_elsewhere(family)
     formats = ", ".join(f"`{name}`" for name in _matching(NAMES, family["formats"]))
-    facts["Files"] = f"{formats}. {{doc}}`../families` says which are read and which are written."
+    facts["Formats"] = f"{formats}. {{doc}}`../families` says which can be read and written."
     table = _table_of_catalog(rows) if rows else _table_of_timm(family.get("timm", ()))
     return "\n".join(
         [
             f"# {family['name']} in Keras\n",
             f"{family['about']}\n",
-            *_example(rows, family),
+            f"```py\n{example(family)}```\n",
             *(f"- **{name}**: {text}" for name, text in facts.items()),
             *([f"\n{family['more']}"] if "more" in family else []),
             *(["\n## Sizes\n\n:::{div} presets", *table, ":::"] if table else []),
             "",
         ]
     )
+
+
+def read_families() -> list[dict[str, Any]]:
+    """Returns the families of `families.toml`, in their order."""
+    families: list[dict[str, Any]] = tomllib.loads(TABLE.read_text(encoding="utf-8"))["family"]
+    return families
+
+
+def rows_of(family: dict[str, Any]) -> list[Preset]:
+    """Returns the rows of the catalog that belong to a family."""
+    return [CATALOG[name] for name in _matching(CATALOG, family.get("rows", ()))]
 
 
 def _matching(names: Iterable[str], patterns: Iterable[str]) -> list[str]:
@@ -95,43 +107,68 @@ def _cited(papers: Iterable[str]) -> str:
     return "; ".join(re.sub(r"arXiv (\S+)", link, paper) for paper in papers if paper) + "."
 
 
-def _example(rows: list[Preset], family: dict[str, Any]) -> list[str]:
-    """Returns the lines that load one model and use it: by its classes, or by its features."""
+def example(family: dict[str, Any]) -> str:
+    """Returns lines that load a model of the family, use it, probe it and fine-tune it."""
+    rows = rows_of(family)
     classifiers = [row for row in rows if row.num_classes == 1000]
     source = (classifiers or rows)[0].name if rows else family["load"]
     use = [
+        "# Feature extraction: one vector per image\n"
         'vectors = keras_vit.evaluation.features(model, ["photo.jpg"]).values',
-        'print(model.classify("photo.jpg", top=5))',
+        '# Classification\nprint(model.classify("photo.jpg", top=5))',
     ][bool(classifiers)]
-    load = f'model = keras_vit.VisionTransformer.from_preset("{source}")'
-    return ["```py", "import keras_vit\n", load, use, "```\n"]
+    return f"""import keras_vit
+
+source = "{source}"
+model = keras_vit.VisionTransformer.from_preset(source)
+
+{use}
+
+# Linear probe on your images, one folder per class
+print(keras_vit.probe(model, "photos").summary())
+
+# Fine-tuning on the same images
+keras_vit.finetune(source, "photos", path="finetuned")
+"""
 
 
 def _facts_of_catalog(rows: list[Preset]) -> dict[str, str]:
-    """Returns license, images and evidence of presets, and the catalog's warnings."""
+    """Returns license, preprocessing and evidence of presets, and the catalog's warnings."""
     licenses = Counter(row.license for row in rows)
     stated = {f"; {who}: {name}" for row in rows for who, name in row.licenses.items()}
     gated = any(row.note.startswith("gated") for row in rows)
-    notes: dict[str, list[str]] = {}
-    for row in rows:
-        if row.note and not row.note.startswith("gated"):
-            notes.setdefault(row.note, []).append(f"`{row.name}`")
-    levels = Counter(evidence_level(row.name) for row in rows)
     protocols = dict.fromkeys(protocol_words(row.protocol) for row in rows)
     on_hub = any(str(row.source).startswith("hf://") for row in rows)
-    unverified = dict.fromkeys(row.unverified for row in rows if row.unverified)
     facts = {
         "License": _counted(licenses)
         + "".join(sorted(stated))
         + (". Gated: accept it on the repository's page, then `hf auth login`." if gated else "."),
-        "Images": f"protocol {'; '.join(protocols)}: {{doc}}`../preprocessing`."
-        + (" The files of a repository of the Hub decide." if on_hub else ""),
-        "Checked": _counted({f"level {k}, {LEVELS[k]}": levels[k] for k in sorted(levels)})
-        + "".join(f". Unverified: {text}" for text in unverified)
-        + ". {doc}`../models` has the levels.",
+        "Preprocessing": ("see the table" if len(protocols) > 1 else str(*protocols))
+        + ": {doc}`../preprocessing`."
+        + (" The configuration in a Hub repository takes precedence." if on_hub else ""),
+        "Tests": _tests(rows, on_hub),
     }
+    notes: dict[str, list[str]] = {}
+    for row in rows:
+        if row.note and not row.note.startswith("gated"):
+            notes.setdefault(row.note, []).append(f"`{row.name}`")
+        if row.unverified and not str(row.source).startswith("hf://"):
+            notes.setdefault(f"not verified: {row.unverified}", []).append(f"`{row.name}`")
     known = "; ".join(f"{text} ({', '.join(names)})" for text, names in notes.items())
-    return facts | ({"Known": f"{known}."} if known else {})
+    return facts | ({"Notes": f"{known}."} if known else {})
+
+
+def _tests(rows: list[Preset], on_hub: bool) -> str:
+    """Returns how far a family was tested."""
+    in_timm = any(row.counterparts.get("timm") for row in rows)
+    library = "timm" if in_timm else rows[0].format_name.partition("/")[0]
+    compared = "the official code" if library == "google" else f"{library}'s"
+    place = "the Hub" if on_hub else "the official bucket"
+    read = [f"`{row.name}`" for row in rows if evidence_level(row.name)]
+    return (
+        f"not yet loaded from {place} by us; architecture compared with {compared}."
+        + (f" Published `config.json` and shapes of arrays read: {', '.join(read)}." if read else "")
+    )  # fmt: skip
 
 
 def _counted(numbers: Any) -> str:
@@ -142,26 +179,30 @@ def _counted(numbers: Any) -> str:
 
 
 def _facts_elsewhere(family: dict[str, Any]) -> dict[str, str]:
-    """Returns license, images and evidence of a family without rows in the catalog."""
-    stated = family.get("license")
-    license_ = f"{stated}, as timm states it." if stated else "see the repository."
+    """Returns license, preprocessing and evidence of a family without rows in the catalog."""
     return {
-        "License": license_,
-        "Images": "as the repository's files state: {doc}`../preprocessing`.",
-        "Checked": "no published file was read. Small random models of this family gave the "
-        "outputs of the library that has it: {ref}`what-was-compared`.",
+        "License": license_of(family) + ".",
+        "Preprocessing": "as the repository's files state it: {doc}`../preprocessing`.",
+        "Tests": "not yet loaded from the Hub by us; architecture compared with the library's: "
+        "{ref}`what-was-compared`.",
     }
+
+
+def license_of(family: dict[str, Any]) -> str:
+    """Returns the license of a family without rows in the catalog."""
+    return f"{family['license']}, as timm states it" if "license" in family else UNKNOWN
 
 
 def _table_of_catalog(rows: list[Preset]) -> list[str]:
     lines = ["| preset | file | timm's name | params, M | GMACs | pixels |"]
     lines.append("|---|---|---|---:|---:|---:|")
+    differ = len({protocol_words(row.protocol) for row in rows}) > 1
     for row in rows:
         source, in_timm = str(row.source), row.counterparts.get("timm", "")
         repository = source.removeprefix("hf://")
         config = row.config()
         cells = (
-            f"`{row.name}`",
+            f"`{row.name}`" + (f"<br>{protocol_words(row.protocol)}" if differ else ""),
             f"[npz]({source})" if repository == source else f"[{repository}]({HUB}{repository})",
             in_timm and f"[{in_timm}]({HUB}timm/{in_timm})",
             f"{num_parameters(config) / 1e6:,.1f}",

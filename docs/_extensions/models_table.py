@@ -1,8 +1,7 @@
 """The directive `models-table`: the catalog of presets as one table, whose columns sort it.
 
 A row comes from `keras_vit.presets.catalog.Preset`, so that a new row of the catalog is on the site
-at once. Each `benchmarks/results/*.csv` adds a column of images per second; `models_table.js` sorts
-and filters in the browser. Below it stand the few rows whose level of evidence is not 0.
+at once. `models_table.js` sorts and filters in the browser.
 """
 
 import csv
@@ -19,9 +18,8 @@ from keras_vit.config.weights.lexicon import num_parameters
 from keras_vit.images.protocols import complete
 from keras_vit.models import flops
 from keras_vit.presets.catalog import CATALOG, Preset
-from keras_vit.presets.evidence import evidence_level
 
-RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
+SPEEDS = Path(__file__).parents[2] / "benchmarks" / "results" / "amd_epyc.csv"
 COLUMNS = {
     "preset": "---",
     "license": "---",
@@ -30,7 +28,7 @@ COLUMNS = {
     "pixels": "---:",
     "top-1, %": "---:",
     "source": "---",
-    "protocol": "---",
+    "images/s": "---:",
 }
 MEANS = {0.485: "ImageNet's mean", 0.48145466: "CLIP's mean", 0.5: ""}
 
@@ -40,28 +38,13 @@ class ModelsTable(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Returns the nodes of the table."""
-        speeds = {path.stem: _read(path) for path in sorted(RESULTS.glob("*.csv"))}
-        for path in RESULTS.glob("*.csv"):
-            self.env.note_dependency(str(path))
-        named = {f"images/s, {name.replace('_', ' ').upper()}": "---:" for name in speeds}
-        columns = {**COLUMNS, **named}
-        rows = [columns, columns.values()]
-        rows += [_row(preset, list(speeds.values())) for preset in CATALOG.values()]
+        self.env.note_dependency(str(SPEEDS))
+        speeds = _read(SPEEDS)
+        rows = [COLUMNS, COLUMNS.values(), *(_row(row, speeds) for row in CATALOG.values())]
         lines = [f"| {' | '.join(cells)} |" for cells in rows]
         container = nodes.container(classes=["models-table"])
-        levels = nodes.container()
-        for lines_of, parent in ((lines, container), (_levels(), levels)):
-            self.state.nested_parse(StringList(lines_of, source="catalog"), 0, parent)
-        return [container, levels]
-
-
-def _levels() -> list[str]:
-    """Returns a line per level of evidence above 0, with its rows."""
-    names: dict[int, list[str]] = {}
-    for name in CATALOG:
-        names.setdefault(evidence_level(name), []).append(f"`{name}`")
-    above = sorted(names.keys() - {0}, reverse=True)
-    return [*(f"- Level {k}: {', '.join(names[k])}." for k in above), "- Level 0: all other rows."]
+        self.state.nested_parse(StringList(lines, source="catalog"), 0, container)
+        return [container]
 
 
 def _read(path: Path) -> list[dict[str, str]]:
@@ -69,7 +52,7 @@ def _read(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def _row(preset: Preset, speeds: list[list[dict[str, str]]]) -> list[str]:
+def _row(preset: Preset, speeds: list[dict[str, str]]) -> list[str]:
     config = keras_vit.info(preset.folder).config if preset.folder else preset.config()
     parameters, gmacs = num_parameters(config) / 1e6, flops(config).forward / 2e9
     top1, reported = preset.top1, preset.reported
@@ -77,15 +60,19 @@ def _row(preset: Preset, speeds: list[list[dict[str, str]]]) -> list[str]:
         top1, reported = preset.upstream_top1, "VT#62"
     return [
         f"`{preset.name}`",
-        preset.license,
+        license_words(preset.license),
         f"{parameters:,.1f}",
         f"{gmacs:,.1f}" if gmacs >= 0.1 else f"{gmacs:.4f}",
         str(preset.image_size),
         "" if top1 is None else f"{top1:.2f}",
         reported.partition(",")[0].partition("'s ")[0],
-        protocol_words(preset.protocol),
-        *(_speed(preset.name, gmacs, rows) for rows in speeds),
+        _speed(preset.name, gmacs, speeds),
     ]
+
+
+def license_words(license_: str) -> str:
+    """Returns a license in the words of a page: SPDX prefixes what it does not list."""
+    return f"{license_.removeprefix('LicenseRef-')} License" if "Ref-" in license_ else license_
 
 
 def protocol_words(protocol: str | Mapping[str, Any]) -> str:

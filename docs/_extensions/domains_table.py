@@ -1,6 +1,6 @@
-"""The directive `fields-table`: the encoders of one field in the catalog as a Markdown table.
+"""The directive `domains-table`: the domain-specific encoders of the catalog as a Markdown table.
 
-Its argument is the family, such as `pathology`.
+Its arguments are the families, such as `pathology`.
 """
 
 from docutils import nodes
@@ -23,14 +23,15 @@ COLUMNS = {
 }
 
 
-class FieldsTable(SphinxDirective):
-    """Writes the presets of a family as a Markdown table."""
+class DomainsTable(SphinxDirective):
+    """Writes the presets of families as a Markdown table."""
 
     required_arguments = 1
+    final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
         """Returns the nodes of the table."""
-        presets = [row for row in CATALOG.values() if row.family == self.arguments[0]]
+        presets = [row for row in CATALOG.values() if row.family in self.arguments[0].split()]
         rows = [COLUMNS, COLUMNS.values(), *map(_row, presets)]
         lines = [f"| {' | '.join(cells)} |" for cells in rows]
         container = nodes.container(classes=["presets"])
@@ -64,5 +65,5 @@ def _statistics(preset: Preset) -> str:
 
 def setup(app: object) -> dict[str, bool]:
     """Registers the directive."""
-    app.add_directive("fields-table", FieldsTable)  # type: ignore[attr-defined]
+    app.add_directive("domains-table", DomainsTable)  # type: ignore[attr-defined]
     return {"parallel_read_safe": True}
