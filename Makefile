@@ -9,7 +9,8 @@
 # make test-keras VERSION=3.14.0   the suite on another Keras
 # make test-versions   goldens, fit, save, load and export with the oldest and the newest releases of
 #              the dependencies and with keras-nightly, into weights/VERSIONS.md
-# make docs    the site, in docs/_build/html: warnings and dead links are errors
+# make docs    the site, in docs/_build/html: warnings, dead links and searches that find another
+#              page first are errors
 # make dist    wheel and sdist, checked, served as a local package index, and installed by name with each
 #              backend alone: README and start page run as printed
 # make lint    ruff, mypy, the order of the rooms, typos
@@ -113,6 +114,7 @@ docs: .venv/.docs
 	$(if $(wildcard $(TRAINED)/encoder/config.json),KERAS_BACKEND=torch $(BIN)/python -m weights.look_inside $(TRAINED)/encoder docs/look_inside)
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --jobs auto docs docs/_build/html
 	$(BIN)/python docs/_extensions/links.py docs/_build/html
+	$(BIN)/python docs/_extensions/search_check.py docs/_build/html
 
 dist: .venv/.dist
 	rm -rf dist

@@ -79,6 +79,7 @@ html_title = f"keras_vit {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_js_files = ["models_table.js"]
+html_search_scorer = "_extensions/search_scorer.js"
 html_favicon = "_static/favicon.svg"
 html_show_sourcelink = False
 html_copy_source = False

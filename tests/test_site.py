@@ -130,6 +130,14 @@ def test_the_code_of_every_family_page_is_python():
     assert len([*map(ast.parse, blocks)]) > 25
 
 
+def test_each_search_finds_its_page_first(site, browser):
+    """The searches of `make docs`; one whose page is another one is reported."""
+    wrong_results = extension("search_check")["wrong_results"]
+    assert wrong_results(site, browser) == []
+    (line,) = wrong_results(site, browser, {"regression": "devices"})
+    assert line.startswith("regression: expected devices first, found ")
+
+
 @pytest.mark.nightly
 def test_a_heading_sorts_the_models_and_words_filter_them(site, browser):
     """By the keyboard; `aria-sort` tells the order, and models without a value stand last."""

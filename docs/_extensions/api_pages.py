@@ -174,10 +174,10 @@ class Builders(SphinxDirective):
         """Returns the nodes; each name of the table is the anchor of its builder."""
         call = type(keras_vit.vit_b16).__call__
         text = GoogleDocstring(str(inspect.getdoc(call)), Config(napoleon_use_rtype=False))
+        signature = "keras_vit.vit_b16(image_size=224, num_classes=1000, **arguments)"
         lines = [
-            ".. code-block:: python", "",
-            "   keras_vit.vit_b16(image_size=224, num_classes=1000, **arguments)", "",
-            *text.lines(), "",
+            f".. py:function:: {signature}", "", *(f"   {line}" for line in text.lines()), "",
+            "All builders have these arguments:", "",
             ".. list-table::", "   :header-rows: 1", "",
             *_row("name", "layers", "hidden size", "MLP", "heads", "patch", "stem", "parameters, M"),
         ]  # fmt: skip
@@ -192,6 +192,8 @@ class Builders(SphinxDirective):
         (table,) = container.findall(nodes.tbody)
         for name, row in zip(VARIANTS, table.children, strict=True):
             anchor = f"keras_vit.{name}"
+            if name == "vit_b16":  # of the function above
+                continue
             next(iter(row.findall(nodes.paragraph)))["ids"].append(anchor)
             self.env.domains["py"].note_object(anchor, "function", anchor, location=container)
         return [container]

@@ -25,9 +25,10 @@ class LicensesTable(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Returns the nodes of the table."""
-        rows = [row for title, *row in _rows() if title == self.arguments[0]]
-        cells = [("family", "license", "presets, or a name for `from_preset`"), ("---",) * 3, *rows]
-        lines = [f"| {' | '.join(row)} |" for row in cells]
+        title = self.arguments[0]
+        lines = ["| family | names for `from_preset` |", "|---|---|"]
+        for family, words, names in (row for of, *row in _rows() if of == title):
+            lines.append(f"| {family}{'' if words == title else f'<br>{words}'} | {names} |")
         container = nodes.container(classes=["licenses"])
         self.state.nested_parse(StringList(lines, source="catalog"), self.content_offset, container)
         return [container]
@@ -43,7 +44,9 @@ def _rows() -> Iterator[tuple[str, str, str, str]]:
             yield _title(license_of(family)), link, license_of(family), f"`{family['load']}`"
     domains = [row for row in CATALOG.values() if row.feature]
     for name in dict.fromkeys(row.family for row in domains):
-        yield from _grouped(f"[{name}](domains)", [row.name for row in domains if row.family == name])
+        yield from _grouped(
+            f"[{name}](domains)", [row.name for row in domains if row.family == name]
+        )
     yield from _grouped("keras_vit", [row.name for row in CATALOG.values() if row.folder])
 
 
