@@ -179,7 +179,7 @@ class Builders(SphinxDirective):
             f".. py:function:: {signature}", "", *(f"   {line}" for line in text.lines()), "",
             "All builders have these arguments:", "",
             ".. list-table::", "   :header-rows: 1", "",
-            *_row("name", "layers", "hidden size", "MLP", "heads", "patch", "stem", "parameters, M"),
+            *_row("name", "layers", "hidden size", "MLP", "heads", "patch", "stem", "params, M"),
         ]  # fmt: skip
         for name, variant in VARIANTS.items():
             config = variant.config()

@@ -165,10 +165,8 @@ def _tests(rows: list[Preset], on_hub: bool) -> str:
     compared = "the official code" if library == "google" else f"{library}'s"
     place = "the Hub" if on_hub else "the official bucket"
     read = [f"`{row.name}`" for row in rows if evidence_level(row.name)]
-    return (
-        f"not yet loaded from {place} by us; architecture compared with {compared}."
-        + (f" Published `config.json` and shapes of arrays read: {', '.join(read)}." if read else "")
-    )  # fmt: skip
+    words = f"not yet loaded from {place} by us; architecture compared with {compared}."
+    return words + (f" Published `config.json` and shapes read: {', '.join(read)}." if read else "")
 
 
 def _counted(numbers: Any) -> str:

@@ -6,6 +6,7 @@ Chromium opens the page of results for each query, and the first result has to b
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 FIRST = {
@@ -23,26 +24,27 @@ FIRST = {
     "Colab": "gallery/index",
 }
 """The page that each query should find first."""
+DONE = "return !!document.querySelector('#search-results .search-summary')?.innerText"
 RESULTS = "return [...document.querySelectorAll('#search-results li a')].map(each => each.href)"
 
 
-def wrong_results(site: Path, driver: object, expected: dict[str, str] = FIRST) -> list[str]:
+def wrong_results(site: Path, driver: Any, expected: dict[str, str] = FIRST) -> list[str]:
     """Returns a line for each query whose first result is another page than the expected one."""
     from selenium.webdriver.support.ui import WebDriverWait
 
     wrong = []
     for query, page in expected.items():
         driver.get(f"{(site / 'search.html').resolve().as_uri()}?q={quote(query)}")
-        done = "return !!document.querySelector('#search-results .search-summary')?.innerText"
-        WebDriverWait(driver, 30).until(lambda driver: driver.execute_script(done))
-        links = [link.rpartition("html/")[2] for link in driver.execute_script(RESULTS)]
+        WebDriverWait(driver, 30).until(lambda driver: driver.execute_script(DONE))
+        root = site.resolve().as_uri()
+        links = [link.removeprefix(f"{root}/") for link in driver.execute_script(RESULTS)]
         found = links[0].partition(".html")[0] if links else "no page"
-        if not found.endswith(page):
+        if found != page:
             wrong.append(f"{query}: expected {page} first, found {', '.join(links[:3])}.")
     return wrong
 
 
-def browser() -> object:
+def browser() -> Any:
     """Starts the Chromium of the distribution, without a window; None if it is not installed."""
     places = [shutil.which(name) for name in ("chromium", "chromedriver")]
     try:
