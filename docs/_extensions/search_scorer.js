@@ -15,7 +15,7 @@ var Scorer = {
     const [page] = title.toLowerCase().split(" > ");
     const named = page.includes(query) ? 2 : title.toLowerCase().includes(query) ? 1.5 : 1;
     const factors = [
-      [/^api\/|^genindex|^py-modindex/, 0.1],
+      [/^api\/|^genindex|^py-modindex|^sg_execution_times/, 0.1],
       [/^gallery\/(?!index)|^changelog|^coming_from/, 0.3],
       [/^families\//, 0.5],
     ];
