@@ -55,6 +55,7 @@ myst_heading_anchors = 3
 autosummary_generate = False
 autodoc_inherit_docstrings = False
 autodoc_member_order = "bysource"
+toc_object_entries_show_parents = "hide"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 autodoc_type_aliases = {"ClassNames": "keras_vit.images.class_names.ClassNames"}

@@ -64,12 +64,13 @@ def learn(images: Path, out: Path, from_preset: bool, steps: int) -> dict[str, A
 def draw_curves(histories: dict[str, dict[str, Any]], path: Path) -> None:
     """Writes a figure of loss and accuracy; curves of training are dashed, of the test solid."""
     figure = Figure(figsize=(9, 3.6), layout="constrained")
-    for axis, quantity in zip(figure.subplots(1, 2), ("loss", "accuracy"), strict=True):
+    words = {"loss": "cross-entropy loss", "accuracy": "accuracy (fraction of images)"}
+    for axis, quantity in zip(figure.subplots(1, 2), words, strict=True):
         for k, (name, history) in enumerate(histories.items()):
             steps = STEPS_PER_EPOCH * (1 + np.arange(len(history[quantity])))
             axis.plot(steps, history[quantity], "--", color=f"C{k}", lw=1.0)
             axis.plot(steps, history[f"val_{quantity}"], color=f"C{k}", label=name, lw=1.8)
-        axis.set(xlabel="training step", ylabel=quantity)
+        axis.set(xlabel=f"training step ({BATCH_SIZE} images each)", ylabel=words[quantity])
         axis.grid(alpha=0.3)
         axis.legend(title="solid: test, dashed: training", title_fontsize=8, fontsize=8)
     figure.savefig(path, dpi=110)

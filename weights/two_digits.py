@@ -134,12 +134,15 @@ def draw_faithfulness(curves: Mapping[str, tuple[Any, Any]]) -> Any:
             mean = curve.probabilities.mean(axis=0)
             label = f"{name.replace('_', ' ')} {areas}" if axis is axes[0] else None
             axis.plot(curve.shares, mean, style, color=f"C{k}", label=label)
-    for axis, title in zip(axes, ("deletion: low is good", "insertion: high is good"), strict=True):
+    titles = ("deletion (lower is better)", "insertion (higher is better)")
+    for axis, title, done in zip(axes, titles, ("removed", "inserted"), strict=True):
         axis.set_title(title, fontsize=10)
-        axis.set(xlabel="share of the pixels", ylim=(0, 1.02))
+        axis.set(xlabel=f"fraction of pixels {done}", ylim=(0, 1.02))
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("probability of the class")
-    figure.legend(loc="outside lower center", fontsize=9, frameon=False, title="areas under both")
+    figure.legend(
+        loc="outside lower center", fontsize=9, frameon=False, title="AUC: deletion / insertion"
+    )
     return figure
 
 

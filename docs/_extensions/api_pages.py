@@ -22,6 +22,7 @@ from sphinx.errors import ExtensionError
 from sphinx.ext.napoleon import Config, GoogleDocstring
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.util.docutils import SphinxDirective
+from sphinx.util.inspect import stringify_signature
 
 import keras_vit
 from keras_vit.config.variants import VARIANTS
@@ -219,9 +220,22 @@ def tables(app: object, what: str, name: str, value: object, options: object, li
     lines[:] = written
 
 
+def signature_of(
+    app: object, what: str, name: str, value: Any, options: object, words: str, returns: str
+) -> tuple[str, str] | None:
+    """Returns the constructor's signature of a class whose `__new__` is Keras's."""
+    del app, name, options
+    if what != "class" or words != "(*args, **kwargs)":
+        return None
+    _, *parameters = inspect.signature(value.__init__).parameters.values()
+    signature = inspect.Signature(parameters)
+    return stringify_signature(signature, show_annotation=False), returns
+
+
 def setup(app: Any) -> dict[str, bool]:
     """Writes the pages before Sphinx looks for its sources."""
     write_pages(Path(app.srcdir) / "api")
     app.add_directive("builders", Builders)
     app.connect("autodoc-process-docstring", tables)
+    app.connect("autodoc-process-signature", signature_of)
     return {"parallel_read_safe": True}

@@ -34,7 +34,7 @@ class DomainsTable(SphinxDirective):
         presets = [row for row in CATALOG.values() if row.family in self.arguments[0].split()]
         rows = [COLUMNS, COLUMNS.values(), *map(_row, presets)]
         lines = [f"| {' | '.join(cells)} |" for cells in rows]
-        container = nodes.container(classes=["presets"])
+        container = nodes.container(classes=["presets", "domains"])
         self.state.nested_parse(StringList(lines, source="catalog"), self.content_offset, container)
         return [container]
 

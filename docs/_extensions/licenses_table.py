@@ -59,7 +59,7 @@ def _grouped(family: str, names: list[str]) -> Iterator[tuple[str, str, str, str
         license_ = license_words(CATALOG[name].license)
         groups.setdefault((license_, words or license_), []).append(f"`{name}`")
     for (license_, words), presets in groups.items():
-        yield _title(license_), family, words, ", ".join(presets)
+        yield _title(license_), family, words, " ".join(presets)
 
 
 def _title(license_: str) -> str:

@@ -125,14 +125,21 @@ def _confusion(probe: Probe) -> str:
 
 
 def _curve(curve: Sequence[tuple[int, float]]) -> str:
-    """Returns the learning curve as a drawing and its numbers; accuracy from 0 to 1."""
+    """Returns the learning curve as a drawing with titled axes, and its values in words."""
     most = curve[-1][0]
     points = [(260 * count / most, 100 - 100 * accuracy) for count, accuracy in curve]
     line = " ".join(f"{x:.0f},{y:.1f}" for x, y in points)
     words = ", ".join(f"{accuracy:.1%} of {count:,} images" for count, accuracy in curve)
     return (
-        f'<svg viewBox="-4 -4 268 108" role="img" aria-label="Accuracy: {words}">'
-        f'<path d="M0 0V100H260"/><polyline points="{line}"/></svg><p>{words}.</p>'
+        f'<svg viewBox="-50 -8 330 150" role="img" aria-label="Accuracy: {words}">'
+        f'<path d="M0 0V100H260"/><polyline points="{line}"/>'
+        '<text x="-4" y="4" text-anchor="end">100 %</text>'
+        '<text x="-4" y="103" text-anchor="end">0 %</text>'
+        '<text x="0" y="115">0</text>'
+        f'<text x="260" y="115" text-anchor="middle">{most:,}</text>'
+        '<text x="130" y="130" text-anchor="middle">training images</text>'
+        '<text transform="translate(-38 50) rotate(-90)" text-anchor="middle">accuracy</text>'
+        f"</svg><p>{words}.</p>"
     )
 
 
