@@ -18,6 +18,7 @@ import argparse
 from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -142,7 +143,8 @@ def write(row: Preset, folder: Path) -> str:
                 )
         verdict = f"outputs equal {record['origin']}"
     (sha256, *more) = (hashes := digests(Source.parse(row.name))).values()
-    model.provenance = {"sha256": hashes if more else sha256, **model.provenance}
+    hashed: dict[str, Any] = {"sha256": hashes if more else sha256}
+    model.provenance = MappingProxyType(hashed | dict(model.provenance))
     save_preset(model, folder, card=about(row))
     found, again = map(compute_outputs, (model, VisionTransformer.from_preset(folder)))
     if not all(np.array_equal(found[name], again[name]) for name in found):
