@@ -102,6 +102,7 @@ def test_a_class_page_has_methods_of_keras_vit_without_those_of_keras(site):
 @pytest.mark.parametrize("slug", ["augreg", "dinov2"])
 def test_the_code_of_a_family_page_runs(slug, tmp_path, monkeypatch):
     """With `vit_digits` or its encoder instead of the published weights, and two steps."""
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_extensions")
     pages = extension("families_pages")
     (family,) = [each for each in pages["read_families"]() if each["slug"] == slug]
     monkeypatch.chdir(tmp_path)
@@ -124,7 +125,8 @@ def test_the_code_of_a_family_page_runs(slug, tmp_path, monkeypatch):
         assert names["vectors"].shape == (1, 64)
 
 
-def test_the_code_of_every_family_page_is_python():
+def test_the_code_of_every_family_page_is_python(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_extensions")
     pages = extension("families_pages")
     blocks = [pages["example"](family) for family in pages["read_families"]()]
     assert len([*map(ast.parse, blocks)]) > 25

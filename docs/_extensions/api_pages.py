@@ -175,7 +175,7 @@ class Builders(SphinxDirective):
         """Returns the nodes; each name of the table is the anchor of its builder."""
         call = type(keras_vit.vit_b16).__call__
         text = GoogleDocstring(str(inspect.getdoc(call)), Config(napoleon_use_rtype=False))
-        signature = "keras_vit.vit_b16(image_size=224, num_classes=1000, **arguments)"
+        signature = "vit_b16(image_size=224, num_classes=1000, **arguments)"
         lines = [
             f".. py:function:: {signature}", "", *(f"   {line}" for line in text.lines()), "",
             "All builders have these arguments:", "",
