@@ -1,4 +1,4 @@
-"""Training and prediction on several devices and in several processes."""
+"""Training and prediction on several GPUs or other devices, and in several processes."""
 
 from keras_vit.distribution.layouts import data_parallel, fully_sharded, tensor_parallel
 from keras_vit.distribution.processes import data_shard, process

@@ -1,4 +1,4 @@
-"""Divides weights and images among the devices of JAX.
+"""Data, tensor and fully sharded parallelism: divides weights and images among JAX devices.
 
 `keras_vit.config.weights.lexicon` states the axes of each weight, which decide how it is divided.
 
@@ -6,8 +6,8 @@ The mesh of devices has an axis "batch", which divides the images of a batch, an
 both. Tensor parallelism divides the axes num_heads and mlp_dim of the weights along "model", as in
 Megatron-LM (Shoeybi et al. 2019, section 3): a block then needs two sums over devices. A fully
 sharded model also divides every weight along "batch", as in ZeRO (Rajbhandari et al. 2020, stage
-3); XLA gathers a weight where a block needs it. Momentum, averages and accumulated gradients of a
-weight are divided as the weight is.
+3); XLA gathers a weight where a block needs it. Momentum, averages and accumulated gradients are
+divided like their weight.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ _WORDS = [(matcher(word.path), word.axes.split()) for word in LEXICON]
 
 
 def data_parallel(devices: Sequence[str] | None = None) -> Any:
-    """Returns the distribution in which each device has the whole model and a part of each batch.
+    """Data parallelism: each device has a copy of the model and computes a part of each batch.
 
         keras.distribution.set_distribution(keras_vit.distribution.data_parallel())
         model = keras_vit.VisionTransformer.from_preset(...)
@@ -44,7 +44,7 @@ def data_parallel(devices: Sequence[str] | None = None) -> Any:
 
 
 def tensor_parallel(shards: int | None = None, devices: Sequence[str] | None = None) -> Any:
-    """Returns the distribution in which groups of devices divide heads and MLPs of the model.
+    """Tensor parallelism: groups of devices divide the attention heads and MLPs of a model.
 
     Args:
         shards: devices that share one copy of the model; None for all devices. Eight devices with
@@ -59,7 +59,7 @@ def tensor_parallel(shards: int | None = None, devices: Sequence[str] | None = N
 
 
 def fully_sharded(shards: int = 1, devices: Sequence[str] | None = None) -> Any:
-    """Returns the distribution in which parameters and optimizer are divided among all devices.
+    """Fully sharded data parallelism: all devices divide the weights and the optimizer state.
 
     Args:
         shards: devices that also divide the heads and MLPs, as in `tensor_parallel`; 1 for no
@@ -79,7 +79,7 @@ def divided_axes(
     """Returns the mesh axis that divides each axis of a weight, or None.
 
     Args:
-        path: path of the weight. A weight that the lexicon lacks is divided along "batch" alone.
+        path: path of the weight. A weight that the lexicon lacks is only divided along "batch".
         shape: shape of the weight.
         sizes: `{axis of the mesh: devices along it}`.
         fully_sharded: whether "batch" divides the longest of the other axes that it can divide.
@@ -108,7 +108,7 @@ def divided_axes(
 
 
 class _Sharded(keras.distribution.ModelParallel):
-    """A distribution that knows the layouts of any model from the paths of its weights."""
+    """A distribution that derives the layout of each weight of any model from its path."""
 
     def __init__(self, mesh: Any, fully_sharded: bool) -> None:
         layouts = keras.distribution.LayoutMap(mesh)
@@ -128,7 +128,7 @@ class _Sharded(keras.distribution.ModelParallel):
 def _find_axes(path: str) -> list[str]:
     """Returns the letters of a weight's axes in the lexicon; empty for a weight that it lacks."""
     parts = path.split("/")
-    for start in range(len(parts)):  # a surrounding model may stand before the lexicon's path
+    for start in range(len(parts)):  # the path may begin with the name of a surrounding model
         name = "/".join(parts[start:])
         for match, axes in _WORDS:
             if match(name) is not None:
@@ -147,12 +147,12 @@ def _mesh(devices: Sequence[str] | None, shards: int | None) -> Any:
 
 
 def _devices(devices: Sequence[str] | None) -> list[str]:
-    """Returns the given devices, or all; refuses other backends than JAX."""
+    """Returns the given devices, or all; raises `ConfigError` on other backends than JAX."""
     backend = keras.backend.backend()
     if backend != "jax":
         other = {
             "tensorflow": "make the model under tf.distribute.MirroredStrategy().scope()",
             "torch": "call keras_vit.distribution.ddp(model) under torchrun",
         }.get(backend, "choose it by KERAS_BACKEND")
-        raise ConfigError(f"keras.distribution is for JAX alone; on {backend}, {other}.")
+        raise ConfigError(f"keras.distribution is only for JAX; on {backend}, {other}.")
     return list(devices or keras.distribution.list_devices())

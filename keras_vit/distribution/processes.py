@@ -1,4 +1,4 @@
-"""Processes of JAX or torch that work together: their numbers, their shares, and which one writes.
+"""Coordinates several processes of JAX or torch: indices, parts of a batch, and who writes.
 
 torch: `torchrun --nproc-per-node 2 train.py` starts the processes, and `ddp(model)` connects them.
 JAX: `keras.distribution.initialize(...)` connects them before the first computation.
@@ -35,14 +35,17 @@ def process() -> tuple[int, int]:
 
 
 def data_shard() -> tuple[int, int]:
-    """Returns the index of this process's share of each training batch, and the number of shares.
+    """Returns which part of each training batch this process reads: its index and the number.
 
-    On torch every process has its own share. On JAX the distribution decides: processes whose
-    devices divide one copy of the model compute the same images, and without a distribution every
-    process trains a model of its own.
+    On torch every process reads its own part. On JAX the distribution decides: processes whose
+    devices divide one copy of the model read the same images, and without a distribution every
+    process trains a separate model.
+
+    Returns:
+        The index of the part, and the number of parts.
 
     Raises:
-        ConfigError: the devices of a process are not one part of the mesh.
+        ConfigError: the devices of a process are not contiguous in the mesh.
     """
     index, count = process()
     if count == 1 or keras.backend.backend() != "jax":
@@ -79,14 +82,14 @@ def batch_parts() -> int:
 def process_group() -> tuple[int, int]:
     """Returns the index and the number of the processes that call one model together.
 
-    On JAX these are the processes of a distribution. Processes of torch have a model each.
+    On JAX these are the processes of a distribution. On torch each process has its own model.
     """
     shared = keras.backend.backend() == "jax" and keras.distribution.distribution() is not None
     return process() if shared else (0, 1)
 
 
 def write_on_first_process(write: Callable[[], object], place: object) -> None:
-    """Lets process 0 write; the others wait for it, and fail if it fails.
+    """Lets process 0 write; all other processes wait for it, and fail if it fails.
 
     Raises:
         WriteError: process 0 could not write.
@@ -105,14 +108,14 @@ def write_on_first_process(write: Callable[[], object], place: object) -> None:
     if error is not None:
         raise error
     if failed:
-        message = f"{place}: process 0 could not write it, so process {index} stops too."
+        message = f"{place}: process 0 could not write it, so process {index} stops."
         raise WriteError(message, OSError(message))
 
 
 def write_once(write: Callable[[], object], place: object) -> None:
-    """Lets one of the processes that share a model write; the others wait for it.
+    """Lets one of the processes that share a model write, while the rest wait.
 
-    A process with a model of its own writes itself.
+    A process that does not share its model writes itself.
     """
     if process_group()[1] == 1:
         write()
@@ -121,9 +124,9 @@ def write_once(write: Callable[[], object], place: object) -> None:
 
 
 def broadcast_from_first(value: Any) -> Any:
-    """Returns the value that process 0 has, of JSON types; every process must call it.
+    """Returns the value of process 0, of JSON types; every process must call it.
 
-    Processes that read a file at different moments may otherwise have different values.
+    Processes that read a file at different moments could have different values.
     """
     if process()[1] == 1:
         return value
@@ -134,9 +137,9 @@ def broadcast_from_first(value: Any) -> Any:
 
 
 def whole(variable: Any) -> np.ndarray:
-    """Returns a variable as a whole array, also if devices of other processes hold parts of it.
+    """Returns a variable as one array, even if devices of other processes hold parts of it.
 
-    The parts are gathered in every process, so that every process must call it.
+    The parts are gathered in every process, so every process must call it.
     """
     value = getattr(variable, "value", variable)
     if getattr(value, "is_fully_addressable", True) or value.is_fully_replicated:
@@ -149,7 +152,7 @@ def whole(variable: Any) -> np.ndarray:
 def count_replicas() -> int:
     """Returns the number of torch processes, or TensorFlow replicas, that train one model.
 
-    On JAX a program computes with the images of all devices, so that it is 1.
+    It is 1 on JAX, where a program computes with the images of all devices.
     """
     backend = keras.backend.backend()
     if backend == "torch":
@@ -183,7 +186,7 @@ def mean_over_replicas(tensor: Any) -> Any:
 
 
 def on_all_devices() -> Any:
-    """Returns the layout of a JAX array that each device has as a whole; None in one process."""
+    """Returns the layout of a JAX array that is replicated on all devices; None in one process."""
     if process_group()[1] == 1:
         return None
     import jax
@@ -193,9 +196,9 @@ def on_all_devices() -> Any:
 
 
 def gather_numbers(numbers: Sequence[int]) -> list[list[int]]:
-    """Returns the numbers of all processes, a list per process.
+    """Gathers ints from all processes, a list per process.
 
-    Every process calls the function, with equally many numbers below 2**31.
+    Every process must call it, with equally many ints below 2**31.
     """
     if keras.backend.backend() == "jax":
         from jax.experimental import multihost_utils

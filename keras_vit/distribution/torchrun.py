@@ -1,4 +1,4 @@
-"""Trains one model in processes that torchrun started, by the mean of their gradients."""
+"""Distributed data parallel training on torch: one process per GPU, started by torchrun."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,19 +12,19 @@ _BUCKET = 25 * 2**20  # bytes that are summed in one call, as in torch's Distrib
 
 
 def ddp(model: Any) -> Any:
-    """Connects the processes that torchrun started, so that they train a model together.
+    """Trains one model in all processes that torchrun started (distributed data parallel).
 
-    The order of the calls is::
+    Call it between `compile` and `fit`::
 
         model.compile(**recipe.compile_args(model))
         keras_vit.distribution.ddp(model)
         model.fit(data, shuffle=False, **recipe.fit_args(model))
 
-    Every process computes the gradient of its share of each batch, which `keras_vit.data` gives it.
-    The recipe's optimizer takes the mean of the gradients over the processes, and then
-    accumulates, clips, updates and averages, so that the training is that of one process. The loss
-    and the metrics that `fit` prints are those of the process's own images; Keras 3.16 adds up
-    those of all processes, and takes the mean of the gradients itself.
+    Every process computes the gradient of its part of each batch, which `keras_vit.data` reads. The
+    recipe's optimizer takes the mean of the gradients over the processes, and then accumulates,
+    clips, updates and averages, so the result is that of one process. The loss and the metrics that
+    `fit` prints are those of the images of one process; Keras 3.16 adds up those of all processes,
+    and averages the gradients itself.
 
     Args:
         model: a model on torch that a recipe has compiled.
@@ -34,8 +34,8 @@ def ddp(model: Any) -> Any:
 
     Raises:
         ConfigError: the backend is not torch, torchrun did not start this process, the optimizer
-            is not a recipe's, the weights are sharded by FSDP, or the processes were given
-            different models or settings. Every process raises then.
+            is not from a recipe, the weights are sharded by FSDP, or the processes have different
+            models or settings. Then every process raises it.
     """
     if keras.backend.backend() != "torch":
         raise ConfigError(
@@ -71,13 +71,13 @@ def ddp(model: Any) -> Any:
 def _is_wrapped_by_keras(model: Any) -> bool:
     """Whether `fit` calls the model through torch's DistributedDataParallel, as Keras 3.16 does.
 
-    A `train_step` of the user's own need not do so; then the optimizer takes the mean.
+    A custom `train_step` may not do so; then the optimizer averages the gradients.
     """
     return hasattr(model, "ddp_model") and type(model).train_step is keras.Model.train_step
 
 
 def mean_over_processes(gradients: Sequence[Any]) -> list[Any]:
-    """Returns the mean of torch gradients over all processes; a call sums some 25 MiB of them."""
+    """Returns the mean of torch gradients over all processes, summed in buckets of 25 MiB."""
     import torch
     import torch.distributed as dist
 

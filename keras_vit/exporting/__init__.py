@@ -1,6 +1,6 @@
-"""A model out of the process that it was trained in: one folder that runs without keras_vit.
+"""Exports a model to a folder that runs without keras_vit: ONNX, OpenVINO, torch.export and others.
 
-`plan` declares formats and exports, `graph` is the function that is written, `pixels` its
+`plan` declares formats and exports, `graph` is the function that is exported, `pixels` its
 preprocessing, and `formats` the converters; `verification` runs the program of the folder's README.
 """
 

@@ -1,6 +1,6 @@
-"""The model of an export, rebuilt in float32, in this process or in one of another backend.
+"""Rebuilds the model of an export in float32, in this process or in one of another backend.
 
-Run as a program (`python -m keras_vit.exporting.child JSON`), it is that process.
+`python -m keras_vit.exporting.child JSON` is the other process.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ def rebuild(model: VisionTransformer, plan: ExportPlan, folder: Path) -> VisionT
     """Returns the model in float32, for the image size of the export.
 
     Args:
-        model: a model of any policy; it is returned itself if it has this size and is float32.
+        model: a model of any policy; it is returned as it is if it has this size and is float32.
         plan: the plan of the export.
         folder: folder for a preset, from which the model is built again.
 
@@ -63,7 +63,7 @@ def run_python(arguments: list[str], folder: Path, failure: str, **variables: st
 
     Args:
         arguments: its arguments.
-        folder: the unfinished folder, whose path says nothing to the user.
+        folder: the unfinished folder, whose path is removed from the message.
         failure: the failed step as a clause, the beginning of the message.
         variables: further environment variables.
 
@@ -96,8 +96,8 @@ def _preset(model: VisionTransformer, folder: Path) -> Path:
     """Returns a preset of the model below `folder`."""
     if type(model) is not VisionTransformer:
         raise ExportError(
-            f"A {type(model).__name__} cannot be built again from a preset, as this export needs. "
-            "Export it in float32, at its own size, under the backend that writes the format."
+            f"This export rebuilds the model from a preset, which {type(model).__name__} cannot "
+            "do. Export it in float32, at its own size, on the backend that writes the format."
         )
     path = folder / "preset"
     if not path.exists():

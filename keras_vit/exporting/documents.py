@@ -1,4 +1,4 @@
-"""The files beside an exported model: labels.txt, README.md and export.json."""
+"""Writes labels.txt, README.md and export.json of an exported model."""
 
 import dataclasses
 from pathlib import Path
@@ -14,7 +14,7 @@ from keras_vit.support.text import in_markdown
 
 FILES = ("labels.txt", "README.md", "export.json")
 _BEST = "best = outputs[0].argmax()\nprint(repr(labels[best]), outputs[0][best])\n"
-_SHARES = """\
+_FRACTIONS = """\
 classes = outputs[0].argmax(-1)  # of every pixel
 for k, label in enumerate(labels):
     print(repr(label), (classes == k).mean())
@@ -34,7 +34,7 @@ def write(
         folder: the folder to write to.
         form: the format.
         graph: the model by the plan of the export.
-        comparison: difference of the artefact from the model, or None without a comparison.
+        comparison: comparison of the exported model with the original, or None.
         notes: a sentence for each difference of the export from its arguments.
     """
     plan, model = graph.plan, graph.model
@@ -68,18 +68,19 @@ def write(
     }
     write_json(folder / "export.json", described)
     shape = ", ".join("any" if side is None else str(side) for side in plan.input_shape)
-    verified = "It was not compared with the model."
+    verified = "these outputs were not compared with those of the original model."
     if comparison is not None:
         verified = (
-            f"For {comparison.images}, the outputs of the program below differ from the model's by "
-            f"{comparison.difference:.1e} of the largest output at most "
+            f"on {comparison.images}, the outputs of the program below differ from those of the "
+            f"original model by at most {comparison.difference:.1e} of the largest output "
             f"(tolerance {comparison.tolerance:g})."
         )
-    remarks = "".join(f"\n{note}\n" for note in notes)
+    remarks = "".join(f"- Note: {note}\n" for note in notes)
     (folder / "README.md").write_text(
         f"# {in_markdown(model.title)}\n\nA Vision Transformer in the format {plan.format}, "
-        f"written by keras_vit {__version__}. Input `{INPUT}`: {plan.input_dtype} ({shape}), "
-        f"{_pixels(plan)}. Output: {_outputs(plan)}. {verified}\n{remarks}\n"
+        f"exported by keras_vit {__version__}. It runs without keras_vit.\n\n"
+        f"- Input `{INPUT}`: {plan.input_dtype}, shape ({shape}), {_pixels(plan)}.\n"
+        f"- Output: {_outputs(plan)}.\n- Verification: {verified}\n{remarks}\n"
         f"{_program(form, plan, class_names is not None)}",
         encoding="utf-8",
     )
@@ -87,22 +88,22 @@ def write(
 
 def _pixels(plan: ExportPlan) -> str:
     if plan.prepares == "resize":
-        return "[0, 255], any size"
+        return "pixels in [0, 255], images of any size; the model includes preprocessing"
     if plan.prepares == "scale":
-        return "[0, 255], resized before"
-    prepared = "prepared: resized and normalised by the protocol"
-    return "[0, 255], floats" if plan.rescale else prepared
+        return "pixels in [0, 255], resized to this shape; the model includes normalisation"
+    prepared = "pixels resized and normalised by the protocol in export.json"
+    return "resized pixels in [0, 255]" if plan.rescale else prepared
 
 
 def _outputs(plan: ExportPlan) -> str:
     if (dense := plan.config.dense) is None:
         return plan.outputs
     words, axis = (plan.outputs, ", classes") if dense.is_segmentation else ("depths", "")
-    return f"{words} (batch, height, width{axis}), a map of the prepared image"
+    return f"{words} of the pixels of the prepared image, shape (batch, height, width{axis})"
 
 
 def _images(plan: ExportPlan) -> str:
-    """Returns the lines of the program that read a photograph, or the pixels of other images."""
+    """Returns the lines of the program that read a photograph, or an array for other channels."""
     if (mode := MODES.get(plan.config.channels)) is None:
         # Files of images have 1, 3 or 4 channels.
         lines = ['images = np.load("photo.npy")[None]  # (1, height, width, channels), uint8']
@@ -115,7 +116,7 @@ def _images(plan: ExportPlan) -> str:
             "    photo = Image.fromarray((np.asarray(photo) >> 8).astype(np.uint8))",
         ]
         if plan.prepares != "resize":
-            lines.append("# The whole image is squeezed; the protocol in export.json may crop it.")
+            lines.append("# This ignores the aspect ratio; the protocol in export.json may crop.")
             height, width = plan.config.image_size or tuple(3 * side for side in plan.config.stride)
             opened += f".resize(({width}, {height}), Image.Resampling.BILINEAR)"
         lines.append(f"images = np.asarray({opened}){axis}")
@@ -130,11 +131,10 @@ def _images(plan: ExportPlan) -> str:
 
 
 def _program(form: Format, plan: ExportPlan, has_labels: bool) -> str:
-    """Returns the program of the README, as a block of Markdown."""
     program = form.program.format(images=_images(plan))
     if has_labels:
         program += 'labels = open("labels.txt", encoding="utf-8").read().splitlines()\n'
-        program += _SHARES if plan.config.dense else _BEST
+        program += _FRACTIONS if plan.config.dense else _BEST
     else:
         program += "print(outputs.shape, outputs)\n"
     return f"```python\nfrom PIL import Image, ImageOps\n{program}```\n"

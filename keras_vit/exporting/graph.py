@@ -1,4 +1,4 @@
-"""The function that an export writes down: images in, probabilities out."""
+"""The function that is exported: images in, probabilities out."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,7 @@ class ExportGraph:
             model.prediction.demand_classes("outputs='probabilities'")
 
     def __call__(self, images: Any) -> Any:
-        """Returns the output of a batch; `images` as the plan's `input_shape` says."""
+        """Returns the output of a batch, whose shape is the plan's `input_shape`."""
         prepared = self._prepare(images)
         if self._stages:
             (output,) = self.model(prepared, training=False, stages=self._stages).values()
@@ -53,7 +53,7 @@ class ExportGraph:
         return self._finish(self.model(prepared, training=False))
 
     def answers(self, images: np.ndarray) -> np.ndarray:
-        """Returns the outputs of the model by its own inference function, float32."""
+        """Returns the outputs of the original model for the same images, float32."""
         prepared = as_float32(self._prepare(ops.convert_to_tensor(images)))
         outputs = self.model.inference.run(self.model, prepared, self._stages)
         if self._stages:
@@ -61,7 +61,6 @@ class ExportGraph:
         return as_float32(self._finish(outputs))
 
     def _finish(self, outputs: Any) -> Any:
-        """Returns the outputs of the model in the form of the plan."""
         prediction = self.model.prediction
         if self.plan.outputs != "probabilities":
             return outputs
@@ -89,11 +88,11 @@ class ExportGraph:
             raise ExportError(
                 f"format={self.plan.format!r}: the model is quantised to {mode} ({listed(refused)}"
                 f"), which {runtime} cannot run. Export it before quantize(); precision='int8' "
-                "takes fewer bits too."
+                "quantises the exported model."
             )
 
     def inputs(self, images: Any) -> Iterator[np.ndarray]:
-        """Yields a batch of each of a user's images: as often as the graph takes, else once.
+        """Yields a batch for each of a user's images, which fills the batch with copies.
 
         Args:
             images: images of any kind that the model's preprocessor takes.

@@ -1,9 +1,9 @@
-"""The protocols of `keras_vit.Preprocessor` as operations of a graph that takes images of any size.
+"""The preprocessing of `keras_vit.Preprocessor` in an exported graph, for images of any size.
 
 A separable resize is two products of matrices, `rows @ image @ columns^T`, whose weights the graph
-computes from the sizes of the image. One form serves every filter on every backend and in every
-format, and a crop costs nothing: its pixels are the only rows of the matrices.
-`keras_vit.images` computes the same on the host; `docs/export.md` states how near they are.
+computes from the size of the image. One form serves every filter on every backend and in every
+format, and a crop costs nothing: the matrices have only the rows of its pixels.
+`keras_vit.images` computes the same on the host; `docs/export.md` states how closely they agree.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from keras_vit.support.interpolation import resampling_weights
 
 
 def refusal(protocol: Any, size: Size | None) -> str | None:
-    """Returns the part of a protocol that a graph cannot compute, in words, or None."""
+    """Returns the part of a protocol that a graph cannot compute, as text, or None."""
     parameters = complete(protocol)
     if size is not None and parameters.get("crop_mode") == "border":
         return "a frame of the mean colour (crop_mode='border')"
@@ -104,7 +104,7 @@ def _new_pixels(axis: Axis) -> Any:
 
 
 def _area(axis: Axis, old: Any) -> Any:
-    """Returns the share of each old pixel in the area that a new one covers."""
+    """Returns the fraction of each new pixel's area that is in each old pixel."""
     scale = axis.source / axis.target
     new, pixel = _new_pixels(axis), old[None] - axis.first
     covered = ops.minimum((new + 1.0) * scale, pixel + 1.0) - ops.maximum(new * scale, pixel)
@@ -112,7 +112,7 @@ def _area(axis: Axis, old: Any) -> Any:
 
 
 def _resample(axis: Axis, old: Any, method: str) -> Any:
-    """Returns the weight of each old pixel; pixels that the crop leaves out have none."""
+    """Returns the weight of each old pixel in each new one; 0 for pixels outside the crop."""
     pixel = old[None] - axis.first
     weights = resampling_weights(axis.source, axis.target, pixel, _new_pixels(axis), method, ops)
     if method == "bilinear_half_pixel":

@@ -1,6 +1,6 @@
-"""`Format`, the declaration of a format, and `ExportPlan`, an export in it as plain data.
+"""`Format` declares a format, and `ExportPlan` describes an export in it as plain data.
 
-A process of another backend can read a plan.
+A plan can be sent to a process of another backend.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ class ExportPlan:
             any size, `"scale"` uint8 images of the model's size, `"nothing"` prepared floats.
         config: configuration of the model, at the image size of the export.
         rescale: whether the model takes pixels in [0, 255].
-        batch: images of each call, or None for any number.
+        batch: number of images in each call, or None for any number.
         precision: `"float32"`, `"float16"` or `"int8"`.
         protocol: preparation of images.
     """
@@ -49,7 +49,7 @@ class ExportPlan:
 
     @property
     def input_shape(self) -> tuple[int | None, ...]:
-        """Shape of the graph's input, with the batch; None for what is open."""
+        """Shape of the graph's input, with the batch; None for an axis of any length."""
         size = None if self.prepares == "resize" else self.config.image_size
         return self.batch, *(size or (None, None)), self.config.channels
 
@@ -61,22 +61,22 @@ class ExportPlan:
 
 @dataclasses.dataclass(frozen=True)
 class Format:
-    """A format, as one file of this folder declares it.
+    """The declaration of a format, in one file of the folder `formats`.
 
     Args:
         model: name of the model's file or folder.
         writes: modules that writing needs, and the extra of keras_vit that installs each.
         reads: modules that the runtime needs, and the extra that installs each.
         write: function that writes the graph of a plan into a folder, in a process of `backend`.
-        program: program that runs the artefact without keras_vit, from `images` to `outputs`. The
-            README prints it, and the comparison runs it; `{images}` stands for the lines that read
-            a photograph.
-        beside: names of further files or folders of the format.
+        program: program that runs the exported model without keras_vit, from `images` to `outputs`.
+            The README prints it, and the comparison runs it; `{images}` is replaced by the lines
+            that read a photograph.
+        further: names of further files or folders of the format.
         backend: backend that writes the format.
-        any_size: whether the input's height and width may stay open.
+        any_size: whether the input may have any height and width.
         precisions: precisions that the format can hold.
-        quantises: modules that int8 needs beside `writes`, and the extra that installs each.
-        takes_calibration: whether int8 can take the ranges of activations from images.
+        quantises: modules that int8 needs in addition to `writes`, and the extra of each.
+        takes_calibration: whether int8 can calibrate the ranges of activations on images.
         finish: last step of writing, which needs no backend: `(folder, plan, calibration)`.
         refusal: function that returns the reason why the format cannot hold a model, with another
             way, or None.
@@ -87,7 +87,7 @@ class Format:
     reads: dict[str, str]
     write: Callable[[Any, ExportPlan, Path], None]
     program: str
-    beside: tuple[str, ...] = ()
+    further: tuple[str, ...] = ()
     backend: str = "torch"
     any_size: bool = True
     precisions: tuple[str, ...] = ("float32",)

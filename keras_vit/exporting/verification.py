@@ -1,4 +1,4 @@
-"""The comparison of the program in a folder's README with the model, on images of several sizes."""
+"""Runs the program in a folder's README on images of several sizes, and compares the outputs."""
 
 import dataclasses
 import os
@@ -17,21 +17,21 @@ TOLERANCES = {"float32": 5e-5, "float16": 2e-2, "int8": 0.25}
 """Largest difference of each precision, relative to the largest output."""
 
 ROUNDED = 5e-3
-"""The tolerance in float32 where the graph rounds resized pixels or activations to 8 bits.
+"""The tolerance in float32 if the graph rounds resized pixels or activations to 8 bits.
 
-Two runtimes add numbers in different orders, so a number between two levels may become either.
+Two runtimes add values in different orders, so a value between two levels may become either.
 """
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """The difference of an artefact's outputs from the model's.
+    """The difference between the outputs of an exported model and those of the original.
 
     Args:
         difference: largest difference, relative to the largest output.
-        tolerance: limit of the difference; an artefact above it is not written.
+        tolerance: limit of the difference; above it nothing is written.
         runs: shape of each input with its difference.
-        images: the compared images, in words.
+        images: the compared images, as text.
     """
 
     difference: float
@@ -55,7 +55,7 @@ for path in paths:
 
 
 def run(form: Format, folder: Path, batches: list[np.ndarray]) -> list[np.ndarray]:
-    """Returns the outputs for each batch of the program that the folder's README prints.
+    """Runs the program of the folder's README; returns the outputs for each batch.
 
     Raises:
         ExportError: the program failed.
@@ -74,17 +74,17 @@ def run(form: Format, folder: Path, batches: list[np.ndarray]) -> list[np.ndarra
 def verify(
     form: Format, graph: ExportGraph, folder: Path, calibration: list[np.ndarray] | None
 ) -> Comparison:
-    """Returns the difference of the artefact in a folder from its graph.
+    """Compares the exported model in a folder with its graph.
 
     Args:
         form: the format.
         graph: the model by the plan of the export.
         folder: the folder.
-        calibration: batches that fixed the ranges of activations, three of which are compared:
-            random images may have other ranges. None compares random images.
+        calibration: batches that fixed the ranges of activations, of which three are compared,
+            because random images may have other ranges. None compares random images.
 
     Raises:
-        ExportError: the difference is above the tolerance, or the artefact cannot be run.
+        ExportError: the difference is above the tolerance, or the exported model cannot be run.
     """
     plan = graph.plan
     tolerance = TOLERANCES[plan.precision]
@@ -94,7 +94,7 @@ def verify(
     if calibration is None:
         batches, kind = [_images(plan, shape) for shape in _shapes(plan)], "random images"
     else:
-        batches, kind = calibration[:3], "images of the calibration"
+        batches, kind = calibration[:3], "calibration images"
     answers = [graph.answers(images) for images in batches]
     if not all(np.isfinite(answer).all() for answer in answers):
         raise ExportError("model: its outputs for the compared images are NaN or infinite.")
@@ -103,15 +103,15 @@ def verify(
     for images, expected, result in zip(batches, answers, results, strict=True):
         if result.shape != expected.shape:
             raise ExportError(
-                f"The {plan.format} model gives outputs {result.shape} for images {images.shape}, "
-                f"expected {expected.shape}. Nothing was written."
+                f"The exported {plan.format} model has outputs {result.shape} for images "
+                f"{images.shape}, expected {expected.shape}. Nothing was written."
             )
         scale = float(np.abs(expected).max()) or 1.0
         difference = float(np.abs(result.astype("float32") - expected).max()) / scale
         if not difference <= tolerance:
             raise ExportError(
-                f"The exported {plan.format} model differs from the model by {difference:.1e} of "
-                f"its largest output, which is above {tolerance:g}. Nothing was written."
+                f"The exported {plan.format} model differs from the original by {difference:.1e} "
+                f"of the largest output, above the tolerance {tolerance:g}. Nothing was written."
             )
         runs.append((images.shape, difference))
     largest = max(difference for _, difference in runs)

@@ -1,4 +1,4 @@
-"""`export`: writes a folder that runs without keras_vit, and compares it with the model."""
+"""`export`: writes a folder that runs without keras_vit, and compares its outputs."""
 
 import contextlib
 import dataclasses
@@ -40,10 +40,10 @@ class ExportResult:
     Args:
         path: the output folder.
         format: name of the format.
-        verification: difference from the model, a `keras_vit.exporting.verification.Comparison`;
-            None without a comparison.
+        verification: difference from the original model, a
+            `keras_vit.exporting.verification.Comparison`; None without a comparison.
         notes: sentences on what the export does differently from its arguments.
-        num_bytes: bytes of all files.
+        num_bytes: size of all files in bytes.
     """
 
     path: Path
@@ -66,43 +66,42 @@ def export(
     calibration: Any = None,
     verify: bool = True,
 ) -> ExportResult:
-    """Writes a folder with the model in another format, which runs without keras_vit.
+    """Exports a model to ONNX, OpenVINO, PyTorch, TensorFlow or LiteRT, to run without keras_vit.
 
-    The folder holds the model, `labels.txt`, `README.md` with a short program that runs it,
-    and `export.json` with input, protocol, provenance and verification. It is written whole or not
-    at all. A format that another backend writes better is written by that backend, in a process
-    of its own.
+    The folder has the model, `labels.txt`, `README.md` with a short program that runs it, and
+    `export.json` with input, protocol, provenance and verification. It is written atomically. A
+    format that needs another backend is written in a separate process of that backend.
 
     Args:
-        model: a `VisionTransformer`; it is written in float32, whatever its policy.
+        model: a `VisionTransformer`; it is exported in float32, whatever its policy.
         path: output folder. An existing export of the same format is replaced.
         format: `"onnx"`, `"openvino"`, `"torch"` (torch.export), `"saved_model"` (TensorFlow)
             or `"litert"`.
-        preprocessing: whether the graph takes uint8 images `(batch, height, width, channels)` of
-            any size, and resizes, crops and scales them by the model's protocol; else prepared
-            floats. `docs/export.md` states how near both are.
-        outputs: `"probabilities"`, two for one logit of two classes; `"logits"`, the values of a
-            model for regression or depth; or `"features"`, the output of `pre_logits`. None for
-            the probabilities of a model with classes, else the logits. A dense head gives a map
-            of the prepared image, `(batch, height, width, classes)` or depths
-            `(batch, height, width)`.
-        image_size: image size, if other than the model's; positions are resized.
-        batch: images of each call, or `"dynamic"` for any number.
-        precision: `"float32"`, `"float16"` or `"int8"` (products of matrices).
-        calibration: images of any kind that `model.preprocessor` takes; they fix the ranges of
-            activations in int8. Without them, each call measures the ranges (ONNX, LiteRT), or
-            activations stay float32 (OpenVINO).
+        preprocessing: whether the exported model takes uint8 images
+            `(batch, height, width, channels)` of any size, and resizes, crops and scales them by
+            the model's protocol; otherwise it takes prepared floats. `docs/export.md` states how
+            closely both agree.
+        outputs: `"probabilities"`, two for a model with one logit; `"logits"`, also the values of a
+            regression or depth model; or `"features"`, the output of `pre_logits`. None for the
+            probabilities of a model with classes, else the logits. A dense head gives a map of the
+            prepared image, `(batch, height, width, classes)` or depths `(batch, height, width)`.
+        image_size: image size, if other than the model's; position embeddings are resized.
+        batch: number of images in each call, or `"dynamic"` for any number.
+        precision: `"float32"`, `"float16"`, or `"int8"` for quantised matrix products.
+        calibration: images of any kind that `model.preprocessor` takes, on which int8 calibrates
+            the ranges of activations. Without them, each call measures the ranges (ONNX, LiteRT),
+            or activations stay float32 (OpenVINO).
         verify: whether the program of `README.md` is run in a new process, and its outputs are
-            compared with the model's.
+            compared with those of the model.
 
     Returns:
-        The folder, and its largest difference from the model.
+        The folder, and the largest difference from the model.
 
     Raises:
         ConfigError: an argument has an invalid value.
         ExportError: the format cannot hold the model, a converter or runtime is not installed, or
-            the outputs differ from the model's. Nothing is written.
-        WriteError: the folder cannot be written; earlier content stays as it was.
+            the outputs differ from those of the model. Nothing is written.
+        WriteError: the folder cannot be written; its earlier content is unchanged.
     """
     expect_model(model)
     if not isinstance(path, str | os.PathLike) or "\0" in str(path):
@@ -135,11 +134,11 @@ def export(
         raise ExportError(f"format={format!r}: {refusal}")
     if calibration is not None and not (precision == "int8" and form.takes_calibration):
         raise ConfigError(
-            "calibration: only precision='int8' of format='onnx' and 'openvino' takes images."
+            "calibration= is only for precision='int8' of format='onnx' and 'openvino'; omit it."
         )
     _check_installed(format, form, precision, verify)
     folder = Path(path)
-    names = (form.model, *form.beside, *documents.FILES)
+    names = (form.model, *form.further, *documents.FILES)
     weights = 4 * model.count_params()
     with replace_folder(folder, names, ExportError) as new, room_checked(new, weights):
         rebuilt = child.rebuild(model, plan, new.parent)
@@ -172,7 +171,7 @@ def _check_arguments(
     OUTPUTS.check("outputs", outputs)
     PRECISIONS.check("precision", precision)
     if batch != "dynamic" and not (type(batch) is int and batch > 0):
-        raise ConfigError(f"batch={batch!r}, expected a positive number or 'dynamic'.")
+        raise ConfigError(f"batch={batch!r}: expected a positive int or 'dynamic'.")
     config.refuse_packed("An export")
     if outputs != "features" and config.num_classes == 0:
         raise ConfigError(
@@ -183,34 +182,31 @@ def _check_arguments(
         config.refuse_map("outputs='features'")
     if precision not in form.precisions:
         raise ExportError(
-            f"format={name!r} is not written in {precision}; formats 'onnx', 'openvino' and "
-            "'litert' are."
+            f"format={name!r} does not support {precision}; 'onnx', 'openvino' and 'litert' do."
         )
 
 
 def _preparation(
     form: Format, config: ViTConfig, protocol: ProtocolSpec
 ) -> tuple[Literal["resize", "scale", "nothing"], str | None]:
-    """Returns the preparation of images in the graph, and a sentence if a step is left out."""
+    """Returns the preprocessing in the graph, and a sentence if steps are omitted."""
     if reason := pixels.refusal(protocol, config.image_size):
-        return "nothing", (
-            f"Preprocessing: {reason} cannot be expressed, so the input is prepared float images."
-        )
+        return "nothing", (f"The model cannot include {reason}, so it takes prepared float images.")
     if config.image_size is None:
         return "scale", None
     if not form.any_size:
-        return "scale", "Preprocessing: the format takes one size, so images are resized before."
+        return "scale", "The format takes images of one size, so resize them first."
     return "resize", None
 
 
 @contextlib.contextmanager
 def _failures_named(action: str, folder: Path, *passing: type[Exception]) -> Iterator[None]:
-    """Raises `ExportError` for every exception of a converter; they have no common base.
+    """Raises `ExportError` for every exception of a converter, as they have no common base.
 
     Args:
         action: the failed step as a clause, the beginning of the message.
-        folder: the unfinished folder, whose path says nothing to the user.
-        passing: exceptions that stay as they are.
+        folder: the unfinished folder, whose path is removed from the message.
+        passing: exceptions that are not changed.
     """
     try:
         yield
@@ -223,14 +219,14 @@ def _failures_named(action: str, folder: Path, *passing: type[Exception]) -> Ite
 
 
 def _check_installed(name: str, form: Format, precision: str, verify: bool) -> None:
-    """Raises `ExportError` where a converter or the runtime of a format is not installed."""
+    """Raises `ExportError` if a converter or the runtime of a format is not installed."""
     converters = {**form.writes, **(form.quantises if precision == "int8" else {})}
     for modules, purpose in ((converters, "written"), (form.reads if verify else {}, "verified")):
         missing = {module: extra for module, extra in modules.items() if not is_installed(module)}
         if missing:
             extras = ",".join(sorted(set(missing.values())))
             verb = "is" if len(missing) == 1 else "are"
-            way = " Or leave the comparison out: verify=False, --no-verify."
+            way = " Or skip the comparison: verify=False, --no-verify."
             raise ExportError(
                 f"format={name!r} is {purpose} by {', '.join(missing)}, which {verb} not "
                 f"installed: pip install --upgrade 'keras-vit-zoo[{extras}]'."

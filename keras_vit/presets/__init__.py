@@ -1,1 +1,1 @@
-"""Presets: their catalog and places (Hub, bucket, folder), saving, model card, upload."""
+"""Presets: their catalog, loading from the Hub, a bucket or a folder, saving and uploading."""

@@ -1,7 +1,7 @@
-"""The 50,000 checkpoints of AugReg: the facts that their file names state.
+"""Parses the file names of the 50,000 checkpoints of AugReg.
 
 Steiner et al. (2022), https://arxiv.org/abs/2106.10270. A file's name states its training and,
-behind two dashes, its fine-tuning:
+after two dashes, its fine-tuning:
 
     B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0--imagenet2012-steps_20k-lr_0.03-res_384
 """
@@ -49,19 +49,19 @@ _NAME = re.compile(
 
 
 def read_file_name(name: str) -> dict[str, Any]:
-    """Returns the fields of a catalog's row that a file name states, with or without `.npz`.
+    """Returns the fields of a catalog row that a file name states, with or without `.npz`.
 
     Images are cropped from 448 pixels to 384 (`configs/augreg.py`), or from 256 to 224, which is
     big_vision's default.
 
     Raises:
-        PresetError: the name has another form.
+        PresetError: it is not such a name.
     """
     name = name.removesuffix(".npz")
     match = _NAME.fullmatch(name)
     if match is None:
         raise PresetError(
-            f"{name!r}: no file name of AugReg; expected for example "
+            f"{name!r}: not a file name of AugReg; expected for example "
             "'S_16-i21k-300ep-lr_0.001-aug_light1-wd_0.03-do_0.0-sd_0.0', with or without "
             f"'--imagenet2012-steps_20k-lr_0.03-res_384'. {INDEX} lists them."
         )

@@ -1,4 +1,4 @@
-"""Downloads files of Google's buckets once, by pooch, and keeps them for use without a network.
+"""Downloads files of Google's buckets by pooch, and caches them for use without a network.
 
 A file gets its name in the cache when it is complete and a zip file, as every npz is; `NAME.json`
 next to it records its sha256 for the provenance of a model.
@@ -44,10 +44,10 @@ def fetch(url: str, *alternatives: str, doubt: str = "") -> Path:
     Args:
         url: percent-encoded. KERAS_VIT_BUCKET replaces `OFFICIAL` in it.
         *alternatives: further URLs, tried in turn if the server has no file at the previous one.
-        doubt: sentence that is added to the error if the server has none of them.
+        doubt: sentence that is added to the error if the server has no file at any URL.
 
     Raises:
-        PresetError: the download fails; the message states URL, cause and remedy.
+        PresetError: the download fails; the message states URL, cause and fix.
     """
     places = {candidate: place(candidate) for candidate in (url, *alternatives)}
     for candidate, path in places.items():
@@ -57,7 +57,7 @@ def fetch(url: str, *alternatives: str, doubt: str = "") -> Path:
     if offline():
         raise PresetError(
             f"{url}: not in the cache ({places[url]}), and KERAS_VIT_OFFLINE or HF_HUB_OFFLINE "
-            "forbids to connect. Unset it, or give the path of a file."
+            "forbids downloads. Unset it, or give the path of a file."
         )
     absent: list[str] = []
     for candidate, path in places.items():
@@ -67,7 +67,7 @@ def fetch(url: str, *alternatives: str, doubt: str = "") -> Path:
             absent.append(str(error))
             continue
         if absent:
-            log.warning("%s Fetched %s instead.", " ".join(absent), candidate)
+            log.warning("%s Downloaded %s instead.", " ".join(absent), candidate)
         return path
     missing = " ".join(absent)
     raise NotFoundError(f"{missing} It may have been moved or renamed; give its path.{doubt}")
@@ -120,7 +120,7 @@ def _record(path: Path) -> Path:
 
 
 def _download(url: str, path: Path) -> None:
-    """Downloads a file to `path`, and records its sha256; of a failure nothing is left.
+    """Downloads a file to `path`, and records its sha256; a failure leaves no files.
 
     Raises:
         NotFoundError: the server has no such file.
@@ -143,8 +143,8 @@ def _download(url: str, path: Path) -> None:
         receive(address, temporary, caller)
         if not zipfile.is_zipfile(temporary):
             raise PresetError(
-                f"{address}: the answer is no npz file, perhaps a page to log in to the network. "
-                "Open a web page, then call again."
+                f"{address}: the response is not an npz file, perhaps a login page of the network. "
+                "Open a web page, then try again."
             )
         record = json.dumps({"url": url, "sha256": pooch.file_hash(temporary)})
         _record(path).write_text(record, encoding="utf-8")
@@ -183,7 +183,7 @@ def _mirror() -> tuple[str, tuple[bytes, bytes] | None]:
 
 @contextlib.contextmanager
 def _failures_named(address: str, path: Path) -> Iterator[None]:
-    """Turns failures of the disk and of the server into a `PresetError` with a remedy."""
+    """Turns failures of the disk and of the server into a `PresetError` with a fix."""
     from requests.exceptions import HTTPError
 
     try:
@@ -195,8 +195,8 @@ def _failures_named(address: str, path: Path) -> Iterator[None]:
         if error.response.status_code in (404, 410):
             raise NotFoundError(f"{address}: the server has no such file ({answer}).") from error
         raise PresetError(
-            f"{address}: the server answers {answer}. Try again later; if it stays so, check that "
-            "the file is public, and that no proxy stands in between."
+            f"{address}: the server answers {answer}. Try again later; if this persists, check "
+            "that the file is public, and that no proxy interferes."
         ) from error
     except OSError as error:
         # pooch replaces the system's error for a folder that may not be written.
@@ -206,6 +206,6 @@ def _failures_named(address: str, path: Path) -> Iterator[None]:
             raise PresetError(f"{address}: {refusal}") from error
         # An error of requests, whose message may name a proxy with its password.
         raise PresetError(
-            f"{address}: no connection, or it broke off ({type(error).__name__}). Check the "
-            "network, HTTPS_PROXY and REQUESTS_CA_BUNDLE, then call again."
+            f"{address}: no connection, or it was interrupted ({type(error).__name__}). Check the "
+            "network, HTTPS_PROXY and REQUESTS_CA_BUNDLE, then try again."
         ) from error

@@ -19,8 +19,8 @@ def cache_folder() -> Path:
             return Path(chosen).expanduser()
         except RuntimeError as error:
             raise PresetError(
-                f"KERAS_VIT_CACHE is {shown(chosen)}, but this machine knows no such user. Write "
-                "the folder without ~."
+                f"KERAS_VIT_CACHE is {shown(chosen)}, but there is no such user. Write the folder "
+                "without ~."
             ) from error
     from huggingface_hub.constants import HF_ASSETS_CACHE
 

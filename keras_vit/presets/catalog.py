@@ -1,16 +1,16 @@
-"""The presets that have a name: `catalog.json`, one row per published checkpoint, and its reader.
+"""The catalog of presets: reads `catalog.json`, which has one row per published checkpoint.
 
-The form of a name is `<variant>.<recipe>_<data>[_ft_<data>]_<size>`, of the other families
-`<size><patch>.<family>_<data>_<pixels>`, where data or pixels are left out if the family has a single
-choice. Every other file of AugReg has the name `augreg/<file name>.npz`. Sources: the README of
+The form of a name is `<variant>.<recipe>_<data>[_ft_<data>]_<size>`. For other families it is
+`<size><patch>.<family>_<data>_<pixels>`, without data or pixels if the family has a single choice.
+Every other file of AugReg has the name `augreg/<file name>.npz`. Sources: the README of
 google-research/vision_transformer (the "README" in the rows) and its issues ("VT#"), `VANITY_NAMES`
 in `models/vit.py` of big_vision, the papers that the groups of rows name, and the tables of timm. A
-row states its facts itself, beside the fields of `ViTConfig` that all rows of its group have;
+group states the fields of `ViTConfig` that its rows share, and a row all further facts;
 `tests/presets/test_counterparts.py` compares them with timm's and keras-hub's, and names each
 difference with its reason. When a preset is loaded from the Hub, the repository's files decide.
 
-The catalog leaves out FlexiViT's files (patches of 32 pixels to be resized: big_vision#31) and
-big_vision's DeiT-3 files (LayerScale), which the family big_vision cannot hold;
+These files are not in the catalog: FlexiViT's (patches of 32 pixels to be resized: big_vision#31)
+and big_vision's DeiT-3 (LayerScale), which the family big_vision cannot hold;
 `imagenet21k/ViT-B_8.npz` (VT#139), for which only its existence is documented; and a fine-tuned
 H/14, which was never published (VT#133).
 """
@@ -65,11 +65,11 @@ class Preset:
         family: family for `list_presets`; `"vit"` for the paper's model.
         folder: folder of an embedded preset.
         counterparts: name of the same weights in timm and in keras-hub, by the library.
-        files_elsewhere: AugReg's file to which the library gives that name, if it is another of
-            the same model and data than `source`.
+        files_elsewhere: AugReg's file to which the library gives that name, if it is not `source`
+            but another training of the same model on the same data.
         timm: arguments of timm's model that the card of the repository states, for
             `VisionTransformer.from_preset`.
-        feature: the vector of an image that the card of an encoder of a single field takes.
+        feature: the feature vector that the card of a domain-specific encoder recommends.
     """
 
     name: str
@@ -99,13 +99,13 @@ class Preset:
     feature: str = ""
 
     def is_called(self, name: str, library: str) -> bool:
-        """Whether a library gives these weights that name; timm's may lack the part behind a dot."""
+        """Whether a library gives these weights that name; timm's may lack the part after a dot."""
         theirs = self.counterparts.get(library)
         return theirs is not None and name in (theirs, theirs.partition(".")[0])
 
     @property
     def hybrid(self) -> bool:
-        """Whether a ResNet stands before the Transformer."""
+        """Whether the model has a ResNet before the Transformer."""
         return self.variant is not None and variant_named(self.variant).config().stem.is_resnet
 
     def config(self) -> ViTConfig:
@@ -117,8 +117,8 @@ class Preset:
         if self.num_classes is None or (self.variant is None and "hidden_size" not in self.fields):
             unknown = "number of classes" if self.variant else "size"
             raise PresetError(
-                f"{self.name}: its {unknown} is known only to its files. Load it with its weights, "
-                "or build the model by a variant's name."
+                f"{self.name}: its {unknown} is only in its files. Load it with its weights, or "
+                "build the model by a variant's name."
             )
         sizes = flatten(variant_named(self.variant).fields) if self.variant else {}
         # A checkpoint states no dropout; AugReg fine-tunes without dropout (`configs/augreg.py`).
@@ -132,10 +132,10 @@ class Preset:
         return PresetConfig(self.config(), self.protocol, self.class_names, self.provenance())
 
     def place(self) -> "BucketFile | HubFolder":
-        """Returns the place of the files; for a repository, the Hub states its commit.
+        """Returns the place of the files; for a repository, the Hub is asked for the commit.
 
         Raises:
-            PresetError: the Hub refuses or fails.
+            PresetError: the request to the Hub fails.
         """
         source = str(self.source)
         if source.startswith(SCHEME):
@@ -174,8 +174,8 @@ class Preset:
         """Warns in the log if the loaded model has kept a head that was published as zeros."""
         if self.zero_head and config.num_classes == self.num_classes:
             log.warning(
-                "%s: the head was published as zeros, so all logits are 0. Give num_classes for "
-                "a new one to train, or 0 for features.",
+                "%s: the head was published as zeros, so all logits are 0. Give num_classes=n for "
+                "a new head to train, or num_classes=0 for features.",
                 self.name,
             )
 
@@ -206,12 +206,12 @@ def list_presets(
     hybrid: bool | None = None,
     family: str | None = None,
 ) -> list[str]:
-    """Returns the names of the presets in the catalog that match every given argument.
+    """Lists the presets, pretrained models with a name, that match every given argument.
 
     Args:
         variant: name of a variant, such as `"vit_b16"`.
-        data: data of the training, `"i21k"`, `"i1k"`, or with fine-tuning, `"i21k_ft_i1k"`.
-        resolution: side of the images in pixels.
+        data: training data, `"i21k"` or `"i1k"`, or with fine-tuning `"i21k_ft_i1k"`.
+        resolution: image size in pixels.
         hybrid: True for models with a ResNet before the Transformer, False for models without.
         family: name of a family, such as `"dinov2"`; `"vit"` is the paper's model and AugReg's.
 
@@ -226,9 +226,9 @@ def list_presets(
         if value is not None and value not in values:
             names = [str(each) for each in values]
             argument = "resolution" if column == "image_size" else column
-            advice = " from_preset(..., image_size=...) loads a model at any other."
+            advice = " from_preset(..., image_size=...) loads a model at any other size."
             raise ConfigError(
-                f"{argument}={value!r}: no preset has it.{nearest(value, names)} Known: "
+                f"{argument}={value!r}: no such preset.{nearest(value, names)} Known: "
                 f"{', '.join(names)}.{advice if argument == 'resolution' else ''}"
             )
     filters |= {"variant": variant, "hybrid": hybrid}
@@ -251,35 +251,35 @@ def preset_named(name: str) -> Preset:
     if name in VARIANTS:
         of_it = ", ".join(list_presets(name)) or "none"
         raise SourceError(
-            f"{name!r} is an architecture, not a preset. Its presets: {of_it}. For fresh weights "
+            f"{name!r} is an architecture, not a preset. Its presets: {of_it}. For random weights "
             f"call keras_vit.{name}(), or `keras-vit finetune --from-scratch {name}`."
         )
     if name not in CATALOG:
         raise SourceError(
-            f"{shown(name)} is no preset, and no existing file or folder.{_advice(name)} list_presets() "
+            f"{shown(name)}: there is no such preset, file or folder.{_advice(name)} list_presets() "
             "and `keras-vit list` show all; AugReg's other files are 'augreg/<file name>.npz'."
         )
     return CATALOG[name]
 
 
 def _advice(name: str) -> str:
-    """Returns a sentence: the preset or the address of another library's name, or the nearest."""
+    """Returns a sentence with the preset or address for a name of another library, or the nearest."""
     for library in ("timm", "keras-hub"):
         rows = [row for row in CATALOG.values() if row.is_called(name, library)]
         files = {row.name: row.files_elsewhere.get(library) for row in rows}
         ours = [repr(f"augreg/{file}" if file else row) for row, file in files.items()]
         others = [repr(row) for row, file in files.items() if file]
         if ours:
-            advice = f" The weights that {library} gives this name are {listed(ours)} here."
+            advice = f" The weights with this name in {library} are {listed(ours)} here."
             return advice + (
                 f" Other trainings of the same model: {listed(others)}." if others else ""
             )
     if match := _NAME_OF_TORCH_HUB.fullmatch(name):
         start = f"vit_{match[2]}{'_reg4' if match[3] else ''}.{match[1]}"
         if named := [repr(row) for row in CATALOG if f"{row}_".startswith(f"{start}_")]:
-            return f" The encoder that torch.hub gives this name is {listed(named)} here."
+            return f" The encoder with this name in torch.hub is {listed(named)} here."
     if address := _address_on_hub(name):
-        return f" For the repository of the Hub write {address!r}."
+        return f" For the repository on the Hub write {address!r}."
     near = difflib.get_close_matches(name[:200], {**VARIANTS, **CATALOG}, n=3, cutoff=0.5)
     if near and near[0] in VARIANTS:
         return f" Did you mean {near[0]!r}? Its presets: {', '.join(list_presets(near[0]))}."

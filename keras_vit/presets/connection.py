@@ -1,9 +1,10 @@
-"""Limits on the time and size of huggingface_hub's answers, and checks of the names in them.
+"""Limits the time and size of the Hub's responses, and checks the names in them.
 
-Other libraries in the process share huggingface_hub's client, and keep its behaviour: limits and
-checks act inside `bounded` alone. There files come by HTTP, for Xet's downloads have other limits.
+Other libraries in the process share huggingface_hub's client and are not affected: limits and
+checks apply only inside `bounded`. There, files come by HTTP, because Xet's downloads have other
+limits.
 
-huggingface_hub joins the ETag and the commit of an answer to paths of its cache unchecked:
+huggingface_hub joins the ETag and the commit of a response to paths of its cache unchecked:
 `tests/presets/test_hub.py` has the canary.
 """
 
@@ -27,24 +28,24 @@ from keras_vit.presets.refusals import (
 from keras_vit.support.text import log
 
 TIMEOUT = 10.0
-"""Seconds for a connection, for the first byte of an answer, and for each pause in it."""
+"""Seconds for a connection, for the first byte of a response, and for each pause in it."""
 SENDING_TIMEOUT = 60.0
-"""The same for requests that send: the Hub answers after it has stored the content."""
+"""The same for uploads: the Hub responds after it has stored the content."""
 LONGEST_WAIT = 60.0
-"""Seconds that a busy server may ask one call to wait, all its answers together."""
+"""Seconds in total that a busy server may ask one call to wait."""
 PERIOD, LEAST_BYTES = 60.0, 65_536
-"""A call that receives fewer bytes in a period of so many seconds ends, be it headers or files."""
+"""A call ends if it receives fewer bytes than this in a period of so many seconds."""
 _RESTARTS = 5
-"""Times that a call asks a server for the rest of a file and gets it from its start."""
+"""How often a server may send a file from its start when a call asks for the rest."""
 _HEADERS = 2**20
-"""Bytes that the headers and the framing of an answer may add to it."""
+"""Bytes that headers and framing may add to a response."""
 
 
 class _Call:
     """What a call has received and may still wait for.
 
     Attributes:
-        most: bytes that an answer may have; None for any number.
+        most: bytes that a response may have; None for any number.
         patience: seconds that the server may still ask to wait.
     """
 
@@ -58,7 +59,7 @@ class _Call:
     def receive(self, count: int) -> None:
         """Counts bytes that came, and ends the call if they are too few or too many."""
         now = time.monotonic()
-        # A process that was stopped has not waited for the server.
+        # The time in which this process was suspended does not count.
         self.waited += min(now - self.clock, TIMEOUT)
         self.received, self.length, self.clock = self.received + count, self.length + count, now
         if self.most is not None and self.length > 2 * self.most + _HEADERS:
@@ -70,21 +71,21 @@ class _Call:
 
 
 _call: ContextVar[_Call | None] = ContextVar("call", default=None)
-"""The present call; None outside `bounded`."""
+"""The current call; None outside `bounded`."""
 
 
 @contextlib.contextmanager
 def bounded(most: int | None = None) -> Iterator[None]:
-    """Limits time and size of every answer of the Hub in this block; checks names.
+    """Limits time and size of every response of the Hub in this block; checks names.
 
     A request that states a limit keeps it, such as HF_HUB_DOWNLOAD_TIMEOUT for downloads.
 
     Args:
-        most: bytes that were stated for an answer, which ends beyond twice as many; None for any.
+        most: stated size of a response in bytes, which may be exceeded twofold; None for any.
 
     Raises:
-        HostileError: an answer has an ETag or a commit that is no plain name, or too many bytes.
-        SlowError: an answer comes too slowly.
+        HostileError: a response has an invalid ETag or commit, or too many bytes.
+        SlowError: a response is too slow.
         PresetError: a proxy or certificates that the environment names cannot be used.
         HfHubHTTPError: the server asks for a longer wait than `LONGEST_WAIT`.
     """
@@ -95,7 +96,7 @@ def bounded(most: int | None = None) -> Iterator[None]:
         hooks = get_session().event_hooks
     except Exception as error:  # what the environment names cannot be used
         raise PresetError(
-            f"No connection can be prepared ({type(error).__name__}: {first_sentence(error)}). "
+            f"The connection cannot be set up ({type(error).__name__}: {first_sentence(error)}). "
             "Check HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE in the environment."
         ) from error
     if _prepare not in hooks["request"]:
@@ -109,7 +110,7 @@ def bounded(most: int | None = None) -> Iterator[None]:
 
 
 def _prepare(request: Any) -> None:
-    """Gives a request a limit where it has none, and has its answer counted, uncompressed."""
+    """Gives a request limits if it has none, and asks for an uncompressed, counted response."""
     if (call := _call.get()) is None:
         return
     longest = TIMEOUT
@@ -124,13 +125,12 @@ def _prepare(request: Any) -> None:
 
 
 def _count_new(event: str, facts: dict[str, Any]) -> None:
-    """Counts what comes over a connection from its first byte on."""
     if event.endswith(("connect_tcp.complete", "start_tls.complete")):
         _count(facts["return_value"])
 
 
 def _count(stream: Any) -> None:
-    """Counts what comes over a connection: an answer shows itself only after its last header."""
+    """Counts the bytes of a connection, because a response exists only after its last header."""
     read = stream.read
 
     def read_and_count(*arguments: Any, **options: Any) -> Any:
@@ -144,18 +144,18 @@ def _count(stream: Any) -> None:
 
 
 def _limit_waits(response: Any) -> None:
-    """Limits the wait that a busy server asks for, and leaves a compressed answer as it is."""
+    """Limits the wait that a busy server asks for, and keeps a response from being unpacked."""
     from huggingface_hub.utils import hf_raise_for_status
 
     if (call := _call.get()) is None:
         return
     if stream := response.extensions.get("network_stream"):  # opened by another library, perhaps
         _count(stream)
-    response.headers.pop("Content-Encoding", None)  # a small answer could expand to any size
+    response.headers.pop("Content-Encoding", None)  # a small response could expand to any size
     if response.status_code == 200 and "Range" in response.request.headers:
         call.restarts += 1
         if call.restarts > _RESTARTS:
-            raise SlowError("it breaks off again and again, and begins with the first byte")
+            raise SlowError("it stops repeatedly, and starts from the first byte again")
     if is_busy(response.status_code) and (wait := stated_wait(response)):
         if wait > call.patience:
             response.read()
@@ -166,7 +166,7 @@ def _limit_waits(response: Any) -> None:
 
 @functools.cache
 def _change_downloads() -> None:
-    """Lets `hf_hub_download` see no ETag and no commit that could leave the cache, and no Xet."""
+    """Keeps `hf_hub_download` from ETags and commits that could leave the cache, and from Xet."""
     from huggingface_hub import constants, errors, file_download
 
     ask, has_xet = file_download.get_hf_file_metadata, file_download.is_xet_available
@@ -195,4 +195,4 @@ _PLAIN = {"commit": "[0-9a-f]{40}", "ETag": r"(?!\.)[A-Za-z0-9._-]{1,128}"}
 
 def _refuse_path(kind: str, name: str | None) -> None:
     if name is not None and not re.fullmatch(_PLAIN[kind], name):
-        raise HostileError(f"its {kind} is {name[:200]!r}, which is no plain name")
+        raise HostileError(f"its {kind} {name[:200]!r} is invalid")

@@ -1,4 +1,4 @@
-"""The shipped evidence about presets: `evidence.json`, which `weights/verify.py` makes."""
+"""How thoroughly each preset was verified: `evidence.json`, which `weights/verify.py` writes."""
 
 import functools
 import json
@@ -17,7 +17,7 @@ LEVELS = (
     "1,000 images",
     "50,000 images",
 )
-"""The ladder of evidence, from no evidence up."""
+"""The levels of verification, from none up."""
 
 
 @functools.cache
@@ -30,7 +30,7 @@ def shipped() -> dict[str, dict[str, Any]]:
 def level(record: Mapping[str, Any]) -> int:
     """Returns the highest level of `LEVELS` that a record reaches; an empty one reaches 0."""
     origin, images = record.get("origin", ""), record.get("images", 0)
-    # keras_vit is the origin of its own presets alone.
+    # keras_vit is the origin only of presets that were trained with it.
     by_origin = origin and (record["family"] == "keras_vit" or "keras_vit" not in origin)
     steps = (
         record.get("read") == AS_PUBLISHED,

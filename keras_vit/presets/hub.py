@@ -1,6 +1,6 @@
-"""Lists the files of a repository of the Hub at one commit, and downloads them on demand.
+"""Lists the files of a repository on the Hub at one commit, and downloads them on demand.
 
-All traffic goes through huggingface_hub: its cache, attempts, tokens, offline mode, progress bars.
+All traffic goes through huggingface_hub: its cache, retries, tokens, offline mode, progress bars.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi, HfUri
 
 SCHEME = "hf://"
-_OFFLINE = "HF_HUB_OFFLINE forbids to fetch it; unset it"
+_OFFLINE = "HF_HUB_OFFLINE forbids downloads; unset it"
 
 _T = TypeVar("_T")
 
@@ -33,7 +33,7 @@ def parse_address(text: str) -> "HfUri":
     """Parses `hf://owner/repo[@revision][/inside]`; `/` in a revision is written `%2F`.
 
     Raises:
-        PresetError: the address is malformed, leaves the repository, or is no model's.
+        PresetError: the address is malformed, leads outside the repository, or is not of a model.
     """
     from huggingface_hub import parse_hf_uri
 
@@ -49,7 +49,7 @@ def parse_address(text: str) -> "HfUri":
 
 
 def shown_address(address: "HfUri", file: str = "") -> str:
-    """Returns an address in the form of `parse_address`, or that of a file of its repository."""
+    """Returns an address in the form of `parse_address`, or the address of a file at it."""
     address = dataclasses.replace(address, path_in_repo=file or address.path_in_repo)
     return address.to_uri().replace("hf://models/", SCHEME, 1)
 
@@ -61,8 +61,8 @@ class HubFolder(Location):
         where: address, with the user's revision.
         commit: the sha of the revision's commit.
         sizes: path in the repository -> size in bytes, or None if the Hub states none.
-        hashes: path -> the hash that `stated_hash` returns; None if the Hub was not reached, so
-            that only the cache is read.
+        hashes: path -> the hash that `stated_hash` returns; None if the Hub cannot be reached, and
+            only the cache is read.
 
     Raises:
         PresetError: the repository has no such folder or file.
@@ -77,7 +77,7 @@ class HubFolder(Location):
     ) -> None:
         from huggingface_hub import constants
 
-        self._reason = _OFFLINE if constants.is_offline_mode() else "the Hub does not answer"
+        self._reason = _OFFLINE if constants.is_offline_mode() else "the Hub cannot be reached"
         self.note = f" It is not in the cache, and {self._reason}." if hashes is None else ""
         self._names = _names_within(where, sizes, self.note)
         self.address = shown_address(where)
@@ -105,7 +105,7 @@ class HubFolder(Location):
 
         Raises:
             PresetError: the repository, revision, folder or file does not exist, access is
-                refused, or neither the Hub can be reached nor the cache has the address.
+                refused, or the Hub cannot be reached and the cache does not have the address.
         """
         from huggingface_hub.errors import OfflineModeIsEnabled
 
@@ -115,7 +115,7 @@ class HubFolder(Location):
             info = api().model_info(where.id, revision=where.revision, files_metadata=True)
             if not (isinstance(info.sha, str) and re.fullmatch("[0-9a-f]{40}", info.sha)):
                 raise PresetError(
-                    f"{source}: the Hub names {info.sha!r} as its commit, expected a sha."
+                    f"{source}: the Hub states the commit {info.sha!r}, expected a sha."
                 )
             if _commit_in_cache(where) != info.sha:  # for calls without a network
                 api().resolve_revision(where.id, revision=where.revision)
@@ -139,8 +139,8 @@ class HubFolder(Location):
     def open(self, name: str) -> BufferedReader:
         """Opens a file in the cache, after a download if necessary.
 
-        The file is compared with the hash that the Hub states, a large one once for each time
-        stamp. A damaged file of the cache is fetched again, once.
+        The file is compared with the hash that the Hub states; a large file once for each time
+        stamp. A damaged file of the cache is downloaded again, once.
 
         Raises:
             PresetError: the download fails.
@@ -167,15 +167,16 @@ class HubFolder(Location):
         path.unlink(missing_ok=True)
         blob.unlink(missing_ok=True)
         if was_there:
-            log.warning("%s: damaged in the cache (%s); it is fetched again.", about, blob)
+            log.warning("%s: damaged in the cache (%s), downloading it again.", about, blob)
             return self._whole(inside)
         raise PresetError(
-            f"{about}: damaged on its way: its hash differs from the stated {stated}. It was "
-            "removed from the cache. Call again, try another network, or tell the authors."
+            f"{about}: damaged in the download: its hash differs from {stated}, which the Hub "
+            "states. It was removed from the cache. Try again or in another network, or tell the "
+            "authors."
         )
 
     def header(self, name: str) -> Header | None:
-        """Returns names, shapes and types of a safetensors file; only its header is downloaded."""
+        """Returns names, shapes and types of a safetensors file by downloading only its header."""
         from huggingface_hub.errors import SafetensorsParsingError
 
         if self._hashes is None or not name.endswith(".safetensors"):
@@ -204,16 +205,16 @@ def api(token: str | None = None) -> "HfApi":
 
 
 def request(call: Callable[[], _T], where: "HfUri", file: str = "", most: int | None = None) -> _T:
-    """Returns `call()`, requests to the Hub in the limits of `bounded`.
+    """Returns `call()`, which sends requests to the Hub, within the limits of `bounded`.
 
     Args:
         call: the request.
         where: address of the request, for the message.
         file: file of the request, for the message; `""` for the file of the address.
-        most: bytes that were stated for the answer, if any.
+        most: stated size of the response in bytes, if any.
 
     Raises:
-        PresetError: the request fails; the message states cause and remedy.
+        PresetError: the request fails; the message states cause and fix.
     """
     from huggingface_hub import errors
 
@@ -223,7 +224,7 @@ def request(call: Callable[[], _T], where: "HfUri", file: str = "", most: int | 
             return call()
     except KerasViTError:
         raise
-    except Exception as error:  # an answer of another form raises many types
+    except Exception as error:  # an unexpected response raises many types
         # huggingface_hub wraps a failure in an error that says that the file is not in the
         # cache, or that one of several files was not stored.
         wraps = isinstance(error, wrappers) and isinstance(error.__cause__, Exception)
@@ -275,14 +276,14 @@ def _names_within(where: "HfUri", paths: Mapping[str, object], note: str) -> dic
 
 
 def _commit_in_cache(where: "HfUri") -> str | None:
-    """Returns the commit that the cache knows for an address; removes a note that is no commit."""
+    """Returns the commit that the cache has for an address; removes a damaged record of it."""
     from huggingface_hub.errors import RevisionResolutionError
 
     note = _repo_folder(where.id) / "refs" / (where.revision or "main")
     is_short = note.is_file() and note.stat().st_size < 100  # a link could lead to an endless file
     if note.exists() and not note.is_dir() and not (is_short and note.read_bytes().isascii()):
         note.unlink(missing_ok=True)  # another process may have removed it
-        log.warning("%s: damaged in the cache; it was removed.", note)
+        log.warning("%s: damaged in the cache, removed.", note)
     try:
         named = api().resolve_revision(where.id, revision=where.revision, local_files_only=True)
     except RevisionResolutionError:
@@ -291,7 +292,7 @@ def _commit_in_cache(where: "HfUri") -> str | None:
 
 
 def _cached(where: "HfUri") -> tuple[str, dict[str, int | None]]:
-    """Returns commit, and path and size of its cached files, which may not be all of its files."""
+    """Returns the commit, and path and size of its cached files, which may be incomplete."""
     commit = _commit_in_cache(where) or ""
     if not re.fullmatch("[0-9a-f]{40}", commit):
         return "", {}
@@ -301,36 +302,33 @@ def _cached(where: "HfUri") -> tuple[str, dict[str, int | None]]:
 
 
 def _within_cache(path: Path, repo: str) -> Path:
-    """Returns the file behind the links of a path in the cache.
+    """Resolves the links of a path in the cache; the folder of a repository may itself be a link.
 
     Raises:
-        PresetError: the file is outside the cache. The user may have made the whole folder of a
-            repository a link.
+        PresetError: the file is outside the cache.
     """
     cache, target = _cache(), path.resolve()
     if not any(target.is_relative_to(f.resolve()) for f in (cache, _repo_folder(repo))):
         raise PresetError(
-            f"{path}: leads to {target}, outside the cache {cache}, so it is not opened. Remove "
-            "the link; the next call fetches the file."
+            f"{path}: links to {target}, outside the cache {cache}, so it is not opened. Remove "
+            "the link; the next call downloads the file."
         )
     return target
 
 
 def _cache() -> Path:
-    """Returns the folder of huggingface_hub's cache."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE).expanduser()
 
 
 def _repo_folder(repo: str) -> Path:
-    """Returns the folder of a repository in the cache."""
     from huggingface_hub.file_download import repo_folder_name
 
     return _cache() / repo_folder_name(repo_id=repo, repo_type="model")
 
 
 def unfinished_downloads() -> list[Path]:
-    """Returns the files that downloads have begun in both caches, or left by a kill."""
+    """Returns the files of unfinished downloads in both caches."""
     begun = *_cache().glob("*/blobs/*.incomplete"), *cache_folder().glob("*.*/**/tmp????????")
     return sorted(filter(Path.is_file, begun))  # a link that leads nowhere has no size

@@ -1,4 +1,4 @@
-"""A place of files on this machine: a checkpoint or a preset."""
+"""Opens a checkpoint or preset on this machine."""
 
 import contextlib
 from io import BufferedReader
@@ -30,10 +30,10 @@ class LocalFolder(Location):
         self.files = {path.name: None} if self._folder is None else self._folder.sizes()
 
     def folder_advice(self) -> str:
-        """Names the presets in subfolders, such as the `best/` and `last/` of a training."""
+        """Returns advice that names the presets in subfolders, such as `best/` and `last/`."""
         presets = sorted(str(path.parent) for path in self._path.glob("*/config.json"))
         return (
-            f"Name one of its presets: {listed(presets)}." if presets else super().folder_advice()
+            f"Choose one of its presets: {listed(presets)}." if presets else super().folder_advice()
         )
 
     def folder(self) -> "LocalFolder":

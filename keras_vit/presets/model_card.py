@@ -1,4 +1,4 @@
-"""Writes the README.md of a preset: metadata for the Hub, and text for readers."""
+"""Writes the model card of a preset, README.md: metadata for the Hub, and text for readers."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -7,7 +7,7 @@ from typing import Any
 from keras_vit.config.variants import find_variant
 from keras_vit.errors import PresetError, nearest
 from keras_vit.presets.preset_config import PresetConfig
-from keras_vit.support.text import in_markdown
+from keras_vit.support.text import counted, in_markdown
 
 LIBRARY = "keras-vit-zoo"
 """`library_name`. For `keras` the Hub would show `keras.saving.load_model("hf://...")`, which reads
@@ -27,10 +27,10 @@ _FIELDS = (*_METADATA, "description", "metrics")
 
 
 def model_card(name: str, preset: PresetConfig, about: Mapping[str, Any] | None = None) -> str:
-    """Returns a model card with its metadata block, rendered by huggingface_hub.
+    """Returns the model card of a preset, with metadata rendered by huggingface_hub.
 
     Name and provenance may come from strangers, so their markup is escaped. `description` is the
-    caller's own Markdown.
+    caller's Markdown, and is not escaped.
 
     Args:
         name: name of the preset for `from_preset`.
@@ -75,7 +75,6 @@ def model_card(name: str, preset: PresetConfig, about: Mapping[str, Any] | None 
 
 
 def _known_from(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the metadata that follow from the provenance of the weights."""
     base = provenance.get("base")  # of a fine-tuned preset
     metadata = _known_from(base) if isinstance(base, Mapping) else {}
     if isinstance(provenance.get("license"), str):
@@ -100,17 +99,21 @@ def _results(metrics: Any) -> list[Any]:
 def _text(name: str, preset: PresetConfig, about: Mapping[str, Any]) -> str:
     config = preset.config
     size = "any size" if config.image_size is None else "{}x{} pixels".format(*config.image_size)
+    variant = find_variant(config) or f"{config.num_layers} blocks, width {config.hidden_size}"
+    task = preset.prediction.task.replace("_label", "-label classification")
+    count = preset.prediction.num_answers
+    answers = counted(count, "output") if preset.prediction.predicts_values else f"{count} classes"
+    kind = f"for {task} with {answers}" if count else "encoder without a classification head"
     last = 'outputs = model.predict(model.preprocessor("image.jpg"))'
     if config.has_one_prediction and preset.task != "regression":
         last = 'print(model.classify("image.jpg"))'
-    words = "values" if preset.prediction.predicts_values else "classes"
     origin = "\n".join(_list(preset.provenance))
     description = f"{about['description'].strip()}\n\n" if about.get("description") else ""
     return f"""# {in_markdown(name)}
 
-{description}A Vision Transformer ({find_variant(config) or "of its own size"}) for {size},
-{config.channels} channel(s) and {preset.prediction.num_answers} {words}, for
-Keras 3 on TensorFlow, JAX and torch.
+{description}A Vision Transformer {kind}
+({variant}). It takes images of {size} with {counted(config.channels, "channel")},
+and runs in Keras 3 on JAX, PyTorch and TensorFlow.
 
 ```python
 import keras_vit
@@ -119,7 +122,7 @@ model = keras_vit.VisionTransformer.from_preset({json.dumps(name)})
 {last}
 ```
 
-Images are prepared as by the protocol `{_shown(preset.protocol)}`, which the preset carries.
+The preset includes the preprocessing of images, the protocol `{_shown(preset.protocol)}`.
 
 ## Provenance
 
@@ -128,7 +131,7 @@ Images are prepared as by the protocol `{_shown(preset.protocol)}`, which the pr
 
 
 def _list(facts: Mapping[str, Any], indent: str = "") -> Iterator[str]:
-    """Yields the facts as lines of a list, those of a mapping below its name."""
+    """Yields the facts as lines of a list, with nested lists for mappings."""
     for key, value in facts.items():
         inside = isinstance(value, Mapping)
         yield f"{indent}- {in_markdown(key)}:{'' if inside else f' {in_markdown(_shown(value))}'}"

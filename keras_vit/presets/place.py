@@ -1,4 +1,4 @@
-"""The interface of a place that holds files: this machine, the Hub, the official bucket."""
+"""The interface of a place with files: a local folder, the Hub or the official bucket."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class Location:
     Attributes:
         address: address of the place, for messages.
         is_file: whether the place is a single file.
-        files: file name -> size in bytes, or None if unknown; subfolders are left out.
+        files: file name -> size in bytes, or None if unknown; without files in subfolders.
         provenance: origin of the files, as plain JSON types.
         pickle_advice: advice for messages if the weights are a pickle.
         note: sentence for messages about missing files: why the list may be incomplete.
@@ -40,7 +40,7 @@ class Location:
     pickle_advice = note = ""
 
     def folder_advice(self) -> str:
-        """Returns advice for a folder that holds no weights itself."""
+        """Returns advice for a folder without weights."""
         return "If they are in a subfolder, name it."
 
     def open(self, name: str) -> BufferedReader:
@@ -52,11 +52,11 @@ class Location:
         raise NotImplementedError
 
     def header(self, name: str) -> Header | None:
-        """Returns the header of a file of weights alone; None if the file must be opened."""
+        """Returns the header of a weight file without its arrays; None if that is not possible."""
         return None
 
     def is_current(self) -> bool:
-        """Returns whether the address still leads to this place, which may have been replaced."""
+        """Whether the address still leads to this place, which may have been replaced."""
         return True
 
     def close(self) -> None:
@@ -64,9 +64,9 @@ class Location:
 
 
 def refuse_pointer(name: object, head: bytes, error: type[KerasViTError]) -> None:
-    """Raises `error` if a file begins as a pointer of git-lfs, which stands for one not fetched."""
+    """Raises `error` if a file is a pointer of git-lfs instead of the file itself."""
     if head.startswith(b"version "):
         raise error(
-            f"{name}: this is a pointer of git-lfs in place of the weights. Fetch them by "
-            "`git lfs pull`, or download the file itself."
+            f"{name}: this is a pointer of git-lfs instead of the weights. Run `git lfs pull`, or "
+            "download the file itself."
         )

@@ -22,15 +22,16 @@ PRESET_FILES = (CONFIG_FILE, WEIGHTS_FILE, MODEL_CARD_FILE)
 
 @dataclasses.dataclass(frozen=True)
 class ModelFacts:
-    """What is known of a model, but for its weights.
+    """The facts about a model besides its weights.
 
     Args:
         config: configuration of the model.
         protocol: preparation of images, see `keras_vit.Preprocessor`.
         class_names: one name per class, the name of a shipped list, or None.
         provenance: origin of the weights, as plain JSON types.
-        thresholds: those of a multi-label model, see `VisionTransformer.thresholds`, or None.
-        task, classifier_activation: what the outputs say, see `keras_vit.config.Prediction`.
+        thresholds: decision thresholds of a multi-label model, see `VisionTransformer.thresholds`;
+            else None.
+        task, classifier_activation: meaning of the outputs, see `keras_vit.config.Prediction`.
         rescale: whether the model takes pixels, see `VisionTransformer`.
     """
 
@@ -45,7 +46,7 @@ class ModelFacts:
 
     @property
     def prediction(self) -> Prediction:
-        """What the outputs of the model say.
+        """The meaning of the model's outputs.
 
         Raises:
             ConfigError: the activation is not that of the task.
@@ -96,7 +97,7 @@ class PresetConfig(ModelFacts):
         if stored.get("format") != FORMAT:
             raise PresetError(
                 f"{where}: format is {stored.get('format')!r}, expected {FORMAT!r}. "
-                "This is no preset of keras_vit."
+                "This is not a preset of keras_vit."
             )
         version = stored.get("format_version")
         if version != FORMAT_VERSION:
@@ -144,4 +145,4 @@ _FIELDS: dict[str, tuple[Any, str]] = {
     "weights_sha256": ((str, type(None)), "a string or null"),
     "thresholds": ((list, type(None)), "a list of numbers, or null"),
 }
-"""Fields of `config.json` beside its format: their types in Python, and in words."""
+"""Fields of `config.json` after its format and versions: their types in Python, and as text."""

@@ -1,4 +1,4 @@
-"""Writes the messages about failures of the Hub: the cause, and a remedy."""
+"""Writes the messages about failures of the Hub: the cause and a fix."""
 
 import errno
 import re
@@ -9,15 +9,15 @@ if TYPE_CHECKING:
 
 
 class HostileError(Exception):
-    """An answer has a name that could become a path outside the cache, or too many bytes."""
+    """A response has a name that could become a path outside the cache, or too many bytes."""
 
 
 class SlowError(Exception):
-    """An answer comes so slowly that it may never end."""
+    """A response is so slow that it may never end."""
 
 
 def hub_refusal(error: BaseException, repo: str, revision: str | None) -> str:
-    """Returns a message with cause and remedy.
+    """Returns a message with cause and fix.
 
     Args:
         error: exception that a request to the Hub raised.
@@ -31,7 +31,7 @@ def hub_refusal(error: BaseException, repo: str, revision: str | None) -> str:
             words = f"the repository is gated. Accept its conditions at {page} and {_LOG_IN}."
         case errors.RepositoryNotFoundError():
             words = (
-                "no such repository, or a private one. Check the spelling; to a private one "
+                "no such repository, or it is private. Check the spelling; for a private one "
                 f"{_LOG_IN}."
             )
         case errors.RevisionNotFoundError():
@@ -40,7 +40,7 @@ def hub_refusal(error: BaseException, repo: str, revision: str | None) -> str:
                 f"at {page}/tree/main. Write '/' in a branch as %2F."
             )
         case errors.RemoteEntryNotFoundError():
-            words = f"the file is not there (404). See {page}/tree/{revision}."
+            words = f"no such file (404). See {page}/tree/{revision}."
         case errors.HfHubHTTPError():
             words = _status(error)
         case (
@@ -49,29 +49,29 @@ def hub_refusal(error: BaseException, repo: str, revision: str | None) -> str:
             | errors.RevisionResolutionError()
         ):
             words = (
-                f"not in the cache ({constants.HF_HUB_CACHE}), and HF_HUB_OFFLINE forbids to fetch "
-                "it. Unset HF_HUB_OFFLINE, or load it once while online."
+                f"not in the cache ({constants.HF_HUB_CACHE}), and HF_HUB_OFFLINE forbids "
+                "downloads. Unset HF_HUB_OFFLINE, or load it once while online."
             )
         case errors.HTTPError():
             words = (
                 f"no connection to {hub} ({type(error).__name__}: {first_sentence(error)}). Check "
-                "the network and call again; files that are complete stay in the cache."
+                "the network and try again; complete files stay in the cache."
             )
         case HostileError():
             words = (
-                f"{hub} gave an answer that is no Hub's: {error}. Nothing was kept. If HF_ENDPOINT "
-                "names a mirror, unset it, or tell its owner."
+                f"{hub} sent an invalid response: {error}. It was discarded. If HF_ENDPOINT names "
+                "a mirror, unset it, or tell its owner."
             )
         case SlowError():
-            words = f"{hub} is too slow: {error}. Check the network and call again."
+            words = f"{hub} is too slow: {error}. Check the network and try again."
         case OSError(errno=None):  # huggingface_hub's, if fewer bytes came than were announced
-            words = f"the download failed. {first_sentence(error)}. Call again."
+            words = f"the download failed. {first_sentence(error)}. Try again."
         case OSError():
             words = disk_refusal(error, constants.HF_HUB_CACHE, "HF_HOME or HF_HUB_CACHE")
         case _:
             fault = f"{type(error).__name__}: {first_sentence(error)}"
             check = "Check HF_ENDPOINT and the network."
-            words = f"{hub} gave an answer that is no Hub's ({fault}). {check}"
+            words = f"{hub} sent an invalid response ({fault}). {check}"
     return words
 
 
@@ -79,17 +79,17 @@ _LOG_IN = "log in with `hf auth login`, or set HF_TOKEN"
 
 
 def is_busy(status: int) -> bool:
-    """Returns whether a status says that the server may answer later."""
+    """Whether a status says that the server may respond later."""
     return status in (408, 425, 429) or status >= 500
 
 
 def is_unreachable(error: BaseException) -> bool:
-    """Returns whether the Hub gave no answer, so that the cache may be used."""
+    """Whether the Hub did not respond, so that the cache may be used."""
     from huggingface_hub.errors import HfHubHTTPError, HTTPError, OfflineModeIsEnabled
 
     if isinstance(error, HfHubHTTPError):
         return is_busy(error.response.status_code)
-    # A network's page for logging in is no JSON, or JSON of another form.
+    # The login page of a network is not JSON, or JSON of another form.
     page = ValueError | LookupError | TypeError | AttributeError
     return isinstance(error, HTTPError | OfflineModeIsEnabled | SlowError | page)
 
@@ -98,7 +98,7 @@ def stated_wait(response: Any) -> int:
     """Returns the seconds that a busy server asks to wait before the next request, 0 if none."""
     from huggingface_hub.utils import parse_ratelimit_headers
 
-    # The header states the end of a period on every answer, also while requests remain in it.
+    # Every response states the end of a period in its header, also while requests remain in it.
     limit = parse_ratelimit_headers(response.headers)
     if response.status_code == 429 and limit is not None and limit.remaining == 0:
         return limit.reset_in_seconds
@@ -123,34 +123,34 @@ def _status(error: "HfHubHTTPError") -> str:
         reason = reason.replace(token, "(the token)")
     if status in (401, 403):
         return (
-            f"access refused ({status}: {reason}). L{_LOG_IN[1:]}, with a token that may do this."
+            f"access refused ({status}: {reason}). L{_LOG_IN[1:]}, with a token that allows this."
         )
     if not is_busy(status):
         return (
-            f"the Hub answered {status} ({reason}). If it stays so, ask the owner of the "
-            "repository, or of a proxy or mirror (HF_ENDPOINT) in between."
+            f"the Hub responded {status} ({reason}). If this persists, ask the owner of the "
+            "repository, or of a proxy or mirror (HF_ENDPOINT)."
         )
     wait = stated_wait(error.response)
     return (
         f"the Hub is busy or down ({status}: {reason}). Try again "
         f"{f'in {wait:,} s, as it asks' if wait else 'later'}; "
-        "https://status.huggingface.co tells more."
+        "see https://status.huggingface.co."
     )
 
 
-_REMEDIES = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "Make room") | dict.fromkeys(
+_REMEDIES = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "Free space") | dict.fromkeys(
     (errno.EACCES, errno.EPERM, errno.EROFS), "Give this user access"
 )
 
 
 def disk_refusal(error: OSError, cache: object, variables: str) -> str:
-    """Returns a message with cause and remedy.
+    """Returns a message with cause and fix.
 
     Args:
-        error: exception that the system raised for a place in a cache.
+        error: exception that the system raised for a path in a cache.
         cache: path of the cache.
         variables: names of the environment variables that move the cache.
     """
-    remedy = _REMEDIES.get(error.errno or 0, "Check this place")
+    remedy = _REMEDIES.get(error.errno or 0, "Check this path")
     place = error.filename2 or error.filename or cache  # a rename fails at its target
     return f"{error.strerror}: {place}. {remedy}, or set {variables} to another folder."

@@ -1,8 +1,8 @@
-"""Finds the source of a checkpoint or preset once, and opens it as one consistent state.
+"""`Source`: finds a checkpoint or preset, and opens its files in one consistent state.
 
-A file, a folder, a repository of the Hub, a file of the official bucket and a row of the catalog
-are all a `Source`. It knows the names and sizes of the files, reads their JSON, opens the weights,
-and states their provenance.
+A `Source` is a file, a folder, a repository on the Hub, a file of the official bucket or a row of
+the catalog. It knows the names and sizes of the files, reads their JSON, opens the weights, and
+states their provenance.
 """
 
 import contextlib
@@ -34,8 +34,7 @@ PICKLE, PICKLE_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 H5, TASK = "model.weights.h5", "task.weights.h5"
 _ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")
 PROCESSOR, PROCESSORS = "preprocessor_config.json", "processor_config.json"
-"""transformers' preparation of images, alone and below `image_processor`, where it is read first.
-"""
+"""transformers' preprocessing: a file, or the key `image_processor` of the second, read first."""
 COMPANIONS = (
     CONFIG_FILE,  # keras_vit, timm, transformers, keras-hub
     PROCESSOR,  # transformers
@@ -45,13 +44,13 @@ COMPANIONS = (
     "image_converter.json",
     "open_clip_config.json",  # open_clip
 )
-"""The JSON files that explain the weights beside them; other JSON files are not read."""
+"""The JSON files that describe the weights in their folder; other JSON files are not read."""
 _ARRAYS, _PICKLES = (".npz", ".safetensors"), (".bin", ".pth", ".pt", ".ckpt")
 _TENSORFLOW = "tf_model.h5"
-"""File of transformers' TensorFlow classes, which is read in place of a pickle."""
+"""File of transformers' TensorFlow classes, which is read instead of a pickle."""
 _OPEN_CLIP = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 _PAIRED = (WEIGHTS, PICKLE, *_OPEN_CLIP, _TENSORFLOW)
-"""Names under which libraries write weights beside their JSON."""
+"""Names of weight files that libraries write together with JSON."""
 _ATTEMPTS = 20
 """Attempts to open a folder that other processes keep replacing."""
 
@@ -61,13 +60,13 @@ _T = TypeVar("_T")
 
 @dataclasses.dataclass(frozen=True)
 class OpenFiles:
-    """The open files of a source, all of one state.
+    """The open files of a source, in one consistent state.
 
     Args:
-        weights: file name -> the open file of weights, or its header alone.
-        json: the JSON objects beside the weights, by file name.
+        weights: file name -> the open weight file, or only its header.
+        json: the JSON objects that describe the weights, by file name.
         preset: contents of `config.json`, if keras_vit wrote it.
-        is_folder: whether the source is a folder, which may hold JSON beside the weights.
+        is_folder: whether the source is a folder, which may have JSON files too.
     """
 
     weights: Mapping[str, BufferedReader | Header]
@@ -100,7 +99,7 @@ class Source:
         *,
         allow_pickle_weights: bool = False,
     ) -> "Source":
-        """Resolves a user's name of a checkpoint or preset; a `Source` keeps what it allows.
+        """Finds a checkpoint or preset by its name; a `Source` keeps its permission for pickles.
 
         Args:
             source: a file or folder; `"hf://owner/repo[@revision][/subfolder or file]"`; or a
@@ -109,7 +108,7 @@ class Source:
 
         Raises:
             SourceError: the file, folder or name does not exist.
-            PresetError: the address is malformed, or the Hub refuses or fails.
+            PresetError: the address is malformed, or a request to the Hub fails.
         """
         found = source if isinstance(source, Source) else cls._named(source)
         allow_pickle_weights = allow_pickle_weights or found.allow_pickle_weights
@@ -151,7 +150,7 @@ class Source:
     def preset(self) -> PresetConfig | None:
         """Returns the contents of `config.json`, or those of a catalog row; opens no weights.
 
-        Other libraries' checkpoints have no such contents, and give None.
+        It is None for checkpoints of other libraries.
 
         Raises:
             SourceError: `config.json` cannot be read.
@@ -164,7 +163,7 @@ class Source:
 
     @contextlib.contextmanager
     def open(self, *, headers: bool = False, checksum: bool = True) -> Iterator[OpenFiles]:
-        """Opens weights and JSON, each file once and all of one state of their folder.
+        """Opens weights and JSON, each file once, in one consistent state of their folder.
 
         Changes of the folder by other processes have no effect on the opened files.
 
@@ -184,10 +183,10 @@ class Source:
             )
 
     def _of_one_state(self, stack: contextlib.ExitStack, read: Callable[[Location], _T]) -> _T:
-        """Reads the place, and reads it again if another process replaced it meanwhile.
+        """Reads the place, and reads it again if another process has replaced it meanwhile.
 
-        A writer renames a folder before it removes the folder's files. A place that is still
-        current after the reading was therefore read completely.
+        A writer renames a folder before it removes its files. So a place that is still current
+        after reading was read completely.
 
         Args:
             stack: stack of the files that `read` opens; it is closed before another attempt.
@@ -214,13 +213,13 @@ class Source:
 
     @property
     def title(self) -> str:
-        """The name for pages: a preset's, or the last two parts of a path or an address."""
+        """A short name to show: that of a preset, or the last two parts of a path or address."""
         return PurePath(*PurePath(self.name).parts[-2:]).as_posix()
 
     def provenance(self, stated: PresetConfig | None = None) -> dict[str, Any]:
         """Returns the origin of the weights, as plain JSON types.
 
-        The sha256 of a file of the bucket is part of it after the download.
+        It includes the sha256 of a downloaded file of the bucket.
         """
         with contextlib.closing(self.locate()) as place:
             published = self.row.provenance() if self.row is not None else {}
@@ -235,10 +234,7 @@ class Source:
 
 
 def _is_there(path: Path) -> bool:
-    """Returns whether a path exists, be it that it cannot be opened.
-
-    A name that no path can have, as it is too long, does not exist.
-    """
+    """Whether a path exists, even if it cannot be opened; a name that is too long does not."""
     try:
         return exists(path)
     except OSError as error:
@@ -324,7 +320,7 @@ def _weights_named(
     """Returns the names of the weight files to read, by the preferred format that is present."""
     if place.is_file:
         return list(place.files)
-    for name in (*_ADAPTERS, WEIGHTS):  # its reader refuses an adapter, also beside its base
+    for name in (*_ADAPTERS, WEIGHTS):  # its reader refuses an adapter, also with its base
         if name in place.files:
             return [name]
     indices = (INDEX, PICKLE_INDEX)[: 1 + allow_pickle_weights]
@@ -333,8 +329,8 @@ def _weights_named(
     if H5 in place.files:
         if TASK in place.files and CONFIG_FILE not in files:
             raise SourceError(
-                f"{place.address}/{TASK}: config.json and task.json, which name the layer of the "
-                "head, are missing beside it."
+                f"{place.address}: config.json and task.json, which name the layer of the head in "
+                f"{TASK}, are missing."
             )
         return [name for name in (H5, TASK) if name in place.files]
     weights = sorted(name for name in place.files if name.endswith(_ARRAYS))
@@ -346,13 +342,13 @@ def _weights_named(
     if len(weights) == 1:
         return weights
     if weights:
-        advice = f"Name one: {place.address}/{weights[0]}."
+        advice = f"Choose one: {place.address}/{weights[0]}."
     elif pickles:
         advice = place.pickle_advice
     else:
         advice = "Load it once online." if place.note else place.folder_advice()
     raise SourceError(
-        f"{place.address}: expected one file of weights ({WEIGHTS}, {INDEX}, {H5} or an npz), "
+        f"{place.address}: expected one weight file ({WEIGHTS}, {INDEX}, {H5} or an npz), "
         f"found {listed(weights or pickles)}.{place.note} {advice}"
     )
 
@@ -372,10 +368,10 @@ def _shards(place: Location, files: Mapping[str, dict[str, Any]], index: str) ->
 
 
 def _read_json(place: Location) -> dict[str, dict[str, Any]]:
-    """Returns the JSON objects beside the weights, by file name, with the index of shards.
+    """Returns the JSON objects that describe the weights, by file name, with the index of shards.
 
-    Of a file, it is the JSON of its folder if a library writes weights under this name, or if the
-    folder has no other weights.
+    For a single file, they are those of its folder if a library writes weights with this name, or
+    if the folder has no other weights.
     """
     if isinstance(place, LocalFolder) and place.is_file:
         with contextlib.closing(place.folder()) as folder:
@@ -391,7 +387,7 @@ def _read_json(place: Location) -> dict[str, dict[str, Any]]:
     has_processor = "model_type" in found.get(CONFIG_FILE, {})  # transformers
     absent = PROCESSOR if has_processor else CONFIG_FILE
     if place.note and names and absent not in found and (has_processor or not found):
-        log.warning("%s/%s:%s It is taken to be absent.", place.address, absent, place.note)
+        log.warning("%s/%s:%s It is assumed not to exist.", place.address, absent, place.note)
     return found
 
 
@@ -409,7 +405,7 @@ def _read_object(place: Location, name: str) -> dict[str, Any]:
     # ValueError: invalid JSON or UTF-8, or a number with more digits than Python reads.
     except (ValueError, RecursionError, MemoryError) as error:
         raise SourceError(
-            f"{where}: not a readable JSON file ({error}). Fetch or write it again."
+            f"{where}: not a readable JSON file ({error}). Download or write it again."
         ) from error
     if not isinstance(content, dict):
         raise SourceError(f"{where}: expected a JSON object, found {type(content).__name__}.")

@@ -1,4 +1,4 @@
-"""Uploads a preset folder to the Hub: a check, then one commit."""
+"""Uploads a preset folder to the Hub, after a check, in one commit."""
 
 import os
 import re
@@ -39,26 +39,26 @@ def upload_preset(
     token: str | None = None,
     commit_message: str | None = None,
 ) -> str:
-    """Uploads a folder of `save_to_preset` to the Hub, in one commit.
+    """Uploads a preset folder, which `save_to_preset` has written, to the Hugging Face Hub.
 
-    An absent repository or branch is created. Files that the Hub already has are not sent again,
-    so that a repeated call continues an interrupted upload. The example in the model card gets
-    the repository's address.
+    It makes one commit, and creates a missing repository or branch. Files that the Hub already has
+    are not sent again, so a repeated call resumes an interrupted upload. The example in the model
+    card gets the repository's address.
 
     Args:
         target: address of the repository, `"hf://owner/repo[@branch]"`.
         path: a preset folder.
         private: whether a new repository is private.
         overwrite: whether a different preset in the repository is replaced.
-        token: token of a user who may write; None for the token of `hf auth login` or HF_TOKEN.
+        token: token with write access; None for the token of `hf auth login` or HF_TOKEN.
         commit_message: message of the commit.
 
     Returns:
-        The address of the commit on the Hub, or of the present one if it has the same files.
+        The address of the commit on the Hub, or of the current one if it has the same files.
 
     Raises:
-        PresetError: the folder is no complete preset, the repository holds different files with
-            these names, or the Hub refuses.
+        PresetError: the folder is not a complete preset, the repository has different files with
+            these names, or the upload fails.
         CheckpointError: weights and `config.json` disagree.
     """
     from huggingface_hub import CommitOperationAdd
@@ -75,7 +75,7 @@ def upload_preset(
     content[MODEL_CARD_FILE] = _CALL.sub(rf'\1"{shown_address(address)}"', readme, count=1).encode()
     client = api(token)
 
-    def upload() -> str:  # one attempt, which skips the parts that an earlier one has completed
+    def upload() -> str:  # one attempt, which skips the parts that an earlier one completed
         info = _prepare_branch(client, address, private)
         there = {sibling.rfilename: stated_hash(sibling) or "" for sibling in info.siblings or ()}
         changed = [n for n in PRESET_FILES if n not in there or not matches(content[n], there[n])]
@@ -83,8 +83,8 @@ def upload_preset(
             return f"{client.endpoint}/{address.id}/commit/{info.sha}"
         if not overwrite and (clash := [name for name in changed if name in there]):
             raise PresetError(
-                f"{shown_address(address)}: holds another {', '.join(clash)}. Give overwrite=True "
-                "to replace it, or another branch: hf://owner/repo@branch."
+                f"{shown_address(address)}: has another {', '.join(clash)}. Give overwrite=True to "
+                "replace it, or another branch: hf://owner/repo@branch."
             )
         try:
             return client.create_commit(
@@ -111,14 +111,14 @@ def _check_folder(folder: Path) -> dict[str, Path]:
         raise PresetError(f"{folder}: {', '.join(missing)} missing. Write it by `save_to_preset`.")
     if foreign := sorted(name for name in inside if name not in PRESET_FILES):
         raise PresetError(
-            f"{folder}: holds {', '.join(foreign[:5])}, which is no part of a preset. Move it away."
+            f"{folder}: {', '.join(foreign[:5])} does not belong to a preset. Move it elsewhere."
         )
     for path in inside.values():
         if path.is_symlink() or not path.is_file():
             raise PresetError(f"{path}: expected a plain file, found a link or a folder.")
     with Source.parse(folder).open() as opened:  # compares the sha256
         if opened.preset is None:
-            raise PresetError(f"{folder / CONFIG_FILE}: this is no preset of keras_vit.")
+            raise PresetError(f"{folder / CONFIG_FILE}: this is not a preset of keras_vit.")
         _compare_shapes(inside[WEIGHTS_FILE], opened.preset.config)
     return inside
 
@@ -138,13 +138,13 @@ def _compare_shapes(path: Path, config: ViTConfig) -> None:
         name = min(odd)
         raise CheckpointError(
             f"{path}: {name} has shape {found.get(name)}, expected {expected.get(name)} by "
-            f"{CONFIG_FILE}, and {len(odd) - 1} further arrays differ. One of the files is of "
+            f"{CONFIG_FILE}, and {len(odd) - 1} further arrays differ. One of the files belongs to "
             "another model: write the folder again by `save_to_preset`."
         )
 
 
 def _prepare_branch(client: "HfApi", address: "HfUri", private: bool) -> "ModelInfo":
-    """Returns the contents of the branch, after creating an absent repository or branch."""
+    """Returns the contents of the branch, after creating a missing repository or branch."""
     from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
     def info() -> "ModelInfo":
@@ -160,7 +160,7 @@ def _prepare_branch(client: "HfApi", address: "HfUri", private: bool) -> "ModelI
         branch = info()
     if private and not branch.private:
         raise PresetError(
-            f"{shown_address(address)}: private=True, but the repository is there and public. "
+            f"{shown_address(address)}: private=True, but the repository exists and is public. "
             f"Change it at https://huggingface.co/{address.id}/settings."
         )
     return branch

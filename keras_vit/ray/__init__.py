@@ -1,7 +1,7 @@
-"""Features and labels of any number of images on a Ray cluster; `keras-vit-zoo[ray]`.
+"""Embeds and classifies any number of images on a Ray cluster; needs `keras-vit-zoo[ray]`.
 
 `Embed` and `Classify` are classes for `map_batches` of Ray Data. `examples/ray/write_features.py`
-writes the features of a folder of images, and goes on where it stopped.
+writes the features of a folder of images, and resumes after an interruption.
 """
 
 from keras_vit.ray.models import Classify, Embed

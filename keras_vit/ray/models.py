@@ -27,16 +27,16 @@ IMAGE_COLUMNS = ("image", "bytes", "path")
 
 
 _NOT_FINITE = (
-    "The model's answer is NaN or infinity: a weight or pixel is not finite, or too large for the "
+    "The model's output is NaN or infinity: a weight or pixel is not finite, or too large for the "
     "dtype policy of the model or for output_dtype, such as float16."
 )
 
 
 class _PerImage:
-    """A model in a worker, which turns rows with images into rows with answers.
+    """A model in a worker, which turns rows with images into rows with its outputs.
 
     Args:
-        preset: as for `VisionTransformer.from_preset`; each worker loads it.
+        source: as for `VisionTransformer.from_preset`; each worker loads it.
         dtype: as for `VisionTransformer.from_preset`, such as `"mixed_bfloat16"`.
         image_size: pixels, an int or a pair (height, width); None for the size of the preset,
             `(None, None)` to take each image at its own size.
@@ -44,10 +44,10 @@ class _PerImage:
             encoded bytes or arrays of pixels. None for the first of `IMAGE_COLUMNS` that exists.
         batch_size: images per step of the model, however many rows a call has.
         threads: threads that decode; None for one per processor that Ray gave the actor
-            (`num_cpus`), or, without such a number, one per processor of the machine.
+            (`num_cpus`), or else one per processor of the machine.
 
     Raises:
-        ConfigError: pyarrow is not installed, or the preset cannot be loaded.
+        ConfigError: pyarrow is not installed, or the source cannot be loaded.
     """
 
     def __init__(
@@ -69,26 +69,26 @@ class _PerImage:
         self._pool = ThreadPoolExecutor(threads or _processors(), "keras_vit-images")
 
     def __call__(self, batch: Mapping[str, Any]) -> Any:
-        """Returns the rows without their images, with the answers and a column `error`.
+        """Returns the rows without their images, with the outputs and a column `error`.
 
         Args:
             batch: columns of a batch in the format `"numpy"`, the default of `map_batches`,
                 or `"pandas"`.
 
         Returns:
-            A `pyarrow.Table`. An image that is unreadable, or whose answer is not finite, has null
-            as its answer and the reason in `error`; the other images have null there. The column of
+            A `pyarrow.Table`. An image that is unreadable, or whose output is not finite, has null
+            as its output and the reason in `error`; all other images have null there. The column of
             the images is kept if it is `path`.
 
         Raises:
-            ConfigError: the rows have no column of images, or one named like an answer.
+            ConfigError: the rows have no column of images, or have one with the name of an output.
         """
         pa = pyarrow()
         column = self._column or next((name for name in IMAGE_COLUMNS if name in batch), None)
         if column is None or column not in batch:
             raise ConfigError(
-                f"No column {column or ' or '.join(IMAGE_COLUMNS)}; found {', '.join(batch)}. Name "
-                "the column of images by column=."
+                f"No column {column or ' or '.join(IMAGE_COLUMNS)}; found {', '.join(batch)}. Give "
+                "the name of the image column, column=."
             )
         paths = batch["path"] if "path" in batch else itertools.repeat(None)
         images = [_image(value, path) for value, path in zip(batch[column], paths, strict=False)]
@@ -99,11 +99,11 @@ class _PerImage:
         answers, errors = self._answer(images)
         columns = self._columns(answers)
         if lost := [name for name in kept if name in columns]:
-            raise ConfigError(f"An answer would replace column {lost[0]}: use rename_columns.")
+            raise ConfigError(f"Column {lost[0]} would be overwritten: use rename_columns.")
         return pa.table({**others, **columns, "error": pa.array(errors, pa.string())})
 
     def _answer(self, images: Sequence[Any]) -> tuple[list[Any], list[str | None]]:
-        """Returns an answer or None, and None or an error, for each image."""
+        """Returns an output or None, and None or an error, for each image."""
         answers: list[Any] = [None] * len(images)
         errors: list[str | None] = [None] * len(images)
         prepared = enumerate(self._pool.map(self._prepare, images))  # threads decode ahead
@@ -139,19 +139,19 @@ class _PerImage:
         return pixels
 
     def _compute(self, images: np.ndarray, size: int) -> Sequence[Any]:
-        """Returns the answer to each prepared image, None where the model's output is not finite.
+        """Returns the output for each prepared image, or None if it is not finite.
 
-        `size` images make a full step.
+        A full step has `size` images.
         """
         raise NotImplementedError
 
     def _columns(self, answers: Sequence[Any]) -> dict[str, Any]:
-        """Returns columns with the answers; an answer is None where an image is not readable."""
+        """Returns columns with the outputs, which are None for unreadable images."""
         raise NotImplementedError
 
 
 class Embed(_PerImage):
-    """The features of images, for `ray.data.Dataset.map_batches`.
+    """Extracts the features of images, in `ray.data.Dataset.map_batches`.
 
     A call adds the column `features`, lists of the stage's width, and the column `error`::
 
@@ -165,16 +165,16 @@ class Embed(_PerImage):
         rows.write_parquet("features")
 
     Args:
-        preset: as for `VisionTransformer.from_preset`; each worker loads it.
+        source: as for `VisionTransformer.from_preset`; each worker loads it.
         stage, pooling, output_dtype: as in `keras_vit.evaluation.features`.
-        **options: dtype, image_size, column, batch_size and threads: the policy as for
-            `from_preset`; the pixels, None for the size of the preset, `(None, None)` for each
-            image's own; the column of the images, None for `image`, `bytes` or `path`; images per
-            step of the model (32); threads that decode, None for one per processor that Ray gave
-            the actor (`num_cpus`), or one per processor of the machine.
+        **options: dtype, as for `from_preset`; image_size, None for the size of the preset,
+            `(None, None)` to take each image at its own size; column, the column of the images,
+            None for `image`, `bytes` or `path`; batch_size, images per step of the model (32);
+            threads that decode, None for one per processor that Ray gave the actor (`num_cpus`),
+            or one per processor of the machine.
 
     Raises:
-        ConfigError: the preset cannot be loaded, the model has no such stage or pooling, or the
+        ConfigError: the source cannot be loaded, the model has no such stage or pooling, or the
             stage has several tokens per image.
     """
 
@@ -195,9 +195,9 @@ class Embed(_PerImage):
         shape = self.model._stage_shape(self._stage)
         if len(shape) != 2:
             raise ConfigError(
-                f"stage={self._stage!r} has an output {shape}; expected one row of features per "
-                "image. pooling='gap', and with a class token 'token' or 'token_and_mean', makes "
-                "one of the tokens of a block."
+                f"stage={self._stage!r} has outputs of shape {shape}; expected one vector per "
+                "image. Pool the tokens of a block: pooling='gap', or with a class token 'token' "
+                "or 'token_and_mean'."
             )
         self._width = int(shape[1] or 0)
 
@@ -214,19 +214,20 @@ class Embed(_PerImage):
 
 
 class Classify(_PerImage):
-    """The most probable labels of images, for `ray.data.Dataset.map_batches`.
+    """Classifies images, in `ray.data.Dataset.map_batches`.
 
     A call adds the columns `labels`, lists of names, the most probable first, `probabilities`,
     float32 lists, and `error`.
 
     Args:
-        preset: as for `VisionTransformer.from_preset`; each worker loads it.
-        top: number of labels per image, of a multi-label model those that reach their threshold.
+        source: as for `VisionTransformer.from_preset`; each worker loads it.
+        top: largest number of labels per image; for a multi-label model only labels that reach
+            their decision threshold.
         **options: as for `Embed`.
 
     Raises:
-        ConfigError: the preset cannot be loaded, the model has not one prediction per image, or
-            `top` is below 1.
+        ConfigError: the source cannot be loaded, the model does not have one prediction per image,
+            or `top` is below 1.
     """
 
     def __init__(self, source: str | os.PathLike[str], top: int = 5, **options: Any) -> None:
@@ -259,7 +260,7 @@ def _processors() -> int:
     given = 0
     if ray is not None and ray.is_initialized():
         context = ray.get_runtime_context()
-        if context.get_actor_id() is not None:  # only an actor has resources of its own
+        if context.get_actor_id() is not None:  # only an actor has assigned resources
             given = math.ceil(context.get_assigned_resources().get("CPU", 0))
     return given or os.cpu_count() or 1
 

@@ -14,7 +14,7 @@ def pyarrow() -> Any:
 
 
 def is_address(place: str) -> bool:
-    """Whether a place is an address such as `s3://bucket/folder`, not a path of this machine."""
+    """Whether a place is an address such as `s3://bucket/folder`, not a local path."""
     return "://" in place
 
 
@@ -34,7 +34,7 @@ def read_bytes(address: str) -> bytes:
         system, start = _connect(f"{scheme}://{host}/")
         with system.open_input_stream(f"{start.rstrip('/')}/{path}") as stream:
             return bytes(stream.read())
-    except Exception as error:  # every file system has errors of its own classes
+    except Exception as error:  # every file system has its own exceptions
         raise ConfigError(f"{address}: cannot be read ({first_line(error)}).") from error
 
 

@@ -195,7 +195,7 @@ SHARED = "use_shared_relative_position_bias"
 SOURCES = {
     "no path": (lambda w: keras_vit.info({"w": 1}), "found {'w': 1}"),
     "an absent file": (lambda w: keras_vit.info(w.path / "x.npz"), "not exist"),
-    "an empty folder": (lambda w: keras_vit.info(w.path), "one file of weights"),
+    "an empty folder": (lambda w: keras_vit.info(w.path), "one weight file"),
     "no pickle allowed": (lambda w: keras_vit.info(w.pickle), "'allow_pickle_weights': True"),
 }
 ROWS = (
@@ -234,7 +234,7 @@ ROWS = (
     holds("hf_clip_two_towers", without("vision_"), "no Vision Transformer"),
     another("23 names", transformers.SwinModel, embed_dim=8, depths=[1], num_heads=[2]),
     another("lacks embeddings.patch_embeddings", transformers.BertModel, num_hidden_layers=1),
-    given("../naflex", "Name one: <folder>/naflex/hf_siglip2.npz", error=SourceError),
+    given("../naflex", "Choose one: <folder>/naflex/hf_siglip2.npz", error=SourceError),
     reads("/x/best", lambda path: tiny().save_to_preset(path / "best"), error=SourceError),
     given("hf_classifier", "two files", shards(shutil.copy)),
     given("hf_classifier", "no such file", shards(lambda first, _: first.unlink()), SourceError),

@@ -45,7 +45,7 @@ def any_size():
 CALLS = {
     "a large index": (lambda w: explained(MODEL, 9), "from 0 to 4"),
     "a part of a label": (lambda w: explained(MODEL, "dig"), "Did you mean 'dog'"),
-    "a label of two classes": (lambda w: explained(MODEL, "crane"), "the classes 0, 1"),
+    "a label of two classes": (lambda w: explained(MODEL, "crane"), "an index: 0, 1"),
     "two classes": (lambda w: explained(MODEL, np.array([1, 2])), "one class for each image"),
     "no class": (lambda w: explained(random_tiny(num_classes=0)), "num_classes=0"),
     "a map": (lambda w: explained(random_tiny(dense={"stages": (0,)})), "predicts a map"),

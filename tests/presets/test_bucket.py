@@ -65,7 +65,7 @@ def test_a_password_in_the_address_of_a_mirror_is_sent_and_never_shown(server, m
         assert "cret" not in str(caught.value), fault
         server.faults.clear()
     assert fetch(MISSING, URL) == bucket.place(URL)
-    assert f"Fetched {URL} instead" in caplog.text and server.endpoint in caplog.text
+    assert f"Downloaded {URL} instead" in caplog.text and server.endpoint in caplog.text
     assert "cret" not in caplog.text
     assert "cret" not in bucket.place(URL).with_name("ViT-B_16.npz.json").read_text()
     assert set(server.authorizations) == {"Basic bWU6c2VAY3JldA=="}

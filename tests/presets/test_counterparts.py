@@ -38,10 +38,7 @@ def test_each_row_has_timms_facts_or_a_reason():
 
 KERAS_HUB = names_in("keras-hub")
 ANSWERS = {
-    **{
-        name: f"keras-hub gives this name are {row!r}"
-        for row, name in names_in("keras-hub").items()
-    },
+    **{name: f"this name in keras-hub are {row!r}" for row, name in names_in("keras-hub").items()},
     "vit_base_patch32_224": "are 'vit_b32.orig_i21k_224', ",
     "dinov2_vits14": "is 'vit_s14.dinov2' here",
     "dinov2_vitl14_reg_lc": "is 'vit_l14_reg4.dinov2' here",
@@ -71,7 +68,7 @@ def test_a_name_of_another_library_is_answered_with_its_row_or_address():
         elif name in ours:
             file = CATALOG[ours[name]].files_elsewhere.get("timm")
             same = f"augreg/{file}" if file else ours[name]
-            assert f"The weights that timm gives this name are {same!r} here." in answer
+            assert f"The weights with this name in timm are {same!r} here." in answer
             assert (f"Other trainings of the same model: {ours[name]!r}." in answer) == bool(file)
         else:
             assert f"write 'hf://timm/{name}'." in answer

@@ -105,7 +105,7 @@ def test_an_address_may_name_a_subfolder_or_a_file(repositories):
     model = VisionTransformer.from_preset("hf://them/zoo/vit_gap.npz", position_grid=(3, 5))
     assert model.config.pool.kind == "gap"
     assert hub.fetched() == {"vit_gap.npz"}
-    with raises(PresetError, "expected one file of weights", "hf://them/zoo/vit_gap.npz."):
+    with raises(PresetError, "expected one weight file", "hf://them/zoo/vit_gap.npz."):
         fetched("hf://them/zoo")
     with raises(PresetError, "hf://them/zoo/b: the repository has no such folder or file"):
         fetched("hf://them/zoo/b")
@@ -139,7 +139,7 @@ def test_inspect_downloads_no_weights(name, repositories, tmp_path):
 def test_offline_loads_from_the_cache(digits, monkeypatch, caplog):
     """Files that are not in the cache are refused; `inspect` downloads the JSON alone."""
     keras_vit.info(ADDRESS)
-    with monkeypatch.context() as patch, raises(PresetError, "HF_HUB_OFFLINE forbids to fetch it"):
+    with monkeypatch.context() as patch, raises(PresetError, "HF_HUB_OFFLINE forbids downloads"):
         patch.setattr(*OFFLINE)
         fetched()
     online = VisionTransformer.from_preset(ADDRESS)
@@ -264,17 +264,17 @@ def test_a_damaged_file_of_the_cache_is_fetched_again(name, digits, caplog):
     os.utime(path, ns=(1, 1))
     if name == "model.safetensors":
         digits.fail(INFO, status=503)
-        with raises(PresetError, f"damaged in the cache ({path}), and the Hub does not answer"):
+        with raises(PresetError, f"damaged in the cache ({path}), and the Hub cannot be reached"):
             fetched()
         assert path.exists()
         digits.faults.clear()
     digits.fail("GET /(cdn|us/digits)", change=inverted)
-    with raises(PresetError, f"{name}: damaged on its way"):
+    with raises(PresetError, f"{name}: damaged in the download"):
         fetched()
     assert not path.exists()
     digits.faults.clear()
     assert (fetched() / name).read_bytes() == wanted
-    assert f"{name}: damaged in the cache ({path}); it is fetched again." in caplog.text
+    assert f"{name}: damaged in the cache ({path}), downloading it again." in caplog.text
 
 
 def test_a_body_without_end_in_place_of_a_header_of_weights_ends_the_call(repositories):

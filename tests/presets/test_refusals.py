@@ -256,18 +256,18 @@ ADDRESSES = ("vit", "datasets/a/b", "a/b@", "a/b@..%2F..%2Fx", "a/b/../c", r"a/b
 EVIL = ("../../evil", "/tmp/evil", "..", ".git/config", "a\nb", "a\0b")
 OF_PRESETS = {
     # Answers of the Hub
-    "no sha": (fails(INFO, **with_fields(sha="main")), "'main' as its commit"),
-    "no files": (fails(INFO, **with_fields(siblings=["x"])), "that is no Hub's"),
-    "no Hub": (fails(INFO, status=200), "no Hub's (KeyError"),
+    "no sha": (fails(INFO, **with_fields(sha="main")), "the commit 'main'"),
+    "no files": (fails(INFO, **with_fields(siblings=["x"])), "an invalid response"),
+    "no Hub": (fails(INFO, status=200), "response (KeyError"),
     "no repository": (fails(INFO, **coded("RepoNotFound")), "set HF_TOKEN"),
     "no revision": (fails(INFO, **coded("RevisionNotFound")), "as %2F"),
-    "no file": (fails(HEAD, **coded("EntryNotFound")), "is not there (404)"),
+    "no file": (fails(HEAD, **coded("EntryNotFound")), "no such file (404)"),
     "forbidden": (fails(HEAD, **busy(403, X_Error_Message="\x9b2J[/red]")), r"403: \x9b2J[/red]"),
     "busy": (fails(INFO, status=503), "down (503: on purpose). Try again later"),
     "a wait of a day": (fails(HEAD, **busy(Retry_After="86400")), "in 86,400 s"),
     "cut": (fails(GET, cut=0), "no connection to http"),
-    "begun again": (fails(GET, cut=70_000, whole=True), "breaks off again"),
-    "other bytes": (fails(GET, change=inverted), "damaged on its way"),
+    "begun again": (fails(GET, cut=70_000, whole=True), "stops repeatedly"),
+    "other bytes": (fails(GET, change=inverted), "damaged in the download"),
     "a pointer": (fails(GET, change=lambda body: POINTER), "the download failed"),
     **{
         f"drips at {where}": (fails(where, drip=True), "is too slow") for where in (INFO, HEAD, GET)
@@ -278,12 +278,12 @@ OF_PRESETS = {
     },
     "packed": (fails(INFO, change=gzip.compress, headers=PACKED), "UnicodeDecodeError"),
     **{
-        f"{header} {name!r}": (fails(JSON_HEAD, headers={header: name}), "no plain name")
+        f"{header} {name!r}": (fails(JSON_HEAD, headers={header: name}), "is invalid")
         for header in ("ETag", "X-Repo-Commit")
         for name in HOSTILE
     },
-    "ETag of LFS": (fails(HEAD, headers={"X-Linked-Etag": "<path>/mine"}), "no plain name"),
-    "commit of no file": (fails(HEAD, **NO_FILE), "no plain name"),
+    "ETag of LFS": (fails(HEAD, headers={"X-Linked-Etag": "<path>/mine"}), "is invalid"),
+    "commit of no file": (fails(HEAD, **NO_FILE), "is invalid"),
     # Repositories, and the cache of the Hub
     **{
         f"address {address!r}": (asks(f"hf://{address}"), "expected hf://owner/repo")
@@ -293,16 +293,16 @@ OF_PRESETS = {
     "no server": (fails(patches={ENDPOINT: "http://127.0.0.1:9"}), "http://127.0.0.1:9"),
     "no certificates": (asks(SSL_CERT_FILE="/no/such.pem"), "FileNotFoundError"),
     "no access": (fails(patches={DOWNLOAD: raising(READ_ONLY)}), "Give this user access"),
-    "a full disk": (fails(patches={HTTP_GET: full}), "Make room, or set HF_HOME"),
+    "a full disk": (fails(patches={HTTP_GET: full}), "Free space, or set HF_HOME"),
     "a link out": (cached(CONFIG, lambda path, mine: path.symlink_to(mine)), "outside the cache"),
     "a pipe": (cached(CONFIG, lambda path, _: os.mkfifo(path)), "plain file"),
-    "a circle": (cached("../../blobs", lambda path, _: path.symlink_to(path)), "this place"),
+    "a circle": (cached("../../blobs", lambda path, _: path.symlink_to(path)), "this path"),
     "offline": (fails(patches={OFFLINE: True}), "Unset HF_HUB_OFFLINE, or load it"),
     # The bucket
     "503 of the bucket": (fetches(status=503), "answers 503"),
-    "a bucket cut": (fetches(cut=70_000), "or it broke off"),
+    "a bucket cut": (fetches(cut=70_000), "or it was interrupted"),
     "a silent bucket": (fetches(silence=0.3), "ReadTimeout"),
-    "a login page": (fetches(change=lambda body: b"<html>"), "no npz file"),
+    "a login page": (fetches(change=lambda body: b"<html>"), "not an npz file"),
     "no bucket": (bucket_with("http://127.0.0.1:1"), "127.0.0.1"),
     "a bucket offline": (bucket_with("True", "HF_HUB_OFFLINE"), "not in the cache"),
     "the bucket's variable": (bucket_with("1", "KERAS_VIT_OFFLINE"), "Unset it"),
@@ -321,7 +321,7 @@ OF_PRESETS = {
     "a subfolder": (uploads(target="hf://us/flowers/sub"), "expected hf://owner/repo"),
     "no folder": (uploads(name="none"), "expected a folder"),
     "no README": (uploads(lose("README.md")), "Write it by `save_to_preset`"),
-    "a foreign file": (uploads(lambda path: (path / "a.tex").touch()), "holds a.tex"),
+    "a foreign file": (uploads(lambda path: (path / "a.tex").touch()), "a.tex does not belong"),
     "a link": (uploads(link("README.md", "/etc/hostname")), "a link"),
     "a metric alone": (card(metrics=[{"metric_type": "x"}]), "objects with dataset_type"),
     # The catalog
@@ -330,7 +330,7 @@ OF_PRESETS = {
     "no labels": (reads(read_file_name, f"{UPSTREAM}--"), "S_16-i21k"),
     "classes": (
         reads(keras_vit.info, f"augreg/{UPSTREAM}--flowers-steps_10k-lr_0.01-res_224"),
-        "known only to its files",
+        "only in its files",
     ),
 }
 """Calls that raise a PresetError, and a part of its message."""
@@ -340,8 +340,8 @@ OF_SOURCES = {
     "an index of lists": (holds({INDEX: b'{"weight_map": {"x": []}}'}), "index.json"),
     **{f"shard {name!r}": (shard(name), f"names {name!r}") for name in EVIL},
     "weights in a circle": (changed(link(WEIGHTS, WEIGHTS), opened), "symbolic links"),
-    "a long name": (reads(Source.parse, "b" * 5000), "is no preset"),
-    "no such file": (reads(Source.parse, "dir/absent"), "is no preset"),
+    "a long name": (reads(Source.parse, "b" * 5000), "there is no such preset"),
+    "no such file": (reads(Source.parse, "dir/absent"), "there is no such preset"),
     "a pointer in a folder": (changed(write(WEIGHTS, lambda _: POINTER), opened), "git-lfs"),
     "a closed folder": (changed(lambda _: None, closed), "Permission denied"),
     "no weights": (changed(lose(WEIGHTS), opened), "does not exist"),

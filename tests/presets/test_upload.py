@@ -71,7 +71,7 @@ def test_a_private_repository_is_created(hub, folder, monkeypatch):
     repo = hub.repos["us/flowers"]
     assert repo.private
     repo.private = False
-    with raises(PresetError, "private=True, but the repository is there and public"):
+    with raises(PresetError, "private=True, but the repository exists and is public"):
         upload_preset(ADDRESS, folder, private=True)
 
 
@@ -81,13 +81,13 @@ def test_overwriting_other_files_needs_overwrite_true(hub, folder, tmp_path):
     repo = hub.repos["us/flowers"]
     before = dict(repo.files())
     random_tiny(num_classes=2).save_to_preset(tmp_path / "other")
-    with raises(PresetError, "holds another config.json, ", "Give overwrite=True"):
+    with raises(PresetError, "has another config.json, ", "Give overwrite=True"):
         upload_preset(ADDRESS, tmp_path / "other")
     assert repo.files() == before
     upload_preset(ADDRESS, tmp_path / "other", overwrite=True)
     assert VisionTransformer.from_preset(ADDRESS).config.num_classes == 2
     repo.commit({"README.md": b"# Edited by hand"})
-    with raises(PresetError, "holds another README.md"):
+    with raises(PresetError, "has another README.md"):
         upload_preset(ADDRESS, tmp_path / "other")
 
 
@@ -146,8 +146,9 @@ def test_the_card_tells_features_values_and_classes_apart():
     config = tiny(num_classes=5).config
     features = model_card("x", PresetConfig(config.replace(num_classes=0)))
     assert "pipeline_tag: image-feature-extraction" in features
+    assert "A Vision Transformer encoder without a classification head" in features
     values = model_card("x", PresetConfig(config, task="regression"))
-    assert "5 values" in values and "model.predict(" in values
+    assert "regression with 5 outputs" in values and "model.predict(" in values
     assert "classify" not in features + values
 
 

@@ -16,7 +16,7 @@ def embed(**options):
 
 
 REFUSALS = {
-    "tokens of a block": (lambda w: embed(stage="block_0"), ConfigError, "one row of features"),
+    "tokens of a block": (lambda w: embed(stage="block_0"), ConfigError, "one vector per image"),
     "an unknown column": (lambda w: embed()({"picture": 0}), ConfigError, "found picture"),
     "a column of labels": (lambda w: Classify("vit_digits")(ROWS), ConfigError, "rename_columns"),
     "zero labels": (lambda w: Classify("vit_digits", 0), ConfigError, "top must be a positive int"),

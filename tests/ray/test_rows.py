@@ -116,7 +116,7 @@ def test_an_answer_that_is_not_finite_is_an_error_in_its_row(monkeypatch):
     monkeypatch.setattr(classify.model, "probabilities", lambda *_, **options: shares)
     for table in (embed({"image": IMAGES[:3]}), classify({"image": IMAGES[:3]})):
         before, error, after = table["error"].to_pylist()
-        assert error.startswith("The model's answer is NaN or infinity")
+        assert error.startswith("The model's output is NaN or infinity")
         assert [row is None for row in table.column(0).to_pylist()] == [False, True, False]
         assert before is after is None
 

@@ -14,7 +14,7 @@ def _write(graph: Any, plan: ExportPlan, folder: Path) -> None:
     saved = folder.parent / "saved"
     saved.mkdir()
     saved_model.write(graph, plan, saved)
-    # From a function alone, the converter leaves weights as variables that nothing initialises.
+    # Given only a function, the converter leaves weights as variables that are not initialised.
     converter = tf.lite.TFLiteConverter.from_saved_model(
         str(saved / "model"), signature_keys=["serve"]
     )
@@ -28,10 +28,7 @@ def _write(graph: Any, plan: ExportPlan, folder: Path) -> None:
 def _refusal(plan: ExportPlan) -> str | None:
     if plan.config.image_size is not None:
         return None
-    return (
-        "LiteRT cannot allocate a model of any size. Choose a size, image_size=224 for example, or "
-        "another format."
-    )
+    return "LiteRT needs a fixed image size. Choose one, such as image_size=224, or another format."
 
 
 FORMAT = Format(

@@ -1,6 +1,6 @@
-"""Writes model.onnx, of opset 20, by `torch.onnx.export` of a recorded program; needs torch.
+"""Writes model.onnx, opset 20, with `torch.onnx.export`; the module needs torch.
 
-ONNX Runtime converts the file to fewer bits: int8 products of matrices, or float16.
+ONNX Runtime quantises the file to int8 matrix products, or converts it to float16.
 """
 
 import contextlib
@@ -19,7 +19,8 @@ from keras_vit.exporting.formats.torch import recording, trace_arguments
 from keras_vit.exporting.plan import INPUT, ExportPlan, Format
 
 OPSET = 20
-"""The first with Gelu; OpenVINO reads it. One with Attention (23) is no faster in ONNX Runtime."""
+"""The first with Gelu; OpenVINO reads it. ONNX Runtime is not faster with 23, which has Attention.
+"""
 
 
 def write(graph: Any, plan: ExportPlan, folder: Path) -> None:
@@ -46,7 +47,7 @@ def write(graph: Any, plan: ExportPlan, folder: Path) -> None:
             optimize=False,
             verbose=False,
         )
-    # The default limit, 8,192 numbers, would keep the Reshape of every larger kernel in the graph.
+    # The default limit, 8,192 values, would keep the Reshape of every larger kernel in the graph.
     optimizer.optimize(program.model, input_size_limit=sys.maxsize)
     metadata = program.model.metadata_props
     for key, value in graph.facts().items():
@@ -59,7 +60,7 @@ def write(graph: Any, plan: ExportPlan, folder: Path) -> None:
 
 @contextlib.contextmanager
 def errors_alone(name: str | None = None) -> Iterator[None]:
-    """Hides a logger's lesser messages, and leaves the levels that a program has chosen."""
+    """Hides a logger's messages below errors, without a change of its level."""
 
     def is_an_error(record: logging.LogRecord) -> bool:
         return record.levelno >= logging.ERROR
@@ -72,16 +73,16 @@ def errors_alone(name: str | None = None) -> Iterator[None]:
 
 
 def _quantise(path: Path, calibration: list[np.ndarray] | None) -> None:
-    """Turns an ONNX file into its int8 form: weights by channel, as QDQ where it is calibrated."""
+    """Quantises an ONNX file to int8: weights by channel, in QDQ form if it is calibrated."""
     from onnxruntime import quantization
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     folded = path.with_name("folded.onnx")
-    with errors_alone():  # it advises what is done here already
-        # Unfolded, most weights are no initializers of a MatMul, and silently stay as they are.
+    with errors_alone():  # it recommends the preprocessing that is done here
+        # Without folding, most weights are not initializers of a MatMul, and silently stay float32.
         quant_pre_process(str(path), str(folded), skip_symbolic_shape=True)
-        # Weights of 7 bits: a processor with AVX2 alone adds two products of 8 bits in 16 bits,
-        # where they overflow without a word.
+        # Weights of 7 bits: a processor with only AVX2 adds two products of 8 bits in 16 bits,
+        # where they overflow silently.
         options: dict[str, Any] = {
             "op_types_to_quantize": ["MatMul", "Gemm"],
             "per_channel": True,
@@ -105,7 +106,7 @@ def _halve(path: Path) -> None:
     import onnx
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
-    with warnings.catch_warnings(action="ignore"):  # of numbers that float16 rounds to zero
+    with warnings.catch_warnings(action="ignore"):  # about values that float16 rounds to zero
         half = convert_float_to_float16(onnx.load(path), keep_io_types=True)
     onnx.save(half, path)
 
@@ -121,12 +122,12 @@ def _finish(folder: Path, plan: ExportPlan, calibration: list[np.ndarray] | None
 def _refusal(plan: ExportPlan) -> str | None:
     if plan.precision != "float16" or plan.prepares == "nothing":
         return None
-    return "pixels and their positions need more than float16; choose preprocessing=False."
+    return "preprocessing needs more precision than float16; choose preprocessing=False."
 
 
 FORMAT = Format(
     model="model.onnx",
-    beside=("model.onnx.data",),
+    further=("model.onnx.data",),
     writes={"torch": "torch", "onnx": "export", "onnxscript": "export"},
     reads={"onnxruntime": "export"},
     write=write,

@@ -14,19 +14,19 @@ from keras_vit.exporting.plan import ExportPlan, Format
 def _finish(folder: Path, plan: ExportPlan, calibration: list[np.ndarray] | None) -> None:
     import openvino
 
-    # `openvino.convert_model` reports each use to its makers, from a fork of this process.
+    # `openvino.convert_model` sends telemetry from a fork of this process.
     model = openvino.Core().read_model(folder / "model.onnx")
     if plan.precision == "int8":
         model = _quantised(model, calibration)
     openvino.save_model(model, folder / "model.xml", compress_to_fp16=plan.precision == "float16")
-    for name in (onnx.FORMAT.model, *onnx.FORMAT.beside):
+    for name in (onnx.FORMAT.model, *onnx.FORMAT.further):
         (folder / name).unlink(missing_ok=True)
 
 
 def _quantised(model: Any, calibration: list[np.ndarray] | None) -> Any:
-    """Returns the int8 form of a model: weights alone, or with images activations too.
+    """Quantises a model to int8: its weights, and with images its activations too.
 
-    The preparation of images stays float32.
+    The preprocessing stays float32.
     """
     import nncf
 
@@ -48,10 +48,10 @@ def _quantised(model: Any, calibration: list[np.ndarray] | None) -> Any:
 
 
 def _preparation(model: Any) -> list[str]:
-    """Returns the names of the first convolution, the patches, and of all nodes that lead to it.
+    """Returns the names of the first convolution (the patch embedding) and of its inputs' nodes.
 
-    Named by its ends, the part would hold every path between them for NNCF: from the input's shape
-    one leads through the encoder, and two through each residual connection, 2^24 in twelve blocks.
+    Given only the ends, NNCF would follow every path between them: one leads from the input's shape
+    through the encoder, and two through each residual connection, 2^24 in twelve blocks.
     """
     first = next(node for node in model.get_ordered_ops() if node.get_type_name() == "Convolution")
     names: dict[str, None] = {first.get_friendly_name(): None}
@@ -66,7 +66,7 @@ def _preparation(model: Any) -> list[str]:
 
 FORMAT = Format(
     model="model.xml",
-    beside=("model.bin",),
+    further=("model.bin",),
     writes={"torch": "torch", "onnx": "export", "onnxscript": "export", "openvino": "openvino"},
     reads={"openvino": "openvino"},
     write=onnx.write,

@@ -22,7 +22,7 @@ def trace_arguments(graph: Any, plan: ExportPlan) -> tuple[Any, tuple[Any, ...],
         def forward(self, images: Any) -> Any:
             return graph(images)
 
-    # No side may look like another one, or like a size that the model knows.
+    # No side may equal another one, or a size that the model knows.
     rows, columns = plan.config.stride
     height, width = plan.config.image_size or (3 * rows, 4 * columns)
     if plan.prepares == "resize":
@@ -36,10 +36,10 @@ def trace_arguments(graph: Any, plan: ExportPlan) -> tuple[Any, tuple[Any, ...],
 
 @contextlib.contextmanager
 def recording() -> Iterator[None]:
-    """Lets torch's exporters record without gradients, and without warnings of their own parts."""
+    """Context for torch's exporters: no gradients, and no warnings about torch's internals."""
     import torch
 
-    # torch 2.13 copies a class of its own whose copies warn of a deprecation.
+    # torch 2.13 copies one of its classes, whose copies warn of a deprecation.
     with torch.no_grad(), warnings.catch_warnings(action="ignore", category=FutureWarning):
         yield
 
@@ -53,7 +53,7 @@ def _write(graph: Any, plan: ExportPlan, folder: Path) -> None:
     with recording():
         program = torch.export.export(module, inputs, dynamic_shapes=axes)
     # Into memory first: on a full disk torch 2.13 ends the process, because the destructor of its
-    # writer of files raises.
+    # file writer raises.
     stored = io.BytesIO()
     torch.export.save(program, stored)
     (folder / "model.pt2").write_bytes(stored.getbuffer())
