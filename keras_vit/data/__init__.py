@@ -1,7 +1,7 @@
 """Labelled images for `fit` and `evaluate`: folders, arrays, TFDS and Hugging Face data sets.
 
-Every source gives an `ImageData`. A batch depends on the seed, the epoch and the batch's number
-alone, and is the same on every backend.
+Every `from_*` function returns an `ImageData`. A batch depends only on the seed, the epoch and the
+index of the batch, and is the same on every backend.
 """
 
 from keras_vit.config.views import Views

@@ -1,4 +1,4 @@
-"""Data sets from arrays of images, and from the records of Grain, which are read by number."""
+"""Data sets from arrays of images, and from records with random access, such as Grain's."""
 
 from collections.abc import Sequence
 from typing import Any, Unpack
@@ -23,26 +23,26 @@ def from_arrays(
     task: Task | None = None,
     **options: Unpack[Options],
 ) -> ImageData:
-    """Returns the data set of images in memory.
+    """Makes a data set of images in memory, for `fit` and `evaluate`.
 
     Args:
         images: pixels in [0, 255] or [0, 1], `(images, height, width, channels)`,
             `(images, channels, height, width)` or `(images, height, width)`; or a sequence of
             arrays, PIL images or paths. `docs/preprocessing.md` states how a shape is understood.
-        labels: integers or words `(images,)`, for a model of one logit also zeros and ones
-            `(images, 1)`; multi-label, zeros and ones `(images, classes)`; of
-            regression numbers `(images,)` or `(images, outputs)`.
+        labels: integers or words `(images,)`; for a model with one logit also zeros and ones
+            `(images, 1)`. Multi-label: zeros and ones `(images, classes)`. Regression: targets
+            `(images,)` or `(images, outputs)`.
         preprocessor: a `keras_vit.Preprocessor`, or a `VisionTransformer`.
         batch_size: images per batch.
-        class_names: one name per class, or per output; None takes the labels of the model, or, if
-            it has no labels, the numbers of the classes or the sorted words. Outputs are numbered.
+        class_names: one name per class, or per output. None takes the labels of the model; without
+            them, the class indices or the sorted words. Outputs are then numbered.
         task: `"single_label"`, `"multi_label"` or `"regression"`. None: regression for a model
             that has this task; otherwise the shape of the labels decides.
         **options: optional arguments of `ImageData`.
 
     Raises:
-        ConfigError: as `ImageData`; or the array has another number of axes than images have; or
-            `images` is a torch Dataset, which `from_grain` reads.
+        ConfigError: as `ImageData`; or the array does not have the axes of images; or `images` is
+            a torch Dataset, which `from_grain` reads.
 
     >>> import numpy as np
     >>> from keras_vit import Preprocessor
@@ -80,39 +80,38 @@ def from_grain(
     task: Task | None = None,
     **options: Unpack[Options],
 ) -> ImageData:
-    """Returns the data set of records that Grain reads by number, such as ArrayRecord files.
+    """Makes a data set of records with random access: Grain, ArrayRecord files, torch Datasets.
 
-    Images stay where they are until their batch is prepared. Records that are bytes of a format of
-    yours are parsed by a map::
+    An image is read when its batch is prepared. Records in a custom format are parsed by a map::
 
         source = grain.sources.ArrayRecordDataSource(paths)
         data = from_grain(grain.MapDataset.source(source).map(parse), model)
 
     Args:
-        source: a data source of Grain, or a `grain.MapDataset` without a shuffle, a batch or a
-            repetition of its own; anything with `len` and access by number will do, such as a
-            torch Dataset. A record is a dict or a tuple.
+        source: a data source of Grain, or a `grain.MapDataset` without shuffle, batch or repeat.
+            Any object with `len` and indexing will do, such as a torch Dataset. A record is a dict
+            or a tuple.
         preprocessor: a `keras_vit.Preprocessor`, or a `VisionTransformer`.
         batch_size: images per batch.
         image, label_column: keys of the image, in any form that `Preprocessor.decode` takes, and
-            of the label; for tuples their places, 0 and 1.
-        labels: the labels of all records, `(records,)`, which spares reading every record once at
+            of the label; for tuples their positions, 0 and 1.
+        labels: the labels of all records, `(records,)`; without them every record is read once at
             the start.
         class_names: one name per class; None takes `source.classes` of torchvision, the names of
-            the model, the words that the labels are, or the numbers up to the largest.
-        task: as of `from_arrays`.
+            the model, the labels themselves if they are words, or the class indices.
+        task: as for `from_arrays`.
         **options: optional arguments of `ImageData`.
 
     Raises:
-        ConfigError: as `ImageData`; or the source has no access by number, is endless, or has
-            records without the keys.
+        ConfigError: as `ImageData`; or the source cannot be indexed, is endless, or has records
+            without the keys.
     """
     title = type(source).__name__
     if not hasattr(source, "__getitem__") or not hasattr(source, "__len__"):
         raise ConfigError(
-            f"{title}: has no access by number, which shuffling, shards and resuming need. Give "
-            "the grain.MapDataset or data source behind it; or give a data set of batches to fit "
-            "itself."
+            f"{title}: cannot be indexed, which shuffling, shards and resuming need. Give the "
+            "grain.MapDataset or data source that it reads; or pass a data set of batches directly "
+            "to fit."
         )
     if len(source) > _ENDLESS:
         raise ConfigError(f"{title}: the data repeat without end; remove .repeat().")

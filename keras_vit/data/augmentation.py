@@ -1,4 +1,4 @@
-"""The settings of the random changes of training images; the settings of AugReg by name."""
+"""Settings of random augmentation, and those of AugReg by name."""
 
 import dataclasses
 from typing import TypeAlias
@@ -10,21 +10,21 @@ from keras_vit.support.arguments import AugmentationName
 
 @dataclasses.dataclass(frozen=True)
 class Augmentation:
-    """Random changes of training images, drawn anew for every image of every epoch.
+    """Random augmentation of training images, drawn anew for every image of every epoch.
 
     Args:
-        crop: smallest and largest share of the image's area that a random crop has
+        crop: smallest and largest fraction of the image's area that a random crop has
             (Szegedy et al. 2015; `vit_jax/input_pipeline.py`), resized to the model's size
             by bilinear interpolation; None for the whole image by the preprocessor's
             protocol.
         aspect: smallest and largest width / height of that crop.
-        flip: whether each image is mirrored left to right with a chance of one half.
+        flip: whether each image is mirrored left to right with probability 1/2.
         randaugment: number of layers and magnitude (Cubuk et al. 2020), with the operations
             and levels of big_vision; None turns it off. Magnitude 0 still changes images.
         mixup: alpha of the Beta distribution that mixing weights are drawn from (Zhang et
             al. 2018); 0 turns it off. One weight per batch, at least 1/2, as in big_vision.
         cutmix: alpha of the Beta distribution for pasting a box of another image (Yun et al.
-            2019); 0 turns it off. With mixup and cutmix, a batch gets either at even odds.
+            2019); 0 turns it off. With both, a batch gets mixup or cutmix with equal probability.
 
     Mixed images have mixed labels: mixup and cutmix make labels one-hot.
 
@@ -45,12 +45,12 @@ class Augmentation:
 
     def __post_init__(self) -> None:
         if self.crop is not None and not 0 < self.crop[0] <= self.crop[1] <= 1:
-            raise ConfigError(f"crop={self.crop}, expected two rising shares of the area, or None.")
+            raise ConfigError(f"crop={self.crop}, expected (smallest, largest) in (0, 1], or None.")
         if not 0 < self.aspect[0] <= self.aspect[1]:
-            raise ConfigError(f"aspect={self.aspect}, expected two rising ratios above 0.")
+            raise ConfigError(f"aspect={self.aspect}, expected (smallest, largest) above 0.")
         if self.randaugment is not None and not all(n >= 0 for n in self.randaugment):
             raise ConfigError(
-                f"randaugment={self.randaugment}, expected (layers, magnitude), none below 0."
+                f"randaugment={self.randaugment}, expected (layers, magnitude), both 0 or more."
             )
         if self.mixup < 0 or self.cutmix < 0:
             raise ConfigError(f"mixup={self.mixup}, cutmix={self.cutmix}: expected 0 or more.")
@@ -73,8 +73,8 @@ AUGREG = {
 """The augmentations of AugReg by name (arXiv 2106.10270, section 3.2 and Figure 4).
 
 They are those of `big_vision/configs/vit_i21k.py`. Every entry has the random crop and the flip.
-`"crop_flip"` has these two alone: AugReg calls it none, and it is the paper's recipe for transfer.
-Here `"none"` means None everywhere: images stay unchanged.
+`"crop_flip"` has only these two: AugReg calls it none, and it is the paper's recipe for transfer.
+Here `"none"` always means no augmentation.
 """
 
 

@@ -27,7 +27,7 @@ def random_box(
 
     Args:
         size: (height, width) of the image.
-        area: smallest and largest share of the image's area.
+        area: smallest and largest fraction of the image's area.
         aspect: smallest and largest width / height.
         rng: draws ratio, height and place.
     """

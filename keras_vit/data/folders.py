@@ -1,4 +1,4 @@
-"""A folder of image files, with one folder per class, a table of labels or a folder of targets."""
+"""Reads folders of images, with a folder per class, a table of labels or a folder of targets."""
 
 import math
 import os
@@ -42,66 +42,68 @@ def from_folder(
     target_unit: float = 1.0,
     **options: Unpack[Options],
 ) -> ImageData:
-    """Returns the data set of a folder that holds a folder of images per class, or has a table.
+    """Reads a folder of images as a data set, with a folder per class or a table of labels.
 
-    With `targets` it is a folder of images for segmentation or depth, whose targets are files. With
-    `augmentation=Views(...)` it needs neither: images lie anywhere in it, and have no labels.
+    With `targets`, the images are for semantic segmentation or depth estimation, and have a mask or
+    depth map each. With `augmentation=Views(...)` they need no labels, and may be in folders of any
+    depth.
 
     The table has a header and a row per image: CSV with `,`, `;` or tabs, or JSON lines. One column
     of labels holds the name of each image's class. Several columns of 0 and 1 are a class each
-    (multi-label): an image may have several, or none. For regression one or several columns hold
-    numbers::
+    (multi-label): an image may have several, or none. For regression the targets are one or several
+    columns of numbers::
 
         path,label                  path,cat,dog         path,age,height
         a.jpg,golden retriever      a.jpg,1,1            a.jpg,34.5,1.7
         b/c.jpg,cat                 b/c.jpg,0,0          b/c.jpg,8,1.3
 
-    Paths begin in the folder, lie in it, or end as its images do; a suffix may be missing. Other
-    columns, and images that the table does not name, are left out.
+    A path is relative to the folder, leads into it, or ends like the path of one of its images; its
+    suffix may be missing. Other columns, and images that the table does not name, are skipped.
 
-    The folders may be a part of the classes of a model, or `class_names` a part of the folders.
-    Images may lie in subfolders. `keras_vit.images.list_images` finds the image files: it
+    The data may have fewer classes than the model, and `class_names` may select some of the
+    folders. Images may be in subfolders. `keras_vit.images.list_images` finds the image files: it
     skips hidden files and folders. A warning names files that are not images.
 
     The target of an image has its path without the suffix: `images/a/b.jpg`, `masks/a/b.png`. It is
     a PNG file of class indices, grey or with a palette, whose colours do not count; a PNG file of
     depths, grey of 8 or 16 bits; or a two-dimensional array in a file `.npy`. It has the height and
-    width of the upright image. It is cropped, flipped and resized as the image is, by nearest
-    neighbour. Files of targets are read when their batch is prepared, with a `cache` too.
+    width of the image after its EXIF orientation is applied. It is cropped, flipped and resized
+    like the image, by nearest neighbour. Target files are read when their batch is prepared, even
+    with a `cache`.
 
     Args:
         path: the folder.
         preprocessor: a `keras_vit.Preprocessor`, or a `VisionTransformer`.
         batch_size: images per batch.
         class_names: names of the folders, in the order of the labels; a warning names the folders
-            that are skipped. None takes all folders, sorted. With a `labels_file` the names of
-            the table take the place of the folders, and each must be given.
-        labels_file: path of a table; a relative path may begin in the folder.
+            that are skipped. None takes all folders, sorted. With a `labels_file` they are the
+            names of the classes in the table, and must be complete.
+        labels_file: path of a table, which may be relative to the folder.
         path_column: its column of paths; None takes the first of path, file_name, filename, image,
             image_id and id.
-        label_column: its column of labels, or several; None takes the first of label, class, breed
-            and category, or else the only other column, or all columns of 0 and 1. For regression,
-            `class_names` or the names of the model come before these.
+        label_column: its column of labels, or several. None takes the first of label, class, breed
+            and category; else the only other column, or all columns of 0 and 1. For regression,
+            None first looks for `class_names` or the names of the model.
         task: `"single_label"`, `"multi_label"` or `"regression"`. None: regression for a model
             that has this task; otherwise the number of columns of labels decides. With `targets`
             `"segmentation"` or `"depth"`; None for the task of the model.
-        targets: folder of the targets, one file for each image; a relative path may begin in the
-            folder of images. The classes of indices are `class_names` or those of the model, and
-            pixels of the model's `ignore_label`, or 255, have none.
-        target_unit: factor of the depths in files, such as 0.001 for metres in millimetres.
+        targets: folder of the masks or depth maps, one file for each image; the path may be
+            relative to the folder of images. Class indices refer to `class_names` or to the classes
+            of the model. Pixels with the model's `ignore_label`, or 255, have no class.
+        target_unit: factor for the depths in the files, such as 0.001 from millimetres to metres.
         **options: optional arguments of `ImageData`.
 
     Raises:
-        ConfigError: as `ImageData`; or `path` is not a folder, holds images beside its folders,
-            or has a class without images; or the table or the targets do not fit the images. A
-            batch with an invalid class, or a negative or infinite depth, names the file.
+        ConfigError: as `ImageData`; or `path` is not a folder, has images outside the folders of
+            the classes, or has a class without images; or the table or the targets do not fit the
+            images. A batch with an invalid class, or a negative or infinite depth, names the file.
     """
     root, known = Path(path), getattr(preprocessor, "class_names", None)
     if targets is not None:
         if labels_file or path_column or label_column:
             raise ConfigError(
-                f"{root}: targets= takes the place of labels of whole images; omit "
-                "labels_file=, path_column= and label_column=."
+                f"{root}: targets= replaces the labels of images; omit labels_file=, path_column= "
+                "and label_column=."
             )
         records = _read_targets(root, targets, target_unit, class_names, preprocessor, task)
         return ImageData(records, preprocessor, batch_size, **options)
@@ -126,8 +128,8 @@ def from_folder(
             table, root, images, path_column, label_column, task
         )
     if others:
-        left_out = counted(len(others), "file")
-        warn(f"{root}: left out {left_out} without an image, such as {others[0]}.")
+        skipped = counted(len(others), "file")
+        warn(f"{root}: skipped {skipped} without an image, such as {others[0]}.")
     if task in ("regression", "multi_label"):
         records = Records(str(root), images, values, columns, task=task)
         records = records.in_order_of(class_names)
@@ -152,7 +154,7 @@ def _read_targets(
     count = 1 if task == "depth" else getattr(prediction, "num_answers", 0)
     names = class_names or getattr(preprocessor, "class_names", None) or map(str, range(count))
     if not (names := tuple(names)):
-        raise ConfigError(f"{root}: files of masks do not name their classes; give class_names=.")
+        raise ConfigError(f"{root}: masks do not state the names of classes; give class_names=.")
     dense = getattr(getattr(preprocessor, "config", None), "dense", None)
     blank = math.nan if task == "depth" else getattr(dense, "ignore_label", IGNORE_LABEL)
     most = getattr(getattr(preprocessor, "preprocessor", preprocessor), "max_pixels", None)
@@ -170,10 +172,10 @@ def _read_folders(
     """Returns the images in the folders of the classes, and the folder of each, `(images, 1)`."""
     folders = [e.name for e in root.iterdir() if e.is_dir() and not e.name.startswith(".")]
     used = [Path(image).relative_to(root).parts[0] for image in images]
-    beside = [name for name in used if name not in folders]
-    if beside:
+    outside = [name for name in used if name not in folders]
+    if outside:
         raise ConfigError(
-            f"{root}: expected a folder of images per class, found {beside[0]} beside them."
+            f"{root}: expected a folder of images per class, found {outside[0]} outside of them."
         )
     parts = sorted(name for name in folders if _PARTS.fullmatch(name))
     if not class_names and parts and len(parts) >= min(2, len(folders)):
@@ -184,14 +186,12 @@ def _read_folders(
         )
     places, problems = pair_names(class_names or folders, folders)
     if problems:
-        raise ConfigError(f"{root}: not a folder for each of class_names: {'; '.join(problems)}.")
+        raise ConfigError(f"{root}: class_names without a folder: {'; '.join(problems)}.")
     names = {folders[k]: name for k, name in zip(places, class_names or folders, strict=True)}
-    if left_out := sorted(set(folders) - set(names)):
-        warn(f"{root}: left out {listed(left_out)}, which class_names lacks.")
+    if skipped := sorted(set(folders) - set(names)):
+        warn(f"{root}: skipped {listed(skipped)}, not in class_names.")
     if empty := sorted(set(names) - set(used)):
-        raise ConfigError(
-            f"{root}: no image in {listed(empty)}; remove an empty class, or fill it."
-        )
+        raise ConfigError(f"{root}: no images in {listed(empty)}; add some or remove the folder.")
     kept = [(image, names[name]) for image, name in zip(images, used, strict=True) if name in names]
     images, classes = zip(*kept, strict=True)
     return list(images), np.array(classes)[:, None]

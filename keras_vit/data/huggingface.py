@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face Hub, by the library `datasets`."""
+"""Reads data sets of the Hugging Face Hub through the library `datasets`."""
 
 from typing import Any, Unpack
 
@@ -21,17 +21,16 @@ def from_huggingface(
     load: dict[str, Any] | None = None,
     **options: Unpack[Options],
 ) -> ImageData:
-    """Returns a data set of the Hub, or a loaded `datasets.Dataset`, as `ImageData`.
+    """Reads a data set of the Hugging Face Hub, or a loaded `datasets.Dataset`.
 
-    Images stay on disk, encoded, until their batch is prepared.
+    Images stay encoded on disk until their batch is prepared.
 
     Args:
         name: `"owner/name"`, or the name of a loader such as `"imagefolder"` or `"parquet"`;
             or a `datasets.Dataset`.
         preprocessor: a `keras_vit.Preprocessor`, or a `VisionTransformer`.
         batch_size: images per batch.
-        split: name of a split of the data set, in the words of the library: `"train"` or
-            `"train[:90%]"`.
+        split: a split of the data set in the library's syntax, `"train"` or `"train[:90%]"`.
         image: name of the column of images; None takes the only image column, or `"image"`.
         label_column: name of the column of labels; None takes the only label column, or `"label"`.
             A column of lists makes the data multi-label.
@@ -39,8 +38,8 @@ def from_huggingface(
         **options: optional arguments of `ImageData`.
 
     Raises:
-        ConfigError: as `ImageData`; or the library is not installed, finds no data set of
-            this name, or the data set lacks the columns.
+        ConfigError: as `ImageData`; or the library is not installed, there is no such data set, or
+            it lacks the columns.
     """
     datasets = import_extra("datasets", "huggingface", "from_huggingface")
     table, title = name, "data set"
@@ -52,9 +51,7 @@ def from_huggingface(
             raise ConfigError(f"{title}: {error}") from error
     if not isinstance(table, datasets.Dataset):
         actual = type(table).__name__
-        hint = (
-            " A stream is given to fit as it is, see docs/data.md." if "Iterable" in actual else ""
-        )
+        hint = " Pass a stream directly to fit, see docs/data.md." if "Iterable" in actual else ""
         raise ConfigError(
             f"{title}: expected one split of a datasets.Dataset, found {actual}.{hint}"
         )
@@ -82,7 +79,7 @@ def _find_column(table: Any, title: str, name: str | None, meaning: str, kind: t
     if len(columns) != 1:
         raise ConfigError(
             f"{title}: {'no' if name else 'not one'} column {name or meaning!r}."
-            f"{nearest(name or meaning, names)} It has {', '.join(names)}; name one by "
-            f"{meaning}=."
+            f"{nearest(name or meaning, names)} It has {', '.join(names)}; choose by image= and "
+            "label_column=."
         )
     return columns[0]

@@ -1,4 +1,4 @@
-"""Images of a data set as the batches that `fit`, `evaluate` and hand-written loops read."""
+"""`ImageData`: the batches of a data set for `fit`, `evaluate` and custom training loops."""
 
 import copy
 import dataclasses
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 HELD_OUT = Values(lambda part: 0 < part < 1, "a number between 0 and 1")
-"""Shares of the data that can be held out for validation."""
+"""Fractions of the data that can be held out for validation."""
 Prepares: TypeAlias = "Preprocessor | VisionTransformer"
 """Type of the argument `preprocessor`: a preprocessor, or a model that has one."""
 
@@ -51,16 +51,20 @@ class Options(TypedDict, total=False):
 
 
 class ImageData(keras.utils.PyDataset):
-    """Batches of a data set, which Grain prepares in threads while the model computes.
+    """Batches of images for `fit` and `evaluate`, prepared in threads while the model computes.
 
-    `data[i]` is a pair of float32 images `(batch, height, width, channels)` in [-1, 1],
-    `(batch, channels, height, width)` for a channels-first model, and int32 labels `(batch,)`
-    or float32 one-hot labels `(batch, num_classes)`; multi-label, float32 zeros and ones of that
-    shape; of regression float32 numbers `(batch, outputs)`, which mixup and cutmix mix as they mix
-    one-hot labels; of segmentation and depth, targets `(batch, height, width)`, int32 classes or
-    float32 depths. The batch is a pure function of the seed,
-    of `data.epoch` and of `i`. Two runs therefore see the same batches on every backend, and so
-    does a run that was resumed with `data.epoch = k`.
+    `data[i]` is a pair of images and labels. The images are float32
+    `(batch, height, width, channels)` in [-1, 1], or `(batch, channels, height, width)` for a
+    channels-first model. The labels depend on the task:
+
+    - single label: int32 `(batch,)`, or float32 one-hot `(batch, num_classes)`;
+    - multi-label: float32 zeros and ones `(batch, num_classes)`;
+    - regression: float32 targets `(batch, outputs)`, which mixup and cutmix mix like one-hot
+      labels;
+    - segmentation and depth: `(batch, height, width)`, int32 classes or float32 depths.
+
+    A batch is a pure function of the seed, of `data.epoch` and of `i`. Two runs therefore see the
+    same batches on every backend, and so does a run that was resumed with `data.epoch = k`.
 
     Devices and processes divide each batch evenly. If they do not divide the last one, it is filled
     up with copies of an image, and batches have sample weights as a third array: 0 for the copies.
@@ -70,47 +74,47 @@ class ImageData(keras.utils.PyDataset):
     shuffle of whole batches would depend on more than the seed. `fit` and `evaluate` advance
     `data.epoch` by one at the end of each pass: when Keras has called `on_epoch_begin`, read all
     batches and calls `on_epoch_end`. Where an epoch is one batch, and under a strategy of
-    TensorFlow, the batches that Keras reads to learn the shapes of a new model count as a pass. A
-    training loop of your own, or a wrapper that does not forward these calls, sets `data.epoch`, as
+    TensorFlow, the batches that Keras reads to infer the shapes of a new model count as a pass. A
+    custom training loop, or a wrapper that does not forward these calls, sets `data.epoch`, as
     `keras_vit.training.Resume` does.
 
     Args:
         records: images, labels and class names; `from_folder` and its siblings make them.
         preprocessor: a `keras_vit.Preprocessor`; or a `VisionTransformer`: the data then use its
             preprocessor and are checked against the model. Their labels get the order of its
-            `class_names`, which match in any case and Unicode form; a model without names takes
-            those of the data.
+            `class_names`, which are compared without regard to case and Unicode form; a model
+            without names takes those of the data.
         batch_size: images per batch.
         augmentation: an `Augmentation`, or a name of `AUGREG`; None or `"none"` prepares images as
             for evaluation, by the preprocessor's protocol. `Views` make batches for
             `keras_vit.training.SelfSupervised`: a tuple of one dict, `{"global_views": float32
             (batch, views, height, width, channels), "local_views": ...}`, without labels. These
             batches are full, and the images are at least as large as a local view.
-        shuffle: whether every pass has another order of the images; None shuffles if
+        shuffle: whether every pass has its own order of the images; None shuffles if
             `augmentation` or `steps_per_epoch` is given.
         steps_per_epoch: batches per epoch, all full, from an endless stream of passes;
             None makes an epoch one pass, whose last batch may be smaller.
         one_hot: float32 labels `(batch, num_classes)` of a single label; mixup, cutmix and
             multi-label data imply it.
         seed: seed of order, validation split and augmentation, an int of at least 0.
-        on_error: `"raise"`; or all images are decoded at the start, and those that cannot be read,
-            or are too small, large or thin, are left out, by `"skip"` with one warning, or with a
-            call of a function of each one's name and the error. `data.unreadable` keeps the
-            reasons.
+        on_error: what happens to images that cannot be read, or are too small, large or thin.
+            `"raise"` raises an error; `"skip"` skips them with one warning; a function skips them
+            and is called with the name and the error of each. To skip images, all are decoded at
+            the start. `data.unreadable` keeps the reasons.
         cache: whether decoded images stay in memory; `"auto"` keeps up to half a gibibyte. Without
             a cache, only the headers of files are read at the start.
         min_size: smallest height and width of an image in pixels; None for one patch of the model.
         threads: number of threads that decode; None for one per processor.
-        shard: `(index, count)`: the data give every batch's share of one of `count` processes;
-            `batch_size` stays the number of images of all. The shares of all processes are the
-            batches of one process, bit by bit. None for the share of this process, see
-            `keras_vit.distribution.data_shard`, if the data are shuffled; data in order, such as
-            those for evaluation, are then whole in every process.
+        shard: `(index, count)`: the data yield the part `index` of every batch, for one of `count`
+            processes; `batch_size` stays that of all processes together. Joined, their parts are
+            the batches of one process, bit by bit. None takes the part of this process if the data
+            are shuffled, see `keras_vit.distribution.data_shard`; data in order, such as those for
+            evaluation, are then complete in every process.
 
     Raises:
-        ConfigError: the data set is empty, an image cannot be read or is too small, a class
-            has no images, labels, class names or channels do not fit the model, or devices or
-            processes do not divide `batch_size`.
+        ConfigError: the data set is empty; an image cannot be read or is too small; a class has no
+            images; labels, class names or channels do not fit the model; or devices or processes do
+            not divide `batch_size`.
 
     >>> import numpy as np
     >>> from keras_vit import Preprocessor
@@ -216,7 +220,7 @@ class ImageData(keras.utils.PyDataset):
 
     @property
     def shard(self) -> tuple[int, int]:
-        """`(index, count)`: the data give the share `index` of `count` shares of every batch."""
+        """`(index, count)`: the data yield the part `index` of `count` parts of every batch."""
         return self._pipeline.stream.shard
 
     @property
@@ -242,12 +246,12 @@ class ImageData(keras.utils.PyDataset):
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """The names of the classes, in the order of the labels, or of the numbers."""
+        """The names of the classes, in the order of the labels; or of the regression outputs."""
         return self._pipeline.records.class_names
 
     @property
     def num_classes(self) -> int:
-        """Number of classes, or of the numbers of an image; 1 for depth."""
+        """Number of classes, or of regression outputs; 1 for depth."""
         return len(self.class_names)
 
     @property
@@ -257,9 +261,11 @@ class ImageData(keras.utils.PyDataset):
 
     @property
     def labels(self) -> np.ndarray:
-        """The labels in the order of the data set: int32 `(num_images,)`; multi-label, bool
-        `(num_images, num_classes)`; of regression, float32 of that shape; of segmentation and
-        depth, the paths of the targets, `(num_images,)`.
+        """The labels in the order of the data set.
+
+        Single label: int32 `(num_images,)`. Multi-label: bool `(num_images, num_classes)`.
+        Regression: float32 of that shape. Segmentation and depth: paths of the targets,
+        `(num_images,)`.
         """
         return self._pipeline.records.labels
 
@@ -271,7 +277,7 @@ class ImageData(keras.utils.PyDataset):
 
     @property
     def unreadable(self) -> dict[str, str]:
-        """The images that were left out, by name, and the reason for each."""
+        """The images that were skipped, by name, and the reason for each."""
         return dict(self._pipeline.records.unreadable)
 
     @property
@@ -279,8 +285,8 @@ class ImageData(keras.utils.PyDataset):
         """The number of images of each class, by class name.
 
         Raises:
-            ConfigError: the labels are numbers or targets of pixels; so for `class_weight` and
-                `positive_weights`.
+            ConfigError: the data are for regression, segmentation or depth; so for `class_weight`
+                and `positive_weights`.
         """
         return dict(zip(self.class_names, self._pipeline.records.counts.tolist(), strict=True))
 
@@ -302,10 +308,10 @@ class ImageData(keras.utils.PyDataset):
 
     @property
     def positive_weights(self) -> tuple[float, ...]:
-        """A factor for each class: the images without the class, divided by the images with it.
+        """Loss weights that balance the classes of multi-label data, for a recipe.
 
-        Recipes take them. They give the images with a class the same total weight as the images
-        without it. A class that no image or every image has gets 1.
+        The weight of a class is the number of images without it, divided by the number with it, so
+        that both groups have the same total weight. A class of no image or of every image gets 1.
         """
         counts = self._pipeline.records.counts.tolist()
         return tuple((self.num_images - n) / n if 0 < n < self.num_images else 1.0 for n in counts)
@@ -334,13 +340,13 @@ class ImageData(keras.utils.PyDataset):
         return self._pipeline.map_dataset(self.epoch + 1)[number]
 
     def on_epoch_begin(self) -> None:
-        """Notes that a pass begins; Keras calls it before each epoch."""
+        """Marks the start of a pass; Keras calls it before each epoch."""
         self._in_epoch = True
 
     def on_epoch_end(self) -> None:
         """Advances `epoch` if all batches of a pass have been read since `on_epoch_begin`.
 
-        Keras also calls it before its first epoch, of which it may have read one batch to learn
+        Keras also calls it before its first epoch, of which it may have read one batch to infer
         shapes, and twice after an incomplete execution of several steps.
         """
         if self._in_epoch and len(self._read) == len(self):
@@ -349,20 +355,23 @@ class ImageData(keras.utils.PyDataset):
         self._in_epoch = False
 
     def hold_out(self, validation: float) -> tuple["ImageData", "ImageData"]:
-        """Returns training and validation data, with the same share of every class.
+        """Splits the data into training and validation data, with the same fraction of each class.
 
-        Of multi-label data the shares are about the same, and the training data have every
-        class. Images with numbers, masks or depth maps are divided at random.
+        For multi-label data the fractions are about the same, and the training data have every
+        class. Data for regression, segmentation and depth are split at random.
 
-        The parts depend on the labels, the seed and this share alone. The training data are
+        The split depends only on the labels, the seed and the fraction. The training data are
         shuffled and augmented as these data are. The validation data are one pass in order,
         prepared for evaluation, with labels of the same form.
 
         Args:
-            validation: share of the validation data, between 0 and 1.
+            validation: fraction of the images for validation, between 0 and 1.
+
+        Returns:
+            The training data and the validation data.
 
         Raises:
-            ConfigError: the share is not between 0 and 1, or every class has one image.
+            ConfigError: the fraction is not between 0 and 1, or every class has one image.
         """
         HELD_OUT.check("validation", validation)
         records = self._pipeline.records
@@ -385,8 +394,8 @@ class ImageData(keras.utils.PyDataset):
         """Returns the same data with labels in the order of these names, and with their spelling.
 
         Args:
-            class_names: a name for each class of the data, which may differ from it in capitals or
-                Unicode's form; and names of classes that the data lack.
+            class_names: a name for each class of the data, which may differ in case or Unicode
+                form; they may include classes that the data lack.
 
         Raises:
             ConfigError: a class of the data is not among the names.
@@ -398,7 +407,7 @@ class ImageData(keras.utils.PyDataset):
         """Returns the same data in epochs of `steps_per_epoch` full batches.
 
         Args:
-            steps_per_epoch: batches per epoch, out of an endless stream of shuffled passes.
+            steps_per_epoch: batches per epoch, from an endless stream of shuffled passes.
 
         Raises:
             ConfigError: the number is below 1.
@@ -414,7 +423,7 @@ class ImageData(keras.utils.PyDataset):
     def to_grain(self, epochs: int = 1) -> Any:
         """Returns the batches of epochs 0 to `epochs` - 1 as a `grain.MapDataset`.
 
-        Batch `i` of epoch `e` has the number `e * len(data) + i` and is the batch of `data`, bit by
+        Batch `i` of epoch `e` has the index `e * len(data) + i`. It is the batch of `data`, bit by
         bit, with its shuffling, augmentation and shard. Worker processes of Grain may prepare it::
 
             batches = data.to_grain(epochs=10).to_iter_dataset()
@@ -435,7 +444,7 @@ class ImageData(keras.utils.PyDataset):
         return dataclasses.replace(self._pipeline, records=records).map_dataset(epochs)
 
     def check(self, model: Any) -> None:
-        """Refuses a `VisionTransformer` that cannot be trained or evaluated on these data.
+        """Checks that a `VisionTransformer` can be trained and evaluated on these data.
 
         A model without class names takes those of the data.
 
@@ -464,7 +473,7 @@ class ImageData(keras.utils.PyDataset):
     def _with(
         self, records: Records, stream: order.Stream, shard: tuple[int, int] | None, **fields: Any
     ) -> "ImageData":
-        """Returns data of other records in another stream; `fields` change the pipeline."""
+        """Returns the data with new records and a new stream; `fields` change the pipeline."""
         data = copy.copy(self)
         stream = _divide(dataclasses.replace(stream, count=len(records)), shard)
         pipeline = dataclasses.replace(self._pipeline, records=records, stream=stream, **fields)
@@ -472,7 +481,7 @@ class ImageData(keras.utils.PyDataset):
         return data
 
     def _serve(self, pipeline: Pipeline, epoch: int = 0) -> None:
-        """Makes the object give the batches of a pipeline, from an epoch on."""
+        """Sets the pipeline and the epoch that the batches come from."""
         self.epoch = epoch
         self._pipeline = pipeline
         self._in_epoch = False
@@ -483,13 +492,13 @@ class ImageData(keras.utils.PyDataset):
 
     def _warn_of_order(self) -> None:
         warn(
-            "fit takes the batches in another order; give it shuffle=False. The images are "
-            "shuffled already, and only batches in order are prepared ahead and repeatable.",
+            "fit reads the batches in another order; give it shuffle=False. The images are "
+            "shuffled already, and only batches read in order are prepared ahead and reproducible.",
         )
 
 
 def _divide(stream: order.Stream, shard: tuple[int, int] | None) -> order.Stream:
-    """Returns the shard of a stream, this process's for None; devices divide its batches."""
+    """Returns the shard of a stream, by default that of this process."""
     if shard is None:
         shard = data_shard() if stream.shuffle else (0, 1)
     index, count = shard

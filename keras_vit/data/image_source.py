@@ -1,4 +1,4 @@
-"""`ImageSource`: labelled images by a name, as on the command line."""
+"""`ImageSource`: labelled images by name, as on the command line."""
 
 import dataclasses
 import os
@@ -17,7 +17,7 @@ from keras_vit.support.arguments import OnError, check_data, is_data_set
 
 @dataclasses.dataclass(frozen=True)
 class ImageSource:
-    """Labelled images of a folder or a data set: where they are, and how they are read.
+    """Names labelled images, a folder or a data set, and states how they are read.
 
     `keras_vit.finetune` and `keras_vit.probe` take it as their data; `read` gives the batches::
 
@@ -32,9 +32,9 @@ class ImageSource:
         path_column: name of its column of paths.
         label_column: name of its column of labels, or several; or of the feature or column of
             labels of a tfds or hf data set, by default `"label"`.
-        task: what a table of labels is for, see `keras_vit.data.from_folder`.
-        on_error: `"raise"`; or images that cannot be read are left out, by `"skip"` with a warning,
-            or with a call of a function of each one's name and the error.
+        task: task of a table of labels, see `keras_vit.data.from_folder`.
+        on_error: `"raise"` for an error if an image cannot be read; `"skip"` to skip such images
+            with a warning; or a function that is called with the name and the error of each.
     """
 
     name: str | os.PathLike[str]
@@ -48,7 +48,7 @@ class ImageSource:
 
     @property
     def labels(self) -> dict[str, Any]:
-        """The arguments that say where the labels are, by name."""
+        """The arguments that locate the labels, by name."""
         return {k: v for k, v in vars(self).items() if k not in ("name", "on_error")}
 
     def for_training(self) -> "ImageSource":
@@ -65,8 +65,8 @@ class ImageSource:
             **options: optional arguments of `ImageData`, and `class_names` of a folder.
 
         Raises:
-            ConfigError: the name is empty, the folder or table does not exist, an argument is not
-                of a folder or not of a data set, or the data cannot be read or downloaded.
+            ConfigError: the name is empty, the folder or table does not exist, an argument does not
+                apply to a folder or to a data set, or the data cannot be read or downloaded.
         """
         labels = self.labels
         makes_views = isinstance(options.get("augmentation"), Views)
@@ -89,12 +89,12 @@ class ImageSource:
         """Returns training data and validation data.
 
         Args:
-            preprocessor: as of `read`.
-            validation: a share of the images, such as 0.1; another folder, or another split of the
-                data set; or None for no validation.
-            **options: as of `read`, for the training data. The validation data have the same
-                labels and batch size, in order and without augmentation; their classes are found
-                by name, and may be fewer.
+            preprocessor: as for `read`.
+            validation: a fraction of the images, such as 0.1; another folder, or another split of
+                the data set; or None for no validation.
+            **options: as for `read`, for the training data. The validation data have the same form
+                of labels and batch size, in order and without augmentation. Their classes are
+                matched by name, and may be fewer.
 
         Raises:
             ConfigError: as `read`; or `validation` is invalid.
@@ -108,7 +108,7 @@ class ImageSource:
         shared["one_hot"] = train.one_hot
         if is_data_set(self.name) and not isinstance(validation, str):
             raise ConfigError(
-                f"validation={validation!r}: expected a share, a split's name or None."
+                f"validation={validation!r}: expected a fraction, the name of a split or None."
             )
         place: dict[str, Any] = {"split" if is_data_set(self.name) else "name": validation}
         other = dataclasses.replace(self, **place)

@@ -1,4 +1,4 @@
-"""Inspection of every image before the first step: readability and size."""
+"""Checks every image before the first step: readability and size."""
 
 import dataclasses
 import functools
@@ -39,16 +39,15 @@ def inspect(
     """Returns the usable records, after decoding all images or reading their headers.
 
     All images are decoded with a cache, and unless `on_error` is `"raise"`. Otherwise 32 images are
-    decoded; of the others, headers are read if they are files of their own.
+    decoded, and the headers of all image files are read.
 
     Args:
         records: the data set.
         preprocessor: decodes the images.
         threads: number of threads that decode.
-        on_error: `"raise"`; or images that cannot be used are left out, by `"skip"` with a warning,
-            or with a call of a function of each one's name and the error.
-        cache: whether decoded images are kept; `"auto"` keeps them if a sample of 32 says
-            that all images take at most `MOST_CACHED_BYTES`.
+        on_error: as for `ImageData`.
+        cache: whether decoded images are kept; `"auto"` keeps them if, by a sample of 32, all
+            images take at most `MOST_CACHED_BYTES`.
         least: smallest height and width in pixels.
 
     Raises:
@@ -75,20 +74,20 @@ def inspect(
         + (f" And {len(reasons) - _NAMED} more." if len(reasons) > _NAMED else "")
     )
     if on_error == "raise":
-        raise ConfigError(f"{summary} on_error='skip' leaves them out.")
+        raise ConfigError(f"{summary} To continue without them, give on_error='skip'.")
     readable = records.select(np.array(sorted(sizes), np.intp))
     if records.task in CLASSIFICATION:
         emptied = np.flatnonzero(records.counts.astype(bool) & (readable.counts == 0))
         if len(emptied):
             names = listed(records.class_names[k] for k in emptied)
-            raise ConfigError(f"{summary} No usable image is left of the classes {names}.")
-    left_out = {records.where(k): reason for k, reason in reasons.items()}
+            raise ConfigError(f"{summary} No usable images remain of the classes {names}.")
+    skipped = {records.where(k): reason for k, reason in reasons.items()}
     if callable(on_error):
-        for name, reason in left_out.items():
+        for name, reason in skipped.items():
             on_error(name, ConfigError(reason))
     else:
-        warn(f"{summary} Left out.")
-    return dataclasses.replace(readable, unreadable=left_out)
+        warn(f"{summary} They are skipped.")
+    return dataclasses.replace(readable, unreadable=skipped)
 
 
 def _look(
@@ -130,7 +129,7 @@ def _bytes(image: Any) -> int:
 def _find_unfit(
     sizes: Mapping[int, tuple[int, int]], preprocessor: Preprocessor, least: tuple[int, int]
 ) -> dict[int, ConfigError]:
-    """Returns the reason why images cannot be used, of those that are too small or too thin."""
+    """Returns the errors of the images that are too small or too thin, by index."""
 
     @functools.cache
     def judge(size: tuple[int, int]) -> ConfigError | None:
@@ -151,7 +150,7 @@ def _find_unfit(
 def list_differences(
     records: Records, preprocessor: Preprocessor, model: Any, min_size: int | None
 ) -> list[str]:
-    """Returns each reason why a model cannot be used on the data, with its remedy.
+    """Returns each reason why a model cannot be used on the data, with its fix.
 
     Args:
         records: the inspected data.
@@ -171,11 +170,11 @@ def list_differences(
     if prediction.num_classes and not fits_task(model, records):
         problems.append(describe_mismatch(model, records.task))
     elif prediction.num_classes and prediction.num_answers != len(names):
-        kind = "numbers" if prediction.task == "regression" else "classes"
+        kind = "regression outputs" if prediction.task == "regression" else "classes"
         lone = len(names) == 1 and records.task == "single_label"
         fix = "give class_names=" if lone else f"load the model with num_classes={len(names)}"
         problems.append(
-            f"the model has {prediction.num_answers} {kind}, the data {len(names)} "
+            f"number of {kind}: the model has {prediction.num_answers}, the data have {len(names)} "
             f"({listed(names)}); {fix}"
         )
     least = model.config.patch_size if min_size is None else (min_size, min_size)

@@ -6,13 +6,13 @@ Pair = tuple[np.ndarray, np.ndarray]
 
 
 def mixup(images: np.ndarray, labels: np.ndarray, alpha: float, rng: np.random.Generator) -> Pair:
-    """Returns weighted means of images and labels (Zhang et al. 2018, Eq. 1).
+    """Mixes each image and its labels with those of another image (Zhang et al. 2018, Eq. 1).
 
     Args:
         images: `(batch, height, width, channels)`, or channels first.
         labels: `(batch, num_classes)`.
-        alpha: parameter of Beta(alpha, alpha), which the weight is drawn from. The image itself
-            gets the larger share, as in big_vision.
+        alpha: parameter of Beta(alpha, alpha), from which the weight is drawn. The image itself
+            gets the larger weight, as in big_vision.
         rng: draws one weight for the batch.
     """
     own = np.float32(rng.beta(alpha, alpha))

@@ -1,4 +1,4 @@
-"""The images of each batch, as a pure function of seed, epoch and the batch's number.
+"""Chooses the images of each batch, as a pure function of seed, epoch and index of the batch.
 
 An order comes from sorting 64-bit words of PCG64. NumPy guarantees their stream, so an order is
 the same with every release and on every machine.
@@ -35,16 +35,16 @@ def count_labels(labels: np.ndarray, num_classes: int) -> np.ndarray:
 
 
 def stratify(labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Splits a data set with the same share of every class; both parts keep the images' order.
+    """Splits a data set with the same fraction of every class; both parts keep the images' order.
 
     Args:
         labels: classes of the images, `(images,)`, or zeros and ones `(images, classes)`.
-        fraction: share of the second part, above 0 and below 1.
+        fraction: fraction of the second part, above 0 and below 1.
         seed: seed of the choice of images.
 
     Returns:
         Indices of the first and of the second part. A class of at least two images is in
-        both; the only image of a class is in the first. Of multi-label data the shares of
+        both; the only image of a class is in the first. For multi-label data the fractions of
         the classes are about the same, and the first part has every class.
     """
     order = permutation(len(labels), seed, _SPLIT)
@@ -65,7 +65,7 @@ def _stratify_multi_label(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Splits multi-label data, the rarest class first (after Sechidis et al. 2011).
 
-    Images without labels are a class of their own.
+    Images without labels count as one more class.
     """
     labels = np.column_stack([labels, ~labels.any(axis=1)])
     counts = labels.sum(axis=0)
@@ -93,11 +93,11 @@ class Stream:
         batch_size: images per batch.
         steps_per_epoch: full batches per epoch, from an endless stream of passes; None
             for epochs of one pass, whose last batch may be smaller.
-        shuffle: whether every pass has another order.
+        shuffle: whether every pass has its own order.
         seed: seed of the orders.
-        divisor: a number that divides all batches; batches that it does not divide are filled up
-            with copies of their last image, whose sample weight is 0.
-        shard: number of the share of every batch that is given, and of all shares.
+        divisor: number that divides the size of all batches; other batches are filled up with
+            copies of their last image, whose sample weight is 0.
+        shard: index of the part of every batch, and number of parts.
     """
 
     count: int
@@ -116,8 +116,8 @@ class Stream:
     def draws(self, epoch: int, batch: int) -> list[tuple[int, int]]:
         """Returns (number of the draw since the start, index of the image), image by image.
 
-        The draw before a shard comes first: mixing needs the image before, and a shard without
-        images needs an image's shape.
+        The draw before a shard comes first: mixing needs the previous image, and a shard without
+        images needs the shape of one.
         """
         length = self.steps_per_epoch * self.batch_size if self.steps_per_epoch else self.count
         start, size = epoch * length + batch * self.batch_size, self._size(batch)
@@ -131,8 +131,8 @@ class Stream:
     def weights(self, batch: int) -> np.ndarray | None:
         """Returns the sample weights of a batch, float32, or None if no batch is filled up.
 
-        A loss that divides the sum by the size of the batch is then the mean over the images: in a
-        training for every batch, and otherwise for the whole pass, where weights are equal.
+        A loss that divides the sum by the size of the batch is then the mean over the images: of
+        every batch in training, and of the whole pass, with equal weights, otherwise.
         """
         size, last = self._size(batch), self._size(self.num_batches - 1)
         additions = [-n % self.divisor for n in (self.batch_size, last)]
@@ -146,7 +146,6 @@ class Stream:
         return np.where(np.array(share(rows, self.shard)) < size, weight, 0).astype("float32")
 
     def _size(self, batch: int) -> int:
-        """Returns the number of images of a batch."""
         rest = self.count - batch * self.batch_size
         return self.batch_size if self.steps_per_epoch else min(self.batch_size, rest)
 

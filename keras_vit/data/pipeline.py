@@ -1,4 +1,4 @@
-"""The steps from a number to a batch: decode, crop, flip, RandAugment, scale, stack, mix.
+"""Prepares the batch of an index: decode, crop, flip, RandAugment, scale, stack, mix.
 
 Grain runs these steps: it reads ahead in threads or processes, and starts at any batch.
 """
@@ -24,7 +24,7 @@ from keras_vit.images.resampling import make_picture, read_pixels, read_size
 Images: TypeAlias = np.ndarray | dict[str, np.ndarray]
 """Prepared images; or the views of images, by the names of `Views.groups`."""
 Batch: TypeAlias = tuple[Any, ...]
-"""Images and labels, and sample weights where a batch is filled up; or views alone."""
+"""Images and labels, and sample weights if batches are filled up; or only views."""
 
 Part: TypeAlias = tuple[int, list[tuple[Images, np.ndarray]]]
 """Number of a batch, counted from epoch 0 on, and prepared images of it with their labels."""
@@ -38,7 +38,7 @@ _ENDLESS = 2**30
 
 @dataclasses.dataclass(frozen=True)
 class Pipeline:
-    """Prepares batches; they depend on the seed, the epoch and the index of the batch alone.
+    """Prepares batches, which depend only on the seed, the epoch and the index of the batch.
 
     Args:
         records: the images, inspected.
@@ -50,7 +50,7 @@ class Pipeline:
         threads: threads of Grain that prepare images.
 
     Raises:
-        ConfigError: the augmentation cannot be applied to these images, or to targets of pixels.
+        ConfigError: the augmentation cannot be applied to these images, or to masks and depth maps.
     """
 
     records: Records
@@ -75,7 +75,7 @@ class Pipeline:
                 raise ConfigError(
                     "Masks and depth maps are only cropped, flipped and resized with their images, "
                     f"found {listed(found)}. Mixing needs labels of whole images, and RandAugment "
-                    "moves pixels of the image alone. Give augmentation='crop_flip', and a "
+                    "moves only the pixels of the image. Give augmentation='crop_flip', and a "
                     "preprocessor without patch_size and border."
                 )
         is_of_colours = makes_views or getattr(augmentation, "randaugment", None)
@@ -97,11 +97,10 @@ class Pipeline:
             )
 
     def map_dataset(self, epochs: int) -> Any:
-        """Returns the batches of the first epochs as a `grain.MapDataset`."""
         return self._parts(epochs).batch(self.num_parts, batch_fn=self.join)
 
     def read_from(self, number: int) -> Iterator[Batch]:
-        """Yields the batches from this number on, without end, prepared ahead by threads."""
+        """Yields the batches from this index on, without end, prepared ahead by threads."""
         import grain
 
         options = grain.ReadOptions(self.threads, _AHEAD * self.num_parts)
@@ -117,21 +116,20 @@ class Pipeline:
 
     @property
     def num_parts(self) -> int:
-        """Number of the parts of a batch; threads prepare the parts at once.
+        """Number of parts of a batch, which threads prepare in parallel.
 
-        Handing over one small image to a thread would take longer than preparing it.
+        Handing one small image to a thread would take longer than preparing it.
         """
         return min(self.stream.batch_size, 4 * self.threads)
 
     def part(self, number: int) -> Part:
-        """Returns a part of a batch by its number, counted from epoch 0 on."""
+        """Returns a part of a batch by its index, counted from epoch 0 on."""
         batch, place = divmod(int(number), self.num_parts)
         draws = self.stream.draws(*divmod(batch, self.stream.num_batches))
         rows = order.share(len(draws), (place, self.num_parts))
         return batch, [self.image(*draws[k]) for k in rows]
 
     def join(self, parts: Sequence[Part]) -> Batch:
-        """Returns the batch of all its parts."""
         epoch, index = divmod(parts[0][0], self.stream.num_batches)
         records, pairs = self.records, [pair for _, part in parts for pair in part]
         if isinstance(self.augmentation, Views):
@@ -151,10 +149,10 @@ class Pipeline:
         return (images, labels) if weights is None else (images, labels, weights)
 
     def image(self, draw: int, index: int) -> tuple[Any, np.ndarray]:
-        """Returns one image in the model's size and range, `(height, width, channels)`, or its
-        views, `{name: (views, height, width, channels)}`.
+        """Returns one image in the model's size and range, and its label.
 
-        With it comes its label, or its target `(height, width)`.
+        The image is `(height, width, channels)`, or its views are
+        `{name: (views, height, width, channels)}`. The label may be a target `(height, width)`.
         """
         label, targets = self.records.labels[index], self.records.targets
         if targets is not None:
@@ -166,7 +164,7 @@ class Pipeline:
             return self.preprocessor.scale(pixels), label
         except ConfigError as error:
             reason = self.records.name_reason(index, error)
-            raise ConfigError(f"{reason} on_error='skip' leaves it out.") from error
+            raise ConfigError(f"{reason} To skip it, give on_error='skip'.") from error
 
     def _decode(self, index: int) -> Any:
         if self.records.decoded is not None:
@@ -221,7 +219,7 @@ class Pipeline:
 
 
 def _as_picture(pixels: Any) -> Image.Image:
-    """Returns the image that RandAugment and views take; pixels of float arrays are rounded."""
+    """Returns a Pillow image for RandAugment and views; pixels of float arrays are rounded."""
     if isinstance(pixels, Image.Image):
         return pixels
     if pixels.dtype != np.uint8:

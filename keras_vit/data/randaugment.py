@@ -1,8 +1,8 @@
 """RandAugment (Cubuk et al. 2020) with the operations and levels of big_vision, on Pillow.
 
 The reference is `distort_image_with_randaugment` in `big_vision/pp/autoaugment.py`: 16 operations
-at even odds; each operation that is drawn is carried out. keras_vit differs in two points. Lengths
-of translation and cutout are shares of the side, equal to the reference's pixels at 224 pixels.
+with equal probability; each operation that is drawn is applied. keras_vit differs in two points.
+Lengths of translation and cutout are fractions of the side, equal to the reference's at 224 pixels.
 Contrast pivots on the image's mean grey; the reference's pivot depends on the image's size.
 """
 
@@ -21,7 +21,7 @@ _SIDE = 224
 def randaugment(
     image: Image.Image, layers: int, magnitude: float, rng: np.random.Generator
 ) -> Image.Image:
-    """Returns an image after `layers` operations drawn from sixteen.
+    """Applies `layers` random operations out of sixteen to an image.
 
     Args:
         image: an image of mode L or RGB.
@@ -69,8 +69,8 @@ def _cutout(image: Image.Image, level: float, rng: np.random.Generator) -> Image
 
 
 def _posterize(image: Image.Image, level: float, rng: np.random.Generator) -> Image.Image:
-    # Magnitudes 0 to 2 would keep 0 bits; the top bit stays, because TensorFlow shifts by 7 where
-    # it is told 8. Above magnitude 20 all bits stay. Pillow's own posterize refuses both cases.
+    # Magnitudes 0 to 2 would keep 0 bits; the top bit stays, because TensorFlow shifts by 7 instead
+    # of 8. Above magnitude 20 all bits stay. Pillow's own posterize refuses both cases.
     lost = min(max(8 - int(4 * level), 0), 7)
     return image.point([v >> lost << lost for v in range(256)] * len(image.getbands()))
 

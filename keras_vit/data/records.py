@@ -1,4 +1,4 @@
-"""The raw contents of a data set: images, labels and names of the classes."""
+"""The contents of a data set before preparation: images, labels and class names."""
 
 import dataclasses
 import io
@@ -21,7 +21,7 @@ CLASSIFICATION = ("single_label", "multi_label")
 _AT_ONCE = 256
 
 MOST_NUMBER = float(np.finfo("float32").max)
-"""Largest number that a label may be."""
+"""Largest absolute value of a regression target."""
 
 
 class Encoded(io.BytesIO):
@@ -39,20 +39,19 @@ class Records:
     Args:
         name: name of the data set in messages.
         images: images in any form that `Preprocessor.decode` takes.
-        labels: integers `(images,)`, indices into `class_names`; multi-label, zeros and ones
-            `(images, classes)`, which are kept as bool; of regression numbers
-            `(images, outputs)`, which are kept as float32; with `targets`, the paths of their
-            files, `(images,)`, of type object.
+        labels: single label, integers `(images,)`, indices into `class_names`; multi-label, zeros
+            and ones `(images, classes)`, kept as bool; regression, `(images, outputs)`, kept as
+            float32; with `targets`, the paths of their files, `(images,)`, of type object.
         class_names: one name per class, or per output.
         decoded: by index, the output of `Preprocessor.decode`; None without a cache.
         sizes: index -> (height, width), of the images that were inspected.
-        unreadable: name of each image that was left out -> reason.
-        task: what the labels are, see `keras_vit.config.Prediction`; None for the task of a single
-            label or multi-label, by the shape of the labels.
-        targets: how the files of segmentation and depth are read; None for labels of whole images.
+        unreadable: name of each image that was skipped -> reason.
+        task: what the labels are, see `keras_vit.config.Prediction`; None for a single label or
+            multi-label, by the shape of the labels.
+        targets: how masks and depth maps are read; None for labels of whole images.
 
     Raises:
-        ConfigError: the data set is empty, the numbers of labels and images differ, or a label
+        ConfigError: the data set is empty, there are more or fewer labels than images, or a label
             is not an index into `class_names`, neither 0 nor 1, or not finite.
     """
 
@@ -104,7 +103,7 @@ class Records:
         """Images per class, `(classes,)`.
 
         Raises:
-            ConfigError: the labels are numbers, or targets of pixels.
+            ConfigError: the data are for regression, segmentation or depth.
         """
         if self.task not in CLASSIFICATION:
             raise ConfigError(f"{self.name}: labels of task={self.task!r} have no class to count.")
@@ -128,20 +127,20 @@ class Records:
         return labels.astype(kind)
 
     def where(self, index: int) -> str:
-        """Returns the name of an image in messages: its path, or its number."""
+        """Returns the name of an image in messages: its path, or its index."""
         image = self.images[index]
         return image if isinstance(image, str) else f"image {index}"
 
     def name_reason(self, index: int, error: ConfigError) -> str:
-        """Returns the message of an error; it begins with the image's name if it lacks the name."""
+        """Returns the message of an error, with the image's name."""
         where = visible(self.where(index))
         return str(error) if where in str(error) else f"{where}: {error}"
 
     def in_order_of(self, class_names: Sequence[str] | None) -> "Records":
         """Returns the records with labels in the order of other names, in their spelling.
 
-        None changes nothing, nor does regression with one output or another number of outputs.
-        Indices in files of targets are translated when they are read.
+        None changes nothing, nor do names for regression with one output or another number of
+        outputs. Class indices in masks are translated when they are read.
 
         Raises:
             ConfigError: as `match_classes`.
@@ -192,9 +191,9 @@ class RowImages(Sequence[Any]):
 
     Args:
         name: name of the data set in messages.
-        rows: the rows by number.
-        key: name or place of the image in a row. The image may be bytes of a file, or a dict with
-            `bytes` or else `path`, as the library `datasets` gives it.
+        rows: the rows by index.
+        key: name or position of the image in a row. The image may be bytes of a file, or a dict
+            with `bytes` or else `path`, as the library `datasets` gives it.
     """
 
     name: str
@@ -217,7 +216,7 @@ class RowImages(Sequence[Any]):
 
 
 def read_rows(rows: Any) -> Iterator[Any]:
-    """Yields all rows of a table, which gives many rows at once if it has `__getitems__`."""
+    """Yields all rows of a table, many at once if it has `__getitems__`."""
     for start in range(0, len(rows), _AT_ONCE):
         numbers = list(range(start, min(start + _AT_ONCE, len(rows))))
         if hasattr(rows, "__getitems__"):
@@ -227,15 +226,15 @@ def read_rows(rows: Any) -> Iterator[Any]:
 
 
 def read_value(record: Any, key: str | int, place: int, title: str, number: int) -> Any:
-    """Returns the value of a record at `key`; a tuple has it at `place` if the key is a name.
+    """Returns the value of a record at `key`; if that is a name, a tuple has it at `place`.
 
     Raises:
         ConfigError: the record lacks the value; the message names the record by `number`.
     """
     if record is None:
         raise ConfigError(
-            f"{title}: record {number} was filtered out, so that numbers have gaps. Filter before "
-            "the records are stored, or give the numbers of the others: source[numbers]."
+            f"{title}: record {number} was removed by a filter, so the indices have gaps. Filter "
+            "before the records are stored, or select the remaining records: source[indices]."
         )
     is_place = isinstance(record, tuple | list) and isinstance(key, str)
     try:
@@ -288,7 +287,8 @@ def label_array(labels: Any, title: str) -> np.ndarray:
     """Returns labels as an array.
 
     Raises:
-        ConfigError: a label is no word or number, or the labels of images differ in length.
+        ConfigError: a label is neither a word nor a number, or the labels of images differ in
+            length.
     """
     try:
         array = np.asarray(labels)
@@ -301,18 +301,18 @@ def label_array(labels: Any, title: str) -> np.ndarray:
         for k, label in enumerate(labels if isinstance(labels, list) else array.tolist()):
             if not isinstance(label, (str, int, np.integer)):
                 raise ConfigError(
-                    f"{title}: image {k} has the label {shown(label)}; expected a word or integer."
+                    f"{title}: image {k} has the label {shown(label)}; expected a word or an int."
                 )
     return array
 
 
 def choose_task(task: Task | None, preprocessor: Any) -> Task | None:
-    """Returns the task of data: the caller's, or that of a model for regression.
+    """Returns the task of data: the caller's, or that of a regression model.
 
-    None means that the form of the labels tells a single label from multi-label.
+    None means that the form of the labels decides between a single label and multi-label.
 
     Raises:
-        ConfigError: there is no such task, or it is of targets of pixels.
+        ConfigError: there is no such task, or it is segmentation or depth.
     """
     choice(*get_args(Task)).check("task", task or "single_label")
     of_model = getattr(preprocessor, "task", None)
@@ -334,12 +334,10 @@ def find_classes(
     """Returns the labels as indices, the name of each class, and the result of `choose_task`.
 
     Args:
-        labels: integers or words, `(images,)`, or zeros and ones `(images, classes)`, of a model
-            of one logit also `(images, 1)`; of regression numbers `(images,)` or
-            `(images, outputs)`, whose outputs are numbered.
-        class_names: names of the classes, in the order of the indices; None for the sorted words;
-            or for the names of a model, whose labels numbers are, or else for the numbers.
-        preprocessor: a `Preprocessor`, or a model, whose names or number of classes count.
+        labels: as for `from_arrays`.
+        class_names: names of the classes, in the order of the indices. None takes the sorted words;
+            for integers the names of the model, or else the indices.
+        preprocessor: a `Preprocessor`, or a model, whose class names or number of classes are used.
         title: name of the data set in messages.
         task: the caller's task, or None.
 

@@ -1,4 +1,4 @@
-"""The table of labels of a folder of images: a header and a row per image, CSV or JSON lines."""
+"""Reads the table of labels of a folder of images: a row per image, CSV or JSON lines."""
 
 import collections
 import contextlib
@@ -37,12 +37,12 @@ def read_table(
     """Returns the images that a table names, its columns of labels, their values, and the task.
 
     The images are in the order of `files`, which are those of the folder `root`. The values
-    `(images, columns)` are names of classes in one column, zeros and ones, or numbers. A line of
-    log counts the columns and the images that are left out. `from_folder` describes the table.
+    `(images, columns)` are names of classes in one column, zeros and ones, or regression targets. A
+    log line counts the columns and images that are skipped. `from_folder` describes the table.
 
     Raises:
         ConfigError: the table cannot be read or lacks a column, names an image that the folder
-            does not have, or has two labels for an image; or a cell is no label.
+            does not have, or has two labels for an image; or a cell is not a label.
     """
     header, rows = _read_rows(table)
     path_name, columns = _choose_columns(table, header, rows, path_column, label_column, task)
@@ -55,22 +55,22 @@ def read_table(
         if image is None:
             raise ConfigError(
                 f"{place}: no image {path!r} in {root}.{nearest(path, named)} Expected the path of "
-                "an image in that folder; a suffix that leaves no choice may be missing."
+                "an image in that folder; the suffix may be missing if only one image fits."
             )
         values = [_read_label(row[name], task) for name in columns]
         if None in values:
             name = columns[values.index(None)]
             raise ConfigError(
                 f"{place}: the column {name} has {shown(row[name])}, expected {_EXPECTED[task]}. "
-                f"{_list_columns(header)} For numbers give task='regression'."
+                f"{_list_columns(header)} For regression give task='regression'."
             )
         if found.setdefault(image, values) != values:
-            raise ConfigError(f"{place}: {path} has other labels in a row above. Remove a row.")
+            raise ConfigError(f"{place}: {path} has other labels in an earlier row. Remove one.")
     further = [name for name in header if name not in (path_name, *columns)]
     if further or len(found) < len(files):
         unused = counted(len(files) - len(found), "image")
         columns_in_words = f"{counted(len(further), 'column')} ({listed(map(shown, further))})"
-        log.warning("%s: left out %s, and %s without a row.", table, columns_in_words, unused)
+        log.warning("%s: skipped %s, and %s without a row.", table, columns_in_words, unused)
     images = [file for file in files if file in found]
     return images, tuple(columns), np.array([found[image] for image in images]), task
 
@@ -108,7 +108,7 @@ def _read_rows(table: Path) -> tuple[list[str], list[tuple[int, dict[str, Any]]]
 
 
 def _as_cell(value: Any) -> Any:
-    """Returns a value of JSON as a cell of CSV; lists and objects stay, and are no labels."""
+    """Returns a JSON value as a CSV cell; lists and objects stay, and are not labels."""
     if isinstance(value, (list, dict)):
         return value
     return "" if value is None else str(value)
@@ -170,10 +170,10 @@ def _name_images(root: Path, files: Sequence[str]) -> dict[str, str]:
 
 
 def _spellings(path: str, root: Path) -> Iterator[str]:
-    """Yields the paths in the folder that a path of a table may mean, the nearest first.
+    """Yields the paths in the folder that a path of a table may mean, the likeliest first.
 
-    They are the path itself, its part in the folder, and, of an absolute path on another machine,
-    its ends, the longest first.
+    They are the path itself, its part below the folder, and the ends of an absolute path from
+    another machine, the longest first.
     """
     stated = PureWindowsPath(_normal(path))  # reads / and \
     yield stated.as_posix()

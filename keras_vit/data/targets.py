@@ -1,4 +1,4 @@
-"""Targets of segmentation and depth: a file for each image, read when its batch is prepared."""
+"""Reads masks and depth maps, one file for each image, when their batch is prepared."""
 
 import contextlib
 import dataclasses
@@ -29,14 +29,14 @@ FORMS = {
 
 @dataclasses.dataclass(frozen=True)
 class Targets:
-    """How the files of the targets of a data set are read.
+    """How the masks or depth maps of a data set are read.
 
     Args:
         task: `"segmentation"` or `"depth"`.
-        unit: factor of depths.
-        classes: of segmentation, the class of the model that each index in the files stands for.
+        unit: factor for depths.
+        classes: segmentation, the model's class for each index in the files.
         blank: value of pixels without a target: `ignore_label`, or NaN.
-        max_pixels: as of `Preprocessor`.
+        max_pixels: as for `Preprocessor`.
     """
 
     task: Task
@@ -103,16 +103,16 @@ class Targets:
         for kind, some, others in (("target", pictures, targets), ("image", targets, pictures)):
             if lone := [path for name, path in some.items() if name not in others]:
                 raise ConfigError(
-                    f"No {kind} for {listed(lone)}. Expected for each image in {root} a target of "
-                    f"the same path in {folder}, but for the suffix .png or .npy."
+                    f"No {kind} for {listed(lone)}. Expected for each image in {root} a target in "
+                    f"{folder} with the same path, except for the suffix .png or .npy."
                 )
         for name, image in pictures.items():
             with self.open(targets[name]) as file:
                 actual, expected = read_size(file), _read_upright_size(image, self.max_pixels)
             if expected not in (actual, None):
                 raise ConfigError(
-                    f"{targets[name]}: height and width {actual}, expected {expected}, those of "
-                    f"the upright image {image}."
+                    f"{targets[name]}: height and width {actual}, expected {expected}, the size of "
+                    f"{image} after its EXIF orientation is applied."
                 )
         return np.array([targets[name] for name in pictures], object)
 
@@ -123,7 +123,7 @@ def _by_name(folder: Path, files: Sequence[str]) -> dict[str, str]:
     for file in files:
         name = os.fspath(Path(file).relative_to(folder).with_suffix(""))
         if (first := named.setdefault(name, file)) != file:
-            raise ConfigError(f"{file}: expected one file of this name, found {first} too.")
+            raise ConfigError(f"{file}: expected one file with this name, also found {first}.")
     return named
 
 

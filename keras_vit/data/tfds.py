@@ -1,4 +1,4 @@
-"""Data sets of TensorFlow Datasets; TensorFlow itself runs only for files of its own format."""
+"""Reads data sets of TensorFlow Datasets; TensorFlow itself runs only for TFRecord files."""
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from keras_vit.errors import ConfigError, nearest
 from keras_vit.support.extras import import_extra
 
 MOST_BYTES = 2**32
-"""Largest split in TFRecord files, which are read as a whole: they have no access by number."""
+"""Largest split in TFRecord files: they have no random access, so all records are in memory."""
 
 Label: TypeAlias = str | Callable[[Mapping[str, Any]], int | Sequence[int]]
 """The name of a feature, or a function of a record."""
@@ -31,30 +31,29 @@ def from_tfds(
     download: bool = True,
     **options: Unpack[Options],
 ) -> ImageData:
-    """Returns a split of a data set of TensorFlow Datasets.
+    """Reads a split of a data set of TensorFlow Datasets; it is downloaded if necessary.
 
-    A data set that is not prepared yet is written as array_record, which is read without
-    TensorFlow, image by image. TensorFlow reads a data set that was prepared as TFRecord: its
+    A data set that is not prepared yet is written as array_record, which is read image by image,
+    without TensorFlow. A data set that was prepared as TFRecord is read by TensorFlow, and its
     encoded images stay in memory. Every record is read once at the start, for its label.
 
     Args:
         name: name of the data set, such as `"cifar10"` or `"oxford_iiit_pet:3.2.0"`, or a builder.
         preprocessor: a `keras_vit.Preprocessor`, or a `VisionTransformer`.
         batch_size: images per batch.
-        split: name of a split of the data set, in the words of the library: `"train"` or
-            `"train[:98%]"`.
+        split: a split of the data set in the library's syntax, `"train"` or `"train[:98%]"`.
         image: name of the feature that holds the image.
         label_column: name of the feature that holds its class, or a sequence of classes
             (multi-label); or a function that computes the class, an int, or the classes from a
             record, a mapping of its features.
-        class_names: names of the classes; for a `label_column` that is a function, and only then.
+        class_names: names of the classes; only for a `label_column` that is a function.
         data_dir: folder of the data sets; None for the default of TensorFlow Datasets.
         download: whether an absent data set is downloaded and prepared.
         **options: optional arguments of `ImageData`.
 
     Raises:
-        ConfigError: as `ImageData`; or the library is not installed, does not know the data
-            set, split or feature, or the split is too large for memory.
+        ConfigError: as `ImageData`; or the library is not installed, there is no such data set,
+            split or feature, or the split is too large for memory.
     """
     tfds = import_extra("tensorflow_datasets", "tfds", "from_tfds")
     builder = name
@@ -72,7 +71,7 @@ def from_tfds(
         builder.download_and_prepare(file_format="array_record")
     if callable(label_column) != bool(class_names):
         raise ConfigError(
-            f"{title}: a label that is a function and class_names need each other: give both."
+            f"{title}: a function as label_column and class_names need each other; give both."
         )
     rows = _open(tfds, builder, title, split, image, label_column)
     class_of = operator.itemgetter(label_column) if isinstance(label_column, str) else label_column
@@ -90,7 +89,7 @@ def from_tfds(
 def _open(
     tfds: Any, builder: Any, title: str, split: str, image: str, label: Label
 ) -> Sequence[Any]:
-    """Returns the records by number, with encoded images."""
+    """Returns the records, with encoded images."""
     features = builder.info.features
     kinds = {image: tfds.features.Image}
     if isinstance(label, str):
@@ -102,7 +101,7 @@ def _open(
         if not isinstance(feature, kind):
             raise ConfigError(
                 f"{title}: no {kind.__name__} {key!r}.{nearest(key, features)} It has "
-                f"{', '.join(features)}; name them by image= and label_column=."
+                f"{', '.join(features)}; choose by image= and label_column=."
             )
     skip = {image: tfds.decode.SkipDecoding()}
     try:

@@ -1,7 +1,7 @@
-"""Prepares image files, arrays and tensors as the batch that a model expects.
+"""Image preprocessing: turns files, arrays and tensors into the batch that a model expects.
 
-Names are imported on first use, because the command line reads the class names' lists without
-NumPy and Pillow.
+Names are imported on first use, because the command line reads lists of class names without NumPy
+and Pillow.
 """
 
 import lazy_loader

@@ -1,8 +1,8 @@
-"""Decodes an image file to an upright Pillow image of 8 bits per channel, within limits.
+"""Decodes an image file to a Pillow image with 8 bits per channel, within limits.
 
-A file is opened once and decoded only if it is a regular file, Pillow knows its format, and its
-header states no more pixels than the limit. Every exception of Pillow becomes a `ConfigError`
-that names the file.
+The EXIF orientation is applied. A file is opened once, and decoded only if it is a regular file,
+Pillow knows its format, and its header states no more pixels than the limit. Every exception of
+Pillow becomes a `ConfigError` that names the file.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ Range = tuple[float, float]
 
 
 class TooManyPixelsError(ConfigError):
-    """The header of an encoded image states more pixels than the limit, in all or on a side."""
+    """The header of an encoded image states more pixels than the limit, in total or on a side."""
 
 
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
@@ -35,13 +35,13 @@ MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 _MOST_BYTES = 2**28  # of an image in a file object
 LONGEST_SIDE = 2**16 - 1
-"""Most pixels of a side of an encoded image, the limit of JPEG.
+"""Largest side of an encoded image in pixels, the limit of JPEG.
 
 A long strip takes ten times the memory of a square of as many pixels.
 """
 
-_FEW = 64  # levels of grey that a picture with more bits shows as steps
-_LARGE = 2**24  # pixels of an image that is decoded alone
+_FEW = 64  # levels of grey below which a picture shows visible steps
+_LARGE = 2**24  # pixels of an image that is decoded while no other large one is
 
 _REFUSED_FORMATS = {
     "EPS",  # Pillow would run Ghostscript on it
@@ -90,24 +90,25 @@ def decode_image(
     pixel_range: Range | None = None,
     shortest_side: int | None = None,
 ) -> Image.Image:
-    """Returns an image upright, in 8 bits, with this many channels.
+    """Decodes an image to 8 bits and this many channels; its EXIF orientation is applied.
 
     Args:
         source: a file name, encoded bytes, a binary file object, which is read from its start,
             or a Pillow image.
         channels: 1, 3 or 4.
-        max_pixels: most pixels of an encoded image; None for `support.limits.IMAGE_PIXELS`.
+        max_pixels: largest number of pixels of an encoded image; None for
+            `support.limits.IMAGE_PIXELS`.
         pixel_range: values of black and white in an image of more than 8 bits; None for the
             whole range of 16 bits.
-        shortest_side: fewest pixels of a side to which the decoder may reduce a JPEG by 2, 4 or 8
-            (Pillow's `draft`); None for the whole image.
+        shortest_side: smallest side to which a JPEG may be scaled by 2, 4 or 8 while it is decoded
+            (Pillow's `draft`); None for the original size.
 
     Raises:
-        ConfigError: the file does not exist, is no regular file, or is no image; the image is
+        ConfigError: the file does not exist, or is not a regular file or an image; the image is
             damaged or too large, has pixels of an unknown range, or memory runs out.
     """
     if channels not in MODES:
-        raise ConfigError(f"A model of {channels} channels takes arrays; files have 1, 3 or 4.")
+        raise ConfigError(f"A model with {channels} channels takes arrays; files have 1, 3 or 4.")
     with open_image(source, max_pixels) as image:
         if shortest_side is not None and not isinstance(source, Image.Image):
             image.draft(None, (shortest_side, shortest_side))
@@ -115,12 +116,12 @@ def decode_image(
         with _share_lock(os.getpid()) if large else contextlib.nullcontext():
             deep = _is_deep_colour(image)
             image.load()
-            upright = _turn_upright(image)
+            upright = _apply_orientation(image)
             return _convert(upright, MODES[channels], name_source(source), pixel_range, deep)
 
 
 def size_in_header(source: Any, max_pixels: int | None = None) -> tuple[int, int]:
-    """Returns (height, width) from the header, without decoding a pixel.
+    """Returns (height, width) from the header, without decoding the pixels.
 
     Raises:
         ConfigError: as `decode_image`, except for damage that only decoding finds.
@@ -150,8 +151,8 @@ def open_image(source: Any, max_pixels: int | None = None) -> Iterator[Image.Ima
         if pixels > limit:
             raise TooManyPixelsError(
                 f"{name}: {image.height}x{image.width} pixels, expected at most {limit} in "
-                "all. Make it smaller first, or raise the limit: Preprocessor(max_pixels=...) "
-                "or KERAS_VIT_MAX_PIXELS."
+                "total. Make it smaller, or raise the limit: Preprocessor(max_pixels=...) or "
+                "KERAS_VIT_MAX_PIXELS."
             )
         if max(image.size) > LONGEST_SIDE:
             raise TooManyPixelsError(
@@ -165,7 +166,7 @@ def pixel_limit(max_pixels: int | None) -> int:
     """Returns the largest number of pixels that an encoded image may have.
 
     Raises:
-        ConfigError: the argument or the environment variable is no positive number.
+        ConfigError: the argument or the environment variable is not a positive number.
     """
     if max_pixels is None:
         return IMAGE_PIXELS.value
@@ -176,7 +177,7 @@ def pixel_limit(max_pixels: int | None) -> int:
 
 @functools.cache
 def _share_lock(process: int) -> threading.Lock:
-    """Returns a lock of this process; a forked process gets its own, which nobody holds.
+    """Returns a lock of this process; a forked process gets a new one, which is free.
 
     Decoding a large image takes a multiple of its bytes, so only one thread does it at a time.
     """
@@ -201,7 +202,7 @@ def _file(source: Any, name: str) -> Any:
 
 @contextlib.contextmanager
 def _refusals(name: str) -> Iterator[None]:
-    """Turns every exception from one image into a `ConfigError` of one sentence."""
+    """Turns every exception about an image into a `ConfigError` of one sentence."""
     try:
         yield
     except ConfigError:
@@ -214,7 +215,7 @@ def _refusals(name: str) -> Iterator[None]:
         raise ConfigError(f"{name}: not enough memory to decode it.") from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise TooManyPixelsError(
-            f"{name}: more pixels than Pillow reads ({error}) Make it smaller first, or raise "
+            f"{name}: more pixels than Pillow reads ({error}) Make it smaller, or raise "
             "PIL.Image.MAX_IMAGE_PIXELS and the max_pixels of the Preprocessor."
         ) from error
     except Exception as error:  # Pillow's decoders raise errors of every kind on damaged files
@@ -223,12 +224,12 @@ def _refusals(name: str) -> Iterator[None]:
             hint = " Install pillow-heif and call pillow_heif.register_heif_opener() first."
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         if isinstance(error, UnidentifiedImageError):  # Pillow's sentence has a memory address
-            reason = "its first bytes are those of no known format"
+            reason = "unknown format"
         raise ConfigError(f"{name}: not a readable image ({reason}).{hint}") from error
 
 
-def _turn_upright(image: Image.Image) -> Image.Image:
-    """Returns the image turned upright by its EXIF tag; the argument is not changed."""
+def _apply_orientation(image: Image.Image) -> Image.Image:
+    """Applies the EXIF orientation; the argument is not changed."""
     if image.getexif().get(ExifTags.Base.Orientation, 1) == 1:
         return image
     return ImageOps.exif_transpose(image)
@@ -259,12 +260,12 @@ def _convert(
     if is_deep_colour and pixel_range is not None:
         raise ConfigError(
             f"{name}: Pillow reads colours of 16 bits as 8 bits, so pixel_range= has no effect. "
-            "Read the file with another library, such as tifffile, and give its array."
+            "Read the file with another library, such as tifffile, and pass the array."
         )
     if is_deep_colour and max(high for _, high in image.convert("RGB").getextrema()) < _FEW:
         warn(
             f"{name}: the brightest colour of 16 bits becomes less than {_FEW} of 255. If white is "
-            "below 65535, read the file with another library, such as tifffile, and give its array "
+            "below 65535, read the file with another library, such as tifffile, and pass the array "
             "with pixel_range=(black, white)."
         )
     has_16_bits = image.mode.startswith("I;16")
@@ -277,7 +278,7 @@ def _convert(
             image = Image.fromarray((values >> 8).astype(np.uint8))
         else:
             raise ConfigError(
-                f"{name}: an image of mode {image.mode} has no range of its own; expected 8 or 16 "
+                f"{name}: the range of an image of mode {image.mode} is unknown; expected 8 or 16 "
                 "bits. Give pixel_range=(black, white), the values of its darkest and brightest "
                 "pixels."
             )
@@ -297,6 +298,6 @@ def _warn_of_few_levels(values: np.ndarray, name: str) -> None:
 
 
 def likely_range(values: np.ndarray) -> tuple[int, int]:
-    """Returns black and white of whole numbers by the fewest bits, 8 to 32, that hold them."""
+    """Guesses black and white of integer pixels by the fewest bits, 8 to 32, that hold them."""
     bits = (8, 10, 12, 14, 16, 24, 32)
     return 0, next((2**b - 1 for b in bits if values.max() < 2**b), int(values.max()))

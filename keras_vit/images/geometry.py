@@ -1,4 +1,4 @@
-"""The resize and the crop of each side of an image, by the rules of each protocol.
+"""Computes the resize and the crop of each side of an image, by the rules of each protocol.
 
 The host computes them with NumPy (`images.resizing`), and the graph of an export with `keras.ops`
 (`exporting.pixels`).

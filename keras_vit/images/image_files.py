@@ -1,4 +1,4 @@
-"""The rule for image files, which data sets and commands share.
+"""Finds image files in folders, by one rule for data sets and commands.
 
 A regular file is an image file if its suffix names a format that Pillow reads, or if its first
 bytes are those of such a format. Hidden files, such as the `._IMG.jpg` of macOS, are skipped. A
@@ -22,7 +22,7 @@ class ImageFiles(NamedTuple):
 
 
 def list_images(path: str | os.PathLike[str]) -> ImageFiles:
-    """Returns the files of a folder and of all folders below it, in the same order everywhere.
+    """Lists the images in a folder and in all folders below it, in the same order everywhere.
 
     Links to folders are followed, except for links to a folder that contains them. Hidden folders
     are not entered; each counts as one hidden file.
@@ -76,7 +76,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_image(entry: os.DirEntry[str]) -> bool:
-    """Whether an entry is an image; what cannot be opened is an unreadable one by its suffix."""
+    """Whether an entry is an image; if it cannot be opened, its suffix decides."""
     try:
         return entry.is_file() and _looks_like_one(entry.path)
     except OSError:

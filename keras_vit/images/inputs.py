@@ -1,4 +1,4 @@
-"""Interprets a user's images: divides objects of many kinds into single images.
+"""Interprets a user's images: splits objects of many kinds into single images.
 
 `docs/preprocessing.md` states the rules in three tables, for the kind of an object, the axes of an
 array, and its values; tests/images/test_inputs.py tests each row.
@@ -39,7 +39,7 @@ class Pixels:
 
 
 class UserImage(NamedTuple):
-    """An image in the user's form, and the source to decode, or the error if it is no image."""
+    """An image in the user's form, and the source to decode, or the error if it is not an image."""
 
     item: Item
     source: Any  # a name, encoded bytes, a file object, a Pillow image, `Pixels` or a ConfigError
@@ -48,7 +48,7 @@ class UserImage(NamedTuple):
 def images_in(value: Any, channels: int) -> Iterator[UserImage]:
     """Yields the images of a user's object, one at a time, in order.
 
-    An object that is no image is yielded with a `ConfigError` as its source, so that a caller
+    An object that is not an image is yielded with a `ConfigError` as its source, so that a caller
     may continue with the next one.
 
     Args:
@@ -105,8 +105,8 @@ def as_array(value: Any) -> np.ndarray:
         if isinstance(value, (list, tuple)):
             raise ConfigError(f"Expected an array, or lists of one length ({reason}).") from error
         raise ConfigError(
-            f"A {type(value).__name__} gives NumPy no values ({reason}). Convert it to an array "
-            "first; inside tf.data, call the preprocessor by tf.numpy_function."
+            f"NumPy cannot read the values of a {type(value).__name__} ({reason}). Convert it to "
+            "an array first; inside tf.data, call the preprocessor by tf.numpy_function."
         ) from error
 
 
@@ -114,7 +114,7 @@ def refuse_torch_dataset(value: Any) -> None:
     """Refuses a `torch.utils.data.Dataset`, which has single images and no batches.
 
     Raises:
-        ConfigError: the value is one; the message names the lines that read its batches.
+        ConfigError: the value is one; the message says how to read its batches.
     """
     torch = sys.modules.get("torch")
     if torch and isinstance(value, torch.utils.data.Dataset):
@@ -138,10 +138,10 @@ def _url(value: str, _: int) -> Iterator[UserImage]:
     if value.startswith("data:"):
         fix = "Give its bytes: base64.b64decode(url.partition(',')[2])."
     elif value.startswith(("http:", "https:", "ftp:")):
-        fix = f"Fetch it first: path = keras.utils.get_file(origin={shown!r})"
+        fix = f"Download it first: path = keras.utils.get_file(origin={shown!r})"
     else:
-        fix = "Open it with its library, such as fsspec, and give the file object."
-    yield UserImage(value, ConfigError(f"{shown}: URLs are not fetched here. {fix}"))
+        fix = "Open it with its library, such as fsspec, and pass the file object."
+    yield UserImage(value, ConfigError(f"{shown}: URLs are not supported. {fix}"))
 
 
 def _as_it_is(value: Any, _: int) -> Iterator[UserImage]:
@@ -235,7 +235,7 @@ def _images_first(values: np.ndarray, channels: int) -> np.ndarray:
     if values.ndim == 2:
         return values[None, ..., None]
     if values.ndim not in (3, 4):
-        hint = " Labels are no images: give the images alone." if values.ndim == 1 else ""
+        hint = " Are these labels? Give only the images." if values.ndim == 1 else ""
         raise ConfigError(
             f"An image array has shape (height, width, channels), found {shape}.{hint}"
         )
@@ -247,15 +247,15 @@ def _images_first(values: np.ndarray, channels: int) -> np.ndarray:
         before = "first" if values.ndim == 3 else "second"
         raise ConfigError(
             f"An array of shape {shape}: both its {before} and its last axis may count channels. "
-            "Give PIL images, whose axes are known."
+            "Give PIL images instead."
         )
     if not ends:
         if values.ndim == 3 and channels == 1 and last not in (3, 4):
             return values[..., None]
         raise ConfigError(
-            f"The model takes {channels} channels, found {last if last < 8 else 'none'} in an "
-            f"array of shape {shape}. Expected (height, width, {channels}) or a batch of such; "
-            "grey images need an axis for their channel: images[..., None]."
+            f"The model takes channels={channels}, found an array of shape {shape}. Expected "
+            f"(height, width, {channels}) or a batch of them; grey images need an axis for their "
+            "channel: images[..., None]."
         )
     if last != ends[0]:
         values = np.moveaxis(values, -3, -1)
@@ -269,7 +269,7 @@ def _white(images: np.ndarray) -> int:
     """Returns the value that means full brightness in this array: 1 or 255."""
     if images.dtype.kind not in "uif" or not images.size:
         return 255  # refused when the image is decoded
-    # The first bright image decides; the images behind it are not read.
+    # The first bright image decides; the images after it are not read.
     brightest = 0.0
     for image in images:
         brightest = max(brightest, float(image.max()))
@@ -278,23 +278,23 @@ def _white(images: np.ndarray) -> int:
     if images.dtype.kind != "f" or brightest > 1:
         if brightest > 0:
             warn(
-                f"Pixels of [0, 255] that are all almost black, at most {brightest:g}: if their "
-                "range is [0, 1], clip or scale them first.",
+                f"All pixels are at most {brightest:g}, almost black in [0, 255]. If their range "
+                "is [0, 1], clip or scale them first.",
             )
         return 255
     if brightest == 1 and all(((image == 0) | (image == 1)).all() for image in images):
         warn(
-            "Float pixels that are all 0 or 1 are taken for black and white, [0, 1]; if they are "
-            "dark pixels of [0, 255], give them as integers.",
+            "Float pixels that are all 0 or 1 are taken for black and white in [0, 1]; if they are "
+            "dark pixels in [0, 255], pass them as integers.",
         )
     return 1
 
 
 def eight_bit_range(pixels: Pixels, pixel_range: Range | None = None) -> np.ndarray:
-    """Returns the values in [0, 255]: uint8 if all are whole numbers there, else float32.
+    """Returns the values in [0, 255]: uint8 if all are whole numbers, else float32.
 
-    Whole numbers are 8-bit pixels in another type. They become uint8 because the libraries of the
-    weights round and clip 8-bit pixels.
+    Whole numbers are 8-bit pixels of another type. They become uint8 because the libraries that
+    the weights come from round and clip 8-bit pixels.
 
     Args:
         pixels: an image.
@@ -302,14 +302,14 @@ def eight_bit_range(pixels: Pixels, pixel_range: Range | None = None) -> np.ndar
             the user's array suggests.
 
     Raises:
-        ConfigError: the values have another range or type, or the image has no pixel.
+        ConfigError: the values have another range or type, or the image has no pixels.
     """
     values = pixels.values
     if values.dtype.kind not in "uif":
         hint = " Multiply a mask by 255." if values.dtype.kind == "b" else ""
         raise ConfigError(f"Pixels must be numbers in [0, 255], found {values.dtype}.{hint}")
     if 0 in values.shape:
-        raise ConfigError(f"An image has pixels, found shape {values.shape}.")
+        raise ConfigError(f"An image of shape {values.shape} has no pixels.")
     if pixel_range is not None:
         return values if values.dtype == np.uint8 else to_8_bits(values, pixel_range)
     white = pixels.of.white
@@ -333,15 +333,15 @@ def eight_bit_range(pixels: Pixels, pixel_range: Range | None = None) -> np.ndar
 
 def _out_of_range(values: np.ndarray, low: float, high: float) -> str:
     if not np.isfinite(high - low):
-        return "Pixels must be finite numbers, found NaN or infinity: np.nan_to_num replaces them."
+        return "Pixels must be finite, found NaN or infinity: np.nan_to_num replaces them."
     message = f"Pixels must be in [0, 255] or [0, 1], found [{low:g}, {high:g}]."
     if low < 0:
         return (
-            f"{message} Images with values below 0 are prepared already: give them to "
+            f"{message} Images with values below 0 are prepared already: pass them to "
             "model.predict, or call the model. If resizing made the values negative, use np.clip."
         )
     range_ = likely_range(values) if values.dtype.kind != "f" else (f"{low:g}", f"{high:g}")
     return (
-        f"{message} Give Preprocessor(pixel_range=(black, white)) (--pixel-range), by these values "
+        f"{message} Give Preprocessor(pixel_range=(black, white)) (--pixel-range), probably "
         f"({range_[0]}, {range_[1]})."
     )

@@ -1,9 +1,8 @@
-"""Packed patches: images of unequal shape as one array.
+"""Packs the patches of images with different shapes into one array.
 
-A packed batch is float32 `(batch, patches, rows * columns * channels + 2)`. A row holds the pixels
-of one patch, `(rows, columns, channels)` in this order, and behind them the row and the column of
-the patch in its image, counted from 0. Rows behind the last patch of an image are padding: their
-pixels are 0, their place is -1.
+A packed batch is float32 `(batch, patches, rows * columns * channels + 2)`. Each patch is a vector:
+its pixels `(rows, columns, channels)`, followed by the row and the column of the patch in its
+image, counted from 0. Padding after the last patch of an image has pixels 0 and position -1.
 """
 
 import math
@@ -19,10 +18,10 @@ _EPSILON = 1e-5
 
 
 def fit_to_patches(size: Size, patch_size: Size, most: int) -> Size:
-    """Returns the (height, width) to which an image is resized, whole patches of about its aspect.
+    """Returns the size to which an image is resized: whole patches, about its aspect ratio.
 
-    The largest factor is searched with which height and width, rounded up to whole patches, have
-    no more than `most` patches: `get_image_size_for_max_num_patches` of transformers' NaFlex, and
+    Height and width are scaled by the largest factor with which, rounded up to whole patches, they
+    have at most `most` patches: `get_image_size_for_max_num_patches` of transformers' NaFlex, and
     `get_image_size_for_seq` of timm.
 
     Args:
@@ -51,7 +50,7 @@ def fit_to_patches(size: Size, patch_size: Size, most: int) -> Size:
 
 
 def pack_image(image: np.ndarray, patch_size: Size, most: int) -> np.ndarray:
-    """Returns the packed patches of an image `(height, width, channels)` of whole patches."""
+    """Packs an image `(height, width, channels)` of whole patches."""
     (high, wide), channels = patch_size, image.shape[-1]
     rows, columns = image.shape[0] // high, image.shape[1] // wide
     patches = image.reshape(rows, high, columns, wide, channels).swapaxes(1, 2)
@@ -59,13 +58,13 @@ def pack_image(image: np.ndarray, patch_size: Size, most: int) -> np.ndarray:
 
 
 def pack(patches: Any, shapes: Any, most: int, mask: Any = None) -> np.ndarray:
-    """Returns a packed batch from the arrays of another library.
+    """Makes a packed batch from the arrays of another library.
 
     Args:
         patches: `(batch, patches, rows * columns * channels)`, in the model's range.
         shapes: rows and columns of patches of each image, `(batch, 2)`.
         most: number of patches of the packed batch.
-        mask: `(batch, patches)`, true for patches and false for padding; None if `shapes` says all.
+        mask: `(batch, patches)`, true for patches and false for padding; optional.
 
     Raises:
         ConfigError: an image has more than `most` patches or more than are given; or its mask has
@@ -74,7 +73,7 @@ def pack(patches: Any, shapes: Any, most: int, mask: Any = None) -> np.ndarray:
     patches, shapes = np.asarray(patches, np.float32), np.asarray(shapes)
     if patches.ndim != 3 or shapes.shape != (len(patches), 2):
         raise ConfigError(
-            "Patches are an array (batch, patches, numbers of a patch) with shapes (batch, 2), "
+            "Expected patches (batch, patches, values of a patch) with shapes (batch, 2), "
             f"found {patches.shape} and {shapes.shape}."
         )
     packed = np.zeros((len(patches), most, patches.shape[2] + 2), np.float32)
@@ -83,15 +82,16 @@ def pack(patches: Any, shapes: Any, most: int, mask: Any = None) -> np.ndarray:
         count = rows * columns
         if not 0 < count <= min(most, patches.shape[1]):
             raise ConfigError(
-                f"Image {index} has a shape of {rows}x{columns} patches, expected 1 to "
-                f"{min(most, patches.shape[1])}; image_size= of from_preset raises the limit."
+                f"Image {index} has {rows}x{columns} patches, expected 1 to "
+                f"{min(most, patches.shape[1])} in total; image_size= of from_preset raises the "
+                "limit."
             )
         if mask is not None:
             present = np.asarray(mask)[index].astype(bool)
             if present.sum() != count or not present[:count].all():
                 raise ConfigError(
-                    f"Image {index} has a shape of {rows}x{columns} patches, and {present.sum()} "
-                    f"true values in its mask; expected the first {count} to be true."
+                    f"Image {index} has {rows}x{columns} patches, but {present.sum()} true values "
+                    f"in its mask; expected the first {count} to be true."
                 )
         packed[index, :count, :-2] = patches[index, :count]
         packed[index, :count, -2:] = np.argwhere(np.ones((rows, columns)))

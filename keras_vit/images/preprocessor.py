@@ -1,4 +1,4 @@
-"""`Preprocessor`: from images of every kind to the float32 batch that a model takes.
+"""`Preprocessor`: turns images of every kind into the float32 batch that a model takes.
 
 The preprocessor uses only NumPy and Pillow, so it runs in any data loader and with any backend.
 `inputs` interprets the user's images, `decoding` reads files, `resizing` applies the protocols.
@@ -33,35 +33,36 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class Preprocessor:
-    """Images in, `float32 (batch, height, width, channels)` in [-1, 1] out.
+    """Prepares images for a model: decodes, resizes, crops and scales them to [-1, 1].
 
-    Call it with one image or any iterable of them: a file name, encoded bytes, a file object, a
-    PIL image, or an array or tensor with or without a batch axis. Floats up to 1 are taken for
-    [0, 1], all other pixels for [0, 255]; channels first are recognised. The tables of
-    `docs/preprocessing.md` state each rule. Files are turned upright by their EXIF tag; grey and
-    transparent images get the model's channels. Several images are decoded and resized in parallel.
+    Call it with one image or any iterable of images: a file name, encoded bytes, a file object, a
+    PIL image, or an array or tensor with or without a batch axis. It returns
+    `float32 (batch, height, width, channels)`. Floats up to 1 are taken for [0, 1], all other
+    pixels for [0, 255]; channels first are recognised. The tables of `docs/preprocessing.md` state
+    each rule. The EXIF orientation of files is applied; grey and transparent images get the model's
+    channels. Several images are decoded and resized in parallel.
 
     Args:
         image_size: (height, width), or one number for both; `(None, None)`, or None, to keep the
-            images' own common size.
+            size of the images, which must be the same.
         channels: number of channels of the model.
         protocol: resizing and scaling of an image, a name or a dict of name and
             parameters; see `keras_vit.images.protocols.PROTOCOLS`. The range is [-1, 1]
             unless the protocol states another `mean` and `std`.
         data_format: `"channels_last"`, or `"channels_first"` for a model of that kind.
-        max_pixels: most pixels of an encoded image; None for the number in
-            `KERAS_VIT_MAX_PIXELS`, or 89,478,485, from which on Pillow warns.
+        max_pixels: largest number of pixels of an encoded image; None for the value of
+            `KERAS_VIT_MAX_PIXELS`, or 89,478,485, the number above which Pillow warns.
         scaled: True for pixels in the protocol's range; False for pixels in [0, 255], for a
             model with `rescale=True`.
         pixel_range: values of black and white in images of more than 8 bits, such as (0, 4095)
             for 12 bits; values beyond them become black or white. It applies to files of 16 and 32
-            bits and to arrays of any type but uint8. None reads 16-bit files as [0, 65535] and
+            bits and to arrays of any type except uint8. None reads 16-bit files as [0, 65535] and
             arrays as [0, 255] or [0, 1].
-        draft: True lets a call and `batches` decode a JPEG file at a half, a quarter or an eighth
-            of its size where at least twice `image_size` is left: a photograph of 4,000 pixels
-            takes a ninth of the time, and pixels change by 0.4 levels of 255 on average, 11 at
-            most (four photographs). A crop may start one pixel beside. It has no effect on other
-            files, without an image size and with `patch_size`.
+        draft: True turns on scaled JPEG decoding for calls and `batches`: a JPEG file is decoded at
+            1/2, 1/4 or 1/8 of its size if at least twice `image_size` remains. A photograph of
+            4,000 pixels takes a ninth of the time, and pixels change by 0.4 levels of 255 on
+            average, by at most 11 (four photographs); a crop may move by one pixel. It has no
+            effect on other files, without an image size and with `patch_size`.
         patch_size: pixels of a patch, for a model with a packed stem: images keep their
             aspect ratio, and a batch is packed patches, see `keras_vit.images.packing`.
 
@@ -98,7 +99,7 @@ class Preprocessor:
             numbers = parameters[key]
             if isinstance(numbers, list) and len(numbers) != self.channels:
                 raise ConfigError(
-                    f"Protocol {parameters['name']!r}: {key} has {len(numbers)} numbers, expected "
+                    f"Protocol {parameters['name']!r}: {key} has {len(numbers)} values, expected "
                     f"one, or one for each of {self.channels} channels."
                 )
         if size is not None and parameters.get("resize_small") is not None:
@@ -107,8 +108,8 @@ class Preprocessor:
             if resize_small_for(size, parameters) < max(size):
                 raise ConfigError(
                     f"Protocol 'big_vision': resize_small={parameters['resize_small']} for images "
-                    f"of {parameters['image_size']} pixels leaves less than the crop of {size}; "
-                    "expected at least as much."
+                    f"of {parameters['image_size']} pixels is smaller than the crop of {size}; "
+                    "expected at least its size."
                 )
         object.__setattr__(self, "image_size", size)
         if self.patch_size is not None:
@@ -169,14 +170,14 @@ class Preprocessor:
     def batches(
         self, images: Any, batch_size: int = 32, on_error: OnError = "raise"
     ) -> Iterator[tuple[list[Item], np.ndarray]]:
-        """Yields images and their prepared batch; a thread prepares the next batch meanwhile.
+        """Prepares images batch by batch; a thread prepares the next batch meanwhile.
 
         Args:
             images: images as for a call. An iterator is read on demand, so that a source may be
                 larger than memory.
             batch_size: images per batch; the last batch may have fewer.
-            on_error: `"raise"`; or an image that cannot be read is left out, by `"skip"` with a
-                warning, or with a call of a function of the image and the error.
+            on_error: `"raise"` for an error if an image cannot be read; `"skip"` to skip such
+                images with a warning; or a function that is called with the image and the error.
 
         Yields:
             The images of a batch in the user's form, and
@@ -186,7 +187,7 @@ class Preprocessor:
             ConfigError: as a call.
         """
         COUNT.check("batch_size", batch_size)
-        leave_out = check_on_error(on_error)
+        skip = check_on_error(on_error)
         source = images_in(images, self.channels)
         groups = iter(lambda: list(itertools.islice(source, batch_size)), [])
         for group, results in read_ahead((group, self._prepare(group)) for group in groups):
@@ -194,16 +195,16 @@ class Preprocessor:
             for image, result in zip(group, results, strict=True):
                 if not isinstance(result, ConfigError):
                     readable.append((image.item, result))
-                elif leave_out is None:
+                elif skip is None:
                     raise result
                 else:
-                    leave_out(image.item, result)
+                    skip(image.item, result)
             if readable:
                 items, arrays = zip(*readable, strict=True)
                 yield list(items), self.stack(arrays)
 
     def prepare(self, item: Any) -> np.ndarray | ConfigError:
-        """Returns one image after all steps, float32 (height, width, channels), or its error.
+        """Prepares one image: float32 (height, width, channels), or the error.
 
         Args:
             item: one image of any kind, or its `Pixels`.
@@ -218,7 +219,7 @@ class Preprocessor:
             return _naming(item, ConfigError("Not enough memory to prepare an image."))
 
     def decode(self, item: Any) -> Picture:
-        """Returns one image upright and with the model's channels, the first step of a call.
+        """Decodes one image, with EXIF orientation applied and the model's channels: step one.
 
         Args:
             item: one image of any kind, or its `Pixels`.
@@ -240,14 +241,14 @@ class Preprocessor:
         return decode_image(source, self.channels, self.max_pixels, self.pixel_range, shortest_side)
 
     def find_axes(self, size: Size) -> list[Axis]:
-        """Returns how `resize` resizes and crops the height and width of an image of a size.
+        """Returns how `resize` resizes and crops height and width of an image of this size.
 
-        The protocol has neither a frame, nor the model packed patches or images of any size.
+        It is not for a protocol with a frame, packed patches, or images of any size.
         """
         return find_axes(size, pair("image_size", self.image_size), self._parameters)
 
     def resize(self, image: Picture) -> np.ndarray:
-        """Returns a decoded image, resized and cropped to the model's size: the second step.
+        """Resizes and crops a decoded image to the model's size: step two.
 
         The result is (height, width, channels), uint8 or float32, in [0, 255].
         """
@@ -261,7 +262,7 @@ class Preprocessor:
         return resize(image, size, parameters)
 
     def check_size(self, image_size: tuple[int, int]) -> None:
-        """Refuses the size of an image that `resize` cannot resize.
+        """Checks that `resize` can resize an image of this size.
 
         Args:
             image_size: (height, width) of the decoded image.
@@ -274,7 +275,7 @@ class Preprocessor:
             self.find_axes(image_size)
 
     def scale(self, image: np.ndarray) -> np.ndarray:
-        """Returns pixels of [0, 255] in the model's range, float32: the third step."""
+        """Scales pixels in [0, 255] to the model's range, float32: step three."""
         if not self.scaled:
             return np.asarray(image, np.float32)
         mean, std = (np.float32(255) * np.float32(self._parameters[k]) for k in ("mean", "std"))
@@ -282,9 +283,9 @@ class Preprocessor:
         return np.divide(scaled, std, out=scaled)
 
     def pixels(self, batch: np.ndarray) -> np.ndarray:
-        """Returns a prepared batch as pictures, float32 (batch, height, width, channels).
+        """Turns a prepared batch back into pictures, float32 (batch, height, width, channels).
 
-        It undoes `scale` and the data format; values are in [0, 1].
+        It inverts `scale` and the data format; values are in [0, 1].
 
         Raises:
             ConfigError: the batch is packed patches.
@@ -304,7 +305,7 @@ class Preprocessor:
         return self._parameters["mean"], self._parameters["std"]
 
     def stack(self, images: Iterable[Any]) -> np.ndarray:
-        """Returns scaled images as one batch, in the model's data format or as packed patches.
+        """Stacks scaled images to one batch, in the model's data format or as packed patches.
 
         Raises:
             ConfigError: there is no image, or the images differ in size.
@@ -317,14 +318,14 @@ class Preprocessor:
             return np.stack([pack_image(image, self._patch, most) for image in images])
         if len({image.shape for image in images}) > 1:
             raise ConfigError(
-                "Images of different sizes make no batch for a model of any size: "
-                f"found {sorted({image.shape[:2] for image in images})}."
+                "Images of a batch must have the same size for a model of any size, found "
+                f"{sorted({image.shape[:2] for image in images})}. Choose an image_size."
             )
         stacked = np.stack(images)
         return stacked if self.data_format == "channels_last" else np.moveaxis(stacked, -1, 1)
 
     def pack(self, patches: Any, shapes: Any, mask: Any = None) -> np.ndarray:
-        """Returns a packed batch of the patches that another library prepared.
+        """Makes a packed batch from patches that another library prepared.
 
         Args:
             patches, shapes, mask: `pixel_values`, `spatial_shapes` and `pixel_attention_mask` of
@@ -366,11 +367,11 @@ class Preprocessor:
             return np.repeat(array, self.channels, axis=-1)
         if channels == 4 and self.channels == 3:
             return array[..., :3]
-        raise ConfigError(f"The model takes images of {self.channels} channels, found {channels}.")
+        raise ConfigError(f"The model takes {self.channels} channels, the image has {channels}.")
 
 
 def read_ahead(items: Iterable[T]) -> Iterator[T]:
-    """Yields items, none of which is None; a thread computes the next item meanwhile."""
+    """Yields items, which must not be None; a thread computes the next item meanwhile."""
     source = iter(items)
     with ThreadPoolExecutor(1, "keras_vit-ahead") as thread:
         coming = thread.submit(next, source, None)
@@ -382,8 +383,8 @@ def read_ahead(items: Iterable[T]) -> Iterator[T]:
 def _yield_to_others() -> None:
     """Lowers the priority of the calling thread, so that a model's threads never wait for its core.
 
-    On two cores and torch, whose threads spin while one of them waits, `embed` of a small model
-    takes 0.8 of the time. Only Linux has priorities of threads.
+    On two cores with torch, whose threads spin while one of them waits, `embed` of a small model
+    takes 0.8 of the time. Only Linux has thread priorities.
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError):  # a sandbox may forbid it, and images are read as well
@@ -391,13 +392,12 @@ def _yield_to_others() -> None:
 
 
 def _naming(item: Any, error: ConfigError) -> ConfigError:
-    """Returns an error whose message begins with the name of its image, if the image has one."""
+    """Returns the error with the name of its image at the beginning, if the image has one."""
     name = visible(own_name(item))
     return error if name in str(error) else ConfigError(f"{name}: {error}")
 
 
 def _checked_range(pixel_range: Any) -> Range:
-    """Returns black and white as numbers, or raises `ConfigError`."""
     try:
         black, white = map(float, pixel_range)
     except (TypeError, ValueError):

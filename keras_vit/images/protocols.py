@@ -1,4 +1,4 @@
-"""The named protocols of resizing and scaling an image for a model, as plain JSON.
+"""The protocols, named ways to resize and scale an image for a model, as plain JSON.
 
 A protocol is a name, or an object of a name and parameters: `{"name": "timm", "crop_pct": 0.9}`.
 Presets store the protocol of their weights. `keras_vit.images.resizing` applies it.
@@ -30,6 +30,8 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "keras_hub": {"crop_to_aspect_ratio": True, "antialias": False},
 }  # fmt: skip
 """Parameters and their defaults, by protocol.
+
+To squash is to resize without keeping the aspect ratio.
 
 - `paper`: squash, bilinear without antialias (`vit_jax/input_pipeline.py`).
 - `big_vision`: the smaller side to `resize_small`, then a central crop
@@ -81,7 +83,7 @@ _VALUES = {
     "resize": choice("pillow", "tensor", "float"),
 }
 _VALUES_OF = {"transformers": {"crop_mode": choice("center", "squash")}}
-"""Values of a parameter that a protocol of this name does not share with the others."""
+"""Values of a parameter that differ for the protocol of this name."""
 
 
 def complete(protocol: ProtocolSpec) -> dict[str, Any]:
@@ -95,7 +97,7 @@ def complete(protocol: ProtocolSpec) -> dict[str, Any]:
     if not isinstance(protocol, Mapping) or not isinstance(protocol.get("name"), str):
         raise ConfigError(
             f"protocol={protocol!r}: expected a name ({', '.join(PROTOCOLS)}), or an object with "
-            "the name under 'name' and parameters beside it."
+            "the key 'name' and parameters."
         )
     name = protocol["name"]
     choice(*PROTOCOLS).check("protocol", name)
@@ -121,7 +123,7 @@ def complete(protocol: ProtocolSpec) -> dict[str, Any]:
 
 
 def compact(protocol: ProtocolSpec) -> str | dict[str, Any]:
-    """Returns a protocol without parameters at their defaults, the form to store.
+    """Returns a protocol without parameters that have their default, as it is stored.
 
     Raises:
         ConfigError: as `complete`.

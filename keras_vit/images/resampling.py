@@ -1,4 +1,4 @@
-"""Resizing of images by TensorFlow's filters, in NumPy, and by Pillow's filters.
+"""Resizes images by TensorFlow's filters, in NumPy, and by Pillow's filters.
 
 An image is an array `(height, width, channels)`, or a Pillow image. TensorFlow's filters are
 implemented here exactly, because the published scores depend on their rounding.
@@ -174,7 +174,7 @@ RESIZE_OF_TENSORFLOW: dict[tuple[str, bool], Callable[[np.ndarray, Size], np.nda
 
 
 def _neighbours(source: int, target: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns for each new pixel the two old pixels beside it, and the weight of the second."""
+    """Returns the two nearest old pixels of each new pixel, and the weight of the second."""
     scale = np.float32(source) / np.float32(target)
     position = (np.arange(target, dtype=np.float32) + np.float32(0.5)) * scale - np.float32(0.5)
     floor = np.floor(position)
@@ -216,7 +216,7 @@ def _weighted_sums(
 
 
 def _area_taps(source: int, target: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the first old pixel of each new pixel, and the covered share of each old pixel."""
+    """Returns the first old pixel of each new pixel, and the covered part of each old pixel."""
     scale = np.float32(source) / np.float32(target)
     start = np.arange(target, dtype=np.float32) * scale
     end = np.arange(1, target + 1, dtype=np.float32) * scale

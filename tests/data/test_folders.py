@@ -28,10 +28,10 @@ def test_classes_are_the_sorted_folder_names(folder):
 
 
 def test_class_names_choose_the_folders_and_order_the_labels(folder):
-    """A warning names the folders that are left out."""
+    """A warning names the folders that are skipped."""
     data = from_folder(folder, PLAIN, class_names=["eel", "cat", "dog"])
     assert data.labels.tolist() == [1] * 6 + [2] * 4 + [0] * 2
-    with pytest.warns(UserWarning, match="left out cat, which class_names lacks"):
+    with pytest.warns(UserWarning, match="skipped cat, not in class_names"):
         data = from_folder(folder, PLAIN, class_names=["Eel", "dog"])
     assert data.class_counts == {"Eel": 2, "dog": 4}
 
@@ -83,7 +83,7 @@ def test_images_of_unfit_sizes_are_skipped_as_unreadable_ones(folder, size, cach
     for prepares in (tiny(num_classes=3), Preprocessor(16, protocol="timm")):
         with pytest.raises(ConfigError, match="1 of 12 images cannot be used"):
             from_folder(folder, prepares, cache=cache, min_size=8)
-        with pytest.warns(UserWarning, match="cat.0.png.*Left out"):
+        with pytest.warns(UserWarning, match="cat.0.png.*They are skipped"):
             data = from_folder(folder, prepares, on_error="skip", cache=cache, min_size=8)
         assert len(data[0][0]) == 11
 
@@ -98,5 +98,5 @@ def test_a_damaged_image_with_a_good_header_is_named_when_it_is_read(tmp_path):
     damaged.write_bytes(damaged.read_bytes()[:150])
     data = from_folder(tmp_path, PLAIN, 30, cache=False)
     assert len(data[0][0]) == 30
-    with pytest.raises(ConfigError, match=r"34\.png: not a readable.*on_error='skip' leaves"):
+    with pytest.raises(ConfigError, match=r"34\.png: not a readable.*give on_error='skip'"):
         data[1]

@@ -115,7 +115,7 @@ def test_the_labels_of_every_source_mean_what_the_model_answers(source, tmp_path
     model.class_names = None
     taken = SOURCES[source]([*"bcad"], model, folder()).class_names
     assert model.class_names == taken and sorted(taken) == [*"abcd"]
-    with pytest.raises(ConfigError, match="'bees' fits none.*Not in the data: b. Rename"):
+    with pytest.raises(ConfigError, match="'bees' has no match.*Not in the data: b. Rename"):
         SOURCES[source](["a", "bees", "c", "d"], model, folder())
 
 

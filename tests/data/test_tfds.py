@@ -94,7 +94,7 @@ REFUSED = [
     ("digist", {}, "digist"),
     ("digits", {"split": "tran"}, "digits/1.0.0, tran: Unknown split"),
     ("digits", {"label_column": "labels"}, "no ClassLabel 'labels'. Did you mean 'label'"),
-    ("digits", {"label_column": len}, "a function and class_names need each other"),
+    ("digits", {"label_column": len}, "class_names need each other"),
 ]
 
 

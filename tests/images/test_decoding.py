@@ -81,7 +81,7 @@ def test_a_long_and_thin_image_takes_little_memory(form):
 
 def test_the_limit_of_pixels_as_an_argument_takes_precedence(monkeypatch):
     monkeypatch.setenv("KERAS_VIT_MAX_PIXELS", "599")
-    assert "20x30 pixels, expected at most 599 in all" in refusal(photo())
+    assert "20x30 pixels, expected at most 599 in total" in refusal(photo())
     assert Preprocessor(16, max_pixels=600)(photo()).shape == (1, 16, 16, 3)
 
 

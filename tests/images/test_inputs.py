@@ -102,8 +102,8 @@ VALUES = {
     "floats up to 1 that are no pixels": (PHOTO / 256, (SCALED + 1) * 255 / 256 - 1, None),
     "zeros": (np.zeros((20, 30, 3)), np.full_like(SCALED, -1), None),
     "0 and 1": (BINARY, 2 * BINARY - 1, "all 0 or 1 are taken for black and"),
-    "integers up to 3": (PHOTO // 128, PHOTO // 128 / 127.5 - 1, "almost black, at most 1:"),
-    "floats up to 3": (PHOTO / 170, PHOTO / 170 / 127.5 - 1, "almost black, at most 1.5"),
+    "integers up to 3": (PHOTO // 128, PHOTO // 128 / 127.5 - 1, "at most 1, almost black"),
+    "floats up to 3": (PHOTO / 170, PHOTO / 170 / 127.5 - 1, "at most 1.5, almost black"),
 }
 
 

@@ -1,7 +1,4 @@
-"""Names of classes, and the probability from which an image has a label.
-
-The names of ImageNet's classes ship with the package.
-"""
+"""Class names, among them those of ImageNet, and decision thresholds of multi-label models."""
 
 import collections
 import functools
@@ -32,12 +29,12 @@ ClassNames = str | Sequence[str]
 """A name of a shipped list, or one name per class."""
 
 Thresholds = float | Sequence[float]
-"""The least probability with which an image has a label: one for all classes, or one per class."""
+"""The decision threshold of a multi-label model: one for all classes, or one per class."""
 
 NAMED = {"imagenet1k": 1000, "imagenet21k": 21843}
-"""Lists that ship with the package, and their numbers of names.
+"""Lists that ship with the package, and the number of names in each.
 
-Their orders are those of ILSVRC 2012 and of Google's heads for ImageNet-21k.
+They have the order of ILSVRC 2012, and of Google's heads for ImageNet-21k.
 """
 
 _WORDNET_ID = re.compile(r"n\d{8}")
@@ -73,21 +70,21 @@ def expand(class_names: ClassNames) -> tuple[str, ...]:
         return tuple(class_names)
     if class_names not in NAMED:
         raise ConfigError(
-            f"class_names={class_names!r} is no shipped list.{nearest(class_names, NAMED)} "
-            f"There are {', '.join(NAMED)}; or give a sequence of names."
+            f"class_names={class_names!r}: unknown list.{nearest(class_names, NAMED)} "
+            f"Known: {', '.join(NAMED)}; or give a sequence of names."
         )
     return _read(class_names)
 
 
 def shorten(class_names: ClassNames | None, num_classes: int) -> str | tuple[str, ...] | None:
-    """Returns labels in the form that models and files keep: the name of a shipped list, or names.
+    """Returns labels as models and files store them: the name of a shipped list, or names.
 
     Args:
         class_names: the name of a shipped list, one name per class, or None.
         num_classes: number of classes that they must name.
 
     Raises:
-        ConfigError: the name of the list is unknown, a label is no string, or the number of
+        ConfigError: the name of the list is unknown, a label is not a string, or the number of
             labels is not `num_classes`.
     """
     if class_names is None:
@@ -105,10 +102,10 @@ def shorten(class_names: ClassNames | None, num_classes: int) -> str | tuple[str
 
 
 def match_classes(names: Sequence[str], class_names: Sequence[str], title: str = "") -> list[int]:
-    """Returns the place among `class_names` of each name of a class of the data.
+    """Finds the index in `class_names` of each class of the data.
 
-    The places are those of `pair_names`. If it finds none, names that are all numbers from `"0"`
-    on, in any order, stand for the places of these numbers.
+    The indices are those of `pair_names`. If it finds none, names that are all numbers from `"0"`
+    on, in any order, are read as indices.
 
     Args:
         names: class names of the data; they may be fewer than `class_names`.
@@ -116,7 +113,7 @@ def match_classes(names: Sequence[str], class_names: Sequence[str], title: str =
         title: beginning of the message.
 
     Raises:
-        ConfigError: a name has no place, or several; the message lists what differs on both sides.
+        ConfigError: a name fits no class, or several; the message lists the differences.
 
     >>> from keras_vit.images.class_names import match_classes
     >>> match_classes(["dog", "Great_Cat"], ["great cat, big cat", "bird", "dog"])
@@ -131,7 +128,7 @@ def match_classes(names: Sequence[str], class_names: Sequence[str], title: str =
         is_whole = len(names) == len(class_names)
         fix = "after model.class_names = None" if is_whole else f"at num_classes={len(names)}"
         raise ConfigError(
-            f"{title}{len(problems)} of the data's {len(names)} classes do not fit the "
+            f"{title}{len(problems)} of the data's {len(names)} classes do not match the "
             f"{len(class_names)} class_names: {'; '.join(problems[:_SHOWN])}. Not in the data: "
             f"{listed(rest)}. Rename the classes, or give the data's names as class_names. A model "
             f"takes other classes {fix}."
@@ -140,11 +137,11 @@ def match_classes(names: Sequence[str], class_names: Sequence[str], title: str =
 
 
 def pair_names(names: Sequence[str], class_names: Sequence[str]) -> tuple[list[int], list[str]]:
-    """Returns the place among `class_names` of each name, and a line for each name without one.
+    """Returns the index in `class_names` of each name, and a line for each name without one.
 
-    A name has the place of its equal; or else of a name that differs in capitals, underscores or
-    Unicode's spelling alone; or else of a name that has it between commas (`"tench"` in `"tench,
-    Tinca tinca"`). Sorted WordNet ids of all classes of ImageNet have the order of its heads.
+    A name matches an equal name; or else a name that differs only in case, underscores or Unicode
+    form; or else a name that has it between commas (`"tench"` in `"tench, Tinca tinca"`). Sorted
+    WordNet ids of all classes of ImageNet have the order of its heads.
     """
     are_ids = len(names) in NAMED.values() and all(map(_WORDNET_ID.fullmatch, names))
     is_sorted = are_ids and len(names) == len(class_names) and list(names) == sorted(names)
@@ -152,11 +149,8 @@ def pair_names(names: Sequence[str], class_names: Sequence[str]) -> tuple[list[i
         return list(range(len(names))), []
     table: dict[tuple[int, str], list[int]] = collections.defaultdict(list)
     for k, label in enumerate(class_names):
-        for key in {
-            (0, _nfc(label)),
-            (1, _fold(label)),
-            *((2, _fold(p)) for p in label.split(",")),
-        }:
+        parts = [(2, _fold(part)) for part in label.split(",")]
+        for key in {(0, _nfc(label)), (1, _fold(label)), *parts}:
             table[key].append(k)
     places, problems = dict[int, str](), list[str]()
     for name in names:
@@ -165,12 +159,12 @@ def pair_names(names: Sequence[str], class_names: Sequence[str]) -> tuple[list[i
         if len(fits) == 1 and fits[0] not in places:
             places[fits[0]] = name
         elif len(fits) == 1:
-            problems.append(f"{name!r} and {places[fits[0]]!r} fit {class_names[fits[0]]}")
+            problems.append(f"{name!r} and {places[fits[0]]!r} both match {class_names[fits[0]]}")
         elif fits:
-            problems.append(f"{name!r} fits {listed(class_names[k] for k in fits)}, not one alone")
+            problems.append(f"{name!r} matches several: {listed(class_names[k] for k in fits)}")
         else:
-            hint = nearest(name, class_names) if len(problems) < _SHOWN else ""  # takes its time
-            problems.append(f"{name!r} fits none{hint and f' ({hint.strip()})'}")
+            hint = nearest(name, class_names) if len(problems) < _SHOWN else ""  # slow
+            problems.append(f"{name!r} has no match{hint and f' ({hint.strip()})'}")
     return list(places), problems
 
 
@@ -183,7 +177,7 @@ def find_names(data: Any) -> Sequence[str] | None:
     """Returns the `class_names` of data, or the `classes` of a torch data set, also in a loader.
 
     Keras's `ImageDataGenerator` has `class_indices`. Labels that torchvision transforms have no
-    names: only the function knows which classes they are.
+    names, because only the function knows their classes.
     """
     while data is not None and getattr(data, "target_transform", None) is None:
         names = getattr(data, "class_indices", getattr(data, "classes", None))
@@ -204,7 +198,7 @@ def _fold(name: str) -> str:
 
 
 def check_thresholds(thresholds: Thresholds | None, num_classes: int) -> tuple[float, ...] | None:
-    """Returns thresholds in the form that models and files keep: one per class, or None.
+    """Returns thresholds as models and files store them: one per class, or None.
 
     Raises:
         ConfigError: a threshold is not in [0, 1], or their number is not `num_classes`.
@@ -217,7 +211,7 @@ def check_thresholds(thresholds: Thresholds | None, num_classes: int) -> tuple[f
     fits = array.shape in ((), (num_classes,)) and array.dtype.kind in "fiu" and num_classes
     if not fits or not ((array >= 0) & (array <= 1)).all():
         raise ConfigError(
-            f"thresholds={shown(thresholds, quoted=False)}: expected a number from 0 to 1, or one "
+            f"thresholds={shown(thresholds, quoted=False)}: expected a value from 0 to 1, or one "
             f"for each of num_classes={num_classes}."
         )
     return tuple(np.broadcast_to(array.astype("float64"), num_classes).tolist())
@@ -234,10 +228,10 @@ def top_labels(
     Args:
         probabilities: `(batch, num_classes)`.
         class_names: one name per class, or None to use the index of a class as its name.
-        top: number of labels; all labels if there are fewer. None for 5, and with thresholds for
-            all labels that reach them.
-        thresholds: least probability of each class, for a multi-label model. An image without
-            a class that reaches it has no label.
+        top: largest number of labels. None for 5, or with thresholds for all labels that reach
+            them.
+        thresholds: decision threshold of each class of a multi-label model. An image whose
+            probabilities are all below has no label.
 
     Raises:
         ConfigError: a probability is NaN.
@@ -246,8 +240,8 @@ def top_labels(
 
     if np.isnan(probabilities).any():
         raise ConfigError(
-            "The model gives NaN as a probability: a weight or pixel is not finite, or too large "
-            "for the dtype policy of the model, such as float16."
+            "The model predicts NaN as a probability: a weight or pixel is not finite, or too "
+            "large for the dtype policy of the model, such as float16."
         )
     if top is None and thresholds is None:
         top = 5
@@ -265,10 +259,10 @@ def top_labels(
 def class_index(
     target: int | str, class_names: Sequence[str] | None, num_classes: int, name: str = "target"
 ) -> int:
-    """Returns the index of a class that is given by index or label.
+    """Finds a class by its index or label.
 
-    A label is a label of the model, or one of the names in a label such as `"tench, Tinca tinca"`.
-    A string of digits is an index if no label equals it.
+    A label is a whole label of the model, or one of the names in a label such as `"tench, Tinca
+    tinca"`. A string of digits is an index if no label equals it.
 
     Args:
         target: the index or the label.
@@ -289,21 +283,21 @@ def class_index(
             return matches[0]
         if matches:
             raise ConfigError(
-                f"{name}={shown(target)} names the classes {', '.join(map(str, matches))}. "
-                "Give one of these numbers."
+                f"{name}={shown(target)} is the label of several classes. Give an index: "
+                f"{', '.join(map(str, matches))}."
             )
         if not target.isdecimal() or len(target) >= 10:
             raise ConfigError(
-                f"{name}={shown(target)} is no label of the model"
-                f"{'' if class_names else ', which has none'}.{nearest(target, class_names)} "
-                f"An index from 0 to {num_classes - 1} names a class too."
+                f"{name}={shown(target)}: the model has no "
+                f"{'such label' if class_names else 'labels'}.{nearest(target, class_names)} "
+                f"Or give an index from 0 to {num_classes - 1}."
             )
         target = int(target)
     if isinstance(target, bool) or not isinstance(target, numbers.Integral):
         raise ConfigError(f"{name}={shown(target)}: expected an index, a label or None.")
     if not 0 <= target < num_classes:
         raise ConfigError(
-            f"{name}={shown(int(target))} is no class: the model has {num_classes}, "
-            f"from 0 to {num_classes - 1}."
+            f"{name}={shown(int(target))}: expected an index from 0 to {num_classes - 1}, because "
+            f"the model has {num_classes} classes."
         )
     return int(target)
