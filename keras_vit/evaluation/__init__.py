@@ -1,4 +1,4 @@
-"""Quality of a model: its scores, its frozen features, and linear models on these features."""
+"""Evaluation: metrics of a model, feature extraction, and linear probes on frozen features."""
 
 from keras_vit.evaluation.embedding import Embedding
 from keras_vit.evaluation.extraction import Features, features

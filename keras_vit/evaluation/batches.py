@@ -1,4 +1,4 @@
-"""Batches of images, with or without labels, from any container; a model's outputs for them."""
+"""Reads batches of images, with or without labels, from any container, and predicts them."""
 
 import itertools
 import os
@@ -18,7 +18,7 @@ from keras_vit.models.image_checks import refuse_prepared
 from keras_vit.models.inference import run
 
 _SINGLE = (str, os.PathLike, bytes, Image.Image)
-"""Types of one image in the user's form; arrays are known by their axes and their type."""
+"""Types of one image in the user's form; arrays are recognised by their axes and type."""
 
 
 class Batch(NamedTuple):
@@ -35,17 +35,17 @@ def read_batches(
 
     Args:
         model: a `VisionTransformer`, whose preprocessor prepares images.
-        data: images as for `model.preprocessor`, or a pair of them and their labels; or a data set,
-            whose batches are prepared: a `keras.utils.PyDataset`; a `keras_vit.data.ImageData`,
-            without the copies that fill up a batch; any iterable whose batches are such a pair or
-            an array: a `tf.data.Dataset`, a torch DataLoader, a generator.
+        data: images as for `model.preprocessor`, or a pair of images and labels; or a data set of
+            prepared batches: a `keras.utils.PyDataset`; a `keras_vit.data.ImageData`, without the
+            copies that fill up a batch; or any iterable whose batches are arrays or such pairs: a
+            `tf.data.Dataset`, a torch DataLoader, a generator.
         batch_size: images per batch; a data set has its own batches.
         prepared: whether the images are an array that `model.preprocessor` has prepared.
         start: number of batches to skip. A `PyDataset` and arrays need not read them.
 
     Raises:
-        ConfigError: data of another kind, different numbers of images and labels, an image that
-            cannot be read, or an array that could be prepared where `prepared` is False.
+        ConfigError: the data are of another kind, there are more or fewer labels than images, an
+            image cannot be read, or an array may be prepared already although `prepared` is False.
     """
     COUNT.check("batch_size", batch_size)
     found = split_images(data)
@@ -54,7 +54,7 @@ def read_batches(
     elif prepared:
         if not hasattr(found[0], "shape"):
             raise ConfigError(
-                f"prepared=True stands for an array of model.preprocessor, found "
+                f"prepared=True needs an array that model.preprocessor has prepared, found "
                 f"{type(found[0]).__name__}."
             )
         parts = [part for part in found if part is not None]
@@ -78,7 +78,7 @@ def predict(
         size: number of images of a full batch, if it is known.
 
     Raises:
-        ConfigError: the images are not of the model's shape, or integers that
+        ConfigError: the images do not have the model's shape, or are integers that
             `model.preprocessor` has not scaled; or the outputs of two batches differ in shape,
             such as the tokens of images of different sizes.
     """
@@ -97,8 +97,8 @@ def predict(
         shapes = shapes or found
         if found != shapes:
             raise ConfigError(
-                f"The outputs have different shapes: {shapes} for one image size, for another "
-                f"{found}. Choose a pooling, or one size."
+                f"The outputs have different shapes for different image sizes: {shapes} and "
+                f"{found}. Choose a pooling, or one image size."
             )
         yield outputs, labels
 
@@ -107,8 +107,8 @@ def split_images(data: Any) -> tuple[Any, Any] | None:
     """Returns images in the user's form and their labels or None; None for a data set.
 
     Raises:
-        ConfigError: a tuple of more than images and labels, labels without a length, or different
-            numbers of both.
+        ConfigError: the data are a tuple of more than images and labels, the labels have no length,
+            or there are more or fewer labels than images.
     """
     if _are_images(data):
         return data, None
@@ -120,7 +120,7 @@ def split_images(data: Any) -> tuple[Any, Any] | None:
     if labels is None:
         return images, None
     if not isinstance(labels, Sized):
-        raise ConfigError(f"Labels are {type(labels).__name__}, expected one for each image.")
+        raise ConfigError(f"Labels are {type(labels).__name__}, expected one per image.")
     if isinstance(images, Sized) and not isinstance(images, _SINGLE):
         _check_numbers(len(images), len(labels))
     return images, labels
@@ -133,13 +133,13 @@ def _are_images(value: Any) -> bool:
 
 
 def _is_photo(value: Any) -> bool:
-    """Whether a value is an image of whole numbers; prepared batches are of floats."""
+    """Whether a value is an image of integers; prepared batches have floats."""
     return isinstance(value, np.ndarray) and value.ndim == 3 and value.dtype.kind in "ui"
 
 
 def _check_numbers(images: int, labels: int) -> None:
     if images != labels:
-        raise ConfigError(f"{images} images and {labels} labels: expected as many.")
+        raise ConfigError(f"{images} images and {labels} labels: expected one label per image.")
 
 
 def _prepare(model: Any, images: Any, labels: Any, batch_size: int) -> Iterator[tuple[Any, Any]]:
@@ -179,13 +179,13 @@ def _pair(batch: Any) -> Batch:
         size = f" of {len(batch)}" if isinstance(batch, (tuple, list)) else ""
         kind = type(batch).__name__ + size if shape is None else f"shape {tuple(shape)}"
         raise ConfigError(
-            "A batch is a pair (images, labels), or images alone, with images "
+            "A batch is a pair (images, labels), or only images, with images "
             f"(batch, height, width, channels); found {kind}."
         )
     if not isinstance(parts[-1], Sized) or not len(getattr(parts[-1], "shape", (1,))):
         raise ConfigError(
-            "A batch has one label for each image, found a single label: divide the data into "
-            "batches, such as dataset.batch(32)."
+            "A batch has one label per image, found a single label: divide the data into batches, "
+            "such as dataset.batch(32)."
         )
     if len(parts[0]) != len(parts[-1]):
         raise ConfigError(f"A batch of {len(parts[0])} images and {len(parts[1])} labels.")
@@ -197,7 +197,7 @@ def _is_batch(value: Any) -> bool:
 
 
 def count_images(data: Any) -> int | None:
-    """Returns the number of images of data, or None if only reading them would tell."""
+    """Returns the number of images of data; None if it is unknown before they are read."""
     found = split_images(data)
     if found is None:
         count = getattr(data, "num_images", None)

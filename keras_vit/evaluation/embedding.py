@@ -1,4 +1,4 @@
-"""Features of any number of image files, written batch by batch to one npy file."""
+"""Writes the features of any number of image files batch by batch to one npy file."""
 
 import itertools
 import os
@@ -39,24 +39,24 @@ def embed(
     on_error: OnError = "raise",
     progress: bool = False,
 ) -> Embedding:
-    """Writes the features of image files; the next batch is decoded while the model works.
+    """Extracts the features (embeddings) of image files and writes them to a file.
 
-    An interrupted call leaves its rows in the folder `OUT.part`; the same call continues from
-    there, and the result is the same to the byte. `path` exists only once it is complete.
+    The next batch is decoded while the model computes. An interrupted call leaves its rows in the
+    folder `OUT.part`; the same call resumes from there, and the result is the same to the byte.
+    `path` exists only once it is complete.
 
-    Of several processes that share the model's distribution on JAX, the first writes.
+    If several processes share the model's distribution on JAX, the first one writes.
 
     Args:
         model: a `VisionTransformer`.
         images: paths of image files; `model.preprocessor` prepares them.
-        path: `NAME.npy` for `(images, width)`, with the list of paths beside it in
-            `NAME.npy.json`.
+        path: `NAME.npy` for `(images, width)`; the list of paths is written to `NAME.npy.json`.
         stage, pooling, output_dtype: as in `keras_vit.evaluation.features`.
         batch_size: images per step.
-        on_error: `"raise"`; or an image that cannot be read has no row, by `"skip"` with a
-            warning, or with a call of a function of its path and the error, also for images of
-            the interrupted call.
-        progress: whether a bar is shown on stderr, if it is a terminal.
+        on_error: `"raise"` for an error if an image cannot be read; `"skip"` to skip such images,
+            which then have no row, with a warning; or a function that is called with the path and
+            the error of each, also for images of the interrupted call.
+        progress: whether a progress bar is shown on stderr, if it is a terminal.
 
     Raises:
         ConfigError: `path` exists, has another suffix, or belongs to another unfinished run; the
@@ -82,7 +82,7 @@ def embed(
     position = {name: k for k, name in enumerate(names)}
     failures: list[tuple[int, str]] = []  # of the present batch; the next is not decoded yet
 
-    def leave_out(name: str, reason: ConfigError) -> None:
+    def skip(name: str, reason: ConfigError) -> None:
         if tell is None:
             raise reason
         tell(name, reason)
@@ -93,10 +93,10 @@ def embed(
             for k, reason in parts.notes:
                 tell(names[k], ConfigError(reason))
         advance(parts.inputs)
-        prepared = model.preprocessor.batches(names[parts.inputs :], batch_size, leave_out)
+        prepared = model.preprocessor.batches(names[parts.inputs :], batch_size, skip)
         batches = (Batch(images, items) for items, images in prepared)
         outputs = predict(model, [stage], batches, task["batch_size"])
-        end = [({stage: np.empty(0)}, None)]  # images behind the last batch may be unreadable
+        end = [({stage: np.empty(0)}, None)]  # images after the last batch may be unreadable
         for stages, _ in itertools.chain(outputs, end):
             rows = finite(stages[stage], output_dtype)
             inputs = len(rows) + len(failures)
@@ -105,7 +105,7 @@ def embed(
             advance(inputs)
         if not parts.count:
             parts.clear()
-            raise ConfigError(f"None of {len(names)} images can be read.")
+            raise ConfigError(f"All {len(names)} images are unreadable.")
         missing = sorted(k for k, _ in parts.notes)
         readable = np.delete(np.arange(len(names)), missing)
         embedding = Embedding(len(readable), [names[k] for k in missing])

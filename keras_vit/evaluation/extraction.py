@@ -1,4 +1,4 @@
-"""Frozen features: the outputs of any stage for a data set, optionally cached on disk."""
+"""Feature extraction: the outputs of any stage for a data set, optionally cached on disk."""
 
 import hashlib
 import itertools
@@ -25,7 +25,7 @@ from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.support.progress import progress_bar
 
 OUTPUT_DTYPES = choice("float32", "float16")
-"""Types of the numbers of features."""
+"""Data types of features."""
 
 
 class Features(NamedTuple):
@@ -34,8 +34,8 @@ class Features(NamedTuple):
     Args:
         values: float32, or float16 by `output_dtype`, `(images, width)`; `(images, tokens,
             hidden_size)` for a stage of tokens; a memory map of the file with `cache`.
-        labels: int32 `(images,)`; multi-label, bool `(images, classes)`; of regression
-            float32 `(images, outputs)`; None if the data have no labels.
+        labels: int32 `(images,)`; multi-label, bool `(images, classes)`; regression, float32
+            `(images, outputs)`; None if the data have no labels.
     """
 
     values: np.ndarray
@@ -54,7 +54,7 @@ def features(
     cache: str | os.PathLike[str] | None = None,
     progress: bool = False,
 ) -> Features:
-    """Returns a stage of the frozen model for every image.
+    """Extracts features: the output of a stage of the frozen model for every image.
 
     Args:
         model: a `VisionTransformer`.
@@ -64,17 +64,17 @@ def features(
             None for `"pre_logits"`, the input of the head, the representation of section 4.1; with
             a pooling, for the tokens of the last block after the last norm.
         pooling: how the tokens become one vector: `"token"`, the class token; `"gap"`, the mean
-            of the patches, without the learned tokens; `"token_and_mean"`, both side by side
-            (DINOv2, Virchow). None for the stage as it is.
+            of the patch tokens, without the learned tokens; `"token_and_mean"`, both concatenated
+            (DINOv2, Virchow). None for the output of the stage as it is.
         output_dtype: `"float32"` or `"float16"`, which takes half of the memory and disk.
         batch_size: images per step; a data set has its own batches.
         prepared: whether the images are an array that `model.preprocessor` has prepared.
         cache: a folder that keeps the features, which may be larger than memory: the features
-            of these data, weights and stage are computed once, and an interrupted run
-            continues. Arrays are identified by all of their bytes; files by name, size and time; a
+            of these data, weights and stage are computed once, and an interrupted run resumes.
+            Arrays are identified by their bytes; files by name, size and modification time; a
             `PyDataset` by its length, its `labels` and `paths` if it has them, and its first and
-            last batch; other data by their first batch alone.
-        progress: whether a bar is shown on stderr, if it is a terminal.
+            last batch; other data only by their first batch.
+        progress: whether a progress bar is shown on stderr, if it is a terminal.
 
     Raises:
         ConfigError: the model has no such stage or pooling, the data are empty, the images do not
@@ -157,7 +157,7 @@ def gather(
 
 
 def _choose_label_reader(data: Any) -> Callable[[Any], np.ndarray]:
-    """Returns what makes an array of the labels of a batch."""
+    """Returns the function that turns the labels of a batch into an array."""
     task = getattr(data, "task", None)
     if task == "multi_label":
         return lambda labels: as_array(labels).astype(bool)
@@ -209,10 +209,10 @@ def _steps(
 
 
 def finite(values: np.ndarray, output_dtype: str) -> np.ndarray:
-    """Returns features as numbers of a type.
+    """Returns features in a data type.
 
     Raises:
-        ConfigError: a number is not finite, or not in this type.
+        ConfigError: a value is not finite, in this type.
     """
     with np.errstate(over="ignore"):
         features = values.astype(output_dtype, copy=False)
@@ -225,7 +225,7 @@ def finite(values: np.ndarray, output_dtype: str) -> np.ndarray:
 
 
 def _describe(model: Any, data: Any, first: Batch, prepared: bool) -> dict[str, Any]:
-    """Returns the identity of the data: all bytes of arrays, cheap facts of other data."""
+    """Returns facts that identify the data: hashes of arrays, cheap facts about other data."""
     found, preprocessor = split_images(data), model.preprocessor
     images, labels = first if found is None else found
     identity: dict[str, Any] = {}

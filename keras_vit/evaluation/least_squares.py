@@ -1,8 +1,8 @@
-"""Regularised least squares on whitened features, in float64 and NumPy alone.
+"""Ridge regression on standardised features, in float64 with NumPy.
 
 Features x of mean m and standard deviation s (plus 1e-5) become z = (x - m) / s. Targets y are -1
-and 1, one column per class, or numbers (regression). The solution for a strength l2 is the minimum
-over W of
+and 1, one column per class, or the targets of a regression. The solution for a strength l2 is the
+minimum over W of
 
     |(Y - mean(Y)) - Z W|^2 + l2 |W|^2,    W = (Z'Z + l2 I)^-1 Z'Y = Z'(ZZ' + l2 I)^-1 Y.
 
@@ -24,8 +24,8 @@ class LeastSquares:
 
     Args:
         features: features of the images, `(images, width)`.
-        labels: integers `(images,)` from 0; multi-label, bool `(images, classes)`; of regression,
-            floats `(images, outputs)`, which are the targets themselves.
+        labels: integers `(images,)` from 0; multi-label, bool `(images, classes)`; regression,
+            floats `(images, outputs)`, the targets themselves.
         num_classes: number of columns of the targets.
         rows: indices of the images to fit, `(images,)`; None for all.
 
@@ -85,7 +85,7 @@ class LeastSquares:
         return first, first**2 / np.where(self.values > 0, self.values, np.inf)
 
     def solve(self, l2: float) -> tuple[np.ndarray, np.ndarray]:
-        """Returns kernel `(width, classes)` and bias `(classes,)` for unwhitened features."""
+        """Returns kernel `(width, classes)` and bias `(classes,)` for features as given."""
         scaled = self.right / (self.values + l2)[:, None]
         kernel = (self._left @ scaled) / self._std[:, None]
         return kernel, self.target_mean - self._mean @ kernel

@@ -22,7 +22,7 @@ from keras_vit.evaluation.metrics import average_precisions, r2_scores
 from keras_vit.models.losses import compute_probabilities
 
 STRENGTHS = tuple(4.0**k for k in range(-3, 10))
-"""The strengths of l2 that are tried: 0.016 to 262,144, for whitened features."""
+"""The strengths of l2 that are tried: 0.016 to 262,144, for standardised features."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -35,10 +35,10 @@ class Fit:
         kernel, bias: float64 `(width, classes)` and `(classes,)`; the softmax of
             `features @ kernel + bias`, or multi-label the sigmoid, is calibrated.
         predictions: probability of each class by the fit without the image, `(images, classes)`;
-            of regression the estimates of the numbers.
+            for regression the estimates of the targets.
         unseen: estimates of the targets by the fit without the image, with features and strength
             that were chosen without the image's tenth of the images, `(images, classes)`.
-        errors: mean squared error without the image, `{(name, l2): error}` of all that were tried.
+        errors: mean squared leave-one-out error of each combination, `{(name, l2): error}`.
     """
 
     name: str
@@ -51,8 +51,9 @@ class Fit:
 
 
 def score(estimates: np.ndarray, labels: np.ndarray) -> float:
-    """Returns the accuracy; multi-label, the mean average precision of the classes with images;
-    of regression, the mean R2 of the outputs.
+    """Returns the accuracy, the mean average precision (multi-label) or the mean R2 (regression).
+
+    Classes without images do not count.
     """
     if labels.ndim == 1:
         return float((estimates.argmax(axis=1) == labels).mean())
@@ -69,8 +70,8 @@ def choose(features: Mapping[str, np.ndarray], labels: np.ndarray, num_classes: 
 
     Args:
         features: `{name: (images, width)}`.
-        labels: integers `(images,)`; multi-label, bool `(images, num_classes)`; of regression,
-            float64 of this shape and one scale.
+        labels: integers `(images,)`; multi-label, bool `(images, num_classes)`; regression,
+            float64 of this shape, standardised.
         num_classes: number of classes.
 
     Raises:
@@ -116,7 +117,7 @@ def choose(features: Mapping[str, np.ndarray], labels: np.ndarray, num_classes: 
 
 
 def _calibrated(scores: np.ndarray, labels: np.ndarray) -> tuple[Any, Any, np.ndarray]:
-    """Returns factor, offset and probabilities of scores; those of regression stay as they are."""
+    """Returns scale, shift and probabilities of scores; regression scores are not changed."""
     if labels.dtype.kind == "f":
         return 1.0, 0.0, scores
     if labels.ndim == 2:
@@ -180,8 +181,8 @@ def calibrating_scale(scores: np.ndarray, labels: np.ndarray) -> float:
 def platt_scaling(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns factor and offset of each class whose sigmoids have the least cross-entropy.
 
-    The targets are smoothed by Bayes' rule, so that scores that separate all images give finite
-    numbers (Platt 1999; the damped Newton steps of Lin, Lin and Weng 2007).
+    The targets are smoothed by Bayes' rule, so that the results are finite even if the scores
+    separate all images (Platt 1999; the damped Newton steps of Lin, Lin and Weng 2007).
 
     Args:
         scores: `(images, classes)`.
@@ -213,14 +214,14 @@ def platt_scaling(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, n
 
 
 def compute_interval(share: float, labels: np.ndarray) -> tuple[float, float]:
-    """Returns an interval of a `score` of images with these labels (Wilson 1927).
+    """Returns a confidence interval for a `score` on images with these labels (Wilson 1927).
 
     Its width is that of 98 % for independent scores. Leave-one-out scores depend on each other, and
-    the classifier itself depends on the draw of the images: in simulations, such intervals hold the
-    true accuracy in more than nine of ten draws.
+    the classifier itself depends on the sample of images: in simulations, such intervals contain
+    the true accuracy in more than nine of ten samples.
 
-    The average precision of a class varies like the share among its images (the binomial interval
-    of Boyd, Eng and Page 2013); their mean over K classes like the share among
+    The average precision of a class varies like a fraction of its images (the binomial interval
+    of Boyd, Eng and Page 2013); the mean over K classes varies like a fraction of
     K^2 / sum(1 / images of the class) images.
     """
     count: float = len(labels)
@@ -236,10 +237,10 @@ def compute_interval(share: float, labels: np.ndarray) -> tuple[float, float]:
 def learning_curve(
     features: np.ndarray, labels: np.ndarray, num_classes: int, l2: float, accuracy: float
 ) -> list[tuple[int, float]]:
-    """Returns leave-one-out scores of a quarter, half, three quarters and all of the images.
+    """Returns leave-one-out scores by number of images: a quarter, half, three quarters, all.
 
-    Each is the mean of three random parts; images of one class each keep the share of every class.
-    The strength shrinks with the number of images.
+    Each is the mean of three random subsets, which for a single label keep the fraction of every
+    class. The strength shrinks with the number of images.
     """
     one_group = [np.arange(len(labels))]
     groups = one_group if labels.ndim == 2 else [np.flatnonzero(labels == k) for k in set(labels)]
@@ -261,9 +262,9 @@ def learning_curve(
 def predict_gain(curve: Sequence[tuple[int, float]], more: int) -> float:
     """Returns the score that `more` images would add, by a power law through a learning curve.
 
-    The share of errors is taken to fall as a power of the number of images (Hestness et al. 2017);
+    The error rate is assumed to fall as a power of the number of images (Hestness et al. 2017);
     an accuracy of 1 counts as half an error, whose logarithm is finite. The gain is at most the
-    share of errors that is left. A curve without two numbers of images gives NaN.
+    remaining error rate. A curve without two numbers of images gives NaN.
     """
     counts = np.array([count for count, _ in curve], float)
     if len(set(counts)) < 2:

@@ -4,7 +4,9 @@ import numpy as np
 
 
 def average_precision(scores: np.ndarray, right: np.ndarray) -> float:
-    """Returns the sum over recalls of their increase times the precision; equal scores rank as one.
+    """Returns the average precision, the sum of precision times increase in recall.
+
+    Equal scores have one rank.
 
     Args:
         scores: `(images,)`.

@@ -1,4 +1,4 @@
-"""What features are worth without training on them: nearest neighbours, and their rank."""
+"""Measures features without training: accuracy of nearest neighbours (k-NN) and effective rank."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ from keras_vit.errors import ConfigError
 from keras_vit.evaluation.probes import as_features, as_labels
 
 _TEMPERATURE = 0.07
-"""Of the votes of neighbours (Wu et al. 2018, arXiv 1805.01978), as in DINO."""
+"""Temperature of the neighbours' votes (Wu et al. 2018, arXiv 1805.01978), as in DINO."""
 
 
 def knn_accuracy(features: Any, labels: Any, neighbours: int = 20) -> float:
-    """Returns the share of images whose nearest other images, by cosine, vote for their label.
+    """Returns the k-NN accuracy of features: each image is predicted by its nearest neighbours.
 
     A neighbour's vote is exp(cosine / 0.07), as in DINO (arXiv 2104.14294, section 4.1). Every
-    image is predicted from all others (leave-one-out).
+    image is predicted from all other images (leave-one-out).
 
     Args:
         features: `(images, width)`, as `keras_vit.evaluation.features` returns them.
@@ -49,10 +49,11 @@ def knn_accuracy(features: Any, labels: Any, neighbours: int = 20) -> float:
 
 
 def effective_rank(features: Any) -> float:
-    """Returns the number of directions in which features differ, from 1 to their width.
+    """Returns the effective rank of features: in how many directions they vary.
 
-    It is exp(entropy) of the singular values of the centred features (RankMe, Garrido et al. 2023,
-    arXiv 2210.02885). Features that are the same for all images have rank 0.
+    It lies between 1 and the width of the features, and is exp(entropy) of the singular values of
+    the centred features (RankMe, Garrido et al. 2023, arXiv 2210.02885). Features that are the same
+    for all images have rank 0.
 
     Raises:
         ConfigError: features are not finite values `(images, width)`.

@@ -1,8 +1,9 @@
-"""Rows of one array that are computed in steps and kept on the disk until they are complete.
+"""Writes the rows of one array in steps, so that an interrupted computation can resume.
 
-For a file `NAME` they lie in a folder `NAME.part`: `rows.npy` grows by the rows of some steps, and
-then `record.json` says what the rows are and how many count. A process killed at any moment leaves
-a record of whole rows, and the next process with the same task continues behind them.
+The rows of a file `NAME` are first written to a folder `NAME.part`: `rows.npy` grows by the rows of
+some steps, and then `record.json` states what the rows are and how many are valid. A process killed
+at any moment leaves a record of complete rows, and the next process with the same task resumes
+after them.
 """
 
 import json
@@ -21,15 +22,15 @@ from keras_vit.errors import ConfigError, WriteError
 from keras_vit.support.files import failure_named, write_json
 
 _SECONDS = 1.0
-"""Least time between two writes: each waits for the disk."""
+"""Shortest time between two writes, each of which waits for the disk."""
 
 
 class Parts:
-    """Writes rows to a file; continues behind the rows of an interrupted run of the same task.
+    """Writes rows to a file; resumes after the rows of an interrupted run of the same task.
 
-    Use it in a `with` block, which also writes the last rows if an exception ends the block. Of
-    several processes that compute the rows together, the first writes; behind the block the file
-    is complete for all of them.
+    Use it in a `with` block, which also writes the last rows if an exception ends the block. If
+    several processes compute the rows together, the first one writes; after the block the file is
+    complete for every process.
 
     Args:
         path: path of the complete file.
@@ -42,7 +43,7 @@ class Parts:
 
     Raises:
         ConfigError: the folder belongs to another task or is damaged, or another process writes.
-        WriteError: the system refused to write.
+        WriteError: the file cannot be written.
     """
 
     def __init__(self, path: Path, task: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""A page of a probe's scores, suspects and pairs; a browser opens it from disk."""
+"""Writes a web page with a probe's scores, suspicious labels and near-duplicates."""
 
 import base64
 import html
@@ -36,7 +36,9 @@ def write_page(
     provenance: Mapping[str, Any] | None = None,
     title: str = "A classifier from a folder",
 ) -> None:
-    """Writes the page as one file, which loads nothing from a network.
+    """Writes a web page about a probe: scores, confusion matrix, suspicious labels, duplicates.
+
+    The page is one file, which a browser opens from disk without a network.
 
     Args:
         probe: the probe.
@@ -47,11 +49,11 @@ def write_page(
         title: title of the page, such as the names of the encoder and of the data.
 
     Raises:
-        ConfigError: an image cannot be read, or the probe is one of regression.
+        ConfigError: an image cannot be read, or the probe is for regression.
         WriteError: the page cannot be written.
     """
     if probe.task == "regression":
-        raise ConfigError("The page is for classes; this probe predicts numbers: see summary().")
+        raise ConfigError("The page is for classifiers; this probe is a regression: see summary().")
     read = images or {}
     figures = [
         _figure(
@@ -64,7 +66,7 @@ def write_page(
     for pair in probe.pairs:
         two = zip(pair.images, pair.labels, strict=True)
         pictures = [_figure(read.get(image, image), f"{image}: {label}") for image, label in two]
-        words = f"<p>{pair.similarity:.0%} alike</p>"
+        words = f"<p>Similarity {pair.similarity:.0%}</p>"
         pairs.append(f'<section class="pair">{"".join(pictures)}{words}</section>')
     page = resources.files(__package__).joinpath("probe.html").read_text(encoding="utf-8")
     page = string.Template(page).substitute(
@@ -87,7 +89,7 @@ def _text(words: str) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Returns a table of cells that are markup already; the first one of a row names it."""
+    """Returns a table of cells, which are HTML; the first cell of a row is its heading."""
     first = "".join(f'<th scope="col">{cell}</th>' for cell in head)
     lines = (f'<tr><th scope="row">{name}</th>{"".join(cells)}</tr>' for name, *cells in rows)
     return f"<table><thead><tr>{first}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
@@ -103,13 +105,13 @@ def _classes(probe: Probe) -> str:
         for each in sorted(probe.class_scores, key=lambda one: one.score)
     ]
     measure = "accuracy" if probe.thresholds is None else "average precision"
-    return _table(("class", "images", measure, "between"), rows)
+    return _table(("class", "images", measure, "interval"), rows)
 
 
 def _confusion(probe: Probe) -> str:
-    """Returns the confusion matrix, its rows the labels, darker where more of a class are."""
+    """Returns the confusion matrix, a row per label; larger fractions of a row are darker."""
     if probe.confusion is None:
-        return "<p>Multi-label images have no confusion matrix.</p>"
+        return "<p>There is no confusion matrix for multi-label images.</p>"
     wrong = probe.confusion - np.diag(np.diag(probe.confusion))
     errors = wrong.sum(axis=0) + wrong.sum(axis=1)
     shown = np.sort(np.argsort(-errors, kind="stable")[:_MOST_CLASSES])
@@ -121,7 +123,7 @@ def _confusion(probe: Probe) -> str:
             f'<td style="--share:{shares[j]:.2f}">{probe.confusion[k, j] or ""}</td>' for j in shown
         ]
         rows.append((name, *cells))
-    return _table(("label, and answers:", *names), rows)
+    return _table(("label (rows), prediction (columns)", *names), rows)
 
 
 def _curve(curve: Sequence[tuple[int, float]]) -> str:
@@ -129,7 +131,7 @@ def _curve(curve: Sequence[tuple[int, float]]) -> str:
     most = curve[-1][0]
     points = [(260 * count / most, 100 - 100 * accuracy) for count, accuracy in curve]
     line = " ".join(f"{x:.0f},{y:.1f}" for x, y in points)
-    words = ", ".join(f"{accuracy:.1%} of {count:,} images" for count, accuracy in curve)
+    words = ", ".join(f"{accuracy:.1%} with {count:,} images" for count, accuracy in curve)
     return (
         f'<svg viewBox="-50 -8 330 150" role="img" aria-label="Accuracy: {words}">'
         f'<path d="M0 0V100H260"/><polyline points="{line}"/>'
@@ -144,7 +146,7 @@ def _curve(curve: Sequence[tuple[int, float]]) -> str:
 
 
 def _training(provenance: Mapping[str, Any]) -> str:
-    """Returns the epochs of an encoder that `keras_vit.pretrain` has trained, or nothing."""
+    """Returns a table of the epochs if `keras_vit.pretrain` has trained the encoder, else ""."""
     found = provenance.get("history")
     if not isinstance(found, Mapping):
         return ""
@@ -158,7 +160,7 @@ def _training(provenance: Mapping[str, Any]) -> str:
 
 
 def _figure(image: Any, words: str) -> str:
-    # A picture of its own: `thumbnail` changes it.
+    # A copy, because `thumbnail` changes the picture.
     picture = Image.fromarray(read_pixels(Preprocessor(_SIDE).decode(image)).astype("uint8"))
     picture.thumbnail((_SIDE, _SIDE))
     file = io.BytesIO()

@@ -17,7 +17,7 @@ from keras_vit.models.heads import copy_with_head
 from keras_vit.models.vision_transformer import VisionTransformer
 
 STRENGTHS = tuple(4.0**k for k in range(-5, 11))
-"""The strengths of l2 that `linear_probe` tries: 0.001 to a million, for whitened features."""
+"""The strengths of l2 that `linear_probe` tries: 0.001 to a million, for standardised features."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -28,9 +28,9 @@ class LinearProbe:
         kernel: float64 `(width, classes)`.
         bias: float64 `(classes,)`.
         l2: strength of the regularisation.
-        validation_accuracy: accuracy on the held-out share of a probe fitted to the other images
+        validation_accuracy: accuracy on held-out images of a probe fitted to the remaining images
             with this `l2`; multi-label, the mean average precision. None for a single `l2`.
-        task: `"single_label"`, or `"multi_label"` if an image may have several labels, or none.
+        task: `"single_label"`, or `"multi_label"` if an image may have several labels or no label.
     """
 
     kernel: np.ndarray
@@ -48,9 +48,9 @@ class LinearProbe:
         return np.concatenate(answers)
 
     def accuracy(self, features: Any, labels: Any) -> float:
-        """Returns the share of images whose predicted class is their label.
+        """Returns the accuracy on labelled features; multi-label, the mean average precision.
 
-        Multi-label, it is the mean average precision of the classes that an image has.
+        Classes without images do not count in the mean.
 
         Raises:
             ConfigError: the labels do not fit the features or the classes of the probe.
@@ -67,7 +67,7 @@ class LinearProbe:
         return score(np.concatenate(list(self._scores(features))), labels)
 
     def _scores(self, features: Any) -> Iterator[np.ndarray]:
-        """Yields estimates of the targets -1 and 1, `(some images, classes)`."""
+        """Yields estimates of the targets -1 and 1, `(images of a chunk, classes)`."""
         features = as_features(features)
         if features.shape[1] != len(self.kernel):
             raise ConfigError(
@@ -81,8 +81,8 @@ class LinearProbe:
     ) -> VisionTransformer:
         """Returns a classifier: the model that made the features, with the probe as its head.
 
-        Its logits are least-squares estimates of -1 and 1. Their maximum chooses a class;
-        multi-label, each is an answer above 0; softmax and sigmoid give no probability.
+        Its logits are least-squares estimates of -1 and 1. The largest one is the class, or, for
+        multi-label, each one above 0. Their softmax or sigmoid is not a probability.
 
         Args:
             model: the model whose `pre_logits` are the features; it is not changed.
@@ -104,11 +104,11 @@ def linear_probe(
     num_classes: int | None = None,
     seed: int = 0,
 ) -> LinearProbe:
-    """Fits a linear classifier by regularised least squares onto targets of -1 and 1 (section 4.1).
+    """Fits a linear classifier on frozen features (section 4.1): ridge regression to -1 and 1.
 
-    Features are whitened; the bias is not regularised. With several strengths, the probe takes
-    the strength with the best accuracy (multi-label, mean average precision) on a held-out share
-    of every class; between equals, the least squared error there decides. The final fit uses all
+    Features are standardised; the bias is not regularised. With several strengths, the probe takes
+    the one with the best accuracy (multi-label, mean average precision) on a held-out fraction of
+    every class; among equals, the smallest squared error there decides. The final fit uses all
     images.
 
     Args:
@@ -116,13 +116,13 @@ def linear_probe(
         labels: integers `(images,)`, or zeros and ones `(images, classes)`: one-hot, or
             multi-label.
         l2: a strength of regularisation, or a sequence of strengths to choose from.
-        validation_split: share of each class that is held out for the choice.
+        validation_split: fraction of each class that is held out for the choice.
         num_classes: number of classes; None for the largest label plus one.
-        seed: seed of the held-out share.
+        seed: seed of the held-out fraction.
 
     Raises:
-        ConfigError: features are not finite or the same for all images, the numbers of features
-            and labels differ, or an argument is out of range.
+        ConfigError: features are not finite or the same for all images, there are more or fewer
+            labels than features, or an argument is out of range.
 
     >>> import numpy as np, keras_vit
     >>> values = np.array([[0.0], [0.1], [0.9], [1.0]])
@@ -142,7 +142,7 @@ def linear_probe(
     if len(strengths) == 1:
         return LinearProbe(*whole.solve(strengths[0]), strengths[0], None, task)
     if not 0 < validation_split < 1:
-        raise ConfigError(f"validation_split={validation_split}, expected a share between 0 and 1.")
+        raise ConfigError(f"validation_split={validation_split}, expected a number in (0, 1).")
     fitted, held_out = stratify(labels, validation_split, seed)
     if not len(held_out):
         raise ConfigError("Every class has only one image, too few to hold out. Give one l2.")
@@ -170,7 +170,7 @@ def few_shot(
     num_seeds: int = 3,
     l2: float = 2.0**10,
 ) -> dict[int, list[float]]:
-    """Returns few-shot accuracies: a linear probe on k images of each class (Figure 4).
+    """Measures few-shot accuracy: linear probes on k images of each class (Figure 4).
 
     The images of seed s are the first k of `numpy.random.default_rng(s).permutation` of each
     class in turn. Images and `l2` are the same as in big_vision's `evaluators/fewshot_lsr.py`.
@@ -178,9 +178,9 @@ def few_shot(
     Args:
         train: features and labels to draw the images from, as `features` returns them.
         test: features and labels to measure on.
-        shots: number of images per class, or several.
+        shots: number of images per class, or several numbers.
         num_seeds: number of draws; the seeds count from 0.
-        l2: strength of regularisation, for whitened features.
+        l2: strength of regularisation, for standardised features.
 
     Returns:
         The accuracies, `{shots: [accuracy of each seed]}`.
@@ -199,8 +199,8 @@ def few_shot(
     counts = np.bincount(labels, minlength=num_classes)
     if not shots or min(shots) < 1 or counts.min() < max(shots):
         raise ConfigError(
-            f"shots={tuple(shots)}: expected numbers from 1 to {counts.min()}, the images of "
-            f"class {counts.argmin()}."
+            f"shots={tuple(shots)}: expected 1 to {counts.min()}, the number of images of class "
+            f"{counts.argmin()}."
         )
     if num_seeds < 1 or not 0 < l2 < np.inf:
         raise ConfigError(f"num_seeds={num_seeds} and l2={l2}: expected positive numbers.")
@@ -235,7 +235,7 @@ def as_features(features: Any) -> np.ndarray:
     if features.ndim != 2 or 0 in features.shape or features.dtype.kind not in "fiub":
         raise ConfigError(
             f"Features must be numbers (images, width), found {features.dtype} {features.shape}; "
-            "average or choose tokens first."
+            "pool the tokens first, such as by pooling='gap'."
         )
     step = 8192
     for k in range(0, len(features), step):
@@ -256,19 +256,19 @@ def as_labels(labels: Any, count: int, keep_rows: bool = False) -> np.ndarray:
         ConfigError: there are other than `count` labels.
     """
     if labels is None:
-        raise ConfigError("The features have no labels; give data with (images, labels).")
+        raise ConfigError("The features have no labels; extract them from (images, labels).")
     labels = numbers_or_rows(labels)
     if not keep_rows:
         labels = undo_one_hot(labels)
     if len(labels) != count:
-        raise ConfigError(f"{count} features and {len(labels)} labels: expected as many.")
+        raise ConfigError(f"{count} features and {len(labels)} labels: expected one label each.")
     return labels
 
 
 def _count_classes(labels: np.ndarray, num_classes: int | None) -> int:
     largest = labels.shape[1] - 1 if labels.ndim == 2 else int(labels.max())
     if num_classes is not None and num_classes <= largest:
-        raise ConfigError(f"num_classes={num_classes}, and there is label {largest}.")
+        raise ConfigError(f"num_classes={num_classes}, but there is label {largest}.")
     if labels.ndim == 2 and num_classes not in (None, largest + 1):
-        raise ConfigError(f"num_classes={num_classes}, and labels have {largest + 1} columns.")
+        raise ConfigError(f"num_classes={num_classes}, but labels have {largest + 1} columns.")
     return largest + 1 if num_classes is None else num_classes

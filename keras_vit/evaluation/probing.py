@@ -1,4 +1,4 @@
-"""A trustworthy linear model from a folder of images, in a minute, without training."""
+"""Fits and checks a linear probe on a folder of images in about a minute."""
 
 import dataclasses
 import math
@@ -35,9 +35,9 @@ class Suspect:
     """An image whose label is probably wrong.
 
     Args:
-        image: path of the image, or its number.
-        label: its label; multi-label, the one that looks wrong: a class, or `"not CLASS"`
-            where the class looks forgotten.
+        image: path of the image, or its index.
+        label: its label; multi-label, the one that is probably wrong: a class, or `"not CLASS"`
+            if the class is probably missing.
         likely: the most probable class, by the classifier without this image; multi-label, the
             opposite of `label`.
         probability: the probability of `likely`.
@@ -51,12 +51,13 @@ class Suspect:
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """Two images of different classes, or sets of labels, that look alike.
+    """Two similar images with different labels, such as duplicates in different classes.
 
     Args:
-        images: paths or numbers of the images.
-        labels: their labels; several of one image have commas between them.
-        similarity: cosine of the whitened means of their patches behind half of the blocks.
+        images: paths or indices of the images.
+        labels: their labels; several labels of one image are separated by commas.
+        similarity: cosine similarity of the standardised means of their patch tokens after half of
+            the blocks.
     """
 
     images: tuple[str, str]
@@ -72,7 +73,7 @@ class ClassScore:
         name: name of the class or output.
         images: number of its images.
         score: as `Probe.score`, of this class or output.
-        interval: lowest and highest score that the number of images allows; None for regression.
+        interval: confidence interval of the score; None for regression.
         mean_absolute_error: of an output, in its units; None for a class.
     """
 
@@ -85,7 +86,7 @@ class ClassScore:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Probe:
-    """A linear model on frozen features, with its findings about the images.
+    """The result of `keras_vit.probe`: a linear model on frozen features, and its findings.
 
     Args:
         task: `"single_label"`, `"multi_label"` or `"regression"`.
@@ -94,29 +95,28 @@ class Probe:
         pooling: how the tokens of the stage become one vector, as in `features`; None for the
             model's own output.
         l2: strength of the regularisation.
-        score: share of images that the model without them gets right (leave-one-out), by features
-            and strength that were chosen without their tenth of the images. Multi-label, the mean
-            average precision of these models; of regression, their mean R2.
+        score: leave-one-out accuracy, with features and strength that were chosen without the
+            image's tenth of the images. Multi-label, the mean average precision; regression, the
+            mean R2.
         class_names: names of the classes, or of the outputs.
         class_scores: the score of each.
         kernel, bias: float64 `(width, classes)` and `(classes,)`; the softmax of
             `features @ kernel + bias`, or multi-label the sigmoid, is calibrated on the
-            leave-one-out scores. Of regression it is the numbers.
-        predictions: probability of each class by the classifier without the image,
-            `(images, classes)`; of regression the numbers, `(images, outputs)`.
+            leave-one-out scores. For regression `features @ kernel + bias` are the predictions.
+        predictions: leave-one-out probability of each class, `(images, classes)`; for regression
+            the predicted values, `(images, outputs)`.
         tried: mean squared error of each combination, `{(features, l2): error}`, where features are
-            named as stages (`"block_3/norm/gap"`); of regression, as a share of the variance of the
-            numbers.
-        thresholds: multi-label, the probability of each class from which the class is an answer:
-            that with the best F1 on `predictions`. Otherwise None.
-        interval: lowest and highest score that the number of images allows; in simulations the
-            true score lies between them in more than nine of ten draws. None for regression, which
-            has none of the findings below either.
-        curve: scores by number of images, `[(images, score), ...]`.
-        suspects: images whose label is most likely wrong, the surest first.
+            named as stages (`"block_3/norm/gap"`); for regression, as a fraction of the variance of
+            the targets.
+        thresholds: multi-label, the decision threshold of each class with the best F1 on
+            `predictions`. Otherwise None.
+        interval: confidence interval of the score; in simulations the true score lies in it in more
+            than nine of ten samples. None for regression, for which the findings below are empty.
+        curve: learning curve, scores by number of images, `[(images, score), ...]`.
+        suspects: images whose label is most likely wrong, the most certain first.
         pairs: near-duplicates across classes, the most similar first.
-        confusion: numbers of images by class (rows) and answer (columns), `(classes, classes)`, as
-            `score` counts them; None unless an image has one class.
+        confusion: confusion matrix `(classes, classes)`, the number of images by label (rows) and
+            prediction (columns), as `score` counts them; None unless an image has one class.
     """
 
     task: Task
@@ -138,7 +138,7 @@ class Probe:
     confusion: np.ndarray | None = None
 
     def gain(self, more: int) -> float:
-        """Returns the score that `more` images would add, by the learning curve.
+        """Estimates by the learning curve how much `more` images would add to the score.
 
         It is NaN for regression, and for fewer images than a curve needs.
         """
@@ -147,17 +147,17 @@ class Probe:
     def build_model(
         self, model: VisionTransformer, provenance: Mapping[str, Any] | None = None
     ) -> VisionTransformer:
-        """Returns a model that predicts, saves and exports; a classifier's probabilities are
-        calibrated.
+        """Returns a model with the probe as its head, to predict, save and export.
 
-        It is the model up to the chosen block, with the chosen pooling and the probe as its head.
+        It is the probed model up to the chosen block, with the chosen pooling. The probabilities of
+        a classifier are calibrated.
 
         Args:
             model: the model that was probed; it is not changed.
-            provenance: facts that join the model's own and the score, as plain JSON types.
+            provenance: facts to add to those of the model and the score, as plain JSON types.
 
         Raises:
-            ConfigError: the model is another.
+            ConfigError: it is not the model that was probed.
         """
         found: dict[str, Any] = {"score": self.score, "images": len(self.predictions)}
         found |= {"interval": self.interval and [*self.interval], "features": self._features}
@@ -177,7 +177,7 @@ class Probe:
         total = f"{_SCORE[self.task]} {value} on {count:,} images, each predicted without itself"
         if self.interval is not None:
             low, high = self.interval
-            total += f"; nine times in ten the true value is between {low:.1%} and {high:.1%}"
+            total += f" (90% confidence interval {low:.1%} to {high:.1%})"
         lines = [f"{total}.", self._features]
         for each in self.class_scores if self.task == "regression" else ():
             error = f"mean absolute error {each.mean_absolute_error:.4g}"
@@ -186,8 +186,8 @@ class Probe:
             lines.append(f"{more:,} more images would add about {100 * gain:.1f} points.")
         if self.task != "regression":
             lines.append(
-                f"Labels that look wrong: {len(self.suspects)}. Pairs of images that look alike "
-                f"across classes: {len(self.pairs)}."
+                f"Labels that look wrong: {len(self.suspects)}. Similar pairs of images with "
+                f"different labels: {len(self.pairs)}."
             )
         return lines
 
@@ -217,29 +217,29 @@ def probe(
     batch_size: int = 32,
     progress: bool = False,
 ) -> Probe:
-    """Fits a linear model to the frozen features of a folder of images, in one pass.
+    """Fits a linear classifier or regression on frozen features, and checks the labels.
 
-    Ridge regression onto targets of -1 and 1, one per class; multi-label, an image may have
-    several. For regression (`ImageSource.task`) the numbers are the targets. It
-    reads the class token, the mean of the patches, or both, of the last block or of the blocks at
-    one half and three quarters of the depth; or the model's own output. The leave-one-out error,
-    exact in closed form, chooses features and strength, so that all images serve for fit and score.
+    It takes one pass over the images. The fit is a ridge regression to -1 and 1 for each class, or
+    to the targets of a regression (`ImageSource.task`). The features are the class token, the mean
+    of the patch tokens, or both, of the last block or of the blocks at one half and three quarters
+    of the depth; or the model's own output. The leave-one-out error, exact in closed form, chooses
+    features and strength, so that all images are used both to fit and to score.
 
     Args:
         model: a `VisionTransformer`; its head is not used.
         data: a folder with a folder of images per class, `"tfds:NAME"` or `"hf:OWNER/NAME"`; an
-            `ImageSource`, which says more about them; or an `ImageData`, in order and without
+            `ImageSource`, which has further options; or an `ImageData`, in order and without
             augmentation.
         cache: a folder that keeps the features, see `keras_vit.evaluation.features`.
-        similarity: least cosine of two images that look alike, see `Pair`. Features of an early
-            block tell pictures apart that the last block brings together by class.
+        similarity: smallest cosine similarity of the pairs that are listed, see `Pair`. It is that
+            of an early block, because the last block makes all images of a class similar.
         batch_size: images per step.
-        progress: whether a bar is shown on stderr, if it is a terminal.
+        progress: whether a progress bar is shown on stderr, if it is a terminal.
 
     Raises:
-        ConfigError: the model predicts a map; fewer than two images have a class, or are without
-            it; all images have the same number; the data are augmented or not in order, or the
-            features are the same for all images or not finite.
+        ConfigError: the model predicts a map; a class has fewer than two images, or all but one;
+            all images have the same regression target; the data are augmented or not in order, or
+            the features are the same for all images or not finite.
     """
     expect_model(model).config.refuse_map("probe")
     if not isinstance(data, ImageData):
@@ -247,27 +247,25 @@ def probe(
         preprocessor = model.preprocessor
         data = named.for_training().read(preprocessor, batch_size=batch_size)
     if data.augmentation is not None:
-        raise ConfigError("A probe reads unchanged images; give data with augmentation=None.")
+        raise ConfigError("A probe needs images without augmentation: augmentation=None.")
     names = data.class_names
     for name, count in {} if data.task == "regression" else data.class_counts.items():
         if not 2 <= count <= data.num_images - 2:
             raise ConfigError(
-                f"The class {shown(name)} has {count} of {data.num_images} images; expected two or "
-                "more of each class, and two or more without it."
+                f"The class {shown(name)} has {count} of {data.num_images} images; expected at "
+                "least two with each class, and at least two without it."
             )
     stages, parts = _list_features(model.config)
     values, labels = gather(model, stages, data, batch_size, cache, progress)
     if labels is None or not np.array_equal(labels, data.labels):
-        raise ConfigError("The data come in another order than their labels: shuffle=False.")
+        raise ConfigError("The batches are in another order than data.labels: shuffle=False.")
     candidates = {name: values[:, columns] for name, (_, _, columns) in parts.items()}
     task, mean, spread = data.task, np.zeros(1), np.ones(1)
     if task == "regression":
         labels = labels.astype("float64")
         mean, spread = labels.mean(axis=0), labels.std(axis=0)
         if same := [name for name, value in zip(names, spread, strict=True) if not value]:
-            raise ConfigError(
-                f"All images have the same number {shown(same[0])}: nothing to learn."
-            )
+            raise ConfigError(f"All images have the same target {shown(same[0])}; remove it.")
         labels = (labels - mean) / spread  # all outputs count alike in the choice
     fit = choose(candidates, labels, len(names))
     total = score(fit.unseen, labels)
@@ -321,7 +319,7 @@ def _score_classes(
 def _list_features(
     config: ViTConfig,
 ) -> tuple[list[str], dict[str, tuple[str, StagePooling | None, slice]]]:
-    """Returns the stages to read, and stage, pooling and columns of each kind of features.
+    """Returns the stages to read, and the stage, pooling and columns of each kind of features.
 
     The columns are those of the concatenated stages.
     """
@@ -347,7 +345,7 @@ def _list_features(
 
 
 def _choose_fields(config: ViTConfig, stage: str, pooling: str | None) -> dict[str, Any]:
-    """Returns what differs in the classifier on features of a block; nothing for the output."""
+    """Returns the fields of the model that end at a block; empty for the model's own output."""
     if pooling is None:
         return {}
     norm = config.pool.norm if config.pool.norm == "before" else "none"
@@ -362,10 +360,10 @@ def _choose_fields(config: ViTConfig, stage: str, pooling: str | None) -> dict[s
 def _suspects(
     probabilities: np.ndarray, labels: np.ndarray, names: Sequence[str], images: Sequence[str]
 ) -> list[Suspect]:
-    """Returns labels that look wrong, and classes that look forgotten.
+    """Returns labels that are probably wrong, and classes that are probably missing.
 
-    A class beside the labels looks right if its probability is above one half. Multi-label, a
-    label looks wrong if its probability is below the share of the class in the data; labels of rare
+    A class is missing if its probability is above one half. Multi-label, a label is wrong if its
+    probability is below the fraction of images with the class, because probabilities of rare
     classes are seldom above one half.
     """
     is_multi_label = labels.ndim == 2
@@ -407,7 +405,7 @@ def _pairs(
 
 
 def _words(label: Any, names: Sequence[str]) -> str:
-    """Returns the name of a class, or the names of the classes whose place is True."""
+    """Returns the name of a class, or the names of the classes of a boolean row."""
     if np.ndim(label) == 0:
         return names[label]
     return ", ".join(names[k] for k in np.flatnonzero(label).tolist()) or "no label"

@@ -1,4 +1,4 @@
-"""Accuracy, loss and calibration of a classifier; errors of a regression model."""
+"""Computes accuracy, loss and calibration of a classifier, and errors of a regression model."""
 
 import dataclasses
 import math
@@ -32,31 +32,31 @@ _Scores = tuple[np.ndarray, dict[str, Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """The scores of a model, from `evaluate`. Every share is in [0, 1].
+    """The metrics of a model, from `keras_vit.evaluate`. Every fraction is in [0, 1].
 
-    The metrics of other tasks are NaN, and those of classes and outputs `()`; the metric of a class
+    The metrics of other tasks are NaN, and those per class and output `()`; the metric of a class
     is None where it is undefined, as for a class without images.
 
     Args:
         task: `"single_label"`, `"multi_label"` or `"regression"`.
         count: number of images that were scored.
-        left_out: number of images without an acceptable class; no metric counts them.
+        left_out: number of images without an acceptable class, which no metric counts.
         class_counts: images per class, or per output; an image with several right classes counts
             for each.
         loss: mean cross-entropy in nats, from the sum of the probabilities of the right classes;
             multi-label, the mean binary cross-entropy; regression, the mean squared error.
-        top1, top5: share of images with a right class first, or among the first five.
+        top1, top5: fraction of images with a right class first, or among the first five.
         real: `top1` on `real_labels`.
         calibration_error: expected calibration error, the mean distance between confidence and
             accuracy over bins of equal width (Guo et al. 2017, Eq. 3).
         mean_average_precision, f1: multi-label, the means over the classes with images.
         mean_absolute_error: regression, in the units of the targets.
         r2: regression, the mean of `output_r2`; NaN if an output has one target in all images.
-        class_accuracy: share of each class's images that were right; multi-label, that reach the
-            threshold (recall).
-        class_average_precision: multi-label, the sum over recalls of their increase times the
-            precision (`average_precision_score` of scikit-learn).
-        class_f1: multi-label, at the thresholds.
+        class_accuracy: accuracy on the images of each class; multi-label, the fraction that reaches
+            the decision threshold (recall).
+        class_average_precision: multi-label, the average precision of each class
+            (`average_precision_score` of scikit-learn).
+        class_f1: multi-label, F1 at the decision thresholds.
         output_mean_absolute_error: regression, one value per output.
         output_r2: regression, the coefficient of determination of each output; 1 for perfect
             predictions, 0 for those of the targets' mean.
@@ -101,18 +101,18 @@ def evaluate(
     calibration_bins: int = 15,
     progress: bool = False,
 ) -> Evaluation:
-    """Scores a model batch by batch; a thread reads the next batch meanwhile.
+    """Measures a model on labelled images: accuracy, loss, calibration, or regression errors.
 
-    Labels are class numbers, one-hot rows, or lists of acceptable classes. With lists, a
-    prediction is right if the list holds it, and an image with an empty list is left out:
-    the ReaL accuracy of "Are we done with ImageNet?" (arXiv 2006.07159, section 3).
+    The metrics are those of the model's task. Labels are class indices, one-hot rows, or lists of
+    acceptable classes. With lists, a prediction is right if it is in the list, and an image with an
+    empty list is skipped: the ReaL accuracy of "Are we done with ImageNet?" (arXiv 2006.07159,
+    section 3).
 
-    The metrics are those of the model's task. Multi-label, no image is left out, and the
-    calibration error is over the probabilities of all images and classes.
+    For a multi-label model no image is skipped, and the calibration error is over the probabilities
+    of all images and classes.
 
-    Of a model for regression the labels are numbers `(batch, outputs)`. Where
-    model and data have the same names, in whatever order, the names match the numbers with the
-    outputs.
+    For a regression model the labels are targets `(batch, outputs)`. If model and data have the
+    same names, in any order, targets and outputs are matched by name.
 
     Args:
         model: a `VisionTransformer` with one prediction per image.
@@ -122,17 +122,17 @@ def evaluate(
             the model's labels.
         real_labels: a second set of labels, one list of acceptable classes per image in the
             order of the data, such as the published ReaL labels; scored as `real`.
-        classes: the model's classes that compete, by number or label, for data sets of a part
+        classes: the model's classes to choose from, by index or label, for data sets with a subset
             of ImageNet's classes (ImageNet-A and -R have 200); the logits of all other classes
-            are ignored. Numeric labels are then indices into `classes`. None: all compete.
+            are ignored. Numeric labels are then indices into `classes`. None for all classes.
         batch_size: images per step; a data set has its own batches.
         prepared: whether the images are an array that `model.preprocessor` has prepared.
-        calibration_bins: bins of the calibration error.
-        progress: whether a bar is shown on stderr, if it is a terminal.
+        calibration_bins: number of bins of the calibration error.
+        progress: whether a progress bar is shown on stderr, if it is a terminal.
 
     Raises:
-        ConfigError: the data are empty, images, labels or class names do not fit the model,
-            or logits are not finite; or `real_labels` or `classes` are given for regression.
+        ConfigError: the data are empty; images, labels or class names do not fit the model; logits
+            are not finite; or `real_labels` or `classes` are given for regression.
 
     >>> import numpy as np, keras_vit
     >>> model = keras_vit.VisionTransformer.from_preset("vit_digits")
@@ -144,7 +144,7 @@ def evaluate(
     COUNT.check("calibration_bins", calibration_bins)
     task = model.task
     if task == "regression" and not (real_labels is None and classes is None):
-        raise ConfigError("real_labels and classes are for classes; this model predicts numbers.")
+        raise ConfigError("real_labels and classes need a classifier; this is a regression model.")
     competing, places = match_columns(model, data, classes)
     steps: list[tuple[np.ndarray, np.ndarray]] = []
     real: list[np.ndarray] = []
@@ -157,7 +157,7 @@ def evaluate(
                 lists = list(real_labels[seen : seen + len(logits)])
                 if len(lists) < len(logits):
                     raise ConfigError(
-                        f"real_labels has {len(real_labels)} lists; more images came."
+                        f"real_labels has {len(real_labels)} lists; the data have more images."
                     )
                 right = acceptable(lists, len(competing), seen)
                 real.append(_rank_best(logits, right)[right.any(axis=1)] == 0)
@@ -167,7 +167,7 @@ def evaluate(
         raise ConfigError(f"real_labels has {len(real_labels)} lists for {seen} images.")
     first, second = map(np.concatenate, zip(*steps, strict=True))
     if not len(first):
-        raise ConfigError(f"None of the {seen} images has a label that is a class of the model.")
+        raise ConfigError(f"All {seen} images have labels that are not classes of the model.")
     if task == "single_label":
         scores = _score_single_label(first, second, len(competing), calibration_bins)
     elif task == "multi_label":
@@ -190,14 +190,14 @@ def evaluate(
 
 
 def _plain(value: Any) -> Any:
-    """Returns a number, or a tuple of the numbers of a list, with None for NaN."""
+    """Returns a value, or a list of values as a tuple with None for NaN."""
     if isinstance(value, list):
         return tuple(number if np.isfinite(number) else None for number in value)
     return value
 
 
 def _judge(logits: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns what the scores need of a batch, whose logits need not be kept.
+    """Returns all that the scores need from a batch, so that its logits are not kept.
 
     Args:
         logits, right: float64 and bool, `(batch, classes)`.

@@ -1,4 +1,4 @@
-"""The targets of a batch, from labels of every form and from the data's class names."""
+"""Turns labels of every form into the targets of a batch, matched by class names."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ def acceptable(labels: Any, num_classes: int, first: int = 0) -> np.ndarray:
             `(batch, num_classes)`, one-hot or not; or a list with a list of acceptable
             classes for each image, which may be empty.
         num_classes: number of classes of the model.
-        first: number of the first image, for messages.
+        first: index of the first image, for messages.
 
     Raises:
         ConfigError: a label is out of range, or the labels have another form.
@@ -42,7 +42,7 @@ def acceptable(labels: Any, num_classes: int, first: int = 0) -> np.ndarray:
             array = array[:, 0]
         if array.ndim != 1 or not _are_whole(array):
             raise ConfigError(
-                f"Labels must be whole numbers (batch,), zeros and ones (batch, {num_classes}) for "
+                f"Labels must be integers (batch,), zeros and ones (batch, {num_classes}) for "
                 f"{num_classes} classes, or a list of lists of classes; found {array.dtype} "
                 f"{array.shape}."
             )
@@ -60,8 +60,8 @@ def acceptable(labels: Any, num_classes: int, first: int = 0) -> np.ndarray:
                 )
             if right[row, int(label)]:
                 raise ConfigError(
-                    f"Image {first + row} lists class {label} twice. Zeros and ones must come "
-                    "as an array, not as lists."
+                    f"Image {first + row} lists class {label} twice. Zeros and ones must be an "
+                    "array, not lists."
                 )
             right[row, int(label)] = True
     return right
@@ -84,7 +84,7 @@ def numbers_or_rows(labels: Any) -> np.ndarray:
     array = array.reshape(-1) if array.ndim == 2 else array
     if array.ndim != 1 or not _are_whole(array) or not ((array >= 0) & (array < 2**31)).all():
         raise ConfigError(
-            "Labels must be whole numbers (batch,) from 0, or one-hot (batch, classes); found "
+            "Labels must be integers (batch,) from 0, or one-hot (batch, classes); found "
             f"{array.dtype} {array.shape}."
         )
     return array.astype("int32")
@@ -100,13 +100,13 @@ def undo_one_hot(labels: np.ndarray) -> np.ndarray:
 def match_columns(
     model: Any, data: Any, classes: Sequence[int | str] | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the outputs that compete, and for each class of the data its place among them.
+    """Returns the outputs to choose from, and for each class of the data its place among them.
 
-    A model without names takes as many classes in their order.
+    A model without names takes data with as many classes in their order.
 
     Raises:
         ConfigError: as `class_index` and `match_classes`; `classes` is empty or has a class twice;
-            or the data have classes and the model predicts numbers, or the reverse.
+            or only one of data and model is for regression.
     """
     is_regression = model.task == "regression"
     task = getattr(data, "task", model.task)
@@ -138,7 +138,7 @@ def predict_targets(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yields outputs and targets of each batch, both `(batch, competing classes)`.
 
-    The outputs are float64; the targets True for each right class, or of regression float64.
+    The outputs are float64. The targets are True for each right class, or float64 for regression.
 
     Args:
         model, data, batch_size, prepared: as for `evaluate`.
@@ -165,7 +165,7 @@ def predict_targets(
         seen += len(logits)
         yield logits, targets
     if not seen:
-        raise ConfigError("The data are empty: no batch came.")
+        raise ConfigError("The data are empty, expected at least one batch.")
 
 
 def _as_numbers(labels: Any, outputs: int, first: int) -> np.ndarray:
@@ -174,7 +174,7 @@ def _as_numbers(labels: Any, outputs: int, first: int) -> np.ndarray:
     targets = targets[:, None] if targets.ndim == 1 else targets
     if targets.shape[1:] != (outputs,) or targets.dtype.kind not in "fiu":
         raise ConfigError(
-            f"The model predicts {outputs} numbers per image (task='regression'): expected targets "
+            f"A regression model needs a target for each image and output: expected shape "
             f"{(len(targets), outputs)}, found {targets.dtype} {targets.shape}."
         )
     if odd := np.flatnonzero(~np.isfinite(targets).all(axis=1)).tolist():
@@ -191,8 +191,8 @@ def _are_lists(labels: Any) -> bool:
 def _as_bool(array: np.ndarray, first: int) -> np.ndarray:
     if odd := np.flatnonzero(((array != 0) & (array != 1)).any(axis=1)).tolist():
         raise ConfigError(
-            f"Labels of image {first + odd[0]} are neither 0 nor 1. Mixed images (mixup, cutmix) "
-            "cannot be scored; give the data without augmentation."
+            f"Labels of image {first + odd[0]} are neither 0 nor 1. Mixup and cutmix images cannot "
+            "be scored; give data without augmentation."
         )
     return array.astype(bool)
 

@@ -1,4 +1,4 @@
-"""Thresholds of a multi-label classifier: the probability from which a class is an answer."""
+"""Chooses the decision thresholds of a multi-label classifier."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,10 +15,10 @@ from keras_vit.models.vision_transformer import VisionTransformer
 def choose_thresholds(
     model: VisionTransformer, data: Any, *, batch_size: int = 32, prepared: bool = False
 ) -> tuple[float, ...]:
-    """Returns the threshold of each class with the highest F1 on held-out images.
+    """Chooses the decision threshold of each class with the highest F1 on held-out images.
 
-    It lies midway between the probabilities of two images. The model takes it as
-    `model.thresholds = choose_thresholds(model, validation)`; a preset keeps it.
+    It lies midway between the probabilities of two images. Set them by
+    `model.thresholds = choose_thresholds(model, validation)`; a preset keeps them.
 
     Args:
         model: a multi-label model.
@@ -27,7 +27,7 @@ def choose_thresholds(
         prepared: whether the images are an array that `model.preprocessor` has prepared.
 
     Returns:
-        One number per class of the model; a class without images keeps its threshold.
+        One threshold per class of the model; a class without images keeps its threshold.
 
     Raises:
         ConfigError: the model is not multi-label, or the data do not fit it or have no labels.

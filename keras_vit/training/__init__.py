@@ -1,4 +1,4 @@
-"""Training as in the papers, by recipes for an ordinary `model.fit`.
+"""Fine-tuning and pre-training by the papers' recipes, with an ordinary `model.fit`.
 
 Names are imported on first use, because the command line reads the recipes without a backend.
 """

@@ -1,4 +1,4 @@
-"""The optimizer, the losses, the metrics and the callbacks of a recipe, for a model."""
+"""Builds the optimizer, the losses, the metrics and the callbacks of a recipe for a model."""
 
 import math
 from typing import TYPE_CHECKING, Any
@@ -23,15 +23,15 @@ def compile_args(recipe: Recipe, model: "VisionTransformer") -> dict[str, Any]:
     """Returns the arguments of `compile`, see `Recipe.compile_args`."""
     if expect_model(model).config.num_classes == 0:
         raise ConfigError(
-            "The model has num_classes=0, so nothing to train on labels: "
+            "The model has num_classes=0, so it has no head to train on labels: "
             "load it with from_preset(..., num_classes=n)."
         )
     arguments = {"optimizer": make_optimizer(recipe, model), **_loss_and_metrics(recipe, model)}
     if model.task == "single_label" and recipe.sums_over_classes(model):
         head = model.get_layer("head").weights
         if not any(keras.ops.any(weight.value) for weight in head):
-            # One class is right, so each begins with that share as its probability. big_vision has
-            # -10 for ImageNet-21k's 21,843 classes, and -6.9 for 1,000.
+            # One class is right, so each begins with probability 1 / classes. big_vision has -10
+            # for ImageNet-21k's 21,843 classes, and -6.9 for 1,000.
             set_head_bias(model, -round(math.log(model.config.num_classes), 1))
     return arguments
 
@@ -46,7 +46,7 @@ def make_callbacks(recipe: Recipe, model: Any) -> list[keras.callbacks.Callback]
     if keras.backend.backend() == "torch":
         callbacks.append(FreedGradients())
     if recipe.ema is not None:
-        # Validation sees the averaged weights; Keras leaves them in the model when `fit` ends.
+        # Validation uses the averaged weights; Keras leaves them in the model when `fit` ends.
         callbacks.append(keras.callbacks.SwapEMAWeights())
     return callbacks
 
@@ -101,7 +101,7 @@ def make_optimizer(recipe: Recipe, model: "VisionTransformer") -> keras.optimize
     if recipe.layer_decay is not None:
         options["multipliers"] = layer_decay_multipliers(model, recipe.layer_decay)
     if recipe.ema is not None:
-        # Keras averages after each batch; the share is that of a whole update.
+        # Keras averages after each batch; `recipe.ema` is for a whole update.
         options |= {"use_ema": True, "ema_momentum": recipe.ema ** (1 / recipe.accumulate)}
     schedule = _schedule(recipe)
     if recipe.optimizer == "sgd":
@@ -141,8 +141,8 @@ def _multi_label_loss(recipe: Recipe, classes: int, from_logits: bool) -> keras.
     are_numbers = weights.shape == (classes,) and weights.dtype.kind in "fiu"
     if not are_numbers or not ((weights > 0) & (weights < np.inf)).all():
         raise ConfigError(
-            f"positive_weights={shown(given, quoted=False)}: expected a number above 0 "
-            f"for each of {classes} classes."
+            f"positive_weights={shown(given, quoted=False)}: expected {classes} values above 0, "
+            "one per class."
         )
     if smoothing:
         raise ConfigError("label_smoothing and positive_weights exclude each other: choose one.")

@@ -1,4 +1,4 @@
-"""From a preset and the name of a data set to a trained preset: `keras-vit finetune`."""
+"""`finetune`: trains a preset on a data set, as `keras-vit finetune` does."""
 
 import dataclasses
 import datetime
@@ -32,11 +32,11 @@ from keras_vit.training.training import BEST, LAST, TrainingResult, save_trained
 AnyRecipe = TypeVar("AnyRecipe", bound=Recipe)
 
 _EPOCHS = 20
-"""Most epochs that the steps are divided into; each epoch ends with a validation."""
+"""Largest number of epochs that the steps are divided into; each epoch ends with a validation."""
 _LEAST_STEPS = 10
-"""Fewest steps of an epoch, unless the training has fewer: a validation costs as much as some."""
+"""Fewest steps of an epoch, unless there are fewer in all: a validation takes time too."""
 _TIMED = 10
-"""Batches after which a training's time is estimated."""
+"""Number of batches after which the time of the training is estimated."""
 
 _USUAL = TransferRecipe(steps=500, batch_size=64, learning_rate=0.01)
 
@@ -55,28 +55,28 @@ def finetune(
     read: Reading | None = None,
     **fields: Any,
 ) -> TrainingResult:
-    """Trains a preset on images by a recipe, and writes all results into one folder.
+    """Fine-tunes a preset on labelled images by a recipe, and writes all results into one folder.
 
-    The head of the preset stays if the data have its task and its classes, by name; for other
-    data a head of zeros replaces it. `train` lists the files of the folder, and takes a model, data
-    and callbacks of your own.
+    The head of the preset is kept if the data have its task and its classes, by name; otherwise a
+    head of zeros replaces it. `train` lists the files of the folder, and takes your own model, data
+    and callbacks.
 
     Args:
         source: a source of `VisionTransformer.from_preset`; or a builder, such as
-            `keras_vit.vit_ti16`, for fresh weights, mostly with an `AugregRecipe`.
+            `keras_vit.vit_ti16`, to train from random weights, mostly with an `AugregRecipe`.
         data: a folder with a folder of images per class, `"tfds:NAME"` or `"hf:OWNER/NAME"`; or
-            an `ImageSource`, which says more about them, such as their `task`. A multi-label
-            preset has a threshold for each class, by `choose_thresholds` on the validation images.
-            For regression a new head begins with the mean of the numbers, and the best preset has
-            the lowest loss; numbers of a size near 1 are learnt best.
+            an `ImageSource`, which has further options, such as `task`. A multi-label preset gets
+            decision thresholds by `choose_thresholds` on the validation images. For regression a
+            new head starts at the mean of the targets, and the best preset is the one with the
+            lowest loss; scale targets to about 1, because gradients are clipped.
         path: folder for the results; new, except with `resume`.
         recipe: steps, optimizer, augmentation and seed; by default 500 updates of 64 images at
             a rate of 0.01. Without `steps_per_epoch` the steps are divided into equal epochs: at
             most 20, each of 10 steps or more.
-        learns: function that chooses which weights of the model learn, such as `train_head` or
-            `lambda model: enable_lora(model, 8)`; None for all weights.
+        learns: function that chooses the trainable weights of the model, such as `train_head` or
+            `lambda model: enable_lora(model, 8)`; None trains all weights.
         resume: whether to continue the training in `path`, which had the same arguments.
-        validation: a share of the data, such as 0.1; another folder, or split of the data set;
+        validation: a fraction of the data, such as 0.1; another folder, or split of the data set;
             or None.
         pixel_range: values of black and white in images of more than 8 bits, see `Preprocessor`.
         progress: whether the plan, an estimate of the time after ten batches, and each epoch are
@@ -111,7 +111,7 @@ def finetune(
     is_same = old.task == task
     if old.is_binary or not is_same:  # the activation is that of the old head
         fields.setdefault("classifier_activation", None)
-    # The head stays if the data have exactly the classes, or the numbers, of the preset.
+    # The head is kept if the data have exactly the classes, or the outputs, of the preset.
     names = expand(description.class_names or ())
     has_names = len(names) == images.num_classes and not pair_names(images.class_names, names)[1]
     keeps_head = found is not None and has_names and is_same and not old.is_binary
@@ -146,27 +146,27 @@ def finetune(
 
 
 def as_source(data: Any, fields: dict[str, Any], recipe: type[Recipe]) -> ImageSource:
-    """Returns where the data are, and refuses words of data and recipe as fields of the model."""
+    """Returns the source of the data; refuses arguments of data and recipe among the fields."""
     for word in (field.name for field in dataclasses.fields(recipe)):
         if word in fields:
             call = f"recipe={recipe.__name__}(..., {word}=...)"
-            raise ConfigError(f"{word}= is of the recipe: {call}.")
+            raise ConfigError(f"{word}= is an argument of the recipe: {call}.")
     for word in ("num_classes", "class_names"):
         if word in fields:
             raise ConfigError(
-                f"{word}=: the head gets the classes of the data, and training without labels has "
-                "no head. Leave it out."
+                f"Omit {word}=: the head gets the classes of the data, and training without labels "
+                "has no head."
             )
     for word in (field.name for field in dataclasses.fields(ImageSource)):
         if word in fields and word != "name":  # the model's name
             raise ConfigError(
-                f"{word}= says how the data are read: give data=ImageSource(..., {word}=...)."
+                f"{word}= is an argument of the data: give data=ImageSource(..., {word}=...)."
             )
     return data if isinstance(data, ImageSource) else ImageSource(data)
 
 
 def count_epochs(steps: int) -> int:
-    """Returns the number of epochs of equal length, so that no step is added or left out."""
+    """Returns the number of epochs of equal length that have exactly these steps together."""
     most = max(1, min(_EPOCHS, steps // _LEAST_STEPS))
     return next(epochs for epochs in range(most, 0, -1) if steps % epochs == 0)
 
@@ -180,7 +180,7 @@ def divide_into_epochs(recipe: AnyRecipe) -> AnyRecipe:
 
 
 def choose_output(progress: bool) -> dict[str, Any]:
-    """Returns the arguments of `train` that print its progress, or print nothing."""
+    """Returns the arguments of `train` for printing its progress, or for a silent training."""
     if not progress:
         return {"callbacks": (), "verbose": 0}
     return {"callbacks": [_Estimate()], "verbose": 1 if sys.stdout.isatty() else 2}
@@ -189,7 +189,7 @@ def choose_output(progress: bool) -> dict[str, Any]:
 def open_start(
     source: Any, fields: dict[str, Any]
 ) -> tuple[Source | None, PresetConfig | CheckpointInfo]:
-    """Returns the source of the weights, None for fresh weights, and its description."""
+    """Returns the source of the weights, None for random weights, and its description."""
     if isinstance(source, Builder):
         return None, PresetConfig(source.config(fields.get("image_size", 224)))
     found = Source.parse(source)
@@ -200,14 +200,14 @@ def open_start(
 def build_start(
     found: Source | None, description: PresetConfig | CheckpointInfo, fields: dict[str, Any]
 ) -> VisionTransformer:
-    """Returns the model that a training begins with, see `open_start`."""
+    """Returns the model that a training starts from, see `open_start`."""
     if found is None:
         return VisionTransformer(description.config, protocol=description.protocol, **fields)
     return VisionTransformer.from_preset(found, **fields)
 
 
 class _Estimate(keras.callbacks.Callback):
-    """Prints after ten batches how long the others take; the first compiles, and is not timed."""
+    """Estimates the remaining time after ten batches; the first compiles, and is not timed."""
 
     def on_train_begin(self, logs: Any = None) -> None:
         self._timed = 0
@@ -223,7 +223,7 @@ class _Estimate(keras.callbacks.Callback):
         if self._timed == _TIMED and rest:
             seconds = rest * (time.perf_counter() - self._start) / (_TIMED - 1)
             left = datetime.timedelta(seconds=math.ceil(seconds))
-            print(f"\n{'time':<12} about {left} for {rest:,} more batches, and the measurements")
+            print(f"\n{'time':<12} about {left} for {rest:,} more batches, plus validation")
 
 
 def _show_plan(
@@ -233,13 +233,12 @@ def _show_plan(
     recipe: Recipe,
     keeps_head: bool,
 ) -> None:
-    """Prints data, model and settings of the training."""
     size, is_regression = model.config.image_size, data.task == "regression"
-    labels = "numbers" if is_regression else "classes"
+    labels = "outputs" if is_regression else "classes"
     held_out = 0 if validation is None else validation.num_images
     learning = sum(math.prod(tuple(weight.shape)) for weight in model.trainable_weights)
     facts = {
-        "model": f"{model.title}, {model.count_params():,} parameters, {learning:,} of them learn",
+        "model": f"{model.title}, {model.count_params():,} parameters, {learning:,} trainable",
         "images": f"{data.num_images:,} to train on, {held_out:,} to validate",
         labels: ", ".join(data.class_names) if is_regression else _counts_in_words(data),
         "pixels": "any size" if size is None else f"{size[0]} x {size[1]}",
@@ -253,7 +252,7 @@ def _show_plan(
 
 
 def show_plan(facts: Mapping[str, str]) -> None:
-    """Prints facts about a training, a line each."""
+    """Prints facts about a training, one per line."""
     for name, fact in facts.items():
         print(f"{name:<12} {fact}")
 

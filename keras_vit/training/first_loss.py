@@ -1,4 +1,4 @@
-"""A callback that warns if a training begins with a loss far above chance."""
+"""A callback that warns if the first loss of a training is far above chance."""
 
 import math
 from typing import Any
@@ -8,17 +8,17 @@ import keras
 from keras_vit.support.text import warn
 
 _CAUSES = (
-    "Usual causes: images in another range than the model's (model.preprocessor, rescale=True), a "
-    "learning rate that is too high or without warm-up, labels that are not class numbers from 0 "
+    "Usual causes: pixels in another range than the model's (model.preprocessor, rescale=True), a "
+    "learning rate that is too high or without warm-up, labels that are not class indices from 0 "
     "to num_classes - 1, or float16 without a LossScaleOptimizer."
 )
 
 
 class FirstLoss(keras.callbacks.Callback):
-    """A callback of the recipes that warns if a training begins with a loss far above chance.
+    """Warns if the first loss of a training is far above chance; the recipes add it.
 
     The cross-entropy of an untrained classifier is ln(classes); the limit is three times that. Only
-    the loss of the first step is read.
+    the loss of the first step is checked.
 
     Args:
         num_classes: number of classes of the model, at least 2.

@@ -1,8 +1,9 @@
 """LeJEPA: the loss of training without labels (Balestriero and LeCun 2025, arXiv 2511.08544).
 
-Equal views of an image shall have equal projections, and the projections of all images a normal
-distribution with unit covariance. So they cannot collapse to one point, and the training needs no
-teacher, no stop-gradient and no schedule of the loss. The reference is `LeJEPALoss` of lightly.
+The loss asks that all views of an image have the same projection, and that the projections of all
+images have a normal distribution with unit covariance. So they cannot collapse to one point, and
+training needs no teacher, stop-gradient or schedule of the loss. The reference is `LeJEPALoss` of
+lightly.
 """
 
 from typing import Any
@@ -31,11 +32,11 @@ def invariance(projections: Any, global_views: int) -> Any:
 
 
 def sigreg(projections: Any, directions: Any) -> Any:
-    """Returns the distance of the projections of each view from a normal distribution (SIGReg).
+    """Returns how far the projections of each view are from a normal distribution (SIGReg).
 
     It is the statistic of Epps and Pulley along random directions: the squared difference of the
     characteristic functions, times a window, integrated from -3 to 3, times the number of images.
-    The images are those of all processes and replicas that train together.
+    It counts the images of all processes and replicas that train together.
 
     Args:
         projections: float32 `(images, views, units)`.
@@ -51,10 +52,10 @@ def sigreg(projections: Any, directions: Any) -> Any:
 
 
 class BatchNorm(ConfiguredLayer):
-    """Batch normalisation by the images of all processes and replicas, in prediction too.
+    """Batch normalisation over the images of all processes and replicas, in prediction too.
 
-    `keras.layers.BatchNormalization` synchronises on TensorFlow alone. Moving statistics are not
-    kept: the projector, which this layer is a part of, serves the loss alone.
+    `keras.layers.BatchNormalization` synchronises only on TensorFlow. There are no moving
+    statistics, because the projector, which this layer is a part of, is only used for the loss.
     """
 
     def build(self, input_shape: Any) -> None:

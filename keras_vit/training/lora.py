@@ -30,11 +30,11 @@ def enable_lora(
     targets: Sequence[str] | None = ("attention/query", "attention/value"),
     alpha: float | None = None,
 ) -> int:
-    """Adds `alpha / rank * A B` to kernels of every block; only A, B and the head learn.
+    """Adds low-rank adapters (LoRA) to every block; only they and the head stay trainable.
 
-    B starts at zero, so the outputs do not change at first. Call the function before `compile`.
-    `.keras` files hold the additions merged into the kernels; call `merge_lora` before writing
-    presets or files of other libraries.
+    Each kernel W becomes W + alpha / rank * A B. B starts at zero, so the outputs do not change at
+    first. Call the function before `compile`. `.keras` files hold the adapters merged into the
+    kernels; call `merge_lora` before writing presets or files of other libraries.
 
     Args:
         model: a `VisionTransformer`.
@@ -47,8 +47,7 @@ def enable_lora(
         The number of trainable parameters.
 
     Raises:
-        ConfigError: a target is unknown, the model is adapted already, or `rank` is not
-            positive.
+        ConfigError: a target is unknown, the model has adapters already, or `rank` is not positive.
     """
     POSITIVE.check("lora_rank", rank)
     names = list(dict.fromkeys(path.split("/", 1)[1] for path in _projections(model)))
@@ -66,7 +65,7 @@ def enable_lora(
 
 
 def merge_lora(model: "VisionTransformer") -> "VisionTransformer":
-    """Returns a plain model with the same outputs and the kernels `W + alpha / rank * A B`."""
+    """Merges LoRA into the kernels, `W + alpha / rank * A B`; returns a model without adapters."""
     from keras_vit.models.vision_transformer import VisionTransformer
 
     merged = VisionTransformer.from_config(expect_model(model).get_config())

@@ -1,4 +1,4 @@
-"""Keras's AdamW and SGD with a learning rate and a weight decay for each variable.
+"""AdamW and SGD of Keras with a learning rate and a weight decay for each variable.
 
 Keras's `MultiOptimizer`, which also gives variables different rates, clips each group separately.
 """
@@ -22,7 +22,7 @@ class _Rate(NamedTuple):
 
 
 class _Layerwise(keras.optimizers.Optimizer):
-    """A mixin for optimizers of Keras: rate and decay of a variable depend on its path."""
+    """A mixin for Keras optimizers that chooses rate and decay of a variable by its path."""
 
     weight_decay: float | None
 
@@ -53,7 +53,7 @@ class _Layerwise(keras.optimizers.Optimizer):
             self.rates |= dict.fromkeys(map(id, _parts(variable)), rate)
 
     def multiplier_of(self, variable: Any) -> float:
-        """Returns the factor of the first pattern that is found in the path of a variable."""
+        """Returns the learning-rate multiplier of the first pattern found in a variable's path."""
         patterns = self.multipliers.items()
         return float(next((m for pattern, m in patterns if re.search(pattern, variable.path)), 1))
 
@@ -71,9 +71,9 @@ class _Layerwise(keras.optimizers.Optimizer):
     def apply(self, grads: Sequence[Any], trainable_variables: Any = None) -> None:
         """Updates the variables by the gradients of one batch.
 
-        Gradients of processes and replicas are summed before they are clipped, so that all of them
-        make the same update, which is that of one device. Under TensorFlow's strategies Keras sums
-        once more after it has clipped, so that gradients and limits are divided by the replicas.
+        Gradients of processes and replicas are summed before they are clipped, so that each makes
+        the same update as one device would. Under TensorFlow's strategies Keras sums once more
+        after clipping, so gradients and limits are divided by the number of replicas.
         """
         if self.sum_over_processes:
             from keras_vit.distribution.torchrun import mean_over_processes
@@ -84,7 +84,7 @@ class _Layerwise(keras.optimizers.Optimizer):
         if replicas > 1 and self.gradient_accumulation_steps:
             raise ConfigError(
                 f"accumulate={self.gradient_accumulation_steps}: Keras accumulates no gradients on "
-                f"{replicas} replicas of TensorFlow. Leave it out, or train on one device."
+                f"{replicas} replicas of TensorFlow. Give accumulate=1, or train on one device."
             )
         if replicas > 1:
             for name, limit in self.limits.items():
@@ -100,9 +100,9 @@ class _Layerwise(keras.optimizers.Optimizer):
         return rate
 
     def finalize_variable_values(self, var_list: Sequence[Any]) -> None:
-        """Puts the averages into the weights when `fit` ends.
+        """Copies the averaged weights into the model when `fit` ends.
 
-        Keras puts the same arrays into both, and JAX refuses them in the next `fit`.
+        Keras puts the same arrays into both, which JAX refuses in the next `fit`.
         """
         super().finalize_variable_values(var_list)
         if self.use_ema and keras.backend.backend() == "jax":
@@ -116,14 +116,14 @@ class _Layerwise(keras.optimizers.Optimizer):
 
 
 def _parts(variable: Any) -> Sequence[Any]:
-    """Returns what Keras may pass to `update_step` for a variable: under TensorFlow its tensors."""
+    """Returns the objects that Keras may pass to `update_step`: for TensorFlow, the tensors."""
     if keras.backend.backend() != "tensorflow":
         return (variable,)
     return (variable.value, *getattr(variable.value, "values", ()))
 
 
 def _sum_over_replicas(grads: Sequence[Any]) -> tuple[int, Sequence[Any]]:
-    """Returns the number of TensorFlow's replicas, and a share of the sum of their gradients."""
+    """Returns the number of TensorFlow's replicas, and the mean of their gradients."""
     if keras.backend.backend() != "tensorflow":
         return 1, grads
     import tensorflow as tf
@@ -144,7 +144,7 @@ class LayerwiseSGD(_Layerwise, keras.optimizers.SGD):
         weight = weight - rate * (trace + weight_decay * weight)
 
     The momentum of `keras.optimizers.SGD` sums `rate * gradient` instead. The results are the same
-    while the rate is constant. Under a schedule, Keras weights each gradient by the rate of its own
+    while the rate is constant. Under a schedule, Keras weights each gradient by the rate at its
     step, and after a warm-up of a few hundred steps the weights differ visibly.
 
     Args:
@@ -170,7 +170,7 @@ class LayerwiseSGD(_Layerwise, keras.optimizers.SGD):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class LayerwiseAdamW(_Layerwise, keras.optimizers.AdamW):
-    """`keras.optimizers.AdamW` with a learning rate per variable, and decay of kernels alone.
+    """AdamW with a learning rate per variable, which decays only kernels.
 
     Keras adds epsilon before it corrects the variance for its start at zero, optax and torch after
     it. In the first steps the epsilon is therefore in effect up to 30 times as large as theirs.
@@ -192,7 +192,7 @@ class LayerwiseAdamW(_Layerwise, keras.optimizers.AdamW):
             if keras.backend.standardize_dtype(variable.dtype) in ("bfloat16", "float16"):
                 raise ConfigError(
                     f"AdamW needs weights in float32, but {variable.path} is in {variable.dtype}, "
-                    "where a beta of 0.999 is 1. Build the model with dtype='mixed_bfloat16'."
+                    "which rounds 0.999 to 1. Build the model with dtype='mixed_bfloat16'."
                 )
         super().build(variables)
 

@@ -1,4 +1,4 @@
-"""From images without labels to a trained encoder as a preset: `keras-vit pretrain`."""
+"""`pretrain`: trains an encoder on images without labels, as `keras-vit pretrain` does."""
 
 import dataclasses
 import os
@@ -40,11 +40,11 @@ from keras_vit.training.training import (
 )
 
 _METERED = 1024
-"""Most images without labels that the meter embeds after each epoch."""
+"""Largest number of images without labels that are embedded after each epoch."""
 _LEAST_RANK = 2.0
-"""Rank of embeddings below which nothing can be told from them."""
+"""Effective rank below which the embeddings have collapsed."""
 _AT_ONE_POINT = 0.4
-"""SIGReg of projections that are all zero, for each image of a batch."""
+"""SIGReg of projections that are all zero, per image of a batch."""
 
 
 def pretrain(
@@ -61,30 +61,30 @@ def pretrain(
     read: Reading | None = None,
     **fields: Any,
 ) -> TrainingResult:
-    """Trains an encoder on images without labels by LeJEPA, and writes all results into a folder.
+    """Trains an encoder on images without labels (self-supervised, LeJEPA), and saves a preset.
 
-    The folder `path` has `log.csv` (one row per epoch), the preset `last/`, which every epoch
-    replaces, and `resume/`, from which a killed training continues. The preset is the encoder
-    without a head; its provenance has data, recipe, values of all epochs and, as `base`, the
-    provenance and the license of the weights that the training began with. `keras_vit.probe` and
-    `keras_vit.finetune` take it. `keras_vit.training.SelfSupervised` is the model, for programs of
-    your own.
+    The folder `path` gets `log.csv` (one row per epoch), the preset `last/`, which every epoch
+    replaces, and `resume/`, from which an interrupted training resumes. The preset is the encoder
+    without a head; its provenance has data, recipe, metrics of all epochs and, as `base`, the
+    provenance and the license of the initial weights. Use it with `keras_vit.probe` and
+    `keras_vit.finetune`. `keras_vit.training.SelfSupervised` is the model, for your own programs.
 
-    After each epoch the log has the loss and its two parts, `rank`, see
-    `keras_vit.evaluation.effective_rank`, of the embeddings of up to 1,024 images, and with
-    `labels` the `knn_accuracy`. A warning says when the embeddings have collapsed.
+    After each epoch the log has the loss and its two parts; `rank`, the
+    `keras_vit.evaluation.effective_rank` of the embeddings of up to 1,024 images; and with
+    `labels` the `knn_accuracy`. A warning is issued if the embeddings have collapsed.
 
     Args:
-        data: a folder, whose images may lie in folders of any depth; `"tfds:NAME"` or
-            `"hf:OWNER/NAME"`, whose labels are not read by the training; or an `ImageSource`.
+        data: a folder, whose images may be in folders of any depth; `"tfds:NAME"` or
+            `"hf:OWNER/NAME"`, whose labels are not used; or an `ImageSource`.
         source: a source of `VisionTransformer.from_preset`, to continue its training; or a variant
-            such as `"vit_ti16"`, or its builder, to start anew.
+            such as `"vit_ti16"`, or its builder, to train from random weights.
         path: folder for the results; new, except with `resume`.
         steps: number of weight updates; None for 1,000, or those of the recipe.
         recipe: a `PretrainRecipe`; None for the authors' settings. Without
             `steps_per_epoch` the steps are divided into equal epochs, at most 20.
-        labels: images with labels, for the k-NN accuracy alone: a folder with a folder of images
-            per class, or an `ImageSource`. Images of this folder are not trained on.
+        labels: images with labels, which are only used for the k-NN accuracy: a folder with a
+            folder of images per class, or an `ImageSource`. They must not be in the folder of the
+            training images.
         resume: whether to continue the training in `path`, which had the same arguments.
         pixel_range: values of black and white in images of more than 8 bits, see `Preprocessor`.
         progress: whether the plan, an estimate of the time after ten batches, and each epoch are
@@ -95,8 +95,8 @@ def pretrain(
 
     Raises:
         BackendError: the backend is OpenVINO, which computes no gradients.
-        ConfigError: an argument is invalid; there are fewer images than a batch, or they are all
-            the same; the loss is not finite. The message names the fix.
+        ConfigError: an argument is invalid; there are fewer images than in a batch, or all are the
+            same; or the loss is not finite. The message names the fix.
         PresetError: the preset does not exist.
         CheckpointError: the weights do not fit, or `path` holds another training.
     """
@@ -113,7 +113,7 @@ def pretrain(
         **pictures.labels,
     )
     if steps is not None and recipe is not None:
-        raise ConfigError(f"steps={steps} is of the recipe: recipe=PretrainRecipe({steps}, ...).")
+        raise ConfigError(f"steps={steps}: give it in recipe=PretrainRecipe({steps}, ...).")
     if not isinstance(recipe, PretrainRecipe | None):
         raise ConfigError(f"recipe: expected a PretrainRecipe, found {type(recipe).__name__}.")
     if isinstance(source, str) and source in VARIANTS:
@@ -146,7 +146,7 @@ def pretrain(
 
 
 def _take_views(model: VisionTransformer, views: Views) -> VisionTransformer:
-    """Returns a model with the same weights that takes images of the views' sizes."""
+    """Returns a model with the same weights for images of the views' sizes."""
     config, sizes = model.config, {(size, size) for _, size, _ in views.groups.values()}
     if config.image_size is None or sizes == {config.image_size}:
         return model
@@ -177,9 +177,9 @@ class _Meter(keras.callbacks.Callback):
         path: folder of the training.
         result: the model that is saved.
         encoder: the model that is trained.
-        images: images as for evaluation.
-        has_labels: whether their labels are measured too.
-        batch_size: number of images that the loss compares.
+        images: images prepared for evaluation.
+        has_labels: whether they have labels, for the k-NN accuracy.
+        batch_size: number of images of a training batch.
     """
 
     def __init__(
@@ -197,19 +197,18 @@ class _Meter(keras.callbacks.Callback):
         self.origin: dict[str, Any] = {}
 
     def check(self) -> None:
-        """Refuses images among which the untrained encoder sees no difference."""
+        """Refuses images that all have the same embedding."""
         if not effective_rank(features(self.encoder, self.images).values):
             raise ConfigError(
-                f"{self.images.name}: the embeddings of {self.images.num_images} images are "
-                "all the same. The loss compares different images: is one image there many times?"
+                f"{self.images.name}: all {self.images.num_images} images have the same embedding. "
+                "Training compares different images: are these copies of one image?"
             )
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Notes the number of the epoch."""
         self._epoch = epoch
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Ends a training whose loss is not finite."""
+        """Stops a training whose loss is not finite."""
         if not np.isfinite(loss := logs["loss"]):
             raise self._describe_fault(
                 f"The loss is {loss} in step {batch + 1} of epoch {self._epoch + 1}."
@@ -218,8 +217,8 @@ class _Meter(keras.callbacks.Callback):
     def _describe_fault(self, fault: object) -> ConfigError:
         saved = f"{self.path / LAST} has the encoder of epoch {self._epoch}. "
         return ConfigError(
-            f"{fault} {saved if self._epoch else ''}Train in another folder with a lower "
-            "learning_rate or without mixed_float16."
+            f"{fault} {saved if self._epoch else ''}Try a lower learning_rate, or train without "
+            "mixed_float16, in another folder."
         )
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -235,15 +234,15 @@ class _Meter(keras.callbacks.Callback):
         if rank < _LEAST_RANK or logs["sigreg"] > 0.9 * at_one_point:  # a deviation below 0.2
             warn(
                 f"The embeddings have collapsed: their rank is {rank:.1f} of {values.shape[1]}, "
-                f"and sigreg {logs['sigreg']:.3g}, where it is {at_one_point:.3g} if all "
-                "projections are equal. A larger sigreg_weight or batch_size or a lower "
-                "learning_rate helps."
+                f"and sigreg is {logs['sigreg']:.3g}, compared with {at_one_point:.3g} if all "
+                "projections are equal. Try a larger sigreg_weight or batch_size, or a lower "
+                "learning_rate."
             )
         history = self.model.history.history
         self.save({name: [*history.get(name, ()), value] for name, value in logs.items()})
 
     def save(self, history: dict[str, list[float]]) -> None:
-        """Writes the preset, whose provenance has the values of each epoch."""
+        """Writes the preset, with the metrics of each epoch in its provenance."""
         _copy_weights(self.encoder, self.result)
         rounded = {k: [float(f"{v:.5g}") for v in values] for k, values in history.items()}
         state_origin(self.result, {**self.origin, "history": rounded})
@@ -253,11 +252,10 @@ class _Meter(keras.callbacks.Callback):
 def _describe_plan(
     model: VisionTransformer, images: ImageData, recipe: PretrainRecipe, found: Source | None
 ) -> dict[str, str]:
-    """Returns data, model and settings of the training in words."""
     groups = recipe.views.groups.values()
     facts = {
         "model": f"{model.title}, {model.count_params():,} parameters",
-        "start": "fresh weights" if found is None else "the weights of the source",
+        "start": "random weights" if found is None else "the weights of the source",
         "images": f"{images.num_images:,}, without labels",
         "views": ", ".join(f"{count} of {size} x {size} pixels" for count, size, _ in groups),
         "steps": f"{recipe.steps:,} of {counted(recipe.batch_size, 'image')}; "

@@ -1,6 +1,6 @@
-"""The recipes of the papers as frozen data, which give the arguments of `compile` and `fit`.
+"""The training recipes of the papers, as data that gives the arguments of `compile` and `fit`.
 
-Keras is imported where an optimizer is made, so that the command line can read the fields.
+Keras is only imported where an optimizer is made, so that the command line can read the fields.
 """
 
 import dataclasses
@@ -41,45 +41,46 @@ _WARMUP = Values(
 
 @dataclasses.dataclass(frozen=True)
 class Recipe(Fields):
-    """The settings of a training, as plain JSON types; `to_dict` and `from_dict` keep them.
+    """The settings of a training: steps, optimizer, schedule, augmentation and regularisation.
 
-    A recipe gives arguments for the model and the data, and changes neither, but for the bias that
-    `AugregRecipe` states::
+    A recipe gives the arguments of the data, `compile` and `fit`. It changes neither model nor
+    data, except for the bias that `AugregRecipe` describes. `to_dict` and `from_dict` convert the
+    settings to plain JSON types and back::
 
         data = keras_vit.data.from_folder("flowers", model, **recipe.data_args)
         model.compile(**recipe.compile_args(model))
         model.fit(data, **recipe.fit_args(model), shuffle=False)
 
-    The loss and the metrics follow from the model's task. Which weights learn is the model's state,
-    see `train_head`, `train_last_blocks`, `train_only` and `enable_lora`.
+    The model's task decides the loss and the metrics. Trainable and frozen weights are the model's
+    state, see `train_head`, `train_last_blocks`, `train_only` and `enable_lora`.
 
-    Of the settings that may be None, `learning_rate` is then 0.03 with SGD and 0.001 with AdamW,
-    `clip_norm` turns clipping off, and `steps_per_epoch` makes one epoch of all batches.
+    If None, `learning_rate` is 0.03 with SGD and 0.001 with AdamW, `clip_norm` turns clipping off,
+    and `steps_per_epoch` makes one epoch of all batches.
 
     Args:
         steps: number of weight updates, see `steps_for`.
         batch_size: number of images for one weight update.
         optimizer: momentum SGD or AdamW, each with layer-wise rates and decay.
-        learning_rate: highest learning rate; a small batch needs a small one.
+        learning_rate: peak learning rate; smaller batches need a smaller one.
         warmup_steps: number of weight updates in which the learning rate rises; by default a
             tenth of all, and at most as many as in the paper.
         decay: curve of the learning rate after the warm-up: cosine, or linear to 1e-5.
-        momentum: decay of SGD's trace of gradients.
-        clip_norm: largest norm of all gradients together.
-        weight_decay: share of each kernel, times the learning rate, that an update subtracts.
+        momentum: momentum of SGD.
+        clip_norm: largest global norm of the gradients, which are clipped to it.
+        weight_decay: fraction of each kernel, times the learning rate, that an update subtracts.
         layer_decay: learning rate of a block relative to the next block, such as 0.75.
         label_smoothing: probability that the targets spread over all classes.
-        ema: share that the moving average of the weights keeps per update, such as 0.999.
-            Validation uses the average, and the training ends with it.
-        accumulate: number of batches for one weight update, to save memory.
-        augmentation: random changes of the images: none, the default, leaves them unchanged,
-            crop_flip is a random crop and flip (which AugReg calls none), and AugReg's light1 to
+        ema: decay of the moving average of the weights per update, such as 0.999. Validation uses
+            the average, and the training ends with it.
+        accumulate: number of batches for one weight update (gradient accumulation), to save memory.
+        augmentation: random changes of the images. none, the default, leaves them unchanged;
+            crop_flip is a random crop and flip (which AugReg calls none); AugReg's light1 to
             strong2 add RandAugment and mixup.
-        seed: number from which the order and the augmentation are drawn.
+        seed: seed of the order and the augmentation of the images.
         steps_per_epoch: number of batches in an epoch. Epochs are complete: the last one may
             continue beyond the last update, at a rate of 0.
-        one_hot: True for labels `(batch, num_classes)`, such as mixup and cutmix make; False for
-            ints `(batch,)`. Smoothed labels need it.
+        one_hot: True for labels `(batch, num_classes)`, such as those of mixup and cutmix; False
+            for ints `(batch,)`. Smoothed labels need it.
         positive_weights: multi-label, the factor of each class's loss where the label is 1, such as
             `data.positive_weights`.
 
@@ -112,7 +113,7 @@ class Recipe(Fields):
     name: ClassVar[str] = "recipe"
     _longest_warmup: ClassVar[int] = 500
     final_share: ClassVar[float] = 0.0
-    """Share of the highest learning rate at the end of a cosine."""
+    """Fraction of the peak learning rate at the end of a cosine."""
 
     def _validate(self) -> None:
         super()._validate()
@@ -131,19 +132,19 @@ class Recipe(Fields):
 
     @property
     def rate(self) -> float:
-        """The highest learning rate: `learning_rate`, or the default of the optimizer."""
+        """The peak learning rate: `learning_rate`, or the default of the optimizer."""
         usual = 0.03 if self.optimizer == "sgd" else 0.001
         return usual if self.learning_rate is None else float(self.learning_rate)
 
     @property
     def warmup(self) -> int:
-        """The number of updates with a rising rate: `warmup_steps`, or the paper's."""
+        """The number of warm-up updates: `warmup_steps`, or the paper's."""
         usual = min(self._longest_warmup, self.steps // 10)
         return usual if self.warmup_steps is None else self.warmup_steps
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All settings as plain JSON types, with the numbers that defaults stand for."""
+        """All settings as plain JSON types, with the values of defaults."""
         resolved = {"learning_rate": self.rate, "warmup_steps": self.warmup}
         return {"recipe": self.name, **self.to_dict(), **resolved}
 
@@ -151,27 +152,27 @@ class Recipe(Fields):
     def data_args(self) -> dict[str, Any]:
         """Arguments of `from_folder` and its siblings in `keras_vit.data`.
 
-        A batch of the data is the images of an update, divided by `accumulate`.
+        Each update takes `accumulate` batches of the data.
         """
         names = ("augmentation", "seed", "steps_per_epoch", "one_hot")
         batch_size = self.batch_size // self.accumulate
         return {"batch_size": batch_size, **{name: getattr(self, name) for name in names}}
 
     def compile_args(self, model: "VisionTransformer") -> dict[str, Any]:
-        """Returns arguments of `compile`: new objects of Keras, which may be changed.
+        """Returns the arguments of `compile`: optimizer, loss and metrics.
 
-        They are the optimizer, the loss and the metrics. A multi-label model gets binary
-        cross-entropy and `pr_auc` (area below precision and recall), a mean over the classes.
+        They are new Keras objects, which may be changed. A multi-label model gets binary
+        cross-entropy and `pr_auc` (area under the precision-recall curve), a mean over the classes.
 
         Raises:
-            ConfigError: the model has no head, or its labels are not those of the recipe.
+            ConfigError: the model has no head, or the recipe does not fit its task.
         """
         from keras_vit.training.compiling import compile_args  # imports Keras
 
         return compile_args(self, model)
 
     def fit_args(self, model: "VisionTransformer") -> dict[str, Any]:
-        """Returns arguments of `fit`: epochs, callbacks, and steps_per_epoch for endless data."""
+        """Returns the arguments of `fit`: epochs, callbacks, and steps_per_epoch if needed."""
         from keras_vit.training.compiling import make_callbacks  # imports Keras
 
         batches, per_epoch = self.steps * self.accumulate, self.steps_per_epoch
@@ -181,7 +182,7 @@ class Recipe(Fields):
         return {**length, "callbacks": make_callbacks(self, model)}
 
     def sums_over_classes(self, model: "VisionTransformer") -> bool:
-        """Whether the loss is binary, and its sum over the classes counts, not their mean."""
+        """Whether the loss is a sum of binary cross-entropies over the classes."""
         return False
 
 
@@ -191,7 +192,7 @@ class TransferRecipe(Recipe):
 
     Momentum SGD, linear warm-up over 500 updates and cosine decay to 0, gradients clipped to a
     global norm of 1, no weight decay; defaults of `vit_jax/configs/common.py` and
-    `vit_jax/train.py`. The paper tries learning rates of 0.003, 0.01, 0.03 and 0.06 and takes the
+    `vit_jax/train.py`. The paper tries learning rates of 0.003, 0.01, 0.03 and 0.06 and chooses the
     best on held-out images; a batch much smaller than 512 needs a smaller rate.
 
     Args:
@@ -222,11 +223,11 @@ class AugregRecipe(Recipe):
     flips, is `"crop_flip"`.
 
     Args:
-        loss: `"softmax"`, or `"sigmoid"`, a binary loss per class, summed over the classes;
-            None for sigmoid with ImageNet-21k's 21,843 classes or a multi-label model, and
-            softmax otherwise. With sigmoid and one class per image, `compile_args` sets the bias
-            of a head of zeros to -ln(classes), as big_vision does: -10 for ImageNet-21k, so that
-            the first loss is near 11, not 15,000.
+        loss: `"softmax"`, or `"sigmoid"`, the sum of a binary cross-entropy for each class. None
+            takes sigmoid with ImageNet-21k's 21,843 classes or a multi-label model, and softmax
+            otherwise. With sigmoid and one class per image, `compile_args` sets the bias of a head
+            of zeros to -ln(classes), as big_vision does: -10 for ImageNet-21k, so that the first
+            loss is near 11, not 15,000.
         steps, batch_size, and other arguments: as in `Recipe`.
 
     >>> import keras_vit
@@ -247,7 +248,7 @@ class AugregRecipe(Recipe):
     _longest_warmup: ClassVar[int] = 10_000
 
     def sums_over_classes(self, model: "VisionTransformer") -> bool:
-        """Whether the loss is binary, and its sum over the classes counts, not their mean."""
+        """Whether the loss is a sum of binary cross-entropies over the classes."""
         is_multi_label = model.task == "multi_label"
         if is_multi_label and self.loss == "softmax":
             raise ConfigError("loss='softmax': a multi-label model needs loss='sigmoid'.")
@@ -258,13 +259,13 @@ class AugregRecipe(Recipe):
 
 @dataclasses.dataclass(frozen=True)
 class PretrainRecipe(Recipe):
-    """Training without labels by LeJEPA (arXiv 2511.08544), with the authors' settings.
+    """Self-supervised pre-training by LeJEPA (arXiv 2511.08544), with the authors' settings.
 
     AdamW, a weight decay of 0.05 on kernels, a linear warm-up over a tenth of the training but at
     most 5,000 updates (an epoch of ImageNet), and a cosine decay to a thousandth. The authors'
-    learning rate of 0.0005 is that of 256 images; by default it changes with the square root of
+    learning rate of 0.0005 is for 256 images; the default scales with the square root of
     `batch_size`. A hundred passes over the images are usual: the authors' 100 epochs of ImageNet
-    are 500,000 updates. The data and the model are those of `SelfSupervised`::
+    are 500,000 updates. Model and data are those of `SelfSupervised`::
 
         model = keras_vit.training.SelfSupervised(encoder, recipe.views, **recipe.loss_args)
         data = keras_vit.data.from_folder("photos", encoder, **recipe.data_args)
@@ -272,9 +273,10 @@ class PretrainRecipe(Recipe):
         model.fit(data, **recipe.fit_args(model), shuffle=False)
 
     Args:
-        views: `keras_vit.data.Views`, or their fields as a dict; without sizes they fit the model.
+        views: `keras_vit.data.Views`, or their fields as a dict; sizes that are not given fit the
+            model.
         projector, sigreg_weight, directions: as in `keras_vit.training.SelfSupervised`.
-        steps, batch_size, and other arguments: as in `Recipe`; those of labels are refused.
+        steps, batch_size, and other arguments: as in `Recipe`, except for those about labels.
 
     >>> recipe = PretrainRecipe(1000, batch_size=64, views={"flip": False})
     >>> recipe.rate, recipe.warmup, recipe.data_args["augmentation"].flip
@@ -302,20 +304,20 @@ class PretrainRecipe(Recipe):
     def _faults(self) -> Any:
         yield from super()._faults()
         if self.batch_size < 2 * self.accumulate:
-            yield f"batch_size={self.batch_size}: a batch has two images or more to compare."
+            yield f"batch_size={self.batch_size}: a batch needs two images or more to compare."
         for name in _OF_LABELS:
             if value := getattr(self, name):
-                yield f"{name}={value} is a setting of labels. views= says how images change."
+                yield f"{name}={value} is for training with labels. views= sets the augmentation."
 
     @property
     def rate(self) -> float:
-        """The highest learning rate: `learning_rate`, or 0.0005 * sqrt(batch_size / 256)."""
+        """The peak learning rate: `learning_rate`, or 0.0005 * sqrt(batch_size / 256)."""
         usual = 0.0005 * math.sqrt(self.batch_size / 256)
         return usual if self.learning_rate is None else float(self.learning_rate)
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All settings but those of labels, as plain JSON types."""
+        """All settings except for those about labels, as plain JSON types."""
         return {k: v for k, v in super().settings.items() if k not in _OF_LABELS}
 
     @property
@@ -327,19 +329,19 @@ class PretrainRecipe(Recipe):
 
     @property
     def loss_args(self) -> dict[str, Any]:
-        """Arguments of `SelfSupervised`, as plain JSON types, but for the model and the views."""
+        """Arguments of `SelfSupervised` besides the model and the views, as plain JSON types."""
         names = ("projector", "sigreg_weight", "directions", "seed")
         return {name: value for name, value in self.to_dict().items() if name in names}
 
     def compile_args(self, model: "SelfSupervised") -> dict[str, Any]:
-        """Returns the optimizer, a new object of Keras; the model has its loss."""
+        """Returns the arguments of `compile`: a new optimizer; the model has its loss."""
         from keras_vit.training.compiling import make_optimizer  # imports Keras
 
         return {"optimizer": make_optimizer(self, model.encoder)}
 
 
 def steps_for(num_images: int) -> int:
-    """Returns the number of updates for a size of data set, in batches of 512 (BiT-HyperRule).
+    """Recommends the number of updates for a data set, in batches of 512 (BiT-HyperRule).
 
     500 below 20,000 images, 10,000 below 500,000, 20,000 otherwise (Kolesnikov et al. 2020,
     arXiv 1912.11370, section 3.3).

@@ -1,4 +1,4 @@
-"""Resuming of a killed training to the results of an uninterrupted one; imports torch for seeds."""
+"""Resumes an interrupted training, with the results of an uninterrupted one."""
 
 import dataclasses
 import errno
@@ -24,21 +24,21 @@ Arrays = Mapping[str, np.ndarray]
 
 
 class Resume(keras.callbacks.Callback):
-    """Keeps the state of `fit` in a folder, and continues from a state in that folder.
+    """Resumes an interrupted `fit`, whose state it saves in a folder at the start of every epoch.
 
-    At the start of every epoch, weights, optimizer (momentum, averages, accumulated
-    gradients, position in the schedule), seeds, the global random states and the history
-    go into one file. The file is replaced by a rename, so that a process killed at any
-    moment leaves a complete file. The same program with `fit(initial_epoch=resume.epoch)`, run
-    again, repeats the epoch in which it was killed and ends with the same weights and history as
-    an uninterrupted run. Short epochs (`steps_per_epoch`) reduce the repeated work.
+    The state is weights, optimizer (momentum, averages, accumulated gradients, position in the
+    schedule), seeds, the global random states and the history. It is one file, which is replaced
+    atomically: a process killed at any moment leaves a complete file. The same program with
+    `fit(initial_epoch=resume.epoch)`, run again, repeats the epoch in which it was killed and ends
+    with the same weights and history as an uninterrupted run. Short epochs (`steps_per_epoch`)
+    reduce the repeated work.
 
-    Of several processes that train together, the first writes and all read; if it cannot write, all
+    If several processes train together, the first one writes and all read; if it cannot write, all
     stop. Variables that the devices of JAX divide are gathered in the memory of each process for
-    that. Another number of processes or devices may continue a training.
+    that. A training may resume on another number of processes or devices.
 
-    Give a `PyDataset` to `fit` with `shuffle=False`: from Keras 3.16 on, Keras shuffles its batches
-    by the number of the epoch in this call of `fit`, which begins at 0 in a resumed one, too.
+    Give a `PyDataset` to `fit` with `shuffle=False`: since Keras 3.16, Keras shuffles its batches
+    by the index of the epoch in this call of `fit`, which starts at 0 again in a resumed one.
 
     `keras.callbacks.BackupAndRestore` keeps neither seeds nor history, and overwrites the
     file that it may have to read.
@@ -48,17 +48,17 @@ class Resume(keras.callbacks.Callback):
         data: the training data: an object with an int `epoch`, such as
             `keras_vit.data.ImageData`, which is set before every epoch; None if
             every epoch has the same batches, such as arrays with `fit(shuffle=False)`.
-        callbacks: other callbacks of this `fit` whose progress is kept, such as
-            `keras.callbacks.EarlyStopping`: their attributes that have changed and are
+        callbacks: other callbacks of this `fit` whose state is saved too, such as
+            `keras.callbacks.EarlyStopping`: all attributes that have changed and are
             numbers, strings or lists of arrays.
 
     Attributes:
         epoch: number of complete epochs in the folder; `fit` takes it as `initial_epoch`.
 
     Raises:
-        ConfigError: `data` has no attribute `epoch`.
+        ConfigError: `data` has no int attribute `epoch`.
         CheckpointError: the state in the folder is damaged; or in `fit`, it belongs to another
-            training, or `fit` begins at another epoch.
+            training, or `fit` starts at another epoch.
 
     >>> import keras, numpy, tempfile
     >>> from keras_vit.training import Resume
@@ -83,9 +83,8 @@ class Resume(keras.callbacks.Callback):
         if data is not None and not isinstance(getattr(data, "epoch", None), int):
             raise ConfigError(
                 f"Resume: data is a {type(data).__name__} without an int attribute `epoch`, so "
-                "that the order of its batches cannot be continued. Expected data of "
-                "keras_vit.data (for arrays, from_arrays); or None if every epoch has the same "
-                "batches."
+                "the order of its batches cannot be resumed. Expected data of keras_vit.data (for "
+                "arrays, from_arrays); or None if every epoch has the same batches."
             )
         self.path = Path(path) / STATE_FILE
         self._data = data
@@ -104,7 +103,7 @@ class Resume(keras.callbacks.Callback):
             self._restore_weights(*self._state)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Saves the state; every other callback has completed the epoch before by now."""
+        """Saves the state, when every other callback has completed the previous epoch."""
         if self._data is not None:
             self._data.epoch = epoch
         if self._state is None:
@@ -112,7 +111,7 @@ class Resume(keras.callbacks.Callback):
             return
         if epoch != self.epoch:
             raise CheckpointError(
-                f"{self.path}: the state is that of epoch {self.epoch}, and `fit` began at epoch "
+                f"{self.path}: the state is of epoch {self.epoch}, but `fit` starts at epoch "
                 f"{epoch}. Give fit initial_epoch=resume.epoch, where resume is this callback."
             )
         self._restore_the_rest(*self._state)
@@ -150,9 +149,9 @@ class Resume(keras.callbacks.Callback):
         differences = list(_differences(facts["settings"], self._settings))
         if differences:
             raise CheckpointError(
-                f"{self.path}: the state of another training. {'; '.join(differences[:5])}"
-                f"{' and more' * (len(differences) > 5)}. Train with the settings that it was "
-                "begun with, or in another folder."
+                f"{self.path}: this state belongs to another training. "
+                f"{'; '.join(differences[:5])}{' and more' * (len(differences) > 5)}. Use the "
+                "settings of that training, or another folder."
             )
         values, variables = list(group(arrays, "variables").values()), self._variables()
         if [value.shape for value in values] != [tuple(each.shape) for each in variables]:
@@ -221,7 +220,7 @@ def _differences(saved: Any, now: Any, name: str = "") -> Iterable[str]:
             inner = f"{name}.{key}" if name else str(key)
             yield from _differences(saved.get(key), now.get(key), inner)
     elif saved != now:
-        yield f"{name}: begun with {_in_json(saved)}, now {_in_json(now)}"
+        yield f"{name}: was {_in_json(saved)}, now {_in_json(now)}"
 
 
 def _in_json(value: Any) -> str:
@@ -229,7 +228,7 @@ def _in_json(value: Any) -> str:
 
 
 def write_state(path: Path, arrays: Arrays, facts: dict[str, Any]) -> None:
-    """Writes a file beside `path` and renames it to `path`.
+    """Writes a state atomically.
 
     Args:
         path: path of the file.
@@ -257,7 +256,7 @@ def read_state(path: Path) -> tuple[Arrays, dict[str, Any]]:
     """Returns the arrays, sorted by name, and the facts of a state.
 
     Raises:
-        CheckpointError: the file is damaged, or no state.
+        CheckpointError: the file is damaged, or not a state.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -267,13 +266,12 @@ def read_state(path: Path) -> tuple[Arrays, dict[str, Any]]:
             arrays = {name: file.get_tensor(name) for name in sorted(file.keys())}
     except (SafetensorError, OSError, json.JSONDecodeError, KeyError) as error:
         raise CheckpointError(
-            f"{path}: not a whole state of a training ({error}). Delete it to start anew."
+            f"{path}: not a complete state of a training ({error}). Delete it to start over."
         ) from error
     return arrays, facts
 
 
 def group(arrays: Arrays, name: str) -> dict[str, np.ndarray]:
-    """Returns the arrays of a group by the rest of their names."""
     start = f"{name}/"
     return {k.removeprefix(start): array for k, array in arrays.items() if k.startswith(start)}
 

@@ -12,9 +12,9 @@ class LinearDecay(LearningRateSchedule):
     """Linear warm-up from 0, then a linear decay (`decay_type="linear"` of `vit_jax/utils.py`).
 
     Args:
-        learning_rate: highest learning rate, reached after `warmup_steps`.
-        decay_steps: steps from the highest rate to the end.
-        warmup_steps: steps before the highest rate.
+        learning_rate: peak learning rate, reached after `warmup_steps`.
+        decay_steps: steps from the peak to the end.
+        warmup_steps: steps before the peak.
         end: learning rate from `warmup_steps + decay_steps` on.
 
     >>> rate = LinearDecay(1.0, decay_steps=10, warmup_steps=4, end=0.0)

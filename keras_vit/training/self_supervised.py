@@ -16,10 +16,10 @@ from keras_vit.training.recipes import PretrainRecipe
 
 @keras.saving.register_keras_serializable("keras_vit")
 class SelfSupervised(keras.Model):
-    """Trains an encoder on images without labels, by LeJEPA (arXiv 2511.08544).
+    """Trains an encoder on images without labels: self-supervised, by LeJEPA (arXiv 2511.08544).
 
-    It is an ordinary `keras.Model`; `fit` trains the given encoder itself, whose `save_to_preset`
-    keeps the result::
+    It is an ordinary `keras.Model`. `fit` trains the given encoder in place, and the encoder's
+    `save_to_preset` saves the result::
 
         encoder = keras_vit.vit_ti16(image_size=(None, None), num_classes=0)
         model = keras_vit.training.SelfSupervised(encoder)
@@ -29,25 +29,25 @@ class SelfSupervised(keras.Model):
 
     Input: a dict of views, as `keras_vit.data` makes them: `"global_views"` and `"local_views"`,
     float32 `(batch, views, height, width, channels)`. Output: projections, float32
-    `(batch, views, units)`, global views first. The loss follows from them and needs no `loss` of
-    `compile`; `fit` also shows its two parts, `invariance` and `sigreg`. An accumulation of
-    gradients is a mean of losses of small batches, not the loss of a large batch.
+    `(batch, views, units)`, global views first. The model computes its own loss, so `compile` needs
+    none; `fit` also shows its two parts, `invariance` and `sigreg`. Gradient accumulation gives the
+    mean loss of small batches, not the loss of a large batch.
 
     Args:
         model: a `VisionTransformer` with num_classes=0. For views of two sizes it takes images of
             any size: image_size=(None, None).
-        views: `keras_vit.data.Views`, or their fields as a dict; None for the authors'. Only their
-            sizes and numbers count here; the data make them.
+        views: `keras_vit.data.Views`, or their fields as a dict; None for the authors' settings.
+            The model uses only their sizes and numbers; the data make the views.
         projector: widths of the MLP after the encoder, with batch norm and ReLU between its layers.
             It is not a part of the encoder.
-        sigreg_weight: share of SIGReg in the loss, lambda of the paper, which tries 0.01 to 0.1.
-        directions: number of random directions in which SIGReg compares, drawn anew in every step.
+        sigreg_weight: weight of SIGReg in the loss, lambda of the paper, which tries 0.01 to 0.1.
+        directions: number of random directions of SIGReg, drawn anew in every step.
         seed: seed of the directions.
         **kwargs: name and other arguments of `keras.Model`.
 
     Raises:
-        ConfigError: the model has a head, returns no vector per image or takes packed patches, or
-            it cannot take the views; or another argument is invalid.
+        ConfigError: the model has a head, does not return one vector per image, takes packed
+            patches, or cannot take the views; or another argument is invalid.
     """
 
     def __init__(
@@ -124,11 +124,11 @@ class SelfSupervised(keras.Model):
         Losses of layers, such as regularisers of the encoder, are added.
 
         Raises:
-            ConfigError: there are sample weights, by which SIGReg cannot weight images.
+            ConfigError: there are sample weights, which SIGReg cannot use.
         """
         if sample_weight is not None:
             raise ConfigError(
-                "SelfSupervised compares images that count alike: omit sample_weight and "
+                "SelfSupervised gives all images the same weight: omit sample_weight and "
                 "class_weight of fit."
             )
         shape = (y_pred.shape[-1], self.settings["directions"])

@@ -1,4 +1,4 @@
-"""The choice of trainable variables, and multipliers of their learning rates."""
+"""Freezes weights, and scales the learning rates of those that stay trainable."""
 
 import math
 import re
@@ -10,7 +10,6 @@ import numpy as np
 
 from keras_vit.config.weights.lexicon import LEXICON
 from keras_vit.errors import ConfigError, expect_model
-from keras_vit.support.text import counted
 
 if TYPE_CHECKING:
     from keras_vit.models.vision_transformer import VisionTransformer
@@ -27,7 +26,7 @@ _EMBEDDINGS = "|".join(
 
 
 def train_only(model: keras.Model, prefixes: Sequence[str]) -> int:
-    """Freezes every weight except the weights below the named layers; call it before `compile`.
+    """Freezes every weight except those of the named layers; call it before `compile`.
 
     Keras does not save this choice: call the function again after loading a model.
 
@@ -40,7 +39,7 @@ def train_only(model: keras.Model, prefixes: Sequence[str]) -> int:
         The number of trainable parameters.
 
     Raises:
-        ConfigError: a prefix matches no weight, or `model` is no Keras model.
+        ConfigError: a prefix matches no weight, or `model` is not a Keras model.
 
     >>> import keras_vit
     >>> train_only(keras_vit.vit_ti16(image_size=32, num_classes=5), ["head"])
@@ -63,7 +62,7 @@ def train_only(model: keras.Model, prefixes: Sequence[str]) -> int:
 
 
 def train_head(model: "VisionTransformer") -> int:
-    """Freezes all weights except the head's; returns the number of trainable parameters.
+    """Freezes all weights except those of the head; returns the number of trainable parameters.
 
     Raises:
         ConfigError: the model has no head.
@@ -72,7 +71,7 @@ def train_head(model: "VisionTransformer") -> int:
 
 
 def train_last_blocks(model: "VisionTransformer", blocks: int) -> int:
-    """Freezes all weights before the last blocks; these blocks and the layers behind them learn.
+    """Freezes all weights before the last blocks; they and all later layers stay trainable.
 
     Returns:
         The number of trainable parameters.
@@ -83,7 +82,7 @@ def train_last_blocks(model: "VisionTransformer", blocks: int) -> int:
     num_layers = expect_model(model).config.num_layers
     if not 0 <= blocks <= num_layers:
         raise ConfigError(
-            f"The last {counted(blocks, 'block')}: the model has {counted(num_layers, 'block')}."
+            f"blocks={blocks}: expected 0 to {num_layers}, the number of blocks of the model."
         )
     last = [
         layer.replace("{l}", str(i))
@@ -96,9 +95,9 @@ def train_last_blocks(model: "VisionTransformer", blocks: int) -> int:
 
 
 def layer_decay_multipliers(model: "VisionTransformer", decay: float) -> dict[str, float]:
-    """Returns learning-rate multipliers that fall by `decay` from each block to the one before it.
+    """Returns the multipliers of layer-wise learning-rate decay.
 
-    The multiplier is 1 for the layers behind the blocks, `decay` for the last block, and
+    The multiplier is 1 for the layers after the blocks, `decay` for the last block, and
     `decay ** (num_layers + 1)` for the embeddings and a hybrid's stem (BEiT, arXiv 2106.08254;
     MAE, arXiv 2111.06377).
 
@@ -123,7 +122,7 @@ def layer_decay_multipliers(model: "VisionTransformer", decay: float) -> dict[st
 
 
 def zero_head(model: "VisionTransformer") -> None:
-    """Sets the head to zero, the start of fine-tuning (section 3.2); its weights are lost.
+    """Resets the head to zero, as at the start of fine-tuning (section 3.2).
 
     A model of `from_preset(..., num_classes=n)` has a zero head already. A dense head gets a new
     last layer, see `keras_vit.layers.DenseMap`.
@@ -132,7 +131,7 @@ def zero_head(model: "VisionTransformer") -> None:
         ConfigError: the model has no head.
     """
     if expect_model(model).config.num_classes == 0:
-        raise ConfigError("The model has num_classes=0, so no head; load it with num_classes.")
+        raise ConfigError("num_classes=0: the model has no head; load it with num_classes=n.")
     layer = model.get_layer("head")
     if model.config.dense is not None:
         layer.reset_output()
@@ -142,7 +141,7 @@ def zero_head(model: "VisionTransformer") -> None:
 
 
 def set_head_bias(model: "VisionTransformer", values: Any) -> None:
-    """Sets the bias of the head, or of both heads, to a number or to one per class."""
+    """Sets the bias of the head, or of both heads, to one value or to one value per class."""
     for weight in model.get_layer("head").weights:
         if weight.name == "bias":
             weight.assign(np.broadcast_to(values, weight.shape))

@@ -1,4 +1,4 @@
-"""A complete training in one call: log, best and last preset, and resuming."""
+"""`train`: a complete training in one call, with a log, best and last preset, and resuming."""
 
 import csv
 import dataclasses
@@ -33,8 +33,8 @@ class TrainingResult:
     """The results of `keras_vit.finetune` and `keras_vit.pretrain`.
 
     Args:
-        path: folder of the preset: the best one of a fine-tuning with validation, else the last.
-        history: values of each epoch by name, from the first epoch on.
+        path: folder of the preset: the best one after fine-tuning with validation, else the last.
+        history: metrics of each epoch by name, from the first epoch on.
     """
 
     path: Path
@@ -52,11 +52,11 @@ def train(
     callbacks: Iterable[keras.callbacks.Callback] = (),
     verbose: Any = "auto",
 ) -> dict[str, list[float]]:
-    """Compiles and fits a model by a recipe, and writes all results into one folder.
+    """Trains a model by a recipe, and writes all results into one folder.
 
-    The folder `path` has `log.csv` (one row per epoch), the presets `best/` (highest validation
-    accuracy so far, `pr_auc` of a multi-label model, and then lowest loss) and `last/`, and
-    `resume/`, from which a killed training continues. A training without validation writes no
+    The folder `path` gets `log.csv` (one row per epoch), the presets `best/` (highest validation
+    accuracy so far, `pr_auc` for a multi-label model, and then lowest loss) and `last/`, and
+    `resume/`, from which an interrupted training resumes. A training without validation writes no
     `best/`. The provenance of a preset has source, data, recipe and scores, and that of the source
     as `base`.
 
@@ -69,7 +69,7 @@ def train(
         path: folder for the results; new, except with `resume`.
         resume: whether to continue the training in `path`, which had the same arguments; a
             complete training is not continued.
-        callbacks: callbacks for `fit` beside the recipe's.
+        callbacks: further callbacks for `fit`.
         verbose: argument of `fit`.
 
     Returns:
@@ -79,7 +79,7 @@ def train(
         ConfigError: the data do not fit the model or the recipe, or `path` is not empty and
             `resume` is False.
         CheckpointError: `path` holds another training.
-        WriteError: the system refuses to write in `path`, which may have no space left.
+        WriteError: the system refuses to write in `path`, or has no space left.
     """
     path = Path(path)
     write_on_first_process(lambda: check_new(path, resume), path)
@@ -113,9 +113,10 @@ def fit_in(
 
     Args:
         path: the folder.
-        model, data, recipe, verbose, validation: as of `train`, or of training without labels.
+        model, data, recipe, verbose, validation: as for `train`; or a `SelfSupervised` and its
+            data and recipe.
         callbacks: callbacks after those of the recipe.
-        resumed: callbacks before those of the recipe, whose progress is kept.
+        resumed: callbacks before those of the recipe, whose state is saved too.
 
     Returns:
         The history, `{name: value per epoch}`, from the first epoch on.
@@ -155,7 +156,7 @@ def describe_origin(model: "VisionTransformer", data: Any, recipe: Recipe) -> di
 
 
 def state_origin(model: "VisionTransformer", origin: dict[str, Any], **measured: Any) -> None:
-    """Puts the origin of a model's weights, and what was measured, in place of the provenance."""
+    """Replaces the provenance of a model by the origin of its weights and its measured scores."""
     for name, values in measured.items():
         measured[name] = {key: float(value) for key, value in values.items()}
     facts = {name: fact for name, fact in {**origin, **measured}.items() if fact}
@@ -170,8 +171,8 @@ def _make(path: Path) -> None:
 class _CsvLog(keras.callbacks.Callback):
     """Writes the whole history as CSV, one row per epoch, with the learning rate.
 
-    Each write replaces the file by the whole history, which `Resume` continues. After a killed
-    training the file therefore has every row once; `keras.callbacks.CSVLogger` appends.
+    Each write replaces the whole file, and `Resume` restores the history. So the file of a resumed
+    training has every row once; `keras.callbacks.CSVLogger` would append.
     """
 
     def __init__(self, path: Path) -> None:
@@ -199,7 +200,7 @@ class _CsvLog(keras.callbacks.Callback):
 
 
 class _BestPreset(keras.callbacks.Callback):
-    """Saves the preset of the best validation, with the weights that were validated."""
+    """Saves the preset with the best validation score, with the weights that were validated."""
 
     def __init__(self, folder: Path, origin: dict[str, Any]) -> None:
         super().__init__()
@@ -236,6 +237,6 @@ def _check_recipe(recipe: Recipe, data: Any, model: "VisionTransformer") -> None
     for name, value in expected.items():
         if stated[name] is not None and value != actual[name]:
             raise ConfigError(
-                f"The recipe was made for {name}={value}, the data have {name}={actual[name]}; "
-                "give both the same: from_folder(..., **recipe.data_args)."
+                f"The recipe has {name}={value}, the data have {name}={actual[name]}; make the "
+                "data by the recipe: from_folder(..., **recipe.data_args)."
             )

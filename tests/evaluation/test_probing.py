@@ -176,4 +176,4 @@ def test_the_page_shows_images_in_memory(tmp_path):
     images = {f"image {k}": pixels[k] for k in range(6)} | {"image 0": Image.fromarray(pixels[0])}
     write_page(result, tmp_path / "page.html", images)
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "image 0: 0</figcaption>" in page and "<p>100% alike</p>" in page
+    assert "image 0: 0</figcaption>" in page and "<p>Similarity 100%</p>" in page

@@ -41,7 +41,7 @@ def test_a_finished_training_is_not_continued(tmp_path):
     assert len(fit(again, tmp_path / "other")["loss"]) == 2
     state = tmp_path / "state.safetensors"
     state.write_bytes(state.read_bytes()[:100])
-    with pytest.raises(CheckpointError, match=r"state\.safetensors: not a whole state"):
+    with pytest.raises(CheckpointError, match=r"state\.safetensors: not a complete state"):
         fit(again, tmp_path)
 
 

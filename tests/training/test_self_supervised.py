@@ -191,9 +191,9 @@ def test_a_training_that_stops_again_and_again_ends_like_the_unbroken_one(
 def test_a_training_whose_numbers_overflow_names_epoch_and_saved_encoder(desk, tmp_path):
     """The rate of the first update of a warm-up is 0, so that its encoder is the source."""
     once = {"accumulate": 1, "learning_rate": 1e9, "weight_decay": 1e30}
-    with pytest.raises(ConfigError, match=r"The loss is nan in step 2 of epoch 1\. Train in an"):
+    with pytest.raises(ConfigError, match=r"The loss is nan in step 2 of epoch 1\. Try a lower"):
         run(desk, tmp_path / "in the first", **once, steps=8, steps_per_epoch=8)
-    words = r"After epoch 2: .* not finite.*last has the encoder of epoch 1\. Train in another"
+    words = r"After epoch 2: .* not finite.*last has the encoder of epoch 1\. Try a lower"
     with pytest.raises(ConfigError, match=words):
         run(desk, tmp_path / "x", **once, steps_per_epoch=1, warmup_steps=1)
     saved = tmp_path / "x" / "last" / "model.safetensors"
@@ -204,5 +204,5 @@ def test_a_training_whose_numbers_overflow_names_epoch_and_saved_encoder(desk, t
 def test_a_collapse_is_named(desk, tmp_path):
     """Without SIGReg the loss is least if the projections of all images are equal."""
     settings = {"learning_rate": 0.03, "sigreg_weight": 0.0, "accumulate": 1}
-    with pytest.warns(UserWarning, match=r"rank is .* of 16, and sigreg 6\.\d+, where it is 6\.4"):
+    with pytest.warns(UserWarning, match=r"rank is .* of 16, and sigreg is 6\.\d+, compared with 6\.4"):
         run(desk, tmp_path / "x", **settings, steps=20, steps_per_epoch=10)
