@@ -1,4 +1,4 @@
-"""The command line: options and printing; each command calls one public function."""
+"""The command `keras-vit`: its subcommands parse options, call one public function and print."""
 
 import inspect
 import os
@@ -23,7 +23,7 @@ INTERRUPTED = 130
 
 app = App(
     name="keras-vit",
-    help="Vision Transformers for Keras 3. The backend is that of KERAS_BACKEND.",
+    help="Vision Transformers for Keras 3. The variable KERAS_BACKEND chooses the backend.",
     help_format="plaintext",
     version=f"keras-vit {__version__}",
     default_parameter=Parameter(negative=(), show_default=options.shown_default),
@@ -66,15 +66,15 @@ app["verify"].usage = "Usage: keras-vit verify [OPTIONS] SOURCE [OTHER]"
 app.register_install_completion_command()
 
 _AFTER_TRAINING = (
-    "If its first epoch was over, the same command with --resume continues; else "
-    "remove the folder of --path and call it again."
+    "After the first epoch the same command with --resume continues; before that, "
+    "remove the folder of --path and run the command again."
 )
 _AFTER_CTRL_C = {
     "predict": "Nothing was written, except for finished maps in the folder of --path.",
-    "embed": "The same command goes on where it stopped.",
-    "probe": "The same command goes on where it stopped.",
-    "serve": "The requests that were accepted have been answered.",
-    "demo": "The same command starts anew.",
+    "embed": "Run the same command again to resume.",
+    "probe": "Run the same command again to resume.",
+    "serve": "All accepted requests have been answered.",
+    "demo": "Run the same command again to start over.",
     "finetune": _AFTER_TRAINING,
     "pretrain": _AFTER_TRAINING,
 }
@@ -83,8 +83,8 @@ _AFTER_CTRL_C = {
 def main(argv: list[str] | None = None) -> int:
     """Runs `keras-vit`; returns the exit status.
 
-    The status is 2 after bad input or a failure to read or write a file, 1 if `verify` finds a
-    difference or an image could not be read, and 130 after Ctrl-C.
+    The status is 2 for invalid input or a file that cannot be read or written, 1 if `verify` finds
+    a difference or an image could not be read, and 130 after Ctrl-C.
     """
     words = sys.argv[1:] if argv is None else argv
     WORDS[:] = words
@@ -100,7 +100,7 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        next_step = _AFTER_CTRL_C.get(name, "Nothing was written; call the same command again.")
+        next_step = _AFTER_CTRL_C.get(name, "Nothing was written; run the command again.")
         return _fail(f"interrupted. {next_step}", INTERRUPTED)
     except (KerasViTError, OSError, MemoryError) as error:
         return _fail(_sentence(error, name, bound))
@@ -112,7 +112,7 @@ def _names(command: str) -> list[str]:
 
 
 def _refusal(error: CycloptsError | KerasViTError, words: Sequence[str]) -> str:
-    """Returns what is wrong with the words of a command, an unknown name first, and an example."""
+    """Returns a message about invalid words, an unknown name first, with a valid example."""
     command = words[0]
     if command not in _BY_NAME:
         return f"unknown command {command}.{suggest(command, _BY_NAME)} See keras-vit --help."
@@ -126,7 +126,7 @@ def _refusal(error: CycloptsError | KerasViTError, words: Sequence[str]) -> str:
 
 
 def _sentence(error: BaseException, command: str, bound: BoundArguments) -> str:
-    """Returns a message for an error that a user can mend, with the file if there is one."""
+    """Returns the message of an error that the user can fix, with the file if there is one."""
     if isinstance(error, KerasViTError):
         options = [name for name in _names(command) if name.startswith("--")]
         return in_words_of_the_shell(str(error), options)
@@ -134,7 +134,7 @@ def _sentence(error: BaseException, command: str, bound: BoundArguments) -> str:
         out = bound.arguments.get("path")
         place = error.filename2 or error.filename or out
         return f"{command}: {error.strerror or error}{f': {place}' if place else ''}."
-    return f"{command}: not enough memory. A smaller --batch-size may do."
+    return f"{command}: not enough memory. Try a smaller --batch-size."
 
 
 def _fail(message: str, status: int = 2) -> int:

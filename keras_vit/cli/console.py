@@ -40,19 +40,19 @@ def tell(message: object) -> None:
 
 
 def warn_on_stderr(message: object) -> None:
-    """Prints a line on stderr, beside the answers."""
+    """Prints a line on stderr, so that stdout has the results only."""
     stderr.print(f"keras-vit: {message}", soft_wrap=True, highlight=False)
 
 
 def start_backend(saves: bool = False) -> None:
-    """Imports Keras and its backend; prints a note if the choice needs one.
+    """Imports Keras and its backend; prints a note if the choice of the backend needs one.
 
     Args:
         saves: whether the command saves a model or draws seeds. Keras then imports TensorFlow too,
             if it is installed.
 
     Raises:
-        BackendError: the backend is not installed, or its name is no backend's.
+        BackendError: the backend is unknown or not installed.
     """
     note_backend()
     backend.start(saves=saves)
@@ -74,19 +74,18 @@ def load_model(
     source: str,
     needs_head: str = "",
     *,
-    takes_numbers: bool = False,
+    takes_regression: bool = False,
     writes_maps: bool = False,
     **loading: Any,
 ) -> "VisionTransformer":
-    """Returns a model as `load_to_answer`; an unknown name is refused before a backend starts.
+    """Loads a model for a command; an unsuitable source fails before a backend starts.
 
     Args:
         source: the source.
-        needs_head: name of a command that needs one prediction per image. A model without it is
-            refused before a backend starts too.
-        takes_numbers: whether this command takes a model for regression.
-        writes_maps: whether `predict` has a folder for maps. A model for segmentation or depth is
-            refused without one, and another model with one.
+        needs_head: name of a command that needs one prediction per image; "" for other commands.
+        takes_regression: whether this command takes a regression model.
+        writes_maps: whether `predict` has a folder for maps, which models for segmentation and
+            depth need and other models cannot use.
         **loading: as for `load_to_answer`.
     """
     from keras_vit.checkpoints import Source, reading
@@ -98,12 +97,12 @@ def load_model(
         description = reading.info(checkpoint, **stated)
         if writes_maps is (description.config.dense is None) and needs_head == "predict":
             raise ConfigError(
-                "predict writes the maps of segmentation and depth to --path, a folder, and has "
-                f"no --path for other models; this model has task={description.prediction.task!r}."
+                "predict: models for segmentation and depth need --path, the folder for their "
+                f"maps; other models have none. This one has task={description.prediction.task!r}."
             )
         if not writes_maps:
             description.config.demand_prediction(needs_head)
-        if not writes_maps and not takes_numbers:
+        if not writes_maps and not takes_regression:
             description.prediction.demand_classes(needs_head)
     start_backend()
     from keras_vit.checkpoints.loading import load_to_answer
@@ -119,9 +118,9 @@ def show(
 ) -> None:
     """Prints rows as a table on a terminal, as tab-separated lines elsewhere, or as JSON.
 
-    No cell is shortened, and only the last column is folded, so that names can be copied; a table
-    that is wider than the terminal is wrapped by it. The first line has the headings. Integers have
-    separators on a terminal alone.
+    No cell is shortened, and only the last column is folded, so that names can be copied; the
+    terminal wraps a wider table. The first line has the headings. Only a terminal gets integers
+    with thousands separators.
 
     Args:
         as_json: whether the user has chosen JSON.
@@ -138,7 +137,7 @@ def show(
         widths = [max(map(cell_len, column)) for column in zip(headings, *cells, strict=True)]
         last = min(widths[-1], _LEAST_WIDTH)
         needed = sum(width + 2 for width in widths[:-1]) + last
-        # A width of its own keeps rich from folding the columns into the terminal.
+        # An explicit width keeps rich from folding the columns into the terminal.
         own = None if needed <= console.width else needed
         table = Table(box=None, pad_edge=False, width=own)
         for k, heading in enumerate(headings):
@@ -160,10 +159,10 @@ def show(
 def image_files(names: Iterable[str]) -> list[Path]:
     """Returns the files, and the images in the folders, each once.
 
-    A line on stderr states the number of hidden files that were left out.
+    A line on stderr counts the hidden files that were skipped.
 
     Raises:
-        KerasViTError: a name is a URL or leads nowhere, or a folder has no image in it or cannot be
+        KerasViTError: a name is a URL or does not exist, or a folder has no images or cannot be
             listed.
     """
     from keras_vit.images.image_files import list_images
@@ -173,14 +172,14 @@ def image_files(names: Iterable[str]) -> list[Path]:
         if not name:  # Path("") is the working folder
             raise KerasViTError("'': expected the path of an image or of a folder; it is empty.")
         if "://" in name and not Path(name).exists():
-            raise KerasViTError(f"{name}: URLs are not fetched here. Fetch it: curl -LO {name!r}")
+            raise KerasViTError(f"{name}: URLs are not supported. Download it: curl -LO {name!r}")
         path = Path(name)
         if path.is_dir():
             listed = list_images(path)
             if not listed.images:
-                raise KerasViTError(f"{path}: no image in this folder.")
+                raise KerasViTError(f"{path}: no images in this folder.")
             if listed.hidden:
-                warn_on_stderr(f"{path}: {counted(listed.hidden, 'hidden file')} left out.")
+                warn_on_stderr(f"{path}: {counted(listed.hidden, 'hidden file')} skipped.")
             files += map(Path, listed.images)
         else:
             files.append(path)

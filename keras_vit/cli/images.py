@@ -24,8 +24,8 @@ from keras_vit.support.text import counted
 _ALL = Labelled()
 _STORED = Loading()
 _BATCH = 32
-_NO_SHARES = re.compile("loss|error|r2")
-"""Metrics that are not shown in percent."""
+_NOT_IN_PERCENT = re.compile("loss|error|r2")
+"""Metrics that are shown as they are."""
 
 
 def predict(
@@ -38,24 +38,24 @@ def predict(
     loading: Loading = _STORED,
     json: bool = False,
 ) -> int:
-    """Classify images, or write the maps of a model for segmentation or depth.
+    """Classify images, or predict segmentation and depth maps.
 
-    If an image cannot be read, a line on stderr names it, and the exit status is 1.
+    An image that cannot be read is reported on stderr and skipped; the exit status is then 1.
 
-    A map covers the whole image, at its size; the model sees it squashed to the model's size. For
-    segmentation it is NAME.png, whose values are the indices of the classes, in colours. For depth
-    it is NAME.npy, float32, and a picture NAME.png, in which the smallest value of the image is
-    black and the largest white. Images of several folders keep these folders.
+    A map has the size of its image, which is resized to the model's size without a crop. For
+    semantic segmentation the map is NAME.png, whose pixels are class indices shown in colours. For
+    depth it is NAME.npy, float32, and a picture NAME.png, in which the smallest depth is black and
+    the largest white. Images from several folders keep these folders.
 
     Example: keras-vit predict photos/ --source vit_b16.augreg_i21k_ft_i1k_224
 
     Args:
-        images: paths of image files or of folders of images.
+        images: image files, or folders of images.
         source: name of a preset, path of a file or folder, or hf://owner/repo.
-        top: number of labels per image, by default 5; for a multi-label model by default all labels
-            that reach their threshold.
-        path: path of the folder for the maps, of a model for segmentation or depth alone.
-        json: print the answer as JSON.
+        top: number of labels per image, by default 5; a multi-label model by default returns all
+            labels that reach their decision threshold.
+        path: folder for the maps of a segmentation or depth model.
+        json: print the result as JSON.
     """
     paths = image_files(images)
     if path is not None:
@@ -67,17 +67,17 @@ def predict(
     answers: dict[str, Any] = {}
     with progress_bar(True, "Predicting", len(paths)) as advance:
 
-        def leave_out(path: Path, reason: KerasViTError) -> None:
+        def skip(path: Path, reason: KerasViTError) -> None:
             warn_on_stderr(reason)
             unreadable.append(path)
 
         each: Iterator[Any]
-        size, each = _BATCH, model.classify_each(paths, top, _BATCH, on_error=leave_out)
+        size, each = _BATCH, model.classify_each(paths, top, _BATCH, on_error=skip)
         if path is not None:
-            size, each = 1, write_maps(model, places, leave_out)
+            size, each = 1, write_maps(model, places, skip)
         for image, answer in each:
             answers[str(image)] = answer
-            if len(answers) % size == 0:  # the answers of a batch come at once
+            if len(answers) % size == 0:  # the results of a batch come together
                 advance(size)
         advance(len(answers) % size + len(unreadable))
     if path is not None and (answers or json):
@@ -102,22 +102,23 @@ def embed(
     loading: Loading = _STORED,
     batch_size: Positive = 32,
 ) -> int:
-    """Write the features of images to a file.
+    """Extract the features (embeddings) of images and write them to a NumPy file.
 
-    The file is NAME.npy, with the paths in NAME.npy.json. After an interruption the same command
-    goes on. An image that cannot be read is named on stderr and left out, and the exit status is 1.
+    NAME.npy has one row per image, and NAME.npy.json the paths. After an interruption the same
+    command resumes. An image that cannot be read is reported on stderr and skipped; the exit status
+    is then 1.
 
     Example: keras-vit embed photos/ --source vit_s14.dinov2 --path photos.npy
 
     Args:
-        images: paths of image files or of folders of images.
+        images: image files, or folders of images.
         source: name of a preset, path of a file or folder, or hf://owner/repo.
-        path: path of the file to write, NAME.npy.
-        stage: stage of the model that is written, such as block_3; by default pre_logits, the input
-            of the head.
+        path: file to write, NAME.npy.
+        stage: stage of the model whose output is written, such as block_3; by default pre_logits,
+            the input of the head.
         pooling: how the tokens of the stage, by default of the last block, become one vector: token
-            is the class token, gap the mean of the patches, token_and_mean both.
-        output_dtype: type of the numbers in the file; float16 takes half of the space.
+            is the class token, gap the mean of the patch tokens, token_and_mean both concatenated.
+        output_dtype: data type of the features; float16 halves the file.
         batch_size: number of images in a batch.
     """
     new_file(path, ".npy")
@@ -151,11 +152,11 @@ def evaluate(
     classes: bool = False,
     json: bool = False,
 ) -> int:
-    """Score a classifier on labelled images: accuracy, loss and calibration error.
+    """Measure a model on labelled images: accuracy, loss and calibration error.
 
-    A multi-label preset also gets mean average precision and F1. A preset for regression gets mean
-    absolute error and R2 instead, on a table of numbers in --labels-file. Names match the classes
-    of the images with the model's labels. The exit status is 1 if images were left out.
+    A multi-label model also gets mean average precision and F1. A regression model gets mean
+    absolute error and R2 instead; its targets are columns of --labels-file. Classes of the images
+    are matched with the model's labels by name. The exit status is 1 if images were skipped.
 
     Example: keras-vit evaluate photos/test --source run/best
 
@@ -163,12 +164,12 @@ def evaluate(
         data: folder with a folder of images per class, tfds:NAME, or hf:OWNER/NAME.
         source: name of a preset, path of a file or folder, or hf://owner/repo.
         batch_size: number of images in a batch.
-        classes: show the metrics of each class too, the worst first.
-        json: print the answer as JSON.
+        classes: also show the metrics of each class, the worst first.
+        json: print the result as JSON.
     """
     labels = images.to_dict()
     check_data(data, **labels)
-    model = load_model(source, "evaluate", takes_numbers=True, **loading.to_dict())
+    model = load_model(source, "evaluate", takes_regression=True, **loading.to_dict())
     from keras_vit.data import ImageSource
     from keras_vit.data.records import choose_task
     from keras_vit.evaluation.scores import CLASS_METRICS, METRICS
@@ -200,18 +201,18 @@ def probe(
     loading: Loading = _STORED,
     batch_size: Positive = 32,
 ) -> int:
-    """Fit a classifier, or a regression, to a folder of images in a minute, and judge it.
+    """Train a linear classifier or regression on frozen features, and find wrong labels.
 
-    The folder PATH gets a preset, the results in probe.json, the features, and for a folder of
-    images with classes a page index.html with the pictures whose labels look wrong. The exit status
-    is 1 if images were left out.
+    It takes about a minute. The folder PATH gets a preset, the results in probe.json, the features,
+    and for a folder of images with classes a page index.html, which shows images with suspicious
+    labels. The exit status is 1 if images were skipped.
 
     Example: keras-vit probe photos/ --source vit_s14.dinov2 --path run
 
     Args:
         data: folder with a folder of images per class, tfds:NAME, or hf:OWNER/NAME.
         source: name of a preset, path of a file or folder, or hf://owner/repo.
-        path: path of the folder for the results.
+        path: folder for the results.
         batch_size: number of images in a batch.
     """
     labels = images.to_dict()
@@ -244,7 +245,7 @@ def probe(
 
 
 def _in_words(metric: str, value: float) -> str:
-    return f"{value:.4f}" if _NO_SHARES.search(metric) else f"{value:.2%}"
+    return f"{value:.4f}" if _NOT_IN_PERCENT.search(metric) else f"{value:.2%}"
 
 
 def _per_class(

@@ -1,4 +1,4 @@
-"""The answers of a model for segmentation or depth as files, of `keras-vit predict --path`."""
+"""Writes segmentation and depth maps as files, for `keras-vit predict --path`."""
 
 # ruff: noqa: PTH100
 
@@ -19,16 +19,16 @@ from keras_vit.images.resampling import Size, read_size, resize_bilinear
 from keras_vit.support.files import new_file, replace_file
 
 _WHOLE = {"crop_pct": 1.0, "crop_mode": "squash", "crop_to_aspect_ratio": False}
-"""Parameters of protocols with which the model sees the whole image."""
+"""Parameters of protocols by which the image is resized without a crop."""
 
 
 def place_maps(images: Sequence[Path], folder: Path) -> dict[Path, Path]:
     """Returns the path of each image's map, `NAME.png`.
 
-    It lies below `folder` as the image lies below the folder that all images have in common.
+    Its path below `folder` is that of the image below the common folder of all images.
 
     Raises:
-        ConfigError: `NAME.png` or `NAME.npy` exists, or two images differ in their suffixes alone.
+        ConfigError: `NAME.png` or `NAME.npy` exists, or two images differ only in their suffixes.
         WriteError: the system refuses to write there.
     """
     common = os.path.commonpath([os.path.abspath(image.parent) for image in images])
@@ -36,7 +36,7 @@ def place_maps(images: Sequence[Path], folder: Path) -> dict[Path, Path]:
     places = [folder / name for name in names]
     (first, count), *_ = Counter(places).most_common(1)
     if count > 1:
-        raise ConfigError(f"{first}: {count} images have this name for their map; rename one.")
+        raise ConfigError(f"{first}: {count} images have their map at this path; rename one.")
     for place in places:
         for suffix in (".png", ".npy"):
             new_file(place.with_suffix(suffix), suffix)
@@ -44,14 +44,14 @@ def place_maps(images: Sequence[Path], folder: Path) -> dict[Path, Path]:
 
 
 def write_maps(
-    model: Any, places: dict[Path, Path], leave_out: Callable[[Path, ConfigError], None]
+    model: Any, places: dict[Path, Path], skip: Callable[[Path, ConfigError], None]
 ) -> Iterator[tuple[Path, Path]]:
-    """Writes a map of the size of each image; yields the image, and the path of its map.
+    """Writes a map of the size of each image; yields the image and the path of its map.
 
     Args:
         model: a `VisionTransformer` with a dense head.
         places: the result of `place_maps`.
-        leave_out: called with an image that cannot be read, and the reason.
+        skip: called with an image that cannot be read, and the reason.
 
     Raises:
         ConfigError: the images do not fit the model, or its outputs are not finite.
@@ -67,7 +67,7 @@ def write_maps(
             picture = preprocessor.decode(image)
             pixels = preprocessor.scale(preprocessor.resize(picture))
         except ConfigError as error:
-            leave_out(image, error)
+            skip(image, error)
             continue
         values, size = run(model, preprocessor.stack([pixels])), read_size(picture)
         values = finite(values[0], "float32")
@@ -88,7 +88,7 @@ def write_maps(
 
 
 def _without_crop(preprocessor: Preprocessor) -> Preprocessor:
-    """Returns a preprocessor that squashes the whole image, for a map that covers it."""
+    """Returns a preprocessor that squashes the image, so that the map covers the whole image."""
     own = complete(preprocessor.protocol)
     if own["name"] == "big_vision":  # it always crops
         own = {"name": "paper", "mean": own["mean"], "std": own["std"]}
@@ -99,7 +99,7 @@ def _without_crop(preprocessor: Preprocessor) -> Preprocessor:
 def _choose_classes(scores: np.ndarray, size: Size) -> np.ndarray:
     """Returns the class of every pixel of an image of this size, uint8 or uint16.
 
-    Each class is resized alone: the scores of all would take gigabytes for a photograph.
+    Classes are resized one by one, because all scores of a photograph would take gigabytes.
     """
     best = np.full(size, -np.inf, "float32")
     classes = np.zeros(size, "uint8" if scores.shape[-1] <= 256 else "uint16")
@@ -111,8 +111,8 @@ def _choose_classes(scores: np.ndarray, size: Size) -> np.ndarray:
 
 
 def _palette() -> bytes:
-    """Returns PASCAL VOC's 256 colours: three bits of a number, from the right, are the highest
-    bits of red, green and blue, and so on."""
+    """Returns PASCAL VOC's 256 colours: the lowest three bits of an index are the highest bits of
+    red, green and blue, and so on."""
     bits = np.arange(256)[:, None] >> np.arange(9) & 1
     values = (bits.reshape(256, 3, 3) * [[128], [64], [32]]).sum(axis=1)
     return values.astype("uint8").tobytes()

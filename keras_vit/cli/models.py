@@ -29,7 +29,7 @@ def list_(
     hybrid: Annotated[bool | None, Parameter(negative="--no-hybrid")] = None,
     json: bool = False,
 ) -> None:
-    """Show the presets that can be loaded.
+    """List the presets, pretrained models that can be loaded by name.
 
     Example: keras-vit list --family dinov2
 
@@ -37,9 +37,9 @@ def list_(
         variant: only presets of this architecture, such as vit_b16.
         family: only presets of this family: vit, dinov2, dinov3, clip, deit, mae, ...
         data: only presets trained on this data: i21k, i1k, i21k_ft_i1k, i1k_ft_i1k.
-        resolution: only presets for images of this number of pixels, such as 384.
-        hybrid: only models with a ResNet before the Transformer; --no-hybrid: only others.
-        json: print the answer as JSON.
+        resolution: only presets of this image size in pixels, such as 384.
+        hybrid: only models with a ResNet before the Transformer; --no-hybrid: only models without.
+        json: print the result as JSON.
     """
     from keras_vit.config.weights.lexicon import num_parameters
     from keras_vit.presets.catalog import list_presets, preset_named
@@ -90,15 +90,15 @@ def doctor(*, json: bool = False) -> None:
 
 
 def info(source: str, /, *, fields: Reading = _READ, json: bool = False) -> None:
-    """Show library, model and sizes of the checkpoint or preset SOURCE.
+    """Describe the checkpoint or preset SOURCE: its library, architecture, size and cost.
 
-    With --json the answer also has the shape of every array.
+    With --json the result also has the shape of every array.
 
     Example: keras-vit info vit_digits
 
     Args:
         source: name of a preset, path of a file or folder, or hf://owner/repo.
-        json: print the answer as JSON.
+        json: print the result as JSON.
     """
     from keras_vit.checkpoints import reading
     from keras_vit.presets.catalog import CATALOG
@@ -136,7 +136,7 @@ def _model_facts(description: "PresetConfig | CheckpointInfo", size_known: bool)
 
     config = description.config
     if not size_known:
-        resolution = "undetermined; give image_size on loading"
+        resolution = "unknown; pass image_size when loading"
     elif config.image_size is None:
         resolution = "any"
     else:
@@ -144,7 +144,7 @@ def _model_facts(description: "PresetConfig | CheckpointInfo", size_known: bool)
         if config.position_grid is not None:
             resolution += ", with positions of {}x{} patches".format(*config.position_grid)
     return {
-        "variant": find_variant(config) or "none of the named ones",
+        "variant": find_variant(config) or "custom",
         "resolution": resolution,
         "classes": description.prediction.num_answers or "no head",
         "task": description.task,
@@ -179,16 +179,16 @@ def convert(
     fields: Fields = _STORED,
     lossy: bool = False,
 ) -> None:
-    """Write the checkpoint SOURCE to PATH, for another library.
+    """Convert the checkpoint SOURCE to the format of another library.
 
     Example: keras-vit convert vit_digits digits.npz --family google
 
     Args:
         source: name of a preset, path of a file or folder, or hf://owner/repo.
-        path: path of the file or folder to write.
-        family: library that reads the result: timm, transformers, google and others.
-        lossy: also write a model whose outputs will differ, because the other library lacks its
-            arithmetic.
+        path: file or folder to write.
+        family: library that will read the result: timm, transformers, google and others.
+        lossy: convert a model even if its outputs will differ, because the other library computes
+            something differently.
     """
     from keras_vit.checkpoints.families import formats_named
     from keras_vit.checkpoints.transfer import convert as convert_checkpoint
@@ -196,7 +196,7 @@ def convert(
     formats_named(family)  # refuses an unknown name before a download
     check_place(path.parent)
     convert_checkpoint(source, path, family, lossy=lossy, progress=True, **fields.to_dict())
-    tell(f"{path} written, as {family} reads it.")
+    tell(f"{path} written in the format of {family}.")
 
 
 def verify(
@@ -207,7 +207,7 @@ def verify(
     fields: Reading = _READ,
     json: bool = False,
 ) -> int:
-    """Compare the outputs of SOURCE with those of its own library, or with those of OTHER.
+    """Check that SOURCE gives the same outputs as in its original library, or as OTHER.
 
     The exit status is 1 if they differ.
 
@@ -215,8 +215,8 @@ def verify(
 
     Args:
         source: name of a preset, path of a file or folder, or hf://owner/repo.
-        other: another checkpoint to compare with, named as SOURCE, in place of the library.
-        json: print the answer as JSON.
+        other: a second checkpoint to compare with instead of the original library.
+        json: print the result as JSON.
     """
     from keras_vit.checkpoints import Source
     from keras_vit.checkpoints.verification import verify as verify_checkpoint

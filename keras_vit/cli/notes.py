@@ -1,4 +1,4 @@
-"""Notes on stderr beside a command's answer, one line each, and messages in a shell's words."""
+"""Shows warnings as notes on stderr, one line each, and words messages for the shell."""
 
 import difflib
 import logging
@@ -23,7 +23,7 @@ _ELSEWHERE = {
     "predict": "classify infer",
     "evaluate": "test score",
 }
-"""Options and commands, and the words that other tools have for them."""
+"""Options and commands, and what other tools call them."""
 
 
 class _Notes(logging.Handler):
@@ -36,7 +36,7 @@ def notes_alone() -> Iterator[None]:
     """Context in which warnings and log lines of keras_vit are notes of one line.
 
     The loggers of other libraries are silent below an error. Their warnings are notes too, because
-    a warning may say why an answer is slow or wrong.
+    a warning may say why a result is slow or wrong.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # silences TensorFlow's first ten lines
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")
@@ -75,11 +75,11 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 
 def in_words_of_the_shell(message: str, options: Iterable[str]) -> str:
-    """Returns a message of a function with the options of its command in place of arguments.
+    """Returns a function's message with the options of its command instead of arguments.
 
-    `resume=True` becomes `--resume`, `image_size=` becomes `--image-size`, `read={'prefix': ...}`
-    becomes `--prefix ...`. So does the name of an argument that a message begins with, as in
-    "image_size must be".
+    `resume=True` becomes `--resume`, `image_size=` becomes `--image-size`, and
+    `read={'prefix': ...}` becomes `--prefix ...`. The name of an argument at the beginning of a
+    message, as in "image_size must be", becomes an option too.
 
     Args:
         message: the message.
@@ -97,5 +97,5 @@ def in_words_of_the_shell(message: str, options: Iterable[str]) -> str:
 
 
 def _typed(value: str | None) -> str:
-    """Returns a value of Python as it is typed behind its option: a pair as two numbers."""
+    """Returns a Python value as it is typed after its option: a pair becomes two numbers."""
     return "" if value in (None, "True") else re.sub("[(),]", "", str(value))

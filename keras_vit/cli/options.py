@@ -24,7 +24,7 @@ Pixels = Annotated[tuple[Positive, ...], Parameter(consume_multiple=(1, 2))]
 PixelRange = Annotated[tuple[float, float] | None, Parameter(consume_multiple=True)]
 """Values of black and white in images of more than 8 bits, such as 0 4095 for 12 bits."""
 ImageTask = Literal["single_label", "multi_label", "regression"]
-"""What labels say of a whole image, among `keras_vit.config.Task`."""
+"""The tasks of `keras_vit.config.Task` whose labels describe a whole image."""
 DType = Literal["float32", "mixed_bfloat16", "mixed_float16"]
 """Dtype policy of a model."""
 
@@ -35,10 +35,10 @@ def drop_unset(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def make_options(kind: Any, without: Iterable[str], **defaults: Any) -> Any:
-    """Returns a dataclass of options with the fields of another one and its help.
+    """Returns a dataclass of options with the fields and the help of another one.
 
     An option that is not stated is None, or has another default, so that the command can choose
-    which dataclass it fills.
+    the dataclass that it fills.
     """
     types: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(kind)}
     fields = [
@@ -51,16 +51,16 @@ def make_options(kind: Any, without: Iterable[str], **defaults: Any) -> Any:
 
 
 def shown_default(value: Any) -> Any:
-    """Returns a default as it is typed; None for an option that has none, or is a switch."""
+    """Returns a default as it is typed; None for a switch or an option without a default."""
     if value is None or isinstance(value, bool):
         return None
     return " ".join(value) if isinstance(value, tuple) else str(value)
 
 
 def _read_argument(text: str) -> tuple[str, Any]:
-    """Returns name and value of `name=value`; a value that is no literal of Python is a text.
+    """Returns name and value of `name=value`; a value that is not a Python literal is a string.
 
-    A text without a name is the name of the model.
+    Text without a name is the name of the model.
     """
     name, _, value = text.partition("=") if "=" in text else ("model_name", "", text)
     with contextlib.suppress(ValueError, SyntaxError):
@@ -74,20 +74,20 @@ _READ = Parameter(name="*", group="How the source is read")
 @_READ
 @dataclasses.dataclass(frozen=True)
 class Fields:
-    """Facts that the files of a checkpoint leave open, or that the user changes.
+    """Facts that the files of a checkpoint do not state, or that the user changes.
 
     Args:
-        image_size: pixels of the images, or height and width, to which the positions are resized;
-            by default those of the files.
-        num_heads: number of attention heads, for files that do not state it.
-        position_grid: rows and columns of patches that the stored positions are for, if they are
-            no square or fit two grids.
-        prefix: start of the names of the arrays, if the file holds several models.
-        weights: ema for the average of the weights over a training, raw for the weights.
-        ignore: name of an array to leave out, or a pattern such as 'decoder.*'.
-        timm: architecture of timm, such as vit_large_patch16_224, or an argument of
-            timm.create_model from the card of a model, as NAME=VALUE; once for each.
-        allow_pickle_weights: read a .bin or .pth file, by torch's reader of plain weights; see
+        image_size: image size in pixels, or height and width; position embeddings are resized to
+            it. By default the size in the files.
+        num_heads: number of attention heads, if the files do not state it.
+        position_grid: rows and columns of the stored position embeddings, if they are not square or
+            fit two grids.
+        prefix: common prefix of the array names, if the file holds several models.
+        weights: ema for the moving average of the weights, raw for the weights themselves.
+        ignore: name of an array to skip, or a pattern such as 'decoder.*'.
+        timm: timm architecture, such as vit_large_patch16_224, or an argument of timm.create_model
+            from the model card, as NAME=VALUE; repeat it for several.
+        allow_pickle_weights: read a .bin or .pth file with torch.load(weights_only=True); see
             SECURITY.md.
     """
 
@@ -116,7 +116,7 @@ class Reading(Fields):
     """How a checkpoint or preset is read.
 
     Args:
-        family: library whose names the arrays have, if they fit several, such as timm.
+        family: library that wrote the file, such as timm, if its array names fit several.
     """
 
     family: str | None = None
@@ -125,12 +125,12 @@ class Reading(Fields):
 @_READ
 @dataclasses.dataclass(frozen=True)
 class Loading(Reading):
-    """How a model is loaded to answer.
+    """How a model is loaded for prediction.
 
     Args:
         dtype: dtype policy of the model, for 16-bit arithmetic; by default that of Keras.
         pixel_range: values of black and white in images of more than 8 bits, such as 0 4095.
-        draft: decode large JPEG files at a part of their size, faster; pixels change a little.
+        draft: scaled decoding of large JPEG files, which is faster and changes pixels slightly.
     """
 
     dtype: DType | None = None
@@ -144,13 +144,14 @@ class Labelled:
     """Where the labels of the images are.
 
     Args:
-        split: split of tfds: or hf: data; by default train where a command trains, else test.
-        labels_file: table of labels of a folder, CSV with a header or JSON lines.
+        split: split of a tfds: or hf: data set; by default train for training, else test.
+        labels_file: table of labels for a folder of images, CSV with a header or JSON lines.
         path_column: its column of paths, if not path, file_name, filename, image, image_id or id.
-        label_column: its column of labels, or that of tfds: or hf: data; once for each of several.
-        task: what the table has, by default a single label in one column, and multi-label in
-            several; regression for numbers, such as an age.
-        on_error: raise ends at an image that cannot be read, skip leaves it out.
+        label_column: its column of labels, or that of a tfds: or hf: data set; repeat it for
+            several.
+        task: task of the table, by default single_label for one column of labels, and multi_label
+            for several; regression for numeric targets, such as an age.
+        on_error: raise stops at an image that cannot be read, skip continues without it.
     """
 
     split: str | None = None
@@ -161,7 +162,7 @@ class Labelled:
     on_error: Literal["raise", "skip"] = "raise"
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns what `keras_vit.data.ImageSource` has as `labels`."""
+        """Returns the value of `keras_vit.data.ImageSource.labels`."""
         labels = {name: value for name, value in vars(self).items() if name != "on_error"}
         if self.label_column is not None and len(self.label_column) == 1:
             (labels["label_column"],) = self.label_column

@@ -1,4 +1,4 @@
-"""Commands that carry a model's answers elsewhere: explain, export and serve."""
+"""Commands that explain, export and serve a model."""
 
 from pathlib import Path
 from typing import Annotated
@@ -28,22 +28,23 @@ def explain(
     target: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
     curves: bool = False,
 ) -> None:
-    """Draw maps of the image parts that decide a class (needs matplotlib).
+    """Explain predictions by heatmaps of the image regions that matter (needs matplotlib).
 
-    The command writes a web page that opens from disk: attention of every block and head, and
-    maps of several methods for two classes. An image takes the time of some 20 predictions,
-    with --curves of some 250.
+    The command writes a web page that opens from disk. It shows the attention of every block and
+    head, and heatmaps of several methods for two classes. An image takes about as long as 20
+    predictions, or 250 with --curves.
 
     Example: keras-vit explain cat.jpg --source vit_b16.augreg_i21k_ft_i1k_224
 
     Args:
-        images: paths of image files or of folders of images.
+        images: image files, or folders of images.
         source: name of a preset, path of a file or folder, or hf://owner/repo.
-        path: path of the folder to write.
+        path: folder to write.
         method: method that the page shows first.
-        target: labels or numbers of the classes to explain; by default the two most probable
+        target: labels or indices of the classes to explain; by default the two most probable
             classes of each image.
-        curves: also compute integrated gradients, and measure which method to believe.
+        curves: also compute integrated gradients, and compare all methods by deletion and insertion
+            curves.
     """
     check_results(path)
     paths = image_files(images)
@@ -79,22 +80,24 @@ def export(
     calibration: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
     verify: Annotated[bool, Parameter(negative="--no-verify")] = True,
 ) -> None:
-    """Write a model that runs without keras_vit.
+    """Export a model to ONNX, OpenVINO, PyTorch, TensorFlow or LiteRT.
+
+    The exported model runs without keras_vit.
 
     Example: keras-vit export run/best --path model --format onnx
 
     Args:
         source: name of a preset, path of a file or folder, or hf://owner/repo.
-        path: path of the folder to write.
+        path: folder to write.
         format: format of the exported model.
-        outputs: values that the exported model returns; by default probabilities, and logits for
-            regression and depth.
+        outputs: outputs of the exported model; by default probabilities, and logits for regression
+            and depth.
         preprocessing: the exported model takes uint8 images of any size and prepares them;
-            --no-preprocessing: it takes prepared floats.
+            --no-preprocessing: it takes prepared float images.
         batch: number of images in a call; by default any number.
-        precision: number format of the weights.
-        calibration: image files or folders from which int8 takes the ranges of the activations.
-        verify: compare the exported model with the original; --no-verify leaves it out.
+        precision: precision of the weights.
+        calibration: image files or folders on which int8 calibrates the ranges of activations.
+        verify: run the exported model and compare it with the original; --no-verify skips this.
     """
     check_results(path)
     images = [str(path) for path in image_files(calibration)] if calibration else None
@@ -115,7 +118,7 @@ def export(
         )
     compared = "not compared with the model"
     if (comparison := written.verification) is not None:
-        compared = f"within {comparison.difference:.1e} of the model in its own runtime"
+        compared = f"outputs within {comparison.difference:.1e} of the model's"
     tell(f"{written.path} written, {written.num_bytes / 1e6:,.1f} MB, {compared}.")
     for note in written.notes:
         tell(note)
@@ -133,11 +136,11 @@ def serve(
     pooling: StagePooling | None = None,
     access_log: bool = False,
 ) -> None:
-    """Answer HTTP requests for labels and features.
+    """Start an HTTP server that classifies and embeds images.
 
     The server has POST /classify, /embed and /v1/embeddings (for OpenAI's client), GET /healthz and
-    /metadata, a page for dropped images at /, and its documentation at /docs. SIGTERM and Ctrl-C
-    end it after it has answered the accepted requests.
+    /metadata, a page at / on which images can be dropped, and its documentation at /docs. SIGTERM
+    and Ctrl-C stop it after the accepted requests are answered.
 
     Example: keras-vit serve run/best --port 8000
 
@@ -145,8 +148,8 @@ def serve(
         source: name of a preset, path of a file or folder, or hf://owner/repo.
         host: address at which the server listens.
         port: port at which the server listens; 0 for any free port.
-        stage: stage of the model that /embed answers with, such as block_3; by default pre_logits,
-            the input of the head.
+        stage: stage of the model whose output /embed returns, such as block_3; by default
+            pre_logits, the input of the head.
         pooling: how the tokens of the stage, by default of the last block, become one vector.
         access_log: print a line for each request.
     """

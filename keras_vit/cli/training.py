@@ -39,8 +39,8 @@ else:
         batch_size=256,
     )
 
-_START = Group("Start, one of", validator=LimitedChoice(1, 1))
-_LEARNS = Group("Weights that learn; without an option all", validator=mutually_exclusive)
+_START = Group("Initial weights, one of", validator=LimitedChoice(1, 1))
+_TRAINABLE = Group("Trainable weights, by default all", validator=mutually_exclusive)
 _USUAL = Options()  # type: ignore[call-arg]
 _USUAL_PRETRAINING = PretrainOptions()  # type: ignore[call-arg]
 _ALL = Labelled()
@@ -57,38 +57,38 @@ def finetune(
     from_scratch: Annotated[str | None, Parameter(group=_START)] = None,
     resume: bool = False,
     recipe: Annotated[Options, Parameter(name="*")] = _USUAL,
-    head_only: Annotated[bool, Parameter(group=_LEARNS)] = False,
-    trainable_blocks: Annotated[Positive | None, Parameter(group=_LEARNS)] = None,
-    lora_rank: Annotated[Positive | None, Parameter(group=_LEARNS)] = None,
+    head_only: Annotated[bool, Parameter(group=_TRAINABLE)] = False,
+    trainable_blocks: Annotated[Positive | None, Parameter(group=_TRAINABLE)] = None,
+    lora_rank: Annotated[Positive | None, Parameter(group=_TRAINABLE)] = None,
     fields: Reading = _STORED,
     pixel_range: PixelRange = None,
     dropout_rate: Share | None = None,
     dtype: DType | None = None,
     validation: str = "0.1",
 ) -> None:
-    """Train a preset on images of your own, by the paper's recipe.
+    """Fine-tune a preset on your own labelled images, or train a model from scratch.
 
     The folder PATH gets the presets best/ and last/, log.csv and the state for --resume. The head
     of the preset is kept if the images have its classes. The learning rate is 0.01 by default, and
-    0.001 from scratch or with AdamW. BiT's rule for the steps: 500 below 20,000 images, 10,000
+    0.001 from scratch or with AdamW. BiT's rule for --steps is 500 below 20,000 images and 10,000
     below 500,000.
 
     Example: keras-vit finetune photos/ --source vit_s14.dinov2 --path run
 
     Args:
         data: folder with a folder of images per class, tfds:NAME, or hf:OWNER/NAME.
-        path: path of the folder for the results.
+        path: folder for the results.
         source: name of a preset, path of a file or folder, or hf://owner/repo.
-        from_scratch: architecture to train with fresh weights, such as vit_ti16, by the recipe of
+        from_scratch: architecture to train from random weights, such as vit_ti16, by the recipe of
             AugReg.
         resume: continue the training in the folder PATH.
-        head_only: train the head alone.
-        trainable_blocks: train this number of last blocks, and the head.
-        lora_rank: train low-rank additions (LoRA) of this rank, and the head.
+        head_only: train only the head; the encoder is frozen.
+        trainable_blocks: train the last blocks, this many, and the head; the rest is frozen.
+        lora_rank: train low-rank adapters (LoRA) of this rank, and the head.
         pixel_range: values of black and white in images of more than 8 bits, such as 0 4095.
-        dropout_rate: share of activations that training drops.
+        dropout_rate: fraction of the activations that training drops.
         dtype: dtype policy of the model, for 16-bit arithmetic.
-        validation: share of the data that is held out, another folder or split, or none.
+        validation: fraction of the data that is held out, another folder or split, or none.
     """
     labels, held_out = images.to_dict(), _share_or_name(validation)
     check_training(data, path, resume=resume, validation=held_out, **labels)
@@ -97,7 +97,7 @@ def finetune(
         settings["one_hot"] = True
     chosen: Recipe
     start: Any
-    if source is not None:  # an unknown name is refused before a backend starts
+    if source is not None:  # an unknown name fails before a backend starts
         from keras_vit.checkpoints import Source, reading
 
         start = Source.parse(source)
@@ -164,23 +164,24 @@ def pretrain(
     pixel_range: PixelRange = None,
     dtype: DType | None = None,
 ) -> None:
-    """Train an encoder on your own images without labels, by LeJEPA (arXiv 2511.08544).
+    """Train an encoder on your own images without labels (self-supervised learning).
 
-    The folder PATH gets the preset last/, log.csv and the state for --resume. The log has the loss,
-    the rank of the embeddings and, with --labels, the accuracy of nearest neighbours. The learning
-    rate is 0.0005 * sqrt(batch_size / 256) by default, and 100 passes over the images are usual.
+    The method is LeJEPA (arXiv 2511.08544). The folder PATH gets the preset last/, log.csv and the
+    state for --resume. The log has the loss, the rank of the embeddings and, with --labels, the
+    accuracy of nearest neighbours (k-NN). The learning rate is 0.0005 * sqrt(batch_size / 256) by
+    default, and 100 passes over the images are usual.
 
     Example: keras-vit pretrain photos/ --source vit_s14.dinov2 --path run
 
     Args:
         data: folder of images, in folders of any depth; tfds:NAME, or hf:OWNER/NAME.
-        path: path of the folder for the results.
-        labels: folder with a folder of other images per class, tfds:NAME or hf:OWNER/NAME, to
-            measure by.
-        split: split of tfds: or hf: data to train on; by default train.
-        on_error: raise ends at an image that cannot be read, skip leaves it out.
-        source: name of a preset, path of a file or folder, or hf://owner/repo, to continue.
-        from_scratch: architecture to train with fresh weights, such as vit_ti16.
+        path: folder for the results.
+        labels: other images, with labels, for the k-NN accuracy: a folder with a folder of images
+            per class, tfds:NAME or hf:OWNER/NAME.
+        split: split of a tfds: or hf: data set to train on; by default train.
+        on_error: raise stops at an image that cannot be read, skip continues without it.
+        source: name of a preset, path of a file or folder, or hf://owner/repo, to continue from.
+        from_scratch: architecture to train from random weights, such as vit_ti16.
         resume: continue the training in the folder PATH.
         no_flip: never mirror the views, for images such as text.
         pixel_range: values of black and white in images of more than 8 bits, such as 0 4095.
@@ -191,7 +192,7 @@ def pretrain(
     from keras_vit.checkpoints import Source
     from keras_vit.models.builders import variant
 
-    # An unknown name is refused before a backend starts.
+    # An unknown name fails before a backend starts.
     start = variant(str(from_scratch)) if source is None else Source.parse(source)
     start_backend(saves=True)
     import keras_vit

@@ -28,7 +28,7 @@ from tests.runs import THOROUGH
 PREDICT = "predict {path} --source vit_digits --top"
 TABLES = {
     "--version": __version__,
-    f"info {FOLDER}/vit_rep.npz": "variant\tnone of the named ones",
+    f"info {FOLDER}/vit_rep.npz": "variant\tcustom",
     "list --variant vit_s16": "vit_s16.augreg_i21k_ft_i1k_384\ti21k_ft_i1k\t22196584\t384\t1000",
     # Without a terminal long paths are printed in full, as tab-separated lines.
     f"{PREDICT} 1": f"image\tlabel\tprobability\n{{path}}/{'x' * 120}.png\t",
@@ -40,7 +40,7 @@ FACTS = {
     f"info {FOLDER}/vit_rep.npz": {**REPRESENTED, "representation layer": 16},
     f"info {FOLDER}/hybrid_r50.npz": {"stem": "[2, 1, 1]", "classes": 7},
     # Facts that the arrays do not determine say which argument to give.
-    f"info {FOLDER}/vit_gap.npz": {"resolution": "undetermined; give image_size on loading"},
+    f"info {FOLDER}/vit_gap.npz": {"resolution": "unknown; pass image_size when loading"},
 }
 """Command lines, and facts of their JSON."""
 
@@ -65,7 +65,7 @@ def test_info_prints_json(line, run):
     """With the shape of every array; the arithmetic needs a known resolution."""
     found = json.loads(run(*line.split(), "--json").out)
     assert FACTS[line].items() <= found.items()
-    assert ("GFLOPs per image" in found) == ("undetermined" not in found["resolution"])
+    assert ("GFLOPs per image" in found) == ("unknown" not in found["resolution"])
     if "stem" in FACTS[line]:
         assert found["array_shapes"]["gn_root/scale"] == [1, 1, 1, 32]
 

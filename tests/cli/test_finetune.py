@@ -77,7 +77,7 @@ def test_finetune_trains_on_folders_and_saves_presets(desk, train_tiny):
     train_tiny(*arguments, "--resume")
     assert (out / "last" / "model.safetensors").read_bytes() == before
     told = train_tiny(*arguments, "--resume", "--seed", 1, status=2).err
-    assert "data.seed: begun with 0, now 1" in told
+    assert "data.seed: was 0, now 1" in told
 
 
 def test_the_time_is_estimated_and_a_seed_may_be_larger_than_those_of_keras(desk, train_tiny):
@@ -93,7 +93,7 @@ def test_bad_arguments_and_data_are_refused_by_name(desk, run, train_tiny):
     told = train_tiny("--path", out, "--validation", 0, status=2).err
     assert "--validation must be a number between 0 and 1, found 0.0" in told
     told = train_tiny("--path", out, "--trainable-blocks", 7, status=2).err
-    assert "The last 7 blocks: the model has 1 block." in told
+    assert "blocks=7: expected 0 to 1, the number of blocks" in told
     shutil.copytree(desk / "train" / "loop", desk / "lonely" / "loop")
     command = ("finetune", desk / "lonely", "--source", desk / "tiny", "--path", out)
     assert "1 class_names, expected 2 strings" in run(*command, status=2).err

@@ -56,7 +56,7 @@ def test_unknown_classes_and_unreadable_images_are_named(run, tmp_path):
     """`--on-error` leaves images out; embed writes the others, with an exit status of 1."""
     train, _ = write_folders(tmp_path / "loops", dict.fromkeys(range(10), "loop").get, train=5)
     told = run("evaluate", train, "--source", "vit_digits", status=2).err
-    assert "'loop' fits none" in told
+    assert "'loop' has no match" in told
     few, _ = write_folders(tmp_path / "few", train=40, test=1, size=8)
     damaged = sorted(few.rglob("*.png"))[3]
     damaged.write_bytes(damaged.read_bytes()[:40])

@@ -18,15 +18,15 @@ VIT_DIGITS = Path(keras_vit.__file__).parent / "presets" / "vit_digits"
 DIGITS, TWICE = "--source vit_digits", "info ../twice.safetensors --num-heads 3"
 NOT_A_FOLDER = "written (Not a directory)"
 LINES = {
-    "info absent.npz": "is no preset, and no existing file or folder",
+    "info absent.npz": "there is no such preset, file or folder",
     "info ../notes.md": "not an npz (zip)",
-    "list --resolution 225": "--resolution 225: no preset has it.",
+    "list --resolution 225": "--resolution 225: no such preset.",
     "predict {image} --source vit_b16": "is an architecture, not a preset",
     "predict {image} --source vit_b61": "Did you mean 'vit_b16'?",
     "predict {image} --source vit_s14.dinov2": "embed writes its features; probe trains",
     "predict https://a.b/c.jpg --source x": "curl -LO",
     f"predict photos/ d.png {DIGITS}": "photos, d.png: no such file",
-    f"predict {{path}}/empty {DIGITS}": "no image in this folder",
+    f"predict {{path}}/empty {DIGITS}": "no images in this folder",
     f"explain {{image}} {DIGITS} --path {{image}}": "expected a folder for the results",
     f"embed {{image}} {DIGITS} --path x.txt": "expected a name that ends in .npy",
     f"evaluate nowhere {DIGITS}": "nowhere: expected a folder with a folder of",
@@ -41,7 +41,7 @@ LINES = {
     f"pretrain {{here}} {DIGITS} --path ../y --labels nowhere": "nowhere: ",
     "export vit_digits --path y --calibration nowhere": "nowhere: no such file or folder",
     "serve vit_digits --port 70000": "--port 70000: the server cannot listen",
-    "verify vit_digits no_such": "no_such' is no preset",
+    "verify vit_digits no_such": "no_such': there is no such preset",
     "convert vit_digits x.npz --family gogle": "Did you mean 'google'",
     f"finetune {{here}} {DIGITS} --path {{image}}/y": NOT_A_FOLDER,
     "convert vit_digits {image}/y --family timm": NOT_A_FOLDER,
@@ -55,8 +55,8 @@ LINES = {
     "info ../grid.safetensors --num-heads 2": "Choose by --position-grid, the rows",
     "info ../grid.safetensors --num-heads 2 --position-grid 5 6": "30 cells",
     "info ../twice.safetensors": "--num-heads",
-    f"predict {{image}} {DIGITS} --path x": "no --path for other models",
-    "predict {image} --source ../dense": "to --path, a folder",
+    f"predict {{image}} {DIGITS} --path x": "need --path, the folder",
+    "predict {image} --source ../dense": "need --path, the folder",
     "predict {image} --source ../dense --path cat": "digit.png exists. Remove it",
     "finetune {here} --source ../dense --path ../y": "predicts a map (segmentation)",
 }
@@ -71,7 +71,7 @@ BY_THE_PARSER = {
 }
 """Command lines that cyclopts refuses, in words that change with its version."""
 RAISED = {
-    "Ctrl-C": (KeyboardInterrupt(), InterruptedCommandError, "goes on where it stopped."),
+    "Ctrl-C": (KeyboardInterrupt(), InterruptedCommandError, "again to resume."),
     "no space": (OSError(28, "No space left"), RefusedError, "embed: No space left: y.npy."),
     "no memory": (MemoryError(), RefusedError, "embed: not enough memory"),
 }
