@@ -115,17 +115,17 @@ def finetune(
 
     room = keras_vit.training
 
-    learns: Any = room.train_head if head_only else None
+    trainable: Any = room.train_head if head_only else None
     if trainable_blocks is not None:
-        learns = functools.partial(room.train_last_blocks, blocks=trainable_blocks)
+        trainable = functools.partial(room.train_last_blocks, blocks=trainable_blocks)
     elif lora_rank is not None:
-        learns = functools.partial(room.enable_lora, rank=lora_rank)
+        trainable = functools.partial(room.enable_lora, rank=lora_rank)
     finished = keras_vit.finetune(
         start,
         keras_vit.data.ImageSource(data, **labels, on_error=images.on_error),
         path=path,
         recipe=chosen,
-        learns=learns,
+        trainable=trainable,
         resume=resume,
         validation=held_out,
         progress=True,

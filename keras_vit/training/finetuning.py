@@ -47,7 +47,7 @@ def finetune(
     *,
     path: str | os.PathLike[str],
     recipe: Recipe = _USUAL,
-    learns: Callable[[VisionTransformer], object] | None = None,
+    trainable: Callable[[VisionTransformer], object] | None = None,
     resume: bool = False,
     validation: float | str | os.PathLike[str] | None = 0.1,
     pixel_range: tuple[float, float] | None = None,
@@ -73,7 +73,7 @@ def finetune(
         recipe: steps, optimizer, augmentation and seed; by default 500 updates of 64 images at
             a rate of 0.01. Without `steps_per_epoch` the steps are divided into equal epochs: at
             most 20, each of 10 steps or more.
-        learns: function that chooses the trainable weights of the model, such as `train_head` or
+        trainable: function that chooses the trainable weights of the model, such as `train_head` or
             `lambda model: enable_lora(model, 8)`; None trains all weights.
         resume: whether to continue the training in `path`, which had the same arguments.
         validation: a fraction of the data, such as 0.1; another folder, or split of the data set;
@@ -125,8 +125,8 @@ def finetune(
         zero_head(model)
     if task == "regression" and not keeps_head:
         set_head_bias(model, images.labels.mean(axis=0))
-    if learns is not None:
-        learns(model)
+    if trainable is not None:
+        trainable(model)
     if progress:
         _show_plan(model, images, held_out, recipe, keeps_head)
     history = train(

@@ -116,7 +116,7 @@ def test_the_head_is_kept_if_the_classes_are_those_of_the_preset(desk, tmp_path)
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            finetune(tmp_path / "preset", desk / "train", path=tmp_path / "out", learns=see)
+            finetune(tmp_path / "preset", desk / "train", path=tmp_path / "out", trainable=see)
     assert heads == [[3, -3]] * 2 + [[0, 0]] * 3
 
 
@@ -189,7 +189,7 @@ def test_every_option_of_the_recipe_reaches_the_training(
     """
     calls = interrupted(
         "keras_vit.training.finetuning.finetune",
-        lambda source, _, **options: (source, options["recipe"], options["learns"]),
+        lambda source, _, **options: (source, options["recipe"], options["trainable"]),
     )
     monkeypatch.delattr("keras_vit.finetune", raising=False)
     stated = ("--ema", 0.9, "--weight-decay", 0, "--optimizer", "adamw", "--label-smoothing", 0.1)
@@ -198,11 +198,11 @@ def test_every_option_of_the_recipe_reaches_the_training(
     scratch = ("finetune", desk / "train", "--from-scratch", "vit_ti16", "--steps", 30)
     run(*scratch, "--weight-decay", 0, *out, status=130)
     train_tiny(*out, status=130)
-    (_, first, lora), (source, second, learns), (_, third, _) = calls
+    (_, first, lora), (source, second, trainable), (_, third, _) = calls
     options = {"ema": 0.9, "weight_decay": 0.0, "optimizer": "adamw", "label_smoothing": 0.1}
     assert first == TransferRecipe(500, 8, one_hot=True, **options)
     assert (lora.func, lora.keywords) == (enable_lora, {"rank": 2})
-    assert (source, second, learns) == (vit_ti16, AugregRecipe(30, 64, weight_decay=0.0), None)
+    assert (source, second, trainable) == (vit_ti16, AugregRecipe(30, 64, weight_decay=0.0), None)
     assert third == TransferRecipe(500, 8, learning_rate=0.01)
 
 

@@ -116,7 +116,7 @@ def test_a_table_of_numbers_becomes_a_preset_that_predicts_them(photos, tmp_path
             path=tmp_path / name,
             recipe=TransferRecipe(8, 8, steps_per_epoch=2),
             validation=validation,
-            learns=lambda model: begins.append(to_numpy(model.get_layer("head").bias).copy()),
+            trainable=lambda model: begins.append(to_numpy(model.get_layer("head").bias).copy()),
         )
 
     result = fit(photos / "tiny", 0.25, "run")
