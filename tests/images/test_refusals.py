@@ -93,7 +93,7 @@ CALLS = {
     "a folder that is absent": (lambda w: list_images(w.path / "absent"), "cannot be listed (No"),
     "too thin for timm": (lambda w: thin("timm"), "before its central crop"),
     "a thin file": (lambda w: Preprocessor(32, protocol="timm")(w.places / "scan.png"), "scan.png"),
-    "images of two sizes": (lambda w: Preprocessor(None)([PHOTO, PHOTO[:9]]), "must have the same size"),
+    "images of two sizes": (lambda w: Preprocessor(None)([PHOTO, PHOTO[:9]]), "the same size"),
     # Axes
     "three at both ends": (lambda w: shaped(3, 9, 3), "its first and its last axis"),
     "grey images": (lambda w: shaped(9, 9, 9), "images[..., None]"),
@@ -105,7 +105,7 @@ CALLS = {
     "a share above one": (lambda w: under("timm", crop_pct=1.2), "a number above 0, at most 1"),
     "a std of zero": (lambda w: under("timm", std=0), "std must be a positive number"),
     "a mean of two": (lambda w: under("timm", mean=[0.5, 0.4]), "mean has 2 values"),
-    "a small resize_small": (lambda w: under("big_vision", resize_small=9), "smaller than the crop"),
+    "a small resize_small": (lambda w: under("big_vision", resize_small=9), "smaller than"),
     "no name": (lambda w: Preprocessor(224, protocol={"crop_pct": 1}), "expected a name"),
     "a filter that tensors lack": (lambda w: under("transformers", **BOX), "interpolation='box'"),
     # Names of classes
