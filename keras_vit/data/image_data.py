@@ -276,6 +276,11 @@ class ImageData(keras.utils.PyDataset):
         return tuple(map(str, images)) if isinstance(images[0], (str, os.PathLike)) else None
 
     @property
+    def _decoded(self) -> Sequence[Any] | None:
+        """The decoded images, in the order of the data set; None without a cache."""
+        return self._pipeline.records.decoded
+
+    @property
     def unreadable(self) -> dict[str, str]:
         """The images that were skipped, by name, and the reason for each."""
         return dict(self._pipeline.records.unreadable)

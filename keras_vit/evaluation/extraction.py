@@ -71,9 +71,10 @@ def features(
         prepared: whether the images are an array that `model.preprocessor` has prepared.
         cache: a folder that keeps the features, which may be larger than memory: the features
             of these data, weights and stage are computed once, and an interrupted run resumes.
-            Arrays are identified by their bytes; files by name, size and modification time; a
-            `PyDataset` by its length, its `labels` and `paths` if it has them, and its first and
-            last batch; other data only by their first batch.
+            Arrays are identified by their bytes; files by name, size and modification time, or by
+            their pixels if an `ImageData` keeps these in memory; a `PyDataset` by its length, its
+            `labels` and `paths` if it has them, and its first and last batch; other data only by
+            their first batch.
         progress: whether a progress bar is shown on stderr, if it is a terminal.
 
     Raises:
@@ -242,13 +243,15 @@ def _describe(model: Any, data: Any, first: Batch, prepared: bool) -> dict[str, 
         "batch_size": len(first.images),
     }
     all_labels, paths = getattr(data, "labels", None), getattr(data, "paths", None)
+    kept = getattr(data, "_decoded", None)  # files may have changed since they were decoded
     if isinstance(data, keras.utils.PyDataset):
         identity["last"] = _hash_array(data[len(data) - 1][0])
     if isinstance(data, keras.utils.PyDataset) or paths is not None:
         identity |= {
             "batches": len(data),
             "all_labels": None if all_labels is None else _hash_array(all_labels),
-            "files": None if paths is None else hash_files(paths),
+            "files": None if paths is None or kept else hash_files(paths),
+            "pixels": _hash_decoded(kept or ()),
         }
     return identity
 
@@ -259,6 +262,11 @@ def _hash_array(array: Any) -> str:
     digest = hashlib.sha256(f"{values.dtype.str} {values.shape}".encode())
     digest.update(_view_bytes(values))
     return digest.hexdigest()
+
+
+def _hash_decoded(images: Sequence[Any]) -> str:
+    hashes = (_hash_array(read_pixels(image)) for image in images)
+    return hashlib.sha256("".join(hashes).encode()).hexdigest()
 
 
 def _view_bytes(values: np.ndarray) -> Any:

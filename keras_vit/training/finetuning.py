@@ -151,11 +151,11 @@ def as_source(data: Any, fields: dict[str, Any], recipe: type[Recipe]) -> ImageS
         if word in fields:
             call = f"recipe={recipe.__name__}(..., {word}=...)"
             raise ConfigError(f"{word}= is an argument of the recipe: {call}.")
-    for word in ("num_classes", "class_names"):
+    for word in ("num_classes", "class_names", "dense"):
         if word in fields:
             raise ConfigError(
                 f"Omit {word}=: the head gets the classes of the data, and training without labels "
-                "has no head."
+                "has no head. For segmentation and depth, fit a model of with_dense_head."
             )
     for word in (field.name for field in dataclasses.fields(ImageSource)):
         if word in fields and word != "name":  # the model's name

@@ -78,6 +78,18 @@ def test_a_changed_file_invalidates_the_cache(model, digits_folder, tmp_path, ba
     assert after < 1e-5 and before > 1e-3
 
 
+def test_features_of_decoded_images_are_cached_by_their_pixels(model, digits_folder, tmp_path):
+    """A file that changed after it was decoded has other features in the next data set."""
+    old = from_folder(digits_folder, model.preprocessor, 8, cache=True)
+    Path(old.paths[9]).write_bytes(Path(old.paths[10]).read_bytes())
+    new = from_folder(digits_folder, model.preprocessor, 8, cache=True)
+    before, after = (
+        np.abs(np.diff(features(model, data, cache=tmp_path / "kept").values[9:11], axis=0)).max()
+        for data in (old, new)
+    )
+    assert after < 1e-5 and before > 1e-3
+
+
 def test_labels_of_a_single_class_keep_their_column(images, tmp_path):
     """Multi-label; None in place of labels is as no labels."""
     model = random_tiny(num_classes=1, task="multi_label")

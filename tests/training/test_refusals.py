@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from keras_vit import pretrain
+from keras_vit import finetune, pretrain
 from keras_vit.data import AUGREG, from_arrays
 from keras_vit.errors import CheckpointError, ConfigError, SourceError
 from keras_vit.training import (
@@ -99,6 +99,11 @@ REFUSALS = {
         lambda w: TransferRecipe(100).compile_args(tiny(num_classes=0)),
         ConfigError,
         "num_classes=n",
+    ),
+    "dense": (
+        lambda w: finetune("vit_digits", w.path, path=w.out, dense={"stages": (4,)}),
+        ConfigError,
+        "Omit dense=",
     ),
     "softmax": (lambda w: many(AugregRecipe, loss="softmax"), ConfigError, "loss='sigmoid'"),
     "two weights": (lambda w: many(positive_weights=(1, 2)), ConfigError, "3 values above 0"),
