@@ -1,6 +1,6 @@
-"""The arguments that every way to a model shares, for type checkers and editors.
+"""Types of the arguments of builders and `from_preset`, for type checkers and editors.
 
-`VisionTransformer` documents and checks them; builders and `from_preset` pass them on to it. The
+`VisionTransformer` documents and checks the arguments, which these functions pass to it. The
 fields of `Architecture` and the names of `Family` are in the stub `building.pyi`, which
 `python -m weights.stubs` writes.
 """
@@ -13,7 +13,7 @@ from keras_vit.images.class_names import ClassNames, Thresholds
 from keras_vit.images.protocols import ProtocolSpec
 
 Family: TypeAlias = Literal["keras_vit", "google", "google_linen", "big_vision", "big_vision_scan", "timm", "timm/eva", "timm/naflex", "transformers", "transformers/deit", "transformers/vit_mae", "transformers/vit_msn", "transformers/ijepa", "transformers/dpt", "transformers/flava_image_model", "transformers/beit", "transformers/data2vec-vision", "transformers/dinov2", "transformers/dinov2_with_registers", "transformers/tipsv2_vision_model", "transformers/pixio", "transformers/dinov3_vit", "transformers/clip", "transformers/altclip_vision_model", "transformers/chinese_clip_vision_model", "transformers/clipseg_vision_model", "transformers/git_vision_model", "transformers/kosmos_2_vision_model", "transformers/metaclip_2_vision_model", "transformers/metaclip_2_classifier", "transformers/owlvit_vision_model", "transformers/owlv2_vision_model", "transformers/siglip", "transformers/idefics3_vision", "transformers/smolvlm_vision", "transformers/siglip2", "transformers/aimv2_vision_model", "transformers/blip_vision_model", "transformers/blip_2_vision_model", "transformers/instructblip_vision_model", "transformers/internvl_vision", "transformers/radio", "transformers/dpt_depth", "transformers/dpt_segmentation", "transformers/depth_anything", "transformers/dpt_dinov2", "keras_hub", "keras_hub/deit", "keras_hub/clip", "keras_hub/siglip", "keras_hub/dinov2", "keras_hub/dinov3", "torchvision", "facebook", "open_clip"]
-"""The name of a format of checkpoints."""
+"""The name of a checkpoint format."""
 
 
 class Building(TypedDict, total=False):
@@ -91,7 +91,7 @@ class DenseHeadFields(TypedDict, total=False):
 
 
 class Architecture(TypedDict, total=False):
-    """The fields of `ViTConfig`, but for `image_size` and `num_classes`."""
+    """The fields of `ViTConfig` except `image_size` and `num_classes`."""
 
     patch_size: int | tuple[int, int]
     hidden_size: int
@@ -119,11 +119,11 @@ class Architecture(TypedDict, total=False):
 
 
 class Arguments(Building, Architecture, total=False):
-    """Arguments of builders other than `image_size` and `num_classes`."""
+    """The arguments of builders except `image_size` and `num_classes`."""
 
 
 class Reading(TypedDict, total=False):
-    """How the files of a source are read: the keys of `read` of `from_preset`."""
+    """The keys of the argument `read` of `from_preset`: how the files of a source are read."""
 
     family: Family
     variant: str
