@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from keras import ops
 
 from keras_vit import VisionTransformer
 from keras_vit.models.inference import run
-from tests.helpers import to_numpy
 
 DATA = Path(__file__).parent / "data"
 FOLDER, FAMILIES, NAFLEX = DATA / "golden", DATA / "families", DATA / "naflex"
@@ -94,10 +94,10 @@ def outputs(model, image, names) -> dict[str, np.ndarray]:
     for name in [name for name in names if name.startswith("tokens")]:
         stage = f"block_{model.config.num_layers - 1}" + "/norm" * (name == "tokens norm")
         parts = [part for part in model.tokens(image, stage, prepared=True) if part is not None]
-        rows = [to_numpy(part).reshape(len(image), -1, part.shape[-1]) for part in parts]
+        rows = [_to_numpy(part).reshape(len(image), -1, part.shape[-1]) for part in parts]
         found[name] = np.concatenate(rows, axis=1)
     if "pos_embedding" in names:
-        found["pos_embedding"] = to_numpy(model.get_layer("position_embedding").embedding)
+        found["pos_embedding"] = _to_numpy(model.get_layer("position_embedding").embedding)
     stages = {name: stage for name in names if (stage := _stage(model, name)) is not None}
     for are_maps in (False, True):  # the attention of a block is computed otherwise for its map
         chosen = {n: s for n, s in stages.items() if s.endswith("/attention") == are_maps}
@@ -146,3 +146,8 @@ def relative_error(got: np.ndarray, want: np.ndarray) -> float:
     """max |got - want| / max |want|."""
     assert got.shape == want.shape, (got.shape, want.shape)
     return float(np.abs(got.astype("float64") - want).max() / np.abs(want).max())
+
+
+def _to_numpy(tensor: Any) -> np.ndarray:
+    """As `tests.helpers.to_numpy`, which needs pytest; `weights.release` runs without it."""
+    return ops.convert_to_numpy(ops.cast(tensor, "float32"))

@@ -35,6 +35,7 @@ keras_vit.upload_preset("hf://me/mine", "mine")
 ```
 
 ```console
+$ keras-vit doctor
 $ keras-vit list --variant vit_b16  # such as vit_b16.augreg_i21k_224
 $ cd elsewhere
 ```
@@ -48,7 +49,7 @@ class Fresh:
     """Stands for an environment; programs print what they would."""
 
     def __init__(self, **answers):
-        self.answers, self.done = {"doctor": "", "list": "name\tclasses\n", **answers}, []
+        self.answers, self.done = {"doctor": "kind\n", "list": "name\tclasses\n", **answers}, []
 
     def install(self, *packages):
         self.done.append(packages)
@@ -72,6 +73,7 @@ def test_steps_run_as_printed_for_the_backend_that_is_tried(tmp_path):
         ("keras-vit-zoo[torch]",),
         ("vit_b16.augreg_i21k_224",),
         ("keras-vit-zoo[torch,figures]",),
+        "keras-vit doctor",
         "keras-vit doctor",
         "keras-vit list --variant vit_b16",
     ]

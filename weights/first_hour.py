@@ -6,8 +6,8 @@ The files of `dist` are served on this machine as a package index, from which pi
 keras-vit-zoo by name, with each backend alone. Then every program and command of a page runs as
 printed, in an empty folder. `[jax]` in a `pip install` means the backend that is tried.
 
-A block `text` directly after a block of Python or of a console shows its output; the two must be
-equal except for white space, and `...` stands for any text.
+A block `text` directly after a program or commands shows what the program or the last command
+prints; the two must be equal except for white space, and `...` stands for any text.
 
 A server on this machine stands for the bucket of the published checkpoints, with random weights;
 steps that name `hf://` are skipped, and tests/presets runs them against its own server. OpenVINO,
@@ -116,7 +116,7 @@ def follow(
             printed = ""
             for command in step.commands:
                 if not command.startswith("pip install "):
-                    printed += run("sh", "-c", command, **variables)
+                    printed = run("sh", "-c", command, **variables)
                 elif packages := _packages(command, backend):
                     install(*packages)
                     if _extras(packages) & _BACKENDS - {backend}:
@@ -125,7 +125,7 @@ def follow(
                         run("python", "-c", _FILES, str(bucket), *presets, **variables)
                         presets = []
             if step.program is not None:
-                printed += run("python", "-c", step.program, **variables)
+                printed = run("python", "-c", step.program, **variables)
             if not doctest.OutputChecker().check_output(step.output or "...\n", printed, _EQUAL):
                 shown = "\n".join([step.program or "", *step.commands]).strip()
                 raise AssertionError(f"{shown}\nexpected:\n{step.output}\nfound:\n{printed}")
