@@ -123,7 +123,7 @@ CONFIG = {
     "whose labels are 0 and 1": of_one(LABELS, one_hot=True),
     "num_classes=2 for one-hot": of_one(LABELS, augmentation="medium2"),
     "load it with num_classes=2": of_one(np.eye(2)[LABELS]),
-    "the data 1": of_one(0 * LABELS, class_names=["cat"]),
+    "the data have 1": of_one(0 * LABELS, class_names=["cat"]),
     "takes scaled=True": lambda w: from_arrays(PIXELS, LABELS, tiny(rescale=True)).check(w.model),
     "has label 2": lambda w: evaluate(w.one, (PIXELS, LABELS + 1)),
     "1 class_names": lambda w: VisionTransformer(w.one.config, class_names=["dog"]),
