@@ -77,7 +77,7 @@ def test_the_rotary_positions_of_transformers_5_are_read(tmp_path, caplog):
 
 
 def test_names_of_other_numbers_than_the_classes_are_left_out(file, caplog):
-    for numbers, word in (("01", "2 names for a head of 5"), ("07", "id2label")):
+    for numbers, word in (("01", "2 class names for a head of 5"), ("07", "id2label")):
         edit_json(file.with_name("config.json"), id2label=dict.fromkeys(numbers, "tench"))
         model = VisionTransformer.from_preset(file.parent, load_weights=False)
         assert model.class_names is None and word in caplog.text

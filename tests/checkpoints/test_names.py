@@ -20,7 +20,7 @@ def test_files_in_facebooks_names_are_told_apart_and_lack_what_the_pre_training_
     """DINO's names are those of timm; `tests/checkpoints/test_parity.py` compares the outputs."""
     found = {n: keras_vit.info(find(f"px_facebook_{n}.safetensors"), **HEADS) for n in FACEBOOKS}
     assert {name: info.family for name, info in found.items()} == FACEBOOKS
-    assert "pre-training" in found["mae"].ignored["mask_token"]
+    assert "pretraining" in found["mae"].ignored["mask_token"]
     assert "decoder" in found["mae"].ignored["decoder_norm.weight"]
 
 

@@ -148,7 +148,7 @@ def test_an_attention_layer_of_the_user_is_explained():
     attention.__class__ = Doubled
     assert not np.allclose(before, mapped(model, images, 0))
     type(attention).call = lambda self, inputs, **options: inputs
-    with pytest.raises(ConfigError, match="block_0 computed no attention weights"):
+    with pytest.raises(ConfigError, match="attention weights of block_0"):
         mapped(model, images, 0)
 
 

@@ -123,5 +123,5 @@ keras_vit.VisionTransformer
     result = run_without(backend.BACKENDS, code, tmp_path)
     assert result.stdout == "(16, 16)\n2\n"
     first, *_, last = result.stderr.splitlines()
-    assert first.startswith("keras-vit: Keras has no backend to compute with; install one")
-    assert last.startswith("keras_vit.errors.BackendError: Keras has no backend")
+    assert first.startswith("keras-vit: No backend of Keras is installed. Install one")
+    assert last.startswith("keras_vit.errors.BackendError: No backend of Keras")

@@ -218,5 +218,5 @@ def test_attention_that_was_replaced_is_refused_by_the_name_of_its_block():
 
     attention.__class__ = Blind
     assert run(model, IMAGES).shape == (5, 5)
-    with pytest.raises(ConfigError, match="block_1 computed no attention weights"):
+    with pytest.raises(ConfigError, match="attention weights of block_1"):
         attention_maps(model, IMAGES, prepared=True)
