@@ -125,9 +125,9 @@ BAD_FILES = {
     "a torch pickle": (zipped(("a/data.pkl", b"\x80\x02}.")), "PyTorch pickle"),
     "a Python pickle": (b"\x80\x04\x95" + bytes(20), "Python pickle"),
     "a page": (b"<!DOCTYPE html><html></html>", "b'<!DOCTYP'"),
-    "a pipe": (os.mkfifo, "plain file"),
-    "a device": (partial(os.symlink, "/dev/zero"), "plain file"),
-    "an incomplete header": (safetensors(b'{"a":1}', 99), "its header says it has 99 bytes"),
+    "a pipe": (os.mkfifo, "regular file"),
+    "a device": (partial(os.symlink, "/dev/zero"), "regular file"),
+    "an incomplete header": (safetensors(b'{"a":1}', 99), "its header should have 99 "),
 }
 """Members that disappear, share their bytes, or are counted before they are read; other files.
 
@@ -148,7 +148,7 @@ BAD_HEADERS = {
 }
 BAD_H5 = {
     "external storage": (holds((10,), external=[("/etc/passwd", 0, 40)]), "another file"),
-    "never written": (holds((600_000_000,)), "promises 2,400,000,000 bytes, 0"),
+    "never written": (holds((600_000_000,)), "needs 2,400,000,000 bytes, 0"),
     "chunks never written": (holds((1000, 1000), chunks=(10, 1000)), "never written"),
     "a short chunk": (short_chunk, "expected 16,384"),
     "large chunks": (holds((10,), chunks=(10**9,), maxshape=(None,)), "never written"),

@@ -185,7 +185,7 @@ def test_a_written_file_is_read_as_the_same_model(format, data):
 
 
 TIED = {
-    "num_classes": ("one logit for two classes",),
+    "num_classes": ("a single logit for two classes",),
     "block.gated": ("block.activation=",),
     "pool.kind": ("pool.norm=",),
     "tokens.registers": ("position=",),

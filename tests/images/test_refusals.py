@@ -37,8 +37,8 @@ class Endless:
 PAGE = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n\0"
 ITEMS = {
     # A pipe is not opened: without a writer, opening it would wait for ever.
-    "a pipe": ("pipe.png", "expected a plain file"),
-    "an endless device": ("/dev/zero", "expected a plain file"),
+    "a pipe": ("pipe.png", "expected a regular file"),
+    "an endless device": ("/dev/zero", "expected a regular file"),
     "a folder": ("folder.jpg", "folder.jpg: a folder"),
     "an absent file": ("absent.png", "absent.png: no such file"),
     "a link to itself": ("loop.png", "loop.png: not a readable image"),
@@ -144,5 +144,5 @@ def test_what_is_refused_alone_is_left_out_of_a_batch(world):
     assert sum(len(batch) for _, batch in batches) == 2
     for reason, (_, words) in zip(reasons, ITEMS.values(), strict=True):
         assert words in reason
-    with pytest.raises(ConfigError, match="expected a plain file"):
+    with pytest.raises(ConfigError, match="expected a regular file"):
         list(PREPARE.batches(images, 4))

@@ -295,7 +295,7 @@ OF_PRESETS = {
     "no access": (fails(patches={DOWNLOAD: raising(READ_ONLY)}), "Give this user access"),
     "a full disk": (fails(patches={HTTP_GET: full}), "Free space, or set HF_HOME"),
     "a link out": (cached(CONFIG, lambda path, mine: path.symlink_to(mine)), "outside the cache"),
-    "a pipe": (cached(CONFIG, lambda path, _: os.mkfifo(path)), "plain file"),
+    "a pipe": (cached(CONFIG, lambda path, _: os.mkfifo(path)), "regular file"),
     "a circle": (cached("../../blobs", lambda path, _: path.symlink_to(path)), "this path"),
     "offline": (fails(patches={OFFLINE: True}), "Unset HF_HUB_OFFLINE, or load it"),
     # The bucket
