@@ -43,7 +43,6 @@ def list_(
     """
     from keras_vit.config.weights.lexicon import num_parameters
     from keras_vit.presets.catalog import list_presets, preset_named
-    from keras_vit.presets.evidence import evidence_level
     from keras_vit.presets.source import Source  # `checkpoints` would import every family
 
     rows: list[tuple[object, ...]] = []
@@ -55,8 +54,8 @@ def list_(
         parameters = preset and num_parameters(preset.config)
         score = row.top1 and f"{row.top1:.2f}"
         facts = (row.name, row.data, parameters, row.image_size, row.num_classes, score)
-        rows.append((*facts, row.license, evidence_level(row.name)))
-    columns = "preset data parameters pixels classes top-1 license level"
+        rows.append((*facts, row.license))
+    columns = "preset data parameters pixels classes top-1 license"
     return show(json, columns.split(), rows)
 
 
@@ -121,8 +120,7 @@ def info(source: str, /, *, fields: Reading = _READ, json: bool = False) -> None
         facts |= {"protocol": description.protocol}
         facts |= {f"provenance: {name}": value for name, value in description.provenance.items()}
     if source in CATALOG:
-        level = evidence_level(source)
-        facts["evidence"] = f"level {level} of 5: {LEVELS[level]}"
+        facts["evidence"] = LEVELS[evidence_level(source)]
         if (record := shipped().get(source, {})).get("read"):
             facts["evidence"] += f"; read on {record['date']}: JSON {record['read']}"
     show(json, ("fact", "value"), list(facts.items()), {**facts, "array_shapes": arrays})
