@@ -92,7 +92,7 @@ def test_a_second_run_publishes_only_what_is_missing_or_has_changed(desk, run):
     desk.repos["us/v.2"].commit({"config.json": b"{}"})
     (folder / "README.md").unlink()
     status, printed = run("--only", "v.2")
-    assert status == 1 and "holds another config.json" in printed
+    assert status == 1 and "has another config.json" in printed
     assert (folder / "README.md").exists()
 
 

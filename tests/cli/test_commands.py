@@ -256,4 +256,4 @@ def test_demo_writes_images_to_practise_on(run, tmp_path):
     pairs = zip(model.classify(few, top=1), few, strict=True)
     assert all(int(label) % 2 == ("odd" in str(path)) for [(label, _)], path in pairs)
     refused = run("demo", "--images", images, status=2).err
-    assert "holds test, train, so it is not overwritten" in refused
+    assert "not overwritten: it contains test, train" in refused

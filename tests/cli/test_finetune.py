@@ -151,7 +151,7 @@ def test_finetune_passes_on_where_the_labels_are(desk, tmp_path, run, interrupte
 
 
 def test_a_model_of_maps_is_refused(desk):
-    with raises(ConfigError, "finetune needs one prediction per image"):
+    with raises(ConfigError, "finetune needs one output per image"):
         finetune(desk / "dense", desk / "train", path=desk / "other")
 
 

@@ -60,7 +60,7 @@ def test_a_depth_is_an_array_and_a_picture(run, photos, tmp_path):
     """The picture has the range of the image; other commands refuse such a model."""
     model, image, place = save(tmp_path, 1, "depth"), photos / "a/1.jpg", tmp_path / "x/a/1.png"
     command = (photos, "--source", tmp_path / "preset", "--path", tmp_path / "x")
-    assert "probe needs one prediction per image" in run("probe", *command, status=2).err
+    assert "probe needs one output per image" in run("probe", *command, status=2).err
     assert run("predict", *command).out.splitlines()[:2] == ["image\tpath", f"{image}\t{place}"]
     depths, grey = np.load(place.with_suffix(".npy")), np.asarray(Image.open(place))
     assert_close(depths, expect(model, image, "paper"), 1e-4)

@@ -154,7 +154,7 @@ def test_fit_knows_the_names_of_the_data_sets_of_keras_and_torch(tmp_path):
         lambda: model.fit(*images, validation_data=data),
         lambda: model.evaluate(data),
     ):
-        with pytest.raises(ConfigError, match="in another order, cat, dog and not dog, cat"):
+        with pytest.raises(ConfigError, match="in another order, cat, dog instead of dog, cat"):
             call()
     loader.target_transform = lambda label: 1 - label
     assert find_names(Loader(dataset=loader)) is None

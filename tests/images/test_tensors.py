@@ -25,7 +25,7 @@ def test_tensors_and_variables_give_the_picture_of_an_array():
         tolerance = 1 / 127.5 if dtype == "bfloat16" else 0
         np.testing.assert_allclose(PREPARE(tensor)[0], SCALED, atol=tolerance)
     np.testing.assert_array_equal(PREPARE(keras.Variable(PHOTO.astype("float32")))[0], SCALED)
-    with raises(ConfigError, "A KerasTensor gives NumPy no values"):
+    with raises(ConfigError, "NumPy cannot read the values of a KerasTensor"):
         PREPARE(keras.Input((20, 30, 3)))
 
 
@@ -49,7 +49,7 @@ def test_torch_tensors_with_gradients_or_on_a_gpu_are_read():
     far = torch.from_numpy(PHOTO).as_subclass(Elsewhere)
     for given in (learning, far, learning.half().moveaxis(-1, 0), learning.double()):
         np.testing.assert_array_equal(PREPARE(given)[0], SCALED)
-    with raises(ConfigError, "gives NumPy no values"):
+    with raises(ConfigError, "NumPy cannot read the values"):
         PREPARE(torch.empty(20, 30, 3, device="meta"))
 
 

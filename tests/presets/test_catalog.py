@@ -228,5 +228,5 @@ def test_a_row_loads_with_the_arguments_of_its_card(hub, add):
     add(make("again", "hf://owner/encoder", num_classes=0, **own))
     hub.add("owner/encoder", FAMILIES / "timm_reg1_gap")
     assert VisionTransformer.from_preset("again").preprocessor.protocol["std"] == 0.25
-    with raises(CheckpointError, "registers=3, and the arrays have 1"):
+    with raises(CheckpointError, "registers=3, but the arrays have 1"):
         VisionTransformer.from_preset("again", read={"timm": {**card, "reg_tokens": 3}})

@@ -72,7 +72,7 @@ def test_weights_of_the_users_own_layers_are_left_out_with_a_warning(tmp_path):
 
     model = Adapted(tiny(num_classes=3).config)
     with pytest.warns(
-        UserWarning, match="Adapted has 2 weights of its own, such as adapter/kernel"
+        UserWarning, match="Adapted has 2 additional weights, such as adapter/kernel"
     ):
         model.save_to_preset(tmp_path / "preset")
     VisionTransformer(model.config).save_to_preset(tmp_path / "plain")
@@ -88,7 +88,7 @@ def test_saving_again_replaces_the_preset_and_no_other_files(saved):
     assert not keras.ops.convert_to_numpy(fresh.get_layer("head").kernel).any()
     assert [path.name for path in folder.parent.iterdir()] == ["mine"]
     (folder / "chapter1.tex").touch()
-    with pytest.raises(PresetError, match="holds chapter1.tex, so it is not overwritten"):
+    with pytest.raises(PresetError, match="not overwritten: it contains chapter1.tex"):
         other.save_to_preset(folder)
 
 

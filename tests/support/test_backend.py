@@ -1,5 +1,6 @@
 """keras_vit takes the only installed backend, respects the user's choice, and explains failures."""
 
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -59,6 +60,7 @@ def test_openvino_needs_another_package_from_keras_3_16_on(monkeypatch, tmp_path
     monkeypatch.setenv("KERAS_BACKEND", "openvino")
     keras_316 = tmp_path / "keras" / "__init__.py"
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: SimpleNamespace(origin=keras_316))
+    monkeypatch.setattr(importlib.metadata, "version", {}.get)
     assert backend.installed() == ["torch"]
     assert str(backend.refusal()).endswith("another package for it: pip install keras-openvino.")
     notes = {part.name: part.note for part in components()}
