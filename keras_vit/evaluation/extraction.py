@@ -213,7 +213,7 @@ def finite(values: np.ndarray, output_dtype: str) -> np.ndarray:
     """Returns features in a data type.
 
     Raises:
-        ConfigError: a value is not finite, in this type.
+        ConfigError: a value is not finite in this type.
     """
     with np.errstate(over="ignore"):
         features = values.astype(output_dtype, copy=False)
