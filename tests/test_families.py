@@ -73,7 +73,8 @@ def test_mixed_precision_only_rounds(policy, fields):
     mixed = copy_weights(model, tiny(**model.config.to_dict(), dtype=policy))
     found, expected = mixed.predict(images_for(model), verbose=0), run(model, images_for(model))
     assert {helpers.read_dtype(tensor) for tensor in (mixed.output, *mixed.weights)} == {"float32"}
-    assert_close(found, expected, 3 * ROUNDING[policy])
+    # 0.09 for packed patches in bfloat16, by oneDNN in TensorFlow on processors with AMX.
+    assert_close(found, expected, 5 * ROUNDING[policy])
     assert np.abs(found - expected).max() > 1e-5 * np.abs(expected).max()  # 16 bits were used
 
 
