@@ -9,6 +9,7 @@ import pytest
 from keras_vit.checkpoints.transfer import weights_by_path
 from keras_vit.explanation import attention_maps, read_tokens
 from keras_vit.models.inference import run
+from keras_vit.support.processor import processor
 from keras_vit.training import enable_lora, merge_lora
 from keras_vit.training.trainable import layer_decay_multipliers, train_last_blocks
 from tests import helpers
@@ -73,8 +74,10 @@ def test_mixed_precision_only_rounds(policy, fields):
     mixed = copy_weights(model, tiny(**model.config.to_dict(), dtype=policy))
     found, expected = mixed.predict(images_for(model), verbose=0), run(model, images_for(model))
     assert {helpers.read_dtype(tensor) for tensor in (mixed.output, *mixed.weights)} == {"float32"}
-    # 0.09 for packed patches in bfloat16, by oneDNN in TensorFlow on processors with AMX.
-    assert_close(found, expected, 5 * ROUNDING[policy])
+    by_amx = keras.backend.backend() == "tensorflow" and "amx_bf16" in processor().flags
+    if by_amx and policy == "mixed_bfloat16" and fields.get("stem", {}).get("kind") == "packed":
+        pytest.xfail("oneDNN in TensorFlow 2.21 is off by 0.09 here, by 0.01 without it.")
+    assert_close(found, expected, 3 * ROUNDING[policy])
     assert np.abs(found - expected).max() > 1e-5 * np.abs(expected).max()  # 16 bits were used
 
 
